@@ -1,0 +1,51 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Needs: Linux, Python 3.11+ with venv, a Rust toolchain, make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
+
+.PHONY: demo test build lint lint-rust lint-python test-rust test-python bench clean help
+
+help:            ## What there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
+
+demo: build      ## Climb lio on the embedded PostgreSQL and write a report
+	$(BIN)/dbdyno demo
+
+test: build lint test-rust test-python  ## The whole check
+
+build: $(VENV)/.built  ## Virtual environment, locked dependencies, the Rust core
+
+$(VENV)/.deps: requirements/dev.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	touch $@
+
+$(VENV)/.built: $(VENV)/.deps $(RUST) pyproject.toml
+	VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin develop --release --locked
+	touch $@
+
+lint: lint-rust lint-python  ## Formatters, linters, strict types, layers
+
+lint-rust:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+
+lint-python: $(VENV)/.deps
+	$(BIN)/ruff format --check python tests benchmarks
+	$(BIN)/ruff check python tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-rust:
+	cargo test --workspace --locked --quiet
+
+test-python: build
+	$(BIN)/python -m pytest
+
+bench: build     ## All benchmarks: figures and ratios, paired with peers
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) target build dist

@@ -1,0 +1,31 @@
+//! What the observer asks of an engine: who is connected and what each waits for.
+
+use crate::Result;
+
+/// One backend as the server describes it, at one sample.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ActivityRow {
+    /// Process id.
+    pub pid: i64,
+    /// `None`: a client's backend; `Some("checkpointer")`: one of the server's own processes.
+    pub helper: Option<String>,
+    /// active, idle, ...
+    pub state: Option<String>,
+    /// Wait event type.
+    pub wait_class: Option<String>,
+    /// Wait event.
+    pub wait_event: Option<String>,
+    /// Query id.
+    pub query_id: Option<i64>,
+    /// Leader of a parallel worker.
+    pub leader_pid: Option<i64>,
+}
+
+/// Asks the server who does what. One connection of its own, which it leaves out of its answer.
+pub trait ActivityProbe: Send {
+    /// One sample: clears `rows` and fills them.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    fn sample(&mut self, rows: &mut Vec<ActivityRow>) -> Result<()>;
+}

@@ -1,0 +1,14 @@
+//! What all crates share: one clock, brackets, tables, the error tree, and the traits an engine fills.
+//! Knows no engine and no room.
+
+mod activity;
+mod clock;
+mod error;
+mod session;
+mod table;
+
+pub use activity::{ActivityProbe, ActivityRow};
+pub use clock::{Bracket, now_ns};
+pub use error::{Error, Result};
+pub use session::{CallEnd, Progress, Session};
+pub use table::{Column, Table};

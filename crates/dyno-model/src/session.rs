@@ -1,0 +1,57 @@
+//! What the driver asks of an engine: a connected session whose next call is a matter of bytes.
+
+use std::os::fd::RawFd;
+
+use crate::Result;
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallEnd {
+    /// Well.
+    Ok,
+    /// With an error of the server; the session goes on.
+    Failed {
+        /// The server's code.
+        sqlstate: [u8; 5],
+        /// The server's words (kept only for the first of a code).
+        message: String,
+    },
+}
+
+/// How far a call has come.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Wait until the descriptor is readable, then call [`Session::advance`].
+    Read,
+    /// Wait until the descriptor is writable, then call [`Session::advance`].
+    Write,
+    /// The call is over.
+    Done(CallEnd),
+}
+
+/// One connected, prepared session. The driver knows nothing else of an engine.
+///
+/// A call is begun by [`begin`](Self::begin) and carried on by [`advance`](Self::advance) until either
+/// says [`Progress::Done`]. Both may block only while the descriptor is in blocking mode. An `Err` means
+/// that the session is lost.
+pub trait Session: Send {
+    /// The descriptor to wait on.
+    fn fd(&self) -> RawFd;
+    /// Puts the descriptor into blocking or non-blocking mode.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    fn set_blocking(&mut self, blocking: bool) -> Result<()>;
+    /// Sends the next call.
+    ///
+    /// # Errors
+    /// When the session is lost.
+    fn begin(&mut self) -> Result<Progress>;
+    /// Carries the call on after the descriptor became ready.
+    ///
+    /// # Errors
+    /// When the session is lost.
+    fn advance(&mut self) -> Result<Progress>;
+    /// The server's process (or thread) id for this session, if it told.
+    fn backend_pid(&self) -> Option<i64>;
+}

@@ -1,0 +1,71 @@
+//! Columns and tables on their way to Python. The schema itself is written once, in
+//! `python/dbdyno/model/tables.py`; there every table is checked against it.
+
+/// One column. `None` is NULL: unknown, never zero.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Column {
+    /// Integers.
+    I64(Vec<Option<i64>>),
+    /// Floats.
+    F64(Vec<Option<f64>>),
+    /// Texts.
+    Str(Vec<Option<String>>),
+    /// Truth values, always known.
+    Bool(Vec<bool>),
+}
+
+impl Column {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::I64(v) => v.len(),
+            Self::F64(v) => v.len(),
+            Self::Str(v) => v.len(),
+            Self::Bool(v) => v.len(),
+        }
+    }
+
+    /// True without rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Integers that are all known.
+    pub fn known(values: impl IntoIterator<Item = i64>) -> Self {
+        Self::I64(values.into_iter().map(Some).collect())
+    }
+}
+
+/// A table: its name in the schema, and its columns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// Name in the schema.
+    pub name: &'static str,
+    /// Columns, all of one length.
+    pub columns: Vec<(&'static str, Column)>,
+}
+
+impl Table {
+    /// A table of columns of one length.
+    ///
+    /// # Panics
+    /// When lengths differ: a defect of the caller.
+    pub fn new(name: &'static str, columns: Vec<(&'static str, Column)>) -> Self {
+        let rows = columns.first().map_or(0, |(_, c)| c.len());
+        for (column, values) in &columns {
+            assert_eq!(values.len(), rows, "table {name}, column {column}");
+        }
+        Self { name, columns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "table t, column b")]
+    fn columns_of_unequal_length_are_refused() {
+        Table::new("t", vec![("a", Column::known([1, 2])), ("b", Column::known([1]))]);
+    }
+}

@@ -1,0 +1,22 @@
+//! The cdylib `dbdyno._core`: conversions, error map, one match over engines. No logic of its own.
+
+mod convert;
+mod errors;
+mod load;
+mod watch;
+
+use pyo3::prelude::*;
+
+/// `CLOCK_MONOTONIC` in nanoseconds: the one clock.
+#[pyfunction]
+fn now_ns() -> i64 {
+    dyno_model::now_ns()
+}
+
+#[pymodule]
+fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(now_ns, m)?)?;
+    errors::register(m)?;
+    load::register(m)?;
+    watch::register(m)
+}

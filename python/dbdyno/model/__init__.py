@@ -1,0 +1,1 @@
+"""What all rooms share: words, units, table schemas, errors, protocols. Knows no other room."""

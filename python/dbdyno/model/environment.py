@@ -1,0 +1,73 @@
+"""What stood around a run: machine, limits, kernel, server. Stored as environment.json."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from dbdyno.model.source import Source
+
+
+class Cpu(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    model: str | None
+    logical: int  # online
+    cores: int | None
+    sockets: int | None
+    numa_nodes: int | None
+    threads_per_core: int | None
+    max_mhz: float | None = None
+
+
+class Limits(BaseModel):
+    """What the process may really use: affinity and the tightest cgroup quota above it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    affinity: tuple[int, ...]
+    quota_cpus: float | None  # None: no quota
+    quota_where: str | None  # the group's directory
+    cgroup_version: int | None
+    usable_cpus: float  # min(affinity, quota)
+    memory_bytes: int | None
+    open_files: int
+
+
+class Host(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    kernel: str
+    distribution: str | None
+    virtualisation: str | None
+    clock_ticks_per_s: int
+    cpu: Cpu
+    limits: Limits
+    memory_bytes: int | None
+    notes: tuple[str, ...] = ()
+
+
+class ServerFacts(BaseModel):
+    """What the control connection learnt. No credentials."""
+
+    model_config = ConfigDict(frozen=True)
+
+    engine: str
+    version: str  # "18.4"
+    version_num: int  # 180004
+    description: str  # version() or the like
+    where: str  # host and port or socket directory, database, user: no password
+    embedded: bool
+    tls: str | None
+    here: bool  # on this host, in a pid namespace that we see
+    here_detail: str  # how that was found out
+    main_pid: int | None  # the server's main process, where here
+    settings: dict[str, str]  # name -> value with unit, those that matter and those not at their default
+
+
+class Environment(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    dbdyno: str
+    host: Host
+    server: ServerFacts
+    sources: tuple[Source, ...]

@@ -1,0 +1,66 @@
+"""A value that carries its error, after latte's ``Mean{n,value,std_err}``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# Two-sided 95 % quantiles of Student's t for 1..30 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
+_T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+
+
+def t95(degrees_of_freedom: int) -> float:
+    """Two-sided 95 % quantile of Student's t. Beyond 30 degrees the next lower tabulated value (wider)."""
+    if degrees_of_freedom < 1:
+        raise ValueError("an interval needs at least two values")
+    return _T95[min(degrees_of_freedom, 30) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Mean of ``n`` values with the sum of squared deviations ``m2`` (Welford; merged after Chan et al. 1979)."""
+
+    n: int = 0
+    value: float = math.nan
+    m2: float = 0.0
+
+    @staticmethod
+    def of(values: Iterable[float]) -> Mean:
+        mean = Mean()
+        for v in values:
+            mean = mean.merge(Mean(1, v))
+        return mean
+
+    def merge(self, other: Mean) -> Mean:
+        """Commutative and associative within rounding; ``Mean()`` is neutral."""
+        if self.n == 0 or other.n == 0:
+            return other if self.n == 0 else self
+        n = self.n + other.n
+        delta = other.value - self.value
+        return Mean(
+            n,
+            self.value + delta * other.n / n,
+            self.m2 + other.m2 + delta * delta * self.n * other.n / n,
+        )
+
+    @property
+    def std_dev(self) -> float | None:
+        """Sample standard deviation; ``None`` (not 0) for fewer than two values."""
+        return math.sqrt(self.m2 / (self.n - 1)) if self.n > 1 else None
+
+    @property
+    def std_err(self) -> float | None:
+        return None if self.std_dev is None else self.std_dev / math.sqrt(self.n)
+
+    @property
+    def interval95(self) -> tuple[float, float] | None:
+        """Student's 95 % interval of the mean; ``None`` for fewer than two values."""
+        if self.std_err is None:
+            return None
+        half = t95(self.n - 1) * self.std_err
+        return self.value - half, self.value + half

@@ -1,0 +1,143 @@
+"""What a room may ask of an engine. An engine is one folder; nothing outside it knows its names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import polars as pl
+
+from dbdyno.model.environment import ServerFacts
+from dbdyno.model.plan import Cell
+from dbdyno.model.source import Source
+from dbdyno.model.tables import CoreColumn
+from dbdyno.model.workload import Calibration, Workload
+
+
+@dataclass(frozen=True)
+class Target:
+    """Which server. ``dsn=None``: the engine's embedded one, with room for ``sessions`` sessions."""
+
+    dsn: str | None = None
+    bin_dir: Path | None = None  # --pg-bin: programs of an installed server for the embedded one
+    sessions: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)  # server settings of the embedded one
+
+
+class Progress(NamedTuple):
+    """Live figures of a load, from the barrier on."""
+
+    calls: int  # ended well
+    errors: int
+    live: int  # sessions that have not ended
+    in_call_ns: int  # sum of durations of ended calls
+
+
+class Load(Protocol):
+    """N sessions on one server: connected, parked, started together, stopped by themselves.
+
+    Phases, each begun by a method that returns at once and ended when ``wait`` says so:
+    ``connect`` -> parked; ``start`` -> all sessions ended; ``finish`` -> probed and closed. Then ``tables``.
+    """
+
+    def connect(self) -> None: ...
+
+    def start(self, start_ns: int, t0_ns: int, t1_ns: int) -> None:
+        """Barrier at ``start_ns``; calls started in [t0, t1) are measured; none starts at or after t1."""
+
+    def finish(self) -> None: ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """True when the phase is over. Raises what went wrong in it (DriverError of the core)."""
+
+    def stop(self) -> None:
+        """No further call starts; those in flight end by themselves."""
+
+    def abort(self) -> None:
+        """Breaks the connections at once."""
+
+    def progress(self) -> Progress: ...
+
+    def backends(self) -> Sequence[tuple[int, int]]:
+        """(session, backend pid) of all connected sessions."""
+
+    def threads(self) -> Sequence[int]:
+        """Task ids of the driver's threads."""
+
+    def now_ns(self) -> int:
+        """This load's clock (virtual in the fake engine)."""
+
+    def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
+        """``sessions``, ``histogram``, ``errors``, ``calls`` (may be absent), ``counters``."""
+
+
+class Watch(Protocol):
+    """The observers of one cell: OS tasks, cgroups, host, activity samples."""
+
+    def start(self, t0_ns: int, t1_ns: int) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def latest(self) -> Mapping[str, float]:
+        """Live shares of the sessions' time in the latest samples: ``{"run": .., "LWLock": .., ...}``."""
+
+    def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
+        """``samples``, ``tasks``, ``cgroup``, ``host``, ``sampler``."""
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """How many sessions the server has room for."""
+
+    maximum: int
+    reserved: int
+    in_use: int
+    detail: str  # "max_connections = 100, reserved for superusers 3, in use 4"
+
+    @property
+    def free(self) -> int:
+        return max(0, self.maximum - self.reserved - self.in_use)
+
+
+class Server(Protocol):
+    """An open server: a control connection, later loads and watches."""
+
+    def facts(self) -> ServerFacts: ...
+
+    def sources(self) -> Sequence[Source]:
+        """The engine's own witnesses: session counters, server counters, activity."""
+
+    def capacity(self) -> Capacity: ...
+
+    def claim(self, run: str) -> None:
+        """Takes this server for one run; raises ServerBusy saying who holds it."""
+
+    def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
+        """Makes the workload's objects in dbdyno's own schema. Idempotent."""
+
+    def script(self, text: str, name: str) -> Workload:
+        """An own SQL script as a workload; raises ScriptError with line and column."""
+
+    def calibrate(
+        self, workload: Workload, params: Mapping[str, Any], target_ns: int, reason: str
+    ) -> Calibration: ...
+
+    def load(
+        self, workload: Workload, cell: Cell, calibration: Calibration | None, log_calls: bool, max_calls: int | None
+    ) -> Load: ...
+
+    def watch_spec(self, load: Load) -> Mapping[str, Any]:
+        """The engine's half of a watch: how to sample activity, which tasks; see ``_core.Watch``."""
+
+    def watch(self, spec: Mapping[str, Any]) -> Watch | None:
+        """The engine's own observers where it is its own world (fake); None: watch the real one."""
+
+    def counters(self, phase: str) -> pl.DataFrame:
+        """Server-wide counters now: rows of the table ``counters``."""
+
+    def clean(self) -> Sequence[str]:
+        """Removes what ``prepare`` made; what was removed, in words."""
+
+    def close(self) -> None: ...

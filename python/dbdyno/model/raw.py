@@ -1,0 +1,43 @@
+"""One measured cell as the store keeps it: what was asked, when it happened, the raw tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from dbdyno.model.plan import Cell
+from dbdyno.model.workload import Calibration, Workload
+
+CellStatus = Literal["ok", "short", "invalid"]
+
+
+class CellMeta(BaseModel):
+    """``cell.json`` beside a cell's raw tables."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cell: Cell
+    workload: Workload
+    calibration: Calibration | None
+    start_ns: int  # the barrier
+    t0_ns: int
+    t1_ns: int  # as it was: earlier than planned where the cell was cut short
+    end_ns: int  # when the last session had ended
+    driver_threads: int
+    usable_cpus: float
+    status: CellStatus
+    reason: str | None = None  # why not ok: "stopped by Ctrl-C", "server lost", ...
+
+
+@dataclass(frozen=True)
+class RawCell:
+    meta: CellMeta
+    tables: Mapping[str, pl.DataFrame]  # every table of tables.RAW; empty where there was none
+
+    @property
+    def id(self) -> str:
+        return self.meta.cell.id

@@ -1,0 +1,46 @@
+"""What comes out of a run, whole: handed to report, cli and web. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from dbdyno.model.environment import Environment
+from dbdyno.model.finding import Finding
+from dbdyno.model.plan import Plan
+from dbdyno.model.workload import Calibration, Workload
+
+RunStatus = Literal["running", "complete", "cut short"]
+
+
+class RunInfo(BaseModel):
+    """``run.json``: the run's identity, and how it ended."""
+
+    model_config = ConfigDict(frozen=True)
+
+    schema_version: int
+    id: str  # "20261121-104501-lio-3f9a": sorts by time
+    dbdyno: str  # version that measured
+    started: datetime  # UTC
+    started_monotonic_ns: int  # read together with started
+    ended: datetime | None = None
+    status: RunStatus = "running"
+    reason: str | None = None
+    pid: int = 0  # of the process that measures
+    pid_start_ticks: int = 0
+    workloads: dict[str, Workload] = {}  # noqa: RUF012  (pydantic copies defaults)
+    calibrations: dict[str, Calibration] = {}  # noqa: RUF012  "workload/variant" -> calibration
+
+
+@dataclass(frozen=True)
+class Results:
+    info: RunInfo
+    plan: Plan
+    environment: Environment
+    tables: Mapping[str, pl.DataFrame]  # windows, rates, ledger, witnesses, rungs, sources, histogram
+    findings: tuple[Finding, ...]

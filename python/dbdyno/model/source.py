@@ -1,0 +1,23 @@
+"""Provenance: which witness said it, and whether it could. Unknown is not zero."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Status = Literal["ok", "not here", "not permitted", "not supported", "off", "lost", "vanished"]
+"""``ok``; ``not here`` (the server runs on another host); ``not permitted`` (a right is missing);
+``not supported`` (kernel or server version); ``off`` (switched off); ``lost`` (the source broke off);
+``vanished`` (the task ended while it was read)."""
+
+
+class Source(BaseModel):
+    """One independent witness: what it is called, what it read, how that went, what would mend it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str  # e.g. "os tasks", "activity samples", "engine counters"
+    provenance: str  # e.g. "/proc/PID/task/TID/schedstat, fields 1 and 2"
+    status: Status
+    detail: str = ""  # why, and the cure, where status is not ok

@@ -1,0 +1,50 @@
+"""Units: durations in, durations and rates out. Inside, time is integer nanoseconds (``*_ns``)."""
+
+from __future__ import annotations
+
+import re
+
+from dbdyno.model.errors import UsageError
+
+NS_PER_S = 1_000_000_000
+_FACTORS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": NS_PER_S, "min": 60 * NS_PER_S, "h": 3600 * NS_PER_S}
+_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ns|us|ms|s|min|h)?\s*\Z")
+
+
+def parse_duration_ns(text: str) -> int:
+    """``'300ms'`` -> 300000000. A bare number is seconds. Raises :class:`UsageError`."""
+    match = _DURATION.match(text)
+    if match is None:
+        raise UsageError(f"not a duration: {text!r}", "write a number and a unit: 10s, 300ms, 50us, 2min")
+    return round(float(match[1]) * _FACTORS_NS[match[2] or "s"])
+
+
+def format_ns(value_ns: float) -> str:
+    """Nanoseconds with three significant digits and the unit that suits: ``1.23 ms``."""
+    if value_ns == 0:
+        return "0 s"
+    for unit, factor in (("s", NS_PER_S), ("ms", 1_000_000), ("us", 1_000)):
+        if abs(value_ns) >= factor:
+            return f"{significant(value_ns / factor)} {unit}"
+    return f"{significant(value_ns)} ns"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """``value`` with at least ``digits`` significant digits, thousands parted, no exponent."""
+    if value == 0:
+        return "0"
+    decimals = digits - len(str(int(abs(value)))) if abs(value) >= 1 else digits + _leading_zeros(value)
+    return f"{value:,.{max(0, min(decimals, 12))}f}"
+
+
+def format_rate(value: float) -> str:
+    """A rate with a magnitude letter: ``6.21 M``, ``312 k``, ``41.3``."""
+    for letter, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= factor:
+            return f"{significant(value / factor)} {letter}"
+    return significant(value)
+
+
+def _leading_zeros(value: float) -> int:
+    text = f"{abs(value):.15f}".split(".")[1]
+    return len(text) - len(text.lstrip("0"))
