@@ -15,7 +15,8 @@ from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
 from dbdyno.model.workload import Calibration, Workload
 
-RunStatus = Literal["running", "complete", "cut short"]
+RunStatus = Literal["running", "complete", "cut short", "broken"]
+"""``broken``: only in listings, for a directory whose ``run.json`` cannot be read."""
 
 
 class RunInfo(BaseModel):

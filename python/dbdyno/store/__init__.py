@@ -1,0 +1,18 @@
+"""The run store: the only room with files of runs. One directory a run, raw Parquet saved after each cell.
+
+::
+
+    ROOT/                              $XDG_DATA_HOME/dbdyno, else ~/.local/share/dbdyno (mode 0700)
+      20261121-104501-lio-3f9a/        a run
+        run.json  plan.json  environment.json
+        cells/0003-lio-base-s4-r1/     a cell, there whole or not at all
+          manifest.json  cell.json  sessions.parquet  samples.parquet  ...
+        derived/                       can be made again from the cells
+          manifest.json  windows.parquet  rates.parquet  ...  findings.json
+"""
+
+from dbdyno.store.run import DamagedCell, Run
+from dbdyno.store.runs import RunStore, default_root
+from dbdyno.store.views import connect, query
+
+__all__ = ["DamagedCell", "Run", "RunStore", "connect", "default_root", "query"]

@@ -1,0 +1,138 @@
+"""Files that are there whole or not at all, and full disks said as such."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+
+from dbdyno.model.errors import StoreError, StoreFull
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+MANIFEST = "manifest.json"
+TEMPORARY = ".tmp-"  # names that begin so are leftovers of a write that did not end
+
+
+@contextmanager
+def guard(path: Path) -> Iterator[None]:
+    """Says what an :class:`OSError` below ``path`` means for the store, with the cure."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StoreFull(
+                f"no space left for the run store at {path}: {error.strerror}",
+                "free some space, or name another place with --store DIR; what was saved before is readable",
+            ) from error
+        raise StoreError(
+            f"cannot use the run store at {path}: {error.strerror or error}",
+            "give yourself the rights to that directory, or name another place with --store DIR",
+        ) from error
+
+
+def make_directory(path: Path) -> None:
+    """``path`` and its parents, readable by their owner alone."""
+    with guard(path):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Writes a new file (mode 0600) and waits until the disk has it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Replaces ``path`` by ``content``; a reader sees the old file or the new one, never a part."""
+    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+    with guard(path):
+        try:
+            write_synced(temporary, content)
+            temporary.replace(path)
+        except OSError:
+            _remove(temporary)
+            raise
+        sync_directory(path.parent)
+
+
+def write_directory(path: Path, files: dict[str, bytes]) -> None:
+    """Makes directory ``path`` with ``files`` and a manifest of their checksums, in place of an older one.
+
+    Nothing is left of it if that fails.
+    """
+    manifest = {name: _digest(content) for name, content in files.items()}
+    files = files | {MANIFEST: json.dumps(manifest, indent=1).encode()}
+    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+    replaced = path.with_name(f"{TEMPORARY}old-{path.name}-{os.getpid()}")
+    with guard(path):
+        try:
+            _remove(temporary)
+            temporary.mkdir(mode=0o700)
+            for name, content in files.items():
+                write_synced(temporary / name, content)
+            sync_directory(temporary)
+            if path.exists():
+                path.replace(replaced)
+            temporary.replace(path)
+        except OSError:
+            _remove(temporary)
+            raise
+        _remove(replaced)
+        sync_directory(path.parent)
+
+
+def read_directory(path: Path) -> dict[str, bytes]:
+    """The files of a directory, compared with its manifest before anything parses them."""
+    try:
+        digests = dict(json.loads(read(path / MANIFEST)))
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"{MANIFEST} of {path.name} is damaged") from error
+    contents = {str(name): read(path / Path(name).name) for name in digests}
+    for name, content in contents.items():
+        if _digest(content) != digests[name]:
+            raise StoreError(f"{name} of {path.name} is damaged: its checksum differs")
+    return contents
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def parquet(frame: pl.DataFrame) -> bytes:
+    """In memory first, so that a full disk is an :class:`OSError` of ours and not an error of polars."""
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,172 @@
+"""One run in the store."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import polars as pl
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from dbdyno.model.environment import Environment
+from dbdyno.model.errors import SchemaTooNew, StoreError
+from dbdyno.model.finding import Finding
+from dbdyno.model.plan import Plan
+from dbdyno.model.raw import CellMeta, RawCell
+from dbdyno.model.results import RunInfo, RunStatus
+from dbdyno.model.tables import DERIVED, RAW, SCHEMA_VERSION, conform, empty
+from dbdyno.store import files
+from dbdyno.store.process import is_alive
+
+_M = TypeVar("_M", bound=BaseModel)
+_FINDINGS = TypeAdapter(tuple[Finding, ...])
+_REBUILD = "make it again from the raw data: dbdyno rebuild RUN"
+
+
+class DamagedCell(NamedTuple):
+    """A cell that was left out, and why."""
+
+    id: str
+    reason: str
+
+
+class Run:
+    """A run's directory. What it writes is there whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._info = read_info(path)
+
+    @property
+    def id(self) -> str:
+        return self._info.id
+
+    @property
+    def info(self) -> RunInfo:
+        return self._info
+
+    @property
+    def plan(self) -> Plan:
+        return _read_model(self.path / "plan.json", Plan)
+
+    @property
+    def environment(self) -> Environment:
+        return _read_model(self.path / "environment.json", Environment)
+
+    def write_environment(self, environment: Environment) -> None:
+        files.write_atomic(self.path / "environment.json", to_json(environment))
+
+    def update_info(self, **changes: Any) -> RunInfo:
+        """Changes fields of ``run.json``. The new information is validated."""
+        self._info = RunInfo.model_validate(self._info.model_dump() | changes)
+        files.write_atomic(self.path / "run.json", to_json(self._info))
+        return self._info
+
+    def finish(self, status: RunStatus, reason: str | None = None) -> RunInfo:
+        return self.update_info(status=status, reason=reason, ended=datetime.now(UTC))
+
+    # -- raw ------------------------------------------------------------------------------------
+
+    def write_cell(self, cell: RawCell) -> None:
+        """Saves a cell with every raw table. Raises :class:`StoreFull`; then nothing of the cell is there."""
+        contents = {f"{t}.parquet": files.parquet(_table(cell.tables, t)) for t in RAW}
+        contents["cell.json"] = to_json(cell.meta)
+        files.make_directory(self.path / "cells")
+        files.write_directory(self.path / "cells" / cell.id, contents)
+
+    def cells(self) -> list[str]:
+        """Ids of the cells that are there, in the order of running, damaged ones included."""
+        try:
+            found = [p.name for p in (self.path / "cells").iterdir() if p.is_dir()]
+        except FileNotFoundError:
+            return []
+        return sorted(name for name in found if not name.startswith("."))
+
+    def read_cell(self, cell_id: str) -> RawCell:
+        """Raises :class:`StoreError` saying what is damaged."""
+        contents = files.read_directory(self.path / "cells" / cell_id)
+        meta = _model(contents.get("cell.json", b""), CellMeta, f"cell.json of cell {cell_id}")
+        return RawCell(meta, {t: empty(t) for t in RAW} | _tables(contents, RAW))
+
+    def read_cells(self) -> tuple[list[RawCell], list[DamagedCell]]:
+        """All cells that can be read, and those that were left out with the reason."""
+        good, damaged = [], []
+        for cell_id in self.cells():
+            try:
+                good.append(self.read_cell(cell_id))
+            except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
+                damaged.append(DamagedCell(cell_id, str(getattr(error, "message", error))))
+        return good, damaged
+
+    # -- derived --------------------------------------------------------------------------------
+
+    def write_derived(self, tables: Mapping[str, pl.DataFrame], findings: Sequence[Finding]) -> None:
+        """Saves the derived tables (others in ``tables`` are left out) in place of older ones."""
+        contents = {f"{t}.parquet": files.parquet(conform(t, tables[t])) for t in DERIVED if t in tables}
+        contents["findings.json"] = _FINDINGS.dump_json(tuple(findings), indent=1)
+        files.write_directory(self.path / "derived", contents)
+
+    def read_derived(self) -> tuple[dict[str, pl.DataFrame], tuple[Finding, ...]] | None:
+        """Tables and findings as last written; ``None`` before. Raises :class:`StoreError` on damage."""
+        directory = self.path / "derived"
+        if not directory.is_dir():
+            return None
+        try:
+            contents = files.read_directory(directory)
+            findings = _FINDINGS.validate_json(contents.get("findings.json", b""))
+            return _tables(contents, DERIVED), findings
+        except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
+            raise StoreError(f"the derived tables of run {self.id} are damaged: {error}", _REBUILD) from error
+
+
+def read_info(path: Path) -> RunInfo:
+    """``run.json``; a run that says it is running while its process is gone was cut short."""
+    content = files.read(path / "run.json")
+    try:
+        version = json.loads(content)["schema_version"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"run.json of {path} is damaged: {error}") from error
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise SchemaTooNew(
+            f"{path} was written by a newer dbdyno ({_writer(content)}): "
+            f"schema {version}, this one knows {SCHEMA_VERSION}",
+            "upgrade dbdyno to that version or a later one",
+        )
+    info = _model(content, RunInfo, f"run.json of {path}")
+    if info.status == "running" and not is_alive(info.pid, info.pid_start_ticks):
+        return info.model_copy(update={"status": "cut short", "reason": "the process ended"})
+    return info
+
+
+def to_json(model: BaseModel) -> bytes:
+    return model.model_dump_json(indent=1).encode()
+
+
+def _writer(content: bytes) -> str:
+    return str(json.loads(content).get("dbdyno", "version unknown"))
+
+
+def _table(tables: Mapping[str, pl.DataFrame], name: str) -> pl.DataFrame:
+    return conform(name, tables[name]) if name in tables else empty(name)
+
+
+def _tables(contents: Mapping[str, bytes], known: Mapping[str, object]) -> dict[str, pl.DataFrame]:
+    found = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
+    return {t: conform(t, pl.read_parquet(io.BytesIO(content))) for t, content in found.items()}
+
+
+def _read_model(path: Path, model: type[_M]) -> _M:
+    return _model(files.read(path), model, str(path))
+
+
+def _model(content: bytes, model: type[_M], what: str) -> _M:
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(p) for p in first["loc"])
+        raise StoreError(f"{what} is damaged: {where or 'JSON'}: {first['msg']}") from error
