@@ -1,0 +1,9 @@
+"""The load of one cell, in its order: connect, park, start together, end by themselves, probe, close.
+
+The counting rule (DESIGN, section 4) is kept by the core; this room keeps the phases and the interrupts.
+"""
+
+from dbdyno.drive.interrupt import Interrupt, Interrupted
+from dbdyno.drive.phases import connect, finish, frames, run
+
+__all__ = ["Interrupt", "Interrupted", "connect", "finish", "frames", "run"]

@@ -1,0 +1,60 @@
+"""The phases of a load, each waited for in short steps, so that an interrupt is heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from dbdyno.drive.interrupt import Interrupt, Interrupted
+from dbdyno.model.protocols import Load
+from dbdyno.model.tables import empty, from_core
+
+STEP_S = 0.1
+TABLES = ("sessions", "histogram", "errors", "calls", "counters")
+
+
+def connect(load: Load, interrupt: Interrupt) -> None:
+    """All sessions connected, prepared, probed and parked on the barrier."""
+    load.connect()
+    _patiently(load, interrupt)
+
+
+def run(load: Load, start_ns: int, t0_ns: int, t1_ns: int, interrupt: Interrupt, tick: Callable[[], None]) -> int:
+    """From the barrier until the last session has ended; ``tick`` about ten times a second.
+
+    Returns the end of the window as it came to be: ``t1_ns``, or earlier when it was interrupted or all
+    sessions were gone before (CLOCK_MONOTONIC, or the load's virtual clock).
+    """
+    load.start(start_ns, t0_ns, t1_ns)
+    window_end_ns = t1_ns
+    while not load.wait(STEP_S):
+        if interrupt.at_once:
+            load.abort()
+        elif interrupt.stopping and window_end_ns == t1_ns:
+            load.stop()
+            window_end_ns = min(t1_ns, load.now_ns())
+        tick()
+    tick()
+    return min(window_end_ns, load.now_ns())
+
+
+def finish(load: Load, interrupt: Interrupt) -> None:
+    """Last probes, then closed."""
+    load.finish()
+    while not load.wait(STEP_S):
+        if interrupt.at_once:
+            load.abort()
+
+
+def frames(load: Load) -> dict[str, pl.DataFrame]:
+    """The load's tables, checked against the schema; those that it has not are empty."""
+    found = load.tables()
+    return {name: from_core(name, found[name]) if name in found else empty(name) for name in TABLES}
+
+
+def _patiently(load: Load, interrupt: Interrupt) -> None:
+    while not load.wait(STEP_S):
+        if interrupt.stopping:
+            load.abort()
+            raise Interrupted(at_once=interrupt.at_once)

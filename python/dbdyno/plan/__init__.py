@@ -1,0 +1,8 @@
+"""Recipe -> resolved plan -> cells. Pure: texts and numbers in, values out; no file, no engine, no clock."""
+
+from dbdyno.plan.ladder import default_ladder, parse_ladder
+from dbdyno.plan.params import parse_params
+from dbdyno.plan.planner import resolve
+from dbdyno.plan.recipe import parse_recipe
+
+__all__ = ["default_ladder", "parse_ladder", "parse_params", "parse_recipe", "resolve"]

@@ -1,0 +1,68 @@
+"""The ladder: ``1,2,4,8`` | ``FROM:TO`` | ``FROM:TO:STEP`` | ``FROM:TO:xFACTOR``."""
+
+from __future__ import annotations
+
+import math
+
+from dbdyno.model.errors import UsageError
+
+MAX_SESSIONS = 5000
+MAX_RUNGS = 1000
+_FORMS = "write 1,2,4,8 or FROM:TO (every count) or FROM:TO:STEP or FROM:TO:x2 (doubling)"
+
+
+def parse_ladder(text: str) -> tuple[int, ...]:
+    """Session counts, ascending and without repeats; ``FROM`` and ``TO`` are always rungs.
+
+    Raises :class:`UsageError` for anything outside 1..5000 sessions or more than 1000 rungs.
+    """
+    rungs = sorted({r for part in text.split(",") for r in _part(part.strip(), text)})
+    if len(rungs) > MAX_RUNGS:
+        raise UsageError(f"--sessions {text}: {len(rungs)} rungs are too many", f"at most {MAX_RUNGS}: give a larger step")
+    return tuple(rungs)
+
+
+def default_ladder(cpus: float) -> tuple[int, ...]:
+    """1, 2, 4, ... up to four times the CPUs, the CPU count itself always among them."""
+    whole = max(1, math.floor(cpus))
+    top = min(4 * max(1, math.ceil(cpus)), MAX_SESSIONS)
+    doubling = {2**i for i in range(top.bit_length()) if 2**i <= top}
+    return tuple(sorted(doubling | {whole, top}))
+
+
+def _part(part: str, whole: str) -> list[int]:
+    fields = part.split(":")
+    if len(fields) == 1:
+        return [_count(part, whole)]
+    if len(fields) > 3:
+        raise UsageError(f"--sessions {whole}: {part!r} has too many colons", _FORMS)
+    low, high = _count(fields[0], whole), _count(fields[1], whole)
+    if low > high:
+        raise UsageError(f"--sessions {whole}: {low} is larger than {high}", _FORMS)
+    step = fields[2] if len(fields) == 3 else "1"
+    if step[:1] in ("x", "X"):
+        return _geometric(low, high, step[1:], whole)
+    return [*range(low, high + 1, _count(step, whole)), high]
+
+
+def _geometric(low: int, high: int, factor_text: str, whole: str) -> list[int]:
+    try:
+        factor = float(factor_text)
+    except ValueError:
+        factor = 0.0
+    if not 1 < factor < MAX_SESSIONS:
+        raise UsageError(f"--sessions {whole}: the factor must be larger than 1", _FORMS)
+    rungs, at = [], float(low)
+    while at < high:
+        rungs.append(round(at))
+        at = max(at * factor, round(at) + 1)
+    return [*rungs, high]
+
+
+def _count(text: str, whole: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"--sessions {whole}: {text!r} is not a session count", _FORMS)
+    value = int(text)
+    if not 1 <= value <= MAX_SESSIONS:
+        raise UsageError(f"--sessions {whole}: {value} is outside 1..{MAX_SESSIONS}", _FORMS)
+    return value
