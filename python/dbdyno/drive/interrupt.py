@@ -3,44 +3,44 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 
 class Interrupted(Exception):  # noqa: N818  (it is no error)
-    """The user asked for an end; ``at_once`` when twice."""
+    """The user asked for an end."""
 
-    def __init__(self, *, at_once: bool) -> None:
+    def __init__(self) -> None:
         super().__init__("stopped by the user")
-        self.at_once = at_once
 
 
 class Interrupt:
-    """Counts SIGINT and SIGTERM instead of raising KeyboardInterrupt at a random place."""
+    """Counts SIGINT and SIGTERM. The first is heard at the next safe place, the second raises at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, heard: Callable[[int], None] = lambda _count: None) -> None:
         self.count = 0
+        self._heard = heard
 
     @property
     def stopping(self) -> bool:
         return self.count > 0
 
-    @property
-    def at_once(self) -> bool:
-        return self.count > 1
-
     def request(self) -> None:
+        """One more. The second raises :class:`Interrupted`; later ones must not disturb the tidying up."""
         self.count += 1
+        self._heard(self.count)
+        if self.count == 2:
+            raise Interrupted
 
     def check(self) -> None:
-        """Raises :class:`Interrupted` if an end was asked for: between the steps of preparation."""
+        """Raises :class:`Interrupted` if an end was asked for: between the steps of a run."""
         if self.stopping:
-            raise Interrupted(at_once=self.at_once)
+            raise Interrupted
 
     @contextmanager
     def caught(self) -> Iterator[Interrupt]:
-        """Within it, signals are counted here. Only for the main thread."""
+        """Within it, signals come here. Only for the main thread."""
 
         def handle(_signal: int, _frame: FrameType | None) -> None:
             self.request()

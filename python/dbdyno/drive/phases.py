@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import polars as pl
 
+from dbdyno._core import DriverError
+from dbdyno.drive.errors import translated
 from dbdyno.drive.interrupt import Interrupt, Interrupted
 from dbdyno.model.protocols import Load
 from dbdyno.model.tables import empty, from_core
@@ -28,10 +30,8 @@ def run(load: Load, start_ns: int, t0_ns: int, t1_ns: int, interrupt: Interrupt,
     """
     load.start(start_ns, t0_ns, t1_ns)
     window_end_ns = t1_ns
-    while not load.wait(STEP_S):
-        if interrupt.at_once:
-            load.abort()
-        elif interrupt.stopping and window_end_ns == t1_ns:
+    while not _over(load):
+        if interrupt.stopping and window_end_ns == t1_ns:
             load.stop()
             window_end_ns = min(t1_ns, load.now_ns())
         tick()
@@ -39,12 +39,11 @@ def run(load: Load, start_ns: int, t0_ns: int, t1_ns: int, interrupt: Interrupt,
     return min(window_end_ns, load.now_ns())
 
 
-def finish(load: Load, interrupt: Interrupt) -> None:
+def finish(load: Load) -> None:
     """Last probes, then closed."""
     load.finish()
-    while not load.wait(STEP_S):
-        if interrupt.at_once:
-            load.abort()
+    while not _over(load):
+        pass
 
 
 def frames(load: Load) -> dict[str, pl.DataFrame]:
@@ -54,7 +53,14 @@ def frames(load: Load) -> dict[str, pl.DataFrame]:
 
 
 def _patiently(load: Load, interrupt: Interrupt) -> None:
-    while not load.wait(STEP_S):
+    while not _over(load):
         if interrupt.stopping:
             load.abort()
-            raise Interrupted(at_once=interrupt.at_once)
+            raise Interrupted
+
+
+def _over(load: Load) -> bool:
+    try:
+        return load.wait(STEP_S)
+    except DriverError as e:
+        raise translated(e) from None

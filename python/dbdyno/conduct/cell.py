@@ -1,0 +1,170 @@
+"""One cell, in its order in time: connect, watch, climb, counters at t0 and t1, close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from dbdyno import drive, observe
+from dbdyno.model.errors import TargetError
+from dbdyno.model.plan import Cell, Plan
+from dbdyno.model.protocols import Load, Progress, Server, Watch
+from dbdyno.model.raw import CellMeta, CellStatus, RawCell
+from dbdyno.model.tables import RAW, empty
+from dbdyno.model.units import NS_PER_S
+from dbdyno.model.workload import Calibration, Workload
+
+LEAD_NS = 100_000_000  # from the order to the barrier: threads parked, the first sample taken
+LEAD_PER_SESSION_NS = 40_000
+MIN_WINDOW_NS = NS_PER_S
+
+_PHASES = ("t0", "t1")
+
+OnTick = Callable[[str, float, Progress, Mapping[str, float]], None]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a cell repeats: the workload in one variant, calibrated."""
+
+    workload: Workload
+    calibration: Calibration | None
+
+
+@dataclass
+class _Clock:
+    """When the cell's marks fall, on the load's clock."""
+
+    start_ns: int
+    t0_ns: int
+    t1_ns: int
+
+    @staticmethod
+    def ahead(load: Load, cell: Cell) -> _Clock:
+        start_ns = load.now_ns() + LEAD_NS + cell.sessions * LEAD_PER_SESSION_NS
+        t0_ns = start_ns + cell.settle_ns
+        return _Clock(start_ns, t0_ns, t0_ns + cell.measure_ns)
+
+    def phase(self, now_ns: int) -> str:
+        if now_ns < self.t0_ns:
+            return "settling"
+        return "measuring" if now_ns < self.t1_ns else "last calls"
+
+
+class _ServerCounters:
+    """Server-wide counters, read once at each mark that has been reached."""
+
+    def __init__(self, server: Server, *, enabled: bool) -> None:
+        self._server, self._enabled = server, enabled
+        self.frames: list[pl.DataFrame] = []
+        self.lost: str | None = None  # the error of a server that no longer answered
+
+    def at(self, phase: str) -> None:
+        if not self._enabled or self.lost or len(self.frames) != _PHASES.index(phase):
+            return
+        try:
+            self.frames.append(self._server.counters(phase))
+        except TargetError as e:
+            self.lost = e.message
+
+
+def measure(
+    server: Server, plan: Plan, cell: Cell, unit: Unit, interrupt: drive.Interrupt, on_tick: OnTick
+) -> RawCell:
+    """Runs one cell. Raises what keeps it from starting; a fault in mid-run leaves a shorter cell."""
+    experiment = plan.experiment
+    load = server.load(unit.workload, cell, unit.calibration, experiment.log_calls, None)
+    try:
+        on_tick("connecting", 0.0, Progress(0, 0, 0, 0), {})
+        drive.connect(load, interrupt)
+        return _measure(server, plan, cell, unit, load, interrupt, on_tick)
+    except BaseException:
+        load.abort()
+        raise
+
+
+def _measure(
+    server: Server,
+    plan: Plan,
+    cell: Cell,
+    unit: Unit,
+    load: Load,
+    interrupt: drive.Interrupt,
+    on_tick: OnTick,
+) -> RawCell:
+    experiment = plan.experiment
+    watch = observe.open_watch(
+        server, load, sample_hz=experiment.sample_hz, seed=experiment.seed, enabled=experiment.observe
+    )
+    counters = _ServerCounters(server, enabled=experiment.observe)
+    clock = _Clock.ahead(load, cell)
+    watch.start(clock.t0_ns, clock.t1_ns)
+    try:
+        window_end_ns = _climb(load, watch, counters, clock, interrupt, on_tick)
+    finally:
+        watch.stop()
+    end_ns = load.now_ns()
+    on_tick("closing", (end_ns - clock.start_ns) / NS_PER_S, load.progress(), {})
+    drive.finish(load)
+    tables = {**drive.frames(load), **observe.frames(watch)}
+    tables["counters"] = pl.concat([tables["counters"], *counters.frames])
+    tables["sources"] = observe.sources(server, tables, enabled=experiment.observe)
+    status, reason = _verdict(clock, window_end_ns, tables["sessions"], counters.lost, interrupt)
+    meta = CellMeta(
+        cell=cell,
+        workload=unit.workload,
+        calibration=unit.calibration,
+        start_ns=clock.start_ns,
+        t0_ns=clock.t0_ns,
+        t1_ns=window_end_ns,
+        end_ns=end_ns,
+        driver_threads=len(load.threads()),
+        usable_cpus=plan.cpus,
+        status=status,
+        reason=reason,
+    )
+    return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
+
+
+def _climb(
+    load: Load,
+    watch: Watch,
+    counters: _ServerCounters,
+    clock: _Clock,
+    interrupt: drive.Interrupt,
+    on_tick: OnTick,
+) -> int:
+    """From the barrier to the end of the last session; the end of the window as it came to be."""
+
+    def tick() -> None:
+        now_ns = load.now_ns()
+        if now_ns >= clock.t0_ns:
+            counters.at("t0")
+        if now_ns >= clock.t1_ns:
+            counters.at("t1")
+        on_tick(clock.phase(now_ns), (now_ns - clock.start_ns) / NS_PER_S, load.progress(), watch.latest())
+
+    window_end_ns = drive.run(load, clock.start_ns, clock.t0_ns, clock.t1_ns, interrupt, tick)
+    if window_end_ns < clock.t1_ns:
+        counters.at("t1")  # at the end that came earlier
+    return window_end_ns
+
+
+def _verdict(
+    clock: _Clock, window_end_ns: int, sessions: pl.DataFrame, server_lost: str | None, interrupt: drive.Interrupt
+) -> tuple[CellStatus, str | None]:
+    """Whether the cell is whole, and if not, why."""
+    if window_end_ns >= clock.t1_ns:
+        return "ok", None
+    reason = "stopped by the user" if interrupt.stopping else _why_ended(sessions, server_lost)
+    if window_end_ns - clock.t0_ns < MIN_WINDOW_NS:
+        return "invalid", f"{reason} before the window was {MIN_WINDOW_NS / NS_PER_S:g} s long"
+    return "short", reason
+
+
+def _why_ended(sessions: pl.DataFrame, server_lost: str | None) -> str:
+    lost = sessions.filter(pl.col("end_reason") == "lost")["end_detail"].drop_nulls()
+    detail = lost.mode().sort().first() if len(lost) else server_lost
+    return f"all sessions were lost: {detail}" if detail else "all sessions had ended"

@@ -1,0 +1,39 @@
+"""Where a run stands: expected time against what has gone by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dbdyno.conduct.cell import OnTick
+from dbdyno.conduct.teller import Teller, Tick
+from dbdyno.model.plan import Cell, Plan
+from dbdyno.model.protocols import Progress
+from dbdyno.model.units import NS_PER_S
+
+
+class Progressing:
+    """Turns a cell's ticks into ticks of the run."""
+
+    def __init__(self, plan: Plan, teller: Teller) -> None:
+        self._plan, self._teller = plan, teller
+        self._left_ns = {c.id: expected_ns(plan, c) for c in plan.cells}
+
+    def of(self, cell: Cell) -> OnTick:
+        number = self._plan.cells.index(cell) + 1
+
+        def on_tick(phase: str, elapsed_s: float, progress: Progress, shares: Mapping[str, float]) -> None:
+            mine_ns = self._left_ns[cell.id] - elapsed_s * NS_PER_S
+            others_ns = sum(ns for i, ns in self._left_ns.items() if i != cell.id)
+            left_s = (max(0.0, mine_ns) + others_ns) / NS_PER_S
+            self._teller.tick(Tick(cell, number, phase, elapsed_s, Progress(*progress), shares, left_s))
+
+        return on_tick
+
+    def done(self, cell: Cell) -> None:
+        self._left_ns[cell.id] = 0
+
+
+def expected_ns(plan: Plan, cell: Cell) -> int:
+    """Settle, measure, the last call of a CPU-bound session, half a second of connecting and closing."""
+    last_call_ns = (plan.call_target_ns or 0) * max(1.0, cell.sessions / plan.cpus)
+    return cell.settle_ns + cell.measure_ns + int(last_call_ns) + NS_PER_S // 2

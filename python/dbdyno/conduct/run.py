@@ -1,0 +1,162 @@
+"""The story of a run, on one screen: plan -> server -> calibrate -> cells, each saved at once -> report."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from dbdyno import __version__, report
+from dbdyno.conduct.cell import Unit, measure
+from dbdyno.conduct.derive import derive
+from dbdyno.conduct.progress import Progressing
+from dbdyno.conduct.teller import Teller
+from dbdyno.drive import Interrupt, Interrupted
+from dbdyno.engines import open_server
+from dbdyno.model.environment import Environment, Host
+from dbdyno.model.errors import DbdynoError, ServerLost, StoreFull, TooFewConnections
+from dbdyno.model.finding import Finding
+from dbdyno.model.plan import Plan
+from dbdyno.model.protocols import Server, Target
+from dbdyno.model.raw import RawCell
+from dbdyno.model.results import Results
+from dbdyno.model.workload import Workload
+from dbdyno.store import DamagedCell, Run, RunStore
+
+EXTRA_CONNECTIONS = 3  # control, activity, calibration
+
+
+def run(
+    plan: Plan, workload: Workload, host: Host, target: Target, store: RunStore, teller: Teller, interrupt: Interrupt
+) -> Run:
+    """Executes ``plan``; every measured cell is saved before the next begins.
+
+    A fault after the first saved cell leaves a readable run, status "cut short" with the reason; one
+    before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
+    """
+    with open_server(plan.experiment.engine, target) as server:
+        check_capacity(server, plan)
+        record = store.create(plan)
+        with _ending(record):
+            server.claim(record.id)
+            teller.planned(plan, record.id)
+            environment = Environment(
+                dbdyno=__version__, host=host, server=server.facts(), sources=tuple(server.sources())
+            )
+            record.write_environment(environment)
+            teller.opened(environment)
+            units = _prepare(server, plan, workload, record, teller, interrupt)
+            _climb(server, plan, units, record, environment, teller, interrupt)
+    return record
+
+
+def _prepare(
+    server: Server, plan: Plan, workload: Workload, record: Run, teller: Teller, interrupt: Interrupt
+) -> dict[str, Unit]:
+    """A unit for each variant: objects made, call calibrated at one session."""
+    if plan.script_text is not None:
+        workload = server.script(plan.script_text, plan.experiment.script or "script")
+    units = {}
+    for variant, params in {c.variant: c.params for c in plan.cells}.items():
+        interrupt.check()
+        teller.preparing(f"{workload.name}, variant {variant}")
+        server.prepare(workload, params, plan.top)
+        calibration = None
+        if plan.call_target_ns is not None:
+            interrupt.check()
+            teller.preparing(f"calibrating a call of {workload.name} at one session")
+            calibration = server.calibrate(workload, params, plan.call_target_ns, _target_reason(plan))
+            teller.calibrated(variant, calibration)
+        units[variant] = Unit(workload, calibration)
+    calibrations = {f"{workload.name}/{v}": u.calibration for v, u in units.items() if u.calibration}
+    record.update_info(workloads={workload.name: workload}, calibrations=calibrations)
+    return units
+
+
+def _climb(
+    server: Server,
+    plan: Plan,
+    units: dict[str, Unit],
+    record: Run,
+    environment: Environment,
+    teller: Teller,
+    interrupt: Interrupt,
+) -> None:
+    progress = Progressing(plan, teller)
+    for cell in plan.cells:
+        interrupt.check()
+        raw = measure(server, plan, cell, units[cell.variant], interrupt, progress.of(cell))
+        record.write_cell(raw)
+        progress.done(cell)
+        teller.measured(derive(record.info, plan, environment, [raw]))
+        _after(raw, interrupt)
+
+
+def _after(raw: RawCell, interrupt: Interrupt) -> None:
+    interrupt.check()
+    if raw.meta.status != "ok":
+        raise ServerLost(raw.meta.reason or "the cell ended early", "see the server's log")
+
+
+@contextlib.contextmanager
+def _ending(record: Run) -> Iterator[None]:
+    """How the run ended, into its run.json; a run without a cell is not kept."""
+    try:
+        yield
+    except (DbdynoError, Interrupted) as e:
+        if not record.cells():
+            record.discard()
+            raise
+        with contextlib.suppress(StoreFull):
+            record.finish("cut short", getattr(e, "message", str(e)))
+        if isinstance(e, StoreFull):
+            raise
+    except BaseException as e:
+        with contextlib.suppress(StoreFull):
+            record.finish("cut short", f"{type(e).__name__}: {e}")
+        raise
+    else:
+        record.finish("complete")
+
+
+def _target_reason(plan: Plan) -> str:
+    chosen = [c.reason for c in plan.choices if c.name == "call target"]
+    return chosen[0] if chosen else "--call-target"
+
+
+def check_capacity(server: Server, plan: Plan) -> None:
+    """Raises :class:`TooFewConnections` before anything is started."""
+    capacity = server.capacity()
+    needed = plan.top + EXTRA_CONNECTIONS
+    if capacity.free < needed:
+        raise TooFewConnections(
+            f"{plan.top} sessions need {needed} connections (with {EXTRA_CONNECTIONS} of dbdyno's own), "
+            f"{capacity.free} are free: {capacity.detail}",
+            f"climb to {max(0, capacity.free - EXTRA_CONNECTIONS)} sessions at most, or raise the limit",
+        )
+
+
+def results_of(record: Run) -> Results:
+    """Everything derived anew from the raw data of a stored run."""
+    cells, damaged = record.read_cells()
+    results = derive(record.info, record.plan, record.environment, cells)
+    return replace(results, findings=(*(_damage(d) for d in damaged), *results.findings))
+
+
+def rebuild(record: Run) -> tuple[Results, Path]:
+    """Windows, ledger, findings and report anew from raw data; the report's path."""
+    results = results_of(record)
+    record.write_derived(results.tables, results.findings)
+    return results, report.write_html(results, record.path / "report.html")
+
+
+def _damage(damaged: DamagedCell) -> Finding:
+    return Finding(
+        id="cell-damaged",
+        severity="warning",
+        claim=f"Cell {damaged.id} could not be read and is left out: {damaged.reason}.",
+        evidence="the run's directory",
+        cure="restore its files from a backup, or measure that rung again",
+        cells=(damaged.id,),
+    )
