@@ -1,0 +1,14 @@
+"""The fake engine: a virtual clock and a known law, so the whole pipeline must come out at known figures."""
+
+from dbdyno.engines.fake.law import Helper, Law, Wait, parse_law
+from dbdyno.engines.fake.server import FakeServer
+from dbdyno.engines.fake.world import Truth
+from dbdyno.model.protocols import Server, Target
+
+
+def open_server(target: Target) -> Server:
+    """A server after the law in ``target.dsn`` (``fake:cpus=4,cpu=10ms,...``; None: the law's defaults)."""
+    return FakeServer(target)
+
+
+__all__ = ["FakeServer", "Helper", "Law", "Truth", "Wait", "open_server", "parse_law"]

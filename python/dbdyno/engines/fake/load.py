@@ -1,0 +1,81 @@
+"""The fake server's load: all its time passes within :meth:`FakeLoad.wait`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dbdyno.engines.fake import records
+from dbdyno.engines.fake.core import core_table
+from dbdyno.engines.fake.programs import Schedule
+from dbdyno.engines.fake.world import DRIVER_PID, FIRST_PID, World
+from dbdyno.model.protocols import Progress
+from dbdyno.model.tables import CoreColumn
+
+CONNECT_NS = records.CONNECT_NS + records.PREPARE_NS
+
+
+class FakeLoad:
+    """See :class:`dbdyno.model.protocols.Load`."""
+
+    def __init__(self, world: World, work: records.Work, log_calls: bool, max_calls: int | None) -> None:
+        self.world = world
+        self._work = work
+        self._log_calls = log_calls
+        self._max_calls = max_calls
+        self._planned: Schedule | None = None
+        self._played = False
+
+    def connect(self) -> None:
+        self._pass(len(self.world.sessions) * CONNECT_NS)
+
+    def start(self, start_ns: int, t0_ns: int, t1_ns: int) -> None:
+        self._planned = Schedule(start_ns, t0_ns, t1_ns, self._max_calls)
+
+    def finish(self) -> None:
+        self._pass(records.PREPARE_NS)
+
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002  (virtual time passes at once)
+        if self._planned is not None and not self._played:
+            self._played = True
+            self.world.play(self._planned)
+        return True
+
+    def stop(self) -> None:
+        if self._planned is not None and not self._played:
+            self._planned = replace(self._planned, t1_ns=self._planned.start_ns, stopped=True)
+
+    def abort(self) -> None:
+        self.stop()
+
+    def progress(self) -> Progress:
+        calls = [c for s in self.world.sessions for c in s.calls]
+        good = [c for c in calls if c.sqlstate is None]
+        live = sum(s.end_reason is None for s in self.world.sessions)
+        return Progress(len(good), len(calls) - len(good), live, sum(c.end_ns - c.start_ns for c in good))
+
+    def backends(self) -> Sequence[tuple[int, int]]:
+        return [(s.number, FIRST_PID + s.number) for s in self.world.sessions]
+
+    def threads(self) -> Sequence[int]:
+        return [DRIVER_PID]
+
+    def now_ns(self) -> int:
+        return self.world.machine.now_ns
+
+    def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
+        sessions, schedule = self.world.sessions, self._planned
+        if schedule is None:
+            return {}
+        made = {
+            "sessions": [records.session(s, schedule) for s in sessions],
+            "histogram": records.histogram(sessions, schedule),
+            "errors": [row for s in sessions for row in records.errors(s)],
+            "counters": [row for s in sessions for row in records.counters(s, self._work, schedule.start_ns)],
+        }
+        if self._log_calls:
+            made["calls"] = [row for s in sessions for row in records.calls(s, schedule)]
+        return {name: core_table(name, rows) for name, rows in made.items()}
+
+    def _pass(self, ns: int) -> None:
+        self.world.machine.run_until(self.world.machine.now_ns + ns)

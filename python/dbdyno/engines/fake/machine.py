@@ -1,0 +1,289 @@
+"""A machine in virtual time: CPUs, one round-robin run queue, a quota, locks. Discrete events, whole ns.
+
+A task is a program: a generator that yields what it does next (:class:`Cpu`, :class:`Sleep`, ...) and is
+sent the time when that is over. Everything that happens is written into the tasks' timelines.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dbdyno.engines.fake.trace import RUNNING, Doing, Label, Timeline
+
+PERIOD_NS = 100_000_000  # of the quota, as cpu.cfs_period_us by default
+
+
+class Cpu(NamedTuple):
+    ns: int
+
+
+class Sleep(NamedTuple):
+    ns: int
+    label: Label
+
+
+class Block(NamedTuple):
+    """Sleep until somebody calls :meth:`Machine.wake`."""
+
+    label: Label
+
+
+class Acquire(NamedTuple):
+    label: Label
+
+
+class Release(NamedTuple):
+    pass
+
+
+Step = Cpu | Sleep | Block | Acquire | Release
+Program = Generator[Step, int, None]
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    pid: int
+    tid: int
+    start_ticks: int
+    comm: str
+    role: str
+    session: int | None
+    grouped: bool  # in the server's group, under its quota
+    timeline: Timeline = field(default_factory=Timeline)
+    program: Program | None = None
+    remaining_ns: int = 0
+    on_cpu: bool = False
+    slice_start_ns: int = 0
+    switches: int = 0  # makes events of earlier slices and sleeps void
+
+
+@dataclass(slots=True)
+class Group:
+    """The server's control group: the quota and what its cpu.stat tells."""
+
+    quota_ns: int | None  # CPU time a period
+    left_ns: int = 0
+    throttled: bool = False
+    throttled_cpus: int = 0
+    throttled_since_ns: int = 0
+    running: int = 0
+    seen_ns: int = 0
+    epoch: int = 0
+    history: list[tuple[int, int, int, int]] = field(
+        default_factory=list
+    )  # ns, periods, throttled, throttled ns
+
+
+class Machine:
+    def __init__(self, cpus: int, quantum_ns: int, quota: float | None, now_ns: int) -> None:
+        self.now_ns = now_ns
+        self.quantum_ns = quantum_ns
+        self.idle_cpus = cpus
+        self.tasks: list[Task] = []
+        self.group = Group(None if quota is None else round(quota * PERIOD_NS), seen_ns=now_ns)
+        self._ready: deque[Task] = deque()
+        self._waiting: deque[Task] = deque()  # for the lock
+        self._holder: Task | None = None
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+        self.group.history.append((now_ns, 0, 0, 0))
+        if self.group.quota_ns is not None:
+            self.group.left_ns = self.group.quota_ns
+            self.at(now_ns + PERIOD_NS, self._period)
+
+    def at(self, when_ns: int, what: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (when_ns, self._count, what))
+
+    def run_until(self, end_ns: int, done: Callable[[], bool] = lambda: True) -> None:
+        """Lets time pass to ``end_ns``, and on until ``done``."""
+        while self._events and (self._events[0][0] <= end_ns or not done()):
+            self.now_ns, _, what = heapq.heappop(self._events)
+            what()
+        self.now_ns = max(self.now_ns, end_ns)
+
+    def spawn(self, task: Task, program: Program, label: Label) -> Task:
+        """A task is born asleep and takes its first step at once."""
+        task.program = program
+        task.timeline.become(self.now_ns, Doing.SLEEP, label)
+        self.tasks.append(task)
+        self._step(task, first=True)
+        return task
+
+    def wake(self, task: Task) -> None:
+        if task.program is not None:
+            self._step(task)
+
+    def kill(self, task: Task) -> None:
+        if task.program is None:
+            return
+        task.program.close()
+        task.program = None
+        self._leave_cpu(task)
+        for queue in (self._ready, self._waiting):
+            if task in queue:
+                queue.remove(task)
+        if self._holder is task:
+            self._hand_over()
+        task.switches += 1
+        task.timeline.become(self.now_ns, Doing.GONE, task.timeline.labels[-1])
+        self._dispatch()
+
+    # -- a task's steps ---------------------------------------------------------------------------
+
+    def _step(self, task: Task, *, first: bool = False) -> None:
+        """Asks the program what comes next until that takes time."""
+        if task.program is None:
+            return
+        try:
+            step = next(task.program) if first else task.program.send(self.now_ns)
+            while not self._begin(task, step):
+                step = task.program.send(self.now_ns)
+        except StopIteration:
+            self.kill(task)
+
+    def _begin(self, task: Task, step: Step) -> bool:
+        """True when the step takes time."""
+        match step:
+            case Cpu(ns):
+                task.remaining_ns = ns
+                if ns > 0 and not task.on_cpu:
+                    self._enqueue(task, task.timeline.labels[-1])
+                    self._dispatch()
+                return ns > 0
+            case Sleep(ns, label):
+                self._sleep(task, label)
+                self._later(task, ns, lambda: self._step(task))
+                return True
+            case Block(label):
+                self._sleep(task, label)
+                return True
+            case Acquire(label):
+                if self._holder is None:
+                    self._holder = task
+                    return False
+                self._waiting.append(task)
+                self._sleep(task, label)
+                return True
+            case Release():
+                self._hand_over()
+                return False
+
+    def _hand_over(self) -> None:
+        self._holder = self._waiting.popleft() if self._waiting else None
+        if self._holder is not None:
+            heir = self._holder
+            self.at(self.now_ns, lambda: self._step(heir) if self._holder is heir else None)
+
+    def _later(self, task: Task, ns: int, what: Callable[[], None]) -> None:
+        task.switches += 1
+        mine = task.switches
+        self.at(self.now_ns + ns, lambda: what() if task.switches == mine else None)
+
+    def _sleep(self, task: Task, label: Label) -> None:
+        self._leave_cpu(task)
+        task.switches += 1
+        task.timeline.become(self.now_ns, Doing.SLEEP, label)
+        self._dispatch()
+
+    # -- the scheduler ----------------------------------------------------------------------------
+
+    def _enqueue(self, task: Task, label: Label) -> None:
+        throttled = task.grouped and self.group.throttled
+        task.timeline.become(self.now_ns, Doing.THROTTLED if throttled else Doing.QUEUE, label)
+        self._ready.append(task)
+
+    def _dispatch(self) -> None:
+        """Gives idle CPUs to the first tasks of the queue that may run."""
+        while self.idle_cpus and self._ready:
+            task = next((t for t in self._ready if not (t.grouped and self.group.throttled)), None)
+            if task is None:
+                return
+            self._ready.remove(task)
+            self._count_group(task, +1)
+            self.idle_cpus -= 1
+            task.on_cpu = True
+            task.timeline.become(self.now_ns, Doing.RUN, RUNNING)
+            self._slice(task)
+
+    def _slice(self, task: Task) -> None:
+        ns = min(self.quantum_ns, task.remaining_ns)
+        task.slice_start_ns = self.now_ns
+        self._later(task, ns, lambda: self._slice_over(task, ns))
+
+    def _slice_over(self, task: Task, ns: int) -> None:
+        task.remaining_ns -= ns
+        if task.remaining_ns == 0:
+            self._step(task)
+            if task.on_cpu and task.remaining_ns > 0:
+                self._slice(task)
+        elif any(not (t.grouped and self.group.throttled) for t in self._ready):
+            self._leave_cpu(task)
+            self._enqueue(task, RUNNING)
+            self._dispatch()
+        else:
+            self._slice(task)
+
+    def _leave_cpu(self, task: Task) -> None:
+        if task.on_cpu:
+            self._count_group(task, -1)
+            self.idle_cpus += 1
+            task.on_cpu = False
+
+    # -- the quota --------------------------------------------------------------------------------
+
+    def _count_group(self, task: Task, change: int) -> None:
+        if task.grouped and self.group.quota_ns is not None:
+            self._spend()
+            self.group.running += change
+            self._watch_quota()
+
+    def _spend(self) -> None:
+        group = self.group
+        group.left_ns -= group.running * (self.now_ns - group.seen_ns)
+        group.seen_ns = self.now_ns
+
+    def _watch_quota(self) -> None:
+        group = self.group
+        group.epoch += 1
+        if group.running:
+            mine = group.epoch
+            wait_ns = -(-max(0, group.left_ns) // group.running)
+            self.at(self.now_ns + wait_ns, lambda: self._throttle() if group.epoch == mine else None)
+
+    def _throttle(self) -> None:
+        self._spend()
+        group = self.group
+        group.throttled, group.throttled_cpus, group.throttled_since_ns = True, group.running, self.now_ns
+        self._relabel(Doing.QUEUE, Doing.THROTTLED)
+        for task in [t for t in self.tasks if t.grouped and t.on_cpu]:
+            task.remaining_ns -= self.now_ns - task.slice_start_ns
+            task.switches += 1
+            self._leave_cpu(task)
+            self._enqueue(task, RUNNING)
+        self._dispatch()
+
+    def _relabel(self, old: Doing, new: Doing) -> None:
+        for task in self._ready:
+            if task.grouped and task.timeline.doing[-1] is old:
+                task.timeline.become(self.now_ns, new, task.timeline.labels[-1])
+
+    def _period(self) -> None:
+        self._spend()
+        group = self.group
+        _, periods, throttled, throttled_ns = group.history[-1]
+        if group.throttled:
+            throttled += 1
+            throttled_ns += group.throttled_cpus * (self.now_ns - group.throttled_since_ns)
+        group.history.append((self.now_ns, periods + 1, throttled, throttled_ns))
+        group.left_ns = (group.quota_ns or 0) + min(0, group.left_ns)
+        if group.throttled:
+            group.throttled = False
+            self._relabel(Doing.THROTTLED, Doing.QUEUE)
+        self._watch_quota()
+        self.at(self.now_ns + PERIOD_NS, self._period)
+        self._dispatch()

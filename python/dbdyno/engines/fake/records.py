@@ -1,0 +1,118 @@
+"""Rows of the driver's tables, from what the sessions did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from dbdyno.engines.fake.programs import Call, Schedule, Session
+from dbdyno.engines.fake.world import FIRST_PID
+
+CONNECT_NS = 2_000_000
+PREPARE_NS = 1_000_000
+PROBE_WORK = 274  # what one probe adds to the work counter of its session; to the call counter it adds none
+LOST = "08006"
+
+Row = dict[str, Any]
+
+
+class Work(NamedTuple):
+    """The counter of work, and how much one call does."""
+
+    name: str
+    unit: str
+    per_call: int
+
+
+def measured(session: Session, schedule: Schedule) -> list[Call]:
+    return [c for c in session.calls if schedule.t0_ns <= c.start_ns < schedule.t1_ns]
+
+
+def session(session: Session, schedule: Schedule) -> Row:
+    within = measured(session, schedule)
+    good = [c for c in within if c.sqlstate is None]
+    lengths = [c.end_ns - c.start_ns for c in good]
+    total = sum(c.sqlstate is None for c in session.calls)
+    return {
+        "session": session.number,
+        "backend_pid": FIRST_PID + session.number,
+        "connect_ns": CONNECT_NS,
+        "prepare_ns": PREPARE_NS,
+        "first_start_ns": within[0].start_ns if within else None,
+        "last_end_ns": within[-1].end_ns if within else None,
+        "calls": len(good),
+        "errors": len(within) - len(good),
+        "calls_total": total,
+        "errors_total": len(session.calls) - total,
+        "straddle_in": int(any(c.start_ns < schedule.t0_ns < c.end_ns for c in session.calls)),
+        "straddle_out": int(any(c.end_ns > schedule.t1_ns for c in within)),
+        "in_call_ns": sum(lengths),
+        "min_ns": min(lengths, default=None),
+        "max_ns": max(lengths, default=None),
+        "sum_sq_ns2": float(sum(n * n for n in lengths)),
+        "end_reason": session.end_reason or "aborted",
+        "end_detail": "the fake server closed the connection" if session.end_reason == "lost" else None,
+    }
+
+
+def histogram(sessions: Sequence[Session], schedule: Schedule) -> list[Row]:
+    good = (c for s in sessions for c in measured(s, schedule) if c.sqlstate is None)
+    buckets = Counter(_bucket(c.end_ns - c.start_ns) for c in good)
+    return [{"low_ns": low, "high_ns": high, "count": n} for (low, high), n in sorted(buckets.items())]
+
+
+def errors(session: Session) -> list[Row]:
+    codes = Counter(c.sqlstate for c in session.calls if c.sqlstate is not None)
+    words = {LOST: "the fake server closed the connection"}
+    return [
+        {
+            "session": session.number,
+            "sqlstate": code,
+            "count": n,
+            "message": words.get(code, "as the law says"),
+        }
+        for code, n in sorted(codes.items())
+    ]
+
+
+def calls(session: Session, schedule: Schedule) -> Iterator[Row]:
+    for c in session.calls:
+        yield {
+            "session": session.number,
+            "start_ns": c.start_ns,
+            "duration_ns": c.end_ns - c.start_ns,
+            "ok": c.sqlstate is None,
+            "measured": schedule.t0_ns <= c.start_ns < schedule.t1_ns,
+        }
+
+
+def counters(session: Session, work: Work, start_ns: int) -> Iterator[Row]:
+    """The four probes. A lost session can't be asked afterwards. A failed call has done its work too."""
+    done = len(session.calls)
+    at_ns = {"before1": start_ns - 2_000, "before2": start_ns - 1_000}
+    last = session.calls[-1].end_ns if session.calls else start_ns
+    at_ns |= {"after1": last + 1_000, "after2": last + 2_000}
+    for probe, (phase, when_ns) in enumerate(at_ns.items()):
+        after = phase.startswith("after")
+        lost = after and session.end_reason == "lost"
+        for name, unit, per_call, cost in ((*work, PROBE_WORK), ("calls", "count", 1, 0)):
+            yield {
+                "before_ns": when_ns,
+                "after_ns": when_ns + 500,
+                "phase": phase,
+                "scope": "session",
+                "session": session.number,
+                "name": name,
+                "kind": "counter",
+                "unit": unit,
+                "value": None if lost else float(7 + probe * cost + (done * per_call if after else 0)),
+                "status": "lost" if lost else "ok",
+            }
+
+
+def _bucket(ns: int) -> tuple[int, int]:
+    """Three significant digits, as the real driver's histogram."""
+    width = 10 ** max(0, len(str(ns)) - 3)
+    low = ns // width * width
+    return low, low + width - 1
