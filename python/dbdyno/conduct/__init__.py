@@ -3,16 +3,19 @@
 from dbdyno.conduct.catalogue import find_recipe, recipes, workloads
 from dbdyno.conduct.derive import derive
 from dbdyno.conduct.request import Request, experiment_of, make_plan
-from dbdyno.conduct.run import rebuild, results_of, run
-from dbdyno.conduct.teller import Teller
+from dbdyno.conduct.run import EXTRA_CONNECTIONS, raw_tables, rebuild, results_of, run
+from dbdyno.conduct.teller import Silence, Teller
 
 __all__ = [
+    "EXTRA_CONNECTIONS",
     "Request",
+    "Silence",
     "Teller",
     "derive",
     "experiment_of",
     "find_recipe",
     "make_plan",
+    "raw_tables",
     "rebuild",
     "recipes",
     "results_of",

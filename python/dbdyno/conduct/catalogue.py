@@ -23,7 +23,9 @@ def workload(name: str) -> Workload:
     """Raises :class:`UsageError` with the nearest name."""
     known = workloads()
     if name not in known:
-        raise UsageError(f"no workload {name!r}", f"{did_you_mean(name, known)} `dbdyno workloads` lists them")
+        raise UsageError(
+            f"no workload {name!r}", f"{did_you_mean(name, known)} `dbdyno workloads` lists them"
+        )
     return known[name]
 
 
@@ -39,7 +41,9 @@ def find_recipe(name_or_path: str) -> tuple[Experiment, Path]:
         return parse_recipe(_read(path, "recipe"), path.stem), path.parent
     known = recipes()
     if name_or_path not in known:
-        raise RecipeError(f"no recipe {name_or_path!r}", f"{did_you_mean(name_or_path, known)} a file needs .toml")
+        raise RecipeError(
+            f"no recipe {name_or_path!r}", f"{did_you_mean(name_or_path, known)} a file needs .toml"
+        )
     return known[name_or_path], Path.cwd()
 
 
@@ -58,4 +62,8 @@ def _read(path: Path, what: str) -> str:
 
 def _toml(folder: str) -> list[tuple[str, str]]:
     files = sorted(resources.files("dbdyno").joinpath(folder).iterdir(), key=lambda f: f.name)
-    return [(f.name.removesuffix(".toml"), f.read_text(encoding="utf-8")) for f in files if f.name.endswith(".toml")]
+    return [
+        (f.name.removesuffix(".toml"), f.read_text(encoding="utf-8"))
+        for f in files
+        if f.name.endswith(".toml")
+    ]

@@ -153,7 +153,11 @@ def _climb(
 
 
 def _verdict(
-    clock: _Clock, window_end_ns: int, sessions: pl.DataFrame, server_lost: str | None, interrupt: drive.Interrupt
+    clock: _Clock,
+    window_end_ns: int,
+    sessions: pl.DataFrame,
+    server_lost: str | None,
+    interrupt: drive.Interrupt,
 ) -> tuple[CellStatus, str | None]:
     """Whether the cell is whole, and if not, why."""
     if window_end_ns >= clock.t1_ns:

@@ -45,7 +45,9 @@ def experiment_of(request: Request) -> Experiment:
     if named is not None and request.overrides.get("script") is not None:
         raise UsageError("both a workload and --script were given", "give one of them")
     if experiment.workload is None and experiment.script is None:
-        raise UsageError("nothing to run", "name a workload (dbdyno workloads), --script FILE or --recipe NAME")
+        raise UsageError(
+            "nothing to run", "name a workload (dbdyno workloads), --script FILE or --recipe NAME"
+        )
     return experiment
 
 
@@ -78,4 +80,8 @@ def _why(host: Host) -> str:
     if limits.quota_cpus is not None and limits.quota_cpus < len(limits.affinity):
         return f"cgroup quota of {limits.quota_cpus:g} CPUs ({limits.quota_where})"
     online = host.cpu.logical
-    return f"affinity allows {len(limits.affinity)} of {online}" if len(limits.affinity) < online else f"{online} online"
+    return (
+        f"affinity allows {len(limits.affinity)} of {online}"
+        if len(limits.affinity) < online
+        else f"{online} online"
+    )

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
+
 from dbdyno import __version__, report
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.derive import derive
@@ -21,6 +23,7 @@ from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Server, Target
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
+from dbdyno.model.tables import RAW
 from dbdyno.model.workload import Workload
 from dbdyno.store import DamagedCell, Run, RunStore
 
@@ -28,7 +31,13 @@ EXTRA_CONNECTIONS = 3  # control, activity, calibration
 
 
 def run(
-    plan: Plan, workload: Workload, host: Host, target: Target, store: RunStore, teller: Teller, interrupt: Interrupt
+    plan: Plan,
+    workload: Workload,
+    host: Host,
+    target: Target,
+    store: RunStore,
+    teller: Teller,
+    interrupt: Interrupt,
 ) -> Run:
     """Executes ``plan``; every measured cell is saved before the next begins.
 
@@ -160,3 +169,12 @@ def _damage(damaged: DamagedCell) -> Finding:
         cure="restore its files from a backup, or measure that rung again",
         cells=(damaged.id,),
     )
+
+
+def raw_tables(record: Run) -> dict[str, pl.DataFrame]:
+    """The raw tables of all readable cells of a run, each row with its cell's id."""
+    cells, _ = record.read_cells()
+    return {
+        name: pl.concat([c.tables[name].insert_column(0, pl.lit(c.id).alias("cell")) for c in cells])
+        for name in (RAW if cells else ())
+    }

@@ -40,8 +40,6 @@ class Teller(Protocol):
     def measured(self, results: Results) -> None:
         """A cell was saved; ``results`` are of that cell alone."""
 
-    def interrupted(self, *, at_once: bool) -> None: ...
-
 
 class Silence:
     """Tells nothing."""
@@ -57,5 +55,3 @@ class Silence:
     def tick(self, tick: Tick) -> None: ...
 
     def measured(self, results: Results) -> None: ...
-
-    def interrupted(self, *, at_once: bool) -> None: ...

@@ -16,7 +16,10 @@ from dbdyno.model.errors import (
 
 _KINDS: dict[str, tuple[type[DbdynoError], str]] = {
     "spec": (DbdynoError, "this is a defect of dbdyno: please report it"),
-    "unreachable": (Unreachable, "is the server up, and does it listen there? How many connections may it take?"),
+    "unreachable": (
+        Unreachable,
+        "is the server up, and does it listen there? How many connections may it take?",
+    ),
     "authentication": (AuthenticationFailed, "check user and password: ~/.pgpass, PGPASSWORD or the DSN"),
     "lost": (ServerLost, "see the server's log"),
     "tls": (Unreachable, "check sslmode and the certificates"),

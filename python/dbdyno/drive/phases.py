@@ -22,7 +22,9 @@ def connect(load: Load, interrupt: Interrupt) -> None:
     _patiently(load, interrupt)
 
 
-def run(load: Load, start_ns: int, t0_ns: int, t1_ns: int, interrupt: Interrupt, tick: Callable[[], None]) -> int:
+def run(
+    load: Load, start_ns: int, t0_ns: int, t1_ns: int, interrupt: Interrupt, tick: Callable[[], None]
+) -> int:
     """From the barrier until the last session has ended; ``tick`` about ten times a second.
 
     Returns the end of the window as it came to be: ``t1_ns``, or earlier when it was interrupted or all

@@ -125,7 +125,12 @@ class Server(Protocol):
     ) -> Calibration: ...
 
     def load(
-        self, workload: Workload, cell: Cell, calibration: Calibration | None, log_calls: bool, max_calls: int | None
+        self,
+        workload: Workload,
+        cell: Cell,
+        calibration: Calibration | None,
+        log_calls: bool,
+        max_calls: int | None,
     ) -> Load: ...
 
     def watch_spec(self, load: Load) -> Mapping[str, Any]:

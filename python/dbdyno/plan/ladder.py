@@ -18,7 +18,9 @@ def parse_ladder(text: str) -> tuple[int, ...]:
     """
     rungs = sorted({r for part in text.split(",") for r in _part(part.strip(), text)})
     if len(rungs) > MAX_RUNGS:
-        raise UsageError(f"--sessions {text}: {len(rungs)} rungs are too many", f"at most {MAX_RUNGS}: give a larger step")
+        raise UsageError(
+            f"--sessions {text}: {len(rungs)} rungs are too many", f"at most {MAX_RUNGS}: give a larger step"
+        )
     return tuple(rungs)
 
 

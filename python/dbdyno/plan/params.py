@@ -50,9 +50,16 @@ def _typed(name: str, parameter: Parameter, value: Value) -> Value:
 def _bool(value: Value) -> bool:
     if isinstance(value, bool):
         return value
-    return {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}[
-        str(value).lower()
-    ]
+    return {
+        "true": True,
+        "on": True,
+        "yes": True,
+        "1": True,
+        "false": False,
+        "off": False,
+        "no": False,
+        "0": False,
+    }[str(value).lower()]
 
 
 def _int(value: Value) -> int:

@@ -12,7 +12,9 @@ from dbdyno.model.workload import Workload
 from dbdyno.plan.ladder import default_ladder, parse_ladder
 from dbdyno.plan.params import typed
 
-MIN_MEASURE_NS = NS_PER_S  # the ledger's figures of foreign tasks move only at ticks and switches (DESIGN 3.1)
+MIN_MEASURE_NS = (
+    NS_PER_S  # the ledger's figures of foreign tasks move only at ticks and switches (DESIGN 3.1)
+)
 MAX_TARGET_NS = 300_000_000  # the articles' call
 MIN_TARGET_NS = 1_000_000
 CALLS_IN_WINDOW = 20  # at the ladder's top a window should hold about that many calls a session

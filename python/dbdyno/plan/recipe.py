@@ -42,5 +42,7 @@ def _known_keys(name: str, prefix: str, body: Mapping[str, Any], known: Iterable
 
 def _tables(name: str, variants: Any) -> Iterable[tuple[str, Mapping[str, Any]]]:
     if not isinstance(variants, dict) or not all(isinstance(v, dict) for v in variants.values()):
-        raise RecipeError(f"recipe {name}: variants must be tables", "write [variants.NAME] and its keys below")
+        raise RecipeError(
+            f"recipe {name}: variants must be tables", "write [variants.NAME] and its keys below"
+        )
     return variants.items()

@@ -1,0 +1,5 @@
+"""``python -m dbdyno``."""
+
+from dbdyno.cli import main
+
+main()

@@ -1,0 +1,78 @@
+"""The group of commands, and the one place where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from dbdyno import __version__
+from dbdyno.cli import clean, plans, run, runs, screen, server
+from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError
+from dbdyno.model.nearest import did_you_mean
+
+_HELP = """A dynamometer for databases: climbs a ladder of session counts on a real server, counts exactly,
+and says where each second of each session went.
+
+\b
+Examples:
+  dbdyno run lio                         logical I/O on the embedded PostgreSQL, 1 to 4 x CPUs sessions
+  dbdyno run cpu --sessions 1:8          a CPU loop at every count from 1 to 8
+  dbdyno run lio --dsn postgresql://app@db1/prod --sessions 1,4,16,64
+  dbdyno run --script q.sql --measure 30s --repeats 3
+  dbdyno show last                       the table and the findings once more
+  dbdyno export last --to xlsx           a sheet per table, with charts
+
+\b
+Exit codes: 0 good; 1 a defect; 2 wrong words; 3 the server; 4 the run store;
+5 the run was cut short, what was measured is kept; 130 Ctrl-C.
+"""
+
+
+class Commands(click.Group):
+    """A group that names the nearest command."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            ctx.fail(f"no command {name!r}: {did_you_mean(name, self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=Commands,
+    help=_HELP,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(__version__, prog_name="dbdyno")
+def app() -> None:
+    pass
+
+
+for _command in (run.run, *runs.COMMANDS, *plans.COMMANDS, server.server, clean.clean):
+    app.add_command(_command)
+server.server.__class__ = plans.plan.__class__ = Commands
+
+
+def main() -> None:
+    """Entry point of the program ``dbdyno``."""
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except click.exceptions.Exit as e:
+        sys.exit(e.exit_code)
+    except click.Abort:
+        sys.exit(EXIT_INTERRUPTED)
+    except click.ClickException as e:
+        e.show()
+        sys.exit(e.exit_code)
+    except DbdynoError as e:
+        screen.error(str(e))
+        sys.exit(e.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:  # the reader has seen enough: `dbdyno runs | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,149 @@
+"""The climb as it happens: finished rungs as lines, the running one below them, with the time left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from dbdyno.cli import screen
+from dbdyno.conduct import Silence
+from dbdyno.conduct.teller import Tick
+from dbdyno.model.environment import Environment
+from dbdyno.model.plan import Plan
+from dbdyno.model.results import Results
+from dbdyno.model.units import format_ns, format_rate
+from dbdyno.model.workload import Calibration
+from dbdyno.report import terminal
+
+_BAR = 20
+_SHARES = 3
+
+
+class LiveTeller(Silence):
+    """Draws on a terminal; elsewhere (pipe, log) it prints the same lines, without the moving one."""
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        self._plan, self._console = plan, console
+        self._live = (
+            Live(console=console, refresh_per_second=8, transient=True) if console.is_terminal else None
+        )
+        self._chosen: tuple[terminal.Column, ...] = ()
+        self._first: Mapping[str, Any] | None = None
+        self._last: Tick | None = None
+
+    def __enter__(self) -> LiveTeller:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, _t: type[BaseException] | None, _v: BaseException | None, _tb: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.update(Text(""))
+            self._live.stop()
+
+    def heard(self, count: int) -> None:
+        """A signal came in."""
+        if count == 1:
+            self._print(
+                "stopping: calls in flight end, what was measured is kept; Ctrl-C again ends at once",
+                "yellow",
+            )
+
+    def planned(self, plan: Plan, run_id: str) -> None:
+        self._print(f"run {run_id}", "bold")
+        for line in screen.plan_lines(plan):
+            self._print(line)
+
+    def preparing(self, what: str) -> None:
+        self._status(Text(f"{what} ...", style="dim"))
+
+    def opened(self, environment: Environment) -> None:
+        server = environment.server
+        self._print(f"{server.engine} {server.version} at {server.where}")
+        if not server.here:
+            self._print(f"server not here: {server.here_detail}", "yellow")
+
+    def calibrated(self, variant: str, calibration: Calibration) -> None:
+        c = calibration
+        work = "" if c.work_per_call is None else f", {c.work_per_call:,.0f} work units"
+        label = "" if variant == "base" else f" [{variant}]"
+        self._print(
+            f"call{label}: {c.size:,} {c.size_unit}, {format_ns(c.measured_ns)} ({c.basis} time){work}"
+        )
+
+    def tick(self, tick: Tick) -> None:
+        if self._live:
+            self._status(_status_line(self._plan, tick, self._last))
+        if (
+            self._last is None
+            or self._last.cell.id != tick.cell.id
+            or tick.elapsed_s - self._last.elapsed_s >= 1
+        ):
+            self._last = tick
+
+    def measured(self, results: Results) -> None:
+        row = self._scaled(results.tables["rungs"].to_dicts()[0])
+        if not self._chosen:
+            work = results.info.workloads[row["workload"]].work_short
+            self._chosen = terminal.columns(min(self._console.width, 120), work, errors=True)
+            self._console.print(terminal.rung_header(self._chosen))
+        self._console.print(terminal.rung_row(row, self._chosen))
+
+    def _scaled(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """``row`` with its scaling against the first rung measured."""
+        self._first = self._first or row
+        base, rate = self._first["calls_per_s"], row["calls_per_s"]
+        scaling = (
+            None if not base or rate is None else rate / row["sessions"] / (base / self._first["sessions"])
+        )
+        return {**row, "scaling": scaling}
+
+    def _print(self, text: str, style: str = "") -> None:
+        self._console.print(text, style=style, markup=False, soft_wrap=True)
+
+    def _status(self, text: Text) -> None:
+        if self._live:
+            self._live.update(text)
+
+
+def _status_line(plan: Plan, tick: Tick, before: Tick | None) -> Text:
+    """``[3/4] 8 sessions measuring ####....  12.3 calls/s  run or queue 93 %  1 min 20 s left``."""
+    cell = tick.cell
+    whole_s = (cell.settle_ns + cell.measure_ns) / 1e9
+    filled = round(_BAR * min(1.0, tick.elapsed_s / whole_s))
+    text = Text(f"[{tick.number}/{len(plan.cells)}] {cell.sessions} sessions ", style="cyan", no_wrap=True)
+    text.append(f"{tick.phase:10} ")
+    text.append("#" * filled + "." * (_BAR - filled), style="green")
+    text.append(_rates(tick, before))
+    for name, share in sorted(tick.shares.items(), key=lambda s: -s[1])[:_SHARES]:
+        text.append(f"  {name} {share:.0%}", style="dim")
+    text.append(f"  {format_ns(tick.left_s * 1e9)} left")
+    return text
+
+
+def _rates(tick: Tick, before: Tick | None) -> str:
+    """Rate and mean response time since the last full second."""
+    if before is None or before.cell.id != tick.cell.id or tick.elapsed_s <= before.elapsed_s:
+        return ""
+    calls = tick.progress.calls - before.progress.calls
+    rate = f"  {format_rate(calls / (tick.elapsed_s - before.elapsed_s))} calls/s"
+    in_call_ns = tick.progress.in_call_ns - before.progress.in_call_ns
+    return rate + (f", {format_ns(in_call_ns / calls)} each" if calls > 0 else "")
+
+
+def teller(plan: Plan, *, quiet: bool) -> LiveTeller:
+    """On standard output; with ``--json`` on standard error, if that is a terminal."""
+    return LiveTeller(plan, _muted() if quiet else screen.out())
+
+
+def _muted() -> Console:
+    console = screen.err()
+    console.quiet = not console.is_terminal
+    return console

@@ -1,0 +1,56 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from dbdyno.store import RunStore
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def store_option(f: _F) -> _F:
+    return click.option(
+        "--store",
+        type=click.Path(path_type=Path, file_okay=False),
+        envvar="DBDYNO_STORE",
+        help="Where runs are kept.  [default: $XDG_DATA_HOME/dbdyno, else ~/.local/share/dbdyno]",
+    )(f)
+
+
+def json_option(f: _F) -> _F:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(f)
+
+
+def dsn_option(f: _F) -> _F:
+    return click.option(
+        "--dsn",
+        metavar="DSN",
+        help="The server by libpq conventions: URI or key=value; PG* variables, ~/.pgpass and service files "
+        'count. "" takes all from the environment.  [default: the embedded PostgreSQL]',
+    )(f)
+
+
+def pg_bin_option(f: _F) -> _F:
+    return click.option(
+        "--pg-bin",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Programs of an installed PostgreSQL (its bin directory) for the embedded server.",
+    )(f)
+
+
+def run_argument(f: _F) -> _F:
+    return click.argument("run", metavar="RUN", default="last")(f)
+
+
+def open_store(path: Path | None) -> RunStore:
+    return RunStore(path)
+
+
+def print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=1, ensure_ascii=False, default=str))

@@ -1,0 +1,153 @@
+"""``dbdyno run``: plan first, then the climb, then the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dbdyno import conduct, observe, report
+from dbdyno.cli import live, screen
+from dbdyno.cli.options import dsn_option, json_option, open_store, pg_bin_option, print_json, store_option
+from dbdyno.drive import Interrupt, Interrupted
+from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
+from dbdyno.model.plan import Plan
+from dbdyno.model.protocols import Target
+from dbdyno.plan import parse_params
+
+
+@click.command()
+@click.argument("workload", required=False)
+@click.option("--recipe", metavar="NAME|FILE", help="Take everything from a recipe; options win over it.")
+@click.option(
+    "--script",
+    type=click.Path(path_type=Path),
+    help="Own SQL instead of a workload: the file's statements are a call.",
+)
+@click.option(
+    "--sessions",
+    metavar="LADDER",
+    help="1,2,4,8 | FROM:TO | FROM:TO:STEP | FROM:TO:x2.  [default: 1, 2, 4 ... 4 x CPUs]",
+)
+@click.option("--measure", metavar="TIME", help="Length of a window.  [default: 10s]")
+@click.option("--settle", metavar="TIME", help="From the barrier to the window.  [default: 2s]")
+@click.option(
+    "--repeats", type=click.IntRange(1, 1000), help="Climb so many times; gives intervals.  [default: 1]"
+)
+@click.option(
+    "--call-target",
+    metavar="TIME",
+    help="Length of a call at one session.  [default: up to 300ms, by ladder and window]",
+)
+@click.option(
+    "--param",
+    "params",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A parameter of the workload; may be repeated.",
+)
+@click.option(
+    "--order", type=click.Choice(["ladder", "shuffled"]), help="Order of the rungs.  [default: ladder]"
+)
+@click.option("--seed", type=int, help="Of the shuffling and of the sampling instants.  [default: 1]")
+@click.option(
+    "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples a second.  [default: 10]"
+)
+@click.option("--log-calls", is_flag=True, default=None, help="Keep start, duration and CPU of every call.")
+@click.option("--no-observe", is_flag=True, help="Drive only: no observer runs, so no ledger.")
+@click.option(
+    "--engine", type=click.Choice(["postgres", "fake"]), help="What is under load.  [default: postgres]"
+)
+@dsn_option
+@pg_bin_option
+@click.option(
+    "--setting",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting of the embedded server; may be repeated.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the report there too."
+)
+@click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
+@store_option
+@json_option
+@click.pass_context
+def run(ctx: click.Context, **options: Any) -> None:
+    """Climb a ladder of sessions with WORKLOAD and account for every second.
+
+    WORKLOAD is one of `dbdyno workloads`, or a recipe's .toml file. Without --dsn the embedded PostgreSQL
+    is started, and stopped again at the end.
+
+    Ctrl-C ends cleanly: calls in flight end, and what was measured is kept and reported. A second Ctrl-C
+    ends at once.
+
+    \b
+    Examples:
+      dbdyno run lio
+      dbdyno run lio --sessions 1:16 --param tables=own
+      dbdyno run cpu --sessions 1,2,4,8 --measure 5s --repeats 3
+      dbdyno run --script queries.sql --dsn service=reporting --sessions 1:64:x2
+      dbdyno run --recipe demo --dry-run
+    """
+    experiment = conduct.experiment_of(_request(options))
+    host = observe.host()
+    plan, workload = conduct.make_plan(experiment, host)
+    if options["dry_run"]:
+        print_json(plan.model_dump(mode="json")) if options["as_json"] else screen.plan_table(plan)
+        return
+    teller = live.teller(plan, quiet=options["as_json"])
+    interrupt = Interrupt(teller.heard)
+    with interrupt.caught(), teller:
+        try:
+            record = conduct.run(
+                plan, workload, host, _target(options, plan), open_store(options["store"]), teller, interrupt
+            )
+        except Interrupted:
+            screen.error("stopped before anything was measured; nothing was kept")
+            ctx.exit(EXIT_INTERRUPTED)
+    results, path = conduct.rebuild(record)
+    if options["output"] is not None:
+        path = report.write_html(results, options["output"])
+    if options["as_json"]:
+        print_json(report.document(results))
+    else:
+        screen.finished(results, record.path, path)
+    if record.info.status != "complete":
+        screen.error(f"the run was cut short: {record.info.reason}")
+        ctx.exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)
+
+
+def _request(options: dict[str, Any]) -> conduct.Request:
+    names = (
+        "sessions",
+        "measure",
+        "settle",
+        "repeats",
+        "call_target",
+        "order",
+        "seed",
+        "sample_hz",
+        "log_calls",
+        "engine",
+    )
+    overrides = {n: options[n] for n in names}
+    if options["script"] is not None:
+        overrides["script"] = str(options["script"])
+    if options["params"]:
+        overrides["params"] = parse_params(options["params"])
+    if options["no_observe"]:
+        overrides["observe"] = False
+    return conduct.Request(workload=options["workload"], recipe=options["recipe"], overrides=overrides)
+
+
+def _target(options: dict[str, Any], plan: Plan) -> Target:
+    settings = {k: str(v) for k, v in parse_params(options["settings"]).items()}
+    return Target(
+        dsn=options["dsn"],
+        bin_dir=options["pg_bin"],
+        sessions=plan.top + conduct.EXTRA_CONNECTIONS,
+        settings=settings,
+    )
