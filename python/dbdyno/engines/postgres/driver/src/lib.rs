@@ -1,1 +1,20 @@
-//! Placeholder.
+//! PostgreSQL's wire client: the driver's hot path, and the activity probe.
+
+mod activity;
+mod breaker;
+mod client;
+mod frame;
+mod server_error;
+mod socket;
+mod startup;
+mod target;
+mod tls;
+mod verify;
+mod wire;
+mod x509;
+
+pub use activity::Activity;
+pub use breaker::Breaker;
+pub use client::{Client, Rows};
+pub use target::{TargetSpec, TlsSpec, Verify};
+pub use tls::TlsSetup;

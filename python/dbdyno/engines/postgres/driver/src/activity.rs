@@ -1,0 +1,141 @@
+//! Who is connected and what each waits for, asked by one connection of its own.
+
+use std::time::Duration;
+
+use dyno_model::{ActivityProbe, ActivityRow, Error, Result};
+
+use crate::breaker::Breaker;
+use crate::client::{Client, column_names, values};
+use crate::target::TargetSpec;
+use crate::tls::TlsSetup;
+
+/// Runs one query over and over and maps its columns by name: `pid`, `helper`, `state`, `wait_class`,
+/// `wait_event`, `query_id`, `leader_pid`. A server that does not answer within the target's
+/// `connect_timeout_ms` is lost.
+pub struct Activity {
+    client: Client,
+    breaker: Breaker,
+    sql: String,
+    /// Which field each column of the result is.
+    fields: Vec<Field>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Pid,
+    Helper,
+    State,
+    WaitClass,
+    WaitEvent,
+    QueryId,
+    LeaderPid,
+}
+
+impl Activity {
+    /// Connects, and runs `sql` once to see that it fits.
+    ///
+    /// # Errors
+    /// As [`Client::connect`]; [`Error::Server`] where `sql` fails; [`Error::Spec`] where it has no column
+    /// `pid` or one of an unknown name.
+    pub fn connect(target: &TargetSpec, sql: &str) -> Result<Self> {
+        let breaker = Breaker::default();
+        let tls = target.tls.as_ref().map(TlsSetup::new).transpose()?;
+        let mut client = Client::connect(target, tls.as_ref(), &breaker)?;
+        client.set_timeout(Some(Duration::from_millis(target.connect_timeout_ms.max(1))))?;
+        let columns = client.simple_query(sql)?.columns;
+        let fields = columns
+            .iter()
+            .map(|name| field(name))
+            .collect::<Result<Vec<_>>>()?;
+        if !fields.contains(&Field::Pid) {
+            return Err(Error::Spec("activity query: no column pid".to_owned()));
+        }
+        Ok(Self {
+            client,
+            breaker,
+            sql: sql.to_owned(),
+            fields,
+        })
+    }
+
+    /// Process id of this very connection, which the query is to leave out.
+    pub fn backend_pid(&self) -> Option<i64> {
+        self.client.backend_pid
+    }
+
+    /// Breaks off a sample that is under way, from another thread.
+    pub fn breaker(&self) -> Breaker {
+        self.breaker.clone()
+    }
+}
+
+fn field(name: &str) -> Result<Field> {
+    Ok(match name {
+        "pid" => Field::Pid,
+        "helper" => Field::Helper,
+        "state" => Field::State,
+        "wait_class" => Field::WaitClass,
+        "wait_event" => Field::WaitEvent,
+        "query_id" => Field::QueryId,
+        "leader_pid" => Field::LeaderPid,
+        other => return Err(Error::Spec(format!("activity query: unknown column {other}"))),
+    })
+}
+
+impl ActivityProbe for Activity {
+    /// Rows and their texts are written over in place: a sample allocates only what grew.
+    fn sample(&mut self, rows: &mut Vec<ActivityRow>) -> Result<()> {
+        let Self {
+            client, sql, fields, ..
+        } = self;
+        let mut count = 0;
+        let mut fits = true;
+        client.query(sql, |message| match message.tag {
+            b'T' => fits = column_names(message.body).len() == fields.len(),
+            b'D' => {
+                if count == rows.len() {
+                    rows.push(ActivityRow::default());
+                }
+                fill(&mut rows[count], fields, message.body);
+                count += 1;
+            }
+            _ => {}
+        })?;
+        rows.truncate(count);
+        if fits {
+            Ok(())
+        } else {
+            Err(Error::Protocol("activity query: its columns changed".to_owned()))
+        }
+    }
+}
+
+fn fill(row: &mut ActivityRow, fields: &[Field], body: &[u8]) {
+    for (field, value) in fields.iter().zip(values(body)) {
+        match field {
+            Field::Pid => row.pid = number(value).unwrap_or_default(),
+            Field::Helper => put(&mut row.helper, value),
+            Field::State => put(&mut row.state, value),
+            Field::WaitClass => put(&mut row.wait_class, value),
+            Field::WaitEvent => put(&mut row.wait_event, value),
+            Field::QueryId => row.query_id = number(value),
+            Field::LeaderPid => row.leader_pid = number(value),
+        }
+    }
+}
+
+fn number(value: Option<&[u8]>) -> Option<i64> {
+    std::str::from_utf8(value?).ok()?.parse().ok()
+}
+
+/// Writes over the text that is there.
+fn put(place: &mut Option<String>, value: Option<&[u8]>) {
+    match value.map(String::from_utf8_lossy) {
+        None => *place = None,
+        Some(text) => {
+            let place = place.get_or_insert_default();
+            place.clear();
+            place.push_str(&text);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! A blocking client for what is not measured: set-up, preparing, probes, activity.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use dyno_model::{Error, Result};
+use postgres_protocol::message::frontend;
+
+use crate::frame::{Collector, Message};
+use crate::server_error::ServerError;
+use crate::wire::Wire;
+use crate::{breaker::Breaker, socket, startup};
+use crate::{target::TargetSpec, tls::TlsSetup};
+
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// One connection, its socket blocking.
+pub struct Client {
+    pub(crate) wire: Wire,
+    incoming: Collector,
+    /// The server's process id for this session.
+    pub backend_pid: Option<i64>,
+}
+
+/// A result: names of the columns, and texts.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// Column names.
+    pub columns: Vec<String>,
+    /// Values in text form; `None` is NULL.
+    pub rows: Vec<Vec<Option<String>>>,
+}
+
+impl Client {
+    /// Connects and authenticates.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], [`Error::Tls`], [`Error::Authentication`], [`Error::Server`] (no such
+    /// database, too many connections, ...), [`Error::Aborted`].
+    pub fn connect(target: &TargetSpec, tls: Option<&TlsSetup>, breaker: &Breaker) -> Result<Self> {
+        let client = startup::connect(target, tls, breaker);
+        // What a broken-off connection complains of is not the reason.
+        client.map_err(|e| if breaker.is_broken() { Error::Aborted } else { e })
+    }
+
+    pub(crate) fn new(wire: Wire) -> Self {
+        Self {
+            wire,
+            incoming: Collector::default(),
+            backend_pid: None,
+        }
+    }
+
+    /// Descriptor of the socket.
+    pub fn fd(&self) -> RawFd {
+        self.wire.fd()
+    }
+
+    /// Gives up reads and writes after `limit`; `None`: never.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub fn set_timeout(&self, limit: Option<Duration>) -> Result<()> {
+        socket::set_timeout(self.wire.socket(), limit).map_err(|e| Error::Io(e.to_string()))
+    }
+
+    /// Runs SQL by the simple protocol and drops its rows.
+    ///
+    /// # Errors
+    /// [`Error::Server`], or [`Error::Lost`].
+    pub fn execute(&mut self, sql: &str) -> Result<()> {
+        self.query(sql, |_| {})
+    }
+
+    /// Runs SQL by the simple protocol; the last statement's rows.
+    ///
+    /// # Errors
+    /// [`Error::Server`], or [`Error::Lost`].
+    pub fn simple_query(&mut self, sql: &str) -> Result<Rows> {
+        let mut result = Rows::default();
+        self.query(sql, |message| match message.tag {
+            b'T' => {
+                result = Rows {
+                    columns: column_names(message.body),
+                    rows: Vec::new(),
+                }
+            }
+            b'D' => result
+                .rows
+                .push(values(message.body).map(|v| v.map(text)).collect()),
+            _ => {}
+        })?;
+        Ok(result)
+    }
+
+    /// Runs SQL by the simple protocol and shows each RowDescription and DataRow to `see`.
+    pub(crate) fn query(&mut self, sql: &str, see: impl FnMut(Message<'_>)) -> Result<()> {
+        let mut bytes = BytesMut::new();
+        frontend::query(sql, &mut bytes).map_err(|e| Error::Spec(e.to_string()))?;
+        self.round_trip(&bytes, see)
+    }
+
+    /// Prepares `sql` under `name` for `parameters` parameters, their types left to the server.
+    ///
+    /// # Errors
+    /// [`Error::Server`] with the position of a mistake; [`Error::Spec`] on another number of parameters
+    /// and on COPY.
+    pub fn prepare(&mut self, name: &str, sql: &str, parameters: usize) -> Result<()> {
+        refuse_copy(sql)?;
+        let mut bytes = BytesMut::new();
+        frontend::parse(name, sql, [], &mut bytes)
+            .and_then(|()| frontend::describe(b'S', name, &mut bytes))
+            .map_err(|e| Error::Spec(e.to_string()))?;
+        frontend::sync(&mut bytes);
+        let mut wanted = None;
+        self.round_trip(&bytes, |message| {
+            if message.tag == b't' {
+                wanted = message
+                    .body
+                    .first_chunk()
+                    .map(|n| usize::from(u16::from_be_bytes(*n)));
+            }
+        })?;
+        match wanted {
+            Some(n) if n != parameters => Err(Error::Spec(format!(
+                "the statement has {n} parameters, {parameters} were given: {}",
+                sql.trim()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends, and shows each answer up to ReadyForQuery to `see`; the first error is returned after it.
+    fn round_trip(&mut self, bytes: &[u8], mut see: impl FnMut(Message<'_>)) -> Result<()> {
+        self.send(bytes)?;
+        let mut failure = None;
+        loop {
+            let message = self.receive()?;
+            match message.tag {
+                b'Z' => return failure.map_or(Ok(()), Err),
+                b'E' => {
+                    let error = ServerError::parse(message.body).into_session_error();
+                    if matches!(error, Error::Lost(_)) {
+                        return Err(error);
+                    }
+                    failure.get_or_insert(error);
+                }
+                b'G' | b'H' | b'W' => return Err(Error::Spec(COPY.to_owned())),
+                _ => see(message),
+            }
+        }
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        self.wire.send_all(bytes).map_err(|e| lost(&e))
+    }
+
+    /// The next message.
+    pub(crate) fn receive(&mut self) -> Result<Message<'_>> {
+        let mut chunk = [0; CHUNK_BYTES];
+        while !self.incoming.is_ready()? {
+            match self.wire.recv(&mut chunk).map_err(|e| lost(&e))? {
+                0 => return Err(Error::Lost("the server closed the connection".to_owned())),
+                n => self.incoming.push(&chunk[..n]),
+            }
+        }
+        Ok(self.incoming.take())
+    }
+
+    /// Says good-bye; the server ends the session by itself.
+    pub fn close(mut self) {
+        let mut bytes = BytesMut::new();
+        frontend::terminate(&mut bytes);
+        // Nobody is left to tell if this fails.
+        let _ = self.wire.send_all(&bytes);
+    }
+}
+
+pub(crate) const COPY: &str = "COPY cannot be a call: its data would have to come from dbdyno or go there; \
+                               use INSERT ... SELECT, or COPY to a file of the server in set-up";
+
+/// COPY would wait for data that never comes: refused before the server sees it.
+fn refuse_copy(sql: &str) -> Result<()> {
+    let mut rest = sql.trim_start();
+    while let Some(comment) = rest.strip_prefix("--") {
+        rest = comment
+            .split_once('\n')
+            .map_or("", |(_, after)| after)
+            .trim_start();
+    }
+    let word = rest
+        .split(|c: char| !c.is_ascii_alphabetic())
+        .next()
+        .unwrap_or_default();
+    if word.eq_ignore_ascii_case("copy") {
+        Err(Error::Spec(COPY.to_owned()))
+    } else {
+        Ok(())
+    }
+}
+
+pub(crate) fn lost(error: &io::Error) -> Error {
+    if error.kind() == io::ErrorKind::WouldBlock {
+        return Error::Lost("the server did not answer in time".to_owned());
+    }
+    Error::Lost(error.to_string())
+}
+
+/// Names of a RowDescription: after each name and its zero come 18 bytes.
+pub(crate) fn column_names(body: &[u8]) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut rest = body.get(2..).unwrap_or_default();
+    while let Some(end) = rest.iter().position(|&b| b == 0) {
+        names.push(text(&rest[..end]));
+        rest = rest.get(end + 19..).unwrap_or_default();
+    }
+    names
+}
+
+/// Values of a DataRow; `None` is NULL.
+pub(crate) fn values(body: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let mut rest = body.get(2..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (length, after) = rest.split_first_chunk()?;
+        let length = usize::try_from(i32::from_be_bytes(*length)).ok();
+        let value = after.get(..length.unwrap_or(0))?;
+        rest = &after[value.len()..];
+        Some(length.map(|_| value))
+    })
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,213 @@
+//! Message framing, sans I/O (PostgreSQL documentation, "Message Formats"): a type byte, four bytes of
+//! length that count themselves, the body.
+//!
+//! [`Walker`] is the hot path's reader: it walks headers, skips bodies nobody asks for without looking at
+//! them, and hands out the few messages that steer a call. Any split of the stream gives the same messages.
+
+use dyno_model::{Error, Result};
+
+const HEADER: usize = 5;
+/// The server refuses to send more than 1 GB in one message; a larger length is garbage.
+const LONGEST: usize = 0x4000_0000;
+
+/// What to do with a message type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Unknown,
+    /// Rows, completions, parameter changes, notifications: walked over.
+    Skip,
+    /// Ready, errors, notices, copy: handed out.
+    Keep,
+}
+
+const fn kinds() -> [Kind; 256] {
+    let mut kinds = [Kind::Unknown; 256];
+    let mut i = 0;
+    while i < b"123ACDIKRSTVntsv".len() {
+        kinds[b"123ACDIKRSTVntsv"[i] as usize] = Kind::Skip;
+        i += 1;
+    }
+    i = 0;
+    while i < b"ZENGHWdc".len() {
+        kinds[b"ZENGHWdc"[i] as usize] = Kind::Keep;
+        i += 1;
+    }
+    kinds
+}
+
+static KINDS: [Kind; 256] = kinds();
+
+/// A message that steers a call.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub struct Message<'a> {
+    /// Type byte.
+    pub tag: u8,
+    /// Body without header.
+    pub body: &'a [u8],
+}
+
+/// Walks a stream that arrives in chunks.
+#[derive(Debug, Default)]
+pub struct Walker {
+    /// Bytes of the present message still to be skipped.
+    skip: usize,
+    /// The beginning of a message that arrived in pieces: of its header, or of a kept message.
+    held: Vec<u8>,
+    /// `held` was handed out and is to be emptied.
+    spent: bool,
+}
+
+impl Walker {
+    /// The next message that matters in `chunk` from `*at` on; `None`: the chunk is used up.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] on what no PostgreSQL server says.
+    #[inline]
+    pub fn next<'a>(&'a mut self, chunk: &'a [u8], at: &mut usize) -> Result<Option<Message<'a>>> {
+        if self.skip != 0 || !self.held.is_empty() {
+            return self.resume(chunk, at);
+        }
+        self.walk(chunk, at)
+    }
+
+    #[inline]
+    fn walk<'a>(&mut self, chunk: &'a [u8], at: &mut usize) -> Result<Option<Message<'a>>> {
+        let mut from = *at;
+        while let Some(header) = chunk.get(from..from + HEADER) {
+            let (kind, size) = parse(header)?;
+            let end = from + size;
+            if kind == Kind::Keep {
+                if end > chunk.len() {
+                    break;
+                }
+                *at = end;
+                return Ok(Some(Message {
+                    tag: header[0],
+                    body: &chunk[from + HEADER..end],
+                }));
+            }
+            from = end;
+        }
+        if from > chunk.len() {
+            self.skip = from - chunk.len();
+        } else {
+            self.held.extend_from_slice(&chunk[from..]);
+        }
+        *at = chunk.len();
+        Ok(None)
+    }
+
+    #[cold]
+    fn resume<'a>(&'a mut self, chunk: &'a [u8], at: &mut usize) -> Result<Option<Message<'a>>> {
+        if self.spent {
+            self.spent = false;
+            self.held.clear();
+        }
+        if !self.held.is_empty() {
+            self.hold(HEADER, chunk, at);
+            if self.held.len() < HEADER {
+                return Ok(None);
+            }
+            let (kind, size) = parse(&self.held)?;
+            if kind == Kind::Keep {
+                self.hold(size, chunk, at);
+                if self.held.len() < size {
+                    return Ok(None);
+                }
+                self.spent = true;
+                return Ok(Some(Message {
+                    tag: self.held[0],
+                    body: &self.held[HEADER..],
+                }));
+            }
+            self.held.clear();
+            self.skip = size - HEADER;
+        }
+        let skipped = self.skip.min(chunk.len() - *at);
+        self.skip -= skipped;
+        *at += skipped;
+        if self.skip != 0 {
+            return Ok(None);
+        }
+        self.walk(chunk, at)
+    }
+
+    /// Moves bytes of `chunk` into `held` until that has `size`.
+    fn hold(&mut self, size: usize, chunk: &[u8], at: &mut usize) {
+        let take = size.saturating_sub(self.held.len()).min(chunk.len() - *at);
+        self.held.extend_from_slice(&chunk[*at..*at + take]);
+        *at += take;
+    }
+}
+
+/// Kind and whole size of a message, from its header.
+#[inline]
+fn parse(header: &[u8]) -> Result<(Kind, usize)> {
+    let kind = KINDS[usize::from(header[0])];
+    let length = length(header);
+    if kind == Kind::Unknown || !(4..LONGEST).contains(&length) {
+        return Err(garbage(header[0], length));
+    }
+    Ok((kind, length + 1))
+}
+
+fn length(header: &[u8]) -> usize {
+    u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize
+}
+
+#[cold]
+fn garbage(tag: u8, length: usize) -> Error {
+    Error::Protocol(format!(
+        "message type {:?} of length {length}: this is not a PostgreSQL server",
+        char::from(tag)
+    ))
+}
+
+/// Collects whole messages of any kind: for set-up and control, where every message matters.
+#[derive(Debug, Default)]
+pub struct Collector {
+    buffer: Vec<u8>,
+    /// Where the next message begins.
+    from: usize,
+}
+
+impl Collector {
+    /// Adds bytes of the stream.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.from > 0 {
+            self.buffer.drain(..self.from);
+            self.from = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// True if a whole message is there.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] on what no PostgreSQL server says.
+    pub fn is_ready(&self) -> Result<bool> {
+        let rest = &self.buffer[self.from..];
+        let Some(header) = rest.get(..HEADER) else {
+            return Ok(false);
+        };
+        let length = length(header);
+        if !header[0].is_ascii_alphanumeric() || !(4..LONGEST).contains(&length) {
+            return Err(garbage(header[0], length));
+        }
+        Ok(rest.len() > length)
+    }
+
+    /// The message that [`is_ready`](Self::is_ready) found.
+    ///
+    /// # Panics
+    /// When it found none.
+    pub fn take(&mut self) -> Message<'_> {
+        let rest = &self.buffer[self.from..];
+        let length = length(rest);
+        self.from += length + 1;
+        Message {
+            tag: rest[0],
+            body: &rest[HEADER..=length],
+        }
+    }
+}

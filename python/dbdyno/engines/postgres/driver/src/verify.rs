@@ -1,0 +1,181 @@
+//! Which server certificates are good enough: libpq's rules for `require`, `verify-ca`, `verify-full`
+//! (PostgreSQL documentation, "SSL Support", client verification of server certificates).
+
+use std::sync::Arc;
+
+use dyno_model::{Error, Result};
+use rustls::CertificateError::{NotValidForName, NotValidForNameContext};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use crate::x509;
+
+type Check<T> = std::result::Result<T, rustls::Error>;
+
+/// `require`: encrypts, but asks no certificate who it is.
+#[derive(Debug)]
+pub struct Anything(Arc<CryptoProvider>);
+
+impl Anything {
+    pub fn new(provider: Arc<CryptoProvider>) -> Self {
+        Self(provider)
+    }
+}
+
+impl ServerCertVerifier for Anything {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Check<ServerCertVerified> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    // A signature by a certificate nobody checked proves nothing: not checked either, so that old
+    // certificates (X.509 version 1) work as they do with libpq.
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Check<HandshakeSignatureValid> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Check<HandshakeSignatureValid> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// `verify-ca`, and with `full` `verify-full`.
+#[derive(Debug)]
+pub struct Trusted {
+    provider: Arc<CryptoProvider>,
+    /// `None`: no root is an authority by webpki's rules; then only a root itself is trusted.
+    chains: Option<Arc<WebPkiServerVerifier>>,
+    roots: Vec<CertificateDer<'static>>,
+    full: bool,
+}
+
+impl Trusted {
+    pub fn new(
+        provider: Arc<CryptoProvider>,
+        roots: Vec<CertificateDer<'static>>,
+        full: bool,
+    ) -> Result<Self> {
+        if roots.is_empty() {
+            return Err(Error::Tls("no trusted certificate found".to_owned()));
+        }
+        let mut store = RootCertStore::empty();
+        store.add_parsable_certificates(roots.iter().cloned());
+        let chains = WebPkiServerVerifier::builder_with_provider(store.into(), provider.clone())
+            .build()
+            .ok();
+        Ok(Self {
+            provider,
+            chains,
+            roots,
+            full,
+        })
+    }
+
+    /// webpki looks at the name last: an error of the name means that the chain is good. A server whose
+    /// self-signed certificate is the root itself is what PostgreSQL's documentation sets up first;
+    /// webpki refuses it, OpenSSL and so libpq do not.
+    fn check_chain(
+        &self,
+        cert: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Check<()> {
+        if self.roots.iter().any(|root| root.as_ref() == cert.as_ref()) {
+            return Ok(());
+        }
+        let Some(chains) = &self.chains else {
+            return Err(rustls::CertificateError::UnknownIssuer.into());
+        };
+        match chains.verify_server_cert(cert, chain, name, ocsp, now) {
+            Ok(_)
+            | Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+                Ok(())
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Subject alternative names, or where there are none the common name.
+    fn check_name(cert: &CertificateDer<'_>, name: &ServerName<'_>) -> Check<()> {
+        if !x509::has_alternative_names(cert) {
+            let common = x509::common_name(cert).unwrap_or_default();
+            let wanted = name.to_str();
+            return if x509::matches_host(&common, &wanted) {
+                Ok(())
+            } else {
+                Err(NotValidForName.into())
+            };
+        }
+        verify_server_name(&ParsedCertificate::try_from(cert)?, name)
+    }
+}
+
+impl ServerCertVerifier for Trusted {
+    fn verify_server_cert(
+        &self,
+        cert: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Check<ServerCertVerified> {
+        self.check_chain(cert, chain, name, ocsp, now)?;
+        if self.full {
+            Self::check_name(cert, name)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Check<HandshakeSignatureValid> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Check<HandshakeSignatureValid> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

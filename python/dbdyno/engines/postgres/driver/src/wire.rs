@@ -1,0 +1,108 @@
+//! The byte stream below the protocol: a plain socket, or TLS over one.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use socket2::Socket;
+
+use crate::tls::TlsStream;
+
+/// A connected byte stream. Plain text pays one predictable branch for the choice.
+pub enum Wire {
+    /// The socket itself.
+    Plain(Arc<Socket>),
+    /// TLS over it.
+    Tls(Box<TlsStream>),
+}
+
+impl Wire {
+    /// The socket below.
+    pub fn socket(&self) -> &Arc<Socket> {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(tls) => tls.socket(),
+        }
+    }
+
+    /// Descriptor to wait on.
+    pub fn fd(&self) -> RawFd {
+        self.socket().as_raw_fd()
+    }
+
+    /// Reads what is there; 0 is the end of the stream.
+    #[inline]
+    pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => recv(socket.as_raw_fd(), buffer),
+            Self::Tls(tls) => tls.recv(buffer),
+        }
+    }
+
+    /// Sends as much as can be; the rest is for a later call.
+    #[inline]
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => send(socket.as_raw_fd(), bytes),
+            Self::Tls(tls) => tls.send(bytes),
+        }
+    }
+
+    /// True if a read that did not fill its buffer has emptied the socket (epoll(7), question 9).
+    /// Under TLS it has not: records come one by one.
+    #[inline]
+    pub fn short_read_drains(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
+    /// Pushes out what [`send`](Self::send) took but the socket did not.
+    pub fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Tls(tls) => tls.flush(),
+        }
+    }
+
+    /// Sends all of `bytes`, on a blocking socket.
+    pub fn send_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let sent = self.send(bytes)?;
+            bytes = &bytes[sent..];
+        }
+        self.flush()
+    }
+}
+
+/// recv(2), again after a signal.
+#[inline]
+pub(crate) fn recv(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        // SAFETY: the buffer is valid for writing `len` bytes.
+        let n = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        if n >= 0 {
+            return Ok(n as usize);
+        }
+        retry_after_signal()?;
+    }
+}
+
+/// send(2) without SIGPIPE, again after a signal.
+#[inline]
+pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        // SAFETY: the buffer is valid for reading `len` bytes.
+        let n = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        if n >= 0 {
+            return Ok(n as usize);
+        }
+        retry_after_signal()?;
+    }
+}
+
+#[cold]
+fn retry_after_signal() -> io::Result<()> {
+    match io::Error::last_os_error() {
+        e if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+        e => Err(e),
+    }
+}
