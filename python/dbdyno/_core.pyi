@@ -1,6 +1,7 @@
 """The Rust core. Specs are JSON texts, checked by the core (unknown keys are errors)."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 from dbdyno.model.tables import CoreColumn
@@ -40,10 +41,20 @@ class Watch:
     def start(self, t0_ns: int, t1_ns: int) -> None: ...
     def stop(self) -> None: ...
     def latest(self) -> dict[str, float]: ...
+    def trouble(self) -> str | None:
+        """The first thing that went wrong with the activity samples, if anything did."""
+
     def tables(self) -> dict[str, dict[str, CoreColumn]]: ...
 
 def read_task(pid: int, tid: int) -> Mapping[str, Any]:
     """One read of a task: run_ns, runq_ns, slices, user_ns, system_ns, start_ticks, comm, state, cpu, status."""
 
-def find_cgroups(pid: int) -> Sequence[tuple[int, str]]:
-    """(version, directory) of the CPU-accounting groups of a process, innermost first."""
+def find_cgroups(
+    pid: int | None = None, root: str | PathLike[str] = "/", controllers: Sequence[str] | None = None
+) -> Sequence[tuple[int, str]]:
+    """(version, directory) of the groups of a process (None: ourselves), innermost first in each hierarchy.
+
+    Without ``controllers`` those with CPU figures; with them the v1 groups of these controllers, and v2.
+    v1 comes before v2; cpu and cpuacct of v1 may be two directories. ``root``: where the machine's tree
+    begins. Raises OSError where ``/proc/PID/cgroup`` cannot be read.
+    """

@@ -1,1 +1,34 @@
-//! Placeholder.
+//! The operating system's witnesses and the loops that read them. Knows no engine: who waits for what is
+//! asked through [`dyno_model::ActivityProbe`].
+//!
+//! Each source is one file with a pure `parse(&str)`; [`file::ProcFile`] is the one thin reader under all.
+
+pub mod cpu_stat;
+pub mod file;
+pub mod groups;
+pub mod host;
+pub mod mountinfo;
+pub mod parse;
+pub mod psi;
+pub mod rng;
+pub mod schedstat;
+pub mod stat;
+pub mod status;
+pub mod task;
+
+mod cgroup_rows;
+mod host_rows;
+mod reader;
+mod roster;
+mod sample_rows;
+mod sampler;
+mod schedule;
+mod signal;
+mod spec;
+mod strings;
+mod task_rows;
+mod watch;
+
+pub use spec::{GroupSpec, Spec, TaskSpec};
+pub use status::Status;
+pub use watch::Watch;

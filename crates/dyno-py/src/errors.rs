@@ -11,7 +11,12 @@ create_exception!(_core, ObserverError, CoreError);
 
 /// As `DriverError(kind, message, sqlstate, session)`.
 pub fn driver(error: &Error, session: Option<usize>) -> PyErr {
-    DriverError::new_err((error.kind(), error.to_string(), error.sqlstate().map(str::to_owned), session))
+    DriverError::new_err((
+        error.kind(),
+        error.to_string(),
+        error.sqlstate().map(str::to_owned),
+        session,
+    ))
 }
 
 /// As `ObserverError(kind, message, sqlstate, None)`.

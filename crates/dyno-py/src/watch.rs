@@ -1,7 +1,168 @@
-//! `_core.Watch`.
+//! `_core.Watch`, `_core.read_task`, `_core.find_cgroups`.
 
+use std::path::PathBuf;
+
+use dyno_model::{ActivityProbe, Error, Result};
+use dyno_observe::{GroupSpec, Spec, TaskSpec};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Deserialize;
 
-pub fn register(_m: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+use crate::{convert, errors};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WatchSpec {
+    engine: Option<String>,
+    #[serde(default)]
+    activity: serde_json::Value,
+    #[serde(default)]
+    sessions: Vec<(i64, i64)>,
+    #[serde(default)]
+    tasks: Vec<TaskSpec>,
+    os: bool,
+    #[serde(default)]
+    main_pid: Option<i64>,
+    #[serde(default = "default_sample_hz")]
+    sample_hz: f64,
+    #[serde(default = "default_seed")]
+    seed: u64,
+    #[serde(default = "default_task_interval_ms")]
+    task_interval_ms: i64,
+    #[serde(default)]
+    cgroups: Vec<GroupSpec>,
+    #[serde(default = "default_host")]
+    host: bool,
+}
+
+fn default_sample_hz() -> f64 {
+    10.0
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+fn default_task_interval_ms() -> i64 {
+    1000
+}
+
+fn default_host() -> bool {
+    true
+}
+
+impl WatchSpec {
+    fn observe(&self) -> Spec {
+        Spec {
+            sessions: self.sessions.clone(),
+            tasks: self.tasks.clone(),
+            os: self.os,
+            main_pid: self.main_pid,
+            sample_hz: self.sample_hz,
+            seed: self.seed,
+            task_interval_ns: self.task_interval_ms.saturating_mul(1_000_000),
+            cgroups: self.cgroups.clone(),
+            host: self.host,
+        }
+    }
+}
+
+/// The one match over engines for activity samples. An `Err` inside means that the server could not be
+/// reached: the watch goes on without samples.
+fn probe(spec: &WatchSpec) -> Result<Result<Option<Box<dyn ActivityProbe>>>> {
+    match spec.engine.as_deref() {
+        None => Ok(Ok(None)),
+        Some(other) => Err(Error::Spec(format!("no engine {other:?} that can be watched"))),
+    }
+}
+
+/// See `dbdyno.model.protocols.Watch`.
+#[pyclass(frozen, module = "dbdyno._core")]
+struct Watch(dyno_observe::Watch);
+
+#[pymethods]
+impl Watch {
+    #[new]
+    fn new(py: Python<'_>, spec: &str) -> PyResult<Self> {
+        py.detach(|| {
+            let spec: WatchSpec = serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string()))?;
+            dyno_observe::Watch::new(spec.observe(), probe(&spec)?)
+        })
+        .map(Self)
+        .map_err(|e| errors::observer(&e))
+    }
+
+    fn start(&self, py: Python<'_>, t0_ns: i64, t1_ns: i64) -> PyResult<()> {
+        py.detach(|| self.0.start(t0_ns, t1_ns))
+            .map_err(|e| errors::observer(&e))
+    }
+
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.0.stop());
+    }
+
+    fn latest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let shares = PyDict::new(py);
+        for (label, share) in py.detach(|| self.0.latest()) {
+            shares.set_item(label, share)?;
+        }
+        Ok(shares)
+    }
+
+    fn trouble(&self) -> Option<&str> {
+        self.0.trouble()
+    }
+
+    fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let tables = py.detach(|| self.0.tables());
+        convert::tables(py, &tables)
+    }
+}
+
+/// One read of a task: see `_core.pyi`.
+#[pyfunction]
+fn read_task(py: Python<'_>, pid: i64, tid: i64) -> PyResult<Bound<'_, PyDict>> {
+    let read = dyno_observe::task::read_once(pid, tid);
+    let values = PyDict::new(py);
+    values.set_item("run_ns", read.sched.map(|s| s.run_ns))?;
+    values.set_item("runq_ns", read.sched.map(|s| s.runq_ns))?;
+    values.set_item("slices", read.sched.map(|s| s.slices))?;
+    values.set_item("user_ns", read.user_ns)?;
+    values.set_item("system_ns", read.system_ns)?;
+    values.set_item("start_ticks", read.start_ticks)?;
+    values.set_item("comm", read.comm)?;
+    values.set_item("state", read.state)?;
+    values.set_item("cpu", read.cpu)?;
+    values.set_item("status", read.status.as_str())?;
+    Ok(values)
+}
+
+/// Groups of a process that exist: see `_core.pyi`.
+#[pyfunction]
+#[pyo3(signature = (pid=None, root=PathBuf::from("/"), controllers=None))]
+#[allow(clippy::needless_pass_by_value)] // pyo3 hands them over by value
+fn find_cgroups(
+    py: Python<'_>,
+    pid: Option<i64>,
+    root: PathBuf,
+    controllers: Option<Vec<String>>,
+) -> PyResult<Vec<(i64, String)>> {
+    let groups = py.detach(|| match &controllers {
+        None => dyno_observe::groups::find(&root, pid, &["cpu", "cpuacct"], &["cpu.stat", "cpuacct.usage"]),
+        Some(names) => {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            dyno_observe::groups::find(&root, pid, &names, &[])
+        }
+    });
+    Ok(groups
+        .map_err(PyErr::from)?
+        .into_iter()
+        .map(|g| (g.version, g.path))
+        .collect())
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<Watch>()?;
+    m.add_function(wrap_pyfunction!(read_task, m)?)?;
+    m.add_function(wrap_pyfunction!(find_cgroups, m)?)
 }

@@ -1,0 +1,195 @@
+//! Control groups: their files held open, and rows of the table `cgroup`.
+
+use dyno_model::{Bracket, Column, Table};
+
+use crate::cpu_stat::{self, Entry};
+use crate::file::{Buffer, ProcFile};
+use crate::parse::{Parsed, ns_per_tick};
+use crate::spec::GroupSpec;
+use crate::status::Status;
+
+/// One file of a group, the keys it is read for, and how.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    keys: &'static [&'static str],
+    parse: fn(&str) -> Parsed<Vec<Entry>>,
+    /// Read only where the file named here is not there.
+    instead_of: Option<&'static str>,
+}
+
+const V2: &[Kind] = &[Kind {
+    name: "cpu.stat",
+    keys: &[
+        cpu_stat::USAGE,
+        cpu_stat::USER,
+        cpu_stat::SYSTEM,
+        cpu_stat::PERIODS,
+        cpu_stat::THROTTLED,
+        cpu_stat::THROTTLED_NS,
+    ],
+    parse: cpu_stat::parse_v2,
+    instead_of: None,
+}];
+
+const V1: &[Kind] = &[
+    Kind {
+        name: "cpu.stat",
+        keys: &[cpu_stat::PERIODS, cpu_stat::THROTTLED, cpu_stat::THROTTLED_NS],
+        parse: cpu_stat::parse_v1,
+        instead_of: None,
+    },
+    Kind {
+        name: "cpuacct.usage",
+        keys: &[cpu_stat::USAGE],
+        parse: |t| one(cpu_stat::USAGE, t),
+        instead_of: None,
+    },
+    Kind {
+        name: "cpuacct.usage_user",
+        keys: &[cpu_stat::USER],
+        parse: |t| one(cpu_stat::USER, t),
+        instead_of: None,
+    },
+    Kind {
+        name: "cpuacct.usage_sys",
+        keys: &[cpu_stat::SYSTEM],
+        parse: |t| one(cpu_stat::SYSTEM, t),
+        instead_of: None,
+    },
+    Kind {
+        name: "cpuacct.stat",
+        keys: &[cpu_stat::USER, cpu_stat::SYSTEM],
+        parse: |t| cpu_stat::parse_cpuacct_stat(t, ns_per_tick()),
+        instead_of: Some("cpuacct.usage_user"),
+    },
+];
+
+fn one(key: &'static str, text: &str) -> Parsed<Vec<Entry>> {
+    cpu_stat::parse_cpuacct_usage(text).map(|v| vec![(key, v)])
+}
+
+/// One group with its files.
+#[derive(Debug)]
+pub struct Group {
+    spec: GroupSpec,
+    files: Vec<(Kind, Result<ProcFile, Status>)>,
+}
+
+impl Group {
+    /// Opens what is there. A v1 directory holds the files of its own hierarchy only; those of others are
+    /// no business of this group.
+    pub fn open(spec: GroupSpec) -> Self {
+        let kinds = if spec.version == 1 { V1 } else { V2 };
+        let path = |name: &str| format!("{}/{name}", spec.path);
+        let exists = |name: &str| std::path::Path::new(&path(name)).exists();
+        let wanted = |k: &&Kind| exists(k.name) && k.instead_of.is_none_or(|other| !exists(other));
+        let mut kinds: Vec<Kind> = kinds.iter().filter(wanted).copied().collect();
+        if kinds.is_empty() {
+            // None of them: say so, in the place of the usage.
+            kinds = vec![V2[0]];
+        }
+        let missing = if std::path::Path::new(&spec.path).exists() {
+            Status::NotSupported
+        } else {
+            Status::Vanished
+        };
+        let open = |k: Kind| {
+            let file = ProcFile::open(&path(k.name), true);
+            (
+                k,
+                file.map_err(|e| if exists(k.name) { Status::of(&e) } else { missing }),
+            )
+        };
+        let files = kinds.into_iter().map(open).collect();
+        Self { spec, files }
+    }
+}
+
+#[derive(Debug)]
+struct Row {
+    bracket: Bracket,
+    group: usize,
+    key: &'static str,
+    value: Option<i64>,
+    status: Status,
+}
+
+/// All groups, and all reads of them.
+#[derive(Debug)]
+pub struct GroupRows {
+    groups: Vec<Group>,
+    rows: Vec<Row>,
+}
+
+impl GroupRows {
+    pub fn new(specs: &[GroupSpec]) -> Self {
+        Self {
+            groups: specs.iter().cloned().map(Group::open).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Reads all groups.
+    pub fn read(&mut self, buffer: &mut Buffer) {
+        for (number, group) in self.groups.iter().enumerate() {
+            for (kind, file) in &group.files {
+                let (bracket, outcome) = Bracket::around(|| entries(kind, file, buffer));
+                for &key in kind.keys {
+                    let (value, status) = match &outcome {
+                        Err(status) => (None, *status),
+                        Ok(entries) => match entries.iter().find(|(k, _)| *k == key) {
+                            Some(&(_, value)) => (Some(value), Status::Ok),
+                            None => (None, Status::NotSupported),
+                        },
+                    };
+                    self.rows.push(Row {
+                        bracket,
+                        group: number,
+                        key,
+                        value,
+                        status,
+                    });
+                }
+            }
+        }
+    }
+
+    pub fn table(&self) -> Table {
+        let spec = |r: &Row| &self.groups[r.group].spec;
+        let rows = || self.rows.iter();
+        Table::new(
+            "cgroup",
+            vec![
+                ("before_ns", Column::known(rows().map(|r| r.bracket.before_ns))),
+                ("after_ns", Column::known(rows().map(|r| r.bracket.after_ns))),
+                (
+                    "scope",
+                    Column::Str(rows().map(|r| Some(spec(r).scope.clone())).collect()),
+                ),
+                ("version", Column::known(rows().map(|r| spec(r).version))),
+                (
+                    "path",
+                    Column::Str(rows().map(|r| Some(spec(r).path.clone())).collect()),
+                ),
+                (
+                    "key",
+                    Column::Str(rows().map(|r| Some(r.key.to_owned())).collect()),
+                ),
+                ("value", Column::I64(rows().map(|r| r.value).collect())),
+                (
+                    "status",
+                    Column::Str(rows().map(|r| Some(r.status.as_str().to_owned())).collect()),
+                ),
+            ],
+        )
+    }
+}
+
+fn entries(kind: &Kind, file: &Result<ProcFile, Status>, buffer: &mut Buffer) -> Result<Vec<Entry>, Status> {
+    file.as_ref()
+        .map_err(|s| *s)?
+        .read(buffer)
+        .map_err(|e| Status::of(&e))?;
+    (kind.parse)(buffer.text()).map_err(|_| Status::Lost)
+}

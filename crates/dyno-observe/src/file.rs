@@ -1,0 +1,127 @@
+//! The one thin reader: a file of /proc, /sys or a control group, read whole into a buffer that is kept.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Where reads go; grows to the largest file and is used again.
+#[derive(Debug)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+    filled: usize,
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self {
+            bytes: vec![0; 4096],
+            filled: 0,
+        }
+    }
+}
+
+impl Buffer {
+    /// What the last read brought. Where it is no UTF-8 (only a task's name may hold such bytes), each byte
+    /// beyond ASCII becomes a question mark.
+    pub fn text(&mut self) -> &str {
+        let read = &mut self.bytes[..self.filled];
+        if std::str::from_utf8(read).is_err() {
+            read.iter_mut().filter(|b| !b.is_ascii()).for_each(|b| *b = b'?');
+        }
+        std::str::from_utf8(read).unwrap_or_default()
+    }
+}
+
+/// A file to be read again and again.
+#[derive(Debug)]
+pub struct ProcFile {
+    path: CString,
+    kept: Option<OwnedFd>,
+}
+
+impl ProcFile {
+    /// Opens it; with `keep` the descriptor stays open, else each read opens and closes.
+    ///
+    /// A kept descriptor of a task belongs to that task for ever: reads fail once it is gone, even if its
+    /// number is given to another.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn open(path: &str, keep: bool) -> io::Result<Self> {
+        let path = CString::new(path)?;
+        let fd = open(&path)?;
+        Ok(Self {
+            path,
+            kept: keep.then_some(fd),
+        })
+    }
+
+    /// Reads the whole file.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn read(&self, buffer: &mut Buffer) -> io::Result<()> {
+        match &self.kept {
+            Some(fd) => read_all(fd, buffer),
+            None => read_all(&open(&self.path)?, buffer),
+        }
+    }
+}
+
+fn open(path: &CString) -> io::Result<OwnedFd> {
+    // SAFETY: `path` is a C string; the descriptor is ours alone.
+    unsafe {
+        let fd = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if fd < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(OwnedFd::from_raw_fd(fd))
+        }
+    }
+}
+
+/// These files are rendered whole at a read, so a read that does not fill the buffer has brought all.
+fn read_all(fd: &OwnedFd, buffer: &mut Buffer) -> io::Result<()> {
+    buffer.filled = 0;
+    loop {
+        let free = &mut buffer.bytes[buffer.filled..];
+        // SAFETY: `free` is valid for writing `free.len()` bytes.
+        let n = unsafe {
+            libc::pread(
+                fd.as_raw_fd(),
+                free.as_mut_ptr().cast(),
+                free.len(),
+                buffer.filled as libc::off_t,
+            )
+        };
+        match usize::try_from(n) {
+            Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(io::Error::last_os_error()),
+            Ok(n) => {
+                buffer.filled += n;
+                if n == 0 || buffer.filled < buffer.bytes.len() {
+                    return Ok(());
+                }
+                buffer.bytes.resize(buffer.bytes.len() * 2, 0);
+            }
+        }
+    }
+}
+
+/// How many descriptors may still be kept open: half of what is left of `RLIMIT_NOFILE`, so that the
+/// driver, the store and Python keep room.
+pub fn descriptor_budget() -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is valid for writing.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return 0;
+    }
+    let open_now = std::fs::read_dir("/proc/self/fd").map_or(usize::MAX, Iterator::count);
+    usize::try_from(limit.rlim_cur)
+        .unwrap_or(usize::MAX)
+        .saturating_sub(open_now)
+        / 2
+}

@@ -1,0 +1,114 @@
+//! Which directories are the control groups of a process: `/proc/PID/cgroup` (cgroups(7)) laid over the
+//! mounts. Both texts are as *we* see them, so a group outside of what is mounted here is not found.
+
+use std::path::{Path, PathBuf};
+
+use crate::mountinfo::{self, Mount};
+
+/// A group a process is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// 1 or 2.
+    pub version: i64,
+    /// Its directory.
+    pub path: String,
+}
+
+/// The groups of one process in the hierarchies of `controllers` (v1) and in v2, innermost first in each
+/// hierarchy, up to the mount; v1 before v2. Pure: nobody looks whether the directories are there.
+pub fn locate(cgroup: &str, mountinfo: &str, controllers: &[&str]) -> Vec<Group> {
+    let mounts = mountinfo::parse(mountinfo);
+    let mut groups: Vec<Group> = Vec::new();
+    for (version, of, path) in memberships(cgroup, controllers) {
+        let Some((mount, inside)) = best_mount(&mounts, version, of, path) else {
+            continue;
+        };
+        for path in upwards(&mount.point, inside) {
+            let group = Group { version, path };
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+    }
+    groups
+}
+
+/// The groups of process `pid` (`None`: ourselves) that exist and hold one of `files` (none given: any): v1
+/// directories of `controllers`, and v2 directories. `root` is where the machine's tree begins: `/`, or a recorded one.
+///
+/// # Errors
+/// When one of the two texts cannot be read.
+pub fn find(
+    root: &Path,
+    pid: Option<i64>,
+    controllers: &[&str],
+    files: &[&str],
+) -> std::io::Result<Vec<Group>> {
+    let who = pid.map_or_else(|| "self".to_owned(), |p| p.to_string());
+    let cgroup = std::fs::read_to_string(root.join("proc").join(who).join("cgroup"))?;
+    let mountinfo = std::fs::read_to_string(root.join("proc/self/mountinfo"))?;
+    let mut groups = locate(&cgroup, &mountinfo, controllers);
+    for group in &mut groups {
+        group.path = under(root, &group.path).to_string_lossy().into_owned();
+    }
+    let holds = |g: &Group, file: &str| Path::new(&g.path).join(file).exists();
+    groups.retain(|g| Path::new(&g.path).is_dir() && (files.is_empty() || files.iter().any(|f| holds(g, f))));
+    Ok(groups)
+}
+
+fn under(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+/// (version, controllers, path) of the lines `id:controllers:path`, v1 first.
+fn memberships<'a>(cgroup: &'a str, controllers: &[&str]) -> Vec<(i64, &'a str, &'a str)> {
+    let lines = || {
+        cgroup
+            .lines()
+            .filter_map(|l| l.splitn(3, ':').skip(1).collect::<Vec<_>>().try_into().ok())
+    };
+    let v1 = lines().filter(|[of, _]: &[&str; 2]| of.split(',').any(|c| controllers.contains(&c)));
+    let v2 = lines().filter(|[of, _]: &[&str; 2]| of.is_empty());
+    v1.map(|[of, path]| (1, of, path))
+        .chain(v2.map(|[of, path]| (2, of, path)))
+        .collect()
+}
+
+/// The mount that shows `path` and most above it, and what is left of the path inside it.
+fn best_mount<'m, 'p>(
+    mounts: &'m [Mount],
+    version: i64,
+    of: &str,
+    path: &'p str,
+) -> Option<(&'m Mount, &'p str)> {
+    mounts
+        .iter()
+        .filter(|m| {
+            m.version == version
+                && (version == 2 || of.split(',').all(|c| m.controllers.iter().any(|o| o == c)))
+        })
+        .filter_map(|m| inside(&m.root, path).map(|rest| (m, rest)))
+        .min_by_key(|(m, _)| m.root.len())
+}
+
+/// What is left of `path` below `root`; `None` if it is not below, or outside of our cgroup namespace.
+fn inside<'p>(root: &str, path: &'p str) -> Option<&'p str> {
+    if path.split('/').chain(root.split('/')).any(|part| part == "..") {
+        return None;
+    }
+    let rest = path.strip_prefix(root.trim_end_matches('/'))?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+fn upwards(point: &str, inside: &str) -> Vec<String> {
+    let parts: Vec<&str> = inside.split('/').filter(|p| !p.is_empty()).collect();
+    let point = point.trim_end_matches('/');
+    let deepest_first = (0..=parts.len()).rev();
+    deepest_first
+        .map(|n| {
+            parts[..n]
+                .iter()
+                .fold(point.to_owned(), |path, part| path + "/" + part)
+        })
+        .collect()
+}

@@ -1,0 +1,57 @@
+//! What all parsers share: their error, and numbers.
+
+/// A text that is not what the kernel documents.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{source_name}: {what}")]
+pub struct ParseError {
+    /// Which source.
+    pub source_name: &'static str,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// Result of a parser.
+pub type Parsed<T> = Result<T, ParseError>;
+
+/// An error of the source `source_name`.
+pub fn error(source_name: &'static str, what: impl Into<String>) -> ParseError {
+    ParseError {
+        source_name,
+        what: what.into(),
+    }
+}
+
+/// A non-negative decimal number that fits into 63 bits; nothing else (no sign, no blanks).
+///
+/// # Errors
+/// When `word` is missing or something else; `field` names it.
+pub fn number(source_name: &'static str, field: &str, word: Option<&str>) -> Parsed<i64> {
+    let word = word.ok_or_else(|| error(source_name, format!("{field} is missing")))?;
+    if !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()) {
+        if let Ok(value) = word.parse() {
+            return Ok(value);
+        }
+    }
+    let near: String = word.chars().take(24).collect();
+    Err(error(
+        source_name,
+        format!("{field} is not a number of 63 bits: {near:?}"),
+    ))
+}
+
+/// `value * factor`, refused beyond 63 bits.
+///
+/// # Errors
+/// Beyond 63 bits; `field` names it.
+pub fn scaled(source_name: &'static str, field: &str, value: i64, factor: i64) -> Parsed<i64> {
+    value
+        .checked_mul(factor)
+        .ok_or_else(|| error(source_name, format!("{field} is beyond 63 bits")))
+}
+
+/// Nanoseconds of one clock tick (`USER_HZ`), the unit of `/proc/*/stat` and cgroup v1 `cpuacct.stat`.
+pub fn ns_per_tick() -> i64 {
+    // SAFETY: a plain query.
+    let hz = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    1_000_000_000 / hz.max(1)
+}

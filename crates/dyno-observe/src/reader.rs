@@ -1,0 +1,68 @@
+//! The thread that reads what the operating system says: tasks, groups, host, at t0, at t1 and between.
+//! Apart from the sampler, so that a server that is slow to answer cannot delay the reads at t0 and t1.
+
+use std::sync::Arc;
+
+use dyno_model::now_ns;
+
+use crate::file::Buffer;
+use crate::parse::ns_per_tick;
+use crate::schedule::Reads;
+use crate::signal::lock;
+use crate::task::Task;
+use crate::watch::Shared;
+
+pub struct Reader {
+    shared: Arc<Shared>,
+    tasks: Vec<Arc<Task>>,
+    buffer: Buffer,
+    ns_per_tick: i64,
+}
+
+impl Reader {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            tasks: Vec::new(),
+            buffer: Buffer::default(),
+            ns_per_tick: ns_per_tick(),
+        }
+    }
+
+    /// A read at once, reads when they are due, and a last one.
+    pub fn run(mut self, reads: Reads) {
+        let mut last_ns = now_ns();
+        self.read();
+        self.shared.signal.tell(|s| s.ready += 1);
+        loop {
+            let due_ns = reads.next(last_ns, now_ns());
+            let stop = self.shared.signal.sleep_until(due_ns);
+            self.read();
+            if stop {
+                return;
+            }
+            last_ns = due_ns;
+        }
+    }
+
+    fn read(&mut self) {
+        self.read_tasks();
+        lock(&self.shared.groups).read(&mut self.buffer);
+        if let Some(host) = &self.shared.host {
+            lock(host).read(&mut self.buffer);
+        }
+    }
+
+    fn read_tasks(&mut self) {
+        let mut roster = lock(&self.shared.roster);
+        roster.meet_ourselves();
+        roster.list(&mut self.tasks);
+        drop(roster);
+        let mut rows = lock(&self.shared.tasks);
+        for task in &self.tasks {
+            rows.push(task, &task.read(&mut self.buffer, self.ns_per_tick));
+        }
+        drop(rows);
+        lock(&self.shared.roster).forget_gone(&self.tasks);
+    }
+}

@@ -1,0 +1,122 @@
+//! Who is to be read: the tasks known so far, and whose they are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dyno_model::ActivityRow;
+
+use crate::spec::Spec;
+use crate::task::{Task, Who, sched_info};
+
+/// The tasks known so far.
+#[derive(Debug)]
+pub struct Roster {
+    os: bool,
+    sched_info: bool,
+    budget: usize,
+    sessions: HashMap<i64, i64>,
+    tasks: HashMap<i64, Arc<Task>>,
+    /// In the order of meeting: sessions first, so that they are read nearest to t0 and t1.
+    order: Vec<Arc<Task>>,
+    roles: HashMap<String, Arc<str>>,
+}
+
+impl Roster {
+    /// With the tasks the specification names. `budget`: descriptors that may be kept open.
+    pub fn new(spec: &Spec, budget: usize) -> Self {
+        let mut roster = Self {
+            os: spec.os,
+            sched_info: sched_info(),
+            budget,
+            sessions: spec
+                .sessions
+                .iter()
+                .map(|&(session, pid)| (pid, session))
+                .collect(),
+            tasks: HashMap::new(),
+            order: Vec::new(),
+            roles: HashMap::new(),
+        };
+        for &(session, pid) in &spec.sessions {
+            let who = roster.who("session", Some(session));
+            roster.add(pid, pid, who, spec.os);
+        }
+        if let Some(pid) = spec.main_pid {
+            let who = roster.who("helper:main", None);
+            roster.add(pid, pid, who, spec.os);
+        }
+        for task in &spec.tasks {
+            let who = roster.who(&task.role, None);
+            roster.add(task.pid, task.tid, who, true);
+        }
+        roster
+    }
+
+    /// The task of a backend the server spoke of.
+    pub fn meet(&mut self, row: &ActivityRow) -> Arc<Task> {
+        match self.tasks.get(&row.pid) {
+            Some(task) if !task.gone() => Arc::clone(task),
+            _ => {
+                let who = match (self.sessions.get(&row.pid).copied(), &row.helper) {
+                    (Some(session), _) => self.who("session", Some(session)),
+                    (None, Some(helper)) => self.who(&format!("helper:{helper}"), None),
+                    (None, None) => self.who("other", None),
+                };
+                self.add(row.pid, row.pid, who, self.os)
+            }
+        }
+    }
+
+    /// Takes in the threads of our own process that are not known yet.
+    pub fn meet_ourselves(&mut self) {
+        let Ok(directory) = std::fs::read_dir("/proc/self/task") else {
+            return;
+        };
+        let pid = i64::from(std::process::id());
+        for tid in directory.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()) {
+            if self.tasks.get(&tid).is_none_or(|t| t.gone()) {
+                let who = self.who("dbdyno", None);
+                self.add(pid, tid, who, true);
+            }
+        }
+    }
+
+    /// All tasks to read, into `into`.
+    pub fn list(&self, into: &mut Vec<Arc<Task>>) {
+        into.clear();
+        into.extend(self.order.iter().cloned());
+    }
+
+    /// Drops those that are gone, after their last row was written.
+    pub fn forget_gone(&mut self, told: &[Arc<Task>]) {
+        for task in told.iter().filter(|t| t.gone()) {
+            self.order.retain(|t| !Arc::ptr_eq(t, task));
+            if self.tasks.get(&task.tid).is_some_and(|t| Arc::ptr_eq(t, task)) {
+                self.tasks.remove(&task.tid);
+            }
+            self.budget += task.kept();
+        }
+    }
+
+    fn add(&mut self, pid: i64, tid: i64, who: Who, here: bool) -> Arc<Task> {
+        let task = Arc::new(if here {
+            Task::open(pid, tid, who, self.budget >= 2, self.sched_info)
+        } else {
+            Task::elsewhere(pid, tid, who)
+        });
+        self.budget -= task.kept();
+        self.tasks.insert(tid, Arc::clone(&task));
+        self.order.push(Arc::clone(&task));
+        task
+    }
+
+    fn who(&mut self, role: &str, session: Option<i64>) -> Who {
+        let known = self.roles.get(role).cloned();
+        let role = known.unwrap_or_else(|| {
+            let new: Arc<str> = Arc::from(role);
+            self.roles.insert(role.to_owned(), Arc::clone(&new));
+            new
+        });
+        Who { role, session }
+    }
+}

@@ -1,0 +1,75 @@
+//! What to watch. The JSON form is in `docs/core.md`.
+
+use serde::Deserialize;
+
+/// A task besides the sessions'.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskSpec {
+    /// Process.
+    pub pid: i64,
+    /// Task.
+    pub tid: i64,
+    /// `driver`, or what else the caller calls it.
+    pub role: String,
+}
+
+/// A control group.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupSpec {
+    /// `server` or `driver`.
+    pub scope: String,
+    /// 1 or 2.
+    pub version: i64,
+    /// Its directory.
+    pub path: String,
+}
+
+/// One watch, without its engine.
+#[derive(Debug, Clone, Default)]
+pub struct Spec {
+    /// (session, backend pid).
+    pub sessions: Vec<(i64, i64)>,
+    /// Driver threads and the like; always on this host.
+    pub tasks: Vec<TaskSpec>,
+    /// Whether the server's tasks are on this host.
+    pub os: bool,
+    /// The server's main process.
+    pub main_pid: Option<i64>,
+    /// Activity samples a second.
+    pub sample_hz: f64,
+    /// Of the sampling instants.
+    pub seed: u64,
+    /// Between reads of all tasks.
+    pub task_interval_ns: i64,
+    /// Groups to read.
+    pub cgroups: Vec<GroupSpec>,
+    /// Whether to read the host's figures.
+    pub host: bool,
+}
+
+impl Spec {
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        if !(self.sample_hz > 0.0 && self.sample_hz <= 1000.0) {
+            return Err(format!(
+                "sample_hz must be above 0 and at most 1000, not {}",
+                self.sample_hz
+            ));
+        }
+        if self.task_interval_ns < 10_000_000 {
+            return Err("task_interval_ms must be at least 10".to_owned());
+        }
+        if let Some(group) = self.cgroups.iter().find(|g| !matches!(g.version, 1 | 2)) {
+            return Err(format!("cgroup version must be 1 or 2, not {}", group.version));
+        }
+        Ok(())
+    }
+
+    /// Length of a sampling interval.
+    pub fn sample_interval_ns(&self) -> i64 {
+        (1e9 / self.sample_hz) as i64
+    }
+}

@@ -1,0 +1,73 @@
+//! `/proc/PID/task/TID/stat`: proc(5), "/proc/pid/stat". Fields are numbered as there.
+
+use crate::parse::{Parsed, error, number, scaled};
+
+const NAME: &str = "stat";
+
+/// The fields we use of one task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat<'a> {
+    /// Field 1: task id.
+    pub tid: i64,
+    /// Field 2: name, up to 15 bytes, any bytes: also blanks and parentheses.
+    pub comm: &'a str,
+    /// Field 3: R running or runnable, S asleep, D asleep and not interruptible, ...
+    pub state: char,
+    /// Field 14: user time, nanoseconds (tick resolution).
+    pub user_ns: i64,
+    /// Field 15: kernel time, nanoseconds (tick resolution).
+    pub system_ns: i64,
+    /// Field 22: start since boot, clock ticks.
+    pub start_ticks: i64,
+    /// Field 39: CPU last run on.
+    pub cpu: Option<i64>,
+    /// Field 42: delay by block I/O, nanoseconds (tick resolution). Means something only where delay
+    /// accounting was on when the task was forked: see [`crate::task`].
+    pub blkio_ns: Option<i64>,
+}
+
+/// Reads one line. `ns_per_tick`: see [`crate::parse::ns_per_tick`].
+///
+/// # Errors
+/// When a field up to 22 is missing or wrong, or a later one is there and wrong.
+pub fn parse(text: &str, ns_per_tick: i64) -> Parsed<Stat<'_>> {
+    let (head, comm, tail) = parts(text)?;
+    let mut words = tail.split_ascii_whitespace();
+    let state = words
+        .next()
+        .and_then(|w| w.chars().next())
+        .ok_or_else(|| error(NAME, "no state"))?;
+    // `words` stands at field 4.
+    let user = number(NAME, "utime", words.nth(14 - 4))?;
+    let system = number(NAME, "stime", words.next())?;
+    let start_ticks = number(NAME, "starttime", words.nth(22 - 16))?;
+    let cpu = optional("processor", words.nth(39 - 23))?;
+    let blkio = optional("delayacct_blkio_ticks", words.nth(42 - 40))?;
+    Ok(Stat {
+        tid: number(NAME, "pid", Some(head.trim()))?,
+        comm,
+        state,
+        user_ns: scaled(NAME, "utime", user, ns_per_tick)?,
+        system_ns: scaled(NAME, "stime", system, ns_per_tick)?,
+        start_ticks,
+        cpu,
+        blkio_ns: blkio
+            .map(|b| scaled(NAME, "delayacct_blkio_ticks", b, ns_per_tick))
+            .transpose()?,
+    })
+}
+
+/// Before, inside and after the parentheses. The name may hold any of them, what follows may not: so the
+/// first opens and the last closes.
+fn parts(text: &str) -> Parsed<(&str, &str, &str)> {
+    let open = text.find('(').ok_or_else(|| error(NAME, "no name"))?;
+    let close = text
+        .rfind(')')
+        .filter(|&c| c > open)
+        .ok_or_else(|| error(NAME, "the name has no end"))?;
+    Ok((&text[..open], &text[open + 1..close], &text[close + 1..]))
+}
+
+fn optional(field: &str, word: Option<&str>) -> Parsed<Option<i64>> {
+    word.map(|w| number(NAME, field, Some(w))).transpose()
+}

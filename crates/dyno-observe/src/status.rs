@@ -1,0 +1,47 @@
+//! How a read went: the words of `Status` in `python/dbdyno/model/source.py`.
+
+use std::io;
+
+/// Status of one read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Read.
+    Ok,
+    /// The server runs on another host.
+    NotHere,
+    /// A right is missing.
+    NotPermitted,
+    /// This kernel has no such thing.
+    NotSupported,
+    /// Switched off.
+    Off,
+    /// The source broke off, or said something we do not understand.
+    Lost,
+    /// The task (or group) is gone.
+    Vanished,
+}
+
+impl Status {
+    /// The word of the schema.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::NotHere => "not here",
+            Self::NotPermitted => "not permitted",
+            Self::NotSupported => "not supported",
+            Self::Off => "off",
+            Self::Lost => "lost",
+            Self::Vanished => "vanished",
+        }
+    }
+
+    /// What an error of open or read means for a task or group that was there before.
+    pub fn of(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Self::Vanished,
+            Some(libc::EACCES | libc::EPERM) => Self::NotPermitted,
+            Some(libc::EOPNOTSUPP) => Self::Off, // psi=0 at boot
+            _ => Self::Lost,
+        }
+    }
+}

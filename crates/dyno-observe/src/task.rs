@@ -1,0 +1,275 @@
+//! One task of the operating system, its descriptors kept where there is room for them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use dyno_model::now_ns;
+
+use crate::file::{Buffer, ProcFile};
+use crate::parse::ns_per_tick;
+use crate::schedstat::{self, SchedStat};
+use crate::stat::{self, Stat};
+use crate::status::Status;
+
+/// Whose task it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Who {
+    /// `session`, `helper:<what>`, `other`, `driver`, `dbdyno`.
+    pub role: Arc<str>,
+    /// Session number where the role is `session`.
+    pub session: Option<i64>,
+}
+
+/// A task to be read again and again.
+#[derive(Debug)]
+pub struct Task {
+    /// Process.
+    pub pid: i64,
+    /// Task.
+    pub tid: i64,
+    /// Whose.
+    pub who: Who,
+    files: Result<Files, Status>,
+    start_ticks: AtomicI64,
+    gone: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Files {
+    /// Absent without `CONFIG_SCHED_INFO`.
+    schedstat: Option<ProcFile>,
+    stat: ProcFile,
+    kept: bool,
+}
+
+/// What one read of a task brought.
+#[derive(Debug)]
+pub struct Reading<'b> {
+    /// Before the read.
+    pub before_ns: i64,
+    /// After it.
+    pub after_ns: i64,
+    /// Of `schedstat`.
+    pub sched: Option<SchedStat>,
+    /// Of `stat`.
+    pub stat: Option<Stat<'b>>,
+    /// How it went.
+    pub status: Status,
+}
+
+const UNSEEN: i64 = -1;
+
+impl Task {
+    /// Opens the files of a task of this host. A failure is remembered, and is what each read says.
+    pub fn open(pid: i64, tid: i64, who: Who, keep: bool, sched_info: bool) -> Self {
+        Self::of(pid, tid, who, Files::open(pid, tid, keep, sched_info))
+    }
+
+    /// A task whose host is another.
+    pub fn elsewhere(pid: i64, tid: i64, who: Who) -> Self {
+        Self::of(pid, tid, who, Err(Status::NotHere))
+    }
+
+    fn of(pid: i64, tid: i64, who: Who, files: Result<Files, Status>) -> Self {
+        let gone = AtomicBool::new(matches!(files, Err(Status::Vanished)));
+        Self {
+            pid,
+            tid,
+            who,
+            files,
+            start_ticks: AtomicI64::new(UNSEEN),
+            gone,
+        }
+    }
+
+    /// True once a read has found it gone: its numbers may be given to another task.
+    pub fn gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// How many descriptors it keeps open.
+    pub fn kept(&self) -> usize {
+        self.files.as_ref().map_or(0, |f| {
+            if f.kept {
+                1 + usize::from(f.schedstat.is_some())
+            } else {
+                0
+            }
+        })
+    }
+
+    /// Reads `schedstat` and `stat`.
+    pub fn read<'b>(&self, buffer: &'b mut Buffer, ns_per_tick: i64) -> Reading<'b> {
+        let before_ns = now_ns();
+        let sched = self.sched(buffer);
+        let stat = self.stat(buffer, ns_per_tick);
+        let after_ns = now_ns();
+        let status = match (&sched, &stat) {
+            (_, Err(status)) | (Err(status), Ok(_)) => *status,
+            _ => Status::Ok,
+        };
+        let vanished = status == Status::Vanished;
+        let sched = sched.ok().filter(|_| !vanished);
+        Reading {
+            before_ns,
+            after_ns,
+            sched,
+            stat: stat.ok().filter(|_| !vanished),
+            status,
+        }
+    }
+
+    /// Reads the state letter alone.
+    ///
+    /// # Errors
+    /// The status that says why not.
+    pub fn state(&self, buffer: &mut Buffer) -> Result<char, Status> {
+        self.stat(buffer, 1).map(|s| s.state)
+    }
+
+    fn sched(&self, buffer: &mut Buffer) -> Result<SchedStat, Status> {
+        let files = self.files.as_ref().map_err(|s| *s)?;
+        let file = files.schedstat.as_ref().ok_or(Status::NotSupported)?;
+        self.fill(file, buffer)?;
+        schedstat::parse(buffer.text()).map_err(|_| Status::Lost)
+    }
+
+    fn stat<'b>(&self, buffer: &'b mut Buffer, ns_per_tick: i64) -> Result<Stat<'b>, Status> {
+        self.fill(&self.files.as_ref().map_err(|s| *s)?.stat, buffer)?;
+        let stat = stat::parse(buffer.text(), ns_per_tick).map_err(|_| Status::Lost)?;
+        // With descriptors that are not kept, the number may have been given to another task.
+        match self.start_ticks.compare_exchange(
+            UNSEEN,
+            stat.start_ticks,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
+            Err(first) if first != stat.start_ticks => Err(self.vanish()),
+            _ => Ok(stat),
+        }
+    }
+
+    fn fill(&self, file: &ProcFile, buffer: &mut Buffer) -> Result<(), Status> {
+        file.read(buffer).map_err(|e| match Status::of(&e) {
+            Status::Vanished => self.vanish(),
+            status => status,
+        })
+    }
+
+    fn vanish(&self) -> Status {
+        self.gone.store(true, Ordering::Relaxed);
+        Status::Vanished
+    }
+}
+
+impl Files {
+    fn open(pid: i64, tid: i64, keep: bool, sched_info: bool) -> Result<Self, Status> {
+        let directory = format!("/proc/{pid}/task/{tid}");
+        let status = |e: std::io::Error| match Status::of(&e) {
+            Status::Vanished if hidden(tid) => Status::NotPermitted,
+            status => status,
+        };
+        let stat = ProcFile::open(&format!("{directory}/stat"), keep).map_err(status)?;
+        let schedstat = sched_info
+            .then(|| ProcFile::open(&format!("{directory}/schedstat"), keep).ok())
+            .flatten();
+        Ok(Self {
+            schedstat,
+            stat,
+            kept: keep,
+        })
+    }
+}
+
+/// True for a task that is there but hidden from us (`/proc` mounted with `hidepid`).
+fn hidden(tid: i64) -> bool {
+    let Ok(tid) = libc::pid_t::try_from(tid) else {
+        return false;
+    };
+    // SAFETY: signal 0 only asks.
+    tid > 0
+        && unsafe { libc::kill(tid, 0) } != 0
+        && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}
+
+/// Whether `schedstat` means anything: without scheduler statistics the kernel prints `0 0 0` for every
+/// task (`proc_pid_schedstat` in fs/proc/base.c), also for us, who do run.
+pub fn sched_info() -> bool {
+    std::fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|text| schedstat::parse(&text).ok())
+        .is_some_and(|s| s.slices > 0)
+}
+
+/// Delay accounting: Documentation/accounting/delay-accounting.rst. A task forked while it was off says 0
+/// for ever, so a 0 is known to be one only where it was on since boot, or where the task has said more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DelayAccounting {
+    /// Off, or not in this kernel: field 42 means nothing.
+    Off,
+    /// On since some time: a task that says 0 may never have been accounted for.
+    On,
+    /// On since boot.
+    SinceBoot,
+}
+
+impl DelayAccounting {
+    /// As of now.
+    pub fn now() -> Self {
+        let on = std::fs::read_to_string("/proc/sys/kernel/task_delayacct").unwrap_or_default();
+        Self::of(&on, &std::fs::read_to_string("/proc/cmdline").unwrap_or_default())
+    }
+
+    /// From the texts of `kernel.task_delayacct` (empty where absent) and `/proc/cmdline`.
+    pub fn of(task_delayacct: &str, cmdline: &str) -> Self {
+        match task_delayacct.trim() {
+            "1" if cmdline.split_ascii_whitespace().any(|w| w == "delayacct") => Self::SinceBoot,
+            "1" => Self::On,
+            _ => Self::Off,
+        }
+    }
+}
+
+/// One read of a task, by itself. What could not be read is `None`; the status says why.
+#[derive(Debug)]
+pub struct Once {
+    /// `schedstat`.
+    pub sched: Option<SchedStat>,
+    /// User time, nanoseconds.
+    pub user_ns: Option<i64>,
+    /// Kernel time, nanoseconds.
+    pub system_ns: Option<i64>,
+    /// Start since boot, clock ticks.
+    pub start_ticks: Option<i64>,
+    /// Name.
+    pub comm: Option<String>,
+    /// R, S, D, ...
+    pub state: Option<char>,
+    /// CPU last run on.
+    pub cpu: Option<i64>,
+    /// How it went.
+    pub status: Status,
+}
+
+/// Opens, reads and closes the files of one task.
+pub fn read_once(pid: i64, tid: i64) -> Once {
+    let who = Who {
+        role: Arc::from("other"),
+        session: None,
+    };
+    let mut buffer = Buffer::default();
+    let task = Task::open(pid, tid, who, true, sched_info());
+    let Reading {
+        sched, stat, status, ..
+    } = task.read(&mut buffer, ns_per_tick());
+    Once {
+        sched,
+        user_ns: stat.map(|s| s.user_ns),
+        system_ns: stat.map(|s| s.system_ns),
+        start_ticks: stat.map(|s| s.start_ticks),
+        comm: stat.map(|s| s.comm.to_owned()),
+        state: stat.map(|s| s.state),
+        cpu: stat.and_then(|s| s.cpu),
+        status,
+    }
+}

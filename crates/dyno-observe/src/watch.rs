@@ -1,0 +1,188 @@
+//! One watch: two threads that read, one for what the server says, one for what the system says.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+
+use dyno_model::{ActivityProbe, Error, Result, Table, now_ns};
+
+use crate::cgroup_rows::GroupRows;
+use crate::file::descriptor_budget;
+use crate::host_rows::HostRows;
+use crate::reader::Reader;
+use crate::roster::Roster;
+use crate::sample_rows::{SampleRows, Taken};
+use crate::sampler::Sampler;
+use crate::schedule::Reads;
+use crate::signal::{Signal, lock};
+use crate::spec::Spec;
+use crate::status::Status;
+use crate::task::DelayAccounting;
+use crate::task_rows::TaskRows;
+
+/// How long `stop` waits for the last reads.
+const STOP_PATIENCE_NS: i64 = 2_000_000_000;
+/// How long `start` waits for the first: not longer, as the barrier's time is set already.
+const START_PATIENCE_NS: i64 = 50_000_000;
+const START_PATIENCE_PER_SESSION_NS: i64 = 20_000;
+
+/// What the threads share.
+pub(crate) struct Shared {
+    pub spec: Spec,
+    pub signal: Signal,
+    pub roster: Mutex<Roster>,
+    pub tasks: Mutex<TaskRows>,
+    pub groups: Mutex<GroupRows>,
+    pub host: Option<Mutex<HostRows>>,
+    pub samples: Mutex<SampleRows>,
+    trouble: OnceLock<String>,
+}
+
+impl Shared {
+    /// Remembers the first thing that went wrong with the activity samples.
+    pub fn trouble(&self, message: &str) {
+        let _ = self.trouble.set(message.to_owned());
+    }
+}
+
+/// The observers of one cell.
+pub struct Watch {
+    shared: Arc<Shared>,
+    probe: Mutex<Option<Box<dyn ActivityProbe>>>,
+    threads: Mutex<Option<usize>>,
+}
+
+impl Watch {
+    /// Opens the files. `probe`: how to ask the server; `Ok(None)` for nobody to ask, an error if it could
+    /// not be reached (its samples are `lost` then, all else is read).
+    ///
+    /// # Errors
+    /// [`Error::Spec`] for a figure out of range.
+    pub fn new(spec: Spec, probe: Result<Option<Box<dyn ActivityProbe>>>) -> Result<Self> {
+        spec.check().map_err(Error::Spec)?;
+        let shared = Shared {
+            signal: Signal::default(),
+            roster: Mutex::new(Roster::new(&spec, descriptor_budget())),
+            tasks: Mutex::new(TaskRows::new(DelayAccounting::now())),
+            groups: Mutex::new(GroupRows::new(&spec.cgroups)),
+            host: spec.host.then(|| Mutex::new(HostRows::new())),
+            samples: Mutex::default(),
+            trouble: OnceLock::new(),
+            spec,
+        };
+        let now = now_ns();
+        let probe = probe.unwrap_or_else(|error| {
+            shared.trouble(&error.to_string());
+            None
+        });
+        if probe.is_none() {
+            let status = if shared.trouble.get().is_some() {
+                Status::Lost
+            } else {
+                Status::Off
+            };
+            let taken = Taken {
+                sample: 0,
+                due_ns: now,
+                start_ns: now,
+                end_ns: now,
+                status,
+            };
+            lock(&shared.samples).taken(taken);
+        }
+        Ok(Self {
+            shared: Arc::new(shared),
+            probe: Mutex::new(probe),
+            threads: Mutex::new(None),
+        })
+    }
+
+    /// Starts the threads and waits for their first reads (at most 50 ms and 20 us a session).
+    ///
+    /// # Errors
+    /// When it was started before, or no thread can be made.
+    pub fn start(&self, t0_ns: i64, t1_ns: i64) -> Result<()> {
+        let mut threads = lock(&self.threads);
+        if threads.is_some() {
+            return Err(Error::Spec("a watch can be started only once".to_owned()));
+        }
+        let reads = Reads {
+            t0_ns,
+            t1_ns,
+            interval_ns: self.shared.spec.task_interval_ns,
+        };
+        let reader = Reader::new(Arc::clone(&self.shared));
+        *threads = Some(1);
+        self.spawn("dbdyno-read", move || reader.run(reads))?;
+        if let Some(probe) = lock(&self.probe).take() {
+            let sampler = Sampler::new(Arc::clone(&self.shared), probe);
+            *threads = Some(2);
+            self.spawn("dbdyno-sample", move || sampler.run())?;
+        }
+        let all = threads.unwrap_or(0);
+        let sessions = self.shared.spec.sessions.len() as i64;
+        let patience_ns = START_PATIENCE_NS + START_PATIENCE_PER_SESSION_NS * sessions;
+        self.shared
+            .signal
+            .wait_until(now_ns() + patience_ns, |s| s.ready + s.ended >= all);
+        Ok(())
+    }
+
+    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let run = move || {
+            let _ended = Ended(shared);
+            work();
+        };
+        let spawned = thread::Builder::new().name(name.to_owned()).spawn(run);
+        spawned.map(drop).map_err(|e| {
+            self.shared.signal.tell(|s| s.ended += 1);
+            Error::Io(format!("cannot start a thread: {e}"))
+        })
+    }
+
+    /// A last read of everything, and the end. A sampler whose server does not answer is left behind after
+    /// 2 s: it ends by itself when its question does, and adds no row.
+    pub fn stop(&self) {
+        self.shared.signal.tell(|s| s.stop = true);
+        let all = lock(&self.threads).unwrap_or(0);
+        self.shared
+            .signal
+            .wait_until(now_ns() + STOP_PATIENCE_NS, |s| s.ended >= all);
+    }
+
+    /// Live shares: see `SampleRows::latest`.
+    pub fn latest(&self) -> Vec<(String, f64)> {
+        lock(&self.shared.samples).latest()
+    }
+
+    /// The first thing that went wrong with the activity samples.
+    pub fn trouble(&self) -> Option<&str> {
+        self.shared.trouble.get().map(String::as_str)
+    }
+
+    /// `samples`, `tasks`, `cgroup`, `host`, `sampler`, as far as they are.
+    pub fn tables(&self) -> Vec<Table> {
+        let samples = lock(&self.shared.samples);
+        let mut tables = vec![samples.samples(), samples.sampler()];
+        drop(samples);
+        tables.push(lock(&self.shared.tasks).table());
+        tables.push(lock(&self.shared.groups).table());
+        tables.extend(self.shared.host.as_ref().map(|h| lock(h).table()));
+        tables
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.signal.tell(|s| s.stop = true);
+    }
+}
+
+/// Tells that a thread has ended, also if it panicked.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.signal.tell(|s| s.ended += 1);
+    }
+}
