@@ -34,8 +34,8 @@ class RunInfo(BaseModel):
     reason: str | None = None
     pid: int = 0  # of the process that measures
     pid_start_ticks: int = 0
-    workloads: dict[str, Workload] = {}  # noqa: RUF012  (pydantic copies defaults)
-    calibrations: dict[str, Calibration] = {}  # noqa: RUF012  "workload/variant" -> calibration
+    workloads: dict[str, Workload] = {}
+    calibrations: dict[str, Calibration] = {}
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def _times(experiment: Experiment) -> tuple[int, int]:
     if measure_ns < MIN_MEASURE_NS:
         raise UsageError(
             f"--measure {experiment.measure}: a window must last at least 1s",
-            "the scheduler's figures of other tasks move only at ticks and switches, so shorter ones mean nothing",
+            "the scheduler's figures of other tasks move only at ticks and switches: shorter means nothing",
         )
     return settle_ns, measure_ns
 

@@ -1,4 +1,7 @@
-"""A recipe: TOML that describes an experiment. No conditions, arithmetic or templates; unknown keys are errors."""
+"""A recipe: TOML that describes an experiment.
+
+No conditions, arithmetic or templates; unknown keys are errors.
+"""
 
 from __future__ import annotations
 
