@@ -74,8 +74,7 @@ from dbdyno.plan import parse_params
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
 @store_option
 @json_option
-@click.pass_context
-def run(ctx: click.Context, **options: Any) -> None:
+def run(**options: Any) -> None:
     """Climb a ladder of sessions with WORKLOAD and account for every second.
 
     WORKLOAD is one of `dbdyno workloads`, or a recipe's .toml file. Without --dsn the embedded PostgreSQL
@@ -107,7 +106,7 @@ def run(ctx: click.Context, **options: Any) -> None:
             )
         except Interrupted:
             screen.error("stopped before anything was measured; nothing was kept")
-            ctx.exit(EXIT_INTERRUPTED)
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     results, path = conduct.rebuild(record)
     if options["output"] is not None:
         path = report.write_html(results, options["output"])
@@ -117,7 +116,7 @@ def run(ctx: click.Context, **options: Any) -> None:
         screen.finished(results, record.path, path)
     if record.info.status != "complete":
         screen.error(f"the run was cut short: {record.info.reason}")
-        ctx.exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)
+        raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)
 
 
 def _request(options: dict[str, Any]) -> conduct.Request:

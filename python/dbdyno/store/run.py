@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,6 +69,14 @@ class Run:
 
     def finish(self, status: RunStatus, reason: str | None = None) -> RunInfo:
         return self.update_info(status=status, reason=reason, ended=datetime.now(UTC))
+
+    def discard(self) -> None:
+        """Removes the run's directory: for a run that ended before it held anything."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Removes the run's directory with all that is in it."""
+        files.remove(self.path)
 
     # -- raw ------------------------------------------------------------------------------------
 
