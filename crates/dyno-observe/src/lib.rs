@@ -31,4 +31,4 @@ mod watch;
 
 pub use spec::{GroupSpec, Spec, TaskSpec};
 pub use status::Status;
-pub use watch::Watch;
+pub use watch::{Probe, Watch};

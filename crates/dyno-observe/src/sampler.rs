@@ -17,7 +17,7 @@ const FAILURES: u32 = 3;
 
 pub struct Sampler {
     shared: Arc<Shared>,
-    probe: Box<dyn ActivityProbe>,
+    ask: Box<dyn ActivityProbe>,
     rows: Vec<ActivityRow>,
     tasks: Vec<Arc<Task>>,
     states: Vec<TaskState>,
@@ -26,11 +26,11 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    pub fn new(shared: Arc<Shared>, probe: Box<dyn ActivityProbe>) -> Self {
+    pub fn new(shared: Arc<Shared>, ask: Box<dyn ActivityProbe>) -> Self {
         let (rows, tasks, states, buffer) = (Vec::new(), Vec::new(), Vec::new(), Buffer::default());
         Self {
             shared,
-            probe,
+            ask,
             rows,
             tasks,
             states,
@@ -61,7 +61,7 @@ impl Sampler {
 
     fn sample(&mut self, number: i64, due_ns: i64) {
         let start_ns = now_ns();
-        let (sql, answer) = Bracket::around(|| self.probe.sample(&mut self.rows));
+        let (sql, answer) = Bracket::around(|| self.ask.sample(&mut self.rows));
         if self.shared.signal.stopped() {
             return; // the tables may have been read
         }

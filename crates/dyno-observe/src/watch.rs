@@ -19,8 +19,9 @@ use crate::status::Status;
 use crate::task::DelayAccounting;
 use crate::task_rows::TaskRows;
 
-/// How long `stop` waits for the last reads.
-const STOP_PATIENCE_NS: i64 = 2_000_000_000;
+/// How long `stop` waits for the last reads and the sample under way; then the sample is broken off, and
+/// it waits once more.
+const STOP_PATIENCE_NS: i64 = 1_000_000_000;
 /// How long `start` waits for the first: not longer, as the barrier's time is set already.
 const START_PATIENCE_NS: i64 = 50_000_000;
 const START_PATIENCE_PER_SESSION_NS: i64 = 20_000;
@@ -42,22 +43,49 @@ impl Shared {
     pub fn trouble(&self, message: &str) {
         let _ = self.trouble.set(message.to_owned());
     }
+
+    /// One row that says why there are no samples.
+    fn no_samples(&self) {
+        let now = now_ns();
+        let status = if self.trouble.get().is_some() {
+            Status::Lost
+        } else {
+            Status::Off
+        };
+        let taken = Taken {
+            sample: 0,
+            due_ns: now,
+            start_ns: now,
+            end_ns: now,
+            status,
+        };
+        lock(&self.samples).taken(taken);
+    }
+}
+
+/// How to ask the server, and how to break a question off from another thread.
+pub struct Probe {
+    /// Asks.
+    pub ask: Box<dyn ActivityProbe>,
+    /// Makes a question under way fail soon, and all to come.
+    pub break_off: Box<dyn Fn() + Send + Sync>,
 }
 
 /// The observers of one cell.
 pub struct Watch {
     shared: Arc<Shared>,
-    probe: Mutex<Option<Box<dyn ActivityProbe>>>,
+    ask: Mutex<Option<Box<dyn ActivityProbe>>>,
+    break_off: Option<Box<dyn Fn() + Send + Sync>>,
     threads: Mutex<Option<usize>>,
 }
 
 impl Watch {
-    /// Opens the files. `probe`: how to ask the server; `Ok(None)` for nobody to ask, an error if it could
-    /// not be reached (its samples are `lost` then, all else is read).
+    /// Opens the files. `probe`: `Ok(None)` for nobody to ask, an error if the server could not be reached
+    /// (its samples are `lost` then, all else is read).
     ///
     /// # Errors
     /// [`Error::Spec`] for a figure out of range.
-    pub fn new(spec: Spec, probe: Result<Option<Box<dyn ActivityProbe>>>) -> Result<Self> {
+    pub fn new(spec: Spec, probe: Result<Option<Probe>>) -> Result<Self> {
         spec.check().map_err(Error::Spec)?;
         let shared = Shared {
             signal: Signal::default(),
@@ -69,29 +97,18 @@ impl Watch {
             trouble: OnceLock::new(),
             spec,
         };
-        let now = now_ns();
         let probe = probe.unwrap_or_else(|error| {
             shared.trouble(&error.to_string());
             None
         });
         if probe.is_none() {
-            let status = if shared.trouble.get().is_some() {
-                Status::Lost
-            } else {
-                Status::Off
-            };
-            let taken = Taken {
-                sample: 0,
-                due_ns: now,
-                start_ns: now,
-                end_ns: now,
-                status,
-            };
-            lock(&shared.samples).taken(taken);
+            shared.no_samples();
         }
+        let (ask, break_off) = probe.map(|p| (p.ask, p.break_off)).unzip();
         Ok(Self {
             shared: Arc::new(shared),
-            probe: Mutex::new(probe),
+            ask: Mutex::new(ask),
+            break_off,
             threads: Mutex::new(None),
         })
     }
@@ -113,8 +130,8 @@ impl Watch {
         let reader = Reader::new(Arc::clone(&self.shared));
         *threads = Some(1);
         self.spawn("dbdyno-read", move || reader.run(reads))?;
-        if let Some(probe) = lock(&self.probe).take() {
-            let sampler = Sampler::new(Arc::clone(&self.shared), probe);
+        if let Some(ask) = lock(&self.ask).take() {
+            let sampler = Sampler::new(Arc::clone(&self.shared), ask);
             *threads = Some(2);
             self.spawn("dbdyno-sample", move || sampler.run())?;
         }
@@ -140,14 +157,26 @@ impl Watch {
         })
     }
 
-    /// A last read of everything, and the end. A sampler whose server does not answer is left behind after
-    /// 2 s: it ends by itself when its question does, and adds no row.
+    /// A last read of everything, and the end. A sample under way is given a second, then broken off. It
+    /// returns in any case: a thread that hangs in the kernel is left behind, and adds no row.
     pub fn stop(&self) {
         self.shared.signal.tell(|s| s.stop = true);
         let all = lock(&self.threads).unwrap_or(0);
-        self.shared
-            .signal
-            .wait_until(now_ns() + STOP_PATIENCE_NS, |s| s.ended >= all);
+        let ended = || {
+            self.shared
+                .signal
+                .wait_until(now_ns() + STOP_PATIENCE_NS, |s| s.ended >= all)
+        };
+        if !ended() {
+            self.break_off();
+            ended();
+        }
+    }
+
+    fn break_off(&self) {
+        if let Some(break_off) = &self.break_off {
+            break_off();
+        }
     }
 
     /// Live shares: see `SampleRows::latest`.
@@ -175,6 +204,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.shared.signal.tell(|s| s.stop = true);
+        self.break_off();
     }
 }
 

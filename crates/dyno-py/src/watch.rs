@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use dyno_model::{ActivityProbe, Error, Result};
-use dyno_observe::{GroupSpec, Spec, TaskSpec};
+use dyno_engine_postgres::{Activity, TargetSpec};
+use dyno_model::{Error, Result};
+use dyno_observe::{GroupSpec, Probe, Spec, TaskSpec};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
@@ -67,11 +68,32 @@ impl WatchSpec {
     }
 }
 
-/// The one match over engines for activity samples. An `Err` inside means that the server could not be
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PostgresActivity {
+    target: TargetSpec,
+    sql: String,
+}
+
+/// The one match over engines for activity samples. The inner `Err` means that the server could not be
 /// reached: the watch goes on without samples.
-fn probe(spec: &WatchSpec) -> Result<Result<Option<Box<dyn ActivityProbe>>>> {
+fn probe(spec: &WatchSpec) -> Result<Result<Option<Probe>>> {
     match spec.engine.as_deref() {
         None => Ok(Ok(None)),
+        Some("postgres") => {
+            let wrong = |e: serde_json::Error| Error::Spec(format!("activity: {e}"));
+            let activity = PostgresActivity::deserialize(&spec.activity).map_err(wrong)?;
+            match Activity::connect(&activity.target, &activity.sql) {
+                Err(Error::Spec(message)) => Err(Error::Spec(message)),
+                connected => Ok(connected.map(|activity| {
+                    let breaker = activity.breaker();
+                    Some(Probe {
+                        ask: Box::new(activity),
+                        break_off: Box::new(move || breaker.abort()),
+                    })
+                })),
+            }
+        }
         Some(other) => Err(Error::Spec(format!("no engine {other:?} that can be watched"))),
     }
 }
