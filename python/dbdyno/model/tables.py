@@ -9,26 +9,18 @@ and never changed; derived tables can be made again from them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from dbdyno.model.column import CELL, Column, Type
+from dbdyno.model.column import column as _c
+from dbdyno.model.cut import CUT
+
 SCHEMA_VERSION = 1
 
-Type = Literal["i64", "f64", "str", "bool"]
 _POLARS: dict[Type, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String, "bool": pl.Boolean}
-
-
-class Column(NamedTuple):
-    name: str
-    type: Type
-    null: bool
-    doc: str
-
-
-def _c(name: str, type: Type, doc: str, *, null: bool = False) -> Column:
-    return Column(name, type, null, doc)
 
 
 _WHO = (
@@ -170,17 +162,9 @@ RAW: dict[str, tuple[Column, ...]] = {
     ),
 }
 
-_CELL = (
-    _c("cell", "str", "cell id"),
-    _c("workload", "str", "workload"),
-    _c("variant", "str", "variant"),
-    _c("sessions", "i64", "the rung: how many sessions were asked for"),
-    _c("repeat", "i64", "1..repeats"),
-)
-
 DERIVED: dict[str, tuple[Column, ...]] = {
     "windows": (
-        *_CELL,
+        *CELL,
         _c("t0_ns", "i64", "start of the measured window"),
         _c("t1_ns", "i64", "its end"),
         _c("wall_s", "f64", "t1 - t0"),
@@ -188,7 +172,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("reason", "str", "why, where status is not ok", null=True),
     ),
     "rates": (
-        *_CELL,
+        *CELL,
         _c("scope", "str", "rung | session"),
         _c("session", "i64", "where scope is session", null=True),
         _c(
@@ -202,12 +186,15 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("source", "str", "which witness"),
     ),
     "ledger": (
-        *_CELL,
+        *CELL,
         _c(
-            "scope", "str", "rung (all sessions in sum) | session | helper (server processes working for all)"
+            "scope",
+            "str",
+            "rung (all sessions in sum) | session | helper (server processes working for all) | "
+            "beside (other backends, driver, dbdyno) | memo (lies inside accounts of the rung, never added)",
         ),
         _c("session", "i64", "where scope is session", null=True),
-        _c("who", "str", "rung | session | the helper's role"),
+        _c("who", "str", "rung | session | the role of a helper or of who is beside"),
         _c(
             "account",
             "str",
@@ -221,7 +208,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("source", "str", "which witness"),
     ),
     "witnesses": (
-        *_CELL,
+        *CELL,
         _c("quantity", "str", "cpu_used, work_per_call, executions, ..."),
         _c("source", "str", "which witness"),
         _c("value", "f64", "NULL: unknown", null=True),
@@ -273,7 +260,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
     ),
 }
 
-TABLES = RAW | DERIVED
+TABLES = RAW | DERIVED | CUT
 
 
 def schema(table: str) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def write_atomic(path: Path, content: bytes) -> None:
             write_synced(temporary, content)
             temporary.replace(path)
         except OSError:
-            _remove(temporary)
+            remove(temporary)
             raise
         sync_directory(path.parent)
 
@@ -77,7 +77,7 @@ def write_directory(path: Path, files: dict[str, bytes]) -> None:
     replaced = path.with_name(f"{TEMPORARY}old-{path.name}-{os.getpid()}")
     with guard(path):
         try:
-            _remove(temporary)
+            remove(temporary)
             temporary.mkdir(mode=0o700)
             for name, content in files.items():
                 write_synced(temporary / name, content)
@@ -86,9 +86,9 @@ def write_directory(path: Path, files: dict[str, bytes]) -> None:
                 path.replace(replaced)
             temporary.replace(path)
         except OSError:
-            _remove(temporary)
+            remove(temporary)
             raise
-        _remove(replaced)
+        remove(replaced)
         sync_directory(path.parent)
 
 
@@ -131,7 +131,8 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """A file or a directory with all that is in it; absent is fine."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -74,10 +74,6 @@ class Run:
         """Removes the run's directory: for a run that ended before it held anything."""
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def discard(self) -> None:
-        """Removes the run's directory with all that is in it."""
-        files.remove(self.path)
-
     # -- raw ------------------------------------------------------------------------------------
 
     def write_cell(self, cell: RawCell) -> None:

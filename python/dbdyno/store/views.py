@@ -9,8 +9,9 @@ from typing import Any
 
 import duckdb
 
+from dbdyno.model.column import Column, Type
 from dbdyno.model.errors import UsageError
-from dbdyno.model.tables import DERIVED, RAW, Column, Type
+from dbdyno.model.tables import DERIVED, RAW
 from dbdyno.store.run import Run
 
 _SQL_TYPES: dict[Type, str] = {"i64": "BIGINT", "f64": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}

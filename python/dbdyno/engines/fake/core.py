@@ -6,7 +6,8 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dbdyno.model.tables import TABLES, Column, CoreColumn
+from dbdyno.model.column import Column
+from dbdyno.model.tables import TABLES, CoreColumn
 
 _CODES = {"i64": "q", "f64": "d", "bool": "B"}
 

@@ -99,12 +99,20 @@ class Machine:
         self._count += 1
         heapq.heappush(self._events, (when_ns, self._count, what))
 
-    def run_until(self, end_ns: int, done: Callable[[], bool] = lambda: True) -> None:
-        """Lets time pass to ``end_ns``, and on until ``done``."""
-        while self._events and (self._events[0][0] <= end_ns or not done()):
-            self.now_ns, _, what = heapq.heappop(self._events)
-            what()
+    def run_until(self, end_ns: int) -> None:
+        """Lets time pass to ``end_ns``."""
+        while self._events and self._events[0][0] <= end_ns:
+            self._next()
         self.now_ns = max(self.now_ns, end_ns)
+
+    def run_while(self, busy: Callable[[], bool]) -> None:
+        """Lets time pass as long as ``busy``."""
+        while self._events and busy():
+            self._next()
+
+    def _next(self) -> None:
+        self.now_ns, _, what = heapq.heappop(self._events)
+        what()
 
     def spawn(self, task: Task, program: Program, label: Label) -> Task:
         """A task is born asleep and takes its first step at once."""

@@ -19,7 +19,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Cell
 from dbdyno.model.protocols import Capacity, Load, Target, Watch
 from dbdyno.model.source import Source
-from dbdyno.model.tables import rows
+from dbdyno.model.tables import empty, rows
 from dbdyno.model.workload import Calibration, Workload
 
 EPOCH_NS = 1_000_000_000_000
@@ -110,7 +110,7 @@ class FakeServer:
             self._now_ns = self._last.machine.now_ns
         self._last = self._worlds[cell.id] = World(self.law, cell.sessions, size, self._now_ns)
         half = _half(workload)
-        work = Work(half["counter"], half["counter_unit"], size * half["work_per_size"])
+        work = Work(workload.work_short.lower(), half["work_unit"], size * half["work_per_size"])
         return FakeLoad(self._last, work, log_calls, max_calls)
 
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
@@ -122,12 +122,14 @@ class FakeServer:
         return FakeWatch(self._last, spec)
 
     def counters(self, phase: str) -> pl.DataFrame:
-        """Calls that the sessions of the latest load have made until now."""
+        """Calls that the sessions of the latest load had made at t0 or t1, whichever ``phase`` is."""
         world = self._last
-        now_ns = self._now_ns if world is None else world.machine.now_ns
-        done = 0 if world is None else sum(len(s.calls) for s in world.sessions)
-        if world is not None and world.reset_ns is not None and now_ns > world.reset_ns:
-            done -= sum(c.end_ns <= world.reset_ns for s in world.sessions for c in s.calls)
+        if world is None or world.schedule is None:
+            return empty("counters")
+        now_ns = min(world.machine.now_ns, world.schedule.t0_ns if phase == "t0" else world.schedule.t1_ns)
+        ends = [c.end_ns for s in world.sessions for c in s.calls]
+        since = world.reset_ns if world.reset_ns is not None and world.reset_ns <= now_ns else 0
+        done = sum(since < end_ns <= now_ns for end_ns in ends)
         row = {
             "before_ns": now_ns,
             "after_ns": now_ns,

@@ -64,6 +64,7 @@ class FakeWatch:
     def _read_times(self) -> list[int]:
         assert self._span is not None
         t0, t1 = self._span
+        t1 = min(t1, self._world.machine.now_ns)
         between = range(t0 + self._every_ns, t1, self._every_ns)
         first = max(self._world.born_ns, t0 - FIRST_NS)
         return sorted({first, t0, *(t for t in between if t < t1 - 1_000_000), t1})
@@ -76,7 +77,8 @@ class FakeWatch:
         interval = NS_PER_S / self._hz
         starts = range(int((t1 - t0) / interval))
         due = [t0 + int((i + chance.random()) * interval) for i in starts]
-        return list(enumerate([max(self._world.born_ns, t0 - FIRST_NS), *due]))
+        passed = [t for t in due if t <= self._world.machine.now_ns]
+        return list(enumerate([max(self._world.born_ns, t0 - FIRST_NS), *passed]))
 
     def _lost(self, due_ns: int) -> bool:
         law, schedule = self._world.law, self._world.schedule

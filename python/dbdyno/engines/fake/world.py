@@ -23,7 +23,7 @@ HELPER_PID = 4001
 MAIN_PID = 4000
 DRIVER_PID = 3000
 START_TICKS = 100_000
-TAIL_NS = 50_000_000  # the world goes on this long after t1, so that late reads see it
+TAIL_NS = 50_000_000  # the world goes on this long after the last call, so that late reads see it
 _NOBODY = Label(None, None, None)
 
 
@@ -67,14 +67,9 @@ class World:
             self.tasks[session.number] = me[0]
             self.machine.spawn(me[0], program, CLIENT)
         self._plan_faults(schedule.start_ns)
-        over = schedule.t1_ns + TAIL_NS
-        self.machine.run_until(over, lambda: all(s.end_reason is not None for s in self.sessions))
-
-    @property
-    def ended_ns(self) -> int:
-        """When the last session had ended."""
-        assert self.schedule is not None
-        return max([self.schedule.t1_ns, *(c.end_ns for s in self.sessions for c in s.calls[-1:])])
+        self.machine.run_while(lambda: any(s.end_reason is None for s in self.sessions))
+        if self.machine.now_ns >= schedule.t1_ns:
+            self.machine.run_until(self.machine.now_ns + TAIL_NS)
 
     def truth(self, session: int, start_ns: int, end_ns: int) -> Truth:
         """Where the time of a session in [start, end) really went."""

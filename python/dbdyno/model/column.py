@@ -1,0 +1,27 @@
+"""A column of a written schema."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Type = Literal["i64", "f64", "str", "bool"]
+
+
+class Column(NamedTuple):
+    name: str
+    type: Type
+    null: bool
+    doc: str
+
+
+def column(name: str, type: Type, doc: str, *, null: bool = False) -> Column:
+    return Column(name, type, null, doc)
+
+
+CELL = (
+    column("cell", "str", "cell id"),
+    column("workload", "str", "workload"),
+    column("variant", "str", "variant"),
+    column("sessions", "i64", "the rung: how many sessions were asked for"),
+    column("repeat", "i64", "1..repeats"),
+)

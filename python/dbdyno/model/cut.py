@@ -1,0 +1,77 @@
+"""Tables that the room window hands to ledger and analyze: cut to the window, made anew, not stored."""
+
+from __future__ import annotations
+
+from dbdyno.model.column import CELL, Column
+from dbdyno.model.column import column as _c
+
+_WHOSE = (
+    _c("pid", "i64", "process"),
+    _c("role", "str", "as in tasks; a parallel worker of a session has role session"),
+    _c("session", "i64", "the session it works for", null=True),
+)
+
+CUT: dict[str, tuple[Column, ...]] = {
+    "cut_tasks": (
+        *CELL,
+        *_WHOSE,
+        _c("tid", "i64", "task"),
+        _c("start_ticks", "i64", "part of the key", null=True),
+        _c("worker", "bool", "a parallel worker of the session"),
+        _c("from_ns", "i64", "middle of the read nearest to t0; without reads, t0"),
+        _c("to_ns", "i64", "middle of the read nearest to t1; without reads, t1"),
+        _c("wall_ns", "i64", "to - from: the W of the ledger"),
+        _c("over_ns", "i64", "what its time is divided by: W, or the window if partial"),
+        _c("partial", "bool", "it appeared or vanished inside the window"),
+        _c("run_ns", "i64", "time on a CPU", null=True),
+        _c("runq_ns", "i64", "time in the run queue", null=True),
+        _c("user_ns", "i64", "tick resolution", null=True),
+        _c("system_ns", "i64", "tick resolution", null=True),
+        _c("status", "str", "of the reads; also: too short, reset (a counter went down)"),
+    ),
+    "cut_samples": (
+        *CELL,
+        *_WHOSE,
+        _c("sample", "i64", "number of the sample"),
+        _c("state", "str", "the server's word", null=True),
+        _c("wait_class", "str", "the server's wait event type", null=True),
+        _c("wait_event", "str", "the server's wait event", null=True),
+        _c("task_state", "str", "R, S, D, ...", null=True),
+        _c("status", "str", "of task_state"),
+    ),
+    "cut_sampler": (
+        *CELL,
+        _c("sample", "i64", "number of a sample inside the window that was answered"),
+        _c("at_ns", "i64", "its instant"),
+        _c("low_ns", "i64", "start of the time it stands for"),
+        _c("high_ns", "i64", "end of the time it stands for"),
+    ),
+    "cut_work": (
+        *CELL,
+        _c("session", "i64", "session"),
+        _c("name", "str", "counter"),
+        _c("unit", "str", "of the counter"),
+        _c(
+            "value", "f64", "what the session's calls added, from the barrier on, probes taken off", null=True
+        ),
+        _c("probe", "f64", "what one probe adds", null=True),
+        _c("status", "str", "of the probes; also: reset"),
+    ),
+    "cut_levels": (
+        *CELL,
+        _c("origin", "str", "cgroup | host | engine"),
+        _c("scope", "str", "server | driver | database | host"),
+        _c("place", "str", "path of the group", null=True),
+        _c("key", "str", "name of the counter"),
+        _c("delta", "f64", "its growth between the reads nearest to t0 and t1", null=True),
+        _c("wall_ns", "i64", "time between those reads", null=True),
+        _c("last", "f64", "value at the last of them", null=True),
+        _c("status", "str", "of the reads; also: reset"),
+    ),
+    "histograms": (
+        *CELL,
+        _c("low_ns", "i64", "lowest duration of the bucket, inclusive"),
+        _c("high_ns", "i64", "highest duration of the bucket, inclusive"),
+        _c("count", "i64", "measured calls in it"),
+    ),
+}
