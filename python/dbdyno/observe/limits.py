@@ -1,0 +1,88 @@
+"""What a process may really use: affinity, the tightest control-group quota above it, memory, files."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dbdyno import _core
+from dbdyno.model.environment import Limits
+from dbdyno.observe.topology import online_cpus
+from dbdyno.observe.tree import cpu_list, fields, integer, text
+
+_UNLIMITED_BYTES = 1 << 60  # v1 says "no limit" with a number near 2^63
+
+
+class Quota(NamedTuple):
+    cpus: float
+    where: str  # the group's directory
+
+
+def limits(root: Path) -> Limits:
+    """Limits of this process. Groups above those mounted here cannot be seen; they may be tighter."""
+    may_use = affinity(root)
+    groups = find_groups(root, "cpu")
+    quota = min(_quotas(groups), default=None)
+    return Limits(
+        affinity=may_use,
+        quota_cpus=None if quota is None else quota.cpus,
+        quota_where=None if quota is None else quota.where,
+        cgroup_version=groups[0][0] if groups else None,
+        usable_cpus=len(may_use) if quota is None else min(len(may_use), quota.cpus),
+        memory_bytes=min(_memory_limits(find_groups(root, "memory")), default=None),
+        open_files=_open_files(root),
+    )
+
+
+def affinity(root: Path) -> tuple[int, ...]:
+    """CPUs of the affinity mask that are online; the mask may name CPUs that are not there (yet)."""
+    listed = fields(text(root, "proc/self/status")).get("Cpus_allowed_list")
+    allowed = set(cpu_list(listed)) if listed else os.sched_getaffinity(0)
+    return tuple(sorted(allowed.intersection(online_cpus(root)) or allowed))
+
+
+def find_groups(root: Path, controller: str) -> Sequence[tuple[int, str]]:
+    """(version, directory) of our groups with ``controller``, innermost first; empty where none is seen."""
+    try:
+        return _core.find_cgroups(None, root, [controller])
+    except OSError:
+        return ()
+
+
+def _quotas(groups: Sequence[tuple[int, str]]) -> Iterator[Quota]:
+    for version, directory in groups:
+        group = Path(directory)
+        limit, period = _v1_quota(group) if version == 1 else _v2_quota(group)
+        if limit is not None and limit > 0 and period:
+            yield Quota(limit / period, directory)
+
+
+def _v1_quota(group: Path) -> tuple[int | None, int | None]:
+    """(quota, period) in microseconds; a quota of -1 is none (scheduler/sched-bwc.rst)."""
+    return integer(group, "cpu.cfs_quota_us"), integer(group, "cpu.cfs_period_us")
+
+
+def _v2_quota(group: Path) -> tuple[int | None, int | None]:
+    """``max 100000`` or ``150000 100000`` (cgroup-v2.rst, "cpu.max")."""
+    limit, _, period = (text(group, "cpu.max") or "max").partition(" ")
+    return (int(limit), int(period)) if limit.isdigit() and period.isdigit() else (None, None)
+
+
+def _memory_limits(groups: Sequence[tuple[int, str]]) -> Iterator[int]:
+    for version, directory in groups:
+        limit = integer(Path(directory), "memory.limit_in_bytes" if version == 1 else "memory.max")
+        if limit is not None and limit < _UNLIMITED_BYTES:
+            yield limit
+
+
+def _open_files(root: Path) -> int:
+    """The soft limit of open files; unlimited is the largest number there is."""
+    for line in (text(root, "proc/self/limits") or "").splitlines():
+        if line.startswith("Max open files"):
+            soft = line.split()[3]
+            return int(soft) if soft.isdigit() else (1 << 63) - 1
+    soft_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return (1 << 63) - 1 if soft_limit == resource.RLIM_INFINITY else soft_limit

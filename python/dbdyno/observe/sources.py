@@ -1,0 +1,161 @@
+"""How far each witness of a cell got: rows of the table ``sources``, judged by what was actually read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import get_args
+
+import polars as pl
+
+from dbdyno.model.protocols import Server
+from dbdyno.model.source import Source, Status
+from dbdyno.model.tables import rows
+
+Tables = Mapping[str, pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class _Witness:
+    name: str
+    provenance: str
+    statuses: Callable[[Tables], pl.Series]  # of every single read
+    noun: str = "reads"
+    cures: Mapping[str, str] | None = None
+
+
+def _of_tasks(*roles: str) -> Callable[[Tables], pl.Series]:
+    chosen = pl.any_horizontal(pl.col("role").str.starts_with(r) for r in roles)
+    return lambda tables: tables["tasks"].filter(chosen)["status"]
+
+
+def _block_io(tables: Tables) -> pl.Series:
+    read = tables["tasks"].filter((pl.col("role") == "session") & (pl.col("status") == "ok"))
+    return read.select(
+        pl.when(pl.col("blkio_ns").is_null()).then(pl.lit("off")).otherwise(pl.lit("ok")).alias("status")
+    )["status"]
+
+
+_NOT_HERE = "the server is not on this host: run dbdyno there"
+_CURES: dict[str, str] = {
+    "not here": _NOT_HERE,
+    "not permitted": "run as the server's user or as root (/proc may be mounted with hidepid)",
+    "off": "switched off with --no-observe",
+    "lost": "the source broke off",
+    "vanished": "the tasks ended before they could be read",
+}
+_WITNESSES = (
+    _Witness(
+        "os tasks",
+        "/proc/PID/task/TID/schedstat (run, run queue) and stat (user, kernel, state) of the server's tasks",
+        _of_tasks("session", "helper:", "other"),
+        cures={"not supported": "needs a kernel with CONFIG_SCHED_INFO"},
+    ),
+    _Witness(
+        "driver tasks",
+        "/proc/PID/task/TID/schedstat and stat of the driver's threads and of dbdyno itself",
+        _of_tasks("driver", "dbdyno"),
+        cures={"not supported": "needs a kernel with CONFIG_SCHED_INFO"},
+    ),
+    _Witness(
+        "block I/O delay",
+        "/proc/PID/task/TID/stat, field 42, of the sessions' tasks",
+        _block_io,
+        cures={
+            "off": "sysctl kernel.task_delayacct=1 before the server starts; a task that says 0 is believed "
+            "only with delayacct at boot"
+        },
+    ),
+    _Witness(
+        "activity samples",
+        "the server's activity view, each row with its task's state (R, S, D) read at once after",
+        lambda tables: tables["sampler"]["status"],
+        noun="samples",
+        cures={"off": "this engine has no activity view", "lost": "the server did not answer"},
+    ),
+    _Witness(
+        "cgroup",
+        "cpu.stat and cpuacct of the server's control groups",
+        lambda tables: tables["cgroup"].filter(pl.col("scope") == "server")["status"],
+        cures={
+            "not supported": "the cpu controller is not enabled for the server's group",
+            "not here": "the server, or its control group, is not seen from here",
+        },
+    ),
+    _Witness(
+        "host",
+        "/proc/stat, all CPUs, in clock ticks",
+        lambda tables: tables["host"].filter(~pl.col("key").str.starts_with("psi."))["status"],
+    ),
+    _Witness(
+        "pressure",
+        "/proc/pressure/{cpu,io,memory}, the total of each",
+        lambda tables: tables["host"].filter(pl.col("key").str.starts_with("psi."))["status"],
+        cures={
+            "not supported": "needs CONFIG_PSI and, on some kernels, psi=1 at boot",
+            "off": "needs psi=1 at boot",
+        },
+    ),
+)
+
+
+def sources(
+    server: Server, tables: Tables, *, enabled: bool = True, trouble: str | None = None
+) -> pl.DataFrame:
+    """Table ``sources`` of one cell: the driver, the observers, and the engine's own witnesses.
+
+    ``trouble``: what ``_core.Watch.trouble()`` says of the activity samples.
+    """
+    told = {s.name: s for s in server.sources()}
+    observed = [_judge(w, tables, told.get(w.name), enabled, trouble) for w in _WITNESSES]
+    names = {s.name for s in observed} | {"driver"}
+    engines = [s for s in told.values() if s.name not in names]
+    return rows("sources", [s.model_dump() for s in (_driver(tables), *observed, *engines)])
+
+
+def _driver(tables: Tables) -> Source:
+    lived = tables["sessions"].height > 0
+    return Source(
+        name="driver",
+        provenance="every call, timed by the driver's own clock (CLOCK_MONOTONIC)",
+        status="ok" if lived else "lost",
+        detail="" if lived else "the driver left no sessions",
+    )
+
+
+def _judge(
+    witness: _Witness, tables: Tables, told: Source | None, enabled: bool, trouble: str | None
+) -> Source:
+    """``ok`` as soon as one read is; the detail then counts those that are not."""
+    provenance = told.provenance if told else witness.provenance
+    if not enabled:
+        return Source(name=witness.name, provenance=provenance, status="off", detail=_CURES["off"])
+    counts = _counts(witness.statuses(tables))
+    status = _verdict(counts)
+    detail = _cure(witness, status) if status != "ok" else _exceptions(counts, witness.noun)
+    if trouble and witness.name == "activity samples" and "lost" in counts:
+        detail = f"{detail}: {trouble}"
+    if told and told.detail and status != "ok":
+        detail = f"{detail}; {told.detail}"
+    return Source(name=witness.name, provenance=provenance, status=status, detail=detail)
+
+
+def _counts(statuses: pl.Series) -> dict[Status, int]:
+    return {known: n for known in get_args(Status) if (n := int((statuses == known).sum()))}
+
+
+def _verdict(counts: Mapping[Status, int]) -> Status:
+    if not counts:
+        return "not here"
+    return "ok" if "ok" in counts else max(counts, key=lambda status: counts[status])
+
+
+def _cure(witness: _Witness, status: Status) -> str:
+    return (witness.cures or {}).get(status) or _CURES.get(status, "")
+
+
+def _exceptions(counts: Mapping[Status, int], noun: str) -> str:
+    """``3 vanished of 120 reads``."""
+    total = sum(counts.values())
+    others = [f"{n} {status}" for status, n in counts.items() if status != "ok"]
+    return f"{', '.join(others)} of {total} {noun}" if others else ""
