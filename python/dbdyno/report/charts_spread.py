@@ -1,0 +1,171 @@
+"""Charts of how calls and sessions differ: durations at the top rung, rates of single sessions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from dbdyno.model.results import Results
+from dbdyno.report.chart import Chart, finished, inline, rungs_axis, series_keys, series_scale, time_unit
+from dbdyno.report.charts_rate import durations
+from dbdyno.report.figures import Series, of_series
+from dbdyno.report.palette import var
+
+BINS = 48
+POINTS = 200  # of a rung: more sessions are thinned by rank, extremes kept
+
+
+def distribution(results: Results, series: Series) -> Chart | None:
+    """How long the calls of the top rung took: counts over time on a logarithmic axis."""
+    top, buckets = durations(results, series)
+    if buckets.is_empty():
+        return None
+    unit, factor = time_unit(float(buckets["high_ns"].max()))  # type: ignore[arg-type]
+    rows = _bins(buckets, factor)
+    x = alt.X("low:Q", title=f"response time, {unit}", scale=alt.Scale(type="log", nice=False))
+    tooltip = [
+        alt.Tooltip("low:Q", format=",.4~r", title=f"from, {unit}"),
+        alt.Tooltip("high:Q", format=",.4~r", title=f"to, {unit}"),
+        alt.Tooltip("calls:Q", format=","),
+    ]
+    bars = alt.Chart(inline(rows)).mark_bar(color=var("stat-p50"), stroke=var("card"), strokeWidth=0.5)
+    layer = bars.encode(x=x, x2="high:Q", y=alt.Y("calls:Q", title="calls"), tooltip=tooltip)
+    return Chart(
+        id="distribution",
+        title=f"Durations of calls at {top} sessions",
+        caption="More than one hill says that calls fall into kinds, for example those that found a free CPU "
+        "and those that queued.",
+        spec=finished([layer], f"Number of calls by response time at {top} sessions"),
+        marks=len(rows),
+    )
+
+
+def percentiles(results: Results, series: list[Series]) -> Chart | None:
+    """Response time against percentile at the top rung, the tail stretched (as HdrHistogram plots it)."""
+    found = [(s, *durations(results, s)) for s in series]
+    found = [f for f in found if not f[2].is_empty()]
+    if not found:
+        return None
+    unit, factor = time_unit(max(float(b["high_ns"].max()) for _, _, b in found))  # type: ignore[arg-type]
+    rows = [r for s, _, buckets in found for r in _curve(buckets, factor, s.label)]
+    words = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.7~g') + ' %'"
+    highest = max(r["inverse"] for r in rows)
+    axis = alt.Axis(values=_decades(highest), labelExpr=words, labelOverlap=True)
+    scale = alt.Scale(type="log", domain=[1, max(highest, 2)], nice=False)
+    tooltip = [
+        alt.Tooltip("series:N"),
+        alt.Tooltip("percent:Q", format=".6~g", title="percentile"),
+        alt.Tooltip("time:Q", format=",.4~r", title=f"response time, {unit}"),
+    ]
+    line = alt.Chart(inline(rows)).mark_line(interpolate="step-before", strokeWidth=2, point={"size": 12})
+    labels = [s.label for s in series]
+    layer = line.encode(
+        x=alt.X("inverse:Q", title="percentile of calls", axis=axis, scale=scale),
+        y=alt.Y("time:Q", title=f"response time, {unit}", scale=alt.Scale(type="linear")),
+        color=alt.Color("series:N", scale=series_scale(labels), legend=None),
+        tooltip=tooltip,
+    )
+    tops = sorted({top for _, top, _ in found})
+    at = " and ".join(str(t) for t in tops)
+    return Chart(
+        id="percentiles",
+        title=f"Percentiles at {at} sessions",
+        caption="Read upwards from a percentile: so long, at most, did that share of the calls take.",
+        spec=finished([layer], f"Response time in {unit} by percentile at {at} sessions"),
+        legend=series_keys(labels) if len(series) > 1 else (),
+        log=True,
+        marks=len(rows),
+    )
+
+
+def spread(results: Results, series: Series) -> Chart | None:
+    """Each session's rate against the mean of its rung."""
+    rates = of_series(results.tables["rates"], series).filter(
+        (pl.col("scope") == "session") & (pl.col("name") == "calls_per_s") & pl.col("value").is_not_null()
+    )
+    if rates.is_empty():
+        return None
+    relative = rates.with_columns((pl.col("value") / pl.col("value").mean().over("cell")).alias("relative"))
+    relative = relative.filter(pl.col("relative").is_finite())
+    points = _thinned(relative)
+    boxes = relative.group_by("sessions").agg(
+        pl.col("relative").quantile(0.25).alias("q1"),
+        pl.col("relative").median().alias("median"),
+        pl.col("relative").quantile(0.75).alias("q3"),
+    )
+    y = alt.Y("relative:Q", title="rate, of the rung's mean", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False))
+    tooltip = [
+        alt.Tooltip("sessions:O"), alt.Tooltip("session:Q"), alt.Tooltip("repeat:Q"),
+        alt.Tooltip("value:Q", format=".4~s", title="calls/s"),
+        alt.Tooltip("relative:Q", format=".1%", title="of the mean"),
+    ]  # fmt: skip
+    box = alt.Chart(inline(boxes.sort("sessions"))).mark_bar(color=var("stat-p50"), opacity=0.3)
+    strip = alt.Chart(inline(points)).mark_point(filled=True, size=18, opacity=0.55, color=var("stat-p50"))
+    middle = alt.Chart(inline(boxes)).mark_tick(color=var("text"), thickness=2, orient="horizontal")
+    layers = [
+        box.encode(x=rungs_axis(), y=alt.Y("q1:Q"), y2="q3:Q"),
+        middle.encode(x=rungs_axis(), y=alt.Y("median:Q")),
+        strip.encode(x=rungs_axis(), y=y, tooltip=tooltip),
+    ]
+    return Chart(
+        id="spread",
+        title="Rates of single sessions",
+        caption="Each point is a session, the box holds the middle half: the wider the strip, the less fair the share.",
+        spec=finished(layers, "Rate of each session relative to the mean of its rung"),
+        marks=len(points),
+    )
+
+
+def _bins(buckets: pl.DataFrame, factor: float) -> list[dict[str, Any]]:
+    """Calls in bins of equal width on a logarithmic axis; a bucket belongs to the bin of its middle."""
+    low, high = max(1.0, float(buckets["low_ns"].min())), float(buckets["high_ns"].max()) + 1  # type: ignore[arg-type]
+    step = math.log(high / low) / BINS
+    middle = ((pl.col("low_ns") + pl.col("high_ns")) / 2).clip(low)
+    found = (
+        buckets.with_columns(((middle / low).log() / step).floor().clip(0, BINS - 1).cast(pl.Int64).alias("bin"))
+        .group_by("bin")
+        .agg(pl.col("count").sum().alias("calls"))
+        .sort("bin")
+    )
+    return [
+        {
+            "low": low * math.exp(b * step) / factor,
+            "high": low * math.exp((b + 1) * step) / factor,
+            "calls": calls,
+        }
+        for b, calls in found.rows()
+    ]
+
+
+def _curve(buckets: pl.DataFrame, factor: float, label: str) -> list[dict[str, Any]]:
+    """At most about 150 points: time (a bucket's upper end) and 1 / (1 - share of calls at or below)."""
+    total = int(buckets["count"].sum())
+    rows: list[dict[str, Any]] = []
+    seen = 0
+    for high_ns, count in buckets.select("high_ns", "count").rows():
+        seen += count
+        inverse = total / max(1, total - seen)
+        last = seen == total
+        if not last and rows and inverse < rows[-1]["inverse"] * 1.06:
+            continue
+        percent = 100.0 * seen / total
+        rows.append({"series": label, "inverse": inverse, "percent": percent, "time": high_ns / factor})
+    return rows
+
+
+def _decades(highest: float) -> list[float]:
+    decades = [10.0**i for i in range(1, 10) if 10.0**i <= highest]
+    return [1, 2, *([4] if highest < 100 else []), *decades]
+
+
+def _thinned(rates: pl.DataFrame) -> pl.DataFrame:
+    """At most POINTS sessions of each rung, evenly by rank, the extremes among them."""
+    ranked = rates.sort("sessions", "relative").with_columns(
+        pl.int_range(pl.len()).over("sessions").alias("rank"), pl.len().over("sessions").alias("n")
+    )
+    step = (pl.col("n") / POINTS).ceil().cast(pl.Int64)
+    keep = (pl.col("rank") % step == 0) | (pl.col("rank") == pl.col("n") - 1)
+    return ranked.filter(keep).select("sessions", "session", "repeat", "value", "relative")

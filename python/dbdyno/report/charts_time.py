@@ -1,0 +1,185 @@
+"""Charts of where the time went: the stack of accounts, CPU by source, the helpers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import altair as alt
+import polars as pl
+
+from dbdyno.model.results import Results
+from dbdyno.report import accounts, figures
+from dbdyno.report.accounts import Account
+from dbdyno.report.chart import (
+    SHAPES,
+    Chart,
+    Key,
+    colours,
+    cpu_mark,
+    finished,
+    inline,
+    rungs_axis,
+    series_keys,
+    series_scale,
+    sessions_axis,
+)
+from dbdyno.report.figures import Series, of_series
+from dbdyno.report.palette import account_colours, shade, var
+
+_STACKS = {
+    "aas": ("seconds per second", "Where session time went", ".2~f"),
+    "share": ("share of session time", "The same as a share of session time", ".0%"),
+}
+_CAPTIONS = {
+    "aas": "The stack is as high as the sessions are many; work on CPUs cannot rise above the dotted line, "
+    "what comes on top only waits.",
+    "share": "What grows from left to right is what a further session is spent on; what lies below zero was "
+    "accounted for twice (signed remainder).",
+}
+
+
+def account_keys(shown: list[Account]) -> list[Key]:
+    paint = account_colours(shown)
+    return [Key(a.label, paint[a.key], "fill", shade(a)) for a in shown]
+
+
+def time_stack(results: Results, series: Series, measure: Literal["aas", "share"]) -> Chart | None:
+    """Stacked bars, one a rung; a negative remainder hangs below zero."""
+    shown = accounts.accounts_of(results)
+    rows = accounts.stack(results, series, shown)
+    if rows.is_empty():
+        return None
+    present = set(rows["key"].to_list())
+    unit, title, form = _STACKS[measure]
+    paint = account_colours(shown)
+    keys = [a.key for a in shown]
+    bars = (
+        alt.Chart(inline(rows))
+        .mark_bar(stroke=var("card"), strokeWidth=0.5)
+        .encode(
+            x=rungs_axis(),
+            y=alt.Y(f"{measure}:Q", title=unit, stack="zero", axis=alt.Axis(format="~g" if measure == "aas" else ".0%")),
+            color=alt.Color("key:N", scale=colours(keys, [paint[k] for k in keys]), legend=None),
+            opacity=alt.Opacity(
+                "key:N", scale=alt.Scale(domain=keys, range=[shade(a) for a in shown]), legend=None
+            ),
+            order=alt.Order("order:Q"),
+            tooltip=[
+                alt.Tooltip("sessions:O"),
+                alt.Tooltip("label:N", title="account"),
+                alt.Tooltip("aas:Q", format=".3f", title="seconds per second"),
+                alt.Tooltip("share:Q", format=".1%", title="of session time"),
+            ],
+        )
+    )  # fmt: skip
+    cpus = figures.usable_cpus(results)
+    mark = cpu_mark(cpus, "y") if measure == "aas" and cpus and cpus <= _top(rows) else []
+    return Chart(
+        id=f"stack-{measure}",
+        title=title,
+        caption=_CAPTIONS[measure],
+        spec=finished([bars, *mark], f"{title}: stacked accounts per rung, in {unit}"),
+        legend=account_keys([a for a in shown if a.key in present]),
+        marks=len(rows),
+    )
+
+
+def cpu_by_source(results: Results, series: Series) -> Chart | None:
+    """The same quantity, CPU used, from every witness."""
+    rows = _witnesses(results, series)
+    if rows.is_empty():
+        return None
+    names = rows["source"].unique(maintain_order=True).to_list()
+    scale = series_scale(names)
+    tooltip = [
+        alt.Tooltip("sessions:Q"), alt.Tooltip("source:N"), alt.Tooltip("value:Q", format=".3f", title="CPUs used"),
+        alt.Tooltip("difference:Q", format="+.1%", title="to the reference"), alt.Tooltip("verdict:N"),
+    ]  # fmt: skip
+    base = alt.Chart(inline(rows)).encode(
+        x=sessions_axis(),
+        y=alt.Y("value:Q", title="CPUs used", scale=alt.Scale(zero=True)),
+        color=alt.Color("source:N", scale=scale, legend=None),
+    )
+    shapes = alt.Scale(domain=names, range=list(SHAPES[: len(names)]) if len(names) <= len(SHAPES) else list(SHAPES))
+    points = base.mark_point(filled=True, size=55, opacity=1).encode(
+        shape=alt.Shape("source:N", scale=shapes, legend=None), tooltip=tooltip
+    )
+    cpus = figures.usable_cpus(results)
+    mark = cpu_mark(cpus, "y") if cpus and cpus <= 1.3 * float(rows["value"].max()) else []  # type: ignore[arg-type]
+    return Chart(
+        id="cpu",
+        title="CPU used, by source",
+        caption="Independent witnesses of one quantity: where they part, the table of witnesses says by how much "
+        "and which one to believe.",
+        spec=finished(
+            [base.mark_line(strokeWidth=1.5, opacity=0.8), points, *mark], "CPUs used, by each source"
+        ),
+        legend=series_keys(names),
+        marks=len(rows),
+    )
+
+
+def helpers(results: Results, series: Series) -> Chart | None:
+    """CPU of the server's own processes, which work for all sessions."""
+    rows = _helpers(results, series)
+    if rows.is_empty():
+        return None
+    names = rows.group_by("who").agg(pl.col("aas").sum()).sort("aas", descending=True)["who"].to_list()
+    scale = series_scale(names)
+    bars = (
+        alt.Chart(inline(rows))
+        .mark_bar(stroke=var("card"), strokeWidth=0.5)
+        .encode(
+            x=rungs_axis(),
+            y=alt.Y("aas:Q", title="CPUs used", stack="zero"),
+            color=alt.Color("who:N", scale=scale, legend=None),
+            tooltip=[
+                alt.Tooltip("sessions:O"), alt.Tooltip("who:N", title="process"),
+                alt.Tooltip("aas:Q", format=".4f", title="CPUs used"),
+            ],
+        )
+    )  # fmt: skip
+    legend = [Key(k.label, k.colour, "fill") for k in series_keys(names)]
+    return Chart(
+        id="helpers",
+        title="CPU of the server's own processes",
+        caption="Work done for the sessions by others: it is not in the sessions' stack and comes on top.",
+        spec=finished([bars], "CPUs used by the server's own processes, per rung"),
+        legend=legend,
+        marks=len(rows),
+    )
+
+
+def _top(rows: pl.DataFrame) -> float:
+    highest: Any = rows["sessions"].max()
+    return float(highest)
+
+
+def _witnesses(results: Results, series: Series) -> pl.DataFrame:
+    rows = of_series(results.tables["witnesses"], series).filter(
+        (pl.col("quantity") == "cpu_used") & pl.col("value").is_not_null()
+    )
+    return (
+        rows.group_by("sessions", "source", maintain_order=True)
+        .agg(
+            pl.col("value").mean(),
+            pl.col("relative_difference").mean().alias("difference"),
+            pl.col("verdict").unique().sort().str.join(", "),
+        )
+        .sort("sessions", maintain_order=True)
+    )
+
+
+def _helpers(results: Results, series: Series) -> pl.DataFrame:
+    rows = accounts.leaves(of_series(results.tables["ledger"], series), "helper")
+    cpu = rows.filter(pl.col("account").is_in(["run", "run.user", "run.system"]))
+    cells = of_series(results.tables["windows"], series).group_by("sessions").agg(pl.len().alias("cells"))
+    return (
+        cpu.filter(pl.col("aas").is_not_null())
+        .group_by("sessions", "who", maintain_order=True)
+        .agg(pl.col("aas").sum())
+        .join(cells, on="sessions")
+        .with_columns(pl.col("aas") / pl.col("cells"))
+        .drop("cells")
+        .sort("sessions", maintain_order=True)
+    )

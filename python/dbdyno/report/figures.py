@@ -1,0 +1,95 @@
+"""What every form of the report shares: series, short numbers, the names of columns and work units."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from dbdyno.model.results import Results
+from dbdyno.model.units import NS_PER_S, significant
+
+UNKNOWN = "?"
+
+
+class Series(NamedTuple):
+    """One line in the charts: a ladder climbed with one workload under one variant."""
+
+    workload: str
+    variant: str
+    label: str
+
+
+def series_of(results: Results) -> list[Series]:
+    """The ladders of a run in the order of running; labels leave out what all have in common."""
+    rungs = results.tables["rungs"]
+    pairs = rungs.select("workload", "variant").unique(maintain_order=True).rows()
+    single = len({workload for workload, _ in pairs}) == 1
+    return [Series(w, v, v if single else f"{w}, {v}") for w, v in pairs]
+
+
+def of_series(frame: pl.DataFrame, series: Series) -> pl.DataFrame:
+    """The rows of ``frame`` that belong to ``series``."""
+    return frame.filter((pl.col("workload") == series.workload) & (pl.col("variant") == series.variant))
+
+
+def ladder(results: Results, series: Series) -> pl.DataFrame:
+    """The rungs of one series, from few sessions to many."""
+    return of_series(results.tables["rungs"], series).sort("sessions")
+
+
+def work_short(results: Results, workload: str) -> str:
+    """What a work unit is called in a heading: ``LIO``."""
+    known = results.info.workloads.get(workload)
+    return known.work_short if known else "work units"
+
+
+def usable_cpus(results: Results) -> float | None:
+    """CPUs the server may use, where it is on this host; NULL elsewhere: this host's CPUs are not its."""
+    return results.environment.host.limits.usable_cpus if results.environment.server.here else None
+
+
+def short_number(value: float | None) -> str:
+    """At most six characters: ``6.21M``, ``12.3k``, ``41.3``; unknown is ``?``."""
+    if value is None:
+        return UNKNOWN
+    for letter, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= 0.9995 * factor:
+            return f"{_three(value / factor)}{letter}"
+    return _three(value)
+
+
+def short_ns(value_ns: float | None) -> str:
+    """A duration of at most six characters: ``312us``, ``1.23ms``, ``12.3s``; unknown is ``?``."""
+    if value_ns is None:
+        return UNKNOWN
+    for unit, factor in (("s", NS_PER_S), ("ms", 1e6), ("us", 1e3)):
+        if abs(value_ns) >= 0.9995 * factor:
+            return f"{_three(value_ns / factor)}{unit}"
+    return f"{_three(value_ns)}ns"
+
+
+def percent(part: float | None, whole: float | None = 1.0, digits: int = 0) -> str:
+    """``part`` of ``whole`` in percent without the sign; unknown is ``?``."""
+    if part is None or not whole:
+        return UNKNOWN
+    text = f"{100 * part / whole:.{digits}f}"
+    return text.lstrip("-") if float(text) == 0 else text
+
+
+def half_width(row: dict[str, Any]) -> float | None:
+    """Half of the 95 % interval of calls/s, relative to it; NULL with one repeat."""
+    low, high, value = row["calls_per_s_low"], row["calls_per_s_high"], row["calls_per_s"]
+    if low is None or high is None or not value:
+        return None
+    return float((high - low) / 2 / value)
+
+
+def cpus_text(cpus: float) -> str:
+    """``2 CPUs``, ``1 CPU``, ``1.5 CPUs``."""
+    return f"{cpus:g} CPU{'' if cpus == 1 else 's'}"
+
+
+def _three(value: float) -> str:
+    """Three significant digits, no thousands parted (the width is short)."""
+    return significant(value).replace(",", "") if abs(value) >= 0.001 or value == 0 else f"{value:.0e}"

@@ -1,0 +1,49 @@
+"""Files that are there whole or not at all; an unwritable place is an error with its cure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dbdyno.model.errors import StoreError, StoreFull, UsageError
+
+_FULL = ("ENOSPC", "EDQUOT")
+
+
+@contextmanager
+def guard(path: Path) -> Iterator[None]:
+    """Turns an :class:`OSError` of writing ``path`` into an error with its cure."""
+    import errno
+
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        if error.errno in {getattr(errno, name) for name in _FULL}:
+            raise StoreFull(f"no space left for {path}: {why}", "free some space or name another place") from error
+        raise StoreError(f"cannot write {path}: {why}", "name a place that you may write to (-o PATH)") from error
+
+
+def write_atomic(path: Path, content: bytes) -> Path:
+    """Replaces ``path`` by ``content``; a reader sees the old file or the new one, never a part."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", "name a file")
+    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    with guard(path):
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+    return path
+
+
+def make_directory(path: Path) -> Path:
+    """``path`` and its parents."""
+    with guard(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path

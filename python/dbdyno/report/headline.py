@@ -1,0 +1,148 @@
+"""The answer in words: what was run, the peak, where it stops scaling, and where the time then goes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from dbdyno.model.results import Results
+from dbdyno.model.units import format_ns, format_rate
+from dbdyno.report import figures
+from dbdyno.report.figures import Series
+
+GOOD_SCALING = 0.75
+"""A rung scales while each session delivers at least this share of what a session of the lowest rung does."""
+
+_TIMES = {
+    "run_aas": "on a CPU",
+    "runq_aas": "waiting for a CPU (CPU WAIT)",
+    "sleep_aas": "asleep in the server's waits",
+    "client_aas": "at the client",
+    "unaccounted_aas": "unaccounted for",
+}
+
+
+class Answer(NamedTuple):
+    """The figures behind the words; every one may be unknown."""
+
+    series: Series
+    rate_column: str  # work_per_s where known, else calls_per_s
+    unit: str  # "LIO/s"
+    first: dict[str, Any]  # row of rungs
+    peak: dict[str, Any] | None
+    last_good: dict[str, Any] | None  # last rung before the first that scales badly
+    top: dict[str, Any]
+
+    @property
+    def stops(self) -> bool:
+        """Whether a rung above ``last_good`` scales worse than GOOD_SCALING."""
+        return self.last_good is not None and self.last_good["sessions"] < self.top["sessions"]
+
+
+def answer(results: Results, series: Series) -> Answer | None:
+    """Peak and limit of one ladder; ``None`` where no rung was measured."""
+    rows = [r for r in figures.ladder(results, series).to_dicts() if r["status"] != "invalid"]
+    if not rows:
+        return None
+    work = all(r["work_per_s"] is not None for r in rows)
+    column = "work_per_s" if work else "calls_per_s"
+    unit = f"{figures.work_short(results, series.workload)}/s" if work else "calls/s"
+    known = [r for r in rows if r[column] is not None]
+    peak = max(known, key=lambda r: float(r[column])) if known else None
+    return Answer(series, column, unit, rows[0], peak, _last_good(rows), rows[-1])
+
+
+def title(results: Results) -> str:
+    """``lio on PostgreSQL 18.4, 1 to 8 sessions on 2 CPUs``."""
+    server = results.environment.server
+    rungs = results.tables["rungs"]
+    workloads = ", ".join(dict.fromkeys(rungs["workload"].to_list())) or "nothing"
+    low, high = rungs["sessions"].min(), rungs["sessions"].max()
+    ladder = "" if low is None else f", {low} to {high} sessions" if low != high else f", {low} sessions"
+    cpus = figures.usable_cpus(results)
+    where = f" on {figures.cpus_text(cpus)}" if cpus else ""
+    return f"{workloads} on {server_name(server.engine, server.version)}{ladder}{where}"
+
+
+def server_name(engine: str, version: str) -> str:
+    return f"{ {'postgres': 'PostgreSQL', 'mariadb': 'MariaDB'}.get(engine, engine)} {version}"
+
+
+def sentences(results: Results) -> list[str]:
+    """One paragraph a series."""
+    series = figures.series_of(results)
+    if not series:
+        return ["No rung was measured."]
+    return [_paragraph(results, s, named=len(series) > 1) for s in series]
+
+
+def _last_good(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    good = None
+    for row in rows:
+        if row["scaling"] is None:
+            return good
+        if row["scaling"] < GOOD_SCALING:
+            return good
+        good = row
+    return good
+
+
+def _paragraph(results: Results, series: Series, *, named: bool) -> str:
+    found = answer(results, series)
+    lead = f"{series.label}: " if named else ""
+    if found is None:
+        return f"{lead}no rung gave usable figures."
+    if found.peak is None:
+        return f"{lead}the throughput is unknown."
+    return lead + " ".join(s for s in (_peak(found), _limit(found), _time(found)) if s)
+
+
+def _peak(found: Answer) -> str:
+    peak = found.peak
+    assert peak is not None
+    sessions = _sessions(peak)
+    text = f"Peak {format_rate(peak[found.rate_column])} {found.unit} at {sessions}"
+    base = found.first[found.rate_column]
+    if base and peak["sessions"] != found.first["sessions"]:
+        text += f", {peak[found.rate_column] / base:.2f} times the rate of {_sessions(found.first)}"
+    p95 = peak["response_p95_ns"]
+    return f"{text}." if p95 is None else f"{text}; 95 % of its calls took at most {format_ns(p95)}."
+
+
+def _limit(found: Answer) -> str:
+    if found.first["sessions"] == found.top["sessions"]:
+        return ""
+    if found.last_good is None:
+        return "Scaling is unknown." if found.first["scaling"] is None else ""
+    if not found.stops:
+        return (
+            f"It scales to the top: {_sessions(found.top)} deliver {100 * found.top['scaling']:.0f} % of "
+            "perfect scaling."
+            if found.top["scaling"] is not None
+            else ""
+        )
+    return (
+        f"It scales up to {_sessions(found.last_good)} ({100 * found.last_good['scaling']:.0f} % of perfect "
+        f"scaling)" + _at_top(found) + "."
+    )
+
+
+def _at_top(found: Answer) -> str:
+    top = found.top
+    return "" if top["scaling"] is None else f"; at {_sessions(top)} {100 * top['scaling']:.0f} % is left"
+
+
+def _time(found: Answer) -> str:
+    """What a session-second goes to at the top rung, the largest account first."""
+    top = found.top
+    shares = {t: top[c] / top["sessions"] for c, t in _TIMES.items() if top[c] is not None}
+    if not shares:
+        return "Where the time goes is unknown."
+    large = sorted(shares.items(), key=lambda item: -item[1])[:2]
+    words = " and ".join(f"{100 * share:.0f} % {text}" for text, share in large if share >= 0.005)
+    wait = f" (most of it {top['top_wait']})" if large[0][0] == _TIMES["sleep_aas"] and top["top_wait"] else ""
+    rest = "" if len(shares) == len(_TIMES) else "; of the rest not all is known"
+    return f"At {_sessions(top)} a session spends {words}{wait}{rest}."
+
+
+def _sessions(row: dict[str, Any]) -> str:
+    return f"{row['sessions']} session{'' if row['sessions'] == 1 else 's'}"

@@ -1,0 +1,212 @@
+"""The report on a terminal: text of fixed width, so that a rung's line can be printed while climbing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.text import Text
+
+from dbdyno.model.finding import Finding
+from dbdyno.model.results import Results
+from dbdyno.model.units import format_ns
+from dbdyno.report import headline, unknown
+from dbdyno.report.figures import (
+    UNKNOWN,
+    cpus_text,
+    half_width,
+    ladder,
+    percent,
+    series_of,
+    short_ns,
+    short_number,
+    work_short,
+)
+
+Row = Mapping[str, Any]
+
+
+class Column(NamedTuple):
+    """A column of the rung table."""
+
+    name: str  # of table rungs
+    head: str
+    width: int
+    rank: int  # 0 always shown; the highest goes first where the line is too long
+    text: Callable[[Row], str]
+
+
+def _share(name: str) -> Callable[[Row], str]:
+    return lambda row: percent(row.get(name), row.get("sessions"))
+
+
+def _ns(name: str) -> Callable[[Row], str]:
+    return lambda row: short_ns(row.get(name))
+
+
+def _interval(row: Row) -> str:
+    half = half_width({k: row.get(k) for k in ("calls_per_s", "calls_per_s_low", "calls_per_s_high")})
+    return "" if half is None else f"{100 * half:.1f}%"
+
+
+def all_columns(work: str) -> tuple[Column, ...]:
+    """Every column; ``work`` is the short name of the work unit."""
+    return (
+        Column("sessions", "sess", 4, 0, lambda r: str(r["sessions"])),
+        Column("calls_per_s", "calls/s", 7, 0, lambda r: short_number(r.get("calls_per_s"))),
+        Column("calls_per_s_low", "±95%", 5, 2, _interval),
+        Column("work_per_s", f"{work}/s"[:8], 8, 3, lambda r: short_number(r.get("work_per_s"))),
+        Column("scaling", "scal%", 5, 0, lambda r: percent(r.get("scaling"))),
+        Column("response_mean_ns", "mean", 6, 0, _ns("response_mean_ns")),
+        Column("response_p50_ns", "p50", 6, 5, _ns("response_p50_ns")),
+        Column("response_p95_ns", "p95", 6, 0, _ns("response_p95_ns")),
+        Column("response_p99_ns", "p99", 6, 4, _ns("response_p99_ns")),
+        Column("run_aas", "CPU%", 4, 0, _share("run_aas")),
+        Column("runq_aas", "WAIT%", 5, 0, _share("runq_aas")),
+        Column("sleep_aas", "sleep%", 6, 0, _share("sleep_aas")),
+        Column("client_aas", "clnt%", 5, 0, _share("client_aas")),
+        Column("unaccounted_aas", "unac%", 5, 0, _share("unaccounted_aas")),
+        Column("errors", "err", 4, 0, lambda r: short_number(r.get("errors"))),
+        Column("top_wait", "top wait", 12, 1, lambda r: str(r.get("top_wait") or "")),
+    )
+
+
+def columns(
+    width: int, work: str = "work", *, repeats: bool = False, errors: bool = False
+) -> tuple[Column, ...]:
+    """The columns that fit into ``width`` characters; ``repeats``: with intervals."""
+    chosen = [
+        c
+        for c in all_columns(work)
+        if (repeats or c.name != "calls_per_s_low") and (errors or c.name != "errors")
+    ]
+    while _line_width(chosen) > width and any(c.rank for c in chosen):
+        chosen.remove(max(chosen, key=lambda c: c.rank))
+    spare = max(0, min(width, 120) - _line_width(chosen))
+    return tuple(c._replace(width=c.width + spare) if c.name == "top_wait" else c for c in chosen)
+
+
+def rung_header(chosen: Sequence[Column]) -> Text:
+    """The table's heading, one line."""
+    return Text(_join(chosen, [c.head for c in chosen]), style="bold", no_wrap=True, overflow="crop")
+
+
+def rung_row(row: Row, chosen: Sequence[Column]) -> Text:
+    """One rung as one line. ``row``: columns of table ``rungs``; what is absent or NULL shows as ``?``."""
+    cells = [c.text(row) for c in chosen]
+    style = {"invalid": "red", "short": "yellow"}.get(str(row.get("status")), "")
+    return Text(_join(chosen, cells), style=style, no_wrap=True, overflow="crop")
+
+
+def rung_table(results: Results, width: int = 100) -> RenderableType:
+    """A block for each series, then footnotes: what the columns mean, and why a figure is unknown."""
+    series = series_of(results)
+    lines: list[RenderableType] = []
+    shown: dict[str, Column] = {}
+    for one in series:
+        frame = ladder(results, one)
+        work = work_short(results, one.workload)
+        chosen = columns(width, work, repeats=_any(frame["repeats"] > 1), errors=_any(frame["errors"] > 0))
+        shown.update({c.name: c for c in chosen})
+        if len(series) > 1:
+            lines.append(Text(one.label, style="bold underline"))
+        lines += [rung_header(chosen), *(rung_row(row, chosen) for row in frame.to_dicts())]
+    return Group(*lines, *_footnotes(results, shown))
+
+
+def findings_text(findings: Sequence[Finding]) -> Text:
+    """One finding a paragraph, the gravest first."""
+    marks = {"invalid": "red bold", "warning": "yellow", "note": "cyan", "good": "green"}
+    text = Text()
+    for finding in sorted(findings, key=lambda f: list(marks).index(f.severity)):
+        text.append(f"{finding.severity:>8}  ", style=marks[finding.severity])
+        text.append(f"{finding.claim}\n")
+        if finding.cure:
+            text.append(f"{'':10}{finding.cure}\n", style="dim")
+    text.rstrip()
+    return text
+
+
+def environment_text(results: Results) -> Text:
+    """Server, machine, limits and kernel in four lines."""
+    host, server = results.environment.host, results.environment.server
+    here = "" if server.here else " (on another host)"
+    whose = "" if server.here else " (of the load driver's host)"
+    lines = (
+        ("server", f"{headline.server_name(server.engine, server.version)}, {server.where}{here}"),
+        ("cpu", f"{host.cpu.model or 'model unknown'}, {cpus_text(host.limits.usable_cpus)} usable{whose}"),
+        ("kernel", ", ".join(t for t in (host.kernel, host.distribution, host.virtualisation) if t)),
+        ("run", f"{results.info.id}, {results.info.status}, plan {results.plan.digest[:12]}"),
+    )
+    return Text("\n".join(f"{name:>8}  {value}" for name, value in lines))
+
+
+def calibration_text(results: Results) -> Text:
+    """What was calibrated, one line each."""
+    lines = [
+        f"{key}: {c.size} {c.size_unit} a call, {format_ns(c.measured_ns)} at one session ({c.basis} time)"
+        for key, c in results.info.calibrations.items()
+    ]
+    return Text("\n".join(lines))
+
+
+class summary:  # noqa: N801  (used like a function)
+    """What ``dbdyno run`` and ``dbdyno show`` print at the end, as wide as the console."""
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        yield _summary(self._results, options.max_width)
+
+
+def _summary(results: Results, width: int) -> RenderableType:
+    parts: list[RenderableType] = [
+        Text(headline.title(results), style="bold"),
+        *(Text(s) for s in headline.sentences(results)),
+        Text(""),
+        rung_table(results, width),
+    ]
+    if results.info.status != "complete":
+        reason = results.info.reason or "no reason recorded"
+        parts.insert(1, Text(f"This run is {results.info.status}: {reason}", style="yellow"))
+    if results.findings:
+        parts += [Text(""), findings_text(results.findings)]
+    return Group(*parts, Text(""), environment_text(results))
+
+
+def _line_width(chosen: Sequence[Column]) -> int:
+    return sum(c.width + 1 for c in chosen) - 1
+
+
+def _join(chosen: Sequence[Column], cells: Sequence[str]) -> str:
+    """Right-aligned cells; the last, a name, to the left. A cell that is too long loses its middle."""
+    parts = [
+        _squeeze(t, c.width).ljust(c.width) if c.name == "top_wait" else _squeeze(t, c.width).rjust(c.width)
+        for c, t in zip(chosen, cells, strict=True)
+    ]
+    return " ".join(parts).rstrip()
+
+
+def _squeeze(text: str, width: int) -> str:
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[-tail:]}"
+
+
+def _any(flags: Any) -> bool:
+    return bool(flags.any())
+
+
+def _footnotes(results: Results, shown: Mapping[str, Column]) -> list[RenderableType]:
+    notes = [
+        "CPU% to unac%: of a session's time; WAIT%: ready to run but no CPU (run queue); scal%: of perfect scaling"
+    ]
+    groups = unknown.grouped(unknown.reasons(results, tuple(shown)))
+    for (why, cure), names in groups.items():
+        heads = ", ".join(shown[n].head for n in names if n != "calls_per_s_low" and n != "top_wait")
+        if heads:
+            notes.append(f"{UNKNOWN} {heads}: {why}" + (f" -> {cure}" if cure else ""))
+    return [Text(n, style="dim") for n in notes]

@@ -1,0 +1,327 @@
+"""A made-up but plausible :class:`Results`: N sessions contend for CPUs under the universal scalability law.
+
+Nothing here was measured. The law is known, so a test can say what a figure in a report must be.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dbdyno.model import tables
+from dbdyno.model.environment import Cpu, Environment, Host, Limits, ServerFacts
+from dbdyno.model.finding import Finding
+from dbdyno.model.plan import Cell, Choice, Experiment, Plan
+from dbdyno.model.results import Results, RunInfo
+from dbdyno.model.source import Source
+from dbdyno.model.workload import Calibration, Workload
+
+WORK_PER_CALL = 132_280.0
+CALL_NS = 21_000_000.0
+NS = 1_000_000_000
+HOSTILE = '<script>alert("x")</script>&\'=1+1'
+
+
+@dataclass(frozen=True)
+class World:
+    """What the made-up machine is like."""
+
+    rungs: Sequence[int] = (1, 2, 3, 4, 6, 8)
+    cpus: float = 2
+    repeats: int = 1
+    variants: Sequence[str] = ("base",)
+    os_tasks: bool = True  # False: the server runs elsewhere
+    seed: int = 1
+    errors: int = 0
+
+    def speed(self, variant: str) -> float:
+        return 1.0 - 0.2 * self.variants.index(variant)
+
+
+SMALL = World()
+LARGE = World(rungs=tuple(range(1, 51)), cpus=16)
+REPEATED = World(repeats=5, variants=("base", "one-cpu"))
+REMOTE = World(os_tasks=False, errors=3)
+
+
+def results(world: World = SMALL) -> Results:
+    """All tables of a run in ``world``."""
+    cells = [
+        Cell(id=f"{i:04d}-lio-{v}-s{n}-r{r}", workload="lio", variant=v, sessions=n, repeat=r, params={},
+             settle_ns=2 * NS, measure_ns=10 * NS)
+        for i, (v, n, r) in enumerate(
+            (v, n, r) for v in world.variants for n in world.rungs for r in range(1, world.repeats + 1)
+        )
+    ]  # fmt: skip
+    made = [_cell(world, c) for c in cells]
+    frames = {
+        name: tables.rows(name, [row for cell in made for row in cell[name]])
+        for name in ("windows", "rates", "ledger", "witnesses")
+    }
+    frames["rungs"] = tables.rows("rungs", list(_rungs(world, made)))
+    frames["sources"] = tables.rows("sources", [s.model_dump() for s in _sources(world)])
+    frames["histogram"] = _histogram(world, cells)
+    return Results(_info(world), _plan(world, cells), _environment(world), frames, _findings(world, cells))
+
+
+def hostile() -> Results:
+    """Texts that try to break out of HTML, and that a spreadsheet would take for formulas."""
+    plain = results()
+    server = plain.environment.server.model_copy(
+        update={"settings": {"application_name": HOSTILE, "x": "=cmd()"}}
+    )
+    finding = Finding(id="x", severity="warning", claim=HOSTILE, evidence="=1+1", cure="@SUM(A1)")
+    return replace(
+        plain,
+        environment=plain.environment.model_copy(update={"server": server}),
+        plan=plain.plan.model_copy(update={"script_text": HOSTILE}),
+        findings=(finding, *plain.findings),
+    )
+
+
+def _rate(world: World, cell: Cell) -> float:
+    """Calls per second: min(n, CPUs) servers, contention sigma = 0.02, coherency kappa = 0.001 (Gunther 2007)."""
+    n = cell.sessions
+    usl = 1 + 0.02 * (n - 1) + 0.001 * n * (n - 1)
+    noise = 1 + 0.01 * math.sin(7 * cell.repeat + n)
+    return noise * world.speed(cell.variant) * min(n, world.cpus) / usl / (CALL_NS / NS)
+
+
+def _accounts(world: World, cell: Cell) -> dict[tuple[str, str | None], float]:
+    """Seconds per second; the signed remainder closes the sum at ``sessions``."""
+    n = cell.sessions
+    run = min(n, world.cpus) * 0.97
+    sleep = 0.12 * max(0.0, n - 1) * 0.5
+    client = 0.01 * n
+    left = n - run - sleep - client
+    runq = max(0.0, left * 0.98)
+    unaccounted = n - run - sleep - client - runq
+    return {
+        ("run.user", None): run * 0.93,
+        ("run.system", None): run * 0.07,
+        ("run", None): run,
+        ("runq", None): runq,
+        ("sleep", "LWLock/BufferMapping"): sleep * 0.6,
+        ("sleep", "LWLock/ProcArray"): sleep * 0.1,
+        ("sleep", "IO/DataFileRead"): sleep * 0.2,
+        ("sleep", "Lock/transactionid"): sleep * 0.1,
+        ("client", None): client,
+        ("unaccounted", None): unaccounted,
+    }
+
+
+def _cell(world: World, cell: Cell) -> dict[str, list[dict[str, Any]]]:
+    key = {
+        "cell": cell.id, "workload": cell.workload, "variant": cell.variant, "sessions": cell.sessions,
+        "repeat": cell.repeat,
+    }  # fmt: skip
+    window = {**key, "t0_ns": 0, "t1_ns": 10 * NS, "wall_s": 10.0, "status": "ok", "reason": None}
+    return {
+        "windows": [window],
+        "rates": [{**key, **r} for r in _rates(world, cell)],
+        "ledger": [{**key, **r} for r in _ledger(world, cell)],
+        "witnesses": [{**key, **r} for r in _witnesses(world, cell)],
+    }
+
+
+def _rates(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
+    rate = _rate(world, cell)
+    mean = cell.sessions / rate * NS
+    run = _accounts(world, cell)[("run", None)]
+    known = {
+        "calls_per_s": (rate, "1/s", "driver"),
+        "work_per_s": (rate * WORK_PER_CALL, "blocks/s", "engine counters"),
+        "response_mean_ns": (mean, "ns", "driver"),
+        **{f"response_p{p}_ns": (mean * f, "ns", "driver") for p, f in ((50, 0.97), (95, 1.3), (99, 1.6))},
+        "cpu_per_call_ns": (run / rate * NS if world.os_tasks else None, "ns", "os tasks"),
+    }
+    for name, (value, unit, source) in known.items():
+        yield _known({"scope": "rung", "session": None, "name": name, "unit": unit, "source": source}, value)
+    noise = random.Random(f"{world.seed}{cell.id}")
+    for session in range(cell.sessions):
+        share = rate / cell.sessions * (1 + noise.gauss(0, 0.04))
+        row = {
+            "scope": "session", "session": session, "name": "calls_per_s", "unit": "1/s", "source": "driver"
+        }  # fmt: skip
+        yield _known(row, share)
+
+
+def _ledger(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
+    total = _accounts(world, cell)
+    scopes: list[tuple[str, int | None, float]] = [("rung", None, 1.0)]
+    scopes += [("session", s, 1 / cell.sessions) for s in range(cell.sessions)]
+    for scope, session, part in scopes:
+        for (account, detail), aas in total.items():
+            known = world.os_tasks or account in ("client", "sleep")
+            row = {"scope": scope, "session": session, "who": scope, "account": account, "detail": detail}
+            source = "activity samples" if account == "sleep" else "os tasks"
+            yield _known({**row, "source": source}, aas * part if known else None, "aas")
+    for who, cpus in (("io worker", 0.05), ("wal writer", 0.01), ("checkpointer", 0.004)):
+        row = {"scope": "helper", "session": None, "who": who, "account": "run", "detail": None}
+        yield _known(
+            {**row, "source": "os tasks"}, cpus * cell.sessions**0.5 if world.os_tasks else None, "aas"
+        )
+
+
+def _witnesses(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
+    run = _accounts(world, cell)[("run", None)]
+    for source, factor in (
+        ("os tasks", 1.0), ("cgroup", 1.04), ("host", 1.1), ("activity samples", 0.8)
+    ):  # fmt: skip
+        known = world.os_tasks or source == "activity samples"
+        verdict = "reference" if source == "os tasks" else "agrees" if factor < 1.05 else "differs"
+        yield _known(
+            {
+                "quantity": "cpu_used", "source": source, "unit": "cores",
+                "relative_difference": factor - 1 if known else None, "verdict": verdict if known else "unknown",
+            },
+            run * factor if known else None,
+        )  # fmt: skip
+
+
+def _known(row: Mapping[str, Any], value: float | None, name: str = "value") -> dict[str, Any]:
+    return {**row, name: value, "status": "not here" if value is None else "ok"}
+
+
+def _rungs(world: World, made: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for variant in world.variants:
+        lowest = None
+        for n in world.rungs:
+            cells = [
+                m for m in made if m["windows"][0]["variant"] == variant and m["windows"][0]["sessions"] == n
+            ]
+            row = _rung(world, cells)
+            lowest = lowest or row["calls_per_s"] / n
+            yield {
+                "workload": "lio", "variant": variant, "sessions": n, "repeats": len(cells), "status": "ok",
+                "scaling": row["calls_per_s"] / n / lowest, **row,
+            }  # fmt: skip
+
+
+def _rung(world: World, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def rate(name: str) -> float | None:
+        values = [r["value"] for c in cells for r in c["rates"] if r["name"] == name and r["scope"] == "rung"]
+        return None if None in values else sum(values) / len(values)
+
+    def aas(account: str) -> float | None:
+        rows = [
+            r["aas"] for c in cells for r in c["ledger"] if r["scope"] == "rung" and r["account"] == account
+        ]
+        return None if None in rows else sum(rows) / len(cells)
+
+    calls = [
+        r["value"] for c in cells for r in c["rates"] if r["name"] == "calls_per_s" and r["scope"] == "rung"
+    ]
+    half = 0.02 * calls[0] if len(calls) > 1 else None
+    mean = sum(calls) / len(calls)
+    return {
+        "calls": round(10 * sum(calls)), "errors": world.errors, "calls_per_s": mean,
+        "calls_per_s_low": half and mean - half, "calls_per_s_high": half and mean + half,
+        "work_per_s": rate("work_per_s"), "work_per_call": WORK_PER_CALL,
+        **{f"response_{s}_ns": rate(f"response_{s}_ns") for s in ("mean", "p50", "p95", "p99")},
+        **{f"{a}_aas": aas(a) for a in ("run", "runq", "sleep", "client", "unaccounted")},
+        "helpers_aas": 0.06 if world.os_tasks else None, "cpu_per_call_ns": rate("cpu_per_call_ns"),
+        "top_wait": "LWLock/BufferMapping", "driver_cpus": 0.02, "driver_starved": 0.01,
+    }  # fmt: skip
+
+
+def _histogram(world: World, cells: Sequence[Cell]) -> Any:
+    rows = []
+    for cell in cells:
+        mean = cell.sessions / _rate(world, cell) * NS
+        for i in range(-20, 60):
+            low = int(mean * (1 + i / 100))
+            rows.append(
+                {
+                    "cell": cell.id,
+                    "workload": "lio",
+                    "variant": cell.variant,
+                    "sessions": cell.sessions,
+                    "repeat": cell.repeat,
+                    "low_ns": low,
+                    "high_ns": int(mean * (1 + (i + 1) / 100)) - 1,
+                    "count": round(400 * math.exp(-(((i + 3) / 12) ** 2))),
+                }  # fmt: skip
+            )
+    return tables.pl.DataFrame(rows)
+
+
+def _sources(world: World) -> tuple[Source, ...]:
+    elsewhere = "the server runs on another host; run dbdyno there to see its tasks"
+    status, detail = ("ok", "") if world.os_tasks else ("not here", elsewhere)
+    schedstat = "/proc/PID/task/TID/schedstat, fields 1 and 2"
+    return (
+        Source(name="driver", provenance="the driver's own clock and counts", status="ok"),
+        Source(
+            name="engine counters", provenance="per-session block counters read in the session", status="ok"
+        ),
+        Source(name="os tasks", provenance=schedstat, status=status, detail=detail),  # type: ignore[arg-type]
+        Source(name="activity samples", provenance="the server's activity view, 10 Hz", status="ok"),
+        Source(name="cgroup", provenance="/sys/fs/cgroup/cpu/cpu.stat", status="not permitted",
+               detail="the group's directory is not readable; run in the server's group"),
+        Source(name="host", provenance="/proc/stat", status=status, detail=detail),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _info(world: World) -> RunInfo:
+    started = datetime(2026, 11, 21, 10, 45, 1, tzinfo=UTC)
+    workload = Workload(
+        name="lio", title="Logical I/O", doc="Logical reads of cached blocks with as little else as possible.",
+        work_unit="logical reads", work_short="LIO", work_constant=True, calibrated=True,
+    )  # fmt: skip
+    calibration = Calibration(
+        workload="lio", target_ns=20_000_000, target_reason="the ladder's top and a window of 10 s", size=2048,
+        size_unit="ranges", measured_ns=round(CALL_NS), basis="cpu", work_per_call=WORK_PER_CALL,
+        steps=((64, 700_000), (1024, 10_600_000), (2048, 21_000_000)),
+    )  # fmt: skip
+    return RunInfo(
+        schema_version=1, id="20261121-104501-lio-3f9a", dbdyno="0.1.0", started=started, started_monotonic_ns=1,
+        ended=started + timedelta(seconds=12 * len(world.rungs)), status="complete", workloads={"lio": workload},
+        calibrations={f"lio/{v}": calibration for v in world.variants},
+    )  # fmt: skip
+
+
+def _plan(world: World, cells: Sequence[Cell]) -> Plan:
+    return Plan(
+        experiment=Experiment(workload="lio", repeats=world.repeats), cpus=world.cpus, call_target_ns=20_000_000,
+        cells=tuple(cells), expected_ns=12 * NS * len(cells),
+        choices=(Choice(name="sessions", value="1:8", reason="four times the 2 CPUs of the affinity mask"),),
+    ).sealed()  # fmt: skip
+
+
+def _environment(world: World) -> Environment:
+    cpus = int(world.cpus)
+    limits = Limits(
+        affinity=tuple(range(cpus)), quota_cpus=None, quota_where=None, cgroup_version=2, usable_cpus=world.cpus,
+        memory_bytes=None, open_files=1024,
+    )  # fmt: skip
+    cpu = Cpu(model="Example CPU 9000", logical=cpus, cores=cpus, sockets=1, numa_nodes=1, threads_per_core=1)
+    host = Host(
+        kernel="Linux 6.18.0", distribution="Debian GNU/Linux 12", virtualisation="kvm", clock_ticks_per_s=100,
+        cpu=cpu, limits=limits, memory_bytes=8 << 30,
+    )  # fmt: skip
+    server = ServerFacts(
+        engine="postgres", version="18.4", version_num=180004, description="PostgreSQL 18.4 on x86_64",
+        where="socket /run/example, database dbdyno, user dbdyno", embedded=world.os_tasks, tls=None,
+        here=world.os_tasks, here_detail="unix socket, peer's pid is ours to see", main_pid=4700,
+        settings={"shared_buffers": "128 MB", "jit": "off", "max_connections": "200"},
+    )  # fmt: skip
+    return Environment(dbdyno="0.1.0", host=host, server=server, sources=_sources(world))
+
+
+def _findings(world: World, cells: Sequence[Cell]) -> tuple[Finding, ...]:
+    top = max(cells, key=lambda c: c.sessions).id
+    return (
+        Finding(
+            id="work-constant", severity="good", claim="Every call did 132,280 logical reads.", value=132280
+        ),
+        Finding(
+            id="cpu-wait", severity="warning", claim="Sessions spend most of their time in the run queue.",
+            value=0.66, unit="of session time", low=0.64, high=0.68, evidence="ledger, account runq",
+            cure="fewer sessions or more CPUs", cells=(top,),
+        ),
+    )  # fmt: skip
