@@ -23,7 +23,7 @@ def t95(degrees_of_freedom: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """Mean of ``n`` values with the sum of squared deviations ``m2`` (Welford; merged after Chan et al. 1979)."""
+    """Mean of ``n`` values, with the sum of squared deviations ``m2`` (Welford; merge: Chan et al. 1979)."""
 
     n: int = 0
     value: float = math.nan

@@ -1,0 +1,35 @@
+"""From raw tables to the measured window: brackets, deltas, weights, rates. Pure functions of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from dbdyno.model.raw import RawCell
+from dbdyno.window.counters import cut_levels, cut_work
+from dbdyno.window.rates import histograms, rates_of
+from dbdyno.window.samples import cut_sampler, cut_samples
+from dbdyno.window.spans import windows
+from dbdyno.window.tasks import cut_tasks
+
+__all__ = ["cut", "cut_levels", "cut_sampler", "cut_samples", "cut_tasks", "cut_work", "rates", "windows"]
+
+
+def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
+    """All tables of this room: ``windows``, ``rates`` and those of :data:`dbdyno.model.cut.CUT`."""
+    tables = {
+        "windows": windows(cells),
+        "cut_tasks": cut_tasks(cells),
+        "cut_samples": cut_samples(cells),
+        "cut_sampler": cut_sampler(cells),
+        "cut_work": cut_work(cells),
+        "cut_levels": cut_levels(cells),
+        "histograms": histograms(cells),
+    }
+    return tables | {"rates": rates_of(cells, tables)}
+
+
+def rates(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``rates``: per session and per rung."""
+    return cut(cells)["rates"]

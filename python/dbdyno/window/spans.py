@@ -1,0 +1,60 @@
+"""The window of each cell, and what all its cuts have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.column import CELL
+from dbdyno.model.raw import RawCell
+from dbdyno.model.tables import conform, empty, rows
+from dbdyno.model.units import NS_PER_S
+
+SHORTEST_NS = NS_PER_S
+"""Another task's figures move at a tick or a switch (seen stale by 36 ms): no shorter window than this."""
+
+
+def windows(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``windows``, one row a cell."""
+    return rows("windows", [_window(cell) for cell in cells])
+
+
+def key(cell: RawCell) -> dict[str, Any]:
+    """The columns that every derived table begins with."""
+    c = cell.meta.cell
+    return dict(zip((k.name for k in CELL), (c.id, c.workload, c.variant, c.sessions, c.repeat), strict=True))
+
+
+def for_each(
+    table: str, cells: Iterable[RawCell], cut: Callable[[RawCell], pl.DataFrame | None]
+) -> pl.DataFrame:
+    """``cut`` of every cell, with the cell's key in front, as one conforming frame."""
+    made = []
+    for cell in cells:
+        frame = cut(cell)
+        if frame is not None and frame.height:
+            made.append(conform(table, frame.with_columns(**{k: pl.lit(v) for k, v in key(cell).items()})))
+    return pl.concat(made) if made else empty(table)
+
+
+def middle() -> pl.Expr:
+    """The middle of a read's bracket."""
+    before = pl.col("before_ns")
+    return before + (pl.col("after_ns") - before) // 2
+
+
+def _window(cell: RawCell) -> dict[str, Any]:
+    meta = cell.meta
+    wall_ns = meta.t1_ns - meta.t0_ns
+    status, reason = meta.status, meta.reason
+    if wall_ns < SHORTEST_NS and status != "invalid":
+        status, reason = "invalid", reason or "the window is shorter than 1 s"
+    return key(cell) | {
+        "t0_ns": meta.t0_ns,
+        "t1_ns": meta.t1_ns,
+        "wall_s": wall_ns / NS_PER_S,
+        "status": status,
+        "reason": reason,
+    }
