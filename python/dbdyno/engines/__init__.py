@@ -1,0 +1,55 @@
+"""The engines: one folder each, imported when it is asked for. Nothing outside a folder knows its names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast, get_args
+
+from dbdyno.model.errors import UsageError
+from dbdyno.model.nearest import did_you_mean
+from dbdyno.model.plan import EngineName
+from dbdyno.model.protocols import Server, Target
+
+ENGINES: tuple[str, ...] = get_args(EngineName)
+
+
+class Embedded(Protocol):
+    """The server that dbdyno brings with it."""
+
+    def start(
+        self,
+        bin_dir: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        max_connections: int | None = None,
+        fresh: bool = False,
+    ) -> Mapping[str, Any]:
+        """Starts it to stay until ``stop``; its status."""
+
+    def stop(self) -> Mapping[str, Any]:
+        """Stops it; what was stopped."""
+
+    def status(self) -> Mapping[str, Any]:
+        """Whether it runs and how to connect, fit for JSON, without credentials."""
+
+    def psql_argv(self) -> list[str]:
+        """Command line of an interactive client for it."""
+
+
+@contextmanager
+def open_server(engine: str, target: Target) -> Iterator[Server]:
+    """The server of ``target``, closed at the end. Raises :class:`dbdyno.model.errors.TargetError`."""
+    if engine not in ENGINES:
+        raise UsageError(f"no engine {engine!r}", did_you_mean(engine, ENGINES))
+    server = cast(Server, import_module(f"dbdyno.engines.{engine}").open_server(target))
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def embedded() -> Embedded:
+    """The embedded server by hand (``dbdyno server``)."""
+    return cast(Embedded, import_module("dbdyno.engines.postgres.embedded"))

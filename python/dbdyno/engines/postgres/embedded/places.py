@@ -1,0 +1,109 @@
+"""Where the embedded server keeps its data, its copies and its socket."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from dbdyno.engines.postgres.embedded.account import Account
+from dbdyno.model.errors import TargetError
+
+MAX_SOCKET_PATH_BYTES = 107  # sun_path of unix(7) without its final zero
+SOCKET_NAME = ".s.PGSQL.5432"
+_FOR_ROOT = Path("/var/lib/dbdyno")
+
+
+@dataclass(frozen=True)
+class Places:
+    """``data``: a directory for each major version. ``cache``: what can be made again. ``runtime``: sockets."""
+
+    data: Path
+    cache: Path
+    runtime: Path
+
+    def socket_dir(self, data: Path) -> Path:
+        """The private directory of the socket of the server on ``data``: short, and one for each."""
+        return self.runtime / hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
+
+
+def find_places(account: Account) -> Places:
+    """The places of this user, made where they are not there.
+
+    ``DBDYNO_SERVER_DIR``, else XDG base directories; as root, where the server's user could not reach
+    these, ``/var/lib/dbdyno``.
+    """
+    given = os.environ.get("DBDYNO_SERVER_DIR")
+    data, cache = _given(Path(given)) if given else _usual(account)
+    for place in (data, cache):
+        place.mkdir(parents=True, exist_ok=True, mode=0o755)
+        check_private(place, writable_by=os.geteuid())
+        if account.switch and not account.can_reach(place):
+            raise TargetError(
+                f"the server's user {account.name} cannot reach {place}",
+                "let it pass: chmod a+rx on the directories above, or set DBDYNO_SERVER_DIR to another place",
+            )
+    return Places(data, cache, _runtime(account))
+
+
+def _given(directory: Path) -> tuple[Path, Path]:
+    directory = directory.absolute()
+    return directory / "servers", directory / "cache"
+
+
+def _usual(account: Account) -> tuple[Path, Path]:
+    data = _xdg("XDG_DATA_HOME", ".local/share") / "postgres"
+    cache = _xdg("XDG_CACHE_HOME", ".cache") / "postgres"
+    if account.switch and not all(_reachable_when_made(account, p) for p in (data, cache)):
+        return _given(_FOR_ROOT)
+    return data, cache
+
+
+def _xdg(variable: str, default: str) -> Path:
+    given = os.environ.get(variable, "")
+    base = Path(given) if given.startswith("/") else Path.home() / default
+    return base / "dbdyno"
+
+
+def _reachable_when_made(account: Account, path: Path) -> bool:
+    existing = next(p for p in (path, *path.parents) if p.exists())
+    return account.can_reach(existing)
+
+
+def check_private(directory: Path, writable_by: int) -> None:
+    """Raises :class:`TargetError` unless it is a directory of user ``writable_by`` that nobody else may write."""
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != writable_by or found.st_mode & 0o022:
+        raise TargetError(
+            f"{directory} is not a directory that only user {writable_by} may write",
+            f"look at it (ls -ld {directory}); remove it, or chmod go-w it if it is yours",
+        )
+
+
+def _runtime(account: Account) -> Path:
+    """The first of the candidates that can be had and leaves room for a socket's name."""
+    uid = os.geteuid()
+    system = Path("/run/dbdyno") if account.switch else Path(f"/run/user/{uid}/dbdyno")
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    candidates = [system, Path(f"/tmp/dbdyno-{uid}")]
+    if given.startswith("/") and not account.switch:
+        candidates.insert(0, Path(given) / "dbdyno")
+    for candidate in candidates:
+        longest = os.fsencode(candidate / ("x" * 12) / SOCKET_NAME)
+        if len(longest) <= MAX_SOCKET_PATH_BYTES and _make(candidate, 0o711 if account.switch else 0o700):
+            check_private(candidate, writable_by=uid)
+            return candidate
+    raise TargetError(
+        "no directory for the server's socket could be made: tried " + ", ".join(map(str, candidates)),
+        "set XDG_RUNTIME_DIR to a short directory of your own",
+    )
+
+
+def _make(directory: Path, mode: int) -> bool:
+    try:
+        directory.mkdir(exist_ok=True, mode=mode)
+    except OSError:
+        return False
+    return os.access(directory, os.W_OK | os.X_OK)

