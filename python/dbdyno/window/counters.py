@@ -72,11 +72,14 @@ def _levels(cell: RawCell) -> pl.DataFrame | None:
         reset=(pl.col("value").filter(inside).diff() < 0).any(),
     )
     known = ~pl.col("gauge") & ~pl.col("reset") & (pl.col("wall_ns") > 0)
-    status = pl.when(pl.col("reset") & ~pl.col("gauge")).then(pl.lit("reset"))
-    status = status.when((pl.col("wall_ns") <= 0) & ~pl.col("gauge")).then(pl.lit("too short"))
-    cut = found.with_columns(delta=pl.when(known).then("growth"), status=status.otherwise(pl.lit("ok"))).drop(
-        "growth", "reset"
+    status = (
+        pl.when(known | pl.col("gauge"))
+        .then(pl.lit("ok"))
+        .when("reset")
+        .then(pl.lit("reset"))
+        .otherwise(pl.lit("too short"))
     )
+    cut = found.with_columns(delta=pl.when(known).then("growth"), status=status).drop("growth", "reset")
     failed = reads.join(cut, on=_LEVEL, how="anti", nulls_equal=True)
     failed = failed.group_by(_LEVEL, maintain_order=True).agg(pl.col("status").first())
     return pl.concat([cut, failed], how="diagonal_relaxed").drop("gauge")

@@ -18,7 +18,7 @@ from dbdyno.model.units import NS_PER_S
 from dbdyno.window.spans import for_each, key
 
 _QUANTILES = {"response_p50_ns": 0.50, "response_p95_ns": 0.95, "response_p99_ns": 0.99}
-_DRIVER, _COUNTERS, _TASKS = "driver", "engine counters", "os tasks"
+_DRIVER, _COUNTERS, _TASKS, _DRIVER_TASKS = "driver", "engine counters", "os tasks", "driver tasks"
 
 Tables = Mapping[str, pl.DataFrame]
 Row = dict[str, Any]
@@ -139,8 +139,8 @@ def _driver(tasks: pl.DataFrame) -> Iterator[tuple[str, str, float | None, str, 
     run, runq = (_known_sum(tasks[c] / tasks["over_ns"]) if known else None for c in ("run_ns", "runq_ns"))
     runnable = None if run is None or runq is None else run + runq
     starved = 0.0 if runnable == 0 else _over(runq, runnable)
-    yield ("driver_cpus", "cores", run, status, _TASKS)
-    yield ("driver_starved", "", starved, status, _TASKS)
+    yield ("driver_cpus", "cores", run, status, _DRIVER_TASKS)
+    yield ("driver_starved", "", starved, status, _DRIVER_TASKS)
 
 
 def _work_per_call(cell: RawCell, work: float | None, calls: int) -> tuple[float | None, str]:
