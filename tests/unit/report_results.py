@@ -65,7 +65,7 @@ def results(world: World = SMALL) -> Results:
     frames["rungs"] = tables.rows("rungs", list(_rungs(world, made)))
     frames["sources"] = tables.rows("sources", [s.model_dump() for s in _sources(world)])
     frames["histogram"] = _histogram(world, cells)
-    return Results(_info(world), _plan(world, cells), _environment(world), frames, _findings(world, cells))
+    return Results(_info(world), _plan(world, cells), _environment(world), frames, _findings(cells))
 
 
 def hostile() -> Results:
@@ -84,7 +84,7 @@ def hostile() -> Results:
 
 
 def _rate(world: World, cell: Cell) -> float:
-    """Calls per second: min(n, CPUs) servers, contention sigma = 0.02, coherency kappa = 0.001 (Gunther 2007)."""
+    """Calls per second: min(n, CPUs) servers, sigma = 0.02, kappa = 0.001 (Gunther 2007)."""
     n = cell.sessions
     usl = 1 + 0.02 * (n - 1) + 0.001 * n * (n - 1)
     noise = 1 + 0.01 * math.sin(7 * cell.repeat + n)
@@ -169,18 +169,19 @@ def _ledger(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
 
 def _witnesses(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
     run = _accounts(world, cell)[("run", None)]
-    for source, factor in (
-        ("os tasks", 1.0), ("cgroup", 1.04), ("host", 1.1), ("activity samples", 0.8)
-    ):  # fmt: skip
+    for source, factor in (("os tasks", 1.0), ("cgroup", 1.04), ("host", 1.1), ("activity samples", 0.8)):
         known = world.os_tasks or source == "activity samples"
         verdict = "reference" if source == "os tasks" else "agrees" if factor < 1.05 else "differs"
         yield _known(
             {
-                "quantity": "cpu_used", "source": source, "unit": "cores",
-                "relative_difference": factor - 1 if known else None, "verdict": verdict if known else "unknown",
+                "quantity": "cpu_used",
+                "source": source,
+                "unit": "cores",
+                "relative_difference": factor - 1 if known else None,
+                "verdict": verdict if known else "unknown",
             },
             run * factor if known else None,
-        )  # fmt: skip
+        )
 
 
 def _known(row: Mapping[str, Any], value: float | None, name: str = "value") -> dict[str, Any]:
@@ -197,9 +198,14 @@ def _rungs(world: World, made: Sequence[Mapping[str, Any]]) -> Iterator[dict[str
             row = _rung(world, cells)
             lowest = lowest or row["calls_per_s"] / n
             yield {
-                "workload": "lio", "variant": variant, "sessions": n, "repeats": len(cells), "status": "ok",
-                "scaling": row["calls_per_s"] / n / lowest, **row,
-            }  # fmt: skip
+                "workload": "lio",
+                "variant": variant,
+                "sessions": n,
+                "repeats": len(cells),
+                "status": "ok",
+                "scaling": row["calls_per_s"] / n / lowest,
+                **row,
+            }
 
 
 def _rung(world: World, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -219,14 +225,21 @@ def _rung(world: World, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     half = 0.02 * calls[0] if len(calls) > 1 else None
     mean = sum(calls) / len(calls)
     return {
-        "calls": round(10 * sum(calls)), "errors": world.errors, "calls_per_s": mean,
-        "calls_per_s_low": half and mean - half, "calls_per_s_high": half and mean + half,
-        "work_per_s": rate("work_per_s"), "work_per_call": WORK_PER_CALL,
+        "calls": round(10 * sum(calls)),
+        "errors": world.errors,
+        "calls_per_s": mean,
+        "calls_per_s_low": half and mean - half,
+        "calls_per_s_high": half and mean + half,
+        "work_per_s": rate("work_per_s"),
+        "work_per_call": WORK_PER_CALL,
         **{f"response_{s}_ns": rate(f"response_{s}_ns") for s in ("mean", "p50", "p95", "p99")},
         **{f"{a}_aas": aas(a) for a in ("run", "runq", "sleep", "client", "unaccounted")},
-        "helpers_aas": 0.06 if world.os_tasks else None, "cpu_per_call_ns": rate("cpu_per_call_ns"),
-        "top_wait": "LWLock/BufferMapping", "driver_cpus": 0.02, "driver_starved": 0.01,
-    }  # fmt: skip
+        "helpers_aas": 0.06 if world.os_tasks else None,
+        "cpu_per_call_ns": rate("cpu_per_call_ns"),
+        "top_wait": "LWLock/BufferMapping",
+        "driver_cpus": 0.02,
+        "driver_starved": 0.01,
+    }
 
 
 def _histogram(world: World, cells: Sequence[Cell]) -> Any:
@@ -245,7 +258,7 @@ def _histogram(world: World, cells: Sequence[Cell]) -> Any:
                     "low_ns": low,
                     "high_ns": int(mean * (1 + (i + 1) / 100)) - 1,
                     "count": round(400 * math.exp(-(((i + 3) / 12) ** 2))),
-                }  # fmt: skip
+                }
             )
     return tables.pl.DataFrame(rows)
 
@@ -261,67 +274,115 @@ def _sources(world: World) -> tuple[Source, ...]:
         ),
         Source(name="os tasks", provenance=schedstat, status=status, detail=detail),  # type: ignore[arg-type]
         Source(name="activity samples", provenance="the server's activity view, 10 Hz", status="ok"),
-        Source(name="cgroup", provenance="/sys/fs/cgroup/cpu/cpu.stat", status="not permitted",
-               detail="the group's directory is not readable; run in the server's group"),
+        Source(
+            name="cgroup",
+            provenance="/sys/fs/cgroup/cpu/cpu.stat",
+            status="not permitted",
+            detail="the group's directory is not readable; run in the server's group",
+        ),
         Source(name="host", provenance="/proc/stat", status=status, detail=detail),  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 def _info(world: World) -> RunInfo:
     started = datetime(2026, 11, 21, 10, 45, 1, tzinfo=UTC)
     workload = Workload(
-        name="lio", title="Logical I/O", doc="Logical reads of cached blocks with as little else as possible.",
-        work_unit="logical reads", work_short="LIO", work_constant=True, calibrated=True,
-    )  # fmt: skip
+        name="lio",
+        title="Logical I/O",
+        doc="Logical reads of cached blocks with as little else as possible.",
+        work_unit="logical reads",
+        work_short="LIO",
+        work_constant=True,
+        calibrated=True,
+    )
     calibration = Calibration(
-        workload="lio", target_ns=20_000_000, target_reason="the ladder's top and a window of 10 s", size=2048,
-        size_unit="ranges", measured_ns=round(CALL_NS), basis="cpu", work_per_call=WORK_PER_CALL,
+        workload="lio",
+        target_ns=20_000_000,
+        target_reason="the ladder's top and a window of 10 s",
+        size=2048,
+        size_unit="ranges",
+        measured_ns=round(CALL_NS),
+        basis="cpu",
+        work_per_call=WORK_PER_CALL,
         steps=((64, 700_000), (1024, 10_600_000), (2048, 21_000_000)),
-    )  # fmt: skip
+    )
     return RunInfo(
-        schema_version=1, id="20261121-104501-lio-3f9a", dbdyno="0.1.0", started=started, started_monotonic_ns=1,
-        ended=started + timedelta(seconds=12 * len(world.rungs)), status="complete", workloads={"lio": workload},
+        schema_version=1,
+        id="20261121-104501-lio-3f9a",
+        dbdyno="0.1.0",
+        started=started,
+        started_monotonic_ns=1,
+        ended=started + timedelta(seconds=12 * len(world.rungs)),
+        status="complete",
+        workloads={"lio": workload},
         calibrations={f"lio/{v}": calibration for v in world.variants},
-    )  # fmt: skip
+    )
 
 
 def _plan(world: World, cells: Sequence[Cell]) -> Plan:
     return Plan(
-        experiment=Experiment(workload="lio", repeats=world.repeats), cpus=world.cpus, call_target_ns=20_000_000,
-        cells=tuple(cells), expected_ns=12 * NS * len(cells),
+        experiment=Experiment(workload="lio", repeats=world.repeats),
+        cpus=world.cpus,
+        call_target_ns=20_000_000,
+        cells=tuple(cells),
+        expected_ns=12 * NS * len(cells),
         choices=(Choice(name="sessions", value="1:8", reason="four times the 2 CPUs of the affinity mask"),),
-    ).sealed()  # fmt: skip
+    ).sealed()
 
 
 def _environment(world: World) -> Environment:
     cpus = int(world.cpus)
     limits = Limits(
-        affinity=tuple(range(cpus)), quota_cpus=None, quota_where=None, cgroup_version=2, usable_cpus=world.cpus,
-        memory_bytes=None, open_files=1024,
-    )  # fmt: skip
+        affinity=tuple(range(cpus)),
+        quota_cpus=None,
+        quota_where=None,
+        cgroup_version=2,
+        usable_cpus=world.cpus,
+        memory_bytes=None,
+        open_files=1024,
+    )
     cpu = Cpu(model="Example CPU 9000", logical=cpus, cores=cpus, sockets=1, numa_nodes=1, threads_per_core=1)
     host = Host(
-        kernel="Linux 6.18.0", distribution="Debian GNU/Linux 12", virtualisation="kvm", clock_ticks_per_s=100,
-        cpu=cpu, limits=limits, memory_bytes=8 << 30,
-    )  # fmt: skip
+        kernel="Linux 6.18.0",
+        distribution="Debian GNU/Linux 12",
+        virtualisation="kvm",
+        clock_ticks_per_s=100,
+        cpu=cpu,
+        limits=limits,
+        memory_bytes=8 << 30,
+    )
     server = ServerFacts(
-        engine="postgres", version="18.4", version_num=180004, description="PostgreSQL 18.4 on x86_64",
-        where="socket /run/example, database dbdyno, user dbdyno", embedded=world.os_tasks, tls=None,
-        here=world.os_tasks, here_detail="unix socket, peer's pid is ours to see", main_pid=4700,
+        engine="postgres",
+        version="18.4",
+        version_num=180004,
+        description="PostgreSQL 18.4 on x86_64",
+        where="socket /run/example, database dbdyno, user dbdyno",
+        embedded=world.os_tasks,
+        tls=None,
+        here=world.os_tasks,
+        here_detail="unix socket, peer's pid is ours to see",
+        main_pid=4700,
         settings={"shared_buffers": "128 MB", "jit": "off", "max_connections": "200"},
-    )  # fmt: skip
+    )
     return Environment(dbdyno="0.1.0", host=host, server=server, sources=_sources(world))
 
 
-def _findings(world: World, cells: Sequence[Cell]) -> tuple[Finding, ...]:
+def _findings(cells: Sequence[Cell]) -> tuple[Finding, ...]:
     top = max(cells, key=lambda c: c.sessions).id
     return (
         Finding(
             id="work-constant", severity="good", claim="Every call did 132,280 logical reads.", value=132280
         ),
         Finding(
-            id="cpu-wait", severity="warning", claim="Sessions spend most of their time in the run queue.",
-            value=0.66, unit="of session time", low=0.64, high=0.68, evidence="ledger, account runq",
-            cure="fewer sessions or more CPUs", cells=(top,),
+            id="cpu-wait",
+            severity="warning",
+            claim="Sessions spend most of their time in the run queue.",
+            value=0.66,
+            unit="of session time",
+            low=0.64,
+            high=0.68,
+            evidence="ledger, account runq",
+            cure="fewer sessions or more CPUs",
+            cells=(top,),
         ),
-    )  # fmt: skip
+    )

@@ -6,14 +6,20 @@ what is slow to load (Altair, XlsxWriter) is loaded when it is called for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from dbdyno.model.results import Results
+from dbdyno.report.terminal import summary
+
+__all__ = ["document", "export", "summary", "write_html"]
 
 
 def write_html(results: Results, path: Path) -> Path:
-    """One self-contained HTML file at ``path``. Raises StoreError, with a cure, where that cannot be written."""
+    """One self-contained HTML file at ``path``. Raises StoreError where that cannot be written."""
     from dbdyno.report import html
 
     return html.write(results, path)
@@ -24,3 +30,10 @@ def document(results: Results) -> dict[str, Any]:
     from dbdyno.report import jsondoc
 
     return jsondoc.document(results)
+
+
+def export(results: Results, raw_tables: Mapping[str, pl.DataFrame], to: str, path: Path) -> list[Path]:
+    """The run's tables as csv, parquet (folders), xlsx or json (files); what was written."""
+    from dbdyno.report import exports
+
+    return exports.export(results, raw_tables, to, path)

@@ -59,7 +59,7 @@ def rung_accounts(results: Results, series: Series) -> pl.DataFrame:
         pl.concat_str(pl.lit("sleep:"), pl.col("detail").fill_null("all waits"))
     )
     repeats = pl.col("cell").n_unique().over("sessions").alias("repeats")
-    # A repeat without the row did not see that wait: nothing there. A repeat with NULL does not know: left out.
+    # A repeat without the row did not see that wait: nothing there. One with NULL does not know: left out.
     asked = pl.col("repeats").first() - pl.col("aas").null_count()
     mean = pl.when(asked > 0).then(pl.col("aas").sum() / asked).alias("aas")
     return (
@@ -79,7 +79,9 @@ def throttled(results: Results, series: Series) -> dict[int, str]:
         pl.col("low").mean().fill_null(0.0), pl.coalesce("high", "aas").mean().alias("high")
     )
     some = ends.filter(pl.col("high") > 0)
-    return {int(n): f"{low:.2f} to {high:.2f}" for n, low, high in some.select("sessions", "low", "high").rows()}
+    return {
+        int(n): f"{low:.2f} to {high:.2f}" for n, low, high in some.select("sessions", "low", "high").rows()
+    }
 
 
 def accounts_of(results: Results, events: int = 6) -> list[Account]:
@@ -96,6 +98,12 @@ def accounts_of(results: Results, events: int = 6) -> list[Account]:
         else:
             made.append(Account(account, _NAMES.get(account, account), account, 0))
     return made
+
+
+def missing(results: Results, series: Series) -> list[str]:
+    """Accounts of which at least one rung of the series does not know the time."""
+    rows = rung_accounts(results, series).filter(pl.col("aas").is_null())
+    return [_NAMES.get(a, a) for a in rows["account"].unique(maintain_order=True).to_list()]
 
 
 def stack(results: Results, series: Series, accounts: list[Account]) -> pl.DataFrame:

@@ -50,7 +50,8 @@ def _read(path: Path | None) -> str | None:
 def _make(path: Path | None) -> str:
     import vl_convert
 
-    text = vl_convert.javascript_bundle().replace("</script", "<\\/script").replace("<!--", "<\\!--") + _END
+    made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    text = made.replace("</script", "<\\/script").replace("<!--", "<\\!--") + _END
     if path is not None:
         _keep(path, text)
     return text

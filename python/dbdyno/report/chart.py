@@ -1,4 +1,4 @@
-"""One chart as the page takes it, and what all charts share. Altair is loaded only when a report is written."""
+"""One chart as the page takes it, and what all charts share. Loads Altair: imported only for a report."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sessions_axis() -> alt.X:
 
 def rungs_axis() -> alt.X:
     """Sessions as steps of equal width: for bars."""
-    axis = alt.Axis(labelAngle=0, labelOverlap="greedy", ticks=False)
+    axis = alt.Axis(labelAngle=0, labelOverlap="greedy", labelSeparation=8, ticks=False)
     return alt.X("sessions:O", title="sessions", axis=axis, scale=alt.Scale(paddingInner=0.15))
 
 
@@ -75,7 +75,7 @@ def cpu_mark(cpus: float, axis: Literal["x", "y"]) -> list[alt.Chart]:
     text = alt.Chart(data).mark_text(color=var("muted"), align="left", fontSize=11)
     if axis == "x":
         rule = rule.encode(x=alt.X("cpus:Q"))
-        text = text.encode(x=alt.X("cpus:Q"), text="name:N", y=alt.value(6))
+        text = text.encode(x=alt.X("cpus:Q"), text="name:N", y=alt.value(HEIGHT - 8))
         return [rule, _moved(text, dx=4)]
     rule = rule.encode(y=alt.Y("cpus:Q"))
     return [rule, _moved(text.encode(y=alt.Y("cpus:Q"), text="name:N", x=alt.value(2)), dy=-6)]

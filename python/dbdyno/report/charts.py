@@ -27,7 +27,11 @@ def groups(results: Results) -> list[Group]:
         mine = [s for s in series if s.workload == workload]
         heading = workload if len(workloads) > 1 else ""
         made.append(Group(heading, [c for c in _shared(results, mine) if c]))
-        made += [Group(s.label if len(series) > 1 else "", [c for c in _own(results, s) if c]) for s in mine]
+        own = [Group(s.label, [c for c in _own(results, s) if c]) for s in mine]
+        if len(series) > 1:
+            made += own
+        else:
+            made[-1].charts.extend(own[0].charts)
     return [g for g in made if g.charts]
 
 

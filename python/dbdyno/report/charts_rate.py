@@ -39,6 +39,7 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     rows = [r for s in series for r in _rates(results, s, column)]
     if not rows:
         return None
+    repeated = any(r["low"] is not None for r in rows)
     cap = 1.18 * max(r["high"] or r["rate"] for r in rows)
     labels = [s.label for s in series]
     colour = alt.Color("series:N", scale=series_scale(labels), legend=None)
@@ -48,15 +49,15 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     layers = [
         *(cpu_mark(cpus, "x") if cpus and cpus <= top else []),
         _perfect(rows, labels, cap).encode(x=sessions_axis(), y=y, color=colour, detail="series:N"),
-        *([_intervals(rows).encode(x=sessions_axis(), color=colour)] if any(r["low"] for r in rows) else []),
+        *([_intervals(rows).encode(x=sessions_axis(), color=colour)] if repeated else []),
         _measured(rows, unit).encode(x=sessions_axis(), y=y, color=colour),
     ]
     legend = [*series_keys(labels), Key("perfect scaling", var("muted"), "dash")]
     return Chart(
         id="throughput",
         title=f"Throughput, {unit}",
-        caption="The distance to the dashed line is what each further session fails to deliver; bars are 95 % "
-        "intervals where a rung was repeated.",
+        caption="The distance to the dashed line is what each further session fails to deliver"
+        + ("; bars are 95 % intervals over repeats." if repeated else "."),
         spec=finished(layers, f"Throughput in {unit} against sessions, with the line of perfect scaling"),
         legend=legend,
         marks=len(rows),
@@ -65,7 +66,9 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
 
 def response(results: Results, series: list[Series]) -> Chart | None:
     """Mean, median, 95th and 99th percentile of the calls' durations."""
-    rows = [r for s in series for r in _responses(results, s)]
+    one = len(series) == 1
+    shown = _STATISTICS if one else {k: _STATISTICS[k] for k in ("mean", "p95")}  # more lines hide each other
+    rows = [r for s in series for r in _responses(results, s, shown)]
     if not rows:
         return None
     unit, factor = time_unit(max(r["ns"] for r in rows))
@@ -76,13 +79,18 @@ def response(results: Results, series: list[Series]) -> Chart | None:
         alt.Tooltip("series:N"), alt.Tooltip("sessions:Q"), alt.Tooltip("statistic:N"),
         alt.Tooltip("time:Q", format=",.3~r", title=f"response time, {unit}"),
     ]  # fmt: skip
-    names = list(_STATISTICS.values())
-    one = len(series) == 1
-    marks = [var(f"stat-{s}") for s in _STATISTICS]
-    dash = alt.StrokeDash("statistic:N", scale=alt.Scale(domain=names, range=[list(d) for d in DASHES]), legend=None)
+    names = list(shown.values())
+    marks = [var(f"stat-{s}") for s in shown]
+    dash = alt.StrokeDash(
+        "statistic:N",
+        scale=alt.Scale(domain=names, range=[list(d) for d in DASHES[: len(names)]]),
+        legend=None,
+    )
     scale = colours(names, marks) if one else series_scale([s.label for s in series])
     colour = alt.Color("statistic:N" if one else "series:N", scale=scale, legend=None)
-    base = alt.Chart(inline(rows)).encode(x=sessions_axis(), y=y, color=colour, detail=["series:N", "statistic:N"])
+    base = alt.Chart(inline(rows)).encode(
+        x=sessions_axis(), y=y, color=colour, detail=["series:N", "statistic:N"]
+    )
     layers = [
         base.mark_line(strokeWidth=2).encode(strokeDash=dash),
         base.mark_point(filled=True, size=30, opacity=1).encode(tooltip=tooltip),
@@ -93,8 +101,8 @@ def response(results: Results, series: list[Series]) -> Chart | None:
     return Chart(
         id="response",
         title="Response time of a call",
-        caption="A mean that rises in step with the sessions says that calls queue; percentiles that leave the "
-        "mean behind say that some wait much longer than others.",
+        caption="A mean that rises in step with the sessions says that calls queue; percentiles that leave "
+        "the mean behind say that some wait much longer than others.",
         spec=finished(layers, f"Response time in {unit} against sessions: mean and percentiles"),
         legend=legend,
         log=True,
@@ -112,14 +120,19 @@ def _rates(results: Results, series: Series, column: str) -> list[dict[str, Any]
         low, high = (None, None) if half is None else (rate * (1 - half), rate * (1 + half))
         rows.append(
             {
-                "series": series.label, "sessions": r["sessions"], "rate": rate, "low": low, "high": high,
-                "scaling": r["scaling"], "status": r["status"],
-            }  # fmt: skip
+                "series": series.label,
+                "sessions": r["sessions"],
+                "rate": rate,
+                "low": low,
+                "high": high,
+                "scaling": r["scaling"],
+                "status": r["status"],
+            }
         )
     return rows
 
 
-def _perfect(rows: list[dict[str, Any]], labels: list[str], cap: float) -> alt.Chart:
+def _perfect(rows: list[dict[str, Any]], labels: list[str], cap: float) -> Any:
     """From the origin through the lowest rung, to where it leaves the chart."""
     ends = []
     top = max(r["sessions"] for r in rows)
@@ -135,12 +148,12 @@ def _perfect(rows: list[dict[str, Any]], labels: list[str], cap: float) -> alt.C
     return alt.Chart(inline(ends)).mark_line(strokeDash=[6, 4], strokeWidth=1.5, opacity=0.75)
 
 
-def _intervals(rows: list[dict[str, Any]]) -> alt.Chart:
+def _intervals(rows: list[dict[str, Any]]) -> Any:
     known = [r for r in rows if r["low"] is not None]
     return alt.Chart(inline(known)).mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2="high:Q")
 
 
-def _measured(rows: list[dict[str, Any]], unit: str) -> alt.Chart:
+def _measured(rows: list[dict[str, Any]], unit: str) -> Any:
     tooltip = [
         alt.Tooltip("series:N"), alt.Tooltip("sessions:Q"), alt.Tooltip("rate:Q", format=".4~s", title=unit),
         alt.Tooltip("scaling:Q", format=".1%", title="of perfect scaling"), alt.Tooltip("status:N"),
@@ -152,18 +165,23 @@ def _measured(rows: list[dict[str, Any]], unit: str) -> alt.Chart:
     return chart.encode(tooltip=tooltip)
 
 
-def _responses(results: Results, series: Series) -> list[dict[str, Any]]:
+def _responses(results: Results, series: Series, shown: dict[str, str]) -> list[dict[str, Any]]:
     frame = figures.ladder(results, series)
     return [
-        {"series": series.label, "sessions": r["sessions"], "statistic": name, "ns": float(r[f"response_{key}_ns"])}
+        {
+            "series": series.label,
+            "sessions": r["sessions"],
+            "statistic": name,
+            "ns": float(r[f"response_{key}_ns"]),
+        }
         for r in frame.to_dicts()
-        for key, name in _STATISTICS.items()
+        for key, name in shown.items()
         if r[f"response_{key}_ns"] is not None and math.isfinite(r[f"response_{key}_ns"])
     ]
 
 
 def durations(results: Results, series: Series) -> tuple[int, pl.DataFrame]:
-    """Top rung of the series that has a histogram, and its buckets over all repeats: low_ns, high_ns, count."""
+    """Top rung of the series that has a histogram; its buckets (low_ns, high_ns, count) over all repeats."""
     frame = results.tables["histogram"]
     empty = pl.DataFrame(schema={"low_ns": pl.Int64, "high_ns": pl.Int64, "count": pl.Int64})
     if "sessions" not in frame.columns and "cell" in frame.columns:

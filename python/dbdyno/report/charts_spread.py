@@ -15,6 +15,7 @@ from dbdyno.report.figures import Series, of_series
 from dbdyno.report.palette import var
 
 BINS = 48
+QUARTILES = 5  # fewer sessions have no middle half worth a box
 POINTS = 200  # of a rung: more sessions are thinned by rank, extremes kept
 
 
@@ -32,7 +33,7 @@ def distribution(results: Results, series: Series) -> Chart | None:
         alt.Tooltip("calls:Q", format=","),
     ]
     bars = alt.Chart(inline(rows)).mark_bar(color=var("stat-p50"), stroke=var("card"), strokeWidth=0.5)
-    layer = bars.encode(x=x, x2="high:Q", y=alt.Y("calls:Q", title="calls"), tooltip=tooltip)
+    layer = bars.encode(x=x, x2="high:Q", y=alt.Y("calls:Q", title="calls"), y2=alt.datum(0), tooltip=tooltip)
     return Chart(
         id="distribution",
         title=f"Durations of calls at {top} sessions",
@@ -53,7 +54,7 @@ def percentiles(results: Results, series: list[Series]) -> Chart | None:
     rows = [r for s, _, buckets in found for r in _curve(buckets, factor, s.label)]
     words = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.7~g') + ' %'"
     highest = max(r["inverse"] for r in rows)
-    axis = alt.Axis(values=_decades(highest), labelExpr=words, labelOverlap=True)
+    axis = alt.Axis(values=_decades(highest), labelExpr=words, labelOverlap="greedy")
     scale = alt.Scale(type="log", domain=[1, max(highest, 2)], nice=False)
     tooltip = [
         alt.Tooltip("series:N"),
@@ -95,8 +96,15 @@ def spread(results: Results, series: Series) -> Chart | None:
         pl.col("relative").quantile(0.25).alias("q1"),
         pl.col("relative").median().alias("median"),
         pl.col("relative").quantile(0.75).alias("q3"),
+        pl.len().alias("n"),
     )
-    y = alt.Y("relative:Q", title="rate, of the rung's mean", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False))
+    boxes = boxes.filter(pl.col("n") >= QUARTILES)
+    y = alt.Y(
+        "relative:Q",
+        title="rate, of the rung's mean",
+        axis=alt.Axis(format=".0%"),
+        scale=alt.Scale(zero=False),
+    )
     tooltip = [
         alt.Tooltip("sessions:O"), alt.Tooltip("session:Q"), alt.Tooltip("repeat:Q"),
         alt.Tooltip("value:Q", format=".4~s", title="calls/s"),
@@ -113,7 +121,7 @@ def spread(results: Results, series: Series) -> Chart | None:
     return Chart(
         id="spread",
         title="Rates of single sessions",
-        caption="Each point is a session, the box holds the middle half: the wider the strip, the less fair the share.",
+        caption="Each point is a session, a box holds the middle half of five or more: long is unfair.",
         spec=finished(layers, "Rate of each session relative to the mean of its rung"),
         marks=len(points),
     )
@@ -125,7 +133,9 @@ def _bins(buckets: pl.DataFrame, factor: float) -> list[dict[str, Any]]:
     step = math.log(high / low) / BINS
     middle = ((pl.col("low_ns") + pl.col("high_ns")) / 2).clip(low)
     found = (
-        buckets.with_columns(((middle / low).log() / step).floor().clip(0, BINS - 1).cast(pl.Int64).alias("bin"))
+        buckets.with_columns(
+            ((middle / low).log() / step).floor().clip(0, BINS - 1).cast(pl.Int64).alias("bin")
+        )
         .group_by("bin")
         .agg(pl.col("count").sum().alias("calls"))
         .sort("bin")

@@ -27,7 +27,7 @@ from dbdyno.report.figures import Series, of_series
 from dbdyno.report.palette import account_colours, shade, var
 
 _STACKS = {
-    "aas": ("seconds per second", "Where session time went", ".2~f"),
+    "aas": ("seconds per second", "Where session time went", "~g"),
     "share": ("share of session time", "The same as a share of session time", ".0%"),
 }
 _CAPTIONS = {
@@ -51,6 +51,7 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
         return None
     present = set(rows["key"].to_list())
     unit, title, form = _STACKS[measure]
+    y = alt.Y(f"{measure}:Q", title=unit, stack="zero", axis=alt.Axis(format=form))
     paint = account_colours(shown)
     keys = [a.key for a in shown]
     bars = (
@@ -58,7 +59,7 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
         .mark_bar(stroke=var("card"), strokeWidth=0.5)
         .encode(
             x=rungs_axis(),
-            y=alt.Y(f"{measure}:Q", title=unit, stack="zero", axis=alt.Axis(format="~g" if measure == "aas" else ".0%")),
+            y=y,
             color=alt.Color("key:N", scale=colours(keys, [paint[k] for k in keys]), legend=None),
             opacity=alt.Opacity(
                 "key:N", scale=alt.Scale(domain=keys, range=[shade(a) for a in shown]), legend=None
@@ -77,11 +78,18 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
     return Chart(
         id=f"stack-{measure}",
         title=title,
-        caption=_CAPTIONS[measure],
+        caption=_caption(results, series, measure),
         spec=finished([bars, *mark], f"{title}: stacked accounts per rung, in {unit}"),
         legend=account_keys([a for a in shown if a.key in present]),
         marks=len(rows),
     )
+
+
+def _caption(results: Results, series: Series, measure: str) -> str:
+    missing = accounts.missing(results, series)
+    if not missing:
+        return _CAPTIONS[measure]
+    return f"Not the whole time: unknown, and so not drawn, is {', '.join(missing)}."
 
 
 def cpu_by_source(results: Results, series: Series) -> Chart | None:
@@ -92,7 +100,8 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
     names = rows["source"].unique(maintain_order=True).to_list()
     scale = series_scale(names)
     tooltip = [
-        alt.Tooltip("sessions:Q"), alt.Tooltip("source:N"), alt.Tooltip("value:Q", format=".3f", title="CPUs used"),
+        alt.Tooltip("sessions:Q"), alt.Tooltip("source:N"),
+        alt.Tooltip("value:Q", format=".3f", title="CPUs used"),
         alt.Tooltip("difference:Q", format="+.1%", title="to the reference"), alt.Tooltip("verdict:N"),
     ]  # fmt: skip
     base = alt.Chart(inline(rows)).encode(
@@ -100,7 +109,9 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
         y=alt.Y("value:Q", title="CPUs used", scale=alt.Scale(zero=True)),
         color=alt.Color("source:N", scale=scale, legend=None),
     )
-    shapes = alt.Scale(domain=names, range=list(SHAPES[: len(names)]) if len(names) <= len(SHAPES) else list(SHAPES))
+    shapes = alt.Scale(
+        domain=names, range=list(SHAPES[: len(names)]) if len(names) <= len(SHAPES) else list(SHAPES)
+    )
     points = base.mark_point(filled=True, size=55, opacity=1).encode(
         shape=alt.Shape("source:N", scale=shapes, legend=None), tooltip=tooltip
     )
@@ -109,8 +120,8 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
     return Chart(
         id="cpu",
         title="CPU used, by source",
-        caption="Independent witnesses of one quantity: where they part, the table of witnesses says by how much "
-        "and which one to believe.",
+        caption="Independent witnesses of one quantity: where they part, the table of witnesses says by how "
+        "much, and which one is the reference.",
         spec=finished(
             [base.mark_line(strokeWidth=1.5, opacity=0.8), points, *mark], "CPUs used, by each source"
         ),

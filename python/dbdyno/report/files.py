@@ -22,8 +22,12 @@ def guard(path: Path) -> Iterator[None]:
     except OSError as error:
         why = error.strerror or str(error)
         if error.errno in {getattr(errno, name) for name in _FULL}:
-            raise StoreFull(f"no space left for {path}: {why}", "free some space or name another place") from error
-        raise StoreError(f"cannot write {path}: {why}", "name a place that you may write to (-o PATH)") from error
+            raise StoreFull(
+                f"no space left for {path}: {why}", "free some space or name another place"
+            ) from error
+        raise StoreError(
+            f"cannot write {path}: {why}", "name a place that you may write to (-o PATH)"
+        ) from error
 
 
 def write_atomic(path: Path, content: bytes) -> Path:

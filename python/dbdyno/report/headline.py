@@ -12,6 +12,7 @@ from dbdyno.report.figures import Series
 GOOD_SCALING = 0.75
 """A rung scales while each session delivers at least this share of what a session of the lowest rung does."""
 
+_PRODUCTS = {"postgres": "PostgreSQL", "mariadb": "MariaDB", "fake": "simulated server"}
 _TIMES = {
     "run_aas": "on a CPU",
     "runq_aas": "waiting for a CPU (CPU WAIT)",
@@ -56,15 +57,16 @@ def title(results: Results) -> str:
     server = results.environment.server
     rungs = results.tables["rungs"]
     workloads = ", ".join(dict.fromkeys(rungs["workload"].to_list())) or "nothing"
-    low, high = rungs["sessions"].min(), rungs["sessions"].max()
-    ladder = "" if low is None else f", {low} to {high} sessions" if low != high else f", {low} sessions"
+    steps: list[int] = rungs["sessions"].unique().sort().to_list()
+    ladder = f", {steps[0]} to {steps[-1]} sessions" if len(steps) > 1 else ""
+    ladder = f", {_sessions({'sessions': steps[0]})}" if len(steps) == 1 else ladder
     cpus = figures.usable_cpus(results)
     where = f" on {figures.cpus_text(cpus)}" if cpus else ""
     return f"{workloads} on {server_name(server.engine, server.version)}{ladder}{where}"
 
 
 def server_name(engine: str, version: str) -> str:
-    return f"{ {'postgres': 'PostgreSQL', 'mariadb': 'MariaDB'}.get(engine, engine)} {version}"
+    return f"{_PRODUCTS.get(engine, engine)} {version}"
 
 
 def sentences(results: Results) -> list[str]:
@@ -137,11 +139,13 @@ def _time(found: Answer) -> str:
     shares = {t: top[c] / top["sessions"] for c, t in _TIMES.items() if top[c] is not None}
     if not shares:
         return "Where the time goes is unknown."
+    if top["top_wait"]:
+        sleep = _TIMES["sleep_aas"]
+        shares = {f"{t} (first of all {top['top_wait']})" if t == sleep else t: s for t, s in shares.items()}
     large = sorted(shares.items(), key=lambda item: -item[1])[:2]
     words = " and ".join(f"{100 * share:.0f} % {text}" for text, share in large if share >= 0.005)
-    wait = f" (most of it {top['top_wait']})" if large[0][0] == _TIMES["sleep_aas"] and top["top_wait"] else ""
     rest = "" if len(shares) == len(_TIMES) else "; of the rest not all is known"
-    return f"At {_sessions(top)} a session spends {words}{wait}{rest}."
+    return f"At {_sessions(top)} a session spends {words}{rest}."
 
 
 def _sessions(row: dict[str, Any]) -> str:

@@ -31,7 +31,9 @@ def write(results: Results, path: Path) -> Path:
 def page(results: Results, code: Future[str]) -> str:
     """The whole document; ``code``: the charts' JavaScript, which may still be on its way."""
     drawn = groups(results)
-    body = join(_header(results), el("main", *_sections(results, drawn), id="content"), html_facts.footer(results))
+    body = join(
+        _header(results), el("main", *_sections(results, drawn), id="content"), html_facts.footer(results)
+    )
     scripts = join(_specs(drawn), _script(code.result()), _script(_asset("page.js")))
     return f'<!doctype html>\n<html lang="en">{_head(results)}<body>{body}{scripts}</body></html>\n'
 
@@ -74,14 +76,18 @@ def _sections(results: Results, drawn: list[Group]) -> Iterator[Html]:
 
 
 def _section(name: str, title: str, *children: Html) -> Html:
-    return el("section", el("h2", title, id=f"{name}-title"), *children, id=name, aria_labelledby=f"{name}-title")
+    return el(
+        "section", el("h2", title, id=f"{name}-title"), *children, id=name, aria_labelledby=f"{name}-title"
+    )
 
 
 def _groups(drawn: list[Group]) -> Iterator[Html]:
     if not drawn:
         yield el("p", "Nothing was measured that could be drawn.", class_="muted")
     else:
-        yield Html('<noscript><p class="muted">Charts need JavaScript; the tables hold the figures.</p></noscript>')
+        yield Html(
+            '<noscript><p class="muted">Charts need JavaScript; the tables hold the figures.</p></noscript>'
+        )
     for number, group in enumerate(drawn):
         if group.heading:
             yield el("h3", group.heading)
@@ -95,7 +101,9 @@ def _figure(identifier: str, chart: Chart) -> Html:
     plot = el("div", class_="plot", role="img", aria_label=str(chart.spec.get("description", chart.title)))
     legend = el("ul", *map(_key, chart.legend), class_="legend") if chart.legend else None
     caption = el("figcaption", chart.caption)
-    return el("figure", head, plot, legend, caption, id=identifier, class_="chart card", data_marks=chart.marks)
+    return el(
+        "figure", head, plot, legend, caption, id=identifier, class_="chart card", data_marks=chart.marks
+    )
 
 
 def _key(key: Key) -> Html:
@@ -121,5 +129,3 @@ def _script(code: str) -> Html:
 
 def _asset(name: str) -> str:
     return resources("dbdyno.report").joinpath("assets", name).read_text("utf-8")
-
-

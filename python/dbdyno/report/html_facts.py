@@ -30,7 +30,9 @@ def tiles(results: Results) -> Html | None:
         (f"On a CPU at {top['sessions']} sessions", *_part(top, "run_aas")),
     ]
     return el(
-        "dl", *(el("div", el("dt", n), el("dd", v, el("small", note))) for n, v, note in values), class_="tiles"
+        "dl",
+        *(el("div", el("dt", n), el("dd", v, el("small", note))) for n, v, note in values),
+        class_="tiles",
     )
 
 
@@ -39,7 +41,9 @@ def banner(results: Results) -> Html:
     info = results.info
     if info.status == "complete":
         return Html("")
-    words = f"This run is {info.status}: {info.reason or 'no reason was recorded'}. It holds what was measured."
+    words = (
+        f"This run is {info.status}: {info.reason or 'no reason was recorded'}. It holds what was measured."
+    )
     return el("p", words, class_="banner", role="status")
 
 
@@ -50,7 +54,9 @@ def findings(results: Results) -> Html:
     ordered = sorted(results.findings, key=lambda f: _SEVERITIES.index(f.severity))
     items = []
     for f in ordered:
-        interval = "" if f.low is None or f.high is None else f"95 % interval {f.low:.4g} to {f.high:.4g} {f.unit}"
+        interval = (
+            "" if f.low is None or f.high is None else f"95 % interval {f.low:.4g} to {f.high:.4g} {f.unit}"
+        )
         about = f"cells: {', '.join(f.cells)}" if f.cells else ""
         notes = " · ".join(t for t in (interval, f.evidence and f"rests on: {f.evidence}", about) if t)
         items.append(
@@ -69,7 +75,10 @@ def findings(results: Results) -> Html:
 def environment(results: Results) -> Html:
     """Server, machine, limits; all settings folded away."""
     server = results.environment.server
-    cards = join(_card("Server", definitions(_server(results))), _card(_host_title(results), definitions(_host(results))))
+    cards = join(
+        _card("Server", definitions(_server(results))),
+        _card(_host_title(results), definitions(_host(results))),
+    )
     rows = [[name, el("code", value)] for name, value in sorted(server.settings.items())]
     settings = details(f"Server settings ({len(rows)})", table("Server settings", ["setting", "value"], rows))
     return join(el("div", cards, class_="facts"), settings if rows else None)
@@ -79,11 +88,19 @@ def plan(results: Results) -> Html:
     """What was asked for, what the planner chose and why, how the call's size was found, every cell."""
     p = results.plan
     cards = [_card("Plan", definitions(_plan(p)))]
-    cards += [_card(f"Calibration: {k}", definitions(_calibration(results, k))) for k in results.info.calibrations]
+    cards += [
+        _card(f"Calibration: {k}", definitions(_calibration(results, k))) for k in results.info.calibrations
+    ]
     parts: list[Content] = [el("div", *cards, class_="facts")]
     if p.choices:
         rows = [[c.name, c.value, c.reason] for c in p.choices]
-        parts.append(el("div", table("What the planner chose", ["what", "value", "why"], rows), style="margin-top:16px"))
+        parts.append(
+            el(
+                "div",
+                table("What the planner chose", ["what", "value", "why"], rows),
+                style="margin-top:16px",
+            )
+        )
     if p.script_text is not None:
         parts.append(details("The script", el("pre", p.script_text)))
     cells = [_cell(c.model_dump()) for c in p.cells]
@@ -120,7 +137,10 @@ def _host(results: Results) -> Iterator[tuple[str, Content]]:
     cpu, limits = host.cpu, host.limits
     yield "CPU", cpu.model or "unknown"
     yield "Topology", _topology(cpu.model_dump())
-    yield "Usable", f"{figures.cpus_text(limits.usable_cpus)}: affinity {_ranges(limits.affinity)}, {_quota(results)}"
+    yield (
+        "Usable",
+        f"{figures.cpus_text(limits.usable_cpus)}: affinity {_ranges(limits.affinity)}, {_quota(results)}",
+    )
     yield "Memory", f"{_bytes(host.memory_bytes)}, limit {_bytes(limits.memory_bytes, 'none')}"
     yield "Open files", f"{limits.open_files:,}"
     yield "Kernel", host.kernel
@@ -134,7 +154,10 @@ def _plan(p: Plan) -> Iterator[tuple[str, Content]]:
     e = p.experiment
     yield "Workload", e.workload or e.script
     yield "Sessions", ", ".join(str(n) for n in dict.fromkeys(c.sessions for c in p.cells))
-    yield "Per rung", f"{e.measure} measured after {e.settle} of settling, {e.repeats} repeat(s), order: {e.order}"
+    yield (
+        "Per rung",
+        f"{e.measure} measured after {e.settle} of settling, {e.repeats} repeat(s), order: {e.order}",
+    )
     yield "Variants", ", ".join(dict.fromkeys(c.variant for c in p.cells))
     yield "Parameters", ", ".join(f"{k}={v}" for k, v in e.params.items())
     yield "Sampling", f"{e.sample_hz:g} a second" if e.observe else "off (--no-observe)"

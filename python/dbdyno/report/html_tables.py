@@ -9,7 +9,8 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate, significant
-from dbdyno.report import accounts, figures, methods as method_texts, unknown
+from dbdyno.report import accounts, figures, unknown
+from dbdyno.report import methods as method_texts
 from dbdyno.report.figures import Series
 from dbdyno.report.markup import Content, Html, details, el, join, table
 from dbdyno.report.palette import var
@@ -24,7 +25,9 @@ def _value(column: str, text: Callable[[Any], str]) -> Cell:
 
 
 def _share(column: str) -> Cell:
-    return lambda row: _UNKNOWN if row[column] is None else f"{figures.percent(row[column], row['sessions'])} %"
+    return lambda row: (
+        _UNKNOWN if row[column] is None else f"{figures.percent(row[column], row['sessions'])} %"
+    )
 
 
 def _rate(row: dict[str, Any]) -> Content:
@@ -42,7 +45,10 @@ def _columns(work: str) -> list[tuple[str, str, Cell]]:
         ("calls_per_s", "calls/s", _rate),
         ("work_per_s", f"{work}/s", _value("work_per_s", format_rate)),
         ("scaling", "scaling", _value("scaling", lambda v: f"{percent(v)} %")),
-        *((f"response_{s}_ns", s, _value(f"response_{s}_ns", format_ns)) for s in ("mean", "p50", "p95", "p99")),
+        *(
+            (f"response_{s}_ns", s, _value(f"response_{s}_ns", format_ns))
+            for s in ("mean", "p50", "p95", "p99")
+        ),
         ("", "session time", _bar),
         ("run_aas", "CPU", _share("run_aas")),
         ("runq_aas", "CPU WAIT", _share("runq_aas")),
@@ -74,9 +80,7 @@ def _rungs(results: Results, series: Series, *, named: bool) -> Html:
     rows = figures.ladder(results, series).to_dicts()
     numeric = [name not in ("", "top_wait", "status") for name, _, _ in columns]
     cells = [[cell(r) for _, _, cell in columns] for r in rows]
-    name = f"{series.label}: " if named else ""
-    caption = f"{name}CPU to unacc. are shares of session time; scaling is of perfect scaling; unacc. is signed"
-    made = table(caption, [h for _, h, _ in columns], cells, numeric)
+    made = table(f"Rungs of {series.label}" if named else "Rungs", [h for _, h, _ in columns], cells, numeric)
     return join(made, *_throttled(results, series))
 
 
@@ -97,17 +101,24 @@ def _throttled(results: Results, series: Series) -> Iterator[Html]:
         words = ", ".join(f"{bracket} at {n} sessions" for n, bracket in sorted(found.items()))
         yield el(
             "p",
-            f"Throttled by a CPU limit, inside CPU WAIT (a bracket, never added): {words}, in seconds per second.",
+            f"Throttled by a CPU limit, in s per second, inside CPU WAIT (a bracket, never added): {words}.",
             class_="foot",
         )
 
 
 def _footnotes(results: Results) -> Iterator[Html]:
+    yield el(
+        "p",
+        "CPU to unacc.: shares of session time, unacc. signed. Scaling: of perfect scaling.",
+        class_="foot",
+    )
     heads = {name: head for name, head, _ in _columns("work unit") if name}
     for (why, cure), names in unknown.grouped(unknown.reasons(results, tuple(heads))).items():
         columns = ", ".join(heads[n] for n in names if n != "top_wait")
         if columns:
-            yield el("p", _UNKNOWN, f" {columns}: {why}.", f" To know it: {cure}." if cure else "", class_="foot")
+            yield el(
+                "p", _UNKNOWN, f" {columns}: {why}.", f" To know it: {cure}." if cure else "", class_="foot"
+            )
 
 
 def methods(results: Results) -> Html:
@@ -135,7 +146,18 @@ def witnesses(results: Results) -> Html:
 
 
 def _witness_table(caption: str, frame: pl.DataFrame) -> Html:
-    heads = ["quantity", "source", "variant", "sessions", "repeat", "value", "unit", "difference", "verdict", "status"]
+    heads = [
+        "quantity",
+        "source",
+        "variant",
+        "sessions",
+        "repeat",
+        "value",
+        "unit",
+        "difference",
+        "verdict",
+        "status",
+    ]
     numeric = [h in ("sessions", "repeat", "value", "difference") for h in heads]
     return table(caption, heads, (_witness(r) for r in frame.to_dicts()), numeric)
 

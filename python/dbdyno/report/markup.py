@@ -18,7 +18,7 @@ Content = str | Html | None
 
 
 def el(name: str, /, *children: Content, **attributes: str | int | float | bool | None) -> Html:
-    """``el("td", "a < b", class_="num")``. A trailing underscore is dropped, other underscores become hyphens."""
+    """``el("td", "a < b", class_="num")``. A trailing underscore goes, others become hyphens."""
     written = "".join(_attribute(k, v) for k, v in attributes.items())
     if name in _VOID:
         return Html(f"<{name}{written}>")
@@ -34,12 +34,17 @@ def joined(children: Iterable[Content]) -> Html:
 
 
 def table(
-    caption: str, heads: Sequence[Content], rows: Iterable[Sequence[Content]], numeric: Sequence[bool] | None = None
+    caption: str,
+    heads: Sequence[Content],
+    rows: Iterable[Sequence[Content]],
+    numeric: Sequence[bool] | None = None,
 ) -> Html:
-    """A table that scrolls sideways in its own box; the box takes the keyboard's focus so that keys scroll it."""
+    """A table that scrolls sideways in its own box, which takes the focus so that keys scroll it."""
     numbers = numeric or [False] * len(heads)
     head = el("tr", *(el("th", h, scope="col", class_=_num(n)) for h, n in zip(heads, numbers, strict=True)))
-    body = [el("tr", *(_cell(i, c, n) for i, (c, n) in enumerate(zip(r, numbers, strict=True)))) for r in rows]
+    body = [
+        el("tr", *(_cell(i, c, n) for i, (c, n) in enumerate(zip(r, numbers, strict=True)))) for r in rows
+    ]
     made = el("table", el("caption", caption), el("thead", head), el("tbody", *body))
     return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption)
 

@@ -29,22 +29,25 @@ _METHODS = (
      "calls/s per session / calls/s per session of the lowest rung; the words say that a ladder scales while "
      f"this is at least {100 * GOOD_SCALING:.0f} %"),
     ("response time", "rates", "response_mean_ns",
-     "from sending a call until the server is ready again, by the driver's clock; percentiles from a histogram "
-     "of all measured calls with three significant digits"),
+     "from sending a call until the server is ready again, by the driver's clock; percentiles from a "
+     "histogram of all measured calls with three significant digits"),
     ("CPU", "ledger", "run", "on a CPU: schedstat field 1 of the session's task, end less start; exact"),
     ("CPU, user and kernel", "ledger", "run.user",
      "CPU split by the ratio of utime and stime, which are counted in ticks: the interval says how sure"),
     ("CPU WAIT", "ledger", "runq",
-     "runnable but not running: schedstat field 2 of the session's task; time throttled by a limit lies inside"),
+     "runnable but not running: schedstat field 2 of the session's task; throttled time lies inside"),
     ("throttled", "ledger", "runq.throttled_bracket",
      "the group's cpu.stat; it sums over CPUs and so only bounds what lies inside CPU WAIT; never added"),
     ("sleep, by wait", "ledger", "sleep",
-     "samples of session and task taken together: a task asleep in a named wait, weighted by the time it stands for"),
+     "samples of session and task taken together: a task asleep in a named wait, weighted by the time it "
+     "stands for"),
     ("client", "ledger", "client", "asleep, waiting for the client to send"),
-    ("unaccounted", "ledger", "unaccounted", "the session's wall time less all accounts above; signed, never clipped"),
+    ("unaccounted", "ledger", "unaccounted",
+     "the session's wall time less all accounts above; signed, never clipped"),
     ("CPU per call", "rates", "cpu_per_call_ns", "CPU of the sessions / their calls"),
     ("CPU per work unit", "rates", "cpu_per_work_ns", "CPU of the sessions / their work units"),
-    ("helpers", "rungs", "helpers_aas", "CPU of the server's own processes, read as tasks; on top of the sessions"),
+    ("helpers", "rungs", "helpers_aas",
+     "CPU of the server's own processes, read as tasks; it comes on top of the sessions'"),
     ("driver", "rungs", "driver_cpus",
      "CPU and run-queue time of the driver's own threads: a starved driver invalidates a rung"),
 )  # fmt: skip
@@ -58,7 +61,9 @@ def of(results: Results) -> list[Method]:
 def _seen(results: Results, table: str, key: str) -> tuple[tuple[str, ...], str]:
     frame = results.tables[table]
     if table == "rungs":
-        rows = frame.select(pl.col(key).alias("value"), pl.lit("").alias("source"), pl.lit("ok").alias("status"))
+        rows = frame.select(
+            pl.col(key).alias("value"), pl.lit("").alias("source"), pl.lit("ok").alias("status")
+        )
     else:
         column, value = ("name", "value") if table == "rates" else ("account", "aas")
         rows = frame.filter((pl.col("scope") == "rung") & (pl.col(column) == key))

@@ -50,7 +50,13 @@ _COLOURS = {
     "stat-p99": ("#d55e00", "#ee7d2b"),
 }
 # The engine's classes with a hue of their own, so that two reports agree; further classes take what is left.
-_CLASSES = {"Lock": "sleep-1", "IO": "sleep-2", "LWLock": "sleep-3", "IPC": "sleep-4", OTHER_SLEEP: "sleep-other"}
+_CLASSES = {
+    "Lock": "sleep-1",
+    "IO": "sleep-2",
+    "LWLock": "sleep-3",
+    "IPC": "sleep-4",
+    OTHER_SLEEP: "sleep-other",
+}
 _SPARE = ("sleep-5", "sleep-4", "sleep-2", "sleep-1", "sleep-3")
 SERIES = tuple(n for n in _COLOURS if n.startswith("series-"))
 
@@ -63,6 +69,11 @@ def css() -> str:
         f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{dark}}}}}"
         f":root[data-theme=dark]{{color-scheme:dark;{dark}}}"
     )
+
+
+def light(name: str) -> str:
+    """The colour as ``#rrggbb`` on a white ground, for what knows no themes."""
+    return _COLOURS[name][0]
 
 
 def var(name: str) -> str:

@@ -151,7 +151,7 @@ def calibration_text(results: Results) -> Text:
     return Text("\n".join(lines))
 
 
-class summary:  # noqa: N801  (used like a function)
+class summary:  # used like a function
     """What ``dbdyno run`` and ``dbdyno show`` print at the end, as wide as the console."""
 
     def __init__(self, results: Results) -> None:
@@ -201,9 +201,7 @@ def _any(flags: Any) -> bool:
 
 
 def _footnotes(results: Results, shown: Mapping[str, Column]) -> list[RenderableType]:
-    notes = [
-        "CPU% to unac%: of a session's time; WAIT%: ready to run but no CPU (run queue); scal%: of perfect scaling"
-    ]
+    notes = ["CPU% to unac%: of session time; WAIT%: ready to run, but no CPU (run queue); scal%: of perfect"]
     groups = unknown.grouped(unknown.reasons(results, tuple(shown)))
     for (why, cure), names in groups.items():
         heads = ", ".join(shown[n].head for n in names if n != "calls_per_s_low" and n != "top_wait")

@@ -9,8 +9,9 @@ import polars as pl
 from dbdyno.model.results import Results
 
 # Column of table rungs -> where its status stands.
-_RATES = ("calls_per_s", "work_per_s", "work_per_call", "cpu_per_call_ns", "cpu_per_work_ns") + tuple(
-    f"response_{s}_ns" for s in ("mean", "p50", "p95", "p99", "max")
+_RATES = (
+    *("calls_per_s", "work_per_s", "work_per_call", "cpu_per_call_ns", "cpu_per_work_ns"),
+    *(f"response_{s}_ns" for s in ("mean", "p50", "p95", "p99", "max")),
 )
 _LEDGER = {
     "run_aas": ("rung", "run"),
