@@ -10,7 +10,7 @@ from dbdyno.model.raw import RawCell
 from dbdyno.window.counters import cut_levels, cut_work
 from dbdyno.window.rates import histograms, rates_of
 from dbdyno.window.samples import cut_sampler, cut_samples
-from dbdyno.window.spans import windows
+from dbdyno.window.spans import for_each, windows
 from dbdyno.window.tasks import cut_tasks
 
 __all__ = ["cut", "cut_levels", "cut_sampler", "cut_samples", "cut_tasks", "cut_work", "rates", "windows"]
@@ -25,6 +25,7 @@ def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
         "cut_sampler": cut_sampler(cells),
         "cut_work": cut_work(cells),
         "cut_levels": cut_levels(cells),
+        "cell_sources": for_each("cell_sources", cells, lambda cell: cell.tables["sources"]),
         "histograms": histograms(cells),
     }
     return tables | {"rates": rates_of(cells, tables)}

@@ -82,6 +82,7 @@ def _per_session(cell: RawCell, sessions: pl.DataFrame) -> Iterator[Row]:
         figures = (
             ("calls_per_s", "1/s", s["rate"], idle, _DRIVER),
             ("errors_per_s", "1/s", s["error_rate"], idle, _DRIVER),
+            ("executions", "calls", s["calls_total"] + s["errors_total"], "ok", _DRIVER),
             ("response_mean_ns", "ns", mean_ns, idle, _DRIVER),
             ("response_max_ns", "ns", s["max_ns"], idle, _DRIVER),
             ("work_per_call", cell.meta.workload.work_unit, work, work_status, work_source),

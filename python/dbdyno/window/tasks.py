@@ -114,19 +114,22 @@ def _figures(grouped: pl.DataFrame, t0: int, t1: int) -> pl.DataFrame:
 
 
 def _unread(cell: RawCell, tasks: pl.DataFrame, read: pl.DataFrame) -> pl.DataFrame:
-    """Sessions of which no read went well: W is the window, the status is that of the tries."""
+    """Sessions and other roles without a good read: W is the window, the status that of the tries."""
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
     nobody = pl.lit("off" if tasks.is_empty() else "lost")
     tries = tasks.filter((pl.col("status") != "ok") & ~pl.col("worker"))
     why = tries.group_by("session").agg(pl.col("status").first())
-    missing = cell.tables["sessions"].select("session", pid="backend_pid")
+    missing = cell.tables["sessions"].select("session", pid="backend_pid", role=pl.lit("session"))
     missing = missing.join(read.filter(pl.col("role") == "session"), on="session", how="anti")
-    return missing.join(why, on="session", how="left").select(
+    missing = missing.join(why, on="session", how="left")
+    others = tries.filter(pl.col("role") != "session").join(read, on="role", how="anti")
+    others = others.group_by("role", maintain_order=True).agg(pl.col("pid", "session", "status").first())
+    return pl.concat([missing, others.select(missing.columns)]).select(
         pl.col("pid").fill_null(0),
         pl.col("pid").fill_null(0).alias("tid"),
         "session",
         pl.col("status").fill_null(nobody),
-        role=pl.lit("session"),
+        "role",
         worker=pl.lit(False),
         partial=pl.lit(False),
         from_ns=pl.lit(t0),
