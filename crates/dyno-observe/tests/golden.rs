@@ -51,9 +51,12 @@ fn stat_takes_each_figure_from_the_field_that_proc_5_numbers() {
 
 #[test]
 fn stat_of_old_kernels_lacks_later_fields_and_they_are_unknown() {
-    let text = golden("task/stat-2.4.txt");
+    let text = golden("task/stat-2.2.txt");
     let stat = stat::parse(&text, TICK_NS).unwrap();
     assert_eq!((stat.start_ticks, stat.cpu, stat.blkio_ns), (1022, None, None));
+    let text = golden("task/stat-2.6.17.txt");
+    let stat = stat::parse(&text, TICK_NS).unwrap();
+    assert_eq!((stat.start_ticks, stat.cpu, stat.blkio_ns), (1022, Some(1039), None));
 }
 
 #[test]
