@@ -3,7 +3,10 @@
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 #[inline]
 pub fn now_ns() -> i64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `t` is valid for writing; the clock id always exists on Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
     t.tv_sec * 1_000_000_000 + t.tv_nsec
@@ -23,7 +26,13 @@ impl Bracket {
     pub fn around<T>(read: impl FnOnce() -> T) -> (Self, T) {
         let before_ns = now_ns();
         let value = read();
-        (Self { before_ns, after_ns: now_ns() }, value)
+        (
+            Self {
+                before_ns,
+                after_ns: now_ns(),
+            },
+            value,
+        )
     }
 
     /// The middle of the bracket.

@@ -3,12 +3,14 @@
 
 mod activity;
 mod clock;
+mod engine;
 mod error;
 mod session;
 mod table;
 
 pub use activity::{ActivityProbe, ActivityRow};
 pub use clock::{Bracket, now_ns};
+pub use engine::{Counter, Engine, Reading};
 pub use error::{Error, Result};
 pub use session::{CallEnd, Progress, Session};
 pub use table::{Column, Table};

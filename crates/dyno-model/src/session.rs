@@ -33,7 +33,8 @@ pub enum Progress {
 ///
 /// A call is begun by [`begin`](Self::begin) and carried on by [`advance`](Self::advance) until either
 /// says [`Progress::Done`]. Both may block only while the descriptor is in blocking mode. An `Err` means
-/// that the session is lost.
+/// that the session is lost. [`Progress::Read`] is said only after the descriptor was read empty, and
+/// [`Progress::Write`] only after it was filled: the driver waits for edges, not levels.
 pub trait Session: Send {
     /// The descriptor to wait on.
     fn fd(&self) -> RawFd;
@@ -47,11 +48,12 @@ pub trait Session: Send {
     /// # Errors
     /// When the session is lost.
     fn begin(&mut self) -> Result<Progress>;
-    /// Carries the call on after the descriptor became ready.
+    /// Carries the call on after the descriptor became ready. `buffer` is the thread's scratch space (at
+    /// least 4 KiB): one for all its sessions, so that it stays in the cache; it keeps nothing in between.
     ///
     /// # Errors
     /// When the session is lost.
-    fn advance(&mut self) -> Result<Progress>;
+    fn advance(&mut self, buffer: &mut [u8]) -> Result<Progress>;
     /// The server's process (or thread) id for this session, if it told.
     fn backend_pid(&self) -> Option<i64>;
 }

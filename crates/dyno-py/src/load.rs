@@ -1,7 +1,107 @@
-//! `_core.Load`.
+//! `_core.Load`: specifications in, phases, tables out.
 
+use std::time::Duration;
+
+use dyno_drive::{Failure, Load, Phases, Spec};
+use dyno_engine_postgres::Postgres;
+use dyno_model::{Error, Result};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
-pub fn register(_m: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+use crate::{convert, errors};
+
+/// The one match over engines for loads.
+fn load(engine: &str, spec: &str) -> Result<Box<dyn Phases>> {
+    let (drive, rest) = split(spec)?;
+    match engine {
+        "postgres" => Ok(Box::new(Load::new(Postgres::new(parse(rest)?)?, drive))),
+        other => Err(Error::Spec(format!("the core has no driver for engine {other}"))),
+    }
+}
+
+/// The driver's keys, and the engine's.
+fn split(spec: &str) -> Result<(Spec, Value)> {
+    let all: Map<String, Value> = serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string()))?;
+    let is_drive = |key: &str| Spec::KEYS.contains(&key);
+    let (drive, rest): (Map<_, _>, Map<_, _>) = all.into_iter().partition(|(key, _)| is_drive(key));
+    Ok((parse(Value::Object(drive))?, Value::Object(rest)))
+}
+
+fn parse<T: DeserializeOwned>(value: Value) -> Result<T> {
+    serde_json::from_value(value).map_err(|e| Error::Spec(e.to_string()))
+}
+
+fn plain(error: &Error) -> PyErr {
+    errors::driver(error, None)
+}
+
+/// See `dbdyno.model.protocols.Load`.
+#[pyclass(name = "Load", frozen)]
+struct PyLoad(Box<dyn Phases>);
+
+#[pymethods]
+impl PyLoad {
+    #[new]
+    fn new(engine: &str, spec: &str) -> PyResult<Self> {
+        load(engine, spec).map(Self).map_err(|e| plain(&e))
+    }
+
+    fn connect(&self) -> PyResult<()> {
+        self.0.connect().map_err(|e| plain(&e))
+    }
+
+    fn start(&self, start_ns: i64, t0_ns: i64, t1_ns: i64) -> PyResult<()> {
+        self.0.start(start_ns, t0_ns, t1_ns).map_err(|e| plain(&e))
+    }
+
+    fn finish(&self) -> PyResult<()> {
+        self.0.finish().map_err(|e| plain(&e))
+    }
+
+    fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
+        let timeout = Duration::try_from_secs_f64(timeout_s.max(0.0)).unwrap_or(Duration::MAX);
+        py.detach(|| self.0.wait(timeout))
+            .map_err(|Failure { error, session }| errors::driver(&error, session))
+    }
+
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.0.stop());
+    }
+
+    fn abort(&self, py: Python<'_>) {
+        py.detach(|| self.0.abort());
+    }
+
+    /// As a plain tuple: (calls, errors, live, `in_call_ns`).
+    fn progress(&self) -> (u64, u64, u64, u64) {
+        let p = self.0.progress();
+        (p.calls, p.errors, p.live, p.in_call_ns)
+    }
+
+    fn backends(&self) -> Vec<(usize, i64)> {
+        self.0.backends()
+    }
+
+    fn threads(&self) -> Vec<i64> {
+        self.0.threads()
+    }
+
+    #[expect(
+        clippy::unused_self,
+        reason = "a method in the protocol: the fake engine's clock is its load's"
+    )]
+    fn now_ns(&self) -> i64 {
+        dyno_model::now_ns()
+    }
+
+    fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let tables = py.detach(|| self.0.tables()).map_err(|e| plain(&e))?;
+        convert::tables(py, &tables)
+    }
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyLoad>()
 }

@@ -169,6 +169,11 @@ impl Client {
         Ok(self.incoming.take())
     }
 
+    /// What was read behind the last ReadyForQuery.
+    pub(crate) fn take_rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.incoming).into_rest()
+    }
+
     /// Says good-bye; the server ends the session by itself.
     pub fn close(mut self) {
         let mut bytes = BytesMut::new();

@@ -70,6 +70,11 @@ impl Walker {
         self.walk(chunk, at)
     }
 
+    /// False while only a part of a message has arrived.
+    pub fn is_between_messages(&self) -> bool {
+        self.skip == 0 && (self.held.is_empty() || self.spent)
+    }
+
     #[inline]
     fn walk<'a>(&mut self, chunk: &'a [u8], at: &mut usize) -> Result<Option<Message<'a>>> {
         let mut from = *at;
@@ -195,6 +200,11 @@ impl Collector {
             return Err(garbage(header[0], length));
         }
         Ok(rest.len() > length)
+    }
+
+    /// What was not taken.
+    pub fn into_rest(mut self) -> Vec<u8> {
+        self.buffer.split_off(self.from)
     }
 
     /// The message that [`is_ready`](Self::is_ready) found.

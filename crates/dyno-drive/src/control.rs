@@ -1,0 +1,234 @@
+//! What the threads of a load and their master share.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dyno_model::now_ns;
+
+use crate::Schedule;
+
+/// Orders to the threads, and what they tell of themselves. Single words are relaxed atomics: each has one
+/// writer, and none guards another.
+pub struct Control {
+    /// No call starts at or after this: t1, or the instant of [`stop`](Self::stop).
+    deadline_ns: AtomicI64,
+    aborted: AtomicBool,
+    grace_ms: u64,
+    sessions: Vec<SessionFlags>,
+    threads: Vec<ThreadProgress>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct SessionFlags {
+    /// Has ended by itself.
+    ended: AtomicBool,
+    /// Was cut off: no answer within the grace.
+    cut: AtomicBool,
+}
+
+/// One thread's live figures, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+pub struct ThreadProgress {
+    calls: AtomicU64,
+    errors: AtomicU64,
+    live: AtomicU64,
+    in_call_ns: AtomicU64,
+}
+
+/// Live figures of a load, from the barrier on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Ended well.
+    pub calls: u64,
+    /// Failed.
+    pub errors: u64,
+    /// Sessions that have not ended.
+    pub live: u64,
+    /// Sum of the durations of ended calls, ns.
+    pub in_call_ns: u64,
+}
+
+struct State {
+    schedule: Option<Schedule>,
+    threads_done: usize,
+    /// Descriptors of the sessions while those belong to the threads; then they may be shut down.
+    descriptors: Vec<RawFd>,
+}
+
+impl Control {
+    /// For sessions with these descriptors.
+    pub fn new(descriptors: Vec<RawFd>, threads: usize, grace_ms: u64) -> Self {
+        Self {
+            deadline_ns: AtomicI64::new(i64::MAX),
+            aborted: AtomicBool::new(false),
+            grace_ms,
+            sessions: descriptors.iter().map(|_| SessionFlags::default()).collect(),
+            threads: (0..threads).map(|_| ThreadProgress::default()).collect(),
+            state: Mutex::new(State {
+                schedule: None,
+                threads_done: 0,
+                descriptors,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // -- the master's side ------------------------------------------------------------------------
+
+    /// Opens the barrier.
+    pub fn start(&self, schedule: Schedule) {
+        self.deadline_ns.fetch_min(schedule.t1_ns, Relaxed);
+        self.state().schedule = Some(schedule);
+        self.changed.notify_all();
+    }
+
+    /// No further call starts.
+    pub fn stop(&self) {
+        self.deadline_ns.fetch_min(now_ns(), Relaxed);
+        let _state = self.state();
+        self.changed.notify_all();
+    }
+
+    /// Breaks all connections.
+    pub fn abort(&self) {
+        self.aborted.store(true, Relaxed);
+        self.stop();
+        self.state().descriptors.iter().for_each(|&fd| shut_down(fd));
+    }
+
+    /// Waits until all threads are done; sessions whose call is still out when the grace is over are cut.
+    pub fn supervise(&self) {
+        let mut cut = false;
+        let mut state = self.state();
+        while state.threads_done < self.threads.len() {
+            let left_ns = self.grace_end_ns().saturating_sub(now_ns());
+            if left_ns <= 0 && !cut {
+                self.cut(&state);
+                cut = true;
+            }
+            // Woken by the end of a thread or by stop(); once cut, sessions end at once.
+            let wait_ns = if cut { i64::MAX } else { left_ns };
+            let wait = Duration::from_nanos(wait_ns.clamp(1, 3_600_000_000_000) as u64);
+            state = self
+                .changed
+                .wait_timeout(state, wait)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        state.descriptors.clear();
+    }
+
+    fn grace_end_ns(&self) -> i64 {
+        let grace_ns = i64::try_from(self.grace_ms)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1_000_000);
+        self.deadline_ns.load(Relaxed).saturating_add(grace_ns)
+    }
+
+    fn cut(&self, state: &State) {
+        for (flags, &fd) in self.sessions.iter().zip(&state.descriptors) {
+            if !flags.ended.load(Relaxed) {
+                flags.cut.store(true, Relaxed);
+                shut_down(fd);
+            }
+        }
+    }
+
+    /// The sum over the threads.
+    pub fn progress(&self) -> Progress {
+        self.threads.iter().fold(Progress::default(), |sum, t| Progress {
+            calls: sum.calls + t.calls.load(Relaxed),
+            errors: sum.errors + t.errors.load(Relaxed),
+            live: sum.live + t.live.load(Relaxed),
+            in_call_ns: sum.in_call_ns + t.in_call_ns.load(Relaxed),
+        })
+    }
+
+    // -- the threads' side ------------------------------------------------------------------------
+
+    /// Waits for the barrier to be opened.
+    pub fn wait_for_start(&self) -> Schedule {
+        let mut state = self.state();
+        loop {
+            if let Some(schedule) = state.schedule {
+                return schedule;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Sleeps until `at_ns`, or until no call may start any more.
+    pub fn sleep_until(&self, at_ns: i64) {
+        let mut state = self.state();
+        loop {
+            let left_ns = at_ns.min(self.deadline_ns()) - now_ns();
+            if left_ns <= 0 {
+                return;
+            }
+            let left = Duration::from_nanos(left_ns as u64);
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// No call starts at or after this.
+    #[inline]
+    pub fn deadline_ns(&self) -> i64 {
+        self.deadline_ns.load(Relaxed)
+    }
+
+    /// Told to break off.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted.load(Relaxed)
+    }
+
+    /// Why a session was cut off, if it was.
+    pub fn cut_reason(&self, session: usize) -> Option<String> {
+        let cut = self.sessions[session].cut.load(Relaxed);
+        cut.then(|| {
+            format!(
+                "no answer within {} ms after the end of the measurement",
+                self.grace_ms
+            )
+        })
+    }
+
+    /// A session has ended.
+    pub fn session_ended(&self, session: usize) {
+        self.sessions[session].ended.store(true, Relaxed);
+    }
+
+    /// A thread tells how it stands.
+    #[inline]
+    pub fn tell(&self, thread: usize, progress: &Progress) {
+        let told = &self.threads[thread];
+        told.calls.store(progress.calls, Relaxed);
+        told.errors.store(progress.errors, Relaxed);
+        told.live.store(progress.live, Relaxed);
+        told.in_call_ns.store(progress.in_call_ns, Relaxed);
+    }
+
+    /// A thread has ended. From then on its sessions may be closed.
+    pub fn thread_done(&self) {
+        self.state().threads_done += 1;
+        self.changed.notify_all();
+    }
+}
+
+/// Ends a connection under whoever waits on it; on one that is closed already it does nothing.
+fn shut_down(fd: RawFd) {
+    // SAFETY: the descriptor is open: sessions are not closed while the threads have them.
+    unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+}

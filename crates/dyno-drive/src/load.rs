@@ -1,0 +1,345 @@
+//! A load from connecting to its tables. Each phase runs on a thread of its own and is waited for.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dyno_model::{Engine, Error, Result, Session, Table, now_ns};
+
+use crate::connect::{Ready, backends, connect_all};
+use crate::control::{Control, Progress};
+use crate::probe::{ProbeRow, finish_all, without_sessions};
+use crate::tables::{self, Setup};
+use crate::{Fleet, Outcome, Schedule, Spec, limits, thread};
+
+/// What went wrong, and in which session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What.
+    pub error: Error,
+    /// Where it was one session's.
+    pub session: Option<usize>,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, session: None }
+    }
+}
+
+/// A load of any engine: phases begun by `connect`, `start`, `finish`, each over when `wait` says so.
+pub trait Phases: Send + Sync {
+    /// Connects, prepares, warms and parks all sessions.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] out of order.
+    fn connect(&self) -> Result<()>;
+    /// Opens the barrier.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] out of order, or times out of order.
+    fn start(&self, start_ns: i64, t0_ns: i64, t1_ns: i64) -> Result<()>;
+    /// Takes the last probes and closes the sessions.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] out of order.
+    fn finish(&self) -> Result<()>;
+    /// True when the phase is over.
+    ///
+    /// # Errors
+    /// What went wrong in it.
+    fn wait(&self, timeout: Duration) -> std::result::Result<bool, Failure>;
+    /// No further call starts.
+    fn stop(&self);
+    /// Breaks all connections.
+    fn abort(&self);
+    /// Live figures.
+    fn progress(&self) -> Progress;
+    /// (session, backend pid), once connected.
+    fn backends(&self) -> Vec<(usize, i64)>;
+    /// Task ids of the driver's threads, once connected.
+    fn threads(&self) -> Vec<i64>;
+    /// Everything, once all sessions have ended; the last probes once finished.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] before.
+    fn tables(&self) -> Result<Vec<Table>>;
+}
+
+/// A load of engine `E`. Dropping it breaks what is still running.
+pub struct Load<E: Engine>(Arc<Shared<E>>);
+
+struct Shared<E: Engine> {
+    engine: E,
+    spec: Spec,
+    state: Mutex<State<E::Session>>,
+    changed: Condvar,
+}
+
+struct State<S> {
+    stage: Stage<S>,
+    failure: Option<Failure>,
+    control: Option<Arc<Control>>,
+    backends: Vec<(usize, i64)>,
+    threads: Vec<i64>,
+    setups: Vec<Setup>,
+    probes: Vec<ProbeRow>,
+}
+
+/// How far a load has come.
+enum Stage<S> {
+    New,
+    /// A phase is under way.
+    Busy,
+    Parked(Fleet<S>),
+    Ended(Outcome<S>),
+    Finished(Outcome<()>),
+    Failed,
+}
+
+impl<S> Stage<S> {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::New => "not connected",
+            Self::Busy => "busy",
+            Self::Parked(_) => "parked",
+            Self::Ended(_) => "ended",
+            Self::Finished(_) => "finished",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl<E: Engine> Load<E> {
+    /// Nothing is connected yet.
+    pub fn new(engine: E, spec: Spec) -> Self {
+        let state = State {
+            stage: Stage::New,
+            failure: None,
+            control: None,
+            backends: Vec::new(),
+            threads: Vec::new(),
+            setups: Vec::new(),
+            probes: Vec::new(),
+        };
+        Self(Arc::new(Shared {
+            engine,
+            spec,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }))
+    }
+
+    /// Begins a phase: `work` takes the stage and gives the next.
+    fn begin(
+        &self,
+        phase: &str,
+        fits: impl FnOnce(&Stage<E::Session>) -> bool,
+        work: impl FnOnce(&Shared<E>, Stage<E::Session>) -> Step<E::Session> + Send + 'static,
+    ) -> Result<()> {
+        let mut state = self.0.state();
+        if !fits(&state.stage) {
+            return Err(Error::Spec(format!(
+                "{phase}: the load is {}",
+                state.stage.name()
+            )));
+        }
+        let before = std::mem::replace(&mut state.stage, Stage::Busy);
+        let shared = self.0.clone();
+        let spawned = thread::spawn(&format!("dyno-{phase}"), move || {
+            let guard = Panicked(&shared);
+            let after = work(&shared, before);
+            std::mem::forget(guard);
+            shared.end_phase(after);
+        });
+        if let Err(error) = spawned {
+            state.stage = Stage::Failed;
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+type Step<S> = std::result::Result<Stage<S>, Failure>;
+
+/// A phase that panics is over, too.
+struct Panicked<'a, E: Engine>(&'a Shared<E>);
+
+impl<E: Engine> Drop for Panicked<'_, E> {
+    fn drop(&mut self) {
+        self.0
+            .end_phase(Err(Error::Io("the driver panicked".to_owned()).into()));
+    }
+}
+
+impl<E: Engine> Shared<E> {
+    fn state(&self) -> MutexGuard<'_, State<E::Session>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end_phase(&self, step: Step<E::Session>) {
+        let mut state = self.state();
+        match step {
+            Ok(next) => state.stage = next,
+            Err(failure) => {
+                state.failure = Some(failure);
+                state.stage = Stage::Failed;
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    fn connect(&self) -> Step<E::Session> {
+        let each = if self.spec.log_calls && self.spec.log_cpu {
+            2
+        } else {
+            1
+        };
+        limits::make_room_for_descriptors(self.engine.sessions() * each)?;
+        let ready = connect_all(&self.engine)?;
+        let setups = ready.iter().map(setup).collect();
+        let backends = backends(&ready);
+        let (mut sessions, mut probes) = (Vec::new(), Vec::new());
+        for each in ready {
+            sessions.push(each.session);
+            probes.extend(each.readings);
+        }
+        let fleet = Fleet::park(sessions, &self.spec)?;
+        let mut state = self.state();
+        state.control = Some(fleet.control().clone());
+        state.threads = fleet.threads().to_vec();
+        (state.setups, state.backends, state.probes) = (setups, backends, probes);
+        Ok(Stage::Parked(fleet))
+    }
+
+    /// The last probes. A fleet that never started is let go without a call.
+    fn finish(&self, stage: Stage<E::Session>) -> Step<E::Session> {
+        let outcome = match stage {
+            Stage::Parked(fleet) => run_nothing(fleet)?,
+            Stage::Ended(outcome) => outcome,
+            _ => return Err(Error::Spec("finish: nothing ran".to_owned()).into()),
+        };
+        let mut outcome = outcome;
+        let sessions = std::mem::take(&mut outcome.sessions);
+        let probes = finish_all(&self.engine, sessions, &outcome.records);
+        self.state().probes.extend(probes);
+        Ok(Stage::Finished(without_sessions(outcome)))
+    }
+}
+
+fn run_nothing<S: Session + 'static>(fleet: Fleet<S>) -> Result<Outcome<S>> {
+    fleet.control().stop();
+    let now = now_ns();
+    fleet.run(Schedule {
+        start_ns: now,
+        t0_ns: now,
+        t1_ns: i64::MAX,
+    })
+}
+
+fn setup<S: Session>(ready: &Ready<S>) -> Setup {
+    let backend_pid = ready.session.backend_pid();
+    Setup {
+        backend_pid,
+        connect_ns: ready.connect_ns,
+        prepare_ns: ready.prepare_ns,
+    }
+}
+
+impl<E: Engine> Phases for Load<E> {
+    fn connect(&self) -> Result<()> {
+        self.begin(
+            "connect",
+            |stage| matches!(stage, Stage::New),
+            |shared, _| shared.connect(),
+        )
+    }
+
+    fn start(&self, start_ns: i64, t0_ns: i64, t1_ns: i64) -> Result<()> {
+        let schedule = Schedule::new(start_ns, t0_ns, t1_ns)?;
+        let parked = |stage: &Stage<_>| matches!(stage, Stage::Parked(_));
+        self.begin("start", parked, move |_, stage| match stage {
+            Stage::Parked(fleet) => Ok(Stage::Ended(fleet.run(schedule)?)),
+            other => Ok(other),
+        })
+    }
+
+    fn finish(&self) -> Result<()> {
+        let ran = |stage: &Stage<_>| matches!(stage, Stage::Parked(_) | Stage::Ended(_));
+        self.begin("finish", ran, Shared::finish)
+    }
+
+    fn wait(&self, timeout: Duration) -> std::result::Result<bool, Failure> {
+        let state = self.0.state();
+        let busy = |state: &mut State<_>| matches!(state.stage, Stage::Busy);
+        let waited = self.0.changed.wait_timeout_while(state, timeout, busy);
+        let (state, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        match &state.failure {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(!result.timed_out()),
+        }
+    }
+
+    fn stop(&self) {
+        if let Some(control) = &self.0.state().control {
+            control.stop();
+        }
+    }
+
+    fn abort(&self) {
+        let control = self.0.state().control.clone();
+        if let Some(control) = control {
+            control.abort();
+        }
+        self.0.engine.abort();
+    }
+
+    fn progress(&self) -> Progress {
+        self.0
+            .state()
+            .control
+            .as_ref()
+            .map(|c| c.progress())
+            .unwrap_or_default()
+    }
+
+    fn backends(&self) -> Vec<(usize, i64)> {
+        self.0.state().backends.clone()
+    }
+
+    fn threads(&self) -> Vec<i64> {
+        self.0.state().threads.clone()
+    }
+
+    fn tables(&self) -> Result<Vec<Table>> {
+        let state = self.0.state();
+        let (records, latency, log) = match &state.stage {
+            Stage::Ended(o) => (&o.records, &o.latency, &o.log),
+            Stage::Finished(o) => (&o.records, &o.latency, &o.log),
+            other => return Err(Error::Spec(format!("tables: the load is {}", other.name()))),
+        };
+        let mut all = vec![
+            tables::sessions(&state.setups, records),
+            tables::histogram(latency),
+            tables::errors(records),
+            tables::counters(self.0.engine.counters(), &state.probes),
+        ];
+        all.extend(log.as_ref().map(tables::calls));
+        Ok(all)
+    }
+}
+
+impl<E: Engine> Drop for Load<E> {
+    fn drop(&mut self) {
+        self.abort();
+        // The phase's thread ends soon: nothing answers any more.
+        let mut state = self.0.state();
+        while matches!(state.stage, Stage::Busy) {
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Stage::Parked(fleet) = std::mem::replace(&mut state.stage, Stage::Failed) {
+            drop(state);
+            // Its sessions end without a call; what comes of that nobody asks.
+            let _ = run_nothing(fleet);
+        }
+    }
+}

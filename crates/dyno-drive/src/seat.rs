@@ -1,0 +1,111 @@
+//! A session in the driver's hands, and what is kept of it afterwards.
+
+use dyno_model::Session;
+
+use crate::call_log::CpuProbe;
+use crate::{ErrorTally, Tally};
+
+/// How a session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself, at t1.
+    Deadline,
+    /// By itself, after a stop.
+    Stopped,
+    /// By itself, after its last call.
+    Limit,
+    /// The connection broke.
+    Lost(String),
+    /// We broke the connection.
+    Aborted(String),
+}
+
+impl End {
+    /// As in the table `sessions`.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Deadline => "deadline",
+            Self::Stopped => "stopped",
+            Self::Limit => "limit",
+            Self::Lost(_) => "lost",
+            Self::Aborted(_) => "aborted",
+        }
+    }
+
+    /// More of it.
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Self::Lost(detail) | Self::Aborted(detail) => Some(detail),
+            _ => None,
+        }
+    }
+
+    /// True while the connection can be used.
+    pub fn is_usable(&self) -> bool {
+        self.detail().is_none()
+    }
+}
+
+/// What is kept of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Counts and times.
+    pub tally: Tally,
+    /// Errors by code.
+    pub errors: ErrorTally,
+    /// How it ended.
+    pub end: End,
+}
+
+/// A session, its state and its counts.
+pub struct Seat<S> {
+    /// The connection. It stays open until all threads are done, so that it can be shut down from outside.
+    pub session: S,
+    /// 0..N-1
+    pub number: usize,
+    /// Start of the call under way.
+    pub start_ns: i64,
+    /// Calls it may still make.
+    pub calls_left: u64,
+    /// It waits until it can write.
+    pub writing: bool,
+    /// Counts and times.
+    pub tally: Tally,
+    /// Errors by code.
+    pub errors: ErrorTally,
+    /// Where the backend runs, if that is logged.
+    pub cpu: Option<CpuProbe>,
+    /// Set when it has ended.
+    pub end: Option<End>,
+}
+
+impl<S: Session> Seat<S> {
+    /// Before the barrier.
+    pub fn new(session: S, number: usize, max_calls: Option<u64>, log_cpu: bool) -> Self {
+        let pid = if log_cpu { session.backend_pid() } else { None };
+        Self {
+            session,
+            number,
+            start_ns: 0,
+            calls_left: max_calls.unwrap_or(u64::MAX),
+            writing: false,
+            tally: Tally::default(),
+            errors: ErrorTally::default(),
+            cpu: pid.and_then(CpuProbe::open),
+            end: None,
+        }
+    }
+
+    /// The connection, and what is kept.
+    pub fn into_parts(self) -> (S, Record) {
+        let end = self.end.unwrap_or(End::Stopped);
+        (
+            self.session,
+            Record {
+                tally: self.tally,
+                errors: self.errors,
+                end,
+            },
+        )
+    }
+}

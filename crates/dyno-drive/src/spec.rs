@@ -1,0 +1,62 @@
+//! The driver's part of a load's specification (docs/core.md); the rest is the engine's.
+
+use serde::Deserialize;
+
+/// How to drive.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Spec {
+    /// Driver threads; `None`: one a CPU of the affinity mask, at most one a session.
+    pub threads: Option<usize>,
+    /// Keep a record of each call.
+    pub log_calls: bool,
+    /// Of at most so many calls, all threads together: the first ones of each thread.
+    pub log_limit: usize,
+    /// With the CPU the backend last ran on, where its process is here.
+    pub log_cpu: bool,
+    /// A session also ends after so many calls.
+    pub max_calls: Option<u64>,
+    /// A call still out this long after the end: its session is lost.
+    pub grace_ms: u64,
+}
+
+impl Spec {
+    /// Names of the keys that are the driver's.
+    pub const KEYS: [&'static str; 6] = [
+        "threads",
+        "log_calls",
+        "log_limit",
+        "log_cpu",
+        "max_calls",
+        "grace_ms",
+    ];
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Self {
+            threads: None,
+            log_calls: false,
+            log_limit: 1_000_000,
+            log_cpu: false,
+            max_calls: None,
+            grace_ms: 30_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_are_those_of_the_struct() {
+        let wrong = serde_json::from_str::<Spec>(r#"{"nonsense": 1}"#)
+            .unwrap_err()
+            .to_string();
+        for key in Spec::KEYS {
+            assert!(wrong.contains(&format!("`{key}`")), "{wrong}");
+        }
+        assert_eq!(wrong.matches('`').count(), 2 * (Spec::KEYS.len() + 1), "{wrong}");
+    }
+}

@@ -1,0 +1,276 @@
+//! One thread of the driver: its sessions' calls, one after another.
+//!
+//! One clock read a call: the end of a call is the start of the session's next, which is sent at once.
+//! So a session is in a call from its first start to its last end, less what the thread needs between
+//! reading the clock and sending (some tens of nanoseconds, which count as part of the call).
+
+use std::sync::Arc;
+
+use dyno_model::{CallEnd, Progress as Step, Result, Session, now_ns};
+
+use crate::call_log::{CallLog, LoggedCall};
+use crate::control::{Control, Progress};
+use crate::poll::{Interest, Poll};
+use crate::seat::{End, Seat};
+use crate::{LOST, Latency, Schedule};
+
+/// Room for a socket's whole receive buffer at a time; one a thread, so it stays in the cache.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// A thread's sessions and counts.
+pub struct Worker<S> {
+    pub seats: Vec<Seat<S>>,
+    pub latency: Latency,
+    pub log: Option<CallLog>,
+    counts: Counts,
+    buffer: Vec<u8>,
+}
+
+/// What all sessions of the thread write to.
+struct Counts {
+    thread: usize,
+    control: Arc<Control>,
+    schedule: Schedule,
+    progress: Progress,
+}
+
+impl<S: Session> Worker<S> {
+    /// Before the barrier.
+    pub fn new(thread: usize, seats: Vec<Seat<S>>, log: Option<CallLog>, control: Arc<Control>) -> Self {
+        let progress = Progress {
+            live: seats.len() as u64,
+            ..Progress::default()
+        };
+        control.tell(thread, &progress);
+        let schedule = Schedule {
+            start_ns: 0,
+            t0_ns: 0,
+            t1_ns: 0,
+        };
+        let counts = Counts {
+            thread,
+            control,
+            schedule,
+            progress,
+        };
+        Self {
+            seats,
+            latency: Latency::default(),
+            log,
+            counts,
+            buffer: vec![0; BUFFER_BYTES],
+        }
+    }
+
+    /// Waits at the barrier, then makes calls until every session has ended.
+    pub fn run(&mut self) {
+        let poll = self.make_ready();
+        self.counts.schedule = self.counts.control.wait_for_start();
+        self.counts.control.sleep_until(self.counts.schedule.start_ns);
+        let done = poll.and_then(|poll| match poll {
+            None => self.alone(),
+            Some(poll) => self.many(poll),
+        });
+        if let Err(error) = done {
+            (0..self.seats.len()).for_each(|i| self.lose(i, &error));
+        }
+    }
+
+    /// A thread with one session needs no poll.
+    fn make_ready(&mut self) -> Result<Option<Poll>> {
+        if let [seat] = &mut self.seats[..] {
+            return seat.session.set_blocking(true).map(|()| None);
+        }
+        let poll = Poll::new()?;
+        for (i, seat) in self.seats.iter_mut().enumerate() {
+            seat.session.set_blocking(false)?;
+            poll.add(seat.session.fd(), i)?;
+        }
+        Ok(Some(poll))
+    }
+
+    /// One session: blocking reads, two system calls a call.
+    fn alone(&mut self) -> Result<()> {
+        let mut now = now_ns();
+        while self.may_start(0, now) {
+            let seat = &mut self.seats[0];
+            seat.start_ns = now;
+            let mut step = seat.session.begin()?;
+            let end = loop {
+                if let Step::Done(end) = step {
+                    break end;
+                }
+                step = seat.session.advance(&mut self.buffer)?;
+            };
+            now = now_ns();
+            self.ended(0, now, end);
+        }
+        Ok(())
+    }
+
+    /// Many sessions: one epoll loop.
+    fn many(&mut self, mut poll: Poll) -> Result<()> {
+        // Sessions whose call ended without waiting; they take turns with the others.
+        let mut at_once: Vec<usize> = (0..self.seats.len()).collect();
+        let mut turn = Vec::new();
+        while self.counts.progress.live > 0 {
+            std::mem::swap(&mut turn, &mut at_once);
+            for i in turn.drain(..) {
+                self.begin(i, now_ns(), &poll, &mut at_once)?;
+            }
+            if self.counts.progress.live == 0 {
+                break;
+            }
+            for event in 0..poll.wait(at_once.is_empty())? {
+                self.advance(poll.ready(event), &poll, &mut at_once)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn begin(&mut self, i: usize, now: i64, poll: &Poll, at_once: &mut Vec<usize>) -> Result<()> {
+        if !self.may_start(i, now) {
+            return Ok(());
+        }
+        let seat = &mut self.seats[i];
+        seat.start_ns = now;
+        match seat.session.begin() {
+            Ok(Step::Read) => Ok(()),
+            Ok(Step::Done(end)) => {
+                self.ended(i, now_ns(), end);
+                at_once.push(i);
+                Ok(())
+            }
+            Ok(Step::Write) => self.wait_for(i, Interest::Write, poll),
+            Err(error) => {
+                self.lose(i, &error);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, i: usize, poll: &Poll, at_once: &mut Vec<usize>) -> Result<()> {
+        let seat = &mut self.seats[i];
+        if seat.end.is_some() {
+            return Ok(());
+        }
+        match seat.session.advance(&mut self.buffer) {
+            Ok(Step::Done(end)) => {
+                let now = now_ns();
+                self.ended(i, now, end);
+                self.begin(i, now, poll, at_once)
+            }
+            Ok(Step::Read) => self.wait_for(i, Interest::Read, poll),
+            Ok(Step::Write) => self.wait_for(i, Interest::Write, poll),
+            Err(error) => {
+                self.lose(i, &error);
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells epoll only where that changes something.
+    fn wait_for(&mut self, i: usize, interest: Interest, poll: &Poll) -> Result<()> {
+        let seat = &mut self.seats[i];
+        let writing = interest == Interest::Write;
+        if seat.writing != writing {
+            seat.writing = writing;
+            return poll.change(seat.session.fd(), i, interest);
+        }
+        Ok(())
+    }
+
+    /// False: the session has ended, and it is noted why.
+    #[inline]
+    fn may_start(&mut self, i: usize, now: i64) -> bool {
+        if now < self.counts.control.deadline_ns() && self.seats[i].calls_left > 0 {
+            return true;
+        }
+        self.end(i, now);
+        false
+    }
+
+    #[cold]
+    fn end(&mut self, i: usize, now: i64) {
+        let end = if self.counts.control.is_aborted() {
+            End::Aborted("broken off".to_owned())
+        } else if self.seats[i].calls_left == 0 {
+            End::Limit
+        } else if now < self.counts.schedule.t1_ns {
+            End::Stopped
+        } else {
+            End::Deadline
+        };
+        self.close(i, end);
+    }
+
+    #[cold]
+    fn lose(&mut self, i: usize, error: &dyno_model::Error) {
+        let seat = &mut self.seats[i];
+        if seat.end.is_some() {
+            return;
+        }
+        let words = match error {
+            dyno_model::Error::Lost(words) => words.clone(),
+            other => other.to_string(),
+        };
+        let control = &self.counts.control;
+        let end = if control.is_aborted() {
+            End::Aborted("broken off".to_owned())
+        } else {
+            let words = control.cut_reason(seat.number).unwrap_or(words);
+            seat.errors.count(LOST, now_ns(), words.clone());
+            End::Lost(words)
+        };
+        self.close(i, end);
+    }
+
+    fn close(&mut self, i: usize, end: End) {
+        let seat = &mut self.seats[i];
+        seat.end = Some(end);
+        self.counts.control.session_ended(seat.number);
+        self.counts.progress.live -= 1;
+        self.counts
+            .control
+            .tell(self.counts.thread, &self.counts.progress);
+    }
+
+    /// Counts the call that ended.
+    #[inline]
+    fn ended(&mut self, i: usize, now: i64, end: CallEnd) {
+        let seat = &mut self.seats[i];
+        let counts = &mut self.counts;
+        let (start_ns, ok) = (seat.start_ns, matches!(end, CallEnd::Ok));
+        seat.calls_left -= 1;
+        if let Some(duration) = seat.tally.count(&counts.schedule, start_ns, now, ok) {
+            self.latency.record(duration);
+        }
+        counts.progress.in_call_ns += (now - start_ns) as u64;
+        if let CallEnd::Failed { sqlstate, message } = end {
+            seat.errors.count(sqlstate, now, message);
+            counts.progress.errors += 1;
+        } else {
+            counts.progress.calls += 1;
+        }
+        counts.control.tell(counts.thread, &counts.progress);
+        if let Some(log) = &mut self.log {
+            let measured = counts.schedule.measures(start_ns);
+            let cpu = seat
+                .cpu
+                .as_ref()
+                .and_then(crate::call_log::CpuProbe::read)
+                .unwrap_or(-1);
+            let (session, duration_ns) = (seat.number as u32, now - start_ns);
+            log.push(LoggedCall {
+                start_ns,
+                duration_ns,
+                session,
+                cpu,
+                ok,
+                measured,
+            });
+        }
+    }
+}

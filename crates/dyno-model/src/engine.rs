@@ -1,0 +1,63 @@
+//! What the driver asks of an engine outside the hot path: connecting, preparing, probing.
+
+use crate::{Result, Session};
+
+/// A counter that can be read of one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counter {
+    /// Name in the engine's counters.toml.
+    pub name: String,
+    /// `counter` (monotonic) or `gauge`.
+    pub kind: String,
+    /// blocks, bytes, rows, ns, count.
+    pub unit: String,
+}
+
+/// One value of a counter, or why there is none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    /// `None`: unknown, and `status` says why.
+    pub value: Option<f64>,
+    /// A status of `model/source.py`.
+    pub status: &'static str,
+}
+
+impl Reading {
+    /// No value.
+    pub fn unknown(status: &'static str) -> Self {
+        Self { value: None, status }
+    }
+}
+
+/// Makes sessions. Called from several threads at once, for different sessions.
+pub trait Engine: Send + Sync + 'static {
+    /// Its sessions.
+    type Session: Session + 'static;
+
+    /// How many sessions the load has.
+    fn sessions(&self) -> usize;
+
+    /// Connects and authenticates session `session`; it is in blocking mode.
+    ///
+    /// # Errors
+    /// When there is no connection.
+    fn connect(&self, session: usize) -> Result<Self::Session>;
+
+    /// Sets the session up, prepares its statements and warms it.
+    ///
+    /// # Errors
+    /// When the server refuses a statement.
+    fn prepare(&self, session: usize, connection: &mut Self::Session) -> Result<()>;
+
+    /// The counters a probe reads; empty: there is no probe.
+    fn counters(&self) -> &[Counter];
+
+    /// Reads the session's counters, one reading for each of [`counters`](Self::counters), in blocking mode.
+    fn probe(&self, connection: &mut Self::Session) -> Vec<Reading>;
+
+    /// Ends the session in good order.
+    fn close(&self, connection: Self::Session);
+
+    /// Breaks all connections at once, those being made included.
+    fn abort(&self);
+}

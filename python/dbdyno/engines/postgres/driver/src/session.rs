@@ -1,0 +1,240 @@
+//! The hot path: bytes built before, an answer of which only the headers are read.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use dyno_model::{CallEnd, Error, Progress, Result, Session};
+
+use crate::client::{COPY, Client, lost};
+use crate::frame::Walker;
+use crate::plan::Plan;
+use crate::server_error::ServerError;
+
+/// Simple query, by the PostgreSQL documentation's "Message Formats".
+const ROLLBACK: &[u8] = b"Q\x00\x00\x00\x0dROLLBACK\x00";
+/// ReadyForQuery's word for a failed transaction.
+const FAILED_TRANSACTION: u8 = b'E';
+/// Class of SQLSTATEs by which a server announces that it ends the session.
+const OPERATOR_INTERVENTION: &[u8] = b"57";
+
+/// One connected session that makes calls.
+pub struct PgSession {
+    client: Client,
+    plan: Arc<Plan>,
+    walker: Walker,
+    /// Which statement of the call is under way; past the end: the ROLLBACK after a failed one.
+    step: usize,
+    /// How much of its message is sent.
+    sent: usize,
+    failure: Option<CallEnd>,
+    last_words: Option<String>,
+}
+
+impl PgSession {
+    pub(crate) fn new(client: Client, plan: Arc<Plan>) -> Self {
+        let (walker, step) = (Walker::default(), 0);
+        Self {
+            client,
+            plan,
+            walker,
+            step,
+            sent: 0,
+            failure: None,
+            last_words: None,
+        }
+    }
+
+    /// One whole call, in blocking mode.
+    ///
+    /// # Errors
+    /// When the session is lost.
+    pub(crate) fn call(&mut self, buffer: &mut [u8]) -> Result<CallEnd> {
+        let mut progress = self.begin()?;
+        loop {
+            if let Progress::Done(end) = progress {
+                return Ok(end);
+            }
+            progress = self.advance(buffer)?;
+        }
+    }
+
+    /// Uses the blocking client between calls. What the server said unasked is not lost: a message that
+    /// is half here is read to its end before, and what the client read too much of is looked at after.
+    ///
+    /// # Errors
+    /// Those of `work`, or when the session is lost.
+    pub(crate) fn with_client<T>(&mut self, work: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
+        let mut buffer = [0; 4096];
+        while !self.walker.is_between_messages() {
+            match self.client.wire.recv(&mut buffer).map_err(|e| lost(&e))? {
+                0 => return Err(self.closed(None)),
+                n => self.take(&buffer[..n])?,
+            };
+        }
+        let done = work(&mut self.client);
+        let rest = self.client.take_rest();
+        self.take(&rest)?;
+        done
+    }
+
+    pub(crate) fn into_client(self) -> Client {
+        self.client
+    }
+
+    #[inline]
+    fn message(&self) -> &[u8] {
+        self.plan.messages.get(self.step).map_or(ROLLBACK, Vec::as_slice)
+    }
+
+    /// Sends (the rest of) the present message.
+    #[inline]
+    fn send(&mut self) -> Result<Progress> {
+        let message = self.plan.messages.get(self.step).map_or(ROLLBACK, Vec::as_slice);
+        while self.sent < message.len() {
+            match self.client.wire.send(&message[self.sent..]) {
+                Ok(n) => self.sent += n,
+                Err(e) => return self.not_sent(&e),
+            }
+        }
+        match self.client.wire.flush() {
+            Ok(()) => Ok(Progress::Read),
+            Err(e) => self.not_sent(&e),
+        }
+    }
+
+    /// The socket is full, or the server is gone; then it may have said why.
+    #[cold]
+    fn not_sent(&mut self, error: &io::Error) -> Result<Progress> {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            return Ok(Progress::Write);
+        }
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = self.client.wire.recv(&mut buffer) {
+            self.take(&buffer[..n])?;
+        }
+        Err(self.closed(Some(error)))
+    }
+
+    #[inline]
+    fn step(&mut self, step: usize) -> Result<Progress> {
+        self.step = step;
+        self.sent = 0;
+        self.send()
+    }
+
+    /// Takes a chunk of the answer; the status of ReadyForQuery, if that was in it.
+    #[inline]
+    fn take(&mut self, chunk: &[u8]) -> Result<Option<u8>> {
+        let (mut at, mut ready) = (0, None);
+        while let Some(message) = self.walker.next(chunk, &mut at)? {
+            match message.tag {
+                b'Z' => ready = message.body.first().copied(),
+                b'E' => {
+                    let end = failed(ServerError::parse(message.body))?;
+                    self.failure.get_or_insert(end);
+                }
+                b'N' => note(&mut self.last_words, message.body),
+                _ => return Err(Error::Lost(COPY.to_owned())),
+            }
+        }
+        Ok(ready)
+    }
+
+    /// A statement is over: on to the next, or the end.
+    #[inline]
+    fn ready(&mut self, status: u8) -> Result<Progress> {
+        if self.failure.is_some() {
+            return self.after_failure(status);
+        }
+        if self.step + 1 < self.plan.messages.len() {
+            return self.step(self.step + 1);
+        }
+        Ok(Progress::Done(CallEnd::Ok))
+    }
+
+    /// The rest of the call is left out; a failed transaction is rolled back, so that the next call
+    /// starts clean.
+    #[cold]
+    fn after_failure(&mut self, status: u8) -> Result<Progress> {
+        let rolled_back = self.step >= self.plan.messages.len();
+        if status == FAILED_TRANSACTION && !rolled_back {
+            return self.step(self.plan.messages.len());
+        }
+        Ok(Progress::Done(self.failure.take().unwrap_or(CallEnd::Ok)))
+    }
+
+    #[cold]
+    fn closed(&self, error: Option<&io::Error>) -> Error {
+        let what = error.map_or("the server closed the connection".to_owned(), ToString::to_string);
+        Error::Lost(match &self.last_words {
+            None => what,
+            Some(words) => format!("{what}; before that it said: {words}"),
+        })
+    }
+}
+
+impl Session for PgSession {
+    fn fd(&self) -> RawFd {
+        self.client.fd()
+    }
+
+    fn set_blocking(&mut self, blocking: bool) -> Result<()> {
+        self.client
+            .wire
+            .socket()
+            .set_nonblocking(!blocking)
+            .map_err(|e| Error::Io(e.to_string()))
+    }
+
+    #[inline]
+    fn begin(&mut self) -> Result<Progress> {
+        self.step(0)
+    }
+
+    #[inline]
+    fn advance(&mut self, buffer: &mut [u8]) -> Result<Progress> {
+        if self.sent < self.message().len() {
+            return self.send();
+        }
+        loop {
+            let n = match self.client.wire.recv(buffer) {
+                Ok(0) => return Err(self.closed(None)),
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Progress::Read),
+                Err(e) => return Err(self.closed(Some(&e))),
+            };
+            if let Some(status) = self.take(&buffer[..n])? {
+                return self.ready(status);
+            }
+            if n < buffer.len() && self.client.wire.short_read_drains() {
+                return Ok(Progress::Read);
+            }
+        }
+    }
+
+    fn backend_pid(&self) -> Option<i64> {
+        self.client.backend_pid
+    }
+}
+
+/// A failed call; a fatal error loses the session.
+#[cold]
+fn failed(error: ServerError) -> Result<CallEnd> {
+    if error.fatal {
+        return Err(error.into_session_error());
+    }
+    Ok(CallEnd::Failed {
+        sqlstate: error.sqlstate,
+        message: error.message,
+    })
+}
+
+/// Keeps a notice that announces the session's end (an immediate shutdown sends no error, only this).
+#[cold]
+fn note(last_words: &mut Option<String>, body: &[u8]) {
+    let notice = ServerError::parse(body);
+    if notice.sqlstate.starts_with(OPERATOR_INTERVENTION) {
+        *last_words = Some(format!("{} ({})", notice.message, notice.code()));
+    }
+}
