@@ -68,17 +68,4 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("last", "f64", "value at the last of them", null=True),
         _c("status", "str", "of the reads; also: reset"),
     ),
-    "cell_sources": (
-        *CELL,
-        _c("name", "str", "witness"),
-        _c("provenance", "str", "what it reads"),
-        _c("status", "str", "how that went"),
-        _c("detail", "str", "why not, and the cure"),
-    ),
-    "histograms": (
-        *CELL,
-        _c("low_ns", "i64", "lowest duration of the bucket, inclusive"),
-        _c("high_ns", "i64", "highest duration of the bucket, inclusive"),
-        _c("count", "i64", "measured calls in it"),
-    ),
 }

@@ -260,7 +260,10 @@ DERIVED: dict[str, tuple[Column, ...]] = {
     ),
 }
 
-TABLES = RAW | DERIVED | CUT
+OF_CELL = {f"cell_{t}": (*CELL, *RAW[t]) for t in ("sessions", "histogram", "errors", "sampler", "sources")}
+"""Raw tables of several cells in one, with the cell's key; handed on by the room window, not stored."""
+
+TABLES = RAW | DERIVED | CUT | OF_CELL
 
 
 def schema(table: str) -> dict[str, Any]:

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.model.raw import RawCell
+from dbdyno.model.tables import OF_CELL
 from dbdyno.window.counters import cut_levels, cut_work
-from dbdyno.window.rates import histograms, rates_of
+from dbdyno.window.rates import rates_of
 from dbdyno.window.samples import cut_sampler, cut_samples
-from dbdyno.window.spans import for_each, windows
+from dbdyno.window.spans import of_cells, windows
 from dbdyno.window.tasks import cut_tasks
 
 __all__ = ["cut", "cut_levels", "cut_sampler", "cut_samples", "cut_tasks", "cut_work", "rates", "windows"]
 
 
 def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
-    """All tables of this room: ``windows``, ``rates`` and those of :data:`dbdyno.model.cut.CUT`."""
+    """All tables of this room: ``windows``, ``rates`` and those of ``CUT`` and ``OF_CELL``."""
     tables = {
         "windows": windows(cells),
         "cut_tasks": cut_tasks(cells),
@@ -25,8 +26,7 @@ def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
         "cut_sampler": cut_sampler(cells),
         "cut_work": cut_work(cells),
         "cut_levels": cut_levels(cells),
-        "cell_sources": for_each("cell_sources", cells, lambda cell: cell.tables["sources"]),
-        "histograms": histograms(cells),
+        **{table: of_cells(table, cells) for table in OF_CELL},
     }
     return tables | {"rates": rates_of(cells, tables)}
 

@@ -15,18 +15,13 @@ from dbdyno.model.histogram import quantile_ns
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import rows
 from dbdyno.model.units import NS_PER_S
-from dbdyno.window.spans import for_each, key
+from dbdyno.window.spans import key
 
 _QUANTILES = {"response_p50_ns": 0.50, "response_p95_ns": 0.95, "response_p99_ns": 0.99}
 _DRIVER, _COUNTERS, _TASKS, _DRIVER_TASKS = "driver", "engine counters", "os tasks", "driver tasks"
 
 Tables = Mapping[str, pl.DataFrame]
 Row = dict[str, Any]
-
-
-def histograms(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``histograms``: each cell's, with the cell's key."""
-    return for_each("histograms", cells, lambda cell: cell.tables["histogram"])
 
 
 def rates_of(cells: Sequence[RawCell], cut: Tables) -> pl.DataFrame:
@@ -114,7 +109,7 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         ("errors_per_s", "1/s", _known_sum(sessions["error_rate"]), idle, _DRIVER),
         ("straddling_calls", "calls", float(straddling), "ok", _DRIVER),
         ("response_mean_ns", "ns", _over(float(sessions["in_call_ns"].sum()), calls), idle, _DRIVER),
-        *((n, "ns", value, idle, _DRIVER) for n, value in _extremes(cut["histograms"], sessions)),
+        *((n, "ns", value, idle, _DRIVER) for n, value in _extremes(cut["cell_histogram"], sessions)),
         ("work_per_call", cell.meta.workload.work_unit, work, work_status, work_source),
         ("work_per_s", "1/s", _times(rate, work), work_status, work_source),
         ("cpu_per_call_ns", "ns", per_call, cpu_status, _TASKS),
@@ -141,6 +136,7 @@ def _driver(tasks: pl.DataFrame) -> Iterator[tuple[str, str, float | None, str, 
     runnable = None if run is None or runq is None else run + runq
     starved = 0.0 if runnable == 0 else _over(runq, runnable)
     yield ("driver_cpus", "cores", run, status, _DRIVER_TASKS)
+    yield ("driver_runq", "cores", runq, status, _DRIVER_TASKS)
     yield ("driver_starved", "", starved, status, _DRIVER_TASKS)
 
 

@@ -39,6 +39,11 @@ def for_each(
     return pl.concat(made) if made else empty(table)
 
 
+def of_cells(table: str, cells: Iterable[RawCell]) -> pl.DataFrame:
+    """The raw table that ``cell_NAME`` is of, of all cells."""
+    return for_each(table, cells, lambda cell: cell.tables[table.removeprefix("cell_")])
+
+
 def middle() -> pl.Expr:
     """The middle of a read's bracket."""
     before = pl.col("before_ns")
