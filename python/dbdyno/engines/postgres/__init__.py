@@ -1,0 +1,29 @@
+"""The engine PostgreSQL, 14 to 18. See README.md."""
+
+from __future__ import annotations
+
+from dbdyno.engines.postgres.embedded import PORT, Wish, open_instance
+from dbdyno.engines.postgres.embedded.cluster import ROLE
+from dbdyno.engines.postgres.server import PostgresServer
+from dbdyno.model.errors import UsageError
+from dbdyno.model.protocols import Target
+
+__all__ = ["PostgresServer", "open_server"]
+
+
+def open_server(target: Target) -> PostgresServer:
+    """The server of ``target.dsn``; None: the embedded one, started if need be, ended by ``close``."""
+    if target.dsn is not None:
+        if target.bin_dir is not None:
+            raise UsageError("both --dsn and --pg-bin were given", "--pg-bin is for the embedded server")
+        return PostgresServer(target.dsn)
+    instance = open_instance(target.bin_dir, Wish(target.settings, target.sessions))
+    try:
+        dsn = (
+            # Empty values keep PGHOSTADDR and PGOPTIONS of the environment out.
+            f"host={instance.socket_dir} port={PORT} user={ROLE} dbname=postgres hostaddr='' options=''"
+        )
+        return PostgresServer(dsn, instance)
+    except BaseException:
+        instance.close()
+        raise

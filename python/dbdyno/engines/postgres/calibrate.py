@@ -1,0 +1,141 @@
+"""The size of a call: how many ranges or iterations take the call target, at one session.
+
+On a connection of its own, set up as the sessions will be, by the CPU time of its backend where that can be
+read: a machine busy with other things does not disturb it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import psycopg
+
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.local import run_ns
+from dbdyno.engines.postgres.sessions import Recipe, probe
+from dbdyno.model.units import NS_PER_S
+from dbdyno.model.workload import Calibration
+
+_CLOSE = 0.05  # of the target: near enough
+_MOST_STEPS = 8
+_PATIENCE_CALLS, _PATIENCE_S = 8, 1.5  # of wall time for all steps: so many calls, and at least so long
+_LEAST_MEASURED_NS = 20_000_000  # a step of shorter calls makes many of them
+_MOST_CALLS = 200
+_LARGEST_STEP = 30.0
+_SETTLE_S = 0.001  # the backend's CPU time is booked when it has gone to sleep
+
+
+@dataclass
+class Bench:
+    """One prepared session, and how its calls are timed."""
+
+    connection: Connection
+    recipe: Recipe
+    pid: int | None  # of the backend, where its CPU time can be read
+
+    @property
+    def basis(self) -> str:
+        return "wall" if self.pid is None else "cpu"
+
+    def call(self, size: int, times: int) -> None:
+        cursor = psycopg.RawCursor(self.connection)
+        for statement in self.recipe.call(0, size):
+            for _ in range(times):
+                cursor.execute(statement["sql"], statement["params"], prepare=True)
+
+    def clock_ns(self) -> int:
+        if self.pid is None:
+            return time.perf_counter_ns()
+        time.sleep(_SETTLE_S)
+        return run_ns(self.pid)
+
+    def measure_ns(self, size: int, times: int) -> int:
+        """Duration of a call, mean of ``times``."""
+        start = self.clock_ns()
+        self.call(size, times)
+        return max(1, (self.clock_ns() - start) // times)
+
+    def work(self, size: int) -> float | None:
+        """Work units of a call, exactly: counted, or its size."""
+        half = self.recipe.half
+        if half is not None and half.work == "size":
+            return float(size)
+        spec = probe(self.recipe, self.connection.info.server_version)
+        if spec is None:
+            return None
+        self._probe(spec)
+        reads = [self._probe(spec), self._probe(spec)]
+        self.call(size, 1)
+        reads.append(self._probe(spec))
+        return float(reads[2] - reads[1] - (reads[1] - reads[0]))  # without the probe's own
+
+    def _probe(self, spec: dict[str, Any]) -> int:
+        for statement in spec["flush"]:
+            self.connection.execute(statement.encode())
+        row = self.connection.execute(spec["read"].encode()).fetchone()
+        return int((row or (0,))[0])
+
+
+def calibrate(bench: Bench, target_ns: int, reason: str) -> Calibration:
+    """The size whose call takes ``target_ns``: steps in proportion, then the median of a few calls."""
+    half = bench.recipe.half
+    assert half is not None
+    bench.call(half.size_start, 3)  # caches, hint bits, the generic plan
+    size, steps = _search(bench.measure_ns, half.size_start, target_ns)
+    final = median(bench.measure_ns(size, _times(target_ns)) for _ in range(3))
+    off = final / target_ns - 1
+    note = "" if abs(off) < 2 * _CLOSE else f"{off:+.0%} off the target: nearest that was reached"
+    return Calibration(
+        workload=bench.recipe.name,
+        target_ns=target_ns,
+        target_reason=reason,
+        size=size,
+        size_unit=half.size_unit,
+        measured_ns=round(final),
+        basis="wall" if bench.pid is None else "cpu",
+        work_per_call=bench.work(size),
+        steps=tuple(steps),
+        note=note,
+    )
+
+
+def _search(
+    measure_ns: Callable[[int, int], int], size: int, target_ns: int
+) -> tuple[int, list[tuple[int, int]]]:
+    """Secant steps on a line that may have an offset (a call of size 0 is not free)."""
+    steps: list[tuple[int, int]] = []
+    times = _MOST_CALLS // 10
+    deadline = time.monotonic() + max(_PATIENCE_S, _PATIENCE_CALLS * target_ns / NS_PER_S)
+    for _ in range(_MOST_STEPS):
+        took_ns = measure_ns(size, times)
+        steps.append((size, took_ns))
+        if abs(took_ns / target_ns - 1) <= _CLOSE or (size == 1 and took_ns > target_ns):
+            break
+        if time.monotonic() > deadline and took_ns > target_ns / 2:
+            break
+        following = _next(steps, target_ns)
+        if following == size:
+            break
+        times = _times(round(took_ns * following / size))
+        size = following
+    return min(steps, key=lambda s: abs(s[1] - target_ns))[0], steps
+
+
+def _next(steps: list[tuple[int, int]], target_ns: int) -> int:
+    size, took_ns = steps[-1]
+    slope = took_ns / size
+    if len(steps) > 1:
+        other, other_ns = min(steps[:-1], key=lambda s: abs(s[1] - target_ns))
+        if other != size and (took_ns - other_ns) * (size - other) > 0:
+            slope = (took_ns - other_ns) / (size - other)
+    wanted = size + (target_ns - took_ns) / slope
+    return max(1, round(min(wanted, size * _LARGEST_STEP)))
+
+
+def _times(call_ns: int) -> int:
+    """How many calls make a step that is long enough to measure."""
+    return min(_MOST_CALLS, max(1, round(_LEAST_MEASURED_NS / max(1, call_ns))))

@@ -1,0 +1,126 @@
+"""The control connection, by libpq: and what the driver needs to connect to the same place.
+
+PostgreSQL, "libpq - C Library", 32.1 to 32.19: connection strings, environment variables, password file,
+service file, TLS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from dbdyno.engines.postgres.errors import connect_error, dsn_error
+from dbdyno.model.errors import TargetError
+
+APPLICATION = "dbdyno"
+MINIMUM_VERSION = 140000
+CONNECT_TIMEOUT_S = 10
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def connect(dsn: str) -> Connection:
+    """A connection with every statement in a transaction of its own. Raises the product's errors."""
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.Error as e:
+        raise dsn_error(e) from None
+    given.setdefault("fallback_application_name", APPLICATION)
+    if "connect_timeout" not in given and "PGCONNECT_TIMEOUT" not in os.environ:
+        given["connect_timeout"] = CONNECT_TIMEOUT_S
+    password = given.get("password") or os.environ.get("PGPASSWORD")
+    try:
+        connection = psycopg.connect(**given, autocommit=True)  # type: ignore[arg-type]
+    except (psycopg.Error, UnicodeError) as e:
+        if isinstance(e, UnicodeError):
+            raise TargetError("a host or user name cannot be encoded", "check the DSN") from None
+        raise connect_error(e, str(password) if password else None) from None
+    connection.prepare_threshold = None
+    _check_version(connection)
+    return connection
+
+
+def _check_version(connection: Connection) -> None:
+    number = connection.info.server_version
+    if number < MINIMUM_VERSION:
+        connection.close()
+        raise TargetError(
+            f"the server is PostgreSQL {number // 10000}, dbdyno needs {MINIMUM_VERSION // 10000} or later",
+            "measure a later server",
+        )
+
+
+def driver_target(connection: Connection) -> dict[str, Any]:
+    """``target`` of docs/core.md: the very server, user and TLS that libpq arrived at. Holds the password."""
+    info, options = connection.info, _options(connection)
+    timeout_s = int(options.get("connect_timeout") or CONNECT_TIMEOUT_S)
+    return {
+        "host": options.get("hostaddr") or info.host,
+        "port": info.port,
+        "user": info.user,
+        "password": info.password or None,
+        "database": info.dbname,
+        "tls": _tls(connection, options) if connection.pgconn.ssl_in_use else None,
+        "application_name": APPLICATION,
+        "connect_timeout_ms": max(2, timeout_s or 3600) * 1000,
+    }
+
+
+def _options(connection: Connection) -> Mapping[str, str]:
+    """libpq's options as they are in force, defaults and environment included."""
+    found = {}
+    for option in connection.pgconn.info:
+        if option.val is not None:
+            found[option.keyword.decode()] = option.val.decode(errors="replace")
+    found["hostaddr"] = connection.info.hostaddr if "hostaddr" in found else ""
+    return found
+
+
+def _tls(connection: Connection, options: Mapping[str, str]) -> dict[str, Any]:
+    """libpq 32.19: ``require`` checks as ``verify-ca`` does where there is a root certificate file."""
+    home = Path("~/.postgresql").expanduser()
+    mode = options.get("sslmode", "prefer")
+    root = options.get("sslrootcert") or _existing(home / "root.crt")
+    verify = {"verify-ca": "ca", "verify-full": "full"}.get(mode, "none")
+    if root == "system":
+        verify = "full"
+    elif mode == "require" and root is not None and Path(root).exists():
+        verify = "ca"
+    cert = options.get("sslcert") or _existing(home / "postgresql.crt")
+    key = options.get("sslkey") or _existing(home / "postgresql.key")
+    both = cert is not None and key is not None
+    return {
+        "verify": verify,
+        "root_cert": root if verify != "none" else None,
+        "cert": cert if both else None,
+        "key": key if both else None,
+        "server_name": connection.info.host or connection.info.hostaddr,
+    }
+
+
+def _existing(path: Path) -> str | None:
+    return str(path) if path.exists() else None
+
+
+def where(connection: Connection) -> str:
+    """Host and port or socket, database, user: no password."""
+    info = connection.info
+    host = info.host or info.hostaddr
+    place = f"socket {host}, port {info.port}" if host.startswith(("/", "@")) else f"{host}:{info.port}"
+    return f"{place}, database {info.dbname}, user {info.user}"
+
+
+def tls_in_words(connection: Connection) -> str | None:
+    """``TLSv1.3, TLS_AES_256_GCM_SHA384, sslmode=verify-full``; None: not encrypted."""
+    if not connection.pgconn.ssl_in_use:
+        return None
+    row = connection.execute(
+        "select version, cipher from pg_catalog.pg_stat_ssl where pid = pg_catalog.pg_backend_pid()"
+    ).fetchone()
+    mode = _options(connection).get("sslmode", "prefer")
+    return ", ".join([*(str(v) for v in row or ()), f"sslmode={mode}"])

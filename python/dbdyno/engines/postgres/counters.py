@@ -1,0 +1,89 @@
+"""The server's counters as data (``counters.toml``), and how they are read."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+import psycopg
+from psycopg.rows import dict_row
+from pydantic import BaseModel, ConfigDict, Field
+
+from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres.connect import Connection
+
+
+class Counter(BaseModel):
+    """One counter of some versions; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    doc: str
+    kind: Literal["counter", "gauge"]
+    unit: Literal["blocks", "bytes", "rows", "ns", "count"]
+    scope: Literal["session", "server", "database"]
+    since: int = Field(ge=14)  # major version
+    until: int | None = None
+    needs: str | None = None
+    sql: str
+
+    def has(self, major: int) -> bool:
+        return self.since <= major and (self.until is None or major <= self.until)
+
+
+@cache
+def all_counters() -> tuple[Counter, ...]:
+    """Everything in ``counters.toml``. Raises :class:`pydantic.ValidationError`."""
+    text = resources.files("dbdyno.engines.postgres").joinpath("counters.toml").read_text(encoding="utf-8")
+    return tuple(Counter.model_validate(c) for c in tomllib.loads(text)["counter"])
+
+
+def server_wide(major: int) -> list[Counter]:
+    """Counters of the server and the database in this version."""
+    return [c for c in all_counters() if c.scope != "session" and c.has(major)]
+
+
+def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[dict[str, Any]]:
+    """Rows of the table ``counters``: a file that fails gives its counters NULL and a status.
+
+    Raises :class:`psycopg.Error` where the connection is lost.
+    """
+    counters = server_wide(connection.info.server_version // 10000)
+    records = []
+    for file in dict.fromkeys(c.sql for c in counters):
+        before_ns = now_ns()
+        values, status = _values(connection, file)
+        after_ns = now_ns()
+        for counter in (c for c in counters if c.sql == file):
+            value = values.get(counter.name)
+            records.append(
+                {
+                    "before_ns": before_ns,
+                    "after_ns": after_ns,
+                    "phase": phase,
+                    "scope": counter.scope,
+                    "name": counter.name,
+                    "kind": counter.kind,
+                    "unit": counter.unit,
+                    "value": None if value is None else float(value),
+                    "status": status if value is not None or status != "ok" else "not supported",
+                }
+            )
+    return records
+
+
+def _values(connection: Connection, file: str) -> tuple[dict[str, Any], str]:
+    try:
+        with connection.cursor(row_factory=dict_row) as cursor:
+            row = cursor.execute(sql.text(file).encode()).fetchone()
+    except psycopg.errors.InsufficientPrivilege:
+        return {}, "not permitted"
+    except psycopg.Error as e:
+        if connection.closed or e.sqlstate is None:
+            raise
+        return {}, "not supported"
+    return row or {}, "ok"

@@ -1,0 +1,179 @@
+"""Our schema: made, filled, looked at, removed. Nothing outside it is ever touched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import sql as pgsql
+
+from dbdyno.engines.postgres import half as halves
+from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.errors import server_error
+from dbdyno.engines.postgres.half import RANGE_ROWS, SCHEMA, Half
+from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
+
+MARK = "Made by dbdyno; `dbdyno clean` removes it."
+_USUAL_BLOCKS = 1024
+_DROPS_AT_ONCE = 200  # tables: a transaction may hold only so many locks
+
+
+def prepare(connection: Connection, name: str, params: Mapping[str, Any], sessions: int) -> int:
+    """Makes what ``sessions`` sessions of workload ``name`` need; what is there with the right stamp stays.
+
+    Returns the blocks of each table.
+    """
+    half = halves.half(name)
+    blocks = blocks_of(connection, params, sessions)
+    wanted = half.objects.names(sessions, params)
+    _schema(connection)
+    stamp = f"dbdyno {name} v{half.version} blocks={blocks}"
+    there = {n: s for kind, n, s in _made(connection) if kind == half.objects.kind}
+    with _privileged(connection):
+        for object_name in wanted:
+            if there.get(object_name) != stamp:
+                _build(connection, name, half, object_name, blocks, stamp)
+    return blocks
+
+
+def blocks_of(connection: Connection, params: Mapping[str, Any], sessions: int) -> int:
+    """Blocks of each table. Raises :class:`UsageError` where own tables cannot all stay in the cache."""
+    asked = int(params.get("blocks") or 0)
+    if 0 < asked < RANGE_ROWS:
+        raise UsageError(f"blocks={asked}: a range is {RANGE_ROWS} blocks", f"blocks={RANGE_ROWS} or more")
+    buffers, block_bytes = connection.execute(sql.text("cache")).fetchone() or (0, 8192)
+    room = buffers // 2 // (sessions if params.get("tables") == "own" else 1)
+    if asked > room or room < RANGE_ROWS:
+        tables = sessions if params.get("tables") == "own" else 1
+        size_mb = tables * max(asked, RANGE_ROWS) * block_bytes / 1e6
+        raise UsageError(
+            f"{tables:,} table(s) of {max(asked, RANGE_ROWS)} blocks are {size_mb:,.0f} MB, more than half of "
+            f"shared_buffers ({buffers * block_bytes / 1e6:,.0f} MB): they would not stay in the cache",
+            "fewer blocks, fewer sessions, tables=shared, or a larger shared_buffers",
+        )
+    return asked or min(_USUAL_BLOCKS, room)
+
+
+def _schema(connection: Connection) -> None:
+    if _ours(connection):
+        return
+    database = connection.info.dbname
+    try:
+        with connection.transaction():
+            connection.execute(f"create schema {SCHEMA}".encode())
+            connection.execute(pgsql.SQL("comment on schema dbdyno is {}").format(MARK))
+    except psycopg.errors.DuplicateSchema:
+        if not _ours(connection):
+            raise TargetError(f"schema {SCHEMA} has just been made by somebody else", "try again") from None
+    except psycopg.errors.InsufficientPrivilege:
+        user = connection.execute("select current_user").fetchone()
+        grant = pgsql.SQL("GRANT CREATE ON DATABASE {} TO {}").format(
+            pgsql.Identifier(database), pgsql.Identifier(str((user or ("",))[0]))
+        )
+        raise NotPrivileged(
+            f"no right to create the schema {SCHEMA} in database {database}",
+            f"as owner of the database or superuser: {grant.as_string(connection)};",
+        ) from None
+
+
+def _ours(connection: Connection) -> bool:
+    """Whether our schema is there. Raises :class:`TargetError` where one of that name is not ours."""
+    found = connection.execute(sql.text("schema")).fetchone()
+    if found is None:
+        return False
+    owner, mark = found
+    if not mark.startswith(MARK):
+        raise TargetError(
+            f"there is a schema {SCHEMA} that dbdyno did not make (owner {owner})",
+            "rename or drop it, or use another database: dbdyno never touches what is not its own",
+        )
+    return True
+
+
+def _made(connection: Connection) -> list[tuple[str, str, str | None]]:
+    rows = connection.execute(sql.text("made")).fetchall()
+    return [(kind, name, stamp) for kind, name, stamp in rows]
+
+
+def _build(connection: Connection, name: str, half: Half, target: str, blocks: int, stamp: str) -> None:
+    """One object. Its stamp comes last: what has none is unfinished and made anew."""
+    kind = pgsql.SQL(half.objects.kind)  # type: ignore[arg-type]
+    full = pgsql.Identifier(SCHEMA, target)
+    with connection.transaction():
+        connection.execute(pgsql.SQL("drop {} if exists {}").format(kind, full))
+        for file in half.objects.build:
+            connection.execute(halves.sql(name, file, target, blocks).encode())
+    for file in half.objects.after:
+        connection.execute(halves.sql(name, file, target, blocks).encode())
+    connection.execute(pgsql.SQL("comment on {} {} is {}").format(kind, full, stamp))
+
+
+def relations(connection: Connection, names: Sequence[str]) -> dict[str, str]:
+    """Oids of each table and its indexes, parted by commas."""
+    found: dict[str, str] = dict(connection.execute(sql.text("relations")).fetchall())  # type: ignore[arg-type]
+    return {n: found[n] for n in names}
+
+
+def clean(connection: Connection) -> list[str]:
+    """Removes what we made; what that was, in words. An object that something else depends on stays."""
+    if not _ours(connection):
+        return []
+    ours = [(kind, name) for kind, name, stamp in _made(connection) if _is_ours(kind, name, stamp)]
+    removed = []
+    with _privileged(connection):
+        for kind in ("function", "table"):
+            names = [n for k, n in ours if k == kind]
+            for start in range(0, len(names), _DROPS_AT_ONCE):
+                _drop(connection, kind, names[start : start + _DROPS_AT_ONCE])
+            removed += [f"{kind} {SCHEMA}.{n}" for n in names]
+        _drop_schema(connection)
+    return [*removed, f"schema {SCHEMA}"]
+
+
+def _drop(connection: Connection, kind: str, names: Sequence[str]) -> None:
+    full = pgsql.SQL(", ").join(pgsql.Identifier(SCHEMA, n) for n in names)
+    connection.execute(pgsql.SQL("drop {} {}").format(pgsql.SQL(kind), full))  # type: ignore[arg-type]
+
+
+def _drop_schema(connection: Connection) -> None:
+    try:
+        connection.execute(f"drop schema {SCHEMA}".encode())
+    except psycopg.errors.DependentObjectsStillExist as e:
+        raise TargetError(
+            f"schema {SCHEMA} stays, for it holds what dbdyno did not make: {e.diag.message_detail}",
+            "move or drop that yourself, then dbdyno clean again",
+        ) from None
+
+
+def _is_ours(kind: str, name: str, stamp: str | None) -> bool:
+    """By its stamp; unfinished ones by their name."""
+    if stamp is not None and stamp.startswith("dbdyno "):
+        return True
+    return stamp is None and any(
+        kind == o.kind and re.fullmatch(f"{o.name}|{_pattern(o.own_name)}", name)
+        for o in (halves.half(w).objects for w in halves.names())
+    )
+
+
+def _pattern(own_name: str | None) -> str:
+    return re.sub(r"\{[^}]*\}", r"\\d+", own_name or "")
+
+
+@contextmanager
+def _privileged(connection: Connection) -> Iterator[None]:
+    """Errors while we work in our schema, with the cure."""
+    user = connection.info.user
+    cures = {
+        "42501": f"schema {SCHEMA} belongs to another user: as that one, dbdyno clean, "
+        f"or GRANT ALL ON SCHEMA {SCHEMA} TO {user}",
+        "2BP01": "something of yours depends on it: drop that first",
+        "53100": "the server's disk is full: make room there",
+    }
+    try:
+        yield
+    except psycopg.Error as e:
+        raise server_error(e, f"in schema {SCHEMA}", cures.get(e.sqlstate or "")) from None

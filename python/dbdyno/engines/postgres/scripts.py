@@ -1,0 +1,156 @@
+"""An own SQL script as a workload: split, looked through, checked by the server; errors with line and column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from psycopg import pq
+
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.lexer import Token, Unterminated, split, tokens
+from dbdyno.model.errors import ScriptError
+from dbdyno.model.workload import Workload
+
+_SHOWN = 100  # characters of a line in a message
+_NO_VARIABLES = "the pgbench language with its variables is not supported yet: write values, or random() in SQL"
+_OPENS = ("begin", "start")
+_CLOSES = ("commit", "end", "rollback", "abort", "prepare")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """``start``: where its text begins in the script, in characters. ``words``: its first two, in lower case."""
+
+    text: str
+    start: int
+    words: tuple[str, ...]
+
+
+def as_workload(connection: Connection, text: str, name: str) -> tuple[Workload, tuple[str, ...]]:
+    """The script as a workload, and its statements. Raises :class:`ScriptError`."""
+    script = Script(text, PurePath(name).name)
+    standard = connection.info.parameter_status("standard_conforming_strings") != "off"
+    statements = script.statements(standard_strings=standard)
+    for statement in statements:
+        _check(connection, script, statement)
+    stem = PurePath(name).stem
+    workload = Workload(
+        name="".join(c if c.isalnum() else "-" for c in stem.lower()).strip("-") or "script",
+        title=f"own script {stem}",
+        doc=text.strip()[:400],
+        work_unit="logical reads",
+        work_short="LIO",
+        work_constant=False,
+        calibrated=False,
+    )
+    return workload, tuple(s.text for s in statements)
+
+
+@dataclass(frozen=True)
+class Script:
+    """The text of a script and the name it has in messages."""
+
+    text: str
+    name: str
+
+    def statements(self, *, standard_strings: bool) -> list[Statement]:
+        """All statements that are not empty. Raises :class:`ScriptError`."""
+        try:
+            pieces = split(self.text, standard_strings=standard_strings)
+        except Unterminated as e:
+            what, start = e.args
+            raise self.error(f"{what} that begins here has no end", start, "close it") from None
+        found, start = [], 0
+        for piece in pieces:
+            statement = self._statement(start, start + len(piece), standard_strings)
+            if statement is not None:
+                found.append(statement)
+            start += len(piece)
+        if not found:
+            raise ScriptError(f"{self.name} holds no statement", "write an SQL statement into it")
+        self._closes_transactions(found)
+        return found
+
+    def _statement(self, start: int, end: int, standard_strings: bool) -> Statement | None:
+        piece = self.text[start:end]
+        real = []
+        brackets = 0
+        for token in tokens(piece, standard_strings=standard_strings):
+            if token.kind in ("open", "close") and piece[token.start] in "[]":
+                brackets += 1 if token.kind == "open" else -1
+            self._refuse(token, start, brackets)
+            if token.kind not in ("comment", "block", "space", "end"):
+                real.append(token)
+        if not real:
+            return None
+        first = real[0].start
+        words = tuple(piece[t.start : t.end].lower() for t in real[:2] if t.kind == "word")
+        return Statement(piece[first : real[-1].end], start + first, words)
+
+    def _refuse(self, token: Token, start: int, brackets: int) -> None:
+        at = start + token.start
+        if token.kind == "backslash":
+            raise self.error("pgbench meta-commands are not supported yet", at, _NO_VARIABLES)
+        if token.kind == "variable" and brackets == 0:
+            word = self.text[at : start + token.end]
+            raise self.error(f"variable {word}: pgbench variables are not supported yet", at, _NO_VARIABLES)
+
+    def _closes_transactions(self, statements: list[Statement]) -> None:
+        opened: Statement | None = None
+        for statement in statements:
+            first = statement.words[0] if statement.words else ""
+            if first in _OPENS:
+                opened = statement
+            elif first in _CLOSES and statement.words[1:] not in (("to",), ("prepared",)):
+                opened = None
+        if opened is not None:
+            raise self.error(
+                "the transaction that begins here is not ended", opened.start, "end the script with COMMIT;"
+            )
+
+    def error(self, message: str, at: int, cure: str) -> ScriptError:
+        """With line and column (from 1), the line, and a caret under the place."""
+        at = min(at, len(self.text))
+        line_start = self.text.rfind("\n", 0, at) + 1
+        line = self.text[line_start:].split("\n", 1)[0].rstrip()
+        column = at - line_start
+        cut = max(0, column - _SHOWN // 2)
+        shown = line[cut : cut + _SHOWN]
+        indent = "".join("\t" if c == "\t" else " " for c in line[cut:column])
+        number = self.text.count("\n", 0, at) + 1
+        return ScriptError(
+            f"{self.name}:{number}:{column + 1}: {message}\n    {shown}\n    {indent}^", cure
+        )
+
+
+def _check(connection: Connection, script: Script, statement: Statement) -> None:
+    """Lets the server parse it; nothing is executed. Utility statements are parsed without being looked up."""
+    if statement.words[:1] == ("copy",):
+        raise script.error(
+            "COPY cannot be a call: its data would come from dbdyno or go there",
+            statement.start,
+            "use INSERT ... SELECT",
+        )
+    pgconn = connection.pgconn
+    encoding = connection.info.encoding
+    result = pgconn.prepare(b"", statement.text.encode(encoding))
+    if result.status == pq.ExecStatus.COMMAND_OK:
+        wanted = pgconn.describe_prepared(b"").nparams
+        if wanted:
+            raise script.error(
+                f"the statement has {wanted} parameter(s) such as $1", statement.start, "write values instead"
+            )
+        return
+    field = pq.DiagnosticField
+    position = result.error_field(field.STATEMENT_POSITION)
+    at = statement.start + (int(position) - 1 if position else 0)
+    message = (result.error_field(field.MESSAGE_PRIMARY) or b"refused").decode(encoding, "replace")
+    hint = (result.error_field(field.MESSAGE_HINT) or b"").decode(encoding, "replace")
+    raise script.error(message, at, hint or _cure(result.error_field(field.SQLSTATE)))
+
+
+def _cure(sqlstate: bytes | None) -> str:
+    if sqlstate == b"42601":
+        return "mend the statement"
+    return "all statements are prepared before the first one runs: what they name must exist by then"

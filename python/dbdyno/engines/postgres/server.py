@@ -1,0 +1,171 @@
+"""A PostgreSQL server under load: :class:`dbdyno.model.protocols.Server` over a control connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import polars as pl
+import psycopg
+
+from dbdyno import _core
+from dbdyno.engines.postgres import capacity as capacities
+from dbdyno.engines.postgres import connect, counters, facts, local, objects, scripts, sessions, sql
+from dbdyno.engines.postgres import half as halves
+from dbdyno.engines.postgres.calibrate import Bench, calibrate
+from dbdyno.engines.postgres.embedded import Instance
+from dbdyno.engines.postgres.errors import server_error
+from dbdyno.engines.postgres.sessions import Recipe
+from dbdyno.model.environment import ServerFacts
+from dbdyno.model.errors import DbdynoError
+from dbdyno.model.plan import Cell
+from dbdyno.model.protocols import Capacity, Load, Watch
+from dbdyno.model.source import Source
+from dbdyno.model.tables import rows
+from dbdyno.model.workload import Calibration, Workload
+
+_Key = tuple[str, tuple[tuple[str, Any], ...]]
+
+
+class PostgresServer:
+    """See the module. ``instance``: the embedded server, ended by :meth:`close` where it is ours."""
+
+    def __init__(self, dsn: str, instance: Instance | None = None) -> None:
+        self._dsn, self._instance = dsn, instance
+        self._connection = connect.connect(dsn)
+        with _doing("looking at the server"):
+            self._presence = local.presence(self._connection)
+        self._target = connect.driver_target(self._connection)
+        self._recipes: dict[_Key, Recipe] = {}
+        self._scripts: dict[str, Recipe] = {}
+
+    @property
+    def version(self) -> int:
+        """server_version_num: 180004."""
+        return self._connection.info.server_version
+
+    # -- what it is -----------------------------------------------------------------------------
+    def facts(self) -> ServerFacts:
+        with _doing("asking for settings"):
+            return facts.facts(self._connection, self._presence, embedded=self._instance is not None)
+
+    def sources(self) -> Sequence[Source]:
+        return facts.sources(self.version, self._scripts.values())
+
+    def capacity(self) -> Capacity:
+        with _doing("counting connections"):
+            return capacities.capacity(self._connection)
+
+    def claim(self, run: str) -> None:
+        with _doing("claiming the server"):
+            capacities.claim(self._connection, run)
+
+    # -- what is run on it ----------------------------------------------------------------------
+    def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
+        if workload.name in self._scripts:
+            return
+        half = halves.half(workload.name)
+        with _doing(f"preparing {workload.name}"):
+            blocks = objects.prepare(self._connection, workload.name, params, sessions)
+        self._recipes[_key(workload, params)] = Recipe(
+            name=workload.name,
+            read_only=half.read_only,
+            settings=half.session,
+            half=half,
+            params=tuple(sorted(params.items())),
+            blocks=blocks,
+            own=half.objects.own_name is not None and params.get("tables") == "own",
+        )
+
+    def script(self, text: str, name: str) -> Workload:
+        with _doing("checking the script"):
+            workload, statements = scripts.as_workload(self._connection, text, name)
+        self._scripts[workload.name] = Recipe(workload.name, False, {}, statements)
+        return workload
+
+    def calibrate(
+        self, workload: Workload, params: Mapping[str, Any], target_ns: int, reason: str
+    ) -> Calibration:
+        recipe = self._recipe(workload, params)
+        with _doing(f"calibrating {workload.name}"), connect.connect(self._dsn) as connection:
+            for statement in sessions.entries(self._connection, recipe, 1, 1)[0]["setup"]:
+                connection.execute(statement.encode())
+            pid = connection.info.backend_pid if self._presence.here else None
+            return calibrate(Bench(connection, recipe, pid), target_ns, reason)
+
+    def load(
+        self,
+        workload: Workload,
+        cell: Cell,
+        calibration: Calibration | None,
+        log_calls: bool,
+        max_calls: int | None,
+    ) -> Load:
+        recipe = self._recipe(workload, cell.params)
+        size = 1 if calibration is None else calibration.size
+        with _doing(f"preparing {cell.sessions} sessions"):
+            entries = sessions.entries(self._connection, recipe, cell.sessions, size)
+        spec = {
+            "target": self._target,
+            "sessions": entries,
+            "probe": sessions.probe(recipe, self.version),
+            "threads": None,
+            "log_calls": log_calls,
+            "log_cpu": log_calls and self._presence.here,
+            "max_calls": max_calls,
+            "grace_ms": sessions.GRACE_MS,
+        }
+        return cast(Load, _core.Load("postgres", json.dumps(spec)))
+
+    def _recipe(self, workload: Workload, params: Mapping[str, Any]) -> Recipe:
+        if workload.name in self._scripts:
+            return self._scripts[workload.name]
+        try:
+            return self._recipes[_key(workload, params)]
+        except KeyError:
+            raise DbdynoError(
+                f"workload {workload.name} has not been prepared on this server with {dict(params)}",
+                "this is a defect of dbdyno: please report it",
+            ) from None
+
+    # -- watching -------------------------------------------------------------------------------
+    def watch_spec(self, load: Load) -> Mapping[str, Any]:
+        return {
+            "engine": "postgres",
+            "activity": {"target": self._target, "sql": sql.text("activity")},
+            "sessions": [list(pair) for pair in load.backends()],
+            "os": self._presence.here,
+            "main_pid": self._presence.main_pid,
+        }
+
+    def watch(self, spec: Mapping[str, Any]) -> Watch | None:  # noqa: ARG002
+        return None
+
+    def counters(self, phase: str) -> pl.DataFrame:
+        with _doing("reading counters"):
+            return rows("counters", counters.read(self._connection, phase, _core.now_ns))
+
+    # -- the end --------------------------------------------------------------------------------
+    def clean(self) -> Sequence[str]:
+        with _doing("removing dbdyno's objects"):
+            return objects.clean(self._connection)
+
+    def close(self) -> None:
+        self._connection.close()
+        if self._instance is not None:
+            self._instance.close()
+
+
+def _key(workload: Workload, params: Mapping[str, Any]) -> _Key:
+    return workload.name, tuple(sorted(params.items()))
+
+
+@contextmanager
+def _doing(what: str) -> Iterator[None]:
+    """Errors of the server, with what we were doing."""
+    try:
+        yield
+    except psycopg.Error as e:
+        raise server_error(e, what) from None

@@ -1,0 +1,117 @@
+"""What each session does, as ``_core.Load`` takes it: set-up, call, warming, probe (docs/core.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dbdyno.engines.postgres import half as halves
+from dbdyno.engines.postgres import objects, sql
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.half import Half
+
+GRACE_MS = 30_000
+OWN_PROBE_SINCE = 180000  # pg_stat_get_backend_io: per backend, whatever it does
+_NO_TIMEOUTS = ("statement_timeout", "idle_in_transaction_session_timeout", "lock_timeout")
+COLUMNS = (
+    {"name": "lio", "kind": "counter", "unit": "blocks"},
+    {"name": "blocks_read", "kind": "counter", "unit": "blocks"},
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a workload's sessions do, apart from their number and size."""
+
+    name: str
+    read_only: bool
+    settings: Mapping[str, str]
+    statements: tuple[str, ...] = ()  # of a script
+    half: Half | None = None  # of a workload that comes with dbdyno
+    params: tuple[tuple[str, Any], ...] = ()
+    blocks: int = 0
+    own: bool = False  # each session has its own objects
+
+    def call(self, session: int, size: int) -> list[dict[str, Any]]:
+        """Statements of a call, with their parameters."""
+        if self.half is None:
+            return [{"sql": s, "params": []} for s in self.statements]
+        text = halves.sql(self.name, self.half.call, self.object_name(session), self.blocks)
+        return [{"sql": text, "params": [str(size)]}]
+
+    def object_name(self, session: int) -> str:
+        assert self.half is not None
+        return self.half.objects.name_for(session, dict(self.params))
+
+
+def in_one_transaction(recipe: Recipe, version: int) -> bool:
+    """Before 18 a session's exact counts are to be had only inside a transaction: of what only reads."""
+    return version < OWN_PROBE_SINCE and recipe.read_only and recipe.half is not None
+
+
+def entries(connection: Connection, recipe: Recipe, sessions: int, size: int) -> list[dict[str, Any]]:
+    """``sessions`` of the specification: one entry for all, or one for each that has its own objects."""
+    inherited = dict(connection.execute(sql.text("session_settings")).fetchall())
+    groups = [(n, 1) for n in range(sessions)] if recipe.own else [(0, sessions)]
+    relations = _relations(connection, recipe, [n for n, _ in groups])
+    return [
+        {
+            "count": count,
+            "setup": setup(connection, recipe, inherited, relations.get(session)),
+            "call": recipe.call(session, size),
+            "warm": [],
+            "warm_calls": 1 if recipe.half is not None else 0,
+        }
+        for session, count in groups
+    ]
+
+
+def setup(
+    connection: Connection, recipe: Recipe, inherited: Mapping[str, str], relations: str | None
+) -> list[str]:
+    """Simple queries that make a session: settings, and for 14 to 17 the one transaction."""
+    settings = {**inherited, **recipe.settings}
+    if recipe.half is not None:
+        settings |= dict.fromkeys(_NO_TIMEOUTS, "0")
+    if relations is not None:
+        settings["dbdyno.relations"] = relations
+    quoted = [f"SET {_name(name)} = {_literal(value)}" for name, value in settings.items()]
+    if in_one_transaction(recipe, connection.info.server_version):
+        quoted.append("BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED READ ONLY")
+    return quoted
+
+
+def probe(recipe: Recipe, version: int) -> dict[str, Any] | None:
+    """How a session's own counters are read; None: they cannot be."""
+    if version >= OWN_PROBE_SINCE:
+        flush, read = [sql.text("probe_flush_18")], sql.text("probe_18")
+    elif in_one_transaction(recipe, version) and _has_tables(recipe):
+        flush, read = [], sql.text("probe_14")
+    else:
+        return None
+    return {"flush": flush, "read": read, "columns": list(COLUMNS)}
+
+
+def _relations(connection: Connection, recipe: Recipe, sessions: Sequence[int]) -> dict[int, str]:
+    version = connection.info.server_version
+    if not (in_one_transaction(recipe, version) and _has_tables(recipe)):
+        return {}
+    names = {n: recipe.object_name(n) for n in sessions}
+    oids = objects.relations(connection, list(names.values()))
+    return {n: oids[name] for n, name in names.items()}
+
+
+def _has_tables(recipe: Recipe) -> bool:
+    return recipe.half is not None and recipe.half.objects.kind == "table"
+
+
+def _name(setting: str) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in setting.split("."))
+
+
+def _literal(value: str) -> str:
+    """An SQL string, safe under any standard_conforming_strings."""
+    if "\\" in value:
+        return " E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,2 @@
+select checkpoints_timed, checkpoints_req as checkpoints_requested, buffers_checkpoint as checkpoint_blocks_written
+from pg_catalog.pg_stat_bgwriter

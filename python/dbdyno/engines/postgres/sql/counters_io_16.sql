@@ -1,0 +1,9 @@
+-- Relations only, the same in all versions: 18 also has rows for WAL.
+select sum(hits) as io_hits,
+       sum(reads) as io_reads,
+       sum(writes) as io_writes,
+       sum(extends) as io_extends,
+       sum(fsyncs) as io_fsyncs,
+       sum(evictions) as io_evictions
+from pg_catalog.pg_stat_io
+where object <> 'wal'

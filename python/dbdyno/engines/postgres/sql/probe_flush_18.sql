@@ -1,0 +1,1 @@
+select pg_catalog.pg_stat_force_next_flush()

@@ -1,0 +1,1 @@
+select dbdyno.spin($1::bigint)
