@@ -1,0 +1,51 @@
+"""Findings: each a claim in words with its number, evidence and cure. One function a question, in ``CHECKS``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import polars as pl
+
+from dbdyno.analyze.findings import counting, quality, scaling, time
+from dbdyno.analyze.findings.case import Case
+from dbdyno.model.environment import Environment
+from dbdyno.model.finding import Finding
+from dbdyno.model.plan import Plan
+from dbdyno.model.workload import Workload
+
+CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    quality.cells_cut_short,
+    quality.driver_starved,
+    quality.driver_share,
+    counting.sessions_lost,
+    counting.errors,
+    counting.work_constant,
+    counting.executions,
+    scaling.peak,
+    scaling.limit,
+    time.cpu_wait,
+    time.throttled,
+    time.hidden_run_queue,
+    time.helpers,
+    time.unaccounted,
+    quality.steal,
+    quality.witnesses_differ,
+    quality.long_calls,
+    quality.sampler,
+    quality.uneven_sessions,
+    quality.sources_missing,
+    quality.one_repeat,
+)
+_ORDER = ("invalid", "warning", "note", "good")
+
+
+def findings(
+    plan: Plan,
+    environment: Environment,
+    tables: Mapping[str, pl.DataFrame],
+    workloads: Mapping[str, Workload],
+) -> tuple[Finding, ...]:
+    """From all tables of window, ledger and ``rungs``. The gravest first, else in the order of ``CHECKS``."""
+    case = Case(plan, environment, tables, workloads)
+    found = [finding for check in CHECKS for finding in check(case)]
+    return tuple(sorted(found, key=lambda f: _ORDER.index(f.severity)))

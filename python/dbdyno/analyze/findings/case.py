@@ -1,0 +1,88 @@
+"""What the checks look at, and how they say numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.environment import Environment
+from dbdyno.model.plan import Plan
+from dbdyno.model.workload import Workload
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    plan: Plan
+    environment: Environment
+    tables: Mapping[str, pl.DataFrame]
+    workloads: Mapping[str, Workload]
+
+    def cells(self) -> list[Row]:
+        """The windows, in the order of running."""
+        return self.tables["windows"].to_dicts()
+
+    def usable(self) -> list[Row]:
+        return [c for c in self.cells() if c["status"] != "invalid"]
+
+    def figures(self, cell: str) -> dict[str, float | None]:
+        """The rung's rates of a cell, by name."""
+        rates = self.tables["rates"].filter((pl.col("cell") == cell) & (pl.col("scope") == "rung"))
+        return dict(rates.select("name", "value").rows())
+
+    def accounts(self, cell: str, scope: str = "rung") -> pl.DataFrame:
+        """The ledger's rows of a cell's rung; with scope ``memo`` the memos of the rung."""
+        ledger = self.tables["ledger"]
+        mine = ledger.filter((pl.col("cell") == cell) & (pl.col("scope") == scope))
+        return mine.filter(pl.col("who") == "rung") if scope == "memo" else mine
+
+    def ladders(self) -> Iterator[tuple[str, list[Row]]]:
+        """(name to begin a sentence with, usable rungs) of each workload and variant."""
+        rungs = self.tables["rungs"]
+        parts = rungs.partition_by("workload", "variant", maintain_order=True)
+        for part in parts:
+            row = part.row(0, named=True)
+            name = f"{row['workload']}, variant {row['variant']}: " if len(parts) > 1 else ""
+            yield name, part.filter(pl.col("status") != "invalid").to_dicts()
+
+    def work_short(self, workload: str) -> str:
+        known = self.workloads.get(workload)
+        return known.work_short if known else "work"
+
+
+def where(cell: Row, case: Case) -> str:
+    """``8 sessions``, with the variant and the repeat where there are several."""
+    text = sessions(cell["sessions"])
+    if len({c["variant"] for c in case.cells()}) > 1:
+        text += f" ({cell['variant']})"
+    if case.plan.experiment.repeats > 1:
+        text += f", repeat {cell['repeat']}"
+    return text
+
+
+def sessions(n: int) -> str:
+    return "1 session" if n == 1 else f"{n} sessions"
+
+
+def percent(share: float) -> str:
+    value = 100 * share
+    return f"{value:.0f} %" if abs(value) >= 9.5 else f"{value:.1f} %"
+
+
+def listed(items: list[str], most: int = 4) -> str:
+    shown = list(dict.fromkeys(items))
+    rest = len(shown) - most
+    return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def ids(cells: list[Row]) -> tuple[str, ...]:
+    return tuple(c["cell"] for c in cells)
+
+
+def sentence(text: str) -> str:
+    """With a capital first letter, the rest as it is."""
+    return text[:1].upper() + text[1:]

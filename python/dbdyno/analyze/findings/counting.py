@@ -1,0 +1,135 @@
+"""Was everything counted, and does it agree?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from dbdyno.analyze.findings.case import Case, ids, listed, sessions, where
+from dbdyno.model.finding import Finding
+from dbdyno.model.units import significant
+
+NEARLY = 0.001
+"""Work per call that varies by no more than this (hint bits, a page more) is called nearly constant."""
+LOST_SQLSTATE = "08006"
+
+
+def sessions_lost(case: Case) -> Iterator[Finding]:
+    """Sessions whose connection broke; their calls until then are counted."""
+    for cell in case.cells():
+        mine = case.tables["cell_sessions"].filter(pl.col("cell") == cell["cell"])
+        lost = mine.filter(pl.col("end_reason") == "lost")
+        if lost.is_empty():
+            continue
+        words = listed(lost["end_detail"].drop_nulls().to_list(), 2)
+        yield Finding(
+            id="sessions-lost",
+            severity="warning",
+            claim=f"{lost.height} of {sessions(mine.height)} were lost at {where(cell, case)}: {words}. "
+            "Their calls are counted until their last end.",
+            value=float(lost.height),
+            unit="sessions",
+            evidence="driver: table sessions, end_reason",
+            cure="see the server's log; measure that rung again",
+            cells=(cell["cell"],),
+        )
+
+
+def errors(case: Case) -> Iterator[Finding]:
+    """One finding for each SQLSTATE."""
+    table = case.tables["cell_errors"].filter(pl.col("sqlstate") != LOST_SQLSTATE)
+    calls = case.tables["cell_sessions"].select((pl.col("calls_total") + pl.col("errors_total")).sum()).item()
+    grouped = table.group_by("sqlstate", maintain_order=True).agg(
+        pl.col("count").sum(), pl.col("message").first(), pl.col("cell").unique(maintain_order=True)
+    )
+    for row in grouped.sort("count", descending=True).iter_rows(named=True):
+        yield Finding(
+            id=f"errors-{row['sqlstate']}",
+            severity="warning",
+            claim=f"{row['count']:,} of {calls:,} calls ended in SQLSTATE {row['sqlstate']}: {row['message']}",
+            value=float(row["count"]),
+            unit="calls",
+            evidence="driver: table errors, from the barrier on",
+            cure="mend the statement or the server; failed calls are in no rate",
+            cells=tuple(row["cell"]),
+        )
+
+
+def work_constant(case: Case) -> Iterator[Finding]:
+    """Where the workload promises it: the same work in every call of every session and rung."""
+    rates = case.tables["rates"].filter((pl.col("name") == "work_per_call") & (pl.col("scope") == "session"))
+    counted = rates.filter(pl.col("source").str.starts_with("engine") & pl.col("value").is_not_null())
+    clean = counted.join(_with_errors(case), on=["cell", "session"], how="anti")
+    for (workload, variant), mine in clean.group_by("workload", "variant", maintain_order=True):
+        known = case.workloads.get(str(workload))
+        if known is None or not known.work_constant:
+            continue
+        low, high = float(mine["value"].min()), float(mine["value"].max())  # type: ignore[arg-type]
+        name = f"{known.work_short} per call"
+        evidence = f"engine counters, probes taken off, over all calls of {mine.height} sessions"
+        cells = tuple(mine["cell"].unique(maintain_order=True))
+        if low == high:
+            yield Finding(
+                id="work-constant",
+                severity="good",
+                claim=f"{name} constant in all {mine.height} sessions of {variant}: {low:,.10g}.",
+                value=low,
+                unit=known.work_unit,
+                low=low,
+                high=high,
+                evidence=evidence,
+            )
+            continue
+        nearly = high - low <= NEARLY * high
+        yield Finding(
+            id="work-not-constant",
+            severity="note" if nearly else "warning",
+            claim=f"{name} is {'nearly' if nearly else 'not'} constant: {low:,.10g} to {high:,.10g} "
+            f"in {mine.height} sessions of {variant}.",
+            value=(high - low) / high,
+            unit="relative spread",
+            low=low,
+            high=high,
+            evidence=evidence,
+            cure=""
+            if nearly
+            else "look for a changed plan, autovacuum or a cold cache; rates in work units are means",
+            cells=cells,
+        )
+
+
+def executions(case: Case) -> Iterator[Finding]:
+    """The engine's count of calls against the driver's."""
+    table = case.tables["witnesses"].filter(pl.col("quantity") == "executions")
+    engine = table.filter(pl.col("source") == "engine counters").drop_nulls("value")
+    differing = engine.filter(pl.col("verdict") == "differs")
+    if engine.height and differing.is_empty():
+        total = float(engine["value"].sum())
+        yield Finding(
+            id="executions-agree",
+            severity="good",
+            claim=f"The server counted the same calls as the driver in all {engine.height} cells: {total:,.0f}.",
+            value=total,
+            unit="calls",
+            evidence="table witnesses, executions",
+        )
+    if differing.height:
+        worst = float(differing["relative_difference"].abs().max())  # type: ignore[arg-type]
+        yield Finding(
+            id="executions-disagree",
+            severity="warning",
+            claim=f"The server's count of calls differs from the driver's by up to {significant(100 * worst)} % "
+            f"in {differing.height} cells.",
+            value=worst,
+            unit="relative difference",
+            evidence="table witnesses, executions",
+            cure="does something else use these sessions' role, or was a counter reset?",
+            cells=ids(differing.to_dicts()),
+        )
+
+
+def _with_errors(case: Case) -> pl.DataFrame:
+    """Sessions with failed calls: what those had done already is in the counters."""
+    failed = case.tables["cell_sessions"].filter(pl.col("errors_total") > 0)
+    return failed.select("cell", "session")

@@ -1,0 +1,228 @@
+"""Can the figures be used?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from dbdyno.analyze import driver
+from dbdyno.analyze.findings.case import Case, Row, ids, listed, percent, sessions, where
+from dbdyno.model.finding import Finding
+from dbdyno.model.units import format_ns, significant
+
+STEAL = 0.01
+STRADDLING = 0.25
+"""Calls are long against the window if this share of them crosses its ends."""
+UNEVEN, VERY_UNEVEN = 1.2, 2.0
+"""Fastest over slowest session of a rung."""
+SAMPLES_LOST = 0.05
+LATE_NS = 100_000_000
+
+
+def cells_cut_short(case: Case) -> Iterator[Finding]:
+    for cell in case.cells():
+        if cell["status"] != "ok":
+            bad = cell["status"] == "invalid"
+            yield Finding(
+                id="cell-invalid" if bad else "cell-short",
+                severity="invalid" if bad else "warning",
+                claim=f"The cell at {where(cell, case)} {'is of no use' if bad else 'was cut short'} "
+                f"({significant(cell['wall_s'])} s measured): {cell['reason'] or 'no reason was given'}.",
+                value=cell["wall_s"],
+                unit="s",
+                evidence="table windows",
+                cure="measure that rung again",
+                cells=(cell["cell"],),
+            )
+
+
+def driver_starved(case: Case) -> Iterator[Finding]:
+    found: list[tuple[driver.Starvation, Row]] = []
+    for cell in case.cells():
+        state = driver.starvation(case.figures(cell["cell"]))
+        if state is not None and state.matters:
+            found.append((state, cell))
+    for invalid in (True, False):
+        mine = [(s, c) for s, c in found if s.invalid == invalid]
+        if not mine:
+            continue
+        worst, cell = max(mine, key=lambda f: f[0].delay)
+        yield Finding(
+            id="driver-starved",
+            severity="invalid" if invalid else "warning",
+            claim=f"The driver had to wait for a CPU: {percent(worst.starved)} of its runnable time at "
+            f"{where(cell, case)}, {percent(worst.delay)} of the sessions' time in calls"
+            + ("; these rungs measure the driver." if invalid else "."),
+            value=worst.starved,
+            unit="of runnable time",
+            evidence="driver tasks: schedstat",
+            cure="run dbdyno on another host, bind server and driver to different CPUs, or climb to fewer sessions",
+            cells=ids([c for _, c in mine]),
+        )
+
+
+def driver_share(case: Case) -> Iterator[Finding]:
+    """On the server's machine the driver takes CPU away from what is measured."""
+    cpus = case.plan.cpus
+    shares = [(f, c) for c in case.usable() if (f := case.figures(c["cell"]).get("driver_cpus")) is not None]
+    large = [(f, c) for f, c in shares if f > driver.MACHINE_SHARE * cpus]
+    if large and case.environment.server.here:
+        used, cell = max(large, key=lambda s: s[0])
+        yield Finding(
+            id="driver-share",
+            severity="warning",
+            claim=f"The driver took {significant(used)} of {cpus:g} CPUs ({percent(used / cpus)}) at "
+            f"{where(cell, case)}: the server could not have them.",
+            value=used / cpus,
+            unit="of the machine",
+            evidence="driver tasks: schedstat",
+            cure="run dbdyno on another host, or make calls longer",
+            cells=ids([c for _, c in large]),
+        )
+
+
+def steal(case: Case) -> Iterator[Finding]:
+    for cell in case.usable():
+        host = case.tables["cut_levels"].filter(
+            (pl.col("cell") == cell["cell"]) & (pl.col("origin") == "host")
+        )
+        stolen = host.filter((pl.col("key") == "cpu.steal_ns") & (pl.col("wall_ns") > 0))
+        cpus = host.filter(pl.col("key") == "cpus")["last"].max()
+        if stolen.is_empty() or stolen["delta"][0] is None or not isinstance(cpus, float):
+            continue
+        share = stolen["delta"][0] / stolen["wall_ns"][0] / cpus
+        if share > STEAL:
+            yield Finding(
+                id="steal",
+                severity="warning",
+                claim=f"The hypervisor took {percent(share)} of the machine's time at {where(cell, case)} (steal): "
+                "CPU time was less than it seems.",
+                value=share,
+                unit="of the machine",
+                evidence="host: /proc/stat",
+                cure="measure when the neighbours are quiet, or on a machine of your own",
+                cells=(cell["cell"],),
+            )
+
+
+def witnesses_differ(case: Case) -> Iterator[Finding]:
+    """CPU by cgroup or host against the sum of the tasks."""
+    table = case.tables["witnesses"].filter(
+        pl.col("quantity").is_in(["cpu_used", "cpu_used_machine"]) & (pl.col("verdict") == "differs")
+    )
+    meaning = {"cpu_used": "the server's tasks", "cpu_used_machine": "the tasks of server and driver"}
+    for (quantity, source), rows in table.group_by("quantity", "source", maintain_order=True):
+        worst = max(rows.to_dicts(), key=lambda r: abs(r["relative_difference"] or 0))
+        reference = worst["value"] / (1 + (worst["relative_difference"] or 0))
+        yield Finding(
+            id=f"cpu-differs-{str(source).split(',')[0]}",
+            severity="warning",
+            claim=f"CPU used differs between witnesses in {rows.height} cells: at {sessions(worst['sessions'])} "
+            f"{source} says {significant(worst['value'])} cores, {meaning[str(quantity)]} {significant(reference)}.",
+            value=worst["value"] - reference,
+            unit="cores",
+            evidence="table witnesses",
+            cure="is something else at work on this machine or in that group?",
+            cells=ids(rows.to_dicts()),
+        )
+
+
+def long_calls(case: Case) -> Iterator[Finding]:
+    found = []
+    for cell in case.usable():
+        figures = case.figures(cell["cell"])
+        calls, crossing = figures.get("calls"), figures.get("straddling_calls")
+        if calls and crossing and crossing / calls > STRADDLING:
+            found.append((crossing / calls, cell, figures.get("response_mean_ns") or 0.0))
+    if found:
+        share, cell, mean_ns = max(found, key=lambda f: f[0])
+        yield Finding(
+            id="long-calls",
+            severity="note",
+            claim=f"Calls are long against the window at {where(cell, case)}: {format_ns(mean_ns)} each in "
+            f"{significant(cell['wall_s'])} s, {percent(share)} of them cross an end of it.",
+            value=share,
+            unit="of calls",
+            evidence="driver: calls in flight at t0 and t1; rates count whole calls over their own span",
+            cure="a longer --measure or a shorter --call-target",
+            cells=ids([c for _, c, _ in found]),
+        )
+
+
+def sampler(case: Case) -> Iterator[Finding]:
+    """Samples that were not answered, or late."""
+    table = case.tables["cell_sampler"].filter(pl.col("status") != "off")
+    late = (pl.col("start_ns") - pl.col("due_ns") > LATE_NS) & (pl.col("status") == "ok")
+    by_cell = table.group_by("cell", maintain_order=True).agg(
+        n=pl.len(), lost=(pl.col("status") == "lost").sum(), late=late.sum()
+    )
+    bad = by_cell.filter(pl.col("lost") + pl.col("late") > SAMPLES_LOST * pl.col("n"))
+    if bad.height:
+        n, lost, delayed = (int(bad[c].sum()) for c in ("n", "lost", "late"))
+        yield Finding(
+            id="sampler-starved",
+            severity="warning",
+            claim=f"Of {n} activity samples in {bad.height} cells {lost} were lost and {delayed} came more than "
+            f"{format_ns(LATE_NS)} late: sampled accounts are less sure than their number says.",
+            value=(lost + delayed) / n,
+            unit="of samples",
+            evidence="table sampler",
+            cure="give dbdyno a CPU of its own, or lower --sample-hz",
+            cells=tuple(bad["cell"]),
+        )
+
+
+def uneven_sessions(case: Case) -> Iterator[Finding]:
+    """The rung whose fastest session is furthest from its slowest."""
+    rates = case.tables["rates"].filter((pl.col("scope") == "session") & (pl.col("name") == "calls_per_s"))
+    lost = case.tables["cell_sessions"].filter(pl.col("end_reason") == "lost").select("cell", "session")
+    spread = (
+        rates.join(lost, on=["cell", "session"], how="anti")
+        .filter(pl.col("value") > 0)
+        .group_by("cell", maintain_order=True)
+        .agg(low=pl.col("value").min(), high=pl.col("value").max())
+        .with_columns(ratio=pl.col("high") / pl.col("low"))
+        .sort("ratio", descending=True)
+    )
+    if spread.is_empty() or spread["ratio"][0] <= UNEVEN:
+        return
+    low, high, ratio = (float(spread[c][0]) for c in ("low", "high", "ratio"))
+    cell = next(c for c in case.cells() if c["cell"] == spread["cell"][0])
+    yield Finding(
+        id="uneven-sessions",
+        severity="warning" if ratio > VERY_UNEVEN else "note",
+        claim=f"Sessions were served unevenly at {where(cell, case)}: {significant(low)} to {significant(high)} "
+        f"calls/s, a factor of {significant(ratio)}.",
+        value=ratio,
+        unit="fastest over slowest",
+        evidence="driver: rates per session",
+        cure="with few calls a window the ends tell: measure longer; else look at placement on CPUs",
+        cells=(cell["cell"],),
+    )
+
+
+def sources_missing(case: Case) -> Iterator[Finding]:
+    table = case.tables["cell_sources"].filter(pl.col("status") != "ok")
+    for (name, status), rows in table.group_by("name", "status", maintain_order=True):
+        cure = listed([d for d in rows["detail"].to_list() if d], 2)
+        yield Finding(
+            id=f"source-missing-{str(name).replace(' ', '-')}",
+            severity="note",
+            claim=f"{str(name).capitalize()}: {status} in {rows['cell'].n_unique()} of {len(case.cells())} cells; "
+            "what only they can tell is unknown.",
+            evidence=f"table sources: {rows['provenance'][0]}",
+            cure=cure,
+            cells=tuple(rows["cell"].unique(maintain_order=True)),
+        )
+
+
+def one_repeat(case: Case) -> Iterator[Finding]:
+    if case.plan.experiment.repeats == 1 and case.cells():
+        yield Finding(
+            id="one-repeat",
+            severity="note",
+            claim="Every rung was measured once: there is no interval for the rates, and no telling chance from cause.",
+            evidence="plan: repeats = 1",
+            cure="--repeats 5",
+        )
