@@ -208,15 +208,20 @@ class Machine:
     def _dispatch(self) -> None:
         """Gives idle CPUs to the first tasks of the queue that may run."""
         while self.idle_cpus and self._ready:
-            task = next((t for t in self._ready if not (t.grouped and self.group.throttled)), None)
+            task = self._ready.popleft() if not self.group.throttled else self._first_ungrouped()
             if task is None:
                 return
-            self._ready.remove(task)
             self._count_group(task, +1)
             self.idle_cpus -= 1
             task.on_cpu = True
             task.timeline.become(self.now_ns, Doing.RUN, RUNNING)
             self._slice(task)
+
+    def _first_ungrouped(self) -> Task | None:
+        task = next((t for t in self._ready if not t.grouped), None)
+        if task is not None:
+            self._ready.remove(task)
+        return task
 
     def _slice(self, task: Task) -> None:
         ns = min(self.quantum_ns, task.remaining_ns)
@@ -229,7 +234,7 @@ class Machine:
             self._step(task)
             if task.on_cpu and task.remaining_ns > 0:
                 self._slice(task)
-        elif any(not (t.grouped and self.group.throttled) for t in self._ready):
+        elif self._ready and (not self.group.throttled or any(not t.grouped for t in self._ready)):
             self._leave_cpu(task)
             self._enqueue(task, RUNNING)
             self._dispatch()

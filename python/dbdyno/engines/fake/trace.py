@@ -53,7 +53,7 @@ class Timeline:
     used: list[Used] = field(default_factory=list)  # at the start of the piece
 
     def become(self, now_ns: int, doing: Doing, label: Label) -> None:
-        used = self.used_at(now_ns) if self.starts_ns else Used(0, 0)
+        used = self._used_after(len(self.starts_ns) - 1, now_ns) if self.starts_ns else Used(0, 0)
         self.starts_ns.append(now_ns)
         self.doing.append(doing)
         self.labels.append(label)
@@ -66,7 +66,9 @@ class Timeline:
         return bisect_right(self.starts_ns, now_ns) - 1
 
     def used_at(self, now_ns: int) -> Used:
-        i = self.index(now_ns)
+        return self._used_after(self.index(now_ns), now_ns)
+
+    def _used_after(self, i: int, now_ns: int) -> Used:
         run, runq = self.used[i]
         since = now_ns - self.starts_ns[i]
         if self.doing[i] is Doing.RUN:

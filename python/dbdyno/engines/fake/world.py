@@ -53,6 +53,7 @@ class World:
         self.born_ns = now_ns
         self.schedule: Schedule | None = None
         self.reset_ns: int | None = None
+        self._live: list[Session] = []
         driver = _task(DRIVER_PID, "dyno-drive", "driver", None, grouped=False)
         self.driver.task = self.machine.spawn(driver, self.driver.program(), _NOBODY)
         self._spawn_helpers(START_TICKS)
@@ -67,7 +68,8 @@ class World:
             self.tasks[session.number] = me[0]
             self.machine.spawn(me[0], program, CLIENT)
         self._plan_faults(schedule.start_ns)
-        self.machine.run_while(lambda: any(s.end_reason is None for s in self.sessions))
+        self._live = list(self.sessions)
+        self.machine.run_while(self._busy)
         if self.machine.now_ns >= schedule.t1_ns:
             self.machine.run_until(self.machine.now_ns + TAIL_NS)
 
@@ -89,6 +91,12 @@ class World:
         runq = total[Doing.QUEUE] + total[Doing.THROTTLED]
         wall = sum(total.values()) - total[Doing.GONE]
         return Truth(wall, total[Doing.RUN], runq, total[Doing.THROTTLED], client, sleep, hidden)
+
+    def _busy(self) -> bool:
+        """True until the last session has ended."""
+        while self._live and self._live[-1].end_reason is not None:
+            self._live.pop()
+        return bool(self._live)
 
     def _spawn_helpers(self, start_ticks: int) -> None:
         for i, helper in enumerate(self.law.helpers):
