@@ -55,7 +55,9 @@ _UNREACHABLE: tuple[tuple[str, str], ...] = (
 def connect_error(error: psycopg.Error, password: str | None) -> DbdynoError:
     """What kept us from connecting."""
     words = _words(error, password)
-    if re.search(r"invalid (integer|port|sslmode|URI|connection option)|definition of service|service file", words):
+    if re.search(
+        r"invalid (integer|port|sslmode|URI|connection option)|definition of service|service file", words
+    ):
         # A password with '/' or '@' in a URI lands in another field: libpq would quote it here.
         return UsageError(f"the DSN is not valid: {_unquoted(words)}", _DSN)
     state = error.sqlstate or next((s for w, s in _WORDS if re.search(w, words)), None)

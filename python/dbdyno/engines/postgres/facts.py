@@ -14,7 +14,7 @@ from dbdyno.model.source import Source
 
 def facts(connection: Connection, presence: Presence, *, embedded: bool) -> ServerFacts:
     """No credentials; settings that may hold one are left out in ``settings.sql``."""
-    settings = dict(connection.execute(sql.text("settings").encode()).fetchall())
+    settings: dict[str, str] = dict(connection.execute(sql.text("settings").encode()).fetchall())
     description = connection.execute("select pg_catalog.version()").fetchone() or ("",)
     return ServerFacts(
         engine="postgres",
@@ -33,14 +33,21 @@ def facts(connection: Connection, presence: Presence, *, embedded: bool) -> Serv
 
 def sources(version: int, scripts: Iterable[Recipe]) -> list[Source]:
     """The engine's witnesses."""
-    return [_session_counters(version, any(True for _ in scripts)), _server_counters(version), _activity(), _executions()]
+    return [
+        _session_counters(version, any(True for _ in scripts)),
+        _server_counters(version),
+        _activity(),
+        _executions(),
+    ]
 
 
 def _session_counters(version: int, script: bool) -> Source:
     name = "engine counters, per session"
     if version >= OWN_PROBE_SINCE:
         return Source(
-            name=name, provenance="pg_stat_get_backend_io(own pid) after pg_stat_force_next_flush()", status="ok"
+            name=name,
+            provenance="pg_stat_get_backend_io(own pid) after pg_stat_force_next_flush()",
+            status="ok",
         )
     provenance = "pg_stat_get_xact_blocks_fetched(own tables and indexes), the session being one transaction"
     if not script:
@@ -63,7 +70,11 @@ def _server_counters(version: int) -> Source:
 
 
 def _activity() -> Source:
-    return Source(name="activity samples", provenance="pg_stat_get_activity(NULL), by a connection of its own", status="ok")
+    return Source(
+        name="activity samples",
+        provenance="pg_stat_get_activity(NULL), by a connection of its own",
+        status="ok",
+    )
 
 
 def _executions() -> Source:

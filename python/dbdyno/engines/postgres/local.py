@@ -30,10 +30,14 @@ def presence(connection: Connection) -> Presence:
         return Presence(False, "the connection goes to another host", None, None)
     ticks = start_ticks(pid)
     if ticks is None or _comm(pid) != "postgres":
-        return Presence(False, f"{near}, but no process {pid} named postgres is seen: another pid namespace", None, None)
+        return Presence(
+            False, f"{near}, but no process {pid} named postgres is seen: another pid namespace", None, None
+        )
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     if abs(age_s - server_age_s) > _CLOSE_S:
-        return Presence(False, f"{near}, but process {pid} is of another age: another pid namespace", None, None)
+        return Presence(
+            False, f"{near}, but process {pid} is of another age: another pid namespace", None, None
+        )
     parent = _parent(pid)
     main = parent if parent is not None and _comm(parent) == "postgres" else None
     return Presence(True, f"{near}, and process {pid} is our backend (name and age agree)", pid, main)

@@ -51,8 +51,8 @@ def blocks_of(connection: Connection, params: Mapping[str, Any], sessions: int) 
         tables = sessions if params.get("tables") == "own" else 1
         size_mb = tables * max(asked, RANGE_ROWS) * block_bytes / 1e6
         raise UsageError(
-            f"{tables:,} table(s) of {max(asked, RANGE_ROWS)} blocks are {size_mb:,.0f} MB, more than half of "
-            f"shared_buffers ({buffers * block_bytes / 1e6:,.0f} MB): they would not stay in the cache",
+            f"{tables:,} table(s) of {max(asked, RANGE_ROWS)} blocks are {size_mb:,.0f} MB, more than half "
+            f"of shared_buffers ({buffers * block_bytes / 1e6:,.0f} MB): they would not stay in the cache",
             "fewer blocks, fewer sessions, tables=shared, or a larger shared_buffers",
         )
     return asked or min(_USUAL_BLOCKS, room)
@@ -101,7 +101,7 @@ def _made(connection: Connection) -> list[tuple[str, str, str | None]]:
 
 def _build(connection: Connection, name: str, half: Half, target: str, blocks: int, stamp: str) -> None:
     """One object. Its stamp comes last: what has none is unfinished and made anew."""
-    kind = pgsql.SQL(half.objects.kind)  # type: ignore[arg-type]
+    kind = pgsql.SQL(half.objects.kind)
     full = pgsql.Identifier(SCHEMA, target)
     with connection.transaction():
         connection.execute(pgsql.SQL("drop {} if exists {}").format(kind, full))
@@ -114,7 +114,7 @@ def _build(connection: Connection, name: str, half: Half, target: str, blocks: i
 
 def relations(connection: Connection, names: Sequence[str]) -> dict[str, str]:
     """Oids of each table and its indexes, parted by commas."""
-    found: dict[str, str] = dict(connection.execute(sql.text("relations")).fetchall())  # type: ignore[arg-type]
+    found: dict[str, str] = dict(connection.execute(sql.text("relations")).fetchall())
     return {n: found[n] for n in names}
 
 
@@ -136,7 +136,7 @@ def clean(connection: Connection) -> list[str]:
 
 def _drop(connection: Connection, kind: str, names: Sequence[str]) -> None:
     full = pgsql.SQL(", ").join(pgsql.Identifier(SCHEMA, n) for n in names)
-    connection.execute(pgsql.SQL("drop {} {}").format(pgsql.SQL(kind), full))  # type: ignore[arg-type]
+    connection.execute(pgsql.SQL("drop {} {}").format(pgsql.SQL(kind), full))
 
 
 def _drop_schema(connection: Connection) -> None:

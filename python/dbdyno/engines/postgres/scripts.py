@@ -1,4 +1,4 @@
-"""An own SQL script as a workload: split, looked through, checked by the server; errors with line and column."""
+"""An own SQL script as a workload: split, read, checked by the server; errors say line and column."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from dbdyno.model.errors import ScriptError
 from dbdyno.model.workload import Workload
 
 _SHOWN = 100  # characters of a line in a message
-_NO_VARIABLES = "the pgbench language with its variables is not supported yet: write values, or random() in SQL"
+_NO_VARIABLES = (
+    "the pgbench language with its variables is not supported yet: write values, or random() in SQL"
+)
 _OPENS = ("begin", "start")
 _CLOSES = ("commit", "end", "rollback", "abort", "prepare")
 
 
 @dataclass(frozen=True)
 class Statement:
-    """``start``: where its text begins in the script, in characters. ``words``: its first two, in lower case."""
+    """``start``: where it begins in the script, in characters; ``words``: its first two, in lower case."""
 
     text: str
     start: int
@@ -119,13 +121,11 @@ class Script:
         shown = line[cut : cut + _SHOWN]
         indent = "".join("\t" if c == "\t" else " " for c in line[cut:column])
         number = self.text.count("\n", 0, at) + 1
-        return ScriptError(
-            f"{self.name}:{number}:{column + 1}: {message}\n    {shown}\n    {indent}^", cure
-        )
+        return ScriptError(f"{self.name}:{number}:{column + 1}: {message}\n    {shown}\n    {indent}^", cure)
 
 
 def _check(connection: Connection, script: Script, statement: Statement) -> None:
-    """Lets the server parse it; nothing is executed. Utility statements are parsed without being looked up."""
+    """Lets the server parse it; nothing is executed. Of utility statements it checks the syntax alone."""
     if statement.words[:1] == ("copy",):
         raise script.error(
             "COPY cannot be a call: its data would come from dbdyno or go there",

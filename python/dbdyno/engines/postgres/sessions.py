@@ -52,7 +52,7 @@ def in_one_transaction(recipe: Recipe, version: int) -> bool:
 
 def entries(connection: Connection, recipe: Recipe, sessions: int, size: int) -> list[dict[str, Any]]:
     """``sessions`` of the specification: one entry for all, or one for each that has its own objects."""
-    inherited = dict(connection.execute(sql.text("session_settings")).fetchall())
+    inherited: dict[str, str] = dict(connection.execute(sql.text("session_settings")).fetchall())
     groups = [(n, 1) for n in range(sessions)] if recipe.own else [(0, sessions)]
     relations = _relations(connection, recipe, [n for n, _ in groups])
     return [

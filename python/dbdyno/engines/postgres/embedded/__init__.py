@@ -16,7 +16,7 @@ __all__ = ["PORT", "Instance", "Wish", "instance_of", "open_instance", "psql_arg
 
 
 def open_instance(bin_dir: Path | None, wish: Wish) -> Instance:
-    """A running server; ``bin_dir=None``: one that was started to stay, if there is exactly one, else the wheel's.
+    """A running server. ``bin_dir=None``: one started to stay, if there is exactly one, else the wheel's.
 
     Call it on a thread that lives as long as the server shall: the kernel ends the server with it.
     """

@@ -54,7 +54,9 @@ def _template(programs: Programs, account: Account, cache: Path) -> Path:
     if made.returncode != 0:
         shutil.rmtree(building, ignore_errors=True)
         words = (made.stderr or made.stdout).strip()
-        raise TargetError(f"initdb failed: {words}", f"try {programs.path('initdb')} by hand as {account.name}")
+        raise TargetError(
+            f"initdb failed: {words}", f"try {programs.path('initdb')} by hand as {account.name}"
+        )
     with (building / "postgresql.conf").open("a") as conf:
         conf.write(f"\ninclude '{SETTINGS_FILE}'\n")
     try:

@@ -120,7 +120,7 @@ class Instance:
 
     # -- acting ---------------------------------------------------------------------------------
     def open(self, programs: Programs, wish: Wish) -> None:
-        """The server runs when this returns: it did already, to stay or with a living owner, or we started it."""
+        """The server runs when this returns: it did (to stay, or with a living owner), or we started it."""
         with self.deciding():
             running, last = self.process(), self.started()
             if running is not None and last is not None and (last.stay or self.has_owner()):

@@ -21,7 +21,7 @@ def main(uid: int, gid: int, parent: int, program: list[str]) -> None:
     os.umask(0o077)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if parent:
-        # After the change of user, which clears it; and again a look at the parent, which may be dead already.
+        # After the change of user, which clears it. The parent may be dead already: look again.
         libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGINT), 0, 0, 0)
         if os.getppid() != parent:
             sys.exit("the process that started the server is gone")
@@ -29,4 +29,4 @@ def main(uid: int, gid: int, parent: int, program: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]), sys.argv[4:])
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])

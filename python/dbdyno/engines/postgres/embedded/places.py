@@ -18,7 +18,7 @@ _FOR_ROOT = Path("/var/lib/dbdyno")
 
 @dataclass(frozen=True)
 class Places:
-    """``data``: a directory for each major version. ``cache``: what can be made again. ``runtime``: sockets."""
+    """``data``: a directory for a major version; ``cache``: what can be made again; ``runtime``: sockets."""
 
     data: Path
     cache: Path
@@ -73,7 +73,7 @@ def _reachable_when_made(account: Account, path: Path) -> bool:
 
 
 def check_private(directory: Path, writable_by: int) -> None:
-    """Raises :class:`TargetError` unless it is a directory of user ``writable_by`` that nobody else may write."""
+    """Raises :class:`TargetError` unless it is a directory that only user ``writable_by`` may write."""
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != writable_by or found.st_mode & 0o022:
         raise TargetError(

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from dbdyno.model.errors import TargetError
@@ -72,7 +73,7 @@ def find_postmaster(data: Path, uid: int, known: Process | None) -> Process | No
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return None
-    told = [value for option, value in zip(words, words[1:], strict=False) if option == b"-D"]
+    told = [value for option, value in pairwise(words) if option == b"-D"]
     return Process(pid, ticks) if told == [os.fsencode(data)] else None
 
 
@@ -100,7 +101,7 @@ def disown_pid_file(data: Path) -> None:
 
 def end(process: Process) -> None:
     """Ends a server: fast, then immediately, then by force. Returns when it is gone."""
-    with _handle(process) as send:
+    with _Handle(process) as send:
         for sign, patience_s in _STOPS:
             send(sign)
             if _gone(process, patience_s):
@@ -108,13 +109,13 @@ def end(process: Process) -> None:
     raise TargetError(f"server process {process.pid} does not end", "it may hang in the kernel (state D)")
 
 
-class _handle:  # noqa: N801  (used as a function)
-    """Signals to exactly this process: by a pidfd, which no later process of the same pid can take over."""
+class _Handle:
+    """Signals to exactly this process: a pidfd, which no later process of the same pid can take over."""
 
     def __init__(self, process: Process) -> None:
         self._process, self._fd = process, -1
 
-    def __enter__(self) -> _handle:
+    def __enter__(self) -> _Handle:
         try:
             self._fd = os.pidfd_open(self._process.pid)
         except ProcessLookupError:
@@ -142,16 +143,13 @@ def end_orphans(data: Path, uid: int, patience_s: float = 2.0) -> None:
     while (left := orphans(data, uid)) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     for process in left:
-        with _handle(process) as send:
+        with _Handle(process) as send:
             send(signal.SIGKILL)
         _gone(process, patience_s)
 
 
 def _gone(process: Process, patience_s: float) -> bool:
-    for _ in _ticks(patience_s):
-        if not process.alive:
-            return True
-    return False
+    return any(not process.alive for _ in _ticks(patience_s))
 
 
 def _ticks(patience_s: float) -> Iterator[None]:
