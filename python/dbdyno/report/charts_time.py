@@ -62,7 +62,7 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
             y=y,
             color=alt.Color("key:N", scale=colours(keys, [paint[k] for k in keys]), legend=None),
             opacity=alt.Opacity(
-                "key:N", scale=alt.Scale(domain=keys, range=[shade(a) for a in shown]), legend=None
+                "key:O", scale=alt.Scale(domain=keys, range=[shade(a) for a in shown]), legend=None, sort=keys
             ),
             order=alt.Order("order:Q"),
             tooltip=[

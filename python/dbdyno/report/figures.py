@@ -92,4 +92,6 @@ def cpus_text(cpus: float) -> str:
 
 def _three(value: float) -> str:
     """Three significant digits, no thousands parted (the width is short)."""
-    return significant(value).replace(",", "") if abs(value) >= 0.001 or value == 0 else f"{value:.0e}"
+    if 0 < abs(value) < 0.001:
+        return f"{value:.0e}"
+    return significant(float(f"{value:.3g}")).replace(",", "")

@@ -20,7 +20,7 @@
     if (node === null || typeof node !== "object") return node;
     var copy = {};
     Object.keys(node).forEach(function (k) {
-      copy[k] = k === "values" ? node[k] : themed(node[k], log, k);
+      copy[k] = k === "values" || k === "datasets" ? node[k] : themed(node[k], log, k);
     });
     if (log && key === "scale" && copy.type === "linear") copy.type = "log";
     return copy;

@@ -1,0 +1,191 @@
+"""The page as text: self-contained, escaped, valid specifications, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pytest
+import report_results as made
+
+from dbdyno import report
+from dbdyno.model.errors import StoreError, UsageError
+from dbdyno.report import bundle, charts
+from dbdyno.report.markup import el, join, table
+
+_LOADING = {"src", "href", "srcset", "data", "action", "poster"}
+
+
+class Reader(HTMLParser):
+    """Collects elements, and checks that what is opened is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One bundle for this module; making one takes more than a second."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def _cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+
+
+def read(path: Path) -> Reader:
+    reader = Reader()
+    reader.feed(path.read_text("utf-8"))
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+@pytest.mark.parametrize("world", [made.SMALL, made.REPEATED, made.REMOTE])
+def test_the_page_loads_nothing(world: made.World, tmp_path: Path) -> None:
+    reader = read(report.write_html(made.results(world), tmp_path / "r.html"))
+    for tag, attributes in reader.seen:
+        for name in _LOADING & set(attributes):
+            assert (attributes[name] or "").startswith(("#", "data:")), (tag, attributes)
+    style = "".join(reader.texts["style"])
+    assert "url(" not in style and "@import" not in style
+    assert any("default-src 'none'" in (a.get("content") or "") for _, a in reader.seen)
+
+
+def test_texts_of_others_cannot_break_out(tmp_path: Path) -> None:
+    reader = read(report.write_html(made.hostile(), tmp_path / "r.html"))
+    scripts = [a for t, a in reader.seen if t == "script"]
+    assert len(scripts) == 3  # data, the charts' code, ours
+    assert made.HOSTILE in "".join(reader.texts["pre"])
+    assert made.HOSTILE in "".join(reader.texts["code"])
+
+
+@pytest.mark.parametrize("world", [made.SMALL, made.LARGE, made.REPEATED, made.REMOTE])
+def test_every_chart_is_a_valid_specification(world: made.World) -> None:
+    drawn = [c for g in charts.groups(made.results(world)) for c in g.charts]
+    assert len(drawn) >= 8
+    for chart in drawn:
+        alt.LayerChart.from_dict(chart.spec)  # raises where Vega-Lite's schema does not hold
+        assert chart.caption.endswith(".")
+
+
+def specs(results: Any) -> dict[str, dict[str, Any]]:
+    return {c.id: c.spec for g in charts.groups(results) for c in g.charts}
+
+
+def values(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """All rows of all data sets of a specification."""
+    return [row for rows in spec["datasets"].values() for row in rows]
+
+
+def test_the_charts_hold_the_tables_figures() -> None:
+    results = made.results(made.REPEATED)
+    rates = [r for r in values(specs(results)["throughput"]) if "scaling" in r]
+    expected = dict(
+        zip(results.tables["rungs"]["sessions"], results.tables["rungs"]["work_per_s"], strict=True)
+    )
+    ones = {r["sessions"]: r["rate"] for r in rates if r["series"] == "one-cpu"}
+    assert ones == pytest.approx(expected)  # the later variant's rows win in both
+    assert all(r["low"] < r["rate"] < r["high"] for r in rates)
+
+
+def test_perfect_scaling_starts_at_the_lowest_rung() -> None:
+    spec = specs(made.results())["throughput"]
+    ends = [r for r in values(spec) if set(r) == {"series", "sessions", "rate"}]
+    first = made.results().tables["rungs"]["work_per_s"][0]
+    assert ends[0]["rate"] == 0
+    assert ends[1]["rate"] / ends[1]["sessions"] == pytest.approx(first)
+
+
+def test_one_colour_a_meaning_in_all_charts() -> None:
+    found: dict[str, set[str]] = {}
+    for name, spec in specs(made.results()).items():
+        if name.startswith("stack"):
+            scale = spec["layer"][0]["encoding"]["color"]["scale"]
+            for key, colour in zip(scale["domain"], scale["range"], strict=True):
+                found.setdefault(key, set()).add(colour)
+    assert found["runq"] == {"var(--runq)"}
+    assert all(len(colours) == 1 for colours in found.values())
+
+
+def test_unknown_accounts_are_not_drawn_and_named() -> None:
+    (chart,) = [c for g in charts.groups(made.results(made.REMOTE)) for c in g.charts if c.id == "stack-aas"]
+    assert not {"run", "runq"} & {r["key"] for r in values(chart.spec) if "key" in r}
+    assert "CPU WAIT" in chart.caption
+
+
+def test_a_run_that_measured_nothing_still_has_a_page(tmp_path: Path) -> None:
+    results = made.results()
+    for table_ in results.tables:
+        results.tables[table_] = results.tables[table_].clear()  # type: ignore[index]
+    page = report.write_html(results, tmp_path / "r.html").read_text("utf-8")
+    assert "No rung was measured." in page
+
+
+def test_a_run_cut_short_says_so(tmp_path: Path) -> None:
+    results = made.results()
+    info = results.info.model_copy(update={"status": "cut short", "reason": "server lost"})
+    object.__setattr__(results, "info", info)
+    page = report.write_html(results, tmp_path / "r.html").read_text("utf-8")
+    assert "This run is cut short: server lost" in page
+
+
+def test_a_place_that_cannot_be_written_is_an_error_with_a_cure(tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as error:
+        report.write_html(made.results(), tmp_path / "absent" / "r.html")
+    assert error.value.cure
+    with pytest.raises(UsageError):
+        report.write_html(made.results(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cached_bundle_that_was_cut_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = bundle.cache_path()
+    path.parent.mkdir()
+    path.write_text("window.vegaEmbed = ")
+    text = bundle.bundle()
+    assert len(text) > 100_000
+    assert path.read_text("utf-8") == text
+    assert "</script" not in text
+
+
+def test_a_cache_that_cannot_be_written_costs_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dbdyno").write_text("a file where the directory should be")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert len(bundle.bundle()) > 100_000
+
+
+def test_markup_escapes_what_is_not_markup() -> None:
+    assert el("p", "<b>", el("i", "&"), title='"') == '<p title="&quot;">&lt;b&gt;<i>&amp;</i></p>'
+    assert join("<", None, "a") == "&lt;a"
+    assert re.search(
+        r'<th scope="row">x</th><td class="num">1</td>', table("c", ["a", "b"], [["x", "1"]], [False, True])
+    )
+
+
+def test_the_specifications_are_strict_json(tmp_path: Path) -> None:
+    page = report.write_html(made.results(), tmp_path / "r.html").read_text("utf-8")
+    text = page.split('id="specs">', 1)[1].split("</script>", 1)[0]
+    assert json.loads(text, parse_constant=lambda c: pytest.fail(f"{c} is not JSON"))
