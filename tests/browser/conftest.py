@@ -1,65 +1,47 @@
-"""A headless Chromium that opens a page of ours with the network cut, and what the page says of itself.
-
-The probe is a script put into a copy of the page: it collects errors from the first moment on, waits until
-the charts are drawn and writes what it found into the document, which Chromium prints.
-"""
+"""A Chromium for all tests of this folder; pages are opened with the network cut."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable
-from html import unescape
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))  # report_results
 
-Open = Callable[..., dict[str, Any]]
-_PROBE = (Path(__file__).parent / "probe.js").read_text("utf-8")
+from chromium import Chromium, Page
+
+Open = Callable[..., Page]
+NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session")
-def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None and os.environ.get("CI"):
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None and os.environ.get("CI"):
         pytest.fail("no Chromium here: apt-get install chromium")
-    if found is None:
+    if program is None:
         pytest.skip("no Chromium here: apt-get install chromium")
-    return found
+    started = Chromium(program, tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
 
 
 @pytest.fixture
-def open_page(chromium: str, tmp_path: Path) -> Open:
-    """Opens a file; ``width`` in pixels, ``dark``: what the system prefers, ``act``: run once all is drawn."""
+def open_page(browser: Chromium) -> Iterator[Open]:
+    """Opens a report and waits until its charts are drawn."""
+    pages: list[Page] = []
 
-    def opened(
-        page: Path, *, width: int = 1280, dark: bool = False, query: str = "", act: str = ""
-    ) -> dict[str, Any]:
-        copy = tmp_path / "probed.html"
-        script = f"<script>{_PROBE.replace('/*ACT*/', act)}</script>"
-        copy.write_text(page.read_text("utf-8").replace("<title>", f"{script}<title>", 1), "utf-8")
-        scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-        text = _dumped(
-            chromium, f"{copy.as_uri()}{query}", tmp_path / "profile", f"--window-size={width},900", scheme
-        )
-        assert 'id="probe">' in text, text[-2000:]
-        found: dict[str, Any] = json.loads(unescape(text.split('id="probe">', 1)[1].split("</pre>", 1)[0]))
-        return found
+    def opened(path: Path, *, width: int = 1280, dark: bool = False) -> Page:
+        page = Page(browser, width=width, height=900, dark=dark)
+        pages.append(page)
+        page.open(path.as_uri())
+        page.wait("document.documentElement?.dataset.ready === 'yes'")
+        return page
 
-    return opened
-
-
-def _dumped(chromium: str, url: str, profile: Path, *more: str) -> str:
-    command = [
-        chromium, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "--virtual-time-budget=20000",
-        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={profile}", *more, url,
-    ]  # fmt: skip
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return ended.stdout
+    yield opened
+    for page in pages:
+        page.close()

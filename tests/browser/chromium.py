@@ -1,0 +1,164 @@
+"""A headless Chromium over its DevTools pipe (file descriptors 3 and 4, messages ended by a zero byte).
+
+No driver program, no websocket, no port: https://chromedevtools.github.io/devtools-protocol/.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
+    "--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars",
+)  # fmt: skip
+
+
+class Chromium:
+    """One browser; :meth:`page` opens a page of its own in it."""
+
+    def __init__(self, program: str, profile: Path) -> None:
+        to_read, self._write = _pipe()
+        self._read, to_write = _pipe()
+        self._buffer = b""
+        self._number = 0
+        self.events: list[dict[str, Any]] = []
+        # A shell cannot name descriptors above 9, so a Python of our own puts them on 3 and 4.
+        place = (
+            f"import os,sys; os.dup2({to_read},3); os.dup2({to_write},4); os.execv(sys.argv[1],sys.argv[1:])"
+        )
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", place, program, *_FLAGS, f"--user-data-dir={profile}"],
+            pass_fds=(to_read, to_write),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_read)
+        os.close(to_write)
+
+    def call(self, method: str, session: str | None = None, /, **params: Any) -> dict[str, Any]:
+        """The answer to ``method``; events that come before it are kept."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params}
+        if session:
+            message["sessionId"] = session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._receive()
+            if answer.get("id") != self._number:
+                self.events.append(answer)
+            elif "error" in answer:
+                raise RuntimeError(f"{method}: {answer['error']}")
+            else:
+                result: dict[str, Any] = answer["result"]
+                return result
+
+    def close(self) -> None:
+        try:
+            self.call("Browser.close")
+            self._process.wait(timeout=20)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            os.close(self._write)
+            os.close(self._read)
+
+    def _receive(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            chunk = os.read(self._read, 1 << 20)
+            if not chunk:
+                raise RuntimeError("Chromium went away")
+            self._buffer += chunk
+        text, self._buffer = self._buffer.split(b"\0", 1)
+        message: dict[str, Any] = json.loads(text)
+        return message
+
+
+class Page:
+    """A page with a window of its own size and colour scheme; remembers errors and requests."""
+
+    def __init__(self, browser: Chromium, *, width: int, height: int, dark: bool) -> None:
+        self._browser = browser
+        target = browser.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._target = target
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self._call(f"{domain}.enable")
+        self._call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", features=[scheme])
+
+    def open(self, url: str) -> None:
+        self._call("Page.navigate", url=url)
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression; a promise is waited for."""
+        answer = self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(str(answer["exceptionDetails"]))
+        return answer["result"].get("value")
+
+    def wait(self, expression: str, seconds: float = 60) -> None:
+        """Until ``expression`` is true."""
+        end = time.monotonic() + seconds
+        while not self.evaluate(expression):
+            if time.monotonic() > end:
+                raise TimeoutError(f"never became true: {expression}; {self.errors()}")
+            time.sleep(0.05)
+
+    def prefer(self, scheme: str) -> None:
+        """Changes what the system prefers, while the page is open."""
+        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def errors(self) -> list[str]:
+        """Exceptions, and warnings and errors of the console."""
+        found = []
+        for event in self._events():
+            params = event["params"]
+            if event["method"] == "Runtime.exceptionThrown":
+                found.append(json.dumps(params["exceptionDetails"]))
+            elif event["method"] == "Runtime.consoleAPICalled" and params["type"] in (
+                "error",
+                "warning",
+                "assert",
+            ):
+                found.append(json.dumps(params["args"]))
+            elif event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+                found.append(json.dumps(params["entry"]))
+        return found
+
+    def requests(self) -> list[str]:
+        """Every address that the page asked for, itself included."""
+        sent = [e["params"] for e in self._events() if e["method"] == "Network.requestWillBeSent"]
+        return [p["request"]["url"] for p in sent]
+
+    def close(self) -> None:
+        self._browser.call("Target.closeTarget", targetId=self._target)
+
+    def _events(self) -> list[Mapping[str, Any]]:
+        return [e for e in self._browser.events if e.get("sessionId") == self._session]
+
+    def _call(self, method: str, **params: Any) -> dict[str, Any]:
+        return self._browser.call(method, self._session, **params)
+
+
+def _pipe() -> tuple[int, int]:
+    """Ends of a pipe, both above 9: 3 and 4 stay free."""
+    ends = os.pipe()
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in ends]
+    for fd in ends:
+        os.close(fd)
+    return high[0], high[1]
