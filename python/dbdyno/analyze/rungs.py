@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 
 from dbdyno.analyze.driver import is_invalid
-from dbdyno.model.histogram import quantile_ns
+from dbdyno.model.bycell import ByCell
+from dbdyno.model.histogram import quantiles_ns
 from dbdyno.model.mean import Mean
 from dbdyno.model.tables import rows
 
@@ -33,18 +34,19 @@ def rungs(tables: Tables) -> pl.DataFrame:
     """From ``windows``, ``rates``, ``ledger`` and ``cell_histogram``. Invalid cells are left out of a row
     unless it has no others; intervals are Student's over repeats, NULL with one."""
     made: list[Row] = []
+    parts = ByCell({name: tables[name] for name in ("rates", "ledger", "cell_histogram")})
     for key, cells in tables["windows"].group_by("workload", "variant", "sessions", maintain_order=True):
         head = dict(zip(("workload", "variant", "sessions"), key, strict=True))
-        made.append(head | _rung(tables, cells))
+        made.append(head | _rung(parts, cells))
     made.sort(key=lambda r: (r["workload"], r["variant"], r["sessions"]))
     return rows("rungs", [row | {"scaling": _scaling(row, made)} for row in made])
 
 
-def _rung(tables: Tables, cells: pl.DataFrame) -> Row:
-    states = {c: _status(tables, c, s) for c, s in cells.select("cell", "status").rows()}
+def _rung(parts: ByCell, cells: pl.DataFrame) -> Row:
+    states = {c: _status(parts, c, s) for c, s in cells.select("cell", "status").rows()}
     ids = [c for c, s in states.items() if s != "invalid"] or list(states)
-    figures = {c: _figures(tables["rates"], c) for c in ids}
-    ledgers = {c: tables["ledger"].filter(pl.col("cell") == c) for c in ids}
+    figures = {c: _figures(parts, c) for c in ids}
+    ledgers = {c: parts.table("ledger", c) for c in ids}
     rate = _mean(f.get("calls_per_s") for f in figures.values())
     low, high = (rate.interval95 if rate else None) or (None, None)
     row: Row = {
@@ -58,18 +60,18 @@ def _rung(tables: Tables, cells: pl.DataFrame) -> Row:
         "top_wait": _top_wait(ledgers.values()),
     }
     row |= {name: _value(_mean(f.get(name) for f in figures.values())) for name in _MEANS}
-    row |= _response(tables["cell_histogram"].filter(pl.col("cell").is_in(ids)), figures.values())
+    row |= _response(pl.concat([parts.table("cell_histogram", c) for c in ids]), figures.values())
     row |= {f"{a}_aas": _value(_mean(_account(f, a) for f in ledgers.values())) for a in _ACCOUNTS}
     row["helpers_aas"] = _value(_mean(_helpers(f) for f in ledgers.values()))
     return row
 
 
-def _status(tables: Tables, cell: str, status: str) -> str:
-    return "invalid" if is_invalid(_figures(tables["rates"], cell)) else status
+def _status(parts: ByCell, cell: str, status: str) -> str:
+    return "invalid" if is_invalid(_figures(parts, cell)) else status
 
 
-def _figures(rates: pl.DataFrame, cell: str) -> dict[str, float | None]:
-    mine = rates.filter((pl.col("cell") == cell) & (pl.col("scope") == "rung"))
+def _figures(parts: ByCell, cell: str) -> dict[str, float | None]:
+    mine = parts.table("rates", cell).filter(pl.col("scope") == "rung")
     return dict(mine.select("name", "value").rows())
 
 
@@ -87,8 +89,7 @@ def _response(histogram: pl.DataFrame, figures: Iterable[Mapping[str, float | No
     """Percentiles of the calls of all repeats together."""
     longest = max((f["response_max_ns"] or 0 for f in figures), default=0) or None
     found: Row = {"response_max_ns": longest}
-    for name, q in _QUANTILES.items():
-        value = quantile_ns(histogram, q)
+    for name, value in zip(_QUANTILES, quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
         found[name] = value if value is None or longest is None else min(value, longest)
     return found
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.ledger.joint import Tables
+from dbdyno.model.bycell import ByCell
 from dbdyno.model.column import CELL
 from dbdyno.model.tables import rows
 
@@ -35,8 +36,9 @@ class Testimony(NamedTuple):
 def witnesses(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
     """Table ``witnesses`` of all cells."""
     made: list[dict[str, Any]] = []
-    for cell in cut["windows"].select("cell").to_series():
-        mine = {name: f.filter(pl.col("cell") == cell) for name, f in (*cut.items(), ("ledger", ledger))}
+    parts = ByCell({**cut, "ledger": ledger})
+    for cell in cut["windows"]["cell"]:
+        mine = parts.of(cell)
         window = mine["windows"].row(0, named=True)
         head = {name: window[name] for name in _CELL}
         heard = [*_cpu(mine), *_machine(mine), *_runnable(mine), *_executions(mine), *_work(mine)]

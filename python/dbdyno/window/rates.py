@@ -11,7 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.histogram import quantile_ns
+from dbdyno.model.bycell import ByCell
+from dbdyno.model.histogram import quantiles_ns
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import rows
 from dbdyno.model.units import NS_PER_S
@@ -27,8 +28,9 @@ Row = dict[str, Any]
 def rates_of(cells: Sequence[RawCell], cut: Tables) -> pl.DataFrame:
     """Table ``rates``, from the cells and this room's other tables."""
     made: list[Row] = []
+    parts = ByCell(cut)
     for cell in cells:
-        mine = {name: frame.filter(pl.col("cell") == cell.id) for name, frame in cut.items()}
+        mine = parts.of(cell.id)
         sessions = _sessions(cell, mine)
         head = key(cell)
         made += [head | row for row in (*_per_session(cell, sessions), *_per_rung(cell, mine, sessions))]
@@ -122,8 +124,7 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
 def _extremes(histogram: pl.DataFrame, sessions: pl.DataFrame) -> Iterator[tuple[str, float | None]]:
     """Percentiles and the longest call; no percentile lies above the longest."""
     longest = sessions.select(pl.col("max_ns").cast(pl.Float64).max()).item()
-    for name, q in _QUANTILES.items():
-        value = quantile_ns(histogram, q)
+    for name, value in zip(_QUANTILES, quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
         yield name, value if value is None or longest is None else min(float(value), longest)
     yield "response_max_ns", longest
 

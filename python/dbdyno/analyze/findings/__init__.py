@@ -1,4 +1,4 @@
-"""Findings: each a claim in words with its number, evidence and cure. One function a question, in ``CHECKS``."""
+"""Findings: claims in words with number, evidence and cure. One function a question, all in ``CHECKS``."""
 
 from __future__ import annotations
 

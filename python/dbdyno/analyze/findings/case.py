@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
 
+from dbdyno.model.bycell import ByCell
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.workload import Workload
@@ -22,6 +24,14 @@ class Case:
     tables: Mapping[str, pl.DataFrame]
     workloads: Mapping[str, Workload]
 
+    @cached_property
+    def _parts(self) -> ByCell:
+        return ByCell({name: self.tables[name] for name in ("rates", "ledger", "cut_levels")})
+
+    def levels(self, cell: str, origin: str) -> pl.DataFrame:
+        """The rows of ``cut_levels`` of a cell and origin."""
+        return self._parts.table("cut_levels", cell).filter(pl.col("origin") == origin)
+
     def cells(self) -> list[Row]:
         """The windows, in the order of running."""
         return self.tables["windows"].to_dicts()
@@ -31,13 +41,12 @@ class Case:
 
     def figures(self, cell: str) -> dict[str, float | None]:
         """The rung's rates of a cell, by name."""
-        rates = self.tables["rates"].filter((pl.col("cell") == cell) & (pl.col("scope") == "rung"))
+        rates = self._parts.table("rates", cell).filter(pl.col("scope") == "rung")
         return dict(rates.select("name", "value").rows())
 
     def accounts(self, cell: str, scope: str = "rung") -> pl.DataFrame:
         """The ledger's rows of a cell's rung; with scope ``memo`` the memos of the rung."""
-        ledger = self.tables["ledger"]
-        mine = ledger.filter((pl.col("cell") == cell) & (pl.col("scope") == scope))
+        mine = self._parts.table("ledger", cell).filter(pl.col("scope") == scope)
         return mine.filter(pl.col("who") == "rung") if scope == "memo" else mine
 
     def ladders(self) -> Iterator[tuple[str, list[Row]]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.analyze.findings.case import Case, ids, listed, sessions, where
+from dbdyno.analyze.findings.case import Case, ids, listed, where
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import significant
 
@@ -26,7 +26,7 @@ def sessions_lost(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="sessions-lost",
             severity="warning",
-            claim=f"{lost.height} of {sessions(mine.height)} were lost at {where(cell, case)}: {words}. "
+            claim=f"Sessions lost at {where(cell, case)}: {lost.height} of {mine.height}: {words}. "
             "Their calls are counted until their last end.",
             value=float(lost.height),
             unit="sessions",
@@ -47,7 +47,8 @@ def errors(case: Case) -> Iterator[Finding]:
         yield Finding(
             id=f"errors-{row['sqlstate']}",
             severity="warning",
-            claim=f"{row['count']:,} of {calls:,} calls ended in SQLSTATE {row['sqlstate']}: {row['message']}",
+            claim=f"{row['count']:,} of {calls:,} calls ended in SQLSTATE {row['sqlstate']}: "
+            f"{row['message']}",
             value=float(row["count"]),
             unit="calls",
             evidence="driver: table errors, from the barrier on",
@@ -109,7 +110,8 @@ def executions(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="executions-agree",
             severity="good",
-            claim=f"The server counted the same calls as the driver in all {engine.height} cells: {total:,.0f}.",
+            claim=f"The server counted the same calls as the driver in all {engine.height} cells: "
+            f"{total:,.0f}.",
             value=total,
             unit="calls",
             evidence="table witnesses, executions",
@@ -119,8 +121,8 @@ def executions(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="executions-disagree",
             severity="warning",
-            claim=f"The server's count of calls differs from the driver's by up to {significant(100 * worst)} % "
-            f"in {differing.height} cells.",
+            claim="The server's count of calls differs from the driver's by up to "
+            f"{significant(100 * worst)} % in {differing.height} cells.",
             value=worst,
             unit="relative difference",
             evidence="table witnesses, executions",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from dbdyno.analyze import driver
-from dbdyno.analyze.findings.case import Case, Row, ids, listed, percent, sessions, where
+from dbdyno.analyze.findings.case import Case, Row, ids, listed, percent, sentence, sessions, where
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import format_ns, significant
 
@@ -57,7 +57,8 @@ def driver_starved(case: Case) -> Iterator[Finding]:
             value=worst.starved,
             unit="of runnable time",
             evidence="driver tasks: schedstat",
-            cure="run dbdyno on another host, bind server and driver to different CPUs, or climb to fewer sessions",
+            cure="run dbdyno on another host, bind server and driver to different CPUs, "
+            "or climb to fewer sessions",
             cells=ids([c for _, c in mine]),
         )
 
@@ -83,27 +84,30 @@ def driver_share(case: Case) -> Iterator[Finding]:
 
 
 def steal(case: Case) -> Iterator[Finding]:
-    for cell in case.usable():
-        host = case.tables["cut_levels"].filter(
-            (pl.col("cell") == cell["cell"]) & (pl.col("origin") == "host")
+    """Time that the hypervisor gave to others."""
+    found = [(share, c) for c in case.usable() if (share := _stolen(case, c["cell"])) > STEAL]
+    if found:
+        share, cell = max(found, key=lambda f: f[0])
+        yield Finding(
+            id="steal",
+            severity="warning",
+            claim=f"The hypervisor took {percent(share)} of the machine's time at {where(cell, case)} "
+            f"(steal; {len(found)} cells beyond {percent(STEAL)}): CPU time was less than it looks.",
+            value=share,
+            unit="of the machine",
+            evidence="host: /proc/stat",
+            cure="measure when the neighbours are quiet, or on a machine of your own",
+            cells=ids([c for _, c in found]),
         )
-        stolen = host.filter((pl.col("key") == "cpu.steal_ns") & (pl.col("wall_ns") > 0))
-        cpus = host.filter(pl.col("key") == "cpus")["last"].max()
-        if stolen.is_empty() or stolen["delta"][0] is None or not isinstance(cpus, float):
-            continue
-        share = stolen["delta"][0] / stolen["wall_ns"][0] / cpus
-        if share > STEAL:
-            yield Finding(
-                id="steal",
-                severity="warning",
-                claim=f"The hypervisor took {percent(share)} of the machine's time at {where(cell, case)} (steal): "
-                "CPU time was less than it seems.",
-                value=share,
-                unit="of the machine",
-                evidence="host: /proc/stat",
-                cure="measure when the neighbours are quiet, or on a machine of your own",
-                cells=(cell["cell"],),
-            )
+
+
+def _stolen(case: Case, cell: str) -> float:
+    """Share of the machine's time; 0 where /proc/stat does not tell."""
+    host = case.levels(cell, "host").filter(pl.col("delta").is_not_null() | (pl.col("key") == "cpus"))
+    stolen, cpus = host.filter(pl.col("key") == "cpu.steal_ns"), host.filter(pl.col("key") == "cpus")
+    if stolen.is_empty() or cpus.is_empty():
+        return 0.0
+    return float(stolen["delta"][0] / stolen["wall_ns"][0] / cpus["last"][0])
 
 
 def witnesses_differ(case: Case) -> Iterator[Finding]:
@@ -118,8 +122,9 @@ def witnesses_differ(case: Case) -> Iterator[Finding]:
         yield Finding(
             id=f"cpu-differs-{str(source).split(',')[0]}",
             severity="warning",
-            claim=f"CPU used differs between witnesses in {rows.height} cells: at {sessions(worst['sessions'])} "
-            f"{source} says {significant(worst['value'])} cores, {meaning[str(quantity)]} {significant(reference)}.",
+            claim=f"CPU used differs between witnesses in {rows.height} cells: at "
+            f"{sessions(worst['sessions'])} {source} says {significant(worst['value'])} cores, "
+            f"{meaning[str(quantity)]} {significant(reference)}.",
             value=worst["value"] - reference,
             unit="cores",
             evidence="table witnesses",
@@ -163,8 +168,8 @@ def sampler(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="sampler-starved",
             severity="warning",
-            claim=f"Of {n} activity samples in {bad.height} cells {lost} were lost and {delayed} came more than "
-            f"{format_ns(LATE_NS)} late: sampled accounts are less sure than their number says.",
+            claim=f"Of {n} activity samples in {bad.height} cells {lost} were lost and {delayed} came "
+            f"more than {format_ns(LATE_NS)} late: sampled accounts are less sure than their number says.",
             value=(lost + delayed) / n,
             unit="of samples",
             evidence="table sampler",
@@ -192,8 +197,8 @@ def uneven_sessions(case: Case) -> Iterator[Finding]:
     yield Finding(
         id="uneven-sessions",
         severity="warning" if ratio > VERY_UNEVEN else "note",
-        claim=f"Sessions were served unevenly at {where(cell, case)}: {significant(low)} to {significant(high)} "
-        f"calls/s, a factor of {significant(ratio)}.",
+        claim=f"Sessions were served unevenly at {where(cell, case)}: {significant(low)} to "
+        f"{significant(high)} calls/s, a factor of {significant(ratio)}.",
         value=ratio,
         unit="fastest over slowest",
         evidence="driver: rates per session",
@@ -209,8 +214,8 @@ def sources_missing(case: Case) -> Iterator[Finding]:
         yield Finding(
             id=f"source-missing-{str(name).replace(' ', '-')}",
             severity="note",
-            claim=f"{str(name).capitalize()}: {status} in {rows['cell'].n_unique()} of {len(case.cells())} cells; "
-            "what only they can tell is unknown.",
+            claim=f"{sentence(str(name))}: {status} in {rows['cell'].n_unique()} of {len(case.cells())} "
+            "cells; what only they can tell is unknown.",
             evidence=f"table sources: {rows['provenance'][0]}",
             cure=cure,
             cells=tuple(rows["cell"].unique(maintain_order=True)),
@@ -222,7 +227,8 @@ def one_repeat(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="one-repeat",
             severity="note",
-            claim="Every rung was measured once: there is no interval for the rates, and no telling chance from cause.",
+            claim="Every rung was measured once: there is no interval for the rates, and no telling chance "
+            "from cause.",
             evidence="plan: repeats = 1",
             cure="--repeats 5",
         )

@@ -40,13 +40,14 @@ def limit(case: Case) -> Iterator[Finding]:
         bad = next((i for i, r in enumerate(known) if r["scaling"] < GOOD_SCALING), None)
         top = known[-1]
         if bad is None:
-            text = f"throughput scales to the top: {sessions(top['sessions'])} deliver {percent(top['scaling'])} "
-            text += "of perfect scaling."
+            text = f"throughput scales to the top: {sessions(top['sessions'])} deliver "
+            text += f"{percent(top['scaling'])} of perfect scaling."
         else:
             last, first = known[max(0, bad - 1)], known[bad]
-            text = f"throughput scales up to {sessions(last['sessions'])} ({percent(last['scaling'])} of perfect); "
-            text += f"at {sessions(first['sessions'])} {percent(first['scaling'])}, "
-            text += f"at the top, {sessions(top['sessions'])}, {percent(top['scaling'])}."
+            text = f"throughput scales up to {sessions(last['sessions'])} "
+            text += f"({percent(last['scaling'])} of perfect); at {sessions(first['sessions'])} "
+            text += f"{percent(first['scaling'])}, at the top, {sessions(top['sessions'])}, "
+            text += f"{percent(top['scaling'])}."
         yield Finding(
             id="scaling-limit" if bad is not None else "scales-to-the-top",
             severity="note" if bad is not None else "good",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import polars as pl
 
@@ -48,31 +49,41 @@ def cpu_wait(case: Case) -> Iterator[Finding]:
 
 
 def throttled(case: Case) -> Iterator[Finding]:
-    """A quota that struck: CPU WAIT with the bracket of what of it was throttling."""
-    levels = case.tables["cut_levels"].filter((pl.col("origin") == "cgroup") & (pl.col("scope") == "server"))
-    for cell in case.usable():
-        mine = levels.filter(pl.col("cell") == cell["cell"])
-        struck = mine.filter(pl.col("key") == "nr_throttled")["delta"].max()
-        periods = mine.filter(pl.col("key") == "nr_periods")["delta"].max()
-        if not isinstance(struck, float) or struck <= 0:
-            continue
-        bracket = case.accounts(cell["cell"]).filter(pl.col("account") == "runq.throttled_bracket")
-        low, high = (bracket[c].max() for c in ("low", "high"))
-        text = f"a CPU quota throttled the server at {where(cell, case)} in {struck:.0f} of {periods or 0:.0f} periods"
-        if isinstance(low, float) and isinstance(high, float):
-            text += f": CPU WAIT {significant(high)} s/s, of which throttled at least {significant(low)}"
-        yield Finding(
-            id="throttled",
-            severity="warning",
-            claim=sentence(text + "."),
-            value=low if isinstance(low, float) else None,
-            unit="s/s",
-            low=low if isinstance(low, float) else None,
-            high=high if isinstance(high, float) else None,
-            evidence="cgroup: cpu.stat of the server's group, and the run queue of its tasks",
-            cure="raise the quota, or climb to fewer sessions",
-            cells=(cell["cell"],),
-        )
+    """A quota that struck, at the rung where it did so most: CPU WAIT, and how much of it was throttling."""
+    struck = [(n, periods, c) for c in case.usable() for n, periods in [_struck(case, c["cell"])] if n > 0]
+    if not struck:
+        return
+    n, periods, cell = max(struck, key=lambda s: (s[0] / max(1.0, s[1]), s[2]["sessions"]))
+    bracket = (
+        case.accounts(cell["cell"]).filter(pl.col("account") == "runq.throttled_bracket").drop_nulls("low")
+    )
+    low, high = (float(bracket[c][0]) if bracket.height else None for c in ("low", "high"))
+    text = f"A CPU quota throttled the server in {len(struck)} cells, at {where(cell, case)} in {n:.0f} of "
+    text += f"{periods:.0f} periods"
+    if low is not None and high is not None:
+        text += f": CPU WAIT {significant(high)} s/s, of which throttled at least {significant(low)}"
+    yield Finding(
+        id="throttled",
+        severity="warning",
+        claim=text + ".",
+        value=low,
+        unit="s/s",
+        low=low,
+        high=high,
+        evidence="cgroup: cpu.stat of the server's group, and the run queue of its tasks",
+        cure="raise the quota, or climb to fewer sessions",
+        cells=ids([c for _, _, c in struck]),
+    )
+
+
+def _struck(case: Case, cell: str) -> tuple[float, float]:
+    """Periods throttled, and periods: of the group that was throttled most often."""
+    mine = case.levels(cell, "cgroup").filter((pl.col("scope") == "server") & pl.col("delta").is_not_null())
+    throttled, periods = (
+        [float(v) for v in mine.filter(pl.col("key") == key)["delta"]]
+        for key in ("nr_throttled", "nr_periods")
+    )
+    return max(throttled, default=0.0), max(periods, default=0.0)
 
 
 def hidden_run_queue(case: Case) -> Iterator[Finding]:
@@ -88,8 +99,8 @@ def hidden_run_queue(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="hidden-run-queue",
             severity="note",
-            claim=f"At {where(cell, case)}, {significant(row['aas'])} s/s of the time labelled {detail} was no wait: "
-            "the task was runnable (in the run queue, mostly).",
+            claim=f"At {where(cell, case)}, {significant(row['aas'])} s/s of the time labelled {detail} was "
+            "no wait: the task was runnable (in the run queue, mostly).",
             value=row["aas"],
             unit="s/s",
             low=row["low"],
@@ -112,56 +123,60 @@ def helpers(case: Case) -> Iterator[Finding]:
             id="helpers",
             severity="note",
             claim=f"The server's own processes took {significant(rung['helpers_aas'])} CPUs at "
-            f"{sessions(rung['sessions'])}, {percent(share)} of the server's CPU time: not in the sessions' accounts.",
+            f"{sessions(rung['sessions'])}, {percent(share)} of the server's CPU time: "
+            "not in the sessions' accounts.",
             value=rung["helpers_aas"],
             unit="cores",
             evidence="os tasks: the ledger's scope helper",
         )
 
 
+class _Remainder(NamedTuple):
+    """Unaccounted time as a share of the sessions' time, with its 95 % interval."""
+
+    share: float
+    low: float
+    high: float
+    cell: Row
+
+    @property
+    def beyond(self) -> bool:
+        """Further from 0 than 1.5 times its interval (3 standard errors): many cells are looked at."""
+        return abs(self.share) > 1.5 * (self.share - self.low if self.share > 0 else self.high - self.share)
+
+
 def unaccounted(case: Case) -> Iterator[Finding]:
     """What the accounts leave over, beyond the samples' own error."""
-    shares: list[tuple[float, float, float, Row]] = []
-    for cell in case.usable():
-        rows = case.accounts(cell["cell"]).filter(pl.col("account") == "unaccounted")
-        wall = case.accounts(cell["cell"], "memo").filter(pl.col("account") == "wall")["aas"].sum()
-        known = rows.filter(pl.col("low").is_not_null() & pl.col("high").is_not_null())
-        if known.is_empty() or not wall:
-            continue
-        aas, low, high = (float(known[c][0]) / wall for c in ("aas", "low", "high"))
-        shares.append((aas, low, high, cell))
-    beyond = [s for s in shares if s[1] > 0 or s[2] < 0]
-    for limit, severity in ((UNACCOUNTED_WARNING, "warning"), (UNACCOUNTED_NOTE, "note")):
-        large = [s for s in beyond if abs(s[0]) > limit]
-        if large:
-            aas, low, high, cell = max(large, key=lambda s: abs(s[0]))
-            yield Finding(
-                id="unaccounted",
-                severity=severity,  # type: ignore[arg-type]
-                claim=f"{percent(aas)} of the sessions' time is unaccounted for at {where(cell, case)}, the worst of "
-                f"{len(large)} cells beyond {percent(limit)} (95 % interval {percent(low)} to {percent(high)}).",
-                value=aas,
-                unit="of session time",
-                low=low,
-                high=high,
-                evidence="ledger: W less run, run queue, sleep and client",
-                cure="longer windows or more samples (--sample-hz); steal and unreadable tasks are in it",
-                cells=ids([s[3] for s in large]),
-            )
-            return
-    if shares:
-        largest = max(shares, key=lambda s: abs(s[0]))
-        yield Finding(
-            id="ledger-closes",
-            severity="good",
-            claim=f"The ledger closes within the samples' error in all {len(shares)} cells; the largest remainder is "
-            f"{percent(largest[0])} of session time.",
-            value=largest[0],
-            unit="of session time",
-            low=largest[1],
-            high=largest[2],
-            evidence="ledger: W less run, run queue, sleep and client",
-        )
+    left = [r for cell in case.usable() if (r := _remainder(case, cell)) is not None]
+    large = [r for r in left if r.beyond and abs(r.share) > UNACCOUNTED_NOTE]
+    if not left:
+        return
+    worst = max(large or left, key=lambda r: abs(r.share))
+    grave = abs(worst.share) > UNACCOUNTED_WARNING
+    text = f"{percent(worst.share)} of the sessions' time is unaccounted for at {where(worst.cell, case)}"
+    yield Finding(
+        id="unaccounted" if large else "ledger-closes",
+        severity=("warning" if grave else "note") if large else ("note" if grave else "good"),
+        claim=f"{text} ({percent(worst.low)} to {percent(worst.high)}), the worst of {len(large)} cells."
+        if large
+        else f"The ledger closes within the samples' error in all {len(left)} cells; at most {text}.",
+        value=worst.share,
+        unit="of session time",
+        low=worst.low,
+        high=worst.high,
+        evidence="ledger: W less run, run queue, sleep and client",
+        cure="longer windows or more samples; steal and unreadable tasks are in it" if large or grave else "",
+        cells=ids([r.cell for r in large]),
+    )
+
+
+def _remainder(case: Case, cell: Row) -> _Remainder | None:
+    rows = case.accounts(cell["cell"]).filter(pl.col("account") == "unaccounted").drop_nulls("low")
+    wall = float(case.accounts(cell["cell"], "memo").filter(pl.col("account") == "wall")["aas"].sum())
+    if rows.is_empty() or not wall:
+        return None
+    share, low, high = (float(rows[c][0]) / wall for c in ("aas", "low", "high"))
+    return _Remainder(share, low, high, cell)
 
 
 def _of(rung: Row) -> str:
