@@ -22,8 +22,9 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// With the tasks the specification names. `budget`: descriptors that may be kept open.
-    pub fn new(spec: &Spec, budget: usize) -> Self {
+    /// With the tasks the specification names, and `asked`, the server's process for our own questions.
+    /// `budget`: descriptors that may be kept open.
+    pub fn new(spec: &Spec, asked: Option<i64>, budget: usize) -> Self {
         let mut roster = Self {
             os: spec.os,
             sched_info: sched_info(),
@@ -43,6 +44,10 @@ impl Roster {
         }
         if let Some(pid) = spec.main_pid {
             let who = roster.who("helper:main", None);
+            roster.add(pid, pid, who, spec.os);
+        }
+        if let Some(pid) = asked {
+            let who = roster.who("dbdyno", None);
             roster.add(pid, pid, who, spec.os);
         }
         for task in &spec.tasks {
@@ -79,6 +84,11 @@ impl Roster {
                 self.add(pid, tid, who, true);
             }
         }
+    }
+
+    /// The task of this id, if it is known.
+    pub fn task(&self, tid: i64) -> Option<Arc<Task>> {
+        self.tasks.get(&tid).cloned()
     }
 
     /// All tasks to read, into `into`.

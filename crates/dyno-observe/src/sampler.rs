@@ -1,12 +1,14 @@
 //! The thread that samples activity: asks the server, then at once reads R/S/D of each task it named.
 
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use dyno_model::{ActivityProbe, ActivityRow, Bracket, now_ns};
 
 use crate::file::Buffer;
 use crate::sample_rows::{Taken, TaskState};
-use crate::schedule::Instants;
+use crate::schedule::{Budget, Instants};
 use crate::signal::lock;
 use crate::status::Status;
 use crate::task::Task;
@@ -23,10 +25,12 @@ pub struct Sampler {
     states: Vec<TaskState>,
     buffer: Buffer,
     failures: u32,
+    asked: Option<Arc<Task>>,
 }
 
 impl Sampler {
     pub fn new(shared: Arc<Shared>, ask: Box<dyn ActivityProbe>) -> Self {
+        let asked = shared.asked.and_then(|pid| lock(&shared.roster).task(pid));
         let (rows, tasks, states, buffer) = (Vec::new(), Vec::new(), Vec::new(), Buffer::default());
         Self {
             shared,
@@ -36,27 +40,41 @@ impl Sampler {
             states,
             buffer,
             failures: 0,
+            asked,
         }
     }
 
     /// Sample 0 at once, then one in each interval until the end.
     pub fn run(mut self) {
         let base_ns = now_ns();
-        let interval_ns = self.shared.spec.sample_interval_ns();
+        let spec = &self.shared.spec;
+        let interval_ns = spec.sample_interval_ns();
+        let cpus = available_parallelism().map_or(1, NonZero::get);
+        let mut budget = Budget::new(spec.sample_budget, cpus, interval_ns);
+        let mut instants = Instants::new(base_ns + interval_ns, interval_ns, spec.seed);
         self.sample(0, base_ns);
         self.shared.signal.tell(|s| s.ready += 1);
-        let mut instants = Instants::new(base_ns + interval_ns, interval_ns, self.shared.spec.seed);
+        let mut stretch = 1; // the first sample is a cold one: it says little of the cost
         for number in 1.. {
-            let due_ns = instants.next();
+            let due_ns = instants.next(stretch);
             if self.shared.signal.sleep_until(due_ns) || self.failures >= FAILURES {
                 return;
             }
             if now_ns() - due_ns > interval_ns {
                 self.skip(number, due_ns);
             } else {
+                let cost_ns = self.cost_ns();
                 self.sample(number, due_ns);
+                stretch = budget.stretch(self.cost_ns() - cost_ns);
             }
         }
+    }
+
+    /// CPU time of sampling up to now: this thread's, and that of the server's process it asks. Of a server
+    /// elsewhere ours alone is known.
+    fn cost_ns(&mut self) -> i64 {
+        let server_ns = self.asked.as_ref().and_then(|task| task.run_ns(&mut self.buffer));
+        thread_cpu_ns() + server_ns.unwrap_or(0)
     }
 
     fn sample(&mut self, number: i64, due_ns: i64) {
@@ -122,4 +140,14 @@ impl Sampler {
         };
         lock(&self.shared.samples).taken(taken);
     }
+}
+
+fn thread_cpu_ns() -> i64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is valid for writing; the clock id always exists on Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut t) };
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
 }

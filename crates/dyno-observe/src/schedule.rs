@@ -33,27 +33,53 @@ impl Reads {
 /// anything periodic in the load.
 #[derive(Debug, Clone)]
 pub struct Instants {
-    base_ns: i64,
+    start_ns: i64,
     interval_ns: i64,
-    next: i64,
     rng: SplitMix64,
 }
 
 impl Instants {
-    pub fn new(base_ns: i64, interval_ns: i64, seed: u64) -> Self {
+    pub fn new(start_ns: i64, interval_ns: i64, seed: u64) -> Self {
         Self {
-            base_ns,
+            start_ns,
             interval_ns,
-            next: 0,
             rng: SplitMix64::new(seed),
         }
     }
 
-    /// The instant of the next interval, whether or not it has passed.
-    pub fn next(&mut self) -> i64 {
-        let start = self.base_ns + self.next * self.interval_ns;
-        self.next += 1;
-        start + (self.rng.unit() * self.interval_ns as f64) as i64
+    /// The instant in the next interval, which is `stretch` times as long as planned; it may have passed.
+    pub fn next(&mut self, stretch: i64) -> i64 {
+        let length_ns = self.interval_ns * stretch;
+        let due_ns = self.start_ns + (self.rng.unit() * length_ns as f64) as i64;
+        self.start_ns += length_ns;
+        due_ns
+    }
+}
+
+/// Keeps the cost of sampling below a share of the CPUs: with many sessions on few CPUs it makes the
+/// intervals longer, as each sample then brings the more rows.
+#[derive(Debug, Clone)]
+pub struct Budget {
+    /// CPU time that an interval of the planned length may cost.
+    per_interval_ns: f64,
+    /// CPU time a sample costs, smoothed.
+    cost_ns: f64,
+}
+
+const SMOOTHING: f64 = 0.25;
+
+impl Budget {
+    pub fn new(share: f64, cpus: usize, interval_ns: i64) -> Self {
+        Self {
+            per_interval_ns: share * cpus as f64 * interval_ns as f64,
+            cost_ns: 0.0,
+        }
+    }
+
+    /// How many times longer the next interval must be, after a sample that cost `cost_ns`.
+    pub fn stretch(&mut self, cost_ns: i64) -> i64 {
+        self.cost_ns += SMOOTHING * (cost_ns.max(0) as f64 - self.cost_ns);
+        (self.cost_ns / self.per_interval_ns).ceil().clamp(1.0, 100.0) as i64
     }
 }
 
@@ -124,12 +150,27 @@ mod tests {
         }
 
         #[test]
-        fn one_instant_in_each_interval(seed: u64, interval in 1_000_000..S) {
+        fn one_instant_in_each_interval(
+            seed: u64, interval in 1_000_000..S, stretches in proptest::collection::vec(1_i64..9, 50)
+        ) {
             let mut instants = Instants::new(5, interval, seed);
-            for k in 0..50 {
-                let at = instants.next() - 5;
-                prop_assert!(k * interval <= at && at < (k + 1) * interval);
+            let mut start = 5;
+            for stretch in stretches {
+                let at = instants.next(stretch);
+                prop_assert!(start <= at && at < start + stretch * interval);
+                start += stretch * interval;
             }
+        }
+
+        #[test]
+        fn the_cost_of_sampling_settles_below_its_budget(cost in 1_i64..S / 10, cpus in 1_usize..200) {
+            let interval = S / 10;
+            let mut budget = Budget::new(0.005, cpus, interval);
+            let stretch = (0..100).map(|_| budget.stretch(cost)).last().unwrap();
+            let share = cost as f64 / (stretch * interval) as f64 / cpus as f64;
+            prop_assert!(share <= 0.005 * 1.000_001 || stretch == 100, "{share}");
+            let planned = cost as f64 / interval as f64 / cpus as f64;
+            prop_assert!(stretch == 1 || planned > 0.005 * 0.999_999, "stretched without need");
         }
     }
 }

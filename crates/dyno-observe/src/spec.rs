@@ -39,6 +39,8 @@ pub struct Spec {
     pub main_pid: Option<i64>,
     /// Activity samples a second.
     pub sample_hz: f64,
+    /// Samples may cost this share of the CPUs we may use, here and at the server; beyond it there are fewer.
+    pub sample_budget: f64,
     /// Of the sampling instants.
     pub seed: u64,
     /// Between reads of all tasks.
@@ -57,6 +59,12 @@ impl Spec {
             return Err(format!(
                 "sample_hz must be above 0 and at most 1000, not {}",
                 self.sample_hz
+            ));
+        }
+        if !(self.sample_budget > 0.0 && self.sample_budget <= 1.0) {
+            return Err(format!(
+                "sample_budget must be above 0 and at most 1, not {}",
+                self.sample_budget
             ));
         }
         if self.task_interval_ns < 10_000_000 {

@@ -127,6 +127,11 @@ impl Task {
         self.stat(buffer, 1).map(|s| s.state)
     }
 
+    /// Reads the time on a CPU alone, nanoseconds.
+    pub fn run_ns(&self, buffer: &mut Buffer) -> Option<i64> {
+        self.sched(buffer).ok().map(|s| s.run_ns)
+    }
+
     fn sched(&self, buffer: &mut Buffer) -> Result<SchedStat, Status> {
         let files = self.files.as_ref().map_err(|s| *s)?;
         let file = files.schedstat.as_ref().ok_or(Status::NotSupported)?;

@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub spec: Spec,
     pub signal: Signal,
     pub roster: Mutex<Roster>,
+    /// The server's process for our questions.
+    pub asked: Option<i64>,
     pub tasks: Mutex<TaskRows>,
     pub groups: Mutex<GroupRows>,
     pub host: Option<Mutex<HostRows>>,
@@ -39,6 +41,20 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    fn new(spec: Spec, asked: Option<i64>) -> Self {
+        Self {
+            signal: Signal::default(),
+            roster: Mutex::new(Roster::new(&spec, asked, descriptor_budget())),
+            asked,
+            tasks: Mutex::new(TaskRows::new(DelayAccounting::now())),
+            groups: Mutex::new(GroupRows::new(&spec.cgroups)),
+            host: spec.host.then(|| Mutex::new(HostRows::new())),
+            samples: Mutex::default(),
+            trouble: OnceLock::new(),
+            spec,
+        }
+    }
+
     /// Remembers the first thing that went wrong with the activity samples.
     pub fn trouble(&self, message: &str) {
         let _ = self.trouble.set(message.to_owned());
@@ -67,6 +83,8 @@ impl Shared {
 pub struct Probe {
     /// Asks.
     pub ask: Box<dyn ActivityProbe>,
+    /// The server's process that answers.
+    pub backend_pid: Option<i64>,
     /// Makes a question under way fail soon, and all to come.
     pub break_off: Box<dyn Fn() + Send + Sync>,
 }
@@ -87,20 +105,15 @@ impl Watch {
     /// [`Error::Spec`] for a figure out of range.
     pub fn new(spec: Spec, probe: Result<Option<Probe>>) -> Result<Self> {
         spec.check().map_err(Error::Spec)?;
-        let shared = Shared {
-            signal: Signal::default(),
-            roster: Mutex::new(Roster::new(&spec, descriptor_budget())),
-            tasks: Mutex::new(TaskRows::new(DelayAccounting::now())),
-            groups: Mutex::new(GroupRows::new(&spec.cgroups)),
-            host: spec.host.then(|| Mutex::new(HostRows::new())),
-            samples: Mutex::default(),
-            trouble: OnceLock::new(),
-            spec,
+        let (probe, trouble) = match probe {
+            Ok(probe) => (probe, None),
+            Err(error) => (None, Some(error.to_string())),
         };
-        let probe = probe.unwrap_or_else(|error| {
-            shared.trouble(&error.to_string());
-            None
-        });
+        let asked = probe.as_ref().and_then(|p| p.backend_pid);
+        let shared = Shared::new(spec, asked);
+        if let Some(trouble) = trouble {
+            shared.trouble(&trouble);
+        }
         if probe.is_none() {
             shared.no_samples();
         }

@@ -56,7 +56,10 @@ fn stat_of_old_kernels_lacks_later_fields_and_they_are_unknown() {
     assert_eq!((stat.start_ticks, stat.cpu, stat.blkio_ns), (1022, None, None));
     let text = golden("task/stat-2.6.17.txt");
     let stat = stat::parse(&text, TICK_NS).unwrap();
-    assert_eq!((stat.start_ticks, stat.cpu, stat.blkio_ns), (1022, Some(1039), None));
+    assert_eq!(
+        (stat.start_ticks, stat.cpu, stat.blkio_ns),
+        (1022, Some(1039), None)
+    );
 }
 
 #[test]

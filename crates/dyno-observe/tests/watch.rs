@@ -16,6 +16,7 @@ fn spec() -> Spec {
     Spec {
         os: true,
         sample_hz: 50.0,
+        sample_budget: 1.0,
         seed: 1,
         task_interval_ns: 50 * MS,
         host: true,
@@ -63,6 +64,7 @@ fn scripted(
 ) -> Result<Option<Probe>> {
     Ok(Some(Probe {
         ask: Box::new(Scripted(script)),
+        backend_pid: None,
         break_off: Box::new(|| {}),
     }))
 }
@@ -319,6 +321,7 @@ fn a_server_that_hangs_delays_neither_reads_nor_the_end() {
     };
     let probe = Probe {
         ask: Box::new(ask),
+        backend_pid: None,
         break_off: Box::new(break_off),
     };
     let (watch, t0, t1) = run(spec(), Ok(Some(probe)), 200);

@@ -26,6 +26,8 @@ struct WatchSpec {
     main_pid: Option<i64>,
     #[serde(default = "default_sample_hz")]
     sample_hz: f64,
+    #[serde(default = "default_sample_budget")]
+    sample_budget: f64,
     #[serde(default = "default_seed")]
     seed: u64,
     #[serde(default = "default_task_interval_ms")]
@@ -38,6 +40,10 @@ struct WatchSpec {
 
 fn default_sample_hz() -> f64 {
     10.0
+}
+
+fn default_sample_budget() -> f64 {
+    0.005
 }
 
 fn default_seed() -> u64 {
@@ -60,6 +66,7 @@ impl WatchSpec {
             os: self.os,
             main_pid: self.main_pid,
             sample_hz: self.sample_hz,
+            sample_budget: self.sample_budget,
             seed: self.seed,
             task_interval_ns: self.task_interval_ms.saturating_mul(1_000_000),
             cgroups: self.cgroups.clone(),
@@ -88,6 +95,7 @@ fn probe(spec: &WatchSpec) -> Result<Result<Option<Probe>>> {
                 connected => Ok(connected.map(|activity| {
                     let breaker = activity.breaker();
                     Some(Probe {
+                        backend_pid: activity.backend_pid(),
                         ask: Box::new(activity),
                         break_off: Box::new(move || breaker.abort()),
                     })

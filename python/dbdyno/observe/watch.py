@@ -39,7 +39,9 @@ def open_watch(
     """
     if not enabled:
         return NoWatch()
-    engine_half = dict(server.watch_spec(load))
+    ours = os.getpid()
+    driver = [{"pid": ours, "tid": tid, "role": "driver"} for tid in load.threads()]
+    engine_half = {"tasks": driver, **server.watch_spec(load)}
     spec = engine_half | {
         "sample_hz": sample_hz,
         "seed": seed,
