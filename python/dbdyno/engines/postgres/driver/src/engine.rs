@@ -8,7 +8,7 @@ use dyno_model::{CallEnd, Counter, Engine, Error, Reading, Result};
 
 use crate::breaker::Breaker;
 use crate::client::{Client, Rows};
-use crate::plan::{LoadSpec, Plan, ProbeSpec, statement_name};
+use crate::plan::{CounterSpec, LoadSpec, Plan, ProbeSpec, statement_name};
 use crate::session::PgSession;
 use crate::target::TargetSpec;
 use crate::tls::TlsSetup;
@@ -48,7 +48,7 @@ impl Postgres {
             .probe
             .iter()
             .flat_map(|p| &p.columns)
-            .map(|c| c.counter())
+            .map(CounterSpec::counter)
             .collect();
         let breaker = Breaker::default();
         Ok(Self {

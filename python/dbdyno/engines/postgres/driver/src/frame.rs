@@ -221,3 +221,109 @@ impl Collector {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Owned = (u8, Vec<u8>);
+
+    fn bytes(messages: &[Owned]) -> Vec<u8> {
+        messages
+            .iter()
+            .flat_map(|(tag, body)| crate::plan::message(*tag, body))
+            .collect()
+    }
+
+    /// What a walker hands out of these chunks.
+    fn walk<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<(Vec<Owned>, bool)> {
+        let mut walker = Walker::default();
+        let mut kept = Vec::new();
+        for chunk in chunks {
+            let mut at = 0;
+            while let Some(message) = walker.next(chunk, &mut at)? {
+                kept.push((message.tag, message.body.to_vec()));
+            }
+            assert_eq!(at, chunk.len());
+        }
+        Ok((kept, walker.is_between_messages()))
+    }
+
+    fn collect<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Owned>> {
+        let mut collector = Collector::default();
+        let mut all = Vec::new();
+        for chunk in chunks {
+            collector.push(chunk);
+            while collector.is_ready()? {
+                let message = collector.take();
+                all.push((message.tag, message.body.to_vec()));
+            }
+        }
+        Ok(all)
+    }
+
+    fn messages() -> impl Strategy<Value = Vec<Owned>> {
+        let tag = prop::sample::select(&b"23CDISTtnsAKZEN"[..]);
+        prop::collection::vec((tag, prop::collection::vec(any::<u8>(), 0..30)), 0..12)
+    }
+
+    /// `stream` cut at these places.
+    fn split<'a>(stream: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+        let mut places: Vec<usize> = cuts.iter().map(|c| c.index(stream.len() + 1)).collect();
+        places.extend([0, stream.len()]);
+        places.sort_unstable();
+        places.windows(2).map(|w| &stream[w[0]..w[1]]).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_of_the_stream_gives_the_same(
+            messages in messages(),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        ) {
+            let stream = bytes(&messages);
+            let kept: Vec<Owned> = messages.iter().filter(|m| b"ZEN".contains(&m.0)).cloned().collect();
+            let chunks = split(&stream, &cuts);
+            prop_assert_eq!(walk(chunks.iter().copied()).unwrap(), (kept.clone(), true));
+            prop_assert_eq!(walk(stream.chunks(1)).unwrap(), (kept, true));
+            prop_assert_eq!(collect(chunks).unwrap(), messages);
+        }
+
+        #[test]
+        fn a_stream_that_ends_within_a_message_is_known_to(messages in messages(), cut in 1_usize..5) {
+            let stream = bytes(&messages);
+            prop_assume!(!stream.is_empty());
+            let part = &stream[..stream.len() - cut.min(stream.len())];
+            let whole = walk([part]).unwrap();
+            prop_assert_eq!(&whole, &walk(part.chunks(3)).unwrap());
+            // A message has at least five bytes: one to four less end within the last.
+            prop_assert!(!whole.1);
+        }
+
+        #[test]
+        fn garbage_never_panics(stream in prop::collection::vec(any::<u8>(), 0..60), size in 1_usize..9) {
+            // Errors come at the same message, so what was handed out before is the same.
+            prop_assert_eq!(walk([&stream[..]]).is_err(), walk(stream.chunks(size)).is_err());
+            let _ = collect(stream.chunks(size));
+        }
+    }
+
+    #[test]
+    fn an_answer_to_a_prepared_select_by_the_documentation() {
+        let answer = b"2\0\0\0\x04D\0\0\0\x0b\0\x01\0\0\0\x010C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I";
+        assert_eq!(walk([&answer[..]]).unwrap(), (vec![(b'Z', b"I".to_vec())], true));
+    }
+
+    #[test]
+    fn what_no_server_says_is_an_error() {
+        for wrong in [
+            &b"HTTP/1.1 400 Bad Request"[..],
+            b"\0\0\0\0\x08",
+            b"Z\0\0\0\x03",
+            b"D\xff\xff\xff\xff",
+        ] {
+            assert!(matches!(walk([wrong]), Err(Error::Protocol(_))), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The loops on sessions of known behaviour: what was counted is what the other end served.
+
+use std::time::Duration;
+
+use crate::peer::{Answer, FakeSession, Peers};
+use dyno_drive::{End, Fleet, Outcome, Schedule, Spec};
+use dyno_model::now_ns;
+
+const MS: i64 = 1_000_000;
+
+fn spec(threads: usize) -> Spec {
+    Spec {
+        threads: Some(threads),
+        ..Spec::default()
+    }
+}
+
+/// Starts in 5 ms, settles 20 ms, measures 60 ms.
+fn soon() -> Schedule {
+    let start = now_ns() + 5 * MS;
+    Schedule::new(start, start + 20 * MS, start + 80 * MS).unwrap()
+}
+
+fn run(peers: &Peers, spec: &Spec) -> (Schedule, Outcome<FakeSession>) {
+    let fleet = Fleet::park(peers.sessions(), spec).unwrap();
+    let schedule = soon();
+    (schedule, fleet.run(schedule).unwrap())
+}
+
+/// All calls = what was served; measured ones lie in the window.
+fn check(peers: &Peers, schedule: &Schedule, outcome: &Outcome<FakeSession>) {
+    let mut measured = 0;
+    for (i, record) in outcome.records.iter().enumerate() {
+        let tally = &record.tally;
+        assert_eq!(
+            tally.calls_total() + tally.errors_total(),
+            peers.served(i),
+            "session {i}"
+        );
+        measured += tally.calls;
+        if let (Some(first), Some(last)) = (tally.first_start_ns, tally.last_end_ns) {
+            assert!(schedule.measures(first) && first <= last);
+            assert!(tally.in_call_ns as i64 <= last - first);
+        }
+    }
+    assert_eq!(outcome.latency.count(), measured);
+}
+
+#[test]
+fn one_session_blocks_and_counts_exactly() {
+    let peers = Peers::new(1, |_, _| Answer::Well);
+    let (schedule, outcome) = run(&peers, &spec(1));
+    check(&peers, &schedule, &outcome);
+    let record = &outcome.records[0];
+    assert_eq!(record.end, End::Deadline);
+    assert!(record.tally.calls > 0 && record.tally.settle_calls > 0);
+    // A closed loop with one clock read a call: the sum of the calls is the span.
+    let span = record.tally.last_end_ns.unwrap() - record.tally.first_start_ns.unwrap();
+    assert_eq!(record.tally.in_call_ns as i64, span);
+}
+
+#[test]
+fn more_sessions_than_threads_count_exactly() {
+    let peers = Peers::new(23, |_, _| Answer::Well);
+    let (schedule, outcome) = run(&peers, &spec(3));
+    check(&peers, &schedule, &outcome);
+    for (i, record) in outcome.records.iter().enumerate() {
+        assert_eq!(record.end, End::Deadline, "session {i}");
+        assert!(record.tally.calls > 0, "session {i}");
+    }
+}
+
+#[test]
+fn more_threads_than_sessions_are_not_started() {
+    let peers = Peers::new(2, |_, _| Answer::Well);
+    let fleet = Fleet::park(peers.sessions(), &spec(9)).unwrap();
+    let mut tids = fleet.threads().to_vec();
+    tids.dedup();
+    assert_eq!(tids.len(), 2);
+    for tid in tids {
+        assert!(std::path::Path::new(&format!("/proc/self/task/{tid}")).exists());
+    }
+    assert_eq!(fleet.control().progress().live, 2);
+    let schedule = soon();
+    check(&peers, &schedule, &fleet.run(schedule).unwrap());
+}
+
+#[test]
+fn a_lost_session_ends_alone() {
+    for (sessions, threads) in [(1, 1), (5, 2)] {
+        let peers = Peers::new(sessions, |s, n| {
+            if s == 0 && n == 3 {
+                Answer::HangUp
+            } else {
+                Answer::Well
+            }
+        });
+        let (schedule, outcome) = run(&peers, &spec(threads));
+        check(&peers, &schedule, &outcome);
+        let lost = &outcome.records[0];
+        assert_eq!(lost.end, End::Lost("hung up".into()));
+        assert_eq!(lost.tally.calls_total(), 3);
+        let entry = &lost.errors.entries()[0];
+        assert_eq!(
+            (entry.sqlstate, entry.count, entry.message.as_str()),
+            (*b"08006", 1, "hung up")
+        );
+        for other in &outcome.records[1..] {
+            assert_eq!(other.end, End::Deadline);
+            assert!(other.errors.entries().is_empty());
+        }
+    }
+}
+
+#[test]
+fn failed_calls_are_counted_apart_and_the_session_goes_on() {
+    let peers = Peers::new(4, |s, n| {
+        if s == 2 && n % 3 == 0 {
+            Answer::Failed
+        } else {
+            Answer::Well
+        }
+    });
+    let (schedule, outcome) = run(&peers, &spec(2));
+    check(&peers, &schedule, &outcome);
+    let tally = &outcome.records[2].tally;
+    assert_eq!(tally.errors_total(), peers.served(2).div_ceil(3));
+    let entry = &outcome.records[2].errors.entries()[0];
+    assert_eq!((entry.sqlstate, entry.count), (*b"40001", tally.errors_total()));
+    assert_eq!(outcome.records[2].end, End::Deadline);
+}
+
+#[test]
+fn a_limit_of_calls_is_kept_exactly() {
+    let peers = Peers::new(5, |_, _| Answer::Well);
+    let fleet = Fleet::park(
+        peers.sessions(),
+        &Spec {
+            max_calls: Some(7),
+            ..spec(2)
+        },
+    )
+    .unwrap();
+    let now = now_ns();
+    let outcome = fleet
+        .run(Schedule::new(now, now, now + 60_000 * MS).unwrap())
+        .unwrap();
+    for (i, record) in outcome.records.iter().enumerate() {
+        assert_eq!((record.tally.calls, peers.served(i)), (7, 7));
+        assert_eq!(record.end, End::Limit);
+    }
+}
+
+#[test]
+fn stop_lets_calls_end_and_starts_no_other() {
+    for sessions in [1, 4] {
+        let peers = Peers::new(sessions, |_, _| Answer::After(Duration::from_millis(30)));
+        let fleet = Fleet::park(peers.sessions(), &spec(1)).unwrap();
+        let control = fleet.control().clone();
+        let start = now_ns();
+        let running =
+            std::thread::spawn(move || fleet.run(Schedule::new(start, start, start + 60_000 * MS).unwrap()));
+        std::thread::sleep(Duration::from_millis(45));
+        control.stop();
+        let outcome = running.join().unwrap().unwrap();
+        for (i, record) in outcome.records.iter().enumerate() {
+            assert_eq!(record.end, End::Stopped);
+            assert_eq!(record.tally.calls, peers.served(i));
+            assert!(record.tally.calls >= 1 && record.tally.errors == 0);
+        }
+    }
+}
+
+#[test]
+fn a_call_still_out_after_the_grace_loses_its_session_only() {
+    for sessions in [1, 3] {
+        let peers = Peers::new(sessions, |s, n| {
+            if s == 0 && n == 2 {
+                Answer::Never
+            } else {
+                Answer::Well
+            }
+        });
+        let (schedule, outcome) = run(
+            &peers,
+            &Spec {
+                grace_ms: 40,
+                ..spec(1)
+            },
+        );
+        check(&peers, &schedule, &outcome);
+        let detail = outcome.records[0].end.detail().unwrap();
+        assert!(detail.contains("no answer within 40 ms"), "{detail}");
+        assert_eq!(outcome.records[0].end.reason(), "lost");
+        assert!(outcome.records[1..].iter().all(|r| r.end == End::Deadline));
+    }
+}
+
+#[test]
+fn abort_ends_all_at_once_whatever_they_wait_for() {
+    for (sessions, threads) in [(1, 1), (6, 2)] {
+        let peers = Peers::new(sessions, |_, _| Answer::Never);
+        let fleet = Fleet::park(peers.sessions(), &spec(threads)).unwrap();
+        let control = fleet.control().clone();
+        let start = now_ns();
+        let running = std::thread::spawn(move || fleet.run(Schedule::new(start, start, i64::MAX).unwrap()));
+        std::thread::sleep(Duration::from_millis(20));
+        control.abort();
+        let outcome = running.join().unwrap().unwrap();
+        for record in &outcome.records {
+            assert_eq!(record.end.reason(), "aborted");
+            assert!(record.errors.entries().is_empty());
+        }
+    }
+}
+
+#[test]
+fn the_log_holds_each_call_and_no_more_than_its_limit() {
+    let peers = Peers::new(3, |_, _| Answer::Well);
+    let logged = Spec {
+        log_calls: true,
+        max_calls: Some(10),
+        log_limit: 1000,
+        ..spec(1)
+    };
+    let (schedule, outcome) = run(&peers, &logged);
+    let log = outcome.log.unwrap();
+    assert_eq!(log.calls().len(), 30);
+    for call in log.calls() {
+        assert!(call.ok && call.cpu == -1);
+        assert_eq!(call.measured, schedule.measures(call.start_ns));
+    }
+    let short = Spec {
+        log_limit: 12,
+        ..logged
+    };
+    assert_eq!(
+        run(&Peers::new(3, |_, _| Answer::Well), &short)
+            .1
+            .log
+            .unwrap()
+            .calls()
+            .len(),
+        12
+    );
+}
+
+#[test]
+fn live_figures_are_those_of_the_records() {
+    let peers = Peers::new(4, |s, n| {
+        if s == 1 && n % 2 == 0 {
+            Answer::Failed
+        } else {
+            Answer::Well
+        }
+    });
+    let fleet = Fleet::park(peers.sessions(), &spec(2)).unwrap();
+    let control = fleet.control().clone();
+    let outcome = fleet.run(soon()).unwrap();
+    let progress = control.progress();
+    assert_eq!(
+        progress.calls,
+        outcome.records.iter().map(|r| r.tally.calls_total()).sum::<u64>()
+    );
+    assert_eq!(
+        progress.errors,
+        outcome
+            .records
+            .iter()
+            .map(|r| r.tally.errors_total())
+            .sum::<u64>()
+    );
+    assert_eq!(progress.live, 0);
+}

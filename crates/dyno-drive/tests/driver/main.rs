@@ -1,0 +1,5 @@
+//! The driver on sessions of known behaviour.
+
+mod fleet;
+mod load;
+mod peer;

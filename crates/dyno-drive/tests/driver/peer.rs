@@ -1,0 +1,201 @@
+//! A session over a socket pair whose other end is a thread of known behaviour.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use dyno_model::{CallEnd, Counter, Engine, Error, Progress, Reading, Result, Session};
+
+/// What the other end does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Well,
+    After(Duration),
+    Failed,
+    HangUp,
+    Never,
+}
+
+/// The behaviour of session `.0` at its request `.1` (from 0).
+pub type Behaviour = dyn Fn(usize, u64) -> Answer + Send + Sync;
+
+/// Counts what the other end answered, session by session.
+#[derive(Clone)]
+pub struct Peers {
+    pub served: Arc<Vec<AtomicU64>>,
+    behaviour: Arc<Behaviour>,
+}
+
+impl Peers {
+    pub fn new(sessions: usize, behaviour: impl Fn(usize, u64) -> Answer + Send + Sync + 'static) -> Self {
+        let served = (0..sessions).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            served: Arc::new(served),
+            behaviour: Arc::new(behaviour),
+        }
+    }
+
+    pub fn served(&self, session: usize) -> u64 {
+        self.served[session].load(SeqCst)
+    }
+
+    pub fn session(&self, number: usize) -> FakeSession {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let peers = self.clone();
+        std::thread::spawn(move || peers.serve(number, theirs));
+        FakeSession {
+            socket: ours,
+            number,
+            word: b' ',
+        }
+    }
+
+    pub fn sessions(&self) -> Vec<FakeSession> {
+        (0..self.served.len()).map(|i| self.session(i)).collect()
+    }
+
+    fn serve(&self, number: usize, mut socket: UnixStream) {
+        let mut request = [0];
+        while let Ok(1) = socket.read(&mut request) {
+            let word = match (self.behaviour)(number, self.served(number)) {
+                Answer::Well => b'o',
+                Answer::Failed => b'e',
+                Answer::After(pause) => {
+                    std::thread::sleep(pause);
+                    b'o'
+                }
+                Answer::HangUp => return,
+                Answer::Never => continue,
+            };
+            // Two writes: an answer in pieces.
+            self.served[number].fetch_add(1, SeqCst);
+            if socket.write_all(&[word]).is_err() || socket.write_all(b".").is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Sends one byte, reads two: a word and a full stop.
+pub struct FakeSession {
+    socket: UnixStream,
+    number: usize,
+    word: u8,
+}
+
+impl Session for FakeSession {
+    fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    fn set_blocking(&mut self, blocking: bool) -> Result<()> {
+        self.socket
+            .set_nonblocking(!blocking)
+            .map_err(|e| Error::Io(e.to_string()))
+    }
+
+    fn begin(&mut self) -> Result<Progress> {
+        self.socket
+            .write_all(b"?")
+            .map(|()| Progress::Read)
+            .map_err(|e| Error::Lost(e.to_string()))
+    }
+
+    fn advance(&mut self, buffer: &mut [u8]) -> Result<Progress> {
+        loop {
+            match self.socket.read(&mut buffer[..1]) {
+                Ok(0) => return Err(Error::Lost("hung up".into())),
+                Ok(_) if buffer[0] == b'.' => return Ok(Progress::Done(end(self.word))),
+                Ok(_) => self.word = buffer[0],
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(Progress::Read),
+                Err(e) => return Err(Error::Lost(e.to_string())),
+            }
+        }
+    }
+
+    fn backend_pid(&self) -> Option<i64> {
+        Some(1000 + self.number as i64)
+    }
+}
+
+fn end(word: u8) -> CallEnd {
+    match word {
+        b'o' => CallEnd::Ok,
+        _ => CallEnd::Failed {
+            sqlstate: *b"40001",
+            message: "no luck".into(),
+        },
+    }
+}
+
+/// An engine of such sessions; its one counter is what the other end served.
+pub struct FakeEngine {
+    pub peers: Peers,
+    pub refuse: Option<usize>,
+    pub counters: Vec<Counter>,
+    pub open: Mutex<Vec<UnixStream>>,
+}
+
+impl FakeEngine {
+    pub fn new(peers: Peers) -> Self {
+        let counter = Counter {
+            name: "served".into(),
+            kind: "counter".into(),
+            unit: "count".into(),
+        };
+        Self {
+            peers,
+            refuse: None,
+            counters: vec![counter],
+            open: Mutex::default(),
+        }
+    }
+}
+
+impl Engine for FakeEngine {
+    type Session = FakeSession;
+
+    fn sessions(&self) -> usize {
+        self.peers.served.len()
+    }
+
+    fn connect(&self, session: usize) -> Result<FakeSession> {
+        if self.refuse == Some(session) {
+            return Err(Error::Unreachable("refused".into()));
+        }
+        let made = self.peers.session(session);
+        self.open.lock().unwrap().push(made.socket.try_clone().unwrap());
+        Ok(made)
+    }
+
+    fn prepare(&self, _: usize, _: &mut FakeSession) -> Result<()> {
+        Ok(())
+    }
+
+    fn counters(&self) -> &[Counter] {
+        &self.counters
+    }
+
+    fn probe(&self, connection: &mut FakeSession) -> Vec<Reading> {
+        vec![Reading {
+            value: Some(self.peers.served(connection.number) as f64),
+            status: "ok",
+        }]
+    }
+
+    fn close(&self, connection: FakeSession) {
+        drop(connection);
+    }
+
+    fn abort(&self) {
+        self.open
+            .lock()
+            .unwrap()
+            .iter()
+            .for_each(|s| drop(s.shutdown(Shutdown::Both)));
+    }
+}
