@@ -84,7 +84,8 @@ class Sampled:
 
     def _off(self) -> pl.DataFrame:
         off = pl.col("kind").is_in(_OFF)
-        return self._shares([], joint=self._joint.filter(off), seen=self._seen.filter(off))
+        rows = self._shares([], joint=self._joint.filter(off), seen=self._seen.filter(off))
+        return self._filled(rows.with_columns(kind=pl.lit("off")), "off")
 
     def _shares(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.analyze.findings.case import Case, ids, listed, where
+from dbdyno.analyze.findings.case import Case, ids, listed, sentence, where
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import significant
 
@@ -74,7 +74,7 @@ def work_constant(case: Case) -> Iterator[Finding]:
             yield Finding(
                 id="work-constant",
                 severity="good",
-                claim=f"{name} constant in all {mine.height} sessions of {variant}: {low:,.10g}.",
+                claim=f"{sentence(name)} constant in all {mine.height} sessions of {variant}: {low:,.10g}.",
                 value=low,
                 unit=known.work_unit,
                 low=low,
@@ -86,7 +86,7 @@ def work_constant(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="work-not-constant",
             severity="note" if nearly else "warning",
-            claim=f"{name} is {'nearly' if nearly else 'not'} constant: {low:,.10g} to {high:,.10g} "
+            claim=f"{sentence(name)} is {'nearly' if nearly else 'not'} constant: {low:,.10g} to {high:,.10g} "
             f"in {mine.height} sessions of {variant}.",
             value=(high - low) / high,
             unit="relative spread",

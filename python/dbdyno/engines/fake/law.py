@@ -6,12 +6,12 @@ Written as a DSN: ``fake:cpus=4,cpu=10ms,wait=IO/DataFileRead:5ms,lock=LWLock/WA
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dbdyno.model.errors import UsageError
+from dbdyno.model.nearest import did_you_mean
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
 
@@ -68,11 +68,7 @@ def parse_law(dsn: str | None) -> Law:
         key, _, value = item.partition("=")
         field, parse = _KEYS.get(key, (None, None))
         if field is None or parse is None:
-            near = difflib.get_close_matches(key, _KEYS, n=1)
-            raise UsageError(
-                f"fake server: unknown key {key!r}",
-                f"did you mean {near[0]}?" if near else f"keys: {', '.join(_KEYS)}",
-            )
+            raise UsageError(f"fake server: unknown key {key!r}", did_you_mean(key, _KEYS))
         try:
             values[field] = parse(value)
         except (ValueError, UsageError) as error:

@@ -139,23 +139,26 @@ def host(world: World, reads_ns: Sequence[int]) -> list[Row]:
     """/proc/stat in clock ticks, all CPUs; no PSI, which the fake machine does not know."""
     rows = []
     for now_ns in reads_ns:
-        alive = [t for t in world.machine.tasks if t.timeline.starts_ns[0] <= now_ns]
-        run = sum(t.timeline.used_at(now_ns).run_ns for t in alive)
-        wall = now_ns - world.born_ns
-        steal = wall * world.law.steal
-        system = run * world.law.system
-        values = {
-            "cpu.user_ns": run - system,
-            "cpu.nice_ns": 0,
-            "cpu.system_ns": system,
-            "cpu.idle_ns": wall * world.law.cpus - run - steal,
-            "cpu.iowait_ns": 0,
-            "cpu.irq_ns": 0,
-            "cpu.softirq_ns": 0,
-            "cpu.steal_ns": steal,
-        }
-        ticks = {k: int(v // TICK_NS) * TICK_NS for k, v in values.items()} | {"cpus": world.law.cpus}
-        for key, value in ticks.items():
-            bracket = {"before_ns": now_ns - READ_NS // 2, "after_ns": now_ns + READ_NS // 2}
+        bracket = {"before_ns": now_ns - READ_NS // 2, "after_ns": now_ns + READ_NS // 2}
+        for key, value in _stat(world, now_ns).items():
             rows.append(bracket | {"key": key, "value": value, "status": "ok"})
+        rows.append(bracket | {"key": "psi.cpu.some_ns", "value": None, "status": "not supported"})
     return rows
+
+
+def _stat(world: World, now_ns: int) -> dict[str, int]:
+    born = [t for t in world.machine.tasks if t.timeline.starts_ns[0] <= now_ns]
+    run = sum(t.timeline.used_at(now_ns).run_ns for t in born)
+    wall = now_ns - world.born_ns
+    steal, system = wall * world.law.steal, run * world.law.system
+    values = {
+        "cpu.user_ns": run - system,
+        "cpu.nice_ns": 0,
+        "cpu.system_ns": system,
+        "cpu.idle_ns": wall * world.law.cpus - run - steal,
+        "cpu.iowait_ns": 0,
+        "cpu.irq_ns": 0,
+        "cpu.softirq_ns": 0,
+        "cpu.steal_ns": steal,
+    }
+    return {k: int(v // TICK_NS) * TICK_NS for k, v in values.items()} | {"cpus": world.law.cpus}
