@@ -217,3 +217,30 @@ def test_find_cgroups_of_a_process_that_is_gone() -> None:
         pass
     with pytest.raises(OSError, match="No such file"):
         _core.find_cgroups(pid)
+
+
+CROWD = """
+import json, resource, subprocess, time
+from dbdyno import _core
+from dbdyno.observe import frames
+
+crowd = [subprocess.Popen(["sleep", "1000"], close_fds=True) for _ in range(60)]
+try:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    sessions = [[n, p.pid] for n, p in enumerate(crowd)]
+    watch = _core.Watch(json.dumps({"engine": None, "os": True, "sessions": sessions}))
+    watch.start(_core.now_ns(), _core.now_ns())
+    time.sleep(0.1)
+    watch.stop()
+    tasks = frames(watch)["tasks"]
+    theirs = tasks.filter(tasks["role"] == "session")
+    print(theirs["session"].n_unique(), *set(theirs["status"]), theirs["run_ns"].null_count())
+finally:
+    for p in crowd:
+        p.kill()
+"""
+
+
+def test_more_tasks_than_descriptors_are_still_all_read() -> None:
+    done = subprocess.run([sys.executable, "-c", CROWD], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["60", "ok", "0"], "")

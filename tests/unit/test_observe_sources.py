@@ -1,0 +1,95 @@
+"""How the witnesses of a cell are judged, from what was read."""
+
+from collections.abc import Mapping
+
+import polars as pl
+import pytest
+
+from dbdyno.engines.fake import FakeServer
+from dbdyno.model.protocols import Server, Target
+from dbdyno.model.source import Source
+from dbdyno.model.tables import RAW, empty, rows
+from dbdyno.observe import sources
+from dbdyno.observe.watch import NoWatch, open_watch
+
+Tables = dict[str, pl.DataFrame]
+
+
+class Engine(FakeServer):
+    """A server with witnesses of its own."""
+
+    def __init__(self, *told: Source) -> None:
+        super().__init__(Target(dsn="fake:"))
+        self._told = told
+
+    def sources(self) -> tuple[Source, ...]:
+        return self._told
+
+
+def tables(**filled: pl.DataFrame) -> Tables:
+    return {name: empty(name) for name in RAW} | filled
+
+
+def tasks(*read: Mapping[str, object]) -> pl.DataFrame:
+    blank = {"before_ns": 1, "after_ns": 2, "pid": 3, "tid": 3, "role": "session", "status": "ok"}
+    return rows("tasks", [{**blank, **row} for row in read])
+
+
+def sampler(*statuses: str) -> pl.DataFrame:
+    blank = {"due_ns": 1, "start_ns": 1, "end_ns": 2}
+    return rows("sampler", [{"sample": n, "status": s, **blank} for n, s in enumerate(statuses)])
+
+
+def judged(made: Tables, server: Server | None = None, **options: object) -> dict[str, dict[str, str]]:
+    frame = sources(server or Engine(), made, **options)  # type: ignore[arg-type]
+    return {row["name"]: row for row in frame.iter_rows(named=True)}
+
+
+def test_one_good_read_is_ok_and_the_others_are_counted() -> None:
+    read = tasks(
+        {}, {"session": 1}, {"role": "helper:x", "status": "vanished"}, {"role": "driver", "status": "lost"}
+    )
+    found = judged(tables(tasks=read))
+    assert (found["os tasks"]["status"], found["os tasks"]["detail"]) == ("ok", "1 vanished of 3 reads")
+    assert found["driver tasks"]["status"] == "lost"
+
+
+@pytest.mark.parametrize("status", ["not here", "not permitted", "not supported", "lost", "vanished"])
+def test_a_witness_without_a_good_read_says_why_and_the_cure(status: str) -> None:
+    found = judged(tables(tasks=tasks({"status": status})))
+    assert found["os tasks"]["status"] == status
+    assert found["os tasks"]["detail"]
+
+
+def test_no_read_at_all_is_not_here() -> None:
+    found = judged(tables())
+    assert {found[n]["status"] for n in ("os tasks", "cgroup", "host", "activity samples")} == {"not here"}
+    assert found["driver"]["status"] == "lost"
+
+
+def test_block_io_is_off_where_its_column_is_unknown() -> None:
+    assert judged(tables(tasks=tasks({})))["block I/O delay"]["status"] == "off"
+    assert judged(tables(tasks=tasks({"blkio_ns": 0})))["block I/O delay"]["status"] == "ok"
+
+
+def test_lost_samples_say_what_the_server_said() -> None:
+    found = judged(tables(sampler=sampler("lost")), trouble="connection refused")
+    assert "connection refused" in found["activity samples"]["detail"]
+    found = judged(tables(sampler=sampler("ok", "ok", "lost")), trouble="it broke")["activity samples"]
+    assert (found["status"], found["detail"]) == ("ok", "1 lost of 3 samples: it broke")
+
+
+def test_the_engine_names_the_view_and_adds_witnesses_of_its_own() -> None:
+    view = Source(name="activity samples", provenance="pg_stat_activity", status="ok")
+    own = Source(name="session counters", provenance="some view", status="not supported", detail="needs 18")
+    found = judged(tables(sampler=sampler("ok")), Engine(view, own))
+    assert found["activity samples"]["provenance"] == "pg_stat_activity"
+    assert found["session counters"]["status"] == "not supported"
+
+
+def test_observation_switched_off_reads_nothing_and_says_so() -> None:
+    watch = open_watch(Engine(), None, enabled=False)  # type: ignore[arg-type]
+    assert isinstance(watch, NoWatch)
+    assert watch.tables() == {}
+    found = judged(tables(), enabled=False)
+    assert {row["status"] for name, row in found.items() if name != "driver"} == {"off"}
