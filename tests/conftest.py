@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of
+from dbdyno.engines.postgres.embedded.account import server_account
+from dbdyno.engines.postgres.embedded.places import find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
 from dbdyno.model.errors import DbdynoError
 
@@ -50,6 +52,7 @@ class Servers:
     """One running server for each major version, started when first asked for."""
 
     def __init__(self) -> None:
+        self._places = find_places(server_account())
         self.programs = _programs()
         self._running: dict[int, Instance] = {}
 
@@ -66,7 +69,7 @@ class Servers:
     def dsn(self, major: int) -> str:
         """A superuser's DSN of a running server of that version."""
         if major not in self._running:
-            instance, programs = instance_of(self.bin_dir(major))
+            instance, programs = instance_of(self.bin_dir(major), self._places)
             instance.open(programs, Wish(settings={"shared_buffers": "128MB"}, sessions=100))
             self._running[major] = instance
         return str(self._running[major].facts()["dsn"])

@@ -30,7 +30,7 @@ def make_data(data: Path, programs: Programs, account: Account, cache: Path) -> 
     """A fresh ``data``, complete or not there."""
     building = data.with_name(f"{data.name}.new")
     shutil.rmtree(building, ignore_errors=True)
-    shutil.copytree(_template(programs, account, cache), building)
+    shutil.copytree(_template(programs, account, cache), building, copy_function=shutil.copy)
     _hand_over(building, account)
     subprocess.run([programs.path("initdb"), "--sync-only", "-D", building], **_quietly(account))  # type: ignore[call-overload]
     building.rename(data)

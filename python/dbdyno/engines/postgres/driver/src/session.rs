@@ -197,6 +197,8 @@ impl Session for PgSession {
         if self.sent < self.message().len() {
             return self.send();
         }
+        // Until the answer is whole or the socket says that it is empty: a short read is no proof of that.
+        // The end of the stream may wait behind it, and its edge is past.
         loop {
             let n = match self.client.wire.recv(buffer) {
                 Ok(0) => return Err(self.closed(None)),
@@ -206,9 +208,6 @@ impl Session for PgSession {
             };
             if let Some(status) = self.take(&buffer[..n])? {
                 return self.ready(status);
-            }
-            if n < buffer.len() && self.client.wire.short_read_drains() {
-                return Ok(Progress::Read);
             }
         }
     }

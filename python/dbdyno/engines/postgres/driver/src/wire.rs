@@ -48,13 +48,6 @@ impl Wire {
         }
     }
 
-    /// True if a read that did not fill its buffer has emptied the socket (epoll(7), question 9).
-    /// Under TLS it has not: records come one by one.
-    #[inline]
-    pub fn short_read_drains(&self) -> bool {
-        matches!(self, Self::Plain(_))
-    }
-
     /// Pushes out what [`send`](Self::send) took but the socket did not.
     pub fn flush(&mut self) -> io::Result<()> {
         match self {

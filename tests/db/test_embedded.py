@@ -1,0 +1,297 @@
+"""The life of the embedded server: quick, private, unprivileged, no orphans, never a stranger ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from dbdyno.engines.postgres import embedded
+from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of, postmaster
+from dbdyno.engines.postgres.embedded.account import server_account
+from dbdyno.engines.postgres.embedded.places import check_private
+from dbdyno.engines.postgres.embedded.programs import Programs
+from dbdyno.model.errors import ServerBusy, TargetError, TooFewConnections, Unreachable, UsageError
+
+pytestmark = pytest.mark.db
+
+OWNER = """
+import json, sys, time
+from dbdyno.engines.postgres.embedded import Wish, open_instance
+instance = open_instance(None, Wish())
+print(json.dumps(instance.facts()), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def home(server_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place of its own for this test; the template is shared with the others."""
+    place = server_home / tmp_path.name
+    place.mkdir()
+    templates = server_home / "s" / "cache" / "clusters"
+    templates.mkdir(parents=True, exist_ok=True)
+    (place / "cache").mkdir()
+    (place / "cache" / "clusters").symlink_to(templates)
+    monkeypatch.setenv("DBDYNO_SERVER_DIR", str(place))
+    yield place
+    for instance in embedded._instances():
+        process = instance.process()
+        if process is not None:
+            postmaster.end(process)
+
+
+@pytest.fixture
+def instance(home: Path) -> tuple[Instance, Programs]:  # noqa: ARG001
+    return instance_of(None)
+
+
+def ask(instance: Instance, sql: str) -> object:
+    with psycopg.connect(instance.facts()["dsn"], autocommit=True) as connection:
+        cursor = connection.execute(sql.encode())
+        row = cursor.fetchone() if cursor.description else None
+    return row and row[0]
+
+
+def test_starts_private_and_ends_with_its_owner(instance: tuple[Instance, Programs]) -> None:
+    server, programs = instance
+    server.open(programs, Wish(settings={"work_mem": "5MB"}, sessions=200))
+    process = server.process()
+    assert process is not None
+    assert ask(server, "show work_mem") == "5MB"
+    assert ask(server, "show max_connections") == "210"
+    assert ask(server, "show fsync") == "on"
+    assert ask(server, "select current_user") == "dbdyno"
+    assert ask(server, "show listen_addresses") == ""
+    assert stat.S_IMODE(server.socket_dir.stat().st_mode) == 0o700
+    assert not _tcp_sockets(process.pid)
+    assert os.getsid(process.pid) != os.getsid(0)  # a terminal's Ctrl-C does not reach it
+    server.close()
+    assert not process.alive
+    assert server.process() is None
+
+
+def test_never_runs_as_root(instance: tuple[Instance, Programs]) -> None:
+    server, programs = instance
+    server.open(programs, Wish())
+    process = server.process()
+    assert process is not None
+    assert _uid(process.pid) == server_account().uid != 0
+    server.close()
+
+
+def test_data_stays_unless_fresh(instance: tuple[Instance, Programs]) -> None:
+    server, programs = instance
+    server.open(programs, Wish())
+    ask(server, "create table kept as select 1 as n")
+    server.close()
+    server.open(programs, Wish())
+    assert ask(server, "select n from kept") == 1
+    server.close()
+    server.open(programs, Wish(fresh=True))
+    assert ask(server, "select to_regclass('kept')") is None
+    server.close()
+
+
+def test_kill_9_of_the_owner_leaves_nothing_after_the_next_start(home: Path) -> None:  # noqa: ARG001
+    owner = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    facts = json.loads(owner.stdout.readline())
+    server, programs = instance_of(None)
+    first = server.process()
+    assert first is not None
+    assert first.pid == facts["pid"]
+    with pytest.raises(ServerBusy, match=str(owner.pid)):
+        server.stop()
+    assert embedded.status()["owner_pid"] == owner.pid
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    server.open(programs, Wish())
+    second = server.process()
+    assert second is not None
+    assert not first.alive
+    assert ask(server, "select pg_backend_pid() > 0")
+    server.close()
+    assert not postmaster.orphans(server.data, server.account.uid)
+
+
+def test_an_orphan_that_outlived_its_owner_is_found_and_ended(instance: tuple[Instance, Programs]) -> None:
+    """Without the kernel's help: started to stay, then recorded as somebody's whose lock is free."""
+    server, programs = instance
+    server.open(programs, Wish(stay=True))
+    orphan = server.process()
+    assert orphan is not None
+    record = server.directory / "instance.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"stay": False, "owner_pid": 2}))
+    server.open(programs, Wish())
+    assert not orphan.alive
+    running = server.process()
+    assert running is not None
+    assert running.pid != orphan.pid
+    server.close()
+
+
+def test_a_strangers_pid_in_the_pid_file_is_left_alone(instance: tuple[Instance, Programs]) -> None:
+    """A process of the same user under the reused pid: neither ended nor in the way."""
+    server, programs = instance
+    server.open(programs, Wish())
+    server.close()
+    account = server.account
+    with subprocess.Popen(["sleep", "600"], **account.popen_arguments()) as stranger:  # type: ignore[call-overload]
+        try:
+            lines = [str(stranger.pid), str(server.data), "1", "5432", str(server.socket_dir), "", " 1 1", "ready"]
+            file = server.data / "postmaster.pid"
+            file.write_text("\n".join(lines) + "\n")
+            os.chown(file, account.uid, account.gid)
+            assert server.process() is None
+            server.open(programs, Wish())
+            assert ask(server, "select 1") == 1
+            server.close()
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
+
+
+def test_a_pid_file_with_another_servers_pid_does_not_end_that_server(
+    instance: tuple[Instance, Programs], servers: object, dsn18: str
+) -> None:
+    """Even a postgres of the same user is a stranger: it works on another data directory."""
+    server, programs = instance
+    server.open(programs, Wish())
+    server.close()
+    with psycopg.connect(dsn18) as other:
+        row = other.execute("select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int").fetchone()
+        assert row is not None
+        file = server.data / "postmaster.pid"
+        file.write_text(f"{row[0]}\n{server.data}\n1\n5432\n{server.socket_dir}\n\n\nready\n")
+        os.chown(file, server.account.uid, server.account.gid)
+        assert server.process() is None
+        assert server.stop() is None
+        server.open(programs, Wish())
+        server.close()
+        assert other.execute("select 1").fetchone() == (1,)
+    assert servers
+
+
+def test_leftover_backends_of_a_killed_postmaster_are_ended(instance: tuple[Instance, Programs]) -> None:
+    server, programs = instance
+    server.open(programs, Wish())
+    with psycopg.connect(server.facts()["dsn"], autocommit=True) as connection:
+        backend = connection.info.backend_pid
+        os.kill(backend, signal.SIGSTOP)  # it cannot see that its postmaster dies
+        first = server.process()
+        assert first is not None
+        os.kill(first.pid, signal.SIGKILL)
+        server.close()
+        assert postmaster.orphans(server.data, server.account.uid)
+        server.open(programs, Wish())
+        assert postmaster.start_ticks(backend) is None
+        assert ask(server, "select 1") == 1
+    server.close()
+
+
+def test_started_to_stay_it_serves_runs_and_is_stopped_by_hand(home: Path) -> None:  # noqa: ARG001
+    assert embedded.status()["running"] is False
+    with pytest.raises(Unreachable, match="does not run"):
+        embedded.psql_argv()
+    started = embedded.start(max_connections=40)
+    assert json.loads(json.dumps(started))["stays"] is True
+    user = embedded.open_instance(None, Wish(sessions=20))
+    user.close()
+    assert embedded.status()["pid"] == started["pid"]
+    assert embedded.psql_argv()[1] == started["dsn"]
+    with pytest.raises(TooFewConnections, match="max_connections = 40") as caught:
+        embedded.open_instance(None, Wish(sessions=200))
+    assert "server stop" in str(caught.value.cure)
+    with pytest.raises(ServerBusy, match="work_mem=9MB"):
+        embedded.open_instance(None, Wish(settings={"work_mem": "9MB"}))
+    assert embedded.stop()["pid"] == started["pid"]
+    assert embedded.status()["running"] is False
+    assert embedded.stop()["stopped"] is False
+
+
+def test_a_bad_setting_shows_the_servers_words(instance: tuple[Instance, Programs]) -> None:
+    server, programs = instance
+    with pytest.raises(TargetError, match="unrecognized configuration parameter") as caught:
+        server.open(programs, Wish(settings={"no_such_setting": "1"}))
+    assert "setting" in str(caught.value.cure)
+    server.close()
+    with pytest.raises(UsageError, match="not the name"):
+        server.open(programs, Wish(settings={"a b": "1"}))
+    server.close()
+    server.open(programs, Wish(settings={"cluster_name": "it's \\ quoted"}))
+    assert ask(server, "show cluster_name") == "it's \\ quoted"
+    server.close()
+
+
+def test_programs_that_are_none_say_where_to_look(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no PostgreSQL server in") as caught:
+        instance_of(tmp_path)
+    assert "pg_config --bindir" in str(caught.value.cure)
+
+
+def test_a_directory_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    loose = tmp_path / "loose"
+    loose.mkdir()
+    loose.chmod(0o777)
+    with pytest.raises(TargetError, match="only user"):
+        check_private(loose, os.geteuid())
+    (tmp_path / "link").symlink_to("/")
+    with pytest.raises(TargetError, match="only user"):
+        check_private(tmp_path / "link", os.geteuid())
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root has to become somebody else")
+def test_programs_that_the_servers_user_cannot_reach_are_copied(
+    home: Path, tmp_path: Path, instance: tuple[Instance, Programs]
+) -> None:
+    _, programs = instance
+    hidden = tmp_path / "hidden"
+    package = programs.bin_dir.parents[1]
+    prefix = hidden / package.name / programs.bin_dir.parent.name
+    hidden.mkdir(mode=0o700)
+    for part in (programs.bin_dir.parent, package.with_name(f"{package.name}.libs")):
+        copy = hidden / part.relative_to(package.parent)
+        copy.parent.mkdir(exist_ok=True)
+        subprocess.run(["cp", "-a", part, copy], check=True)
+    server, copied = instance_of(prefix)
+    assert not copied.bin_dir.is_relative_to(hidden)
+    assert copied.bin_dir.is_relative_to(home / "cache")
+    server.open(copied, Wish())
+    assert ask(server, "select 1") == 1
+    server.close()
+    assert instance_of(prefix)[1].bin_dir == copied.bin_dir
+
+
+def test_the_template_is_made_once(instance: tuple[Instance, Programs], home: Path) -> None:
+    server, programs = instance
+    server.open(programs, Wish())
+    server.close()
+    clusters = home / "cache" / "clusters"
+    before = {p.name: p.stat().st_mtime_ns for p in clusters.iterdir()}
+    server.open(programs, Wish(fresh=True))
+    server.close()
+    assert {p.name: p.stat().st_mtime_ns for p in clusters.iterdir()} == before
+
+
+def _uid(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line.split()[2] for line in status.splitlines() if line.startswith("Uid:")))
+
+
+def _tcp_sockets(pid: int) -> list[str]:
+    """Listening TCP sockets that the process holds."""
+    held = {os.readlink(f) for f in Path(f"/proc/{pid}/fd").iterdir()}
+    lines = [line.split() for f in ("tcp", "tcp6") for line in Path(f"/proc/net/{f}").read_text().splitlines()[1:]]
+    return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in held]
+
+
