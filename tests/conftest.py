@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
 from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any
 
 import polars as pl
+
 from dbdyno.model.plan import Cell
 from dbdyno.model.protocols import Load, Server
 from dbdyno.model.tables import from_core

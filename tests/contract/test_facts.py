@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import psycopg
 import pytest
+
 from dbdyno.engines.postgres import PostgresServer, sql
 from dbdyno.engines.postgres.counters import all_counters, server_wide
 from dbdyno.model.errors import ServerBusy
+from dbdyno.model.protocols import Load
 
 pytestmark = pytest.mark.db
 
@@ -100,7 +102,9 @@ def test_a_counter_has_one_entry_for_each_version() -> None:
 def test_activity_names_clients_and_helpers(server: PostgresServer, any_dsn: str) -> None:
     with psycopg.connect(any_dsn) as asked, psycopg.connect(any_dsn) as seen:
         seen.execute("select 1")
-        rows: list[Any] = asked.execute(server.watch_spec(_NoLoad())["activity"]["sql"]).fetchall()
+        rows: list[Any] = asked.execute(
+            server.watch_spec(cast(Load, _NoLoad()))["activity"]["sql"]
+        ).fetchall()
         pids = {row[0]: row for row in rows}
         assert asked.info.backend_pid not in pids
         assert pids[seen.info.backend_pid][1:5] == (None, "idle in transaction", "Client", "ClientRead")

@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager, closing
 
 import psycopg
 import pytest
+from tests.contract import loads
+
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.half import half, sql
-
-from tests.contract import loads
 
 pytestmark = pytest.mark.db
 

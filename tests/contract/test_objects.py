@@ -8,17 +8,19 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.contract import loads
+
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.model.errors import DbdynoError, NotPrivileged, TargetError, UsageError
-
-from tests.contract import loads
 
 pytestmark = pytest.mark.db
 
 _EVERYTHING = """
-select n.nspname, c.relname, c.relkind::text, c.oid::int8 from pg_class c join pg_namespace n on n.oid = relnamespace
+select n.nspname, c.relname, c.relkind::text, c.oid::int8
+from pg_class c join pg_namespace n on n.oid = relnamespace
 where nspname not in ('pg_toast', 'pg_catalog', 'information_schema')
-union all select n.nspname, p.proname, 'f', p.oid::int8 from pg_proc p join pg_namespace n on n.oid = pronamespace
+union all select n.nspname, p.proname, 'f', p.oid::int8
+from pg_proc p join pg_namespace n on n.oid = pronamespace
 where nspname not in ('pg_catalog', 'information_schema')
 union all select nspname, '', 'n', oid::int8 from pg_namespace
 union all select rolname, '', 'r', oid::int8 from pg_roles

@@ -6,10 +6,10 @@ from contextlib import closing
 
 import psycopg
 import pytest
+from tests.contract import loads
+
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.model.errors import ScriptError
-
-from tests.contract import loads
 
 pytestmark = pytest.mark.db
 

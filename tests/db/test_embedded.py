@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+
 from dbdyno.engines.postgres import embedded
 from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of, postmaster
 from dbdyno.engines.postgres.embedded.account import server_account
@@ -147,7 +148,16 @@ def test_a_strangers_pid_in_the_pid_file_is_left_alone(instance: tuple[Instance,
     account = server.account
     with subprocess.Popen(["sleep", "600"], **account.popen_arguments()) as stranger:  # type: ignore[call-overload]
         try:
-            lines = [str(stranger.pid), str(server.data), "1", "5432", str(server.socket_dir), "", " 1 1", "ready"]
+            lines = [
+                str(stranger.pid),
+                str(server.data),
+                "1",
+                "5432",
+                str(server.socket_dir),
+                "",
+                " 1 1",
+                "ready",
+            ]
             file = server.data / "postmaster.pid"
             file.write_text("\n".join(lines) + "\n")
             os.chown(file, account.uid, account.gid)
@@ -290,8 +300,8 @@ def _uid(pid: int) -> int:
 
 def _tcp_sockets(pid: int) -> list[str]:
     """Listening TCP sockets that the process holds."""
-    held = {os.readlink(f) for f in Path(f"/proc/{pid}/fd").iterdir()}
-    lines = [line.split() for f in ("tcp", "tcp6") for line in Path(f"/proc/net/{f}").read_text().splitlines()[1:]]
+    held = {str(f.readlink()) for f in Path(f"/proc/{pid}/fd").iterdir()}
+    lines = [
+        line.split() for f in ("tcp", "tcp6") for line in Path(f"/proc/net/{f}").read_text().splitlines()[1:]
+    ]
     return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in held]
-
-

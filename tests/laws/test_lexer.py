@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from dbdyno.engines.postgres.lexer import Unterminated, split, tokens
 from hypothesis import given
 from hypothesis import strategies as st
+
+from dbdyno.engines.postgres.lexer import Unterminated, split, tokens
 
 _INSIDE = st.text(alphabet="ab;:'\"$/*-\\ \n(", max_size=12)
 
@@ -37,7 +38,9 @@ def _block(text: str) -> str:
 QUOTED = st.builds(
     lambda make, text: make(text), st.sampled_from([_plain, _escaped, _name, _dollar, _line, _block]), _INSIDE
 )
-STATEMENT = st.lists(st.one_of(QUOTED, st.sampled_from([" select ", "x", "1", " + ", "::int", "$1"])), max_size=6)
+STATEMENT = st.lists(
+    st.one_of(QUOTED, st.sampled_from([" select ", "x", "1", " + ", "::int", "$1"])), max_size=6
+)
 
 
 @given(st.text(alphabet="abE;:'\"$/*-\\ \n()1&uU", max_size=40))
@@ -82,7 +85,9 @@ def test_backslashes_escape_where_strings_do_not_conform() -> None:
     assert split("select 'a\\';b';", standard_strings=False) == ["select 'a\\';b';"]
 
 
-@pytest.mark.parametrize(("text", "at"), [("x 'a", 2), ('"a', 0), ("x $$a$", 2), (" /* /* */", 1), ("E'\\'", 0)])
+@pytest.mark.parametrize(
+    ("text", "at"), [("x 'a", 2), ('"a', 0), ("x $$a$", 2), (" /* /* */", 1), ("E'\\'", 0)]
+)
 def test_what_has_no_end_says_where_it_begins(text: str, at: int) -> None:
     with pytest.raises(Unterminated) as caught:
         list(tokens(text))

@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from dbdyno.engines.postgres.errors import connect_error, dsn_error
-from dbdyno.model.errors import TargetError
+from dbdyno.engines.postgres.errors import DSN_CURE, connect_error, dsn_error
+from dbdyno.model.errors import TargetError, UsageError
 
 APPLICATION = "dbdyno"
 MINIMUM_VERSION = 140000
@@ -30,6 +30,7 @@ def connect(dsn: str) -> Connection:
         given = conninfo_to_dict(dsn)
     except psycopg.Error as e:
         raise dsn_error(e) from None
+    _check_ports(str(given.get("port", "")))
     given.setdefault("fallback_application_name", APPLICATION)
     if "connect_timeout" not in given and "PGCONNECT_TIMEOUT" not in os.environ:
         given["connect_timeout"] = CONNECT_TIMEOUT_S
@@ -43,6 +44,12 @@ def connect(dsn: str) -> Connection:
     connection.prepare_threshold = None
     _check_version(connection)
     return connection
+
+
+def _check_ports(ports: str) -> None:
+    """A password with a slash or a colon in a URI ends up here: it is not repeated."""
+    if not all(port.isdigit() or port == "" for port in ports.split(",")):
+        raise UsageError("the DSN is not valid: its port is not a number", DSN_CURE)
 
 
 def _check_version(connection: Connection) -> None:

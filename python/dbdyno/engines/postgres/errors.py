@@ -18,7 +18,10 @@ from dbdyno.model.errors import (
     UsageError,
 )
 
-_DSN = "write postgresql://user@host:port/database or 'host=... port=... user=... dbname=...'"
+DSN_CURE = (
+    "write postgresql://user:password@host:port/database, in a password %40 for @, %2F for / and %3A for :, "
+    "or 'host=... port=... user=... dbname=...'"
+)
 
 # By SQLSTATE (PostgreSQL, appendix A); a shorter key is a class.
 _STATES: dict[str, tuple[type[DbdynoError], str]] = {
@@ -59,7 +62,7 @@ def connect_error(error: psycopg.Error, password: str | None) -> DbdynoError:
         r"invalid (integer|port|sslmode|URI|connection option)|definition of service|service file", words
     ):
         # A password with '/' or '@' in a URI lands in another field: libpq would quote it here.
-        return UsageError(f"the DSN is not valid: {_unquoted(words)}", _DSN)
+        return UsageError(f"the DSN is not valid: {_unquoted(words)}", DSN_CURE)
     state = error.sqlstate or next((s for w, s in _WORDS if re.search(w, words)), None)
     made, cure = _lookup(state)
     if made is not None:
@@ -70,7 +73,7 @@ def connect_error(error: psycopg.Error, password: str | None) -> DbdynoError:
 
 def dsn_error(error: psycopg.Error) -> UsageError:
     """A DSN that libpq cannot read; nothing of it is repeated, for it may hold a password."""
-    return UsageError(f"the DSN is not valid: {_unquoted(str(error).strip())}", _DSN)
+    return UsageError(f"the DSN is not valid: {_unquoted(str(error).strip())}", DSN_CURE)
 
 
 def server_error(error: psycopg.Error, doing: str, cure: str | None = None) -> DbdynoError:
@@ -92,7 +95,9 @@ def _lookup(state: str | None) -> tuple[type[DbdynoError] | None, str]:
 
 
 def _words(error: psycopg.Error, password: str | None) -> str:
-    words = " ".join(str(error).split())
+    """In one line; libpq says the same again where it tried with and without TLS."""
+    lines = (" ".join(line.split()) for line in str(error).splitlines())
+    words = "; ".join(dict.fromkeys(line.removeprefix("connection failed: ") for line in lines if line))
     return words.replace(password, "***") if password else words
 
 

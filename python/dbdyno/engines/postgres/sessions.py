@@ -76,7 +76,11 @@ def setup(
         settings |= dict.fromkeys(_NO_TIMEOUTS, "0")
     if relations is not None:
         settings["dbdyno.relations"] = relations
-    quoted = [f"SET {_name(name)} = {_literal(value)}" for name, value in settings.items()]
+    # Not SET: that takes the text of a list such as search_path for one name.
+    quoted = [
+        f"SELECT pg_catalog.set_config({_literal(name)}, {_literal(value)}, false)"
+        for name, value in settings.items()
+    ]
     if in_one_transaction(recipe, connection.info.server_version):
         quoted.append("BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED READ ONLY")
     return quoted
@@ -104,10 +108,6 @@ def _relations(connection: Connection, recipe: Recipe, sessions: Sequence[int]) 
 
 def _has_tables(recipe: Recipe) -> bool:
     return recipe.half is not None and recipe.half.objects.kind == "table"
-
-
-def _name(setting: str) -> str:
-    return ".".join('"' + part.replace('"', '""') + '"' for part in setting.split("."))
 
 
 def _literal(value: str) -> str:
