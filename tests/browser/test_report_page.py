@@ -130,7 +130,7 @@ def test_tables_wider_than_a_phone_scroll_and_take_the_focus(pages: dict[str, Pa
       return {scrolls: box.scrollWidth > box.clientWidth, focused: document.activeElement === box,
               name: box.getAttribute("aria-label")};
     })()""")
-    assert wide == {"scrolls": True, "focused": True, "name": "Rungs"}
+    assert wide == {"scrolls": True, "focused": True, "name": "Per rung; the table scrolls sideways"}
 
 
 def colours(page: Page) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import xml.etree.ElementTree as ET
 import zipfile
 from pathlib import Path
@@ -161,6 +162,12 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
     ]  # fmt: skip
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert {r["scope"] for r in found["ledger"]} == {"rung", "helper"}
+
+
+def test_every_key_of_the_document_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "json.md").read_text("utf-8")
+    documented = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    assert documented == list(report.document(made.results()))
 
 
 def test_what_is_not_a_number_is_unknown_in_json() -> None:

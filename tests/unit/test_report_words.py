@@ -34,6 +34,12 @@ def test_a_ladder_that_scales_to_its_top_says_so() -> None:
     assert "It scales to the top: 2 sessions deliver 97 %" in text
 
 
+def test_words_and_findings_agree_on_what_scales() -> None:
+    from dbdyno.analyze.findings import scaling
+
+    assert headline.GOOD_SCALING == scaling.GOOD_SCALING
+
+
 def test_an_invalid_rung_is_not_the_peak() -> None:
     results = made.results()
     rungs = results.tables["rungs"]

@@ -108,7 +108,7 @@ def missing(results: Results, series: Series) -> list[str]:
 
 def stack(results: Results, series: Series, accounts: list[Account]) -> pl.DataFrame:
     """Rows for the stack charts: sessions, key, label, order, aas, share (of session time)."""
-    rows = rung_accounts(results, series).filter(pl.col("aas").is_not_null())
+    rows = rung_accounts(results, series).filter(pl.col("aas") != 0)
     names = {a.key: a.label for a in accounts}
     orders = {a.key: i for i, a in enumerate(accounts)}
     other = f"sleep:{OTHER_SLEEP}"
@@ -130,7 +130,8 @@ def stack(results: Results, series: Series, accounts: list[Account]) -> pl.DataF
 def _sleeps(rows: pl.DataFrame, events: int) -> list[Account]:
     """Waits by class, the classes and their events by falling time."""
     totals = (
-        rows.group_by(pl.col("detail").fill_null("all waits"))
+        rows.filter(pl.col("aas") > 0)
+        .group_by(pl.col("detail").fill_null("all waits"))
         .agg(pl.col("aas").sum())
         .sort(["aas", "detail"], descending=[True, False])
     )

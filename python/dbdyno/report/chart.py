@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -38,10 +39,14 @@ class Chart:
     marks: int = field(default=1)  # how many data points it draws at least: checked in the browser
 
 
-def inline(frame: pl.DataFrame | Sequence[dict[str, Any]]) -> alt.InlineData:
-    """Data inside the specification; NULL stays null and is not drawn."""
+def inline(frame: pl.DataFrame | Sequence[dict[str, Any]]) -> alt.NamedData:
+    """Data inside the specification; NULL stays null and is not drawn.
+
+    The rows travel as the name of the data set, one text, and :func:`finished` unpacks them: Altair checks
+    and copies every cell of rows that it knows, again for every layer.
+    """
     rows = frame.to_dicts() if isinstance(frame, pl.DataFrame) else list(frame)
-    return alt.InlineData(values=rows)
+    return alt.NamedData(name=json.dumps(rows, allow_nan=False))
 
 
 def sessions_axis() -> alt.X:
@@ -88,7 +93,11 @@ def finished(layers: Sequence[alt.Chart], description: str) -> dict[str, Any]:
     spec: dict[str, Any] = chart.to_dict(validate=False)
     for key in ("$schema", "config"):  # the page brings the theme; nothing may look like a thing to load
         spec.pop(key, None)
-    return spec
+    texts: dict[str, str] = {}
+    for part in (spec, *spec["layer"]):
+        if "data" in part:
+            part["data"]["name"] = texts.setdefault(part["data"]["name"], f"data-{len(texts)}")
+    return {**spec, "datasets": {name: json.loads(text) for text, name in texts.items()}}
 
 
 def time_unit(highest_ns: float) -> tuple[str, float]:

@@ -24,7 +24,7 @@ from dbdyno.report.chart import (
     sessions_axis,
 )
 from dbdyno.report.figures import Series, of_series
-from dbdyno.report.palette import account_colours, shade, var
+from dbdyno.report.palette import SERIES, account_colours, shade, var
 
 _STACKS = {
     "aas": ("seconds per second", "Where session time went", "~g"),
@@ -51,7 +51,9 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
         return None
     present = set(rows["key"].to_list())
     unit, title, form = _STACKS[measure]
-    y = alt.Y(f"{measure}:Q", title=unit, stack="zero", axis=alt.Axis(format=form))
+    # Without nice ends, or a remainder of -0.001 would open a whole step below zero.
+    scale = alt.Scale(domain=_ends(rows, measure), nice=False)
+    y = alt.Y(f"{measure}:Q", title=unit, stack="zero", axis=alt.Axis(format=form), scale=scale)
     paint = account_colours(shown)
     keys = [a.key for a in shown]
     bars = (
@@ -62,7 +64,7 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
             y=y,
             color=alt.Color("key:N", scale=colours(keys, [paint[k] for k in keys]), legend=None),
             opacity=alt.Opacity(
-                "key:O", scale=alt.Scale(domain=keys, range=[shade(a) for a in shown]), legend=None, sort=keys
+                "key:O", scale=alt.Scale(type="ordinal", domain=keys, range=[shade(a) for a in shown]), legend=None, sort=keys
             ),
             order=alt.Order("order:Q"),
             tooltip=[
@@ -83,6 +85,19 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
         legend=account_keys([a for a in shown if a.key in present]),
         marks=len(rows),
     )
+
+
+def _ends(rows: pl.DataFrame, measure: str) -> list[float]:
+    """Lower and upper end of the stacks."""
+    value = pl.col(measure)
+    stacks = rows.group_by("sessions").agg(
+        value.filter(value < 0).sum().alias("low"), value.filter(value > 0).sum().alias("high")
+    )
+    return [1.02 * _extreme(stacks["low"].min()), 1.02 * _extreme(stacks["high"].max())]
+
+
+def _extreme(value: Any) -> float:
+    return float(value or 0)
 
 
 def _caption(results: Results, series: Series, measure: str) -> str:
@@ -112,11 +127,15 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
     shapes = alt.Scale(
         domain=names, range=list(SHAPES[: len(names)]) if len(names) <= len(SHAPES) else list(SHAPES)
     )
-    points = base.mark_point(filled=True, size=55, opacity=1).encode(
-        shape=alt.Shape("source:N", scale=shapes, legend=None), tooltip=tooltip
+    # Outlines of falling size: witnesses that agree stay visible one inside the other.
+    sizes = alt.Scale(type="ordinal", domain=names, range=[160 / (i + 1) for i in range(len(names))])
+    points = base.mark_point(filled=False, strokeWidth=2, opacity=1).encode(
+        shape=alt.Shape("source:N", scale=shapes, legend=None),
+        size=alt.Size("source:O", scale=sizes, legend=None, sort=names),
+        tooltip=tooltip,
     )
     cpus = figures.usable_cpus(results)
-    mark = cpu_mark(cpus, "y") if cpus and cpus <= 1.3 * float(rows["value"].max()) else []  # type: ignore[arg-type]
+    mark = cpu_mark(cpus, "y") if cpus and cpus <= 1.3 * _extreme(rows["value"].max()) else []
     return Chart(
         id="cpu",
         title="CPU used, by source",
@@ -135,7 +154,7 @@ def helpers(results: Results, series: Series) -> Chart | None:
     rows = _helpers(results, series)
     if rows.is_empty():
         return None
-    names = rows.group_by("who").agg(pl.col("aas").sum()).sort("aas", descending=True)["who"].to_list()
+    names = rows["who"].unique(maintain_order=True).to_list()
     scale = series_scale(names)
     bars = (
         alt.Chart(inline(rows))
@@ -168,7 +187,11 @@ def _top(rows: pl.DataFrame) -> float:
 
 def _witnesses(results: Results, series: Series) -> pl.DataFrame:
     rows = of_series(results.tables["witnesses"], series).filter(
-        (pl.col("quantity") == "cpu_used") & pl.col("value").is_not_null()
+        pl.col("quantity").is_in(["cpu_used", "cpu_used_machine"]) & pl.col("value").is_not_null()
+    )
+    machine = pl.col("quantity") == "cpu_used_machine"
+    rows = rows.with_columns(
+        pl.when(machine).then(pl.format("{} (machine)", "source")).otherwise("source").alias("source")
     )
     return (
         rows.group_by("sessions", "source", maintain_order=True)
@@ -182,15 +205,20 @@ def _witnesses(results: Results, series: Series) -> pl.DataFrame:
 
 
 def _helpers(results: Results, series: Series) -> pl.DataFrame:
+    """CPU per rung and process, mean over the cells; the smallest processes come together as one."""
     rows = accounts.leaves(of_series(results.tables["ledger"], series), "helper")
-    cpu = rows.filter(pl.col("account").is_in(["run", "run.user", "run.system"]))
+    cpu = rows.filter(pl.col("account").is_in(["run", "run.user", "run.system"]) & (pl.col("aas") > 0))
+    totals = cpu.group_by("who").agg(pl.col("aas").sum()).sort(["aas", "who"], descending=[True, False])
+    named = totals["who"].to_list()[: len(SERIES) - 1]
+    who = pl.when(pl.col("who").is_in(named)).then("who").otherwise(pl.lit("other processes")).alias("who")
+    order = [*named, "other processes"]
     cells = of_series(results.tables["windows"], series).group_by("sessions").agg(pl.len().alias("cells"))
     return (
-        cpu.filter(pl.col("aas").is_not_null())
+        cpu.with_columns(who)
+        .sort(pl.col("who").replace_strict(order, list(range(len(order))), return_dtype=pl.Int64))
         .group_by("sessions", "who", maintain_order=True)
         .agg(pl.col("aas").sum())
-        .join(cells, on="sessions")
+        .join(cells, on="sessions", maintain_order="left")
         .with_columns(pl.col("aas") / pl.col("cells"))
         .drop("cells")
-        .sort("sessions", maintain_order=True)
     )

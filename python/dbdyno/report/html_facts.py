@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
 from dbdyno.model.results import Results
-from dbdyno.model.units import format_ns, format_rate
+from dbdyno.model.units import format_ns, format_rate, significant
 from dbdyno.report import figures, headline
 from dbdyno.report.markup import Content, Html, definitions, details, el, join, table
 
+_BASES = {"cpu": "CPU", "wall": "wall-clock"}
 _SEVERITIES = ("invalid", "warning", "note", "good")
 
 
@@ -54,11 +56,9 @@ def findings(results: Results) -> Html:
     ordered = sorted(results.findings, key=lambda f: _SEVERITIES.index(f.severity))
     items = []
     for f in ordered:
-        interval = (
-            "" if f.low is None or f.high is None else f"95 % interval {f.low:.4g} to {f.high:.4g} {f.unit}"
-        )
-        about = f"cells: {', '.join(f.cells)}" if f.cells else ""
-        notes = " · ".join(t for t in (interval, f.evidence and f"rests on: {f.evidence}", about) if t)
+        everywhere = bool(f.cells) and {c.id for c in results.plan.cells} <= set(f.cells)
+        about = "all cells" if everywhere else f"cells: {', '.join(f.cells)}" if f.cells else ""
+        notes = " · ".join(t for t in (_interval(f), f.evidence and f"rests on: {f.evidence}", about) if t)
         items.append(
             el(
                 "li",
@@ -70,6 +70,12 @@ def findings(results: Results) -> Html:
             )
         )
     return el("ul", *items, class_="findings")
+
+
+def _interval(f: Finding) -> str:
+    if f.low is None or f.high is None or f.low == f.high:
+        return ""
+    return f"95 % interval {significant(f.low)} to {significant(f.high)} {f.unit}"
 
 
 def environment(results: Results) -> Html:
@@ -168,7 +174,7 @@ def _plan(p: Plan) -> Iterator[tuple[str, Content]]:
 def _calibration(results: Results, key: str) -> Iterator[tuple[str, Content]]:
     c = results.info.calibrations[key]
     yield "Size of a call", f"{c.size:,} {c.size_unit}"
-    yield "Took", f"{format_ns(c.measured_ns)} of {c.basis} time at one session"
+    yield "Took", f"{format_ns(c.measured_ns)} of {_BASES[c.basis]} time at one session"
     yield "Target", f"{format_ns(c.target_ns)}: {c.target_reason}"
     yield "Work in a call", None if c.work_per_call is None else f"{c.work_per_call:,.0f}"
     yield "Steps", ", ".join(f"{size:,}: {format_ns(ns)}" for size, ns in c.steps)

@@ -17,6 +17,7 @@ from dbdyno.report.palette import var
 
 Cell = Callable[[dict[str, Any]], Content]
 _UNKNOWN = el("span", figures.UNKNOWN, class_="unknown", title="unknown: see the footnotes")
+_ALL = "Per rung; the table scrolls sideways"
 _PARTS = ("run", "runq", "sleep", "client", "unaccounted")
 
 
@@ -80,7 +81,7 @@ def _rungs(results: Results, series: Series, *, named: bool) -> Html:
     rows = figures.ladder(results, series).to_dicts()
     numeric = [name not in ("", "top_wait", "status") for name, _, _ in columns]
     cells = [[cell(r) for _, _, cell in columns] for r in rows]
-    made = table(f"Rungs of {series.label}" if named else "Rungs", [h for _, h, _ in columns], cells, numeric)
+    made = table(f"Rungs of {series.label}" if named else _ALL, [h for _, h, _ in columns], cells, numeric)
     return join(made, *_throttled(results, series))
 
 

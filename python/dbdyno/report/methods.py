@@ -7,6 +7,7 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.model.results import Results
+from dbdyno.report.accounts import BRACKET
 from dbdyno.report.headline import GOOD_SCALING
 from dbdyno.report.unknown import in_words
 
@@ -53,6 +54,9 @@ _METHODS = (
 )  # fmt: skip
 
 
+_RUNG_SOURCES = {"scaling": "driver", "helpers_aas": "os tasks", "driver_cpus": "driver tasks"}
+
+
 def of(results: Results) -> list[Method]:
     """All methods, with what this run says of their sources."""
     return [Method(figure, formula, *_seen(results, table, key)) for figure, table, key, formula in _METHODS]
@@ -61,23 +65,28 @@ def of(results: Results) -> list[Method]:
 def _seen(results: Results, table: str, key: str) -> tuple[tuple[str, ...], str]:
     frame = results.tables[table]
     if table == "rungs":
-        rows = frame.select(
-            pl.col(key).alias("value"), pl.lit("").alias("source"), pl.lit("ok").alias("status")
-        )
+        said = pl.lit(_RUNG_SOURCES[key]).alias("source")
+        rows = frame.select(pl.col(key).alias("value"), said, pl.lit("ok").alias("status"))
     else:
         column, value = ("name", "value") if table == "rates" else ("account", "aas")
         rows = frame.filter((pl.col("scope") == "rung") & (pl.col(column) == key))
-        rows = rows.select(pl.col(value).alias("value"), "source", "status")
+        bound = pl.coalesce(value, "high") if key == BRACKET else pl.col(value)
+        rows = rows.select(bound.alias("value"), "source", "status")
     sources = tuple(s for s in rows["source"].unique(maintain_order=True).to_list() if s)
     return sources, _status(rows)
 
 
 def _status(rows: pl.DataFrame) -> str:
+    """``known``, ``known; 3 of 4 tasks in 1 of 8``, ``unknown in 2 of 8: why``."""
     if rows.is_empty():
         return "not in this run"
     unknown = rows.filter(pl.col("value").is_null())
+    partly = rows.filter(pl.col("value").is_not_null() & ~pl.col("status").is_in(["ok", "bracket"]))
     if unknown.is_empty():
-        return "known"
-    reasons = [in_words(s) for s in unknown["status"].unique(maintain_order=True).to_list() if s != "ok"]
-    why = f": {'; '.join(reasons)}" if reasons else ""
+        return f"known; {_reasons(partly)} in {len(partly)} of {len(rows)}" if len(partly) else "known"
+    why = f": {reasons}" if (reasons := _reasons(unknown)) else ""
     return f"unknown in {len(unknown)} of {len(rows)}{why}"
+
+
+def _reasons(rows: pl.DataFrame) -> str:
+    return "; ".join(in_words(s) for s in rows["status"].unique(maintain_order=True).to_list() if s != "ok")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -10,7 +11,6 @@ from rich.text import Text
 
 from dbdyno.model.finding import Finding
 from dbdyno.model.results import Results
-from dbdyno.model.units import format_ns
 from dbdyno.report import headline, unknown
 from dbdyno.report.figures import (
     UNKNOWN,
@@ -115,21 +115,19 @@ def rung_table(results: Results, width: int = 100) -> RenderableType:
     return Group(*lines, *_footnotes(results, shown))
 
 
-def findings_text(findings: Sequence[Finding]) -> Text:
+def findings_text(findings: Sequence[Finding]) -> RenderableType:
     """One finding a paragraph, the gravest first."""
     marks = {"invalid": "red bold", "warning": "yellow", "note": "cyan", "good": "green"}
-    text = Text()
+    rows: list[_Labelled] = []
     for finding in sorted(findings, key=lambda f: list(marks).index(f.severity)):
-        text.append(f"{finding.severity:>8}  ", style=marks[finding.severity])
-        text.append(f"{finding.claim}\n")
+        rows.append(_Labelled(finding.severity, finding.claim, marks[finding.severity]))
         if finding.cure:
-            text.append(f"{'':10}{finding.cure}\n", style="dim")
-    text.rstrip()
-    return text
+            rows.append(_Labelled("", finding.cure, style="dim"))
+    return Group(*rows)
 
 
-def environment_text(results: Results) -> Text:
-    """Server, machine, limits and kernel in four lines."""
+def environment_text(results: Results) -> RenderableType:
+    """Server, machine, limits and kernel, a line each."""
     host, server = results.environment.host, results.environment.server
     here = "" if server.here else " (on another host)"
     whose = "" if server.here else " (of the load driver's host)"
@@ -139,16 +137,22 @@ def environment_text(results: Results) -> Text:
         ("kernel", ", ".join(t for t in (host.kernel, host.distribution, host.virtualisation) if t)),
         ("run", f"{results.info.id}, {results.info.status}, plan {results.plan.digest[:12]}"),
     )
-    return Text("\n".join(f"{name:>8}  {value}" for name, value in lines))
+    return Group(*(_Labelled(name, words) for name, words in lines))
 
 
-def calibration_text(results: Results) -> Text:
-    """What was calibrated, one line each."""
-    lines = [
-        f"{key}: {c.size} {c.size_unit} a call, {format_ns(c.measured_ns)} at one session ({c.basis} time)"
-        for key, c in results.info.calibrations.items()
-    ]
-    return Text("\n".join(lines))
+class _Labelled(NamedTuple):
+    """A label and words that wrap below themselves; no spaces at the end of a line (rich's tables pad)."""
+
+    label: str
+    words: str
+    label_style: str = ""
+    style: str = ""
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = wrap(self.words, max(20, options.max_width - 10)) or [""]
+        for number, line in enumerate(lines):
+            label = self.label if number == 0 else ""
+            yield Text.assemble((f"{label:>8}  ", self.label_style), (line, self.style))
 
 
 class summary:  # used like a function
