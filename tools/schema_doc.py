@@ -18,7 +18,9 @@ def render() -> str:
         parts.append(f"\n## {title}")
         for name, columns in group.items():
             parts.append(f"\n### {name}\n\n| column | type | NULL | meaning |\n|---|---|---|---|")
-            parts += [f"| {c.name} | {c.type} | {'yes' if c.null else ''} | {_cell(c.doc)} |" for c in columns]
+            parts += [
+                f"| {c.name} | {c.type} | {'yes' if c.null else ''} | {_cell(c.doc)} |" for c in columns
+            ]
     return "\n".join(parts) + "\n"
 
 

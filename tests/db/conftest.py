@@ -1,0 +1,137 @@
+"""The program itself, on an embedded server of its own, as a user would type it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+PROGRAM = str(Path(sys.executable).parent / "dbdyno")
+SHORT = ("--measure", "2s", "--settle", "300ms")
+
+
+@dataclass
+class Bench:
+    """One home directory, so one embedded server and one store."""
+
+    home: Path
+    server_dir: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+        runtime = self.home / "r"
+        runtime.mkdir(mode=0o700, exist_ok=True)
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("PG")} | {
+            "XDG_DATA_HOME": str(self.home / "data"),
+            "XDG_RUNTIME_DIR": str(runtime),
+            "DBDYNO_SERVER_DIR": str(self.server_dir),
+            "HOME": str(self.home),
+            "COLUMNS": "100",
+        }
+
+    def dbdyno(self, *words: str, timeout_s: float = 120, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [PROGRAM, *words],
+            env=self.env | env,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    @contextlib.contextmanager
+    def background(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        process = subprocess.Popen(
+            [PROGRAM, *words],
+            env=self.env,
+            cwd=self.home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(30)
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    def runs(self) -> list[dict[str, Any]]:
+        return list(json.loads(self.dbdyno("runs", "--json").stdout))
+
+    def last(self) -> dict[str, Any]:
+        done = self.dbdyno("show", "last", "--json")
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
+
+    def status(self) -> dict[str, Any]:
+        return dict(json.loads(self.dbdyno("server", "status", "--json").stdout))
+
+    @functools.cached_property
+    def dsn(self) -> str:
+        """Of the server started to stay."""
+        return str(self.status()["dsn"])
+
+    def with_words(self, **words: str) -> str:
+        """The server's DSN with some words changed."""
+        return make_conninfo(self.dsn, **words)
+
+    def ask(self, sql: str, dsn: str | None = None) -> list[tuple[Any, ...]]:
+        with psycopg.connect(dsn or self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+
+def eventually(what: Callable[[], Any], timeout_s: float = 30) -> Any:
+    """The first true value of ``what()``."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        with contextlib.suppress(psycopg.OperationalError):
+            if value := what():
+                return value
+        time.sleep(0.05)
+    raise AssertionError(f"did not come about within {timeout_s} s")
+
+
+def _open(directory: Path) -> Path:
+    """Any user may pass: the server runs as an unprivileged one."""
+    directory.chmod(0o755)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory, server_home: Path) -> Iterator[Bench]:
+    """A bench whose embedded server stays, with room for few sessions."""
+    made = Bench(tmp_path_factory.mktemp("bench"), _open(Path(tempfile.mkdtemp(dir=server_home))))
+    started = made.dbdyno("server", "start", "--max-connections", "30")
+    assert started.returncode == 0, started.stderr
+    yield made
+    made.dbdyno("server", "stop")
+
+
+@pytest.fixture
+def fresh_bench(tmp_path: Path, server_home: Path) -> Iterator[Bench]:
+    """A bench without a server yet."""
+    made = Bench(tmp_path, _open(Path(tempfile.mkdtemp(dir=server_home))))
+    yield made
+    made.dbdyno("server", "stop")

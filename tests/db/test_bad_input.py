@@ -1,0 +1,109 @@
+"""Typical mistakes get one clear message with the cure, the right exit code, and lose nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.db.conftest import SHORT, Bench
+
+pytestmark = pytest.mark.db
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("rnu", "lio"), 2, "did you mean 'run'"),
+        (("run", "lio", "--sesions", "1"), 2, "--sessions"),
+        (("run", "lia"), 2, "did you mean 'lio'"),
+        (("run", "lio", "--param", "tabels=own"), 2, "did you mean 'tables'"),
+        (("run", "lio", "--param", "tables=mine"), 2, "shared, own"),
+        (("run", "lio", "--measure", "1ms"), 2, "at least 1s"),
+        (("run", "lio", "--sessions", "9:1"), 2, "larger"),
+        (("run",), 2, "nothing to run"),
+        (("run", "--script", "nosuch.sql"), 2, "cannot read the script"),
+        (("run", "lio", "--script", "nosuch.sql"), 2, "both a workload and --script"),
+        (("plan", "show", "demmo"), 2, "did you mean 'demo'"),
+        (("show", "20200101-000000-none-0000"), 4, "no run"),
+        (("run", "lio", "--dsn", "host=127.0.0.1 port=1 user=nobody", "--sessions", "1"), 3, "refused"),
+        (("run", "lio", "--dsn", "host=127.0.0.1 prot=1", "--sessions", "1"), 2, "prot"),
+        (("run", "lio", "--pg-bin", "/nonexistent", "--sessions", "1"), 2, "/nonexistent"),
+    ],
+)
+def test_wrong_words(bench: Bench, words: tuple[str, ...], code: int, said: str) -> None:
+    done = bench.dbdyno(*words)
+    assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert bench.runs() == []
+
+
+def test_too_few_connections_are_said_before_anything_starts(bench: Bench) -> None:
+    done = bench.dbdyno("run", "lio", "--dsn", bench.dsn, "--sessions", "1,500")
+    assert done.returncode == 3
+    assert "max_connections = 30" in done.stderr
+    assert "free" in done.stderr
+    assert bench.runs() == []
+
+
+def test_no_such_database(bench: Bench) -> None:
+    done = bench.dbdyno("run", "lio", "--dsn", bench.with_words(dbname="nosuch"), "--sessions", "1")
+    assert done.returncode == 3
+    assert "nosuch" in done.stderr
+
+
+def test_no_privilege(bench: Bench) -> None:
+    bench.ask(
+        "do $$ begin create role weak login; exception when duplicate_object then null; end $$; select 1"
+    )
+    done = bench.dbdyno("run", "lio", "--dsn", bench.with_words(user="weak"), "--sessions", "1", *SHORT)
+    assert done.returncode == 3, done.stderr
+    assert "CREATE" in done.stderr.upper()
+    assert "GRANT" in done.stderr.upper()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("select 1;\nselect count(*) form pg_class;", "2:"),
+        ("\\set a 1\nselect :a;", "own.sql:1:1"),
+        ("select * from nosuchtable", "nosuchtable"),
+        ("-- nothing\n", "no statement"),
+        ("select 'open", "1:"),
+    ],
+)
+def test_script_errors_show_the_position(bench: Bench, tmp_path: Path, text: str, said: str) -> None:
+    script = tmp_path / "own.sql"
+    script.write_text(text)
+    done = bench.dbdyno("run", "--script", str(script), "--dsn", bench.dsn, "--sessions", "1", *SHORT)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+
+
+def test_a_recipe_with_an_unknown_key(bench: Bench, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('workload = "lio"\nmesure = "5s"\n')
+    done = bench.dbdyno("run", "--recipe", str(recipe))
+    assert done.returncode == 2
+    assert "did you mean 'measure'" in done.stderr
+
+
+def test_a_store_of_a_newer_schema_is_left_alone(bench: Bench, tmp_path: Path) -> None:
+    run = tmp_path / "20991231-000000-lio-ffff"
+    run.mkdir()
+    (run / "run.json").write_text(json.dumps({"schema_version": 99, "dbdyno": "9.9.9"}))
+    done = bench.dbdyno("show", "last", "--store", str(tmp_path))
+    assert done.returncode == 4
+    assert "9.9.9" in done.stderr
+    assert "upgrade" in done.stderr
+    listed = bench.dbdyno("runs", "--store", str(tmp_path))
+    assert listed.returncode == 0
+    assert run.name in listed.stdout
+
+
+def test_a_password_never_shows(bench: Bench) -> None:
+    secret = "hunter2hunter2"
+    done = bench.dbdyno("run", "lio", "--dsn", f"postgresql://u:{secret}@127.0.0.1:1/db", "--sessions", "1")
+    assert done.returncode == 3
+    assert secret not in done.stdout + done.stderr

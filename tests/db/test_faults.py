@@ -1,0 +1,190 @@
+"""Faults in mid-run leave a shorter run, readable, with the reason. All on the real thing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.db.conftest import SHORT, Bench, eventually
+
+pytestmark = pytest.mark.db
+OURS = "state = 'active' and query like '%lio%' and pid <> pg_backend_pid()"
+CALLING = f"select count(*) from pg_stat_activity where {OURS}"
+TERMINATE = f"select pg_terminate_backend(pid) from pg_stat_activity where {OURS} limit 1"
+
+
+def _readable(bench: Bench, reason: str) -> dict[str, object]:
+    """The last run is cut short with that reason, and still shows and exports."""
+    shown = bench.last()
+    run = shown["run"]
+    assert isinstance(run, dict)
+    assert run["status"] == "cut short"
+    assert reason in str(run["reason"])
+    for words in (("show", "last"), ("report", "last", "-o", "x.html"), ("export", "last", "--to", "json")):
+        assert bench.dbdyno(*words).returncode == 0
+    return shown
+
+
+def _second_rung(bench: Bench) -> bool:
+    """True once the first cell has been saved."""
+    return any(p.is_dir() and not p.name.startswith(".") for p in bench.home.glob("data/dbdyno/*/cells/*"))
+
+
+def test_ctrl_c_keeps_what_was_measured(bench: Bench) -> None:
+    with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "1,2,3", *SHORT) as run:
+        eventually(lambda: _second_rung(bench))
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130, errors
+    shown = _readable(bench, "stopped by the user")
+    assert shown["rungs"]
+
+
+def test_a_second_ctrl_c_ends_at_once(bench: Bench, tmp_path: Path) -> None:
+    script = tmp_path / "slow.sql"
+    script.write_text("select pg_sleep(60)")
+    with bench.background("run", "--script", str(script), "--dsn", bench.dsn, "--sessions", "2") as run:
+        eventually(lambda: bench.ask("select 1 from pg_stat_activity where wait_event = 'PgSleep'"))
+        run.send_signal(signal.SIGINT)
+        time.sleep(1)
+        assert run.poll() is None  # calls in flight are waited for
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=20)
+    assert run.returncode == 130
+
+
+def test_server_stopped_in_mid_rung(fresh_bench: Bench) -> None:
+    fresh_bench.dbdyno("server", "start")
+    pid = int(fresh_bench.status()["pid"])
+    with fresh_bench.background("run", "lio", "--dsn", fresh_bench.dsn, "--sessions", "1,2", *SHORT) as run:
+        eventually(lambda: _second_rung(fresh_bench))
+        eventually(lambda: fresh_bench.ask(CALLING)[0][0] >= 1)
+        os.kill(pid, signal.SIGQUIT)  # immediate shutdown
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 5, errors
+    _readable(fresh_bench, "lost")
+
+
+def test_one_backend_terminated_costs_one_session(bench: Bench) -> None:
+    with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "4", *SHORT) as run:
+        eventually(lambda: bench.ask(CALLING)[0][0] >= 4)
+        time.sleep(0.6)
+        assert bench.ask(TERMINATE) == [(True,)]
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 0, errors
+    shown = bench.last()
+    assert shown["run"]["status"] == "complete"
+    assert any("lost" in f["claim"] for f in shown["findings"])
+    assert any(e["sqlstate"] == "57P01" or e["sqlstate"] == "08006" for e in shown["errors"])
+
+
+class Proxy:
+    """A TCP proxy before a unix socket that can cut all its connections."""
+
+    def __init__(self, upstream: str) -> None:
+        self._upstream = upstream
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._pairs: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
+
+    def cut(self) -> None:
+        self._listener.close()
+        for s in self._pairs:
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(self._upstream)
+            self._pairs += [client, server]
+            for a, b in ((client, server), (server, client)):
+                threading.Thread(target=self._copy, args=(a, b), daemon=True).start()
+
+    @staticmethod
+    def _copy(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+
+def test_network_cut(bench: Bench) -> None:
+    status = bench.status()
+    proxy = Proxy(str(next(Path(str(status["socket"])).glob(".s.PGSQL.*[0-9]"))))
+    dsn = bench.with_words(host="127.0.0.1", port=str(proxy.port), sslmode="disable")
+    with bench.background("run", "lio", "--dsn", dsn, "--sessions", "1,2", *SHORT) as run:
+        eventually(lambda: bench.ask(CALLING)[0][0] >= 2)
+        proxy.cut()
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 5, errors
+    _readable(bench, "lost")
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
+def test_disk_full_in_the_store(bench: Bench, tmp_path: Path) -> None:
+    with _small_tmpfs(tmp_path / "small") as store:
+        with bench.background(
+            "run", "lio", "--dsn", bench.dsn, "--sessions", "1,2,3", *SHORT, "--store", str(store)
+        ) as run:
+            eventually(lambda: list(store.glob("*/cells/[0-9]*")))
+            with (store / "filler").open("wb") as f, contextlib.suppress(OSError):
+                while True:
+                    f.write(b"x" * 4096)
+                    f.flush()
+            _, errors = run.communicate(timeout=60)
+        assert run.returncode in (4, 5), errors
+        assert "space" in errors or "full" in errors
+        shown = bench.dbdyno("show", "last", "--store", str(store))
+        assert shown.returncode == 0, shown.stderr
+
+
+@contextlib.contextmanager
+def _small_tmpfs(where: Path) -> Iterator[Path]:
+    where.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(where)], check=True)
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", str(where)], check=True)
+
+
+def test_two_runs_at_once_on_one_server(bench: Bench) -> None:
+    with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "1", "--measure", "5s") as first:
+        eventually(lambda: bench.ask(CALLING)[0][0] >= 1)
+        second = bench.dbdyno("run", "lio", "--dsn", bench.dsn, "--sessions", "1", *SHORT)
+        assert second.returncode == 3, second.stderr
+        assert "another run" in second.stderr or "already" in second.stderr
+        first.communicate(timeout=60)
+    assert first.returncode == 0
+
+
+def test_no_orphan_survives_a_kill(fresh_bench: Bench) -> None:
+    with fresh_bench.background("run", "lio", "--sessions", "1", "--measure", "20s") as run:
+        pid = eventually(lambda: fresh_bench.status().get("pid"))
+        run.kill()
+        run.wait()
+    words = ("run", "lio", "--sessions", "1", *SHORT)
+    done = fresh_bench.dbdyno(*words)
+    assert done.returncode == 0, done.stderr
+    assert not Path(f"/proc/{pid}").exists()
+    assert fresh_bench.status()["running"] is False

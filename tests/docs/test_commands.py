@@ -1,0 +1,47 @@
+"""Every console line of the documentation is executed, in order, as a reader would type it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = [
+    p for p in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if _BLOCK.search(p.read_text())
+]
+
+
+def commands(page: Path) -> list[str]:
+    """The lines after a ``$ ``."""
+    blocks = _BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+@pytest.mark.db
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_command_of_a_page_works(page: Path, tmp_path: Path) -> None:
+    env = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+        "XDG_RUNTIME_DIR": str(tmp_path / "run"),
+    }
+    (tmp_path / "run").mkdir(mode=0o700)
+    assert commands(page)
+    for command in commands(page):
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"$ {command}\n{done.stdout}\n{done.stderr}"
