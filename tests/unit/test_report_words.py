@@ -34,6 +34,16 @@ def test_a_ladder_that_scales_to_its_top_says_so() -> None:
     assert "It scales to the top: 2 sessions deliver 97 %" in text
 
 
+def test_a_plateau_below_the_peak_is_told() -> None:
+    results = made.results()
+    flat = pl.when(pl.col("sessions") == 8).then(12_500_000.0).otherwise("work_per_s").alias("work_per_s")
+    rungs = results.tables["rungs"].with_columns(flat)
+    (text,) = headline.sentences(replace(results, tables={**results.tables, "rungs": rungs}))
+    assert (
+        "Peak 12.5 M LIO/s at 8 sessions, 1.96 times the rate of 1 session (99 % of it already at 2" in text
+    )
+
+
 def test_words_and_findings_agree_on_what_scales() -> None:
     from dbdyno.analyze.findings import scaling
 

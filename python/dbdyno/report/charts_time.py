@@ -56,6 +56,7 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
     y = alt.Y(f"{measure}:Q", title=unit, stack="zero", axis=alt.Axis(format=form), scale=scale)
     paint = account_colours(shown)
     keys = [a.key for a in shown]
+    shades = alt.Scale(type="ordinal", domain=keys, range=[shade(a) for a in shown])
     bars = (
         alt.Chart(inline(rows))
         .mark_bar(stroke=var("card"), strokeWidth=0.5)
@@ -63,9 +64,7 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
             x=rungs_axis(),
             y=y,
             color=alt.Color("key:N", scale=colours(keys, [paint[k] for k in keys]), legend=None),
-            opacity=alt.Opacity(
-                "key:O", scale=alt.Scale(type="ordinal", domain=keys, range=[shade(a) for a in shown]), legend=None, sort=keys
-            ),
+            opacity=alt.Opacity("key:O", scale=shades, legend=None, sort=keys),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("sessions:O"),

@@ -45,8 +45,10 @@ def work_short(results: Results, workload: str) -> str:
 
 
 def usable_cpus(results: Results) -> float | None:
-    """CPUs the server may use, where it is on this host; NULL elsewhere: this host's CPUs are not its."""
-    return results.environment.host.limits.usable_cpus if results.environment.server.here else None
+    """CPUs the server may use, where its main process is seen on this host; elsewhere unknown, not ours."""
+    environment = results.environment
+    seen = environment.server.here and environment.server.main_pid is not None
+    return environment.host.limits.usable_cpus if seen else None
 
 
 def short_number(value: float | None) -> str:

@@ -14,6 +14,9 @@ GOOD_SCALING = 0.9
 
 The findings use the same share (a test holds both together)."""
 
+PLATEAU = 0.97
+"""A rung belongs to the plateau below the peak from this share of the peak's rate on."""
+
 _PRODUCTS = {"postgres": "PostgreSQL", "mariadb": "MariaDB", "fake": "simulated server"}
 _TIMES = {
     "run_aas": "on a CPU",
@@ -34,6 +37,7 @@ class Answer(NamedTuple):
     peak: dict[str, Any] | None
     last_good: dict[str, Any] | None  # last rung before the first that scales badly
     top: dict[str, Any]
+    plateau: dict[str, Any] | None  # the first rung that delivers almost as much as the peak, if not the peak
 
     @property
     def stops(self) -> bool:
@@ -51,7 +55,9 @@ def answer(results: Results, series: Series) -> Answer | None:
     unit = f"{figures.work_short(results, series.workload)}/s" if work else "calls/s"
     known = [r for r in rows if r[column] is not None]
     peak = max(known, key=lambda r: float(r[column])) if known else None
-    return Answer(series, column, unit, rows[0], peak, _last_good(rows), rows[-1])
+    return Answer(
+        series, column, unit, rows[0], peak, _last_good(rows), rows[-1], _plateau(known, column, peak)
+    )
 
 
 def title(results: Results) -> str:
@@ -90,6 +96,11 @@ def _last_good(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return good
 
 
+def _plateau(known: list[dict[str, Any]], column: str, peak: dict[str, Any] | None) -> dict[str, Any] | None:
+    first = next((r for r in known if peak and r[column] >= PLATEAU * peak[column]), None)
+    return None if first is peak else first
+
+
 def _paragraph(results: Results, series: Series, *, named: bool) -> str:
     found = answer(results, series)
     lead = f"{series.label}: " if named else ""
@@ -108,6 +119,9 @@ def _peak(found: Answer) -> str:
     base = found.first[found.rate_column]
     if base and peak["sessions"] != found.first["sessions"]:
         text += f", {peak[found.rate_column] / base:.2f} times the rate of {_sessions(found.first)}"
+    if found.plateau is not None:
+        share = 100 * found.plateau[found.rate_column] / peak[found.rate_column]
+        text += f" ({share:.0f} % of it already at {_sessions(found.plateau)})"
     p95 = peak["response_p95_ns"]
     return f"{text}." if p95 is None else f"{text}; 95 % of its calls took at most {format_ns(p95)}."
 
