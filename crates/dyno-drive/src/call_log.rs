@@ -113,12 +113,12 @@ mod tests {
     #[test]
     fn a_log_keeps_the_first_calls() {
         let mut log = CallLog::with_limit(2);
-        (0..5).for_each(|i| {
+        for start_ns in 0..5 {
             log.push(LoggedCall {
-                start_ns: i,
+                start_ns,
                 ..LoggedCall::default()
-            })
-        });
+            });
+        }
         assert_eq!(log.calls().iter().map(|c| c.start_ns).collect::<Vec<_>>(), [0, 1]);
     }
 }

@@ -59,7 +59,9 @@ mod tests {
 
     fn histogram(durations: &[u64]) -> Latency {
         let mut histogram = Latency::default();
-        durations.iter().for_each(|&d| histogram.record(d));
+        for &duration in durations {
+            histogram.record(duration);
+        }
         histogram
     }
 

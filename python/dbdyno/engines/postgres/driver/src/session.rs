@@ -74,8 +74,9 @@ impl PgSession {
         }
         let done = work(&mut self.client);
         let rest = self.client.take_rest();
-        self.take(&rest)?;
-        done
+        let taken = self.take(&rest);
+        let value = done?;
+        taken.map(|_| value)
     }
 
     pub(crate) fn into_client(self) -> Client {

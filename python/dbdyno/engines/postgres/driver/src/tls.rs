@@ -85,6 +85,23 @@ fn tls_error(error: rustls::Error) -> Error {
     Error::Tls(error.to_string())
 }
 
+/// Why hands were not shaken; the two common reasons in plain words, with the cure.
+fn refused(error: &io::Error, name: &ServerName<'_>) -> Error {
+    use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
+    let inner = error.get_ref().and_then(|e| e.downcast_ref());
+    Error::Tls(match inner {
+        Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => format!(
+            "the server's certificate does not carry the name {}; connect by a name it has, or use verify-ca",
+            name.to_str()
+        ),
+        Some(rustls::Error::InvalidCertificate(UnknownIssuer)) => {
+            "no trusted authority signed the server's certificate; give its authority's as sslrootcert"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    })
+}
+
 /// TLS over a socket.
 pub struct TlsStream {
     connection: ClientConnection,

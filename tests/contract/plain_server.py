@@ -1,0 +1,114 @@
+"""A PostgreSQL of a test's own: its pg_hba.conf, its TLS, its faults. Unix socket and loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+NOBODY = 65534
+
+
+def unprivileged() -> dict[str, Any]:
+    """As a user who may run PostgreSQL: arguments of :func:`subprocess.run`."""
+    if os.getuid() != 0:
+        return {}
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+
+
+class PlainServer:
+    """Superuser ``boss`` by the unix socket without a password; the rest is the test's."""
+
+    def __init__(self, bin_dir: Path, home: Path) -> None:
+        self.bin_dir, self.home = bin_dir, home
+        self.data = home / "data"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+
+    def program(self, name: str, *words: str) -> None:
+        done = subprocess.run(
+            [str(self.bin_dir / name), *words],
+            **unprivileged(),
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if name == "initdb" else subprocess.DEVNULL,
+            stderr=subprocess.STDOUT if name == "initdb" else subprocess.DEVNULL,
+            check=False,
+        )
+        assert done.returncode == 0, (done.stdout or b"").decode() + self.log()
+
+    def make(self, settings: Mapping[str, str], hba: Sequence[str]) -> None:
+        self.program(
+            "initdb", "-D", str(self.data), "-U", "boss", "-A", "trust", "-N", "--no-locale", "-E", "UTF8"
+        )
+        here = {
+            "port": str(self.port),
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": str(self.home),
+            "max_connections": "400",
+            "fsync": "off",
+            "shared_buffers": "32MB",
+        }
+        lines = [f"{name} = '{value}'" for name, value in (here | dict(settings)).items()]
+        with (self.data / "postgresql.conf").open("a") as conf:
+            conf.write("\n".join(["", *lines, ""]))
+        (self.data / "pg_hba.conf").write_text("\n".join(["local all boss trust", *hba, ""]))
+
+    def start(self) -> None:
+        self.program("pg_ctl", "-D", str(self.data), "-l", str(self.home / "log"), "-w", "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        self.program("pg_ctl", "-D", str(self.data), "-m", mode, "-w", "stop")
+
+    def log(self) -> str:
+        log = self.home / "log"
+        return log.read_text() if log.exists() else ""
+
+    @property
+    def dsn(self) -> str:
+        return f"host={self.home} port={self.port} user=boss dbname=postgres"
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def target(self, **given: Any) -> dict[str, Any]:
+        """A target of the core: by the unix socket, as ``boss``."""
+        here = {"host": str(self.home), "port": self.port, "user": "boss", "password": None}
+        return here | {"database": "postgres", "tls": None} | given
+
+
+@contextlib.contextmanager
+def plain_server(
+    bin_dir: Path,
+    settings: Mapping[str, str] | None = None,
+    hba: Sequence[str] = (),
+    files: Mapping[str, bytes] | None = None,
+) -> Iterator[PlainServer]:
+    """A running server; ``files`` are put beside its data, readable by it alone."""
+    home = Path(tempfile.mkdtemp(prefix="dyno-", dir="/tmp"))
+    server = PlainServer(bin_dir, home)
+    try:
+        for name, content in (files or {}).items():
+            (home / name).write_bytes(content)
+            (home / name).chmod(0o600)
+        if os.getuid() == 0:
+            for path in (home, *home.iterdir()):
+                shutil.chown(path, NOBODY, NOBODY)
+        server.make({k: v.replace("HOME", str(home)) for k, v in (settings or {}).items()}, hba)
+        server.start()
+        yield server
+    finally:
+        if (server.data / "postmaster.pid").exists():
+            server.stop()
+        shutil.rmtree(home, ignore_errors=True)
