@@ -1,5 +1,7 @@
 //! Tables to Python: `{column: (type, payload, validity)}`, see `CoreColumn` in `model/tables.py`.
 
+use std::collections::HashMap;
+
 use dyno_model::{Column, Table};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
@@ -23,12 +25,29 @@ fn column<'py>(py: Python<'py>, column: &Column) -> PyResult<CoreColumn<'py>> {
     Ok(match column {
         Column::I64(v) => numbers(py, "i64", v, |x| x.unwrap_or_default().to_le_bytes()),
         Column::F64(v) => numbers(py, "f64", v, |x| x.unwrap_or_default().to_le_bytes()),
-        Column::Str(v) => ("str", PyList::new(py, v)?.into_any(), None),
+        Column::Str(v) => ("str", texts(py, v)?, None),
         Column::Bool(v) => {
             let bytes: Vec<u8> = v.iter().map(|&b| u8::from(b)).collect();
             ("bool", PyBytes::new(py, &bytes).into_any(), None)
         }
     })
+}
+
+/// `(codes, categories)`: little-endian 32-bit indices, -1 for NULL. Columns of texts repeat themselves.
+fn texts<'py>(py: Python<'py>, values: &[Option<String>]) -> PyResult<Bound<'py, PyAny>> {
+    let mut known: HashMap<&str, i32> = HashMap::new();
+    let mut categories: Vec<&str> = Vec::new();
+    let mut codes: Vec<u8> = Vec::with_capacity(values.len() * 4);
+    for value in values {
+        let code = value.as_deref().map_or(-1, |text| {
+            *known.entry(text).or_insert_with(|| {
+                categories.push(text);
+                categories.len() as i32 - 1
+            })
+        });
+        codes.extend(code.to_le_bytes());
+    }
+    Ok((PyBytes::new(py, &codes), PyList::new(py, categories)?).into_pyobject(py)?.into_any())
 }
 
 fn numbers<'py, T: Copy>(

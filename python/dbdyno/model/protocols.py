@@ -86,6 +86,9 @@ class Watch(Protocol):
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         """``samples``, ``tasks``, ``cgroup``, ``host``, ``sampler``."""
 
+    def trouble(self) -> str | None:
+        """The first thing that went wrong with the samples, in words."""
+
 
 @dataclass(frozen=True)
 class Capacity:

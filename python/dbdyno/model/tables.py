@@ -311,8 +311,9 @@ def rows(table: str, records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 CoreColumn = tuple[str, Any, bytes | None]
 """A column as the Rust core hands it over: type, payload, validity.
 
-``i64``/``f64``: little-endian bytes; ``bool``: one byte a value; ``str``: a list of ``str | None``.
-Validity: one byte a value, 1 = known; ``None`` = all known (and for ``str`` the list itself says it).
+``i64``/``f64``: little-endian bytes; ``bool``: one byte a value; ``str``: ``(codes, categories)`` with
+little-endian 32-bit codes, -1 for NULL, or simply a list of ``str | None``.
+Validity: one byte a value, 1 = known; ``None`` = all known (and for ``str`` the payload itself says it).
 """
 
 
@@ -321,10 +322,18 @@ def from_core(table: str, columns: Mapping[str, CoreColumn]) -> pl.DataFrame:
     return conform(table, pl.DataFrame({name: _series(name, c) for name, c in columns.items()}))
 
 
+def _texts(name: str, payload: Any) -> pl.Series:
+    if isinstance(payload, list):
+        return pl.Series(name, payload, dtype=pl.String)
+    codes = pl.Series(name, np.frombuffer(payload[0], dtype="<i4"))
+    categories = pl.Series(name, payload[1], dtype=pl.String)
+    return categories.gather(codes.set(codes < 0, None).cast(pl.UInt32))
+
+
 def _series(name: str, column: CoreColumn) -> pl.Series:
     kind, payload, validity = column
     if kind == "str":
-        return pl.Series(name, payload, dtype=pl.String)
+        return _texts(name, payload)
     if kind == "bool":
         values = pl.Series(name, np.frombuffer(payload, dtype=np.uint8)).cast(pl.Boolean)
     else:

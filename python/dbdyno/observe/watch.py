@@ -25,6 +25,9 @@ class NoWatch:
     def latest(self) -> Mapping[str, float]:
         return {}
 
+    def trouble(self) -> str | None:
+        return None
+
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         return {}
 

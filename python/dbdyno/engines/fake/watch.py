@@ -47,6 +47,9 @@ class FakeWatch:
             shares[name] = shares.get(name, 0.0) + 1 / len(self._world.tasks)
         return shares
 
+    def trouble(self) -> str | None:
+        return None
+
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         if self._span is None or self._world.schedule is None:
             return {}
