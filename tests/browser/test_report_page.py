@@ -45,6 +45,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "repeated": made.results(made.REPEATED),
         "remote": made.results(made.REMOTE),
         "hostile": made.hostile(),
+        "single": made.results(made.World(rungs=(1,))),
     }
     return {name: report.write_html(results, folder / f"{name}.html") for name, results in worlds.items()}
 
@@ -54,7 +55,7 @@ def figures(page: Page) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["small", "large", "repeated", "remote", "hostile"])
+@pytest.mark.parametrize("name", ["small", "large", "repeated", "remote", "hostile", "single"])
 def test_the_page_draws_all_its_charts_and_loads_nothing(
     pages: dict[str, Path], open_page: Open, name: str
 ) -> None:

@@ -44,6 +44,16 @@ def test_a_plateau_below_the_peak_is_told() -> None:
     )
 
 
+def test_time_that_nobody_measured_is_unknown_not_unaccounted() -> None:
+    results = made.results()
+    gone = [pl.lit(None, pl.Float64).alias(f"{a}_aas") for a in ("run", "runq", "sleep", "client")]
+    rungs = results.tables["rungs"].with_columns(
+        *gone, pl.col("sessions").cast(pl.Float64).alias("unaccounted_aas")
+    )
+    (text,) = headline.sentences(replace(results, tables={**results.tables, "rungs": rungs}))
+    assert text.endswith("Where the time goes is unknown.")
+
+
 def test_words_and_findings_agree_on_what_scales() -> None:
     from dbdyno.analyze.findings import scaling
 

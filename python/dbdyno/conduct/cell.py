@@ -172,5 +172,5 @@ def _verdict(
 
 def _why_ended(sessions: pl.DataFrame, server_lost: str | None) -> str:
     lost = sessions.filter(pl.col("end_reason") == "lost")["end_detail"].drop_nulls()
-    detail = lost.mode().sort().first() if len(lost) else server_lost
+    detail = str(lost.mode().sort()[0]) if len(lost) else server_lost
     return f"all sessions were lost: {detail}" if detail else "all sessions had ended"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.nearest import did_you_mean
@@ -68,4 +69,4 @@ def _int(value: Value) -> int:
     return int(value)
 
 
-_CONVERT = {"int": _int, "float": float, "choice": str, "bool": _bool}
+_CONVERT: dict[str, Callable[[Any], Value]] = {"int": _int, "float": float, "choice": str, "bool": _bool}

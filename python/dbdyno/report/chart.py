@@ -58,7 +58,7 @@ def sessions_axis() -> alt.X:
 def rungs_axis() -> alt.X:
     """Sessions as steps of equal width: for bars."""
     axis = alt.Axis(labelAngle=0, labelOverlap="greedy", labelSeparation=8, ticks=False)
-    return alt.X("sessions:O", title="sessions", axis=axis, scale=alt.Scale(paddingInner=0.15))
+    return alt.X("sessions:O", title="sessions", axis=axis, scale=alt.Scale(type="band", paddingInner=0.15))
 
 
 def colours(keys: Sequence[str], values: Sequence[str]) -> alt.Scale:

@@ -24,7 +24,7 @@ def distribution(results: Results, series: Series) -> Chart | None:
     top, buckets = durations(results, series)
     if buckets.is_empty():
         return None
-    unit, factor = time_unit(float(buckets["high_ns"].max()))  # type: ignore[arg-type]
+    unit, factor = time_unit(_number(buckets["high_ns"].max()))
     rows = _bins(buckets, factor)
     x = alt.X("low:Q", title=f"response time, {unit}", scale=alt.Scale(type="log", nice=False))
     tooltip = [
@@ -50,7 +50,7 @@ def percentiles(results: Results, series: list[Series]) -> Chart | None:
     found = [f for f in found if not f[2].is_empty()]
     if not found:
         return None
-    unit, factor = time_unit(max(float(b["high_ns"].max()) for _, _, b in found))  # type: ignore[arg-type]
+    unit, factor = time_unit(max(_number(b["high_ns"].max()) for _, _, b in found))
     rows = [r for s, _, buckets in found for r in _curve(buckets, factor, s.label)]
     words = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.7~g') + ' %'"
     highest = max(r["inverse"] for r in rows)
@@ -87,49 +87,63 @@ def spread(results: Results, series: Series) -> Chart | None:
     rates = of_series(results.tables["rates"], series).filter(
         (pl.col("scope") == "session") & (pl.col("name") == "calls_per_s") & pl.col("value").is_not_null()
     )
-    if rates.is_empty():
-        return None
     relative = rates.with_columns((pl.col("value") / pl.col("value").mean().over("cell")).alias("relative"))
     relative = relative.filter(pl.col("relative").is_finite())
+    if relative.is_empty():
+        return None
     points = _thinned(relative)
-    boxes = relative.group_by("sessions").agg(
-        pl.col("relative").quantile(0.25).alias("q1"),
-        pl.col("relative").median().alias("median"),
-        pl.col("relative").quantile(0.75).alias("q3"),
-        pl.len().alias("n"),
-    )
-    boxes = boxes.filter(pl.col("n") >= QUARTILES)
-    y = alt.Y(
-        "relative:Q",
-        title="rate, of the rung's mean",
-        axis=alt.Axis(format=".0%"),
-        scale=alt.Scale(zero=False),
-    )
     tooltip = [
         alt.Tooltip("sessions:O"), alt.Tooltip("session:Q"), alt.Tooltip("repeat:Q"),
         alt.Tooltip("value:Q", format=".4~s", title="calls/s"),
         alt.Tooltip("relative:Q", format=".1%", title="of the mean"),
     ]  # fmt: skip
-    box = alt.Chart(inline(boxes.sort("sessions"))).mark_bar(color=var("stat-p50"), opacity=0.3)
+    ends = [min(0.98, _number(points["relative"].min())), max(1.02, _number(points["relative"].max()))]
+    y = alt.Y(
+        "relative:Q",
+        title="rate, of the rung's mean",
+        axis=alt.Axis(format=".1~%"),
+        scale=alt.Scale(zero=False, domain=ends),
+    )
     strip = alt.Chart(inline(points)).mark_point(filled=True, size=18, opacity=0.55, color=var("stat-p50"))
-    middle = alt.Chart(inline(boxes)).mark_tick(color=var("text"), thickness=2, orient="horizontal")
-    layers = [
-        box.encode(x=rungs_axis(), y=alt.Y("q1:Q"), y2="q3:Q"),
-        middle.encode(x=rungs_axis(), y=alt.Y("median:Q")),
-        strip.encode(x=rungs_axis(), y=y, tooltip=tooltip),
-    ]
     return Chart(
         id="spread",
         title="Rates of single sessions",
         caption="Each point is a session, a box holds the middle half of five or more: long is unfair.",
-        spec=finished(layers, "Rate of each session relative to the mean of its rung"),
+        spec=finished(
+            [*_boxes(relative), strip.encode(x=rungs_axis(), y=y, tooltip=tooltip)],
+            "Rate of each session relative to the mean of its rung",
+        ),
         marks=len(points),
     )
 
 
+def _boxes(relative: pl.DataFrame) -> list[Any]:
+    """Quartiles and median of the rungs that have enough sessions."""
+    value = pl.col("relative")
+    boxes = (
+        relative.group_by("sessions")
+        .agg(
+            value.quantile(0.25).alias("q1"),
+            value.median().alias("median"),
+            value.quantile(0.75).alias("q3"),
+            pl.len().alias("n"),
+        )
+        .filter(pl.col("n") >= QUARTILES)
+        .sort("sessions")
+    )
+    if boxes.is_empty():
+        return []
+    box = alt.Chart(inline(boxes)).mark_bar(color=var("stat-p50"), opacity=0.3)
+    middle = alt.Chart(inline(boxes)).mark_tick(color=var("text"), thickness=2, orient="horizontal")
+    return [
+        box.encode(x=rungs_axis(), y=alt.Y("q1:Q"), y2="q3:Q"),
+        middle.encode(x=rungs_axis(), y=alt.Y("median:Q")),
+    ]
+
+
 def _bins(buckets: pl.DataFrame, factor: float) -> list[dict[str, Any]]:
     """Calls in bins of equal width on a logarithmic axis; a bucket belongs to the bin of its middle."""
-    low, high = max(1.0, float(buckets["low_ns"].min())), float(buckets["high_ns"].max()) + 1  # type: ignore[arg-type]
+    low, high = max(1.0, _number(buckets["low_ns"].min())), _number(buckets["high_ns"].max()) + 1
     step = math.log(high / low) / BINS
     middle = ((pl.col("low_ns") + pl.col("high_ns")) / 2).clip(low)
     found = (
@@ -153,17 +167,23 @@ def _bins(buckets: pl.DataFrame, factor: float) -> list[dict[str, Any]]:
 def _curve(buckets: pl.DataFrame, factor: float, label: str) -> list[dict[str, Any]]:
     """At most about 150 points: time (a bucket's upper end) and 1 / (1 - share of calls at or below)."""
     total = int(buckets["count"].sum())
-    rows: list[dict[str, Any]] = []
+    fastest = _number(buckets["low_ns"].min()) / factor
+    rows: list[dict[str, Any]] = [{"series": label, "inverse": 1.0, "percent": 0.0, "time": fastest}]
     seen = 0
     for high_ns, count in buckets.select("high_ns", "count").rows():
         seen += count
         inverse = total / max(1, total - seen)
         last = seen == total
-        if not last and rows and inverse < rows[-1]["inverse"] * 1.06:
+        if not last and inverse < rows[-1]["inverse"] * 1.06:
             continue
         percent = 100.0 * seen / total
         rows.append({"series": label, "inverse": inverse, "percent": percent, "time": high_ns / factor})
     return rows
+
+
+def _number(value: Any) -> float:
+    """An extreme of a column that is not empty."""
+    return float(value)
 
 
 def _decades(highest: float) -> list[float]:

@@ -152,16 +152,20 @@ def _at_top(found: Answer) -> str:
 def _time(found: Answer) -> str:
     """What a session-second goes to at the top rung, the largest account first."""
     top = found.top
-    shares = {t: top[c] / top["sessions"] for c, t in _TIMES.items() if top[c] is not None}
-    if not shares:
+    known = {c: top[c] / top["sessions"] for c in _TIMES if top[c] is not None}
+    complete = len(known) == len(_TIMES)
+    if not complete:
+        known.pop("unaccounted_aas", None)  # it holds what is unknown
+    large = [c for c in sorted(known, key=lambda c: -known[c])[:2] if known[c] >= 0.005]
+    if not large:
         return "Where the time goes is unknown."
-    if top["top_wait"]:
+    words = " and ".join(f"{100 * known[c]:.0f} % {_TIMES[c]}" for c in large)
+    if "sleep_aas" in large and top["top_wait"]:
         sleep = _TIMES["sleep_aas"]
-        shares = {f"{t} (first of all {top['top_wait']})" if t == sleep else t: s for t, s in shares.items()}
-    large = sorted(shares.items(), key=lambda item: -item[1])[:2]
-    words = " and ".join(f"{100 * share:.0f} % {text}" for text, share in large if share >= 0.005)
-    rest = "" if len(shares) == len(_TIMES) else "; of the rest not all is known"
-    return f"At {_sessions(top)} a session spends {words}{rest}."
+        words = words.replace(sleep, f"{sleep} (first of all {top['top_wait']})")
+    return (
+        f"At {_sessions(top)} a session spends {words}{'' if complete else '; not all of the rest is known'}."
+    )
 
 
 def _sessions(row: dict[str, Any]) -> str:

@@ -118,8 +118,12 @@ def _footnotes(results: Results) -> Iterator[Html]:
         columns = ", ".join(heads[n] for n in names if n != "top_wait")
         if columns:
             yield el(
-                "p", _UNKNOWN, f" {columns}: {why}.", f" To know it: {cure}." if cure else "", class_="foot"
+                "p", _UNKNOWN, f" {columns}: {why}.", f" {sentence(cure)}" if cure else "", class_="foot"
             )
+
+
+def sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def methods(results: Results) -> Html:

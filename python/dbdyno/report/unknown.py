@@ -21,6 +21,8 @@ _LEDGER = {
     "unaccounted_aas": ("rung", "unaccounted"),
     "helpers_aas": ("helper", "run"),
 }
+# Where no row says why: the source that would have told.
+_WITNESS = {"helpers_aas": "os tasks", "driver_cpus": "driver tasks", "driver_starved": "driver tasks"}
 _WORDS = {
     "not here": "the server runs on another host",
     "not permitted": "a right is missing",
@@ -67,6 +69,9 @@ def _reason(results: Results, column: str) -> Unknown:
         return Unknown(column, _FIXED[column], "")
     rows = _evidence(results, column)
     failed = rows.filter(pl.col("status") != "ok").select("status", "source").unique(maintain_order=True)
+    if failed.is_empty() and column in _WITNESS:
+        named = results.tables["sources"].filter(pl.col("name") == _WITNESS[column])
+        failed = named.filter(pl.col("status") != "ok").select("status", pl.col("name").alias("source"))
     if failed.is_empty():
         return Unknown(column, "no source gave it", "see the table of sources")
     why = "; ".join(f"{source}: {in_words(status)}" for status, source in failed.rows())

@@ -95,6 +95,8 @@ def _figures(grouped: pl.DataFrame, t0: int, t1: int) -> pl.DataFrame:
     wall = pl.col("at_ns_b") - pl.col("at_ns_a")
     late = pl.col("at_ns_a") > pl.max_horizontal(pl.lit(first_ns), pl.lit(t0)) + NEAR_NS
     early = pl.col("at_ns_b") < pl.min_horizontal(pl.lit(last_ns), pl.lit(t1)) - NEAR_NS
+    partial = late | early
+    once = (wall == 0) & ~partial  # it was there, but a single read tells no difference: as if unread
     status = pl.when(wall < SHORTEST_NS).then(pl.lit("too short")).when("reset").then(pl.lit("reset"))
     known = (wall >= SHORTEST_NS) & ~pl.col("reset")
     deltas = [
@@ -104,11 +106,11 @@ def _figures(grouped: pl.DataFrame, t0: int, t1: int) -> pl.DataFrame:
         *_KEY,
         *("role", "session", "worker"),
         *deltas,
-        from_ns="at_ns_a",
-        to_ns="at_ns_b",
-        wall_ns=wall,
-        over_ns=pl.when(late | early).then(pl.lit(t1 - t0)).otherwise(wall),
-        partial=late | early,
+        from_ns=pl.when(once).then(pl.lit(t0)).otherwise("at_ns_a"),
+        to_ns=pl.when(once).then(pl.lit(t1)).otherwise("at_ns_b"),
+        wall_ns=pl.when(once).then(pl.lit(t1 - t0)).otherwise(wall),
+        over_ns=pl.when(partial | once).then(pl.lit(t1 - t0)).otherwise(wall),
+        partial=partial,
         status=status.otherwise(pl.lit("ok")),
     )
 

@@ -86,8 +86,8 @@ def work_constant(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="work-not-constant",
             severity="note" if nearly else "warning",
-            claim=f"{sentence(name)} is {'nearly' if nearly else 'not'} constant: {low:,.10g} to {high:,.10g} "
-            f"in {mine.height} sessions of {variant}.",
+            claim=f"{sentence(name)} is {'nearly' if nearly else 'not'} constant: {low:,.10g} to "
+            f"{high:,.10g} in {mine.height} sessions of {variant}.",
             value=(high - low) / high,
             unit="relative spread",
             low=low,

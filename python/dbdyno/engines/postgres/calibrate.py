@@ -17,6 +17,7 @@ import psycopg
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.local import run_ns
 from dbdyno.engines.postgres.sessions import Recipe, probe
+from dbdyno.model.errors import ServerLost
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.workload import Calibration
 
@@ -51,7 +52,10 @@ class Bench:
         if self.pid is None:
             return time.perf_counter_ns()
         time.sleep(_SETTLE_S)
-        return run_ns(self.pid)
+        now_ns = run_ns(self.pid)
+        if now_ns is None:
+            raise ServerLost(f"backend {self.pid} is gone", "see the server's log")
+        return now_ns
 
     def measure_ns(self, size: int, times: int) -> int:
         """Duration of a call, mean of ``times``."""

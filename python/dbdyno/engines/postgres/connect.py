@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.errors import DSN_CURE, connect_error, dsn_error
 from dbdyno.model.errors import TargetError, UsageError
 
@@ -43,6 +44,7 @@ def connect(dsn: str) -> Connection:
         raise connect_error(e, str(password) if password else None) from None
     connection.prepare_threshold = None
     _check_version(connection)
+    connection.execute(sql.text("no_timeouts").encode())
     return connection
 
 

@@ -28,6 +28,7 @@ _STATES: dict[str, tuple[type[DbdynoError], str]] = {
     "28P01": (AuthenticationFailed, "check the password: PGPASSWORD, ~/.pgpass or the DSN"),
     "28": (AuthenticationFailed, "check user, database and address against the server's pg_hba.conf"),
     "3D000": (NoSuchDatabase, "name an existing one: dbname= in the DSN, or PGDATABASE"),
+    "25006": (TargetError, "measure a server, and as a role, that may write: not a standby, not read-only"),
     "42501": (NotPrivileged, "let the owner or a superuser grant that right"),
     "53300": (TooFewConnections, "close other connections, or raise max_connections"),
     "57P03": (Unreachable, "wait until the server has started"),

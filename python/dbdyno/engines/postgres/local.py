@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from dbdyno import _core
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.embedded.postmaster import start_ticks
@@ -53,9 +54,10 @@ def _nearness(connection: Connection) -> str | None:
     return None
 
 
-def run_ns(pid: int) -> int:
-    """CPU time of the process's main thread (schedstat, field 1); exact when it sleeps."""
-    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0])
+def run_ns(pid: int) -> int | None:
+    """CPU time of the process's main thread (schedstat, field 1), exact when it sleeps; None: not readable."""
+    found: int | None = _core.read_task(pid, pid)["run_ns"]
+    return found
 
 
 def _comm(pid: int) -> str | None:

@@ -88,8 +88,9 @@ class PostgresServer:
         with _doing(f"calibrating {workload.name}"), connect.connect(self._dsn) as connection:
             for statement in sessions.entries(self._connection, recipe, 1, 1)[0]["setup"]:
                 connection.execute(statement.encode())
-            pid = connection.info.backend_pid if self._presence.here else None
-            return calibrate(Bench(connection, recipe, pid), target_ns, reason)
+            pid = connection.info.backend_pid
+            readable = self._presence.here and local.run_ns(pid) is not None
+            return calibrate(Bench(connection, recipe, pid if readable else None), target_ns, reason)
 
     def load(
         self,

@@ -13,7 +13,12 @@ from dbdyno.engines.postgres.half import Half
 
 GRACE_MS = 30_000
 OWN_PROBE_SINCE = 180000  # pg_stat_get_backend_io: per backend, whatever it does
-_NO_TIMEOUTS = ("statement_timeout", "idle_in_transaction_session_timeout", "lock_timeout")
+_NO_TIMEOUTS = (
+    "statement_timeout",
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "lock_timeout",
+)
 COLUMNS = (
     {"name": "lio", "kind": "counter", "unit": "blocks"},
     {"name": "blocks_read", "kind": "counter", "unit": "blocks"},

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno.engines.postgres.embedded.account import server_account
-from dbdyno.engines.postgres.embedded.instance import PORT, Instance, Wish
+from dbdyno.engines.postgres.embedded.instance import PORT, Instance
 from dbdyno.engines.postgres.embedded.places import Places, find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs, reachable
+from dbdyno.engines.postgres.embedded.wish import Wish
 from dbdyno.model.errors import ServerBusy, TargetError, Unreachable
 
 __all__ = ["PORT", "Instance", "Wish", "instance_of", "open_instance", "psql_argv", "start", "status", "stop"]

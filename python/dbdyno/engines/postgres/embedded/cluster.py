@@ -54,9 +54,10 @@ def _template(programs: Programs, account: Account, cache: Path) -> Path:
     if made.returncode != 0:
         shutil.rmtree(building, ignore_errors=True)
         words = (made.stderr or made.stdout).strip()
-        raise TargetError(
-            f"initdb failed: {words}", f"try {programs.path('initdb')} by hand as {account.name}"
-        )
+        cure = f"try {programs.path('initdb')} by hand as {account.name}"
+        if "user does not exist" in words:
+            cure = f"PostgreSQL needs a name for user {account.uid}: add a line for it to /etc/passwd"
+        raise TargetError(f"initdb failed: {words}", cure)
     with (building / "postgresql.conf").open("a") as conf:
         conf.write(f"\ninclude '{SETTINGS_FILE}'\n")
     try:

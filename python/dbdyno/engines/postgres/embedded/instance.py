@@ -14,9 +14,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,44 +25,12 @@ from dbdyno.engines.postgres.embedded.account import Account
 from dbdyno.engines.postgres.embedded.places import Places, check_private
 from dbdyno.engines.postgres.embedded.postmaster import Process
 from dbdyno.engines.postgres.embedded.programs import Programs
-from dbdyno.model.errors import ServerBusy, TargetError, TooFewConnections
+from dbdyno.engines.postgres.embedded.wish import Started, Wish, check_fits
+from dbdyno.model.errors import ServerBusy, TargetError
 
-LEAST_CONNECTIONS = 100
-SPARE_CONNECTIONS = 10  # control, activity, calibration, psql, and what PostgreSQL keeps for superusers
 _START_PATIENCE_S = 60.0
 _LOG_LINES = 12
 PORT = 5432
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What is to run. ``sessions``: it needs room for so many besides our own connections."""
-
-    settings: Mapping[str, str] = field(default_factory=dict)
-    sessions: int = 1
-    max_connections: int | None = None
-    fresh: bool = False
-    stay: bool = False  # until it is stopped by name, not with its owner
-
-    @property
-    def connections(self) -> int:
-        needed = self.max_connections or self.sessions + SPARE_CONNECTIONS
-        return needed if self.max_connections else max(LEAST_CONNECTIONS, needed)
-
-
-@dataclass(frozen=True)
-class Started:
-    """``instance.json``."""
-
-    pid: int
-    start_ticks: int
-    stay: bool
-    owner_pid: int
-    started: float  # seconds since 1970
-    max_connections: int
-    settings: dict[str, str]
-    bin_dir: str
-    version: str
 
 
 class Instance:
@@ -124,7 +92,7 @@ class Instance:
         with self.deciding():
             running, last = self.process(), self.started()
             if running is not None and last is not None and (last.stay or self.has_owner()):
-                _check_fits(last, wish)
+                check_fits(last, wish)
                 return
             if running is not None:
                 postmaster.end(running)
@@ -269,24 +237,3 @@ class Instance:
             "settings": last.settings,
             "uptime_s": round(max(0.0, time.time() - last.started), 1),
         }
-
-
-def _check_fits(last: Started, wish: Wish) -> None:
-    """Whether the server that runs already will do."""
-    whose = "was started to stay" if last.stay else f"belongs to the run of process {last.owner_pid}"
-    cure = "stop it first: dbdyno server stop" if last.stay else "wait until that has ended"
-    if wish.fresh:
-        raise ServerBusy(f"the embedded server is running: it {whose}", cure)
-    if last.max_connections < wish.sessions + SPARE_CONNECTIONS - 4:
-        raise TooFewConnections(
-            f"the embedded server {whose} with max_connections = {last.max_connections}, "
-            f"too few for {wish.sessions} sessions",
-            f"dbdyno server stop, then dbdyno server start --max-connections "
-            f"{wish.sessions + SPARE_CONNECTIONS}"
-            if last.stay
-            else cure,
-        )
-    wrong = {k: v for k, v in wish.settings.items() if last.settings.get(k) != v}
-    if wrong:
-        said = ", ".join(f"{k}={v}" for k, v in wrong.items())
-        raise ServerBusy(f"the embedded server {whose}, without the settings {said}", cure)
