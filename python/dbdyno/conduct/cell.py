@@ -110,9 +110,7 @@ def _measure(
     drive.finish(load)
     tables = {**drive.frames(load), **observe.frames(watch)}
     tables["counters"] = pl.concat([tables["counters"], *counters.frames])
-    tables["sources"] = observe.sources(
-        server, tables, enabled=experiment.observe, trouble=watch.trouble()
-    )
+    tables["sources"] = observe.sources(server, tables, enabled=experiment.observe, trouble=watch.trouble())
     status, reason = _verdict(clock, window_end_ns, tables["sessions"], counters.lost, interrupt)
     meta = CellMeta(
         cell=cell,
