@@ -23,6 +23,7 @@ from dbdyno.model.errors import DbdynoError
 
 VERSIONS = (14, 15, 16, 17, 18)
 NEEDED_IN_CI = (15, 16, 18)
+SETTINGS = {"shared_buffers": "128MB", "fsync": "off"}  # these servers are thrown away
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -71,7 +72,7 @@ class Servers:
         """A superuser's DSN of a running server of that version."""
         if major not in self._running:
             instance, programs = instance_of(self.bin_dir(major), self._places)
-            instance.open(programs, Wish(settings={"shared_buffers": "128MB"}, sessions=100))
+            instance.open(programs, Wish(settings=SETTINGS, sessions=100))
             self._running[major] = instance
         return str(self._running[major].facts()["dsn"])
 
