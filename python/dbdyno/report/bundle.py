@@ -65,3 +65,7 @@ def _keep(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError:
         return
+
+
+if __name__ == "__main__":  # `python -m dbdyno.report.bundle` fills the cache, so that no report waits for it
+    bundle()
