@@ -71,7 +71,7 @@ def _exact(grouped: pl.DataFrame, by: Sequence[str], account: str, name: str) ->
 def _half(grouped: pl.DataFrame, by: Sequence[str], mine: str, other: str) -> pl.DataFrame:
     """run split by the ratio of the ticks; low and high: one tick more or less a task on either side."""
     run, tick = pl.col("run_ns"), pl.col("tick")
-    a, b = pl.col(f"{mine}_ns"), pl.col(f"{other}_ns")
+    a, b = pl.col(f"{mine}_ns").clip(0), pl.col(f"{other}_ns").clip(0)
 
     def part(a: pl.Expr, b: pl.Expr) -> pl.Expr:
         return pl.when(a + b > 0).then(run * a / (a + b))

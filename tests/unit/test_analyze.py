@@ -1,0 +1,231 @@
+"""Rungs and findings, end to end on the fake server: raw tables -> derive -> known figures."""
+
+from datetime import timedelta
+
+import polars as pl
+import pytest
+from tests.fakery import Climb, climb
+
+from dbdyno.analyze.driver import Starvation, starvation
+from dbdyno.conduct.derive import derive
+from dbdyno.model.results import Results
+from dbdyno.model.tables import DERIVED, TABLES, rows
+
+
+def _derive(made: Climb) -> Results:
+    return derive(made.info, made.plan, made.environment, made.cells)
+
+
+def _findings(dsn: str, ladder: list[int], **options) -> dict:
+    return {f.id: f for f in _derive(climb(dsn, ladder, **options)).findings}
+
+
+def _rungs(results: Results) -> list[dict]:
+    return results.tables["rungs"].to_dicts()
+
+
+def test_a_ladder_comes_out_at_known_figures():
+    """2 CPUs, calls of 20 ms of CPU and nothing else: 50 calls/s a CPU, so 50, 100, 100, 100."""
+    results = _derive(climb("fake:cpus=2,cpu=20ms", [1, 2, 4, 8]))
+    rungs = _rungs(results)
+    assert [r["calls_per_s"] for r in rungs] == pytest.approx([50, 100, 100, 100], rel=0.01)
+    assert [r["work_per_s"] for r in rungs] == pytest.approx([6600, 13200, 13200, 13200], rel=0.01)
+    assert [r["scaling"] for r in rungs] == pytest.approx([1, 1, 0.5, 0.25], rel=0.01)
+    assert [r["run_aas"] for r in rungs] == pytest.approx([1, 2, 2, 2], abs=0.001)
+    assert [r["runq_aas"] for r in rungs] == pytest.approx([0, 0, 2, 6], abs=0.001)
+    assert [r["response_mean_ns"] / 1e6 for r in rungs] == pytest.approx([20, 20, 40, 80], rel=0.03)
+    assert [r["cpu_per_call_ns"] / 1e6 for r in rungs] == pytest.approx([20] * 4, rel=0.01)
+    assert [r["calls_per_s_low"] for r in rungs] == [None] * 4, "one repeat: no interval"
+
+
+def test_repeats_give_students_interval():
+    """Rates of three worlds; mean +- 4.303 s / sqrt(3)."""
+    made = climb("fake:cpus=2,cpu=20ms,spread=0.9", [3])
+    cells = [climb(f"fake:cpus=2,cpu=20ms,spread=0.9,seed={n}", [3], repeats=n).cells[-1] for n in (1, 2, 3)]
+    results = derive(made.info, made.plan, made.environment, cells)
+    rates = results.tables["rates"].filter(scope="rung", name="calls_per_s")["value"]
+    (row,) = _rungs(results)
+    assert row["repeats"] == 3
+    half = 4.303 * rates.std() / 3**0.5
+    assert row["calls_per_s"] == pytest.approx(rates.mean())
+    assert row["calls_per_s_low"] == pytest.approx(rates.mean() - half)
+    assert row["calls_per_s_high"] == pytest.approx(rates.mean() + half)
+    assert row["calls"] == sum(c.tables["sessions"]["calls"].sum() for c in cells)
+
+
+def test_every_table_keeps_its_schema():
+    results = _derive(climb("fake:cpu=50ms,helper=checkpointer:0.1", [1, 2]))
+    for name in DERIVED:
+        assert results.tables[name].columns == [c.name for c in TABLES[name]], name
+    assert results.tables["sources"].columns == ["name", "provenance", "status", "detail"]
+    assert results.tables["histogram"]["count"].sum() == results.tables["rungs"]["calls"].sum()
+
+
+def test_nothing_measured_gives_empty_tables_and_no_crash():
+    made = climb("fake:cpu=50ms", [1])
+    results = derive(made.info, made.plan, made.environment, [])
+    assert all(results.tables[name].is_empty() for name in DERIVED)
+    assert results.findings == ()
+
+
+def test_cpu_wait_is_told_from_the_rung_where_it_begins():
+    found = _findings("fake:cpus=2,cpu=20ms", [1, 2, 3, 4])
+    assert (
+        found["cpu-wait"].claim
+        == "From 3 sessions on, sessions wait for CPU: 1.00 of 3; at 4 sessions 2.00 of 4."
+    )
+    assert found["scaling-limit"].value == 2
+    assert found["peak"].value == pytest.approx(100, rel=0.01)
+    assert "no-cpu-wait" not in found
+
+
+def test_good_news_is_told():
+    found = _findings("fake:cpus=8,cpu=10ms,wait=IO/x:5ms", [1, 2, 4])
+    assert found["work-constant"].claim == "LIO per call constant in all 7 sessions of base: 132."
+    assert {"no-cpu-wait", "scales-to-the-top", "executions-agree", "ledger-closes"} <= set(found)
+    assert not [f for f in found.values() if f.severity in ("warning", "invalid")]
+
+
+def test_one_repeat_has_no_interval_and_says_so():
+    assert "one-repeat" in _findings("fake:cpu=50ms", [1])
+    assert "one-repeat" not in _findings("fake:cpu=50ms", [1], repeats=2)
+
+
+def test_work_that_is_not_constant_is_a_finding():
+    made = climb("fake:cpu=50ms", [2])
+    counters = made.cells[0].tables["counters"]
+    spoilt = (pl.col("name") == "lio") & (pl.col("session") == 1) & pl.col("phase").str.starts_with("after")
+    made.cells[0].tables["counters"] = counters.with_columns(  # type: ignore[index]
+        pl.when(spoilt).then(pl.col("value") * 1.1).otherwise("value").alias("value")
+    )
+    found = {f.id: f for f in _derive(made).findings}
+    assert found["work-not-constant"].severity == "warning"
+    assert found["work-not-constant"].low == 132.0
+    assert "work-constant" not in found
+
+
+def test_executions_that_disagree_are_a_finding():
+    made = climb("fake:cpu=50ms", [1])
+    counters = made.cells[0].tables["counters"]
+    spoilt = (pl.col("name") == "calls") & pl.col("phase").str.starts_with("after")
+    made.cells[0].tables["counters"] = counters.with_columns(  # type: ignore[index]
+        pl.when(spoilt).then(pl.col("value") + 1).otherwise("value").alias("value")
+    )
+    found = {f.id: f for f in _derive(made).findings}
+    assert found["executions-disagree"].value == pytest.approx(1 / 240)
+
+
+def test_errors_are_told_by_sqlstate_and_leave_the_rates():
+    """Every 10th call fails: 24 of 240 from the barrier on."""
+    found = _findings("fake:cpu=50ms,error_every=10", [1])
+    assert found["errors-40001"].value == 24
+    assert "work-constant" not in found, "what failed calls had done is in the counters"
+
+
+def test_a_lost_session_is_told_and_its_calls_until_then_count():
+    results = _derive(climb("fake:cpus=4,cpu=50ms,lose=1@6010ms", [2]))
+    found = {f.id: f for f in results.findings}
+    assert found["sessions-lost"].value == 1
+    (row,) = _rungs(results)
+    assert row["calls"] == 200 + 80
+    assert row["calls_per_s"] == pytest.approx(40, rel=0.02), "each over its own time"
+    assert row["status"] == "ok"
+    wall = results.tables["ledger"].filter(scope="memo", who="rung", account="wall")["aas"].item()
+    assert 1.2 < wall <= 1.4, "the lost one is in the ledger as long as it was seen"
+
+
+def test_a_lost_server_leaves_a_short_cell():
+    results = _derive(climb("fake:cpu=50ms,down=6s", [2]))
+    found = {f.id: f for f in results.findings}
+    assert found["cell-short"].severity == "warning"
+    assert _rungs(results)[0]["status"] == "short"
+    results = _derive(climb("fake:cpu=50ms,down=2500ms", [2]))
+    assert {f.id for f in results.findings} >= {"cell-invalid"}
+    assert _rungs(results)[0]["status"] == "invalid"
+
+
+def test_throttling_is_told_with_its_bracket():
+    found = _findings("fake:cpus=2,cpu=20ms,quota=1.0", [1, 4])
+    assert found["throttled"].severity == "warning"
+    assert "in 100 of 100 periods" in found["throttled"].claim
+    assert 0 < found["throttled"].low < found["throttled"].high == pytest.approx(3.0, rel=0.02)
+
+
+def test_steal_is_told():
+    found = _findings("fake:cpus=4,cpu=50ms,steal=0.2", [1])
+    assert found["steal"].value == pytest.approx(0.05, rel=0.01)
+    assert "steal" not in _findings("fake:cpus=4,cpu=50ms", [1])
+
+
+def test_a_hidden_run_queue_is_told():
+    """Wakers on one busy CPU bear their wait's label while they queue."""
+    found = _findings("fake:cpus=1,cpu=10ms,wait=IO/DataFileRead:10ms", [1, 4])
+    assert "labelled IO/DataFileRead was no wait" in found["hidden-run-queue"].claim
+    assert found["hidden-run-queue"].low > 0.04
+
+
+def test_a_sampler_with_gaps_is_told():
+    assert _findings("fake:cpu=50ms,gap=4s+3s", [1])["sampler-starved"].value == pytest.approx(0.3, abs=0.02)
+    assert "sampler-starved" not in _findings("fake:cpu=50ms", [1])
+
+
+def test_calls_longer_than_the_window_are_told():
+    found = _findings("fake:cpu=4s", [1])
+    assert found["long-calls"].severity == "note"
+
+
+def test_a_driver_that_takes_much_of_the_machine_is_told():
+    """The driver's one thread needs 10 ms a call of 10 ms: half of the time, 0.5 of 2 CPUs."""
+    found = _findings("fake:cpus=2,cpu=10ms,driver=10ms", [1])
+    assert found["driver-share"].value == pytest.approx(0.25, rel=0.02)
+
+
+def test_a_starved_driver_makes_a_rung_invalid():
+    results = _derive(climb("fake:cpus=1,cpu=2ms,driver=2ms", [6]))
+    found = {f.id: f for f in results.findings}
+    assert found["driver-starved"].severity == "invalid"
+    assert _rungs(results)[0]["status"] == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("figures", "expected"),
+    [
+        # run queue 0.1 s/s; 10 calls/s of 100 ms are 1 s/s in calls
+        ({"driver_starved": 0.5, "driver_runq": 0.1, "calls_per_s": 10, "response_mean_ns": 1e8}, (0.5, 0.1)),
+        ({"driver_starved": None, "driver_runq": None, "calls_per_s": 10, "response_mean_ns": 1e8}, None),
+    ],
+)
+def test_starvation_is_weighed_by_the_time_in_calls(figures, expected):
+    assert starvation(figures) == (None if expected is None else Starvation(*expected))
+
+
+def test_sources_that_are_missing_are_told_with_their_cure():
+    made = climb("fake:cpu=50ms", [1])
+    told = {"name": "cgroup", "provenance": "cpu.stat", "status": "not permitted", "detail": "run as root"}
+    made.cells[0].tables["sources"] = rows("sources", [told])  # type: ignore[index]
+    found = {f.id: f for f in _derive(made).findings}["source-missing-cgroup"]
+    assert found.cure == "run as root"
+    assert "not permitted in 1 of 1 cells" in found.claim
+
+
+def test_uneven_sessions_are_told():
+    made = climb("fake:cpus=4,cpu=20ms,spread=0", [3])
+    sessions = made.cells[0].tables["sessions"]
+    slow = pl.when(pl.col("session") == 2).then(pl.col("calls") // 2).otherwise("calls").alias("calls")
+    made.cells[0].tables["sessions"] = sessions.with_columns(slow)  # type: ignore[index]
+    found = {f.id: f for f in _derive(made).findings}
+    assert found["uneven-sessions"].value == pytest.approx(2.0)
+
+
+def test_findings_come_gravest_first():
+    results = _derive(climb("fake:cpus=1,cpu=2ms,driver=2ms,error_every=7", [6]))
+    order = [("invalid", "warning", "note", "good").index(f.severity) for f in results.findings]
+    assert order == sorted(order)
+
+
+def test_the_time_of_day_plays_no_part():
+    made = climb("fake:cpus=2,cpu=50ms,spread=0.3", [3])
+    first = _derive(made)
+    later = made.info.model_copy(update={"started": made.info.started + timedelta(days=400)})
+    second = derive(later, made.plan, made.environment, made.cells)
+    assert all(first.tables[n].equals(second.tables[n]) for n in first.tables)

@@ -1,0 +1,153 @@
+"""Cuts, by hand-computed examples."""
+
+import polars as pl
+import pytest
+from tests.fakery import S, climb, made_cell, sampler_row, session_row, task_row
+
+from dbdyno.window import cut, cut_levels, cut_sampler, cut_tasks, cut_work, rates, windows
+
+
+def _one(frame: pl.DataFrame) -> dict:
+    assert frame.height == 1, frame
+    return frame.row(0, named=True)
+
+
+def test_the_reads_nearest_to_the_window_count_with_their_own_wall_time():
+    """Reads at 9.9, 10.001, 15, 19.999 and 21 s; window 10 to 20 s: W = 9.998 s, run 6.00 - 1.05 = 4.95 s."""
+    reads = [(9.9, 1.0), (10.001, 1.05), (15, 3.5), (19.999, 6.0), (21, 6.9)]
+    tasks = [task_row(round(t * S), round(r * S), 0) for t, r in reads]
+    row = _one(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
+    assert (row["wall_ns"], row["run_ns"], row["runq_ns"]) == (9_998_000_000, 4_950_000_000, 0)
+    assert (row["partial"], row["status"], row["over_ns"]) == (False, "ok", row["wall_ns"])
+
+
+def test_a_pid_used_again_is_another_task():
+    """Pid 100 ends at 14 s (start 7); a stranger (start 9) has it from 15 s: two tasks, both partial."""
+    old = [task_row(t * S, (t - 10) * S // 2, 0) for t in (10, 12, 14)]
+    new = [task_row(t * S, (t - 15) * S, 0, start_ticks=9) for t in (15, 17, 20)]
+    others = [task_row(t * S, 0, 0, pid=5, tid=5, role="driver", session=None) for t in (10, 20)]
+    found = cut_tasks([made_cell({"tasks": [*old, *new, *others], "sessions": [session_row()]})])
+    mine = {r["start_ticks"]: r for r in found.filter(pid=100).to_dicts()}
+    assert (mine[7]["role"], mine[7]["run_ns"], mine[7]["wall_ns"], mine[7]["partial"]) == (
+        "session",
+        2 * S,
+        4 * S,
+        True,
+    )
+    assert (mine[9]["role"], mine[9]["session"], mine[9]["run_ns"]) == ("other", None, 5 * S)
+    assert mine[7]["over_ns"] == 10 * S, "a partial task's time is divided by the window"
+
+
+def test_a_counter_that_goes_down_is_unknown():
+    tasks = [task_row(10 * S, 5 * S, 0), task_row(15 * S, 1 * S, 0), task_row(20 * S, 9 * S, 0)]
+    row = _one(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
+    assert (row["run_ns"], row["runq_ns"], row["status"]) == (None, None, "reset")
+
+
+def test_windows_under_a_second_say_nothing_of_foreign_tasks():
+    tasks = [task_row(10 * S, 0, 0), task_row(10 * S + S // 2, S // 2, 0)]
+    row = _one(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
+    assert (row["run_ns"], row["status"]) == (None, "too short")
+
+
+@pytest.mark.parametrize("status", ["not here", "not permitted", "not supported"])
+def test_tasks_that_cannot_be_read_are_unknown_and_say_why(status: str):
+    tasks = [task_row(t * S, None, None, status=status, start_ticks=None) for t in (10, 20)]
+    row = _one(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))
+    assert (row["run_ns"], row["status"], row["wall_ns"]) == (None, status, 10 * S)
+
+
+def test_samples_stand_for_the_time_to_the_middles():
+    """Window 10 to 20 s, samples at 11, 14, 15: [10, 12.5), [12.5, 14.5), [14.5, 20). 9.9 is outside."""
+    sampler = [sampler_row(i, t * S // 10) for i, t in enumerate((99, 110, 140, 150))]
+    sampler.append(sampler_row(9, 17 * S, "lost"))
+    found = cut_sampler([made_cell({"sampler": sampler})])
+    assert found.select("low_ns", "high_ns").rows() == [
+        (10 * S, 12_500_000_000),
+        (12_500_000_000, 14_500_000_000),
+        (14_500_000_000, 20 * S),
+    ]
+
+
+def _probes(values: dict[str, float | None], name: str = "lio") -> list[dict]:
+    return [
+        {"before_ns": 0, "after_ns": 1, "phase": p, "scope": "session", "session": 0, "name": name}
+        | {"kind": "counter", "unit": "blocks", "value": v, "status": "ok" if v is not None else "lost"}
+        for p, v in values.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "work", "status"),
+    [
+        # a probe costs 274; 5 calls of 132: 374 + 274 + 660 = 1308
+        ({"before1": 100, "before2": 374, "after1": 1308, "after2": 1582}, 660, "ok"),
+        ({"before1": 100, "before2": 374, "after1": 1308, "after2": 1583}, 660, "probe not constant"),
+        ({"before1": 100, "before2": 374, "after1": None, "after2": None}, None, "lost"),
+        ({"before1": 100, "before2": 374, "after1": 50, "after2": 324}, None, "reset"),
+    ],
+)
+def test_the_work_of_a_session_is_exact(values, work, status: str):
+    row = _one(cut_work([made_cell({"counters": _probes(values), "sessions": [session_row()]})]))
+    assert (row["value"], row["status"]) == (work, status)
+
+
+def test_levels_grow_between_the_reads_nearest_to_the_window():
+    def read(t: float, value: int) -> dict:
+        at = {"before_ns": round(t * S), "after_ns": round(t * S), "key": "usage_ns", "value": value}
+        return at | {"scope": "server", "version": 2, "path": "/g", "status": "ok"}
+
+    row = _one(
+        cut_levels([made_cell({"cgroup": [read(9, 0), read(10.1, 50), read(19.9, 650), read(22, 900)]})])
+    )
+    assert (row["delta"], row["wall_ns"], row["status"]) == (600, 9_800_000_000, "ok")
+    row = _one(cut_levels([made_cell({"cgroup": [read(10, 50), read(15, 10), read(20, 900)]})]))
+    assert (row["delta"], row["status"]) == (None, "reset"), "a fall in between is seen too"
+
+
+def test_the_rung_is_the_sum_of_each_session_over_its_own_time():
+    """10 calls in 10 s and 6 calls in 4 s: 1 + 1.5 = 2.5 calls/s; a session without a call adds nothing."""
+    sessions = [
+        session_row(0),
+        session_row(1, first_start_ns=11 * S, last_end_ns=15 * S, calls=6),
+        session_row(2, first_start_ns=None, last_end_ns=None, calls=0, in_call_ns=0),
+    ]
+    found = rates([made_cell({"sessions": sessions}, sessions=3)]).filter(name="calls_per_s")
+    assert found.filter(scope="rung")["value"].to_list() == [2.5]
+    by_session = found.filter(scope="session").sort("session")
+    assert by_session["value"].to_list() == [1.0, 1.5, None]
+    assert by_session["status"].to_list() == ["ok", "ok", "no measured calls"]
+
+
+def test_percentiles_come_from_the_histogram_and_the_mean_from_the_sum():
+    """50 calls of 1, 45 of 2, 5 of 3: median 1, 95 % in 2, 99 % in 3."""
+    histogram = [{"low_ns": n, "high_ns": n, "count": c} for n, c in ((1, 50), (2, 45), (3, 5))]
+    sessions = [session_row(calls=100, in_call_ns=155, max_ns=3)]
+    found = rates([made_cell({"sessions": sessions, "histogram": histogram})]).filter(scope="rung")
+    figures = dict(found.select("name", "value").rows())
+    assert [figures[f"response_p{q}_ns"] for q in (50, 95, 99)] == [1, 2, 3]
+    assert figures["response_mean_ns"] == 1.55
+
+
+def test_a_window_under_a_second_is_invalid():
+    row = _one(windows([made_cell({}, t1=10 * S + S // 2)]))
+    assert (row["status"], row["wall_s"]) == ("invalid", 0.5)
+
+
+def test_cpu_and_work_per_call_are_those_of_the_law():
+    """10 ms of CPU and 132 LIO a call."""
+    made = climb("fake:cpu=10ms,wait=IO/Read:5ms", [1, 3])
+    found = cut(made.cells)["rates"].filter(scope="rung")
+    assert found.filter(name="cpu_per_call_ns")["value"].to_list() == pytest.approx(
+        [10_000_000] * 2, rel=0.003
+    )
+    assert found.filter(name="work_per_call")["value"].to_list() == [132.0, 132.0]
+    assert set(found.filter(name="work_per_call")["source"]) == {"engine counters"}
+
+
+def test_helpers_that_were_replaced_are_two_partial_tasks():
+    made = climb("fake:helper=checkpointer:0.1,reuse=6s", [1])
+    found = cut_tasks(made.cells).filter(role="helper:checkpointer").sort("from_ns")
+    assert found["partial"].to_list() == [True, True]
+    assert found["start_ticks"].n_unique() == 2
+    assert found["pid"].n_unique() == 1
