@@ -103,7 +103,9 @@ def _caption(results: Results, series: Series, measure: str) -> str:
     missing = accounts.missing(results, series)
     if not missing:
         return _CAPTIONS[measure]
-    return f"Not the whole time: unknown, and so not drawn, is {', '.join(missing)}."
+    known = "unaccounted" not in missing
+    where = " What they took lies in unaccounted." if known else ""
+    return f"Not the whole account: unknown, and so not drawn: {', '.join(missing)}.{where}"
 
 
 def cpu_by_source(results: Results, series: Series) -> Chart | None:
