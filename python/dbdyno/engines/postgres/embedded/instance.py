@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -107,7 +107,7 @@ class Instance:
             return
         with self.deciding():
             if (running := self.process()) is not None:
-                postmaster.end(running)
+                self._end(running)
             self._owner.close()
             self._owner = None
         if self._child is not None:
@@ -124,8 +124,13 @@ class Instance:
                     f"the embedded server belongs to a run (process {last.owner_pid})",
                     "wait until that has ended, or end it with Ctrl-C: the server ends with it",
                 )
-            postmaster.end(running)
+            self._end(running)
             return running
+
+    def _end(self, running: Process) -> None:
+        postmaster.end(running)
+        with suppress(OSError):  # not empty where the server was killed: the next start clears it
+            self.socket_dir.rmdir()
 
     def _own(self) -> None:
         self._owner = (self.directory / "owner.lock").open("w")
