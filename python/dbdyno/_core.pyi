@@ -47,7 +47,8 @@ class Watch:
     def tables(self) -> dict[str, dict[str, CoreColumn]]: ...
 
 def read_task(pid: int, tid: int) -> Mapping[str, Any]:
-    """One read of a task: run_ns, runq_ns, slices, user_ns, system_ns, start_ticks, comm, state, cpu, status."""
+    """One read of a task: run_ns, runq_ns, slices, user_ns, system_ns, start_ticks, comm, state, cpu,
+    status."""
 
 def find_cgroups(
     pid: int | None = None, root: str | PathLike[str] = "/", controllers: Sequence[str] | None = None

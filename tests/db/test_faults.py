@@ -17,6 +17,7 @@ import pytest
 from tests.db.conftest import SHORT, Bench, eventually
 
 pytestmark = pytest.mark.db
+LONG = ("--measure", "60s", "--settle", "300ms", "--call-target", "50ms")
 OURS = "state = 'active' and query like '%lio%' and pid <> pg_backend_pid()"
 CALLING = f"select count(*) from pg_stat_activity where {OURS}"
 TERMINATE = f"select pg_terminate_backend(pid) from pg_stat_activity where {OURS} limit 1"
@@ -65,9 +66,9 @@ def test_a_second_ctrl_c_ends_at_once(bench: Bench, tmp_path: Path) -> None:
 def test_server_stopped_in_mid_rung(fresh_bench: Bench) -> None:
     fresh_bench.dbdyno("server", "start")
     pid = int(fresh_bench.status()["pid"])
-    with fresh_bench.background("run", "lio", "--dsn", fresh_bench.dsn, "--sessions", "1,2", *SHORT) as run:
-        eventually(lambda: _second_rung(fresh_bench))
-        eventually(lambda: fresh_bench.ask(CALLING)[0][0] >= 1)
+    with fresh_bench.background("run", "lio", "--dsn", fresh_bench.dsn, "--sessions", "2", *LONG) as run:
+        eventually(lambda: fresh_bench.ask(CALLING)[0][0] >= 2)
+        time.sleep(3)  # so that more than a second of the window has been
         os.kill(pid, signal.SIGQUIT)  # immediate shutdown
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 5, errors
@@ -75,10 +76,10 @@ def test_server_stopped_in_mid_rung(fresh_bench: Bench) -> None:
 
 
 def test_one_backend_terminated_costs_one_session(bench: Bench) -> None:
-    with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "4", *SHORT) as run:
+    with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "4", "--measure", "8s") as run:
         eventually(lambda: bench.ask(CALLING)[0][0] >= 4)
-        time.sleep(0.6)
-        assert bench.ask(TERMINATE) == [(True,)]
+        time.sleep(4)  # past connecting, warming and settling
+        assert eventually(lambda: bench.ask(TERMINATE)) == [(True,)]
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 0, errors
     shown = bench.last()
@@ -131,8 +132,9 @@ def test_network_cut(bench: Bench) -> None:
     status = bench.status()
     proxy = Proxy(str(next(Path(str(status["socket"])).glob(".s.PGSQL.*[0-9]"))))
     dsn = bench.with_words(host="127.0.0.1", port=str(proxy.port), sslmode="disable")
-    with bench.background("run", "lio", "--dsn", dsn, "--sessions", "1,2", *SHORT) as run:
+    with bench.background("run", "lio", "--dsn", dsn, "--sessions", "2", *LONG) as run:
         eventually(lambda: bench.ask(CALLING)[0][0] >= 2)
+        time.sleep(3)
         proxy.cut()
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 5, errors
@@ -147,10 +149,9 @@ def test_disk_full_in_the_store(bench: Bench, tmp_path: Path) -> None:
             "run", "lio", "--dsn", bench.dsn, "--sessions", "1,2,3", *SHORT, "--store", str(store)
         ) as run:
             eventually(lambda: list(store.glob("*/cells/[0-9]*")))
-            with (store / "filler").open("wb") as f, contextlib.suppress(OSError):
+            with (store / "filler").open("wb", buffering=0) as f, contextlib.suppress(OSError):
                 while True:
                     f.write(b"x" * 4096)
-                    f.flush()
             _, errors = run.communicate(timeout=60)
         assert run.returncode in (4, 5), errors
         assert "space" in errors or "full" in errors

@@ -17,13 +17,11 @@ from dbdyno.plan import resolve
 
 @dataclass(frozen=True)
 class Request:
-    """What to run and where. ``overrides``: fields of Experiment given as options; they win over the recipe."""
+    """What to run. ``overrides``: fields of Experiment given as options; they win over the recipe."""
 
     workload: str | None = None  # name, or a recipe's file
     recipe: str | None = None  # name or file
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    dsn: str | None = None
-    pg_bin: Path | None = None
 
 
 def experiment_of(request: Request) -> Experiment:

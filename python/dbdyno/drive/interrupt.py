@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class Interrupted(Exception):  # noqa: N818  (it is no error)
+class Interrupted(Exception):
     """The user asked for an end."""
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ def _nearness(connection: Connection) -> str | None:
 
 
 def run_ns(pid: int) -> int | None:
-    """CPU time of the process's main thread (schedstat 1), exact when it sleeps; None: not readable."""
+    """CPU time of the process's main thread (schedstat 1), exact when it sleeps; None: unreadable."""
     found: int | None = _core.read_task(pid, pid)["run_ns"]
     return found
 

@@ -33,7 +33,7 @@ def find_places(account: Account) -> Places:
     """The places of this user, made where they are not there.
 
     ``DBDYNO_SERVER_DIR``, else XDG base directories; as root, where the server's user could not reach
-    these, ``/var/lib/dbdyno``.
+    these, ``/var/lib/dbdyno`` (for each XDG_DATA_HOME apart).
     """
     given = os.environ.get("DBDYNO_SERVER_DIR")
     data, cache = _given(Path(given)) if given else _usual(account)
@@ -57,8 +57,16 @@ def _usual(account: Account) -> tuple[Path, Path]:
     data = _xdg("XDG_DATA_HOME", ".local/share") / "postgres"
     cache = _xdg("XDG_CACHE_HOME", ".cache") / "postgres"
     if account.switch and not all(_reachable_when_made(account, p) for p in (data, cache)):
-        return _given(_FOR_ROOT)
+        return _for_root(data)
     return data, cache
+
+
+def _for_root(data: Path) -> tuple[Path, Path]:
+    """Below /var/lib/dbdyno; who chose a data home of his own has servers of his own there too."""
+    servers, cache = _given(_FOR_ROOT)
+    if os.environ.get("XDG_DATA_HOME"):
+        servers = _FOR_ROOT / hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
+    return servers, cache
 
 
 def _xdg(variable: str, default: str) -> Path:
