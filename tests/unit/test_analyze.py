@@ -229,3 +229,15 @@ def test_the_time_of_day_plays_no_part():
     later = made.info.model_copy(update={"started": made.info.started + timedelta(days=400)})
     second = derive(later, made.plan, made.environment, made.cells)
     assert all(first.tables[n].equals(second.tables[n]) for n in first.tables)
+
+
+def test_foreign_load_is_told():
+    """/proc/stat of a machine where something else keeps half a CPU busy: 5 s of 10 more user time at t1."""
+    made = climb("fake:cpus=4,cpu=50ms", [1])
+    host, t1 = made.cells[0].tables["host"], made.cells[0].meta.t1_ns
+    busier = (pl.col("key") == "cpu.user_ns") & (pl.col("before_ns") > t1 - 1_000_000)
+    made.cells[0].tables["host"] = host.with_columns(  # type: ignore[index]
+        pl.when(busier).then(pl.col("value") + 5_000_000_000).otherwise("value").alias("value")
+    )
+    found = {f.id: f for f in _derive(made).findings}["foreign-load"]
+    assert found.value == pytest.approx(0.5, abs=0.01)

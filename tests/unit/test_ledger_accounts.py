@@ -2,10 +2,24 @@
 
 import polars as pl
 import pytest
-from tests.fakery import S, climb, made_cell, sample_row, sampled_again, sampler_row, session_row, task_row
+from tests.fakery import (
+    LIO,
+    S,
+    climb,
+    climb_one,
+    made_cell,
+    plan_cell,
+    sample_row,
+    sampled_again,
+    sampler_row,
+    session_row,
+    task_row,
+)
 
+from dbdyno.engines.fake import FakeServer
 from dbdyno.ledger import ledger, witnesses
 from dbdyno.ledger.intervals import effective, wilson
+from dbdyno.model.protocols import Target
 from dbdyno.model.raw import RawCell
 from dbdyno.window import cut
 
@@ -272,3 +286,19 @@ def test_a_witness_that_differs_is_told():
     assert row["value"] == pytest.approx(0.8)
     assert row["relative_difference"] == pytest.approx(1.0)
     assert row["verdict"] == "differs"
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(50, "agrees"), (49, "differs")])
+def test_executions_can_be_told_by_the_work_they_did(size: int, verdict: str):
+    """Without a count of its own: the server's LIO over those of one call at calibration."""
+    server = FakeServer(Target(dsn="fake:cpus=2,cpu=1ms"))
+    calibration = server.calibrate(LIO, {}, 50_000_000, "a test")
+    cell = climb_one(server, plan_cell(2), calibration)
+    own = cell.tables["counters"].filter(pl.col("name") != "calls")
+    said = calibration.model_copy(update={"work_per_call": size * 132.0})
+    meta = cell.meta.model_copy(update={"calibration": said})
+    tables = cut([RawCell(meta, {**cell.tables, "counters": own})])
+    found = witnesses(tables, ledger(tables))
+    row = found.filter(quantity="executions", source="engine counters, by work").row(0, named=True)
+    assert row["verdict"] == verdict
+    assert found.filter(quantity="work_per_call", source="calibration")["verdict"].to_list() == [verdict]

@@ -17,7 +17,7 @@ TOLERANCE: dict[str, tuple[float, float]] = {
     "cpu_used": (0.05, 0.05),  # cores; task figures are up to a tick old, one tick a task and read
     "cpu_used_machine": (0.10, 0.10),  # cores; /proc/stat is sampled by ticks
     "run_and_runq": (0.10, 0.10),  # seconds per second; besides, the samples' own interval
-    "executions": (0.0, 0.0),
+    "executions": (0.0, 0.01),  # calls: they are whole, and sums of quotients are not
     "work_per_call": (1e-6, 0.0),
 }
 _CELL = [c.name for c in CELL]
@@ -143,31 +143,51 @@ def _runnable(cut: Tables) -> Iterator[Testimony]:
 
 
 def _executions(cut: Tables) -> Iterator[Testimony]:
-    """Where the engine counts a session's calls itself: against the driver, for sessions that both know."""
-    counted = cut["cut_work"].filter(pl.col("name").is_in(["calls", "executions"]))
+    """The driver's calls against the engine's, for sessions that both know, from the barrier on.
+
+    The engine's are its own count where it keeps one for a session, else its count of work over the work
+    of one call at calibration: equal only if every call was executed, once, with the same plan.
+    """
+    own = cut["cut_work"].filter(pl.col("name").is_in(["calls", "executions"]))
+    calibrated = _rung_rate(cut, "work_per_call_calibrated")
+    if own.height:
+        counted, source = own.select("session", "status", counted="value"), "engine counters"
+    elif calibrated is not None:
+        work = cut["cut_work"].filter("is_work")
+        counted = work.select("session", "status", counted=pl.col("value") / calibrated["value"])
+        source = "engine counters, by work"
+    else:
+        return
     if counted.is_empty():
         return
-    known = counted.filter(pl.col("value").is_not_null())
     driven = cut["rates"].filter((pl.col("scope") == "session") & (pl.col("name") == "executions"))
-    both = driven.join(known.select("session", counted="value"), on="session")
-    status = "ok" if both.height else str(counted["status"][0])
-    for source, column in (("driver", "value"), ("engine counters", "counted")):
-        value = float(both[column].sum()) if both.height else None
-        yield Testimony(
-            "executions", source, value, "calls", "ok" if source == "driver" and value else status
-        )
+    both = driven.select("session", "value").join(counted.drop_nulls("counted"), on="session")
+    known, status = both.height > 0, str(counted["status"][0])
+    status = "ok" if known else status if status != "ok" else "lost"
+    yield Testimony("executions", "driver", _total(both["value"], known), "calls", status)
+    yield Testimony("executions", source, _total(both["counted"], known), "calls", status)
 
 
 def _work(cut: Tables) -> Iterator[Testimony]:
-    mine = cut["rates"].filter(pl.col("name") == "work_per_call")
-    rung = mine.filter(pl.col("scope") == "rung")
-    if rung.is_empty():
+    """Over the rung, its lowest and highest session, and at calibration."""
+    whole = _rung_rate(cut, "work_per_call")
+    if whole is None:
         return
-    whole = rung.row(0, named=True)
-    sessions = mine.filter((pl.col("scope") == "session") & pl.col("source").str.starts_with("engine"))
-    known = sessions["value"].drop_nulls()
+    mine = cut["rates"].filter((pl.col("name") == "work_per_call") & (pl.col("scope") == "session"))
+    known = mine.filter(pl.col("source").str.starts_with("engine"))["value"].drop_nulls().sort()
     yield Testimony("work_per_call", whole["source"], whole["value"], whole["unit"], whole["status"])
     if len(known):
-        lowest, highest = float(known.min()), float(known.max())  # type: ignore[arg-type]
-        yield Testimony("work_per_call", "engine counters, lowest session", lowest, whole["unit"], "ok")
-        yield Testimony("work_per_call", "engine counters, highest session", highest, whole["unit"], "ok")
+        yield Testimony("work_per_call", "engine counters, lowest session", known[0], whole["unit"], "ok")
+        yield Testimony("work_per_call", "engine counters, highest session", known[-1], whole["unit"], "ok")
+    calibrated = _rung_rate(cut, "work_per_call_calibrated")
+    if calibrated is not None and whole["source"] != "calibration":
+        yield Testimony("work_per_call", "calibration", calibrated["value"], whole["unit"], "ok")
+
+
+def _rung_rate(cut: Tables, name: str) -> dict[str, Any] | None:
+    rows = cut["rates"].filter((pl.col("scope") == "rung") & (pl.col("name") == name))
+    return rows.row(0, named=True) if rows.height else None
+
+
+def _total(values: pl.Series, known: bool) -> float | None:
+    return float(values.sum()) if known else None

@@ -51,6 +51,7 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("session", "i64", "session"),
         _c("name", "str", "counter"),
         _c("unit", "str", "of the counter"),
+        _c("is_work", "bool", "it counts the workload's unit of work: it is named so, in small letters"),
         _c(
             "value", "f64", "what the session's calls added, from the barrier on, probes taken off", null=True
         ),

@@ -49,8 +49,15 @@ def _work(cell: RawCell) -> pl.DataFrame | None:
         .then(pl.lit("probe not constant"))
         .otherwise(pl.lit("ok"))
     )
+    is_work = pl.col("name") == cell.meta.workload.work_short.lower()  # "lio" for LIO, in every engine
     return by_session.select(
-        "session", "name", "unit", value=pl.when(work >= 0).then(work), probe=probe, status=status
+        "session",
+        "name",
+        "unit",
+        is_work=is_work,
+        value=pl.when(work >= 0).then(work),
+        probe=probe,
+        status=status,
     )
 
 

@@ -40,7 +40,7 @@ def rates_of(cells: Sequence[RawCell], cut: Tables) -> pl.DataFrame:
 def _sessions(cell: RawCell, cut: Tables) -> pl.DataFrame:
     """One row a session: its rate, CPU (seconds per second), work and their statuses."""
     span = pl.col("last_end_ns") - pl.col("first_start_ns")
-    worked = cut["cut_work"].filter(pl.col("name") == counter_of(cell))
+    worked = cut["cut_work"].filter("is_work")
     cpu = cut["cut_tasks"].filter(pl.col("role") == "session")
     cpu = cpu.group_by("session").agg(
         # over its own life, as the rate is; a worker's over what its leader's session had of it
@@ -61,11 +61,6 @@ def _sessions(cell: RawCell, cut: Tables) -> pl.DataFrame:
         )
         .sort("session")
     )
-
-
-def counter_of(cell: RawCell) -> str:
-    """Name of the session counter of the workload's unit of work, in every engine: ``lio`` for LIO."""
-    return cell.meta.workload.work_short.lower()
 
 
 def _per_session(cell: RawCell, sessions: pl.DataFrame) -> Iterator[Row]:
@@ -116,6 +111,7 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         ("work_per_s", "1/s", _times(rate, work), work_status, work_source),
         ("cpu_per_call_ns", "ns", per_call, cpu_status, _TASKS),
         ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _TASKS),
+        *_calibrated(cell),
         *_driver(cut["cut_tasks"].filter(pl.col("role") == "driver")),
     )
     yield from (_row("rung", None, *figure) for figure in figures)
@@ -139,6 +135,14 @@ def _driver(tasks: pl.DataFrame) -> Iterator[tuple[str, str, float | None, str, 
     yield ("driver_cpus", "cores", run, status, _DRIVER_TASKS)
     yield ("driver_runq", "cores", runq, status, _DRIVER_TASKS)
     yield ("driver_starved", "", starved, status, _DRIVER_TASKS)
+
+
+def _calibrated(cell: RawCell) -> Iterator[tuple[str, str, float | None, str, str]]:
+    """What a call did when it was calibrated, where the workload promises that it stays so."""
+    calibration, workload = cell.meta.calibration, cell.meta.workload
+    if calibration is not None and calibration.work_per_call is not None and workload.work_constant:
+        unit = workload.work_unit
+        yield ("work_per_call_calibrated", unit, calibration.work_per_call, "ok", "calibration")
 
 
 def _work_per_call(cell: RawCell, work: float | None, calls: int) -> tuple[float | None, str]:

@@ -29,6 +29,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     time.helpers,
     time.unaccounted,
     quality.steal,
+    quality.foreign_load,
     quality.witnesses_differ,
     quality.long_calls,
     quality.sampler,

@@ -103,15 +103,15 @@ def work_constant(case: Case) -> Iterator[Finding]:
 def executions(case: Case) -> Iterator[Finding]:
     """The engine's count of calls against the driver's."""
     table = case.tables["witnesses"].filter(pl.col("quantity") == "executions")
-    engine = table.filter(pl.col("source") == "engine counters").drop_nulls("value")
+    engine = table.filter(pl.col("source") != "driver").drop_nulls("value")
     differing = engine.filter(pl.col("verdict") == "differs")
     if engine.height and differing.is_empty():
-        total = float(engine["value"].sum())
+        total, by_work = float(engine["value"].sum()), engine["source"][0].endswith("by work")
         yield Finding(
             id="executions-agree",
             severity="good",
-            claim=f"The server counted the same calls as the driver in all {engine.height} cells: "
-            f"{total:,.0f}.",
+            claim=f"The server {'did the work of exactly' if by_work else 'counted'} the driver's calls in all "
+            f"{engine.height} cells: {total:,.0f}.",
             value=total,
             unit="calls",
             evidence="table witnesses, executions",

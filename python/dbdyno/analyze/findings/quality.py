@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from dbdyno.analyze import driver
-from dbdyno.analyze.findings.case import Case, Row, ids, listed, percent, sentence, sessions, where
+from dbdyno.analyze.findings.case import Case, Row, ids, listed, percent, sentence, where
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import format_ns, significant
 
@@ -110,25 +110,45 @@ def _stolen(case: Case, cell: str) -> float:
     return float(stolen["delta"][0] / stolen["wall_ns"][0] / cpus["last"][0])
 
 
+def foreign_load(case: Case) -> Iterator[Finding]:
+    """CPU time of the machine that neither the server's tasks nor dbdyno's used."""
+    machine = case.tables["witnesses"].filter(pl.col("quantity") == "cpu_used_machine")
+    table = machine.filter(pl.col("verdict") == "differs")
+    more = table.filter(pl.col("relative_difference") > 0).to_dicts()
+    if more:
+        extra = [r["value"] * (1 - 1 / (1 + r["relative_difference"])) for r in more]
+        most, row = max(zip(extra, more, strict=True), key=lambda pair: pair[0])
+        yield Finding(
+            id="foreign-load",
+            severity="warning",
+            claim=f"Something else was at work on this machine in {len(more)} cells: it took "
+            f"{significant(most)} CPUs at {where(row, case)}.",
+            value=most,
+            unit="cores",
+            evidence="host: busy time of /proc/stat, less the tasks of server, driver and dbdyno",
+            cure="stop what else runs on the machine, or measure when it is quiet",
+            cells=ids(more),
+        )
+
+
 def witnesses_differ(case: Case) -> Iterator[Finding]:
-    """CPU by cgroup or host against the sum of the tasks."""
-    table = case.tables["witnesses"].filter(
-        pl.col("quantity").is_in(["cpu_used", "cpu_used_machine"]) & (pl.col("verdict") == "differs")
-    )
-    meaning = {"cpu_used": "the server's tasks", "cpu_used_machine": "the tasks of server and driver"}
-    for (quantity, source), rows in table.group_by("quantity", "source", maintain_order=True):
+    """CPU by the server's own group, or by a host that saw less than the tasks."""
+    differ = case.tables["witnesses"].filter(pl.col("verdict") == "differs")
+    group = (pl.col("quantity") == "cpu_used") & (pl.col("source") == "cgroup")
+    host = (pl.col("quantity") == "cpu_used_machine") & (pl.col("relative_difference") < 0)
+    for (source,), rows in differ.filter(group | host).group_by("source", maintain_order=True):
         worst = max(rows.to_dicts(), key=lambda r: abs(r["relative_difference"] or 0))
         reference = worst["value"] / (1 + (worst["relative_difference"] or 0))
         yield Finding(
-            id=f"cpu-differs-{str(source).split(',')[0]}",
+            id=f"cpu-differs-{source}",
             severity="warning",
-            claim=f"CPU used differs between witnesses in {rows.height} cells: at "
-            f"{sessions(worst['sessions'])} {source} says {significant(worst['value'])} cores, "
-            f"{meaning[str(quantity)]} {significant(reference)}.",
+            claim=f"CPU used differs between witnesses in {rows.height} cells: at {where(worst, case)} "
+            f"the {source} says {significant(worst['value'])} cores, the sum of the tasks "
+            f"{significant(reference)}.",
             value=worst["value"] - reference,
             unit="cores",
             evidence="table witnesses",
-            cure="is something else at work on this machine or in that group?",
+            cure="other processes in that group, or tasks that ended before they were read",
             cells=ids(rows.to_dicts()),
         )
 
