@@ -110,8 +110,8 @@ def executions(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="executions-agree",
             severity="good",
-            claim=f"The server {'did the work of exactly' if by_work else 'counted'} the driver's calls in all "
-            f"{engine.height} cells: {total:,.0f}.",
+            claim=f"The server {'did the work of exactly' if by_work else 'counted'} the driver's calls "
+            f"in all {engine.height} cells: {total:,.0f}.",
             value=total,
             unit="calls",
             evidence="table witnesses, executions",
