@@ -85,7 +85,7 @@ def test_one_backend_terminated_costs_one_session(bench: Bench) -> None:
     shown = bench.last()
     assert shown["run"]["status"] == "complete"
     assert any("lost" in f["claim"] for f in shown["findings"])
-    assert any(e["sqlstate"] == "57P01" or e["sqlstate"] == "08006" for e in shown["errors"])
+    assert any("57P01" in f["claim"] for f in shown["findings"])
 
 
 class Proxy:

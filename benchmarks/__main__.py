@@ -1,0 +1,32 @@
+"""``python -m benchmarks``: all of them, or those that are named."""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks import hot_path, instructions, observation, report, start
+
+ALL = {
+    "instructions": instructions.main,
+    "throughput": hot_path.throughput,
+    "client-cpu": hot_path.client_cpu,
+    "observation": observation.main,
+    "start": start.main,
+    "report": report.main,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}; none: all")
+    parser.add_argument("--pairs", type=int, default=7, help="pairs of runs a comparison (default 7)")
+    parser.add_argument("--seconds", type=float, default=4, help="length of one run (default 4)")
+    args = parser.parse_args()
+    for name in args.names or ALL:
+        if name not in ALL:
+            parser.error(f"no benchmark {name!r}: {', '.join(ALL)}")
+        print(f"\n== {name}", flush=True)
+        ALL[name](args.pairs, args.seconds)
+
+
+main()

@@ -1,0 +1,106 @@
+"""What the benchmarks share: a server with pgbench's tables, pairs, medians with their spread."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dbdyno.engines.postgres.embedded import Wish, open_instance
+from dbdyno.engines.postgres.embedded.programs import find_programs
+
+ROOT = Path(__file__).parent.parent
+SQL = "select abalance from pgbench_accounts where aid = 1"
+"""The same constant statement on both sides: neither spends time on random numbers."""
+POINT_SELECT = ROOT / "target" / "release" / "examples" / "point_select"
+
+
+@dataclass(frozen=True)
+class Bench:
+    socket: str
+    user: str
+    pgbench_program: Path
+    script: Path
+
+    def pgbench(self, sessions: int, *words: str) -> list[str]:
+        """A pgbench command with the same prepared statement."""
+        return [
+            str(self.pgbench_program), "-n", "-M", "prepared", "-f", str(self.script), "-h", self.socket,
+            "-U", self.user, "-c", str(sessions), "-j", str(min(2, sessions)), *words, "postgres",
+        ]  # fmt: skip
+
+    def point_select(self, sessions: int, *words: str) -> list[str]:
+        """The driver's hot path alone."""
+        return [
+            str(POINT_SELECT), f"host={self.socket}", f"user={self.user}", "database=postgres",
+            f"sessions={sessions}", f"threads={min(2, sessions)}", f"sql={SQL}", *words,
+        ]  # fmt: skip
+
+
+@contextmanager
+def server(sessions: int = 120) -> Iterator[Bench]:
+    """The embedded PostgreSQL with pgbench's tables, scale 10; the driver's example is built first."""
+    subprocess.run(
+        ["cargo", "build", "--release", "--quiet", "-p", "dyno-engine-postgres", "--example", "point_select"],
+        cwd=ROOT,
+        check=True,
+    )
+    instance = open_instance(None, Wish(sessions=sessions))
+    try:
+        facts = instance.facts()
+        with tempfile.TemporaryDirectory() as directory:
+            script = Path(directory) / "select.sql"
+            script.write_text(SQL + ";\n")
+            bench = Bench(facts["socket"], "dbdyno", find_programs(None).bin_dir / "pgbench", script)
+            subprocess.run(
+                [
+                    bench.pgbench_program,
+                    "-i",
+                    "-q",
+                    "-s",
+                    "10",
+                    "-h",
+                    bench.socket,
+                    "-U",
+                    bench.user,
+                    "postgres",
+                ],
+                check=True,
+                capture_output=True,
+            )
+            yield bench
+    finally:
+        instance.close()
+
+
+def run_json(command: list[str]) -> dict[str, float]:
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return dict(json.loads(done.stdout))
+
+
+def pairs(count: int, ours: Callable[[], float], theirs: Callable[[], float]) -> list[tuple[float, float]]:
+    """``count`` pairs, alternating which side goes first."""
+    made = []
+    for i in range(count):
+        if i % 2:
+            b, a = theirs(), ours()
+        else:
+            a, b = ours(), theirs()
+        made.append((a, b))
+    return made
+
+
+def tell(what: str, made: list[tuple[float, float]], unit: str, wanted: str) -> None:
+    """Medians of both sides, and the median ratio with its smallest and largest."""
+    ratios = sorted(a / b for a, b in made)
+    ours, theirs = (statistics.median(side) for side in zip(*made, strict=True))
+    print(
+        f"{what}: {ours:,.4g} against {theirs:,.4g} {unit}; ratio {statistics.median(ratios):.3f} "
+        f"[{ratios[0]:.3f} .. {ratios[-1]:.3f}] over {len(made)} pairs (wanted {wanted})",
+        flush=True,
+    )
