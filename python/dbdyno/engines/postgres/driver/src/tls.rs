@@ -141,7 +141,7 @@ impl TlsStream {
             stream
                 .connection
                 .complete_io(&mut below)
-                .map_err(|e| Error::Tls(e.to_string()))?;
+                .map_err(|e| refused(&e, &setup.name))?;
         }
         Ok(stream)
     }
