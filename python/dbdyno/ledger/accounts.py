@@ -14,7 +14,6 @@ from dbdyno.ledger.throttle import throttle_bracket
 from dbdyno.model.column import CELL
 from dbdyno.model.tables import conform, empty
 
-_CELL = [c.name for c in CELL]
 _HALVES = ("run.user", "run.system")  # they lie inside run
 
 
@@ -26,14 +25,19 @@ def ledger(cut: Tables) -> pl.DataFrame:
     joint = apportion(shares(cut, seen))
     who = pl.col("role").str.strip_prefix("helper:")
     parts = [
-        *_sessions(Sampled(cut, own, seen, joint, [*_CELL, "session"]), own, "session"),
-        *_sessions(Sampled(cut, own, seen, joint, _CELL), own, "rung"),
+        *_sessions(Sampled(cut, own, joint, ["cell", "session"]), own, "session"),
+        *_sessions(Sampled(cut, own, joint, ["cell"], seen), own, "rung"),
         _scoped(throttle_bracket(cut), "rung", pl.lit("rung")),
         _scoped(_cpu(tasks, pl.col("role").str.starts_with("helper:")), "helper", who),
         _scoped(_cpu(tasks, pl.col("role").is_in(["other", "driver", "dbdyno"])), "beside", who),
     ]
     found = [p for p in parts if p.height]
-    return conform("ledger", pl.concat(found, how="diagonal_relaxed")) if found else empty("ledger")
+    if not found:
+        return empty("ledger")
+    keys = cut["windows"].select(c.name for c in CELL)
+    return conform(
+        "ledger", keys.join(pl.concat(found, how="diagonal_relaxed"), on="cell", maintain_order="right")
+    )
 
 
 def _sessions(sampled: Sampled, own: pl.DataFrame, scope: str) -> Sequence[pl.DataFrame]:
@@ -46,7 +50,7 @@ def _sessions(sampled: Sampled, own: pl.DataFrame, scope: str) -> Sequence[pl.Da
 
 
 def _cpu(tasks: pl.DataFrame, which: pl.Expr) -> pl.DataFrame:
-    return cpu_accounts(tasks.filter(which), [*_CELL, "role"], split=False)
+    return cpu_accounts(tasks.filter(which), ["cell", "role"], split=False)
 
 
 def _scoped(frame: pl.DataFrame, scope: str, who: pl.Expr) -> pl.DataFrame:

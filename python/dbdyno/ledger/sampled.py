@@ -20,23 +20,21 @@ class Sampled:
     """Accounts of the groups ``by`` of the sessions' tasks ``own``."""
 
     def __init__(
-        self, cut: Tables, own: pl.DataFrame, seen: pl.DataFrame, joint: pl.DataFrame, by: Sequence[str]
+        self,
+        cut: Tables,
+        own: pl.DataFrame,
+        joint: pl.DataFrame,
+        by: Sequence[str],
+        seen: pl.DataFrame | None = None,
     ) -> None:
+        """``seen``: what the samples saw at once, for groups of many tasks; without it each counts as one."""
         self.by = list(by)
         self._joint = joint
         groups = own.group_by(self.by, maintain_order=True).agg(
             total=(pl.col("wall_ns") / pl.col("over_ns")).sum(), tasks=pl.len().cast(pl.Float64)
         )
         self.groups = groups.join(sampling(cut), on="cell", how="left").join(_why(cut), on="cell", how="left")
-        session = own.select("cell", "pid", "tid", "start_ticks", *[b for b in self.by if b != "cell"])
-        length = cut["cut_sampler"].select(
-            "cell", "sample", span=(pl.col("high_ns") - pl.col("low_ns")).cast(pl.Float64)
-        )
-        self._seen = (
-            seen.drop("session")
-            .join(session, on=["cell", "pid", "tid", "start_ticks"], nulls_equal=True)
-            .join(length, on=["cell", "sample"])
-        )
+        self._at_once = None if seen is None else _at_once(cut, seen)
 
     def accounts(self) -> pl.DataFrame:
         """Rows of sleep (one a wait; one in all where none was seen), client, active without wait event."""
@@ -83,33 +81,35 @@ class Sampled:
         )
 
     def _off(self) -> pl.DataFrame:
-        off = pl.col("kind").is_in(_OFF)
-        rows = self._shares([], joint=self._joint.filter(off), seen=self._seen.filter(off))
+        rows = self._shares([], *_OFF)
         return self._filled(rows.with_columns(kind=pl.lit("off")), "off")
 
-    def _shares(
-        self,
-        keys: Sequence[str],
-        kind: str | None = None,
-        joint: pl.DataFrame | None = None,
-        seen: pl.DataFrame | None = None,
-    ) -> pl.DataFrame:
-        """Seconds per second of each group and ``keys``, with intervals."""
-        joint = self._joint if joint is None else joint
-        seen = self._seen if seen is None else seen
-        if kind is not None:
-            joint, seen = (f.filter(pl.col("kind") == kind) for f in (joint, seen))
+    def _shares(self, keys: Sequence[str], *kinds: str) -> pl.DataFrame:
+        """Seconds per second of each group and ``keys``, of these ``kinds`` only, with intervals."""
+        chosen = pl.col("kind").is_in(kinds) if kinds else pl.lit(True)
         at = [*self.by, *keys]
-        value = joint.group_by(at, maintain_order=True).agg(
-            aas=(pl.col("ns") / pl.col("over_ns")).sum(), label_only=pl.col("label_only").any()
-        )
-        at_once = seen.group_by([*at, "sample"]).agg(x=pl.len().cast(pl.Float64), span=pl.col("span").first())
-        moments = at_once.group_by(at).agg(
-            first=(pl.col("x") * pl.col("span")).sum(), second=(pl.col("x") ** 2 * pl.col("span")).sum()
-        )
-        found = value.join(moments, on=at, how="left", nulls_equal=True).join(self.groups, on=self.by)
-        found = _bounded(found)
+        grouped = self._joint.filter(chosen).group_by(at, maintain_order=True)
+        aas = (pl.col("ns") / pl.col("over_ns")).sum()
+        found = grouped.agg(aas=aas, label_only=pl.col("label_only").any())
+        moments = self._moments(at, chosen)
+        if moments is not None:
+            found = found.join(moments, on=at, how="left", nulls_equal=True, maintain_order="left")
+        else:
+            found = found.with_columns(first=pl.lit(0.0), second=pl.lit(0.0))
+        found = _bounded(found.join(self.groups, on=self.by, maintain_order="left"))
         return found if "detail" in keys else found.with_columns(detail=pl.lit(None, dtype=pl.String))
+
+    def _moments(self, at: Sequence[str], chosen: pl.Expr) -> pl.DataFrame | None:
+        """Sums over the samples of the number of tasks seen, and of its square, times the sample's span."""
+        if self._at_once is None:
+            return None
+        counted = self._at_once.filter(chosen).group_by([*at, "sample"])
+        x, span = pl.col("x"), pl.col("span")
+        return (
+            counted.agg(x.sum(), span.first())
+            .group_by(at)
+            .agg(first=(x * span).sum(), second=(x * x * span).sum())
+        )
 
     def _filled(self, rows: pl.DataFrame, kind: str) -> pl.DataFrame:
         """``rows``, and for groups without any: 0 where there were samples, NULL and why where not."""
@@ -142,6 +142,14 @@ def _bounded(found: pl.DataFrame) -> pl.DataFrame:
         high=pl.when(sampled).then(pl.max_horizontal(high * pl.col("total"), "aas")),
         status=pl.when(sampled).then(pl.lit("ok")).otherwise(pl.col("why").fill_null("off")),
     )
+
+
+def _at_once(cut: Tables, seen: pl.DataFrame) -> pl.DataFrame:
+    """Per sample, kind and detail: the number of tasks seen so, and the time the sample stands for."""
+    span = (pl.col("high_ns") - pl.col("low_ns")).cast(pl.Float64)
+    length = cut["cut_sampler"].select("cell", "sample", span=span)
+    counted = seen.group_by("cell", "sample", "kind", "detail").agg(x=pl.len().cast(pl.Float64))
+    return counted.join(length, on=["cell", "sample"])
 
 
 def _why(cut: Tables) -> pl.DataFrame:

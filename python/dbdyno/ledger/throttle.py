@@ -5,13 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from dbdyno.ledger.joint import Tables
-from dbdyno.model.column import CELL
 
 ACCOUNT = "runq.throttled_bracket"
 FOREIGN = 0.05
 """If tasks unknown to us used more than this share of the group's CPU, they may be the ones that wait."""
-
-_CELL = [c.name for c in CELL]
 
 
 def throttle_bracket(cut: Tables) -> pl.DataFrame:
@@ -25,17 +22,17 @@ def throttle_bracket(cut: Tables) -> pl.DataFrame:
     if levels.is_empty():
         return pl.DataFrame()
     rate = pl.col("delta") / pl.col("wall_ns")
-    groups = levels.group_by(*_CELL, "place", maintain_order=True).agg(
+    groups = levels.group_by("cell", "place", maintain_order=True).agg(
         *(rate.filter(pl.col("key") == f"{key}_ns").first().alias(key) for key in ("throttled", "usage")),
         status=pl.col("status").filter(pl.col("key") == "throttled_ns").first(),
     )
     mine = (
         groups.sort("throttled", descending=True, nulls_last=True)
-        .group_by(_CELL, maintain_order=True)
+        .group_by("cell", maintain_order=True)
         .first()
     )
     joined = mine.join(_waiting(cut), on="cell", how="left")
-    return joined.select(*_CELL, *_bounds())
+    return joined.select("cell", *_bounds())
 
 
 def _waiting(cut: Tables) -> pl.DataFrame:

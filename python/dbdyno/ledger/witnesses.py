@@ -21,6 +21,7 @@ TOLERANCE: dict[str, tuple[float, float]] = {
     "work_per_call": (1e-6, 0.0),
 }
 _CELL = [c.name for c in CELL]
+_NEEDED = ("windows", "rates", "cut_tasks", "cut_work", "cut_levels")
 _SERVER = ("session", "helper:", "other")
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time lies inside user (proc_stat(5))
 
@@ -36,7 +37,7 @@ class Testimony(NamedTuple):
 def witnesses(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
     """Table ``witnesses`` of all cells."""
     made: list[dict[str, Any]] = []
-    parts = ByCell({**cut, "ledger": ledger})
+    parts = ByCell({**{name: cut[name] for name in _NEEDED}, "ledger": ledger})
     for cell in cut["windows"]["cell"]:
         mine = parts.of(cell)
         window = mine["windows"].row(0, named=True)

@@ -28,7 +28,7 @@ Row = dict[str, Any]
 def rates_of(cells: Sequence[RawCell], cut: Tables) -> pl.DataFrame:
     """Table ``rates``, from the cells and this room's other tables."""
     made: list[Row] = []
-    parts = ByCell(cut)
+    parts = ByCell({name: cut[name] for name in ("cut_work", "cut_tasks", "cell_histogram")})
     for cell in cells:
         mine = parts.of(cell.id)
         sessions = _sessions(cell, mine)
