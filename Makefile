@@ -11,7 +11,7 @@ help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
 
 demo: build      ## Climb lio on the embedded PostgreSQL and write a report
-	$(BIN)/dbdyno demo
+	$(BIN)/dbdyno run --recipe demo --output dbdyno-demo.html
 
 test: build lint test-rust test-python  ## The whole check
 
