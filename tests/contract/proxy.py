@@ -10,13 +10,11 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """Passes bytes on, at most ``piece`` at a time; ``room``: its receive buffer, so that senders fill theirs."""
+    """Passes bytes on, at most ``piece`` at a time."""
 
-    def __init__(self, port: int, piece: int, room: int | None = None) -> None:
+    def __init__(self, port: int, piece: int) -> None:
         self._port, self._piece = port, piece
         self._listener = socket.create_server(("127.0.0.1", 0))
-        if room is not None:
-            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         self.port = int(self._listener.getsockname()[1])
         self._lines: list[socket.socket] = []
         self._silent = threading.Event()
@@ -76,8 +74,8 @@ class Proxy:
 
 
 @contextlib.contextmanager
-def proxy(port: int, piece: int = 65536, room: int | None = None) -> Iterator[Proxy]:
-    made = Proxy(port, piece, room)
+def proxy(port: int, piece: int = 65536) -> Iterator[Proxy]:
+    made = Proxy(port, piece)
     try:
         yield made
     finally:

@@ -156,17 +156,6 @@ def test_huge_results_and_parameters_under_tls(self_signed: PlainServer, session
     assert found["sessions"]["calls"].to_list() == [3] * sessions and found["errors"].is_empty()
 
 
-@pytest.mark.parametrize("verify", ["none", None], ids=["tls", "plain"])
-def test_a_full_socket_is_waited_for(self_signed: PlainServer, verify: str | None) -> None:
-    """Messages of many sizes through a narrow line: some end just where the socket is full."""
-    sizes = [30_000 * n for n in range(1, 25)]
-    call = [statement(f"select 1 / (length($1::text) = {n})::int", "x" * n) for n in sizes]
-    with proxy(self_signed.port, 8192, room=4096) as line:
-        target = _tls(self_signed, verify, "x") if verify else self_signed.target(host="127.0.0.1")
-        found = run(target | {"port": line.port}, call, 2, threads=1, max_calls=3)
-    assert found["sessions"]["calls"].to_list() == [3, 3] and found["errors"].is_empty()
-
-
 def test_a_self_signed_certificate_is_its_own_authority(self_signed: PlainServer, certificates: Path) -> None:
     """As in PostgreSQL's documentation, 19.9.5: without alternative names the common name counts."""
     root = str(certificates / "self.crt")

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use dyno_model::{Bracket, Engine, Error, Result, Session};
 
-use crate::load::Failure;
+use crate::phases::Failure;
 use crate::probe::{Phase, ProbeRow, probe};
 use crate::{limits, thread};
 

@@ -47,11 +47,7 @@ impl<S: Session + 'static> Fleet<S> {
             tids: Vec::new(),
         };
         for (number, seats) in spread(sessions, threads, spec).into_iter().enumerate() {
-            let started = fleet.add(number, seats, log(spec, threads), tell.clone());
-            if let Err(error) = started {
-                fleet.dismiss();
-                return Err(error);
-            }
+            fleet.add(number, seats, log(spec, threads), tell.clone())?;
         }
         drop(tell);
         fleet.tids = told.iter().take(threads).collect();
@@ -79,17 +75,6 @@ impl<S: Session + 'static> Fleet<S> {
         Ok(())
     }
 
-    /// Lets the threads that were started go home.
-    fn dismiss(self) {
-        self.control.abort();
-        self.control.start(Schedule {
-            start_ns: 0,
-            t0_ns: 0,
-            t1_ns: 0,
-        });
-        self.workers.into_iter().for_each(|worker| drop(worker.join()));
-    }
-
     /// Orders and live figures.
     pub fn control(&self) -> &Arc<Control> {
         &self.control
@@ -104,14 +89,32 @@ impl<S: Session + 'static> Fleet<S> {
     ///
     /// # Errors
     /// When a thread panicked: a defect.
-    pub fn run(self, schedule: Schedule) -> Result<Outcome<S>> {
+    pub fn run(mut self, schedule: Schedule) -> Result<Outcome<S>> {
         self.control.start(schedule);
         self.control.supervise();
-        let joined = self.workers.into_iter().map(JoinHandle::join);
+        let joined = std::mem::take(&mut self.workers)
+            .into_iter()
+            .map(JoinHandle::join);
         let workers = joined.collect::<std::result::Result<Vec<_>, _>>();
         workers
             .map(gather)
             .map_err(|_| Error::Io("a driver thread panicked".to_owned()))
+    }
+}
+
+/// Threads that never ran go home without a call.
+impl<S> Drop for Fleet<S> {
+    fn drop(&mut self) {
+        self.control.abort();
+        self.control.start(Schedule {
+            start_ns: 0,
+            t0_ns: 0,
+            t1_ns: 0,
+        });
+        for worker in self.workers.drain(..) {
+            // What a panic said was printed; there is nobody to hand it to.
+            let _ = worker.join();
+        }
     }
 }
 

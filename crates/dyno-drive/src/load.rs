@@ -7,63 +7,10 @@ use dyno_model::{Engine, Error, Result, Session, Table, now_ns};
 
 use crate::connect::{Ready, backends, connect_all};
 use crate::control::{Control, Progress};
+use crate::phases::{Failure, Phases};
 use crate::probe::{ProbeRow, finish_all, without_sessions};
 use crate::tables::{self, Setup};
 use crate::{Fleet, Outcome, Schedule, Spec, limits, thread};
-
-/// What went wrong, and in which session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What.
-    pub error: Error,
-    /// Where it was one session's.
-    pub session: Option<usize>,
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self { error, session: None }
-    }
-}
-
-/// A load of any engine: phases begun by `connect`, `start`, `finish`, each over when `wait` says so.
-pub trait Phases: Send + Sync {
-    /// Connects, prepares, warms and parks all sessions.
-    ///
-    /// # Errors
-    /// [`Error::Spec`] out of order.
-    fn connect(&self) -> Result<()>;
-    /// Opens the barrier.
-    ///
-    /// # Errors
-    /// [`Error::Spec`] out of order, or times out of order.
-    fn start(&self, start_ns: i64, t0_ns: i64, t1_ns: i64) -> Result<()>;
-    /// Takes the last probes and closes the sessions.
-    ///
-    /// # Errors
-    /// [`Error::Spec`] out of order.
-    fn finish(&self) -> Result<()>;
-    /// True when the phase is over.
-    ///
-    /// # Errors
-    /// What went wrong in it.
-    fn wait(&self, timeout: Duration) -> std::result::Result<bool, Failure>;
-    /// No further call starts.
-    fn stop(&self);
-    /// Breaks all connections.
-    fn abort(&self);
-    /// Live figures.
-    fn progress(&self) -> Progress;
-    /// (session, backend pid), once connected.
-    fn backends(&self) -> Vec<(usize, i64)>;
-    /// Task ids of the driver's threads, once connected.
-    fn threads(&self) -> Vec<i64>;
-    /// Everything, once all sessions have ended; the last probes once finished.
-    ///
-    /// # Errors
-    /// [`Error::Spec`] before.
-    fn tables(&self) -> Result<Vec<Table>>;
-}
 
 /// A load of engine `E`. Dropping it breaks what is still running.
 pub struct Load<E: Engine>(Arc<Shared<E>>);
@@ -336,10 +283,7 @@ impl<E: Engine> Drop for Load<E> {
         while matches!(state.stage, Stage::Busy) {
             state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if let Stage::Parked(fleet) = std::mem::replace(&mut state.stage, Stage::Failed) {
-            drop(state);
-            // Its sessions end without a call; what comes of that nobody asks.
-            let _ = run_nothing(fleet);
-        }
+        // A fleet that is still parked goes home.
+        state.stage = Stage::Failed;
     }
 }

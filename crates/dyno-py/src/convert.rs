@@ -47,7 +47,9 @@ fn texts<'py>(py: Python<'py>, values: &[Option<String>]) -> PyResult<Bound<'py,
         });
         codes.extend(code.to_le_bytes());
     }
-    Ok((PyBytes::new(py, &codes), PyList::new(py, categories)?).into_pyobject(py)?.into_any())
+    Ok((PyBytes::new(py, &codes), PyList::new(py, categories)?)
+        .into_pyobject(py)?
+        .into_any())
 }
 
 fn numbers<'py, T: Copy>(

@@ -8,6 +8,8 @@ mod frame;
 mod plan;
 mod server_error;
 mod session;
+#[cfg(test)]
+mod session_tests;
 mod socket;
 mod startup;
 mod target;

@@ -27,6 +27,8 @@ pub struct PgSession {
     step: usize,
     /// How much of its message is sent.
     sent: usize,
+    /// Not all of it is sent, or not all has left TLS's buffer.
+    sending: bool,
     failure: Option<CallEnd>,
     last_words: Option<String>,
 }
@@ -40,6 +42,7 @@ impl PgSession {
             walker,
             step,
             sent: 0,
+            sending: false,
             failure: None,
             last_words: None,
         }
@@ -83,11 +86,6 @@ impl PgSession {
         self.client
     }
 
-    #[inline]
-    fn message(&self) -> &[u8] {
-        self.plan.messages.get(self.step).map_or(ROLLBACK, Vec::as_slice)
-    }
-
     /// Sends (the rest of) the present message.
     #[inline]
     fn send(&mut self) -> Result<Progress> {
@@ -99,7 +97,10 @@ impl PgSession {
             }
         }
         match self.client.wire.flush() {
-            Ok(()) => Ok(Progress::Read),
+            Ok(()) => {
+                self.sending = false;
+                Ok(Progress::Read)
+            }
             Err(e) => self.not_sent(&e),
         }
     }
@@ -108,6 +109,7 @@ impl PgSession {
     #[cold]
     fn not_sent(&mut self, error: &io::Error) -> Result<Progress> {
         if error.kind() == io::ErrorKind::WouldBlock {
+            self.sending = true;
             return Ok(Progress::Write);
         }
         let mut buffer = [0; 4096];
@@ -195,7 +197,7 @@ impl Session for PgSession {
 
     #[inline]
     fn advance(&mut self, buffer: &mut [u8]) -> Result<Progress> {
-        if self.sent < self.message().len() {
+        if self.sending {
             return self.send();
         }
         // Until the answer is whole or the socket says that it is empty: a short read is no proof of that.
