@@ -1,0 +1,226 @@
+//! A session against a server played by hand over a socket pair: what no real server can be made to do on
+//! time.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dyno_model::{CallEnd, Error, Progress, Result, Session};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use socket2::Socket;
+
+use crate::client::Client;
+use crate::plan::{Plan, SessionSpec, StatementSpec, message};
+use crate::session::PgSession;
+use crate::target::{TlsSpec, Verify};
+use crate::tls::{TlsSetup, TlsStream};
+use crate::wire::Wire;
+
+fn plan(params: &[&str]) -> Arc<Plan> {
+    let statement = |p: &&str| StatementSpec {
+        sql: String::new(),
+        params: vec![Some((*p).to_owned())],
+    };
+    let call = params.iter().map(statement).collect();
+    let spec = SessionSpec {
+        count: 1,
+        setup: Vec::new(),
+        call,
+        warm: Vec::new(),
+        warm_calls: 0,
+    };
+    Arc::new(Plan::new(spec).unwrap())
+}
+
+fn pair() -> (Arc<Socket>, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (Arc::new(Socket::from(OwnedFd::from(ours))), theirs)
+}
+
+/// A session in non-blocking mode, and the server's end.
+fn plain(params: &[&str]) -> (PgSession, UnixStream) {
+    let (ours, theirs) = pair();
+    let mut session = PgSession::new(Client::new(Wire::Plain(ours)), plan(params));
+    session.set_blocking(false).unwrap();
+    (session, theirs)
+}
+
+fn ready(status: u8) -> Vec<u8> {
+    message(b'Z', &[status])
+}
+
+fn error(severity: &str, code: &str) -> Vec<u8> {
+    message(
+        b'E',
+        format!("S{severity}\0V{severity}\0C{code}\0Mwords\0\0").as_bytes(),
+    )
+}
+
+/// Waits as the driver does.
+fn wait(session: &PgSession, events: i16) {
+    let mut poll = libc::pollfd {
+        fd: session.fd(),
+        events,
+        revents: 0,
+    };
+    // SAFETY: one pollfd, valid for writing.
+    let n = unsafe { libc::poll(&raw mut poll, 1, 20_000) };
+    assert_eq!(n, 1, "nothing happened in 20 s");
+}
+
+fn carry_on(session: &mut PgSession, mut progress: Progress) -> Result<CallEnd> {
+    let mut buffer = vec![0; 4096];
+    loop {
+        match progress {
+            Progress::Done(end) => return Ok(end),
+            Progress::Read => wait(session, libc::POLLIN),
+            Progress::Write => wait(session, libc::POLLOUT),
+        }
+        progress = session.advance(&mut buffer)?;
+    }
+}
+
+#[test]
+fn last_words_and_the_end_that_came_together_lose_the_session() {
+    let (mut session, mut server) = plain(&["1"]);
+    assert_eq!(session.begin(), Ok(Progress::Read));
+    let notice = message(b'N', b"VWARNING\0C57P02\0Mterminating because of crash\0\0");
+    server.write_all(&notice).unwrap();
+    drop(server);
+    // One edge for both: the end must be found behind the notice.
+    let Err(Error::Lost(words)) = session.advance(&mut [0; 4096]) else {
+        panic!("not lost")
+    };
+    assert!(words.contains("terminating because of crash (57P02)"), "{words}");
+}
+
+#[test]
+fn a_server_that_left_between_two_calls_is_heard_out() {
+    let (mut session, mut server) = plain(&["1"]);
+    session.begin().unwrap();
+    server.write_all(&ready(b'I')).unwrap();
+    assert_eq!(session.advance(&mut [0; 4096]), Ok(Progress::Done(CallEnd::Ok)));
+    server.write_all(&error("FATAL", "57P01")).unwrap();
+    drop(server);
+    assert_eq!(session.begin(), Err(Error::Lost("words (57P01)".into())));
+}
+
+#[test]
+fn what_follows_ready_in_one_read_is_not_lost() {
+    let (mut session, mut server) = plain(&["1"]);
+    session.begin().unwrap();
+    let status = message(b'S', b"application_name\0other\0");
+    let (head, tail) = status.split_at(7);
+    server.write_all(&[&ready(b'I'), head].concat()).unwrap();
+    assert_eq!(session.advance(&mut [0; 4096]), Ok(Progress::Done(CallEnd::Ok)));
+    session.begin().unwrap();
+    server.write_all(&[tail, &ready(b'I')].concat()).unwrap();
+    assert_eq!(session.advance(&mut [0; 4096]), Ok(Progress::Done(CallEnd::Ok)));
+}
+
+/// What the server received so far.
+fn received(server: &mut UnixStream) -> Vec<u8> {
+    let mut buffer = vec![0; 65536];
+    let n = server.read(&mut buffer).unwrap();
+    buffer[..n].to_vec()
+}
+
+#[test]
+fn after_an_error_the_rest_is_left_out_and_a_failed_transaction_rolled_back() {
+    let (mut session, mut server) = plain(&["1", "2", "3"]);
+    let buffer = &mut [0; 4096];
+    session.begin().unwrap();
+    assert_eq!(received(&mut server)[0], b'B');
+    server.write_all(&ready(b'T')).unwrap();
+    assert_eq!(session.advance(buffer), Ok(Progress::Read));
+    assert_eq!(received(&mut server)[0], b'B');
+    server
+        .write_all(&[error("ERROR", "40001"), ready(b'E')].concat())
+        .unwrap();
+    assert_eq!(session.advance(buffer), Ok(Progress::Read));
+    assert_eq!(received(&mut server), b"Q\0\0\0\x0dROLLBACK\0");
+    server
+        .write_all(&[message(b'C', b"ROLLBACK\0"), ready(b'I')].concat())
+        .unwrap();
+    let failed = CallEnd::Failed {
+        sqlstate: *b"40001",
+        message: "words".into(),
+    };
+    assert_eq!(session.advance(buffer), Ok(Progress::Done(failed)));
+    // Without a transaction there is nothing to roll back.
+    session.begin().unwrap();
+    assert_eq!(received(&mut server)[0], b'B');
+    server
+        .write_all(&[error("ERROR", "22012"), ready(b'I')].concat())
+        .unwrap();
+    let failed = CallEnd::Failed {
+        sqlstate: *b"22012",
+        message: "words".into(),
+    };
+    assert_eq!(session.advance(buffer), Ok(Progress::Done(failed)));
+}
+
+#[test]
+fn copy_from_within_a_function_loses_the_session_instead_of_hanging() {
+    let (mut session, mut server) = plain(&["1"]);
+    session.begin().unwrap();
+    server.write_all(&message(b'G', &[0, 0, 0])).unwrap();
+    let Err(Error::Lost(words)) = session.advance(&mut [0; 4096]) else {
+        panic!("not lost")
+    };
+    assert!(words.contains("COPY"), "{words}");
+}
+
+/// A server that speaks TLS, takes its time, reads `expected` bytes and says that it is ready.
+fn slow_tls_server(socket: UnixStream, expected: usize) {
+    let pem = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/tls.pem");
+    let certificate = CertificateDer::from_pem_file(pem).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], PrivateKeyDer::from_pem_file(pem).unwrap())
+        .unwrap();
+    let mut stream = StreamOwned::new(ServerConnection::new(Arc::new(config)).unwrap(), socket);
+    let mut hello = [0; 1];
+    stream.read_exact(&mut hello).unwrap();
+    // Meanwhile the session fills the socket.
+    std::thread::sleep(Duration::from_millis(100));
+    let mut rest = vec![0; expected - 1];
+    stream.read_exact(&mut rest).unwrap();
+    stream.write_all(&ready(b'I')).unwrap();
+    stream.flush().unwrap();
+    // Keeps the line open until the session has read it.
+    let _ = stream.read(&mut hello);
+}
+
+#[test]
+fn what_tls_holds_back_while_the_socket_is_full_is_sent_in_the_end() {
+    let tls = TlsSpec {
+        verify: Verify::None,
+        root_cert: None,
+        cert: None,
+        key: None,
+        server_name: "x".into(),
+    };
+    let setup = TlsSetup::new(&tls).unwrap();
+    for size in [10, 30_000, 60_000, 200_000] {
+        let (ours, theirs) = pair();
+        ours.set_send_buffer_size(4096).unwrap();
+        let plan = plan(&["x".repeat(size).as_str()]);
+        let expected = plan.messages[0].len();
+        let server = std::thread::spawn(move || slow_tls_server(theirs, expected));
+        let stream = TlsStream::connect(&setup, ours).unwrap();
+        let mut session = PgSession::new(Client::new(Wire::Tls(Box::new(stream))), plan);
+        session.set_blocking(false).unwrap();
+        let begun = session.begin().unwrap();
+        assert_eq!(carry_on(&mut session, begun), Ok(CallEnd::Ok), "size {size}");
+        drop(session);
+        server.join().unwrap();
+    }
+}
