@@ -95,3 +95,8 @@ def ids(cells: list[Row]) -> tuple[str, ...]:
 def sentence(text: str) -> str:
     """With a capital first letter, the rest as it is."""
     return text[:1].upper() + text[1:]
+
+
+def many(n: int, noun: str) -> str:
+    """``1 cell``, ``3 cells``."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

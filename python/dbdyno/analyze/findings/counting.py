@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.analyze.findings.case import Case, ids, listed, sentence, where
+from dbdyno.analyze.findings.case import Case, ids, listed, many, sentence, where
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import significant
 
@@ -74,7 +74,8 @@ def work_constant(case: Case) -> Iterator[Finding]:
             yield Finding(
                 id="work-constant",
                 severity="good",
-                claim=f"{sentence(name)} constant in all {mine.height} sessions of {variant}: {low:,.10g}.",
+                claim=f"{sentence(name)} constant in all {many(mine.height, 'session')} of {variant}: "
+                f"{low:,.10g}.",
                 value=low,
                 unit=known.work_unit,
                 low=low,
@@ -87,7 +88,7 @@ def work_constant(case: Case) -> Iterator[Finding]:
             id="work-not-constant",
             severity="note" if nearly else "warning",
             claim=f"{sentence(name)} is {'nearly' if nearly else 'not'} constant: {low:,.10g} to "
-            f"{high:,.10g} in {mine.height} sessions of {variant}.",
+            f"{high:,.10g} in {many(mine.height, 'session')} of {variant}.",
             value=(high - low) / high,
             unit="relative spread",
             low=low,
@@ -111,7 +112,7 @@ def executions(case: Case) -> Iterator[Finding]:
             id="executions-agree",
             severity="good",
             claim=f"The server {'did the work of exactly' if by_work else 'counted'} the driver's calls "
-            f"in all {engine.height} cells: {total:,.0f}.",
+            f"in all {many(engine.height, 'cell')}: {total:,.0f}.",
             value=total,
             unit="calls",
             evidence="table witnesses, executions",
@@ -122,7 +123,7 @@ def executions(case: Case) -> Iterator[Finding]:
             id="executions-disagree",
             severity="warning",
             claim="The server's count of calls differs from the driver's by up to "
-            f"{significant(100 * worst)} % in {differing.height} cells.",
+            f"{significant(100 * worst)} % in {many(differing.height, 'cell')}.",
             value=worst,
             unit="relative difference",
             evidence="table witnesses, executions",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from dbdyno.analyze import driver
-from dbdyno.analyze.findings.case import Case, Row, ids, listed, percent, sentence, where
+from dbdyno.analyze.findings.case import Case, Row, ids, listed, many, percent, where
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import format_ns, significant
 
@@ -92,7 +92,7 @@ def steal(case: Case) -> Iterator[Finding]:
             id="steal",
             severity="warning",
             claim=f"The hypervisor took {percent(share)} of the machine's time at {where(cell, case)} "
-            f"(steal; {len(found)} cells beyond {percent(STEAL)}): CPU time was less than it looks.",
+            f"(steal; {many(len(found), 'cell')} beyond {percent(STEAL)}): CPU time was less than it looks.",
             value=share,
             unit="of the machine",
             evidence="host: /proc/stat",
@@ -121,7 +121,7 @@ def foreign_load(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="foreign-load",
             severity="warning",
-            claim=f"Something else was at work on this machine in {len(more)} cells: it took "
+            claim=f"Something else was at work on this machine in {many(len(more), 'cell')}: it took "
             f"{significant(most)} CPUs at {where(row, case)}.",
             value=most,
             unit="cores",
@@ -142,8 +142,8 @@ def witnesses_differ(case: Case) -> Iterator[Finding]:
         yield Finding(
             id=f"cpu-differs-{source}",
             severity="warning",
-            claim=f"CPU used differs between witnesses in {rows.height} cells: at {where(worst, case)} "
-            f"the {source} says {significant(worst['value'])} cores, the sum of the tasks "
+            claim=f"CPU used differs between witnesses in {many(rows.height, 'cell')}: "
+            f"at {where(worst, case)} the {source} says {significant(worst['value'])} cores, the sum of the tasks "
             f"{significant(reference)}.",
             value=worst["value"] - reference,
             unit="cores",
@@ -188,8 +188,8 @@ def sampler(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="sampler-starved",
             severity="warning",
-            claim=f"Of {n} activity samples in {bad.height} cells {lost} were lost and {delayed} came "
-            f"more than {format_ns(LATE_NS)} late: sampled accounts are less sure than their number says.",
+            claim=f"Of {n} activity samples in {many(bad.height, 'cell')} {lost} were lost and {delayed} "
+            f"came more than {format_ns(LATE_NS)} late: sampled accounts are less sure than their number says.",
             value=(lost + delayed) / n,
             unit="of samples",
             evidence="table sampler",
@@ -234,7 +234,7 @@ def sources_missing(case: Case) -> Iterator[Finding]:
         yield Finding(
             id=f"source-missing-{str(name).replace(' ', '-')}",
             severity="note",
-            claim=f"{sentence(str(name))}: {status} in {rows['cell'].n_unique()} of {len(case.cells())} "
+            claim=f"Witness {name}: {status} in {rows['cell'].n_unique()} of {len(case.cells())} "
             "cells; what only they can tell is unknown.",
             evidence=f"table sources: {rows['provenance'][0]}",
             cure=cure,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.analyze.findings.case import Case, Row, ids, percent, sentence, sessions, where
+from dbdyno.analyze.findings.case import Case, Row, ids, many, percent, sentence, sessions, where
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import significant
 
@@ -58,8 +58,8 @@ def throttled(case: Case) -> Iterator[Finding]:
         case.accounts(cell["cell"]).filter(pl.col("account") == "runq.throttled_bracket").drop_nulls("low")
     )
     low, high = (float(bracket[c][0]) if bracket.height else None for c in ("low", "high"))
-    text = f"A CPU quota throttled the server in {len(struck)} cells, at {where(cell, case)} in {n:.0f} of "
-    text += f"{periods:.0f} periods"
+    text = f"A CPU quota throttled the server in {many(len(struck), 'cell')}, at {where(cell, case)} "
+    text += f"in {n:.0f} of {periods:.0f} periods"
     if low is not None and high is not None:
         text += f": CPU WAIT {significant(high)} s/s, of which throttled at least {significant(low)}"
     yield Finding(
@@ -157,9 +157,10 @@ def unaccounted(case: Case) -> Iterator[Finding]:
     yield Finding(
         id="unaccounted" if large else "ledger-closes",
         severity=("warning" if grave else "note") if large else ("note" if grave else "good"),
-        claim=f"{text} ({percent(worst.low)} to {percent(worst.high)}), the worst of {len(large)} cells."
+        claim=f"{text} ({percent(worst.low)} to {percent(worst.high)}), the worst of "
+        f"{many(len(large), 'cell')}."
         if large
-        else f"The ledger closes within the samples' error in all {len(left)} cells; at most {text}.",
+        else f"The ledger closes within the samples' error in all {many(len(left), 'cell')}; at most {text}.",
         value=worst.share,
         unit="of session time",
         low=worst.low,
