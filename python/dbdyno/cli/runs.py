@@ -71,7 +71,13 @@ def report_command(run: str, output: Path | None, store: Path | None) -> None:
 
 @click.command()
 @run_argument
-@click.option("--to", "kind", required=True, type=click.Choice(["csv", "xlsx", "parquet", "json"]))
+@click.option(
+    "--to",
+    "kind",
+    required=True,
+    type=click.Choice(["csv", "xlsx", "parquet", "json"]),
+    help="What to write.",
+)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="File or folder.  [default: RUN.KIND here]"
 )

@@ -143,8 +143,8 @@ def witnesses_differ(case: Case) -> Iterator[Finding]:
             id=f"cpu-differs-{source}",
             severity="warning",
             claim=f"CPU used differs between witnesses in {many(rows.height, 'cell')}: "
-            f"at {where(worst, case)} the {source} says {significant(worst['value'])} cores, the sum of the tasks "
-            f"{significant(reference)}.",
+            f"at {where(worst, case)} the {source} says {significant(worst['value'])} cores, "
+            f"the sum of the tasks {significant(reference)}.",
             value=worst["value"] - reference,
             unit="cores",
             evidence="table witnesses",
@@ -189,7 +189,8 @@ def sampler(case: Case) -> Iterator[Finding]:
             id="sampler-starved",
             severity="warning",
             claim=f"Of {n} activity samples in {many(bad.height, 'cell')} {lost} were lost and {delayed} "
-            f"came more than {format_ns(LATE_NS)} late: sampled accounts are less sure than their number says.",
+            f"came more than {format_ns(LATE_NS)} late: "
+            "sampled accounts are less sure than their number says.",
             value=(lost + delayed) / n,
             unit="of samples",
             evidence="table sampler",

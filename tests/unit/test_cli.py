@@ -1,0 +1,110 @@
+"""The command line: every command documented with examples, help and tables as they were last looked at."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from syrupy.assertion import SnapshotAssertion
+
+from dbdyno.cli.app import app
+
+FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms", "--measure", "5s", "--call-target", "10ms")
+
+
+def every_command(
+    group: click.Group, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from every_command(command, (*path, name))
+        yield (*path, name), command
+
+
+COMMANDS = dict(every_command(app))
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COLUMNS", "100")
+    runner = CliRunner()
+
+    def invoke(*words: str) -> Result:
+        result = runner.invoke(app, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result
+
+    return invoke  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_of_every_command(path: tuple[str, ...], snapshot: SnapshotAssertion) -> None:
+    result = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "100"}, terminal_width=100)
+    assert result.exit_code == 0
+    assert result.output == snapshot
+
+
+@pytest.mark.parametrize(
+    "path", [p for p, c in COMMANDS.items() if not isinstance(c, click.Group)], ids=" ".join
+)
+def test_every_command_has_examples(path: tuple[str, ...]) -> None:
+    text = COMMANDS[path].help or ""
+    assert "Examples:" in text
+    assert "dbdyno " + " ".join(path) in text
+
+
+def test_every_option_is_explained() -> None:
+    silent = [
+        (" ".join(path), parameter.name)
+        for path, command in COMMANDS.items()
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.help
+    ]
+    assert silent == []
+
+
+def test_the_readme_names_every_command() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    missing = [" ".join(path) for path in COMMANDS if f"dbdyno {' '.join(path)}" not in readme]
+    assert missing == []
+
+
+def test_a_run_on_the_fake_engine_prints_its_rungs(run, snapshot: SnapshotAssertion) -> None:  # type: ignore[no-untyped-def]
+    output = run("run", "lio", *FAKE, "--sessions", "1,2,4").output
+    table = re.findall(r"^(?:sess| *\d+ +[\d.?]+ +[\d.?]+ ).*$", output, re.MULTILINE)
+    assert len(table) == 2 * (1 + 3)  # while climbing, and in the summary
+    assert table == snapshot
+
+
+def test_stored_runs_show_export_and_rebuild(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    first = json.loads(run("run", "cpu", *FAKE, "--sessions", "1,2", "--json").output)
+    assert [r["sessions"] for r in first["rungs"]] == [1, 2]
+    listed = json.loads(run("runs", "--json").output)
+    assert [r["id"] for r in listed] == [first["run"]["id"]]
+    assert json.loads(run("show", "last", "--json").output)["rungs"] == first["rungs"]
+    assert json.loads(run("rebuild", "last", "--json").output)["findings"] == first["findings"]
+    for kind in ("csv", "xlsx", "parquet", "json"):
+        written = run("export", "last", "--to", kind, "-o", str(tmp_path / f"out-{kind}")).output.split()
+        assert written
+        assert all(Path(w).exists() for w in written)
+    assert Path(run("report", "last", "-o", str(tmp_path / "r.html")).output.strip()).exists()
+    run("rm", listed[0]["id"])
+    assert json.loads(run("runs", "--json").output) == []
+
+
+def test_a_dry_run_shows_the_plan_and_measures_nothing(run) -> None:  # type: ignore[no-untyped-def]
+    plan = json.loads(run("run", "lio", "--sessions", "1,2", "--repeats", "3", "--dry-run", "--json").output)
+    assert len(plan["cells"]) == 6
+    assert json.loads(run("runs", "--json").output) == []
+    assert "6 cells" in run("run", "lio", "--sessions", "1,2", "--repeats", "3", "--dry-run").output
+
+
+def test_plan_show_knows_recipes_and_workloads(run) -> None:  # type: ignore[no-untyped-def]
+    assert "digest" in run("plan", "show", "demo").output
+    assert json.loads(run("plan", "show", "cpu", "--json").output)["cells"]
