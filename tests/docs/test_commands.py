@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,14 @@ def commands(page: Path) -> list[str]:
 
 @pytest.mark.db
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_every_command_of_a_page_works(page: Path, tmp_path: Path) -> None:
+def test_every_command_of_a_page_works(page: Path, tmp_path: Path, server_home: Path) -> None:
+    servers = Path(tempfile.mkdtemp(dir=server_home))
+    servers.chmod(0o755)  # the server runs as an unprivileged user
     env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "XDG_DATA_HOME": str(tmp_path / "data"),
         "XDG_RUNTIME_DIR": str(tmp_path / "run"),
+        "DBDYNO_SERVER_DIR": str(servers),
     }
     (tmp_path / "run").mkdir(mode=0o700)
     assert commands(page)

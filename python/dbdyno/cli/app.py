@@ -43,6 +43,7 @@ class Commands(click.Group):
 
 
 @click.group(
+    "dbdyno",
     cls=Commands,
     help=_HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},

@@ -17,13 +17,13 @@ from dbdyno.conduct.teller import Teller
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.engines import open_server
 from dbdyno.model.environment import Environment, Host
-from dbdyno.model.errors import DbdynoError, ServerLost, StoreFull, TooFewConnections
+from dbdyno.model.errors import DbdynoError, ServerLost, StoreError, StoreFull, TooFewConnections
 from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Server, Target
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
-from dbdyno.model.tables import RAW
+from dbdyno.model.tables import DERIVED, RAW
 from dbdyno.model.workload import Workload
 from dbdyno.store import DamagedCell, Run, RunStore
 
@@ -147,7 +147,16 @@ def check_capacity(server: Server, plan: Plan) -> None:
 
 
 def results_of(record: Run) -> Results:
-    """Everything derived anew from the raw data of a stored run."""
+    """What was derived when the run ended, or, where that is not there, derived anew from the raw data."""
+    with contextlib.suppress(StoreError):
+        stored = None if record.info.status == "running" else record.read_derived()
+        if stored is not None and stored[0].keys() >= {*DERIVED, "sources", "histogram"}:
+            return Results(record.info, record.plan, record.environment, *stored)
+    return derived_anew(record)
+
+
+def derived_anew(record: Run) -> Results:
+    """Everything derived from the raw data of a stored run."""
     cells, damaged = record.read_cells()
     results = derive(record.info, record.plan, record.environment, cells)
     return replace(results, findings=(*(_damage(d) for d in damaged), *results.findings))
@@ -155,7 +164,7 @@ def results_of(record: Run) -> Results:
 
 def rebuild(record: Run) -> tuple[Results, Path]:
     """Windows, ledger, findings and report anew from raw data; the report's path."""
-    results = results_of(record)
+    results = derived_anew(record)
     record.write_derived(results.tables, results.findings)
     return results, report.write_html(results, record.path / "report.html")
 

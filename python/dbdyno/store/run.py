@@ -25,6 +25,8 @@ from dbdyno.store.process import is_alive
 
 _M = TypeVar("_M", bound=BaseModel)
 _FINDINGS = TypeAdapter(tuple[Finding, ...])
+_SHOWN = {**{t: t for t in DERIVED}, "sources": "sources", "histogram": "cell_histogram"}
+"""What is kept beside the derived tables so that a report needs no raw data -> its schema."""
 _REBUILD = "make it again from the raw data: dbdyno rebuild RUN"
 
 
@@ -95,7 +97,7 @@ class Run:
         """Raises :class:`StoreError` saying what is damaged."""
         contents = files.read_directory(self.path / "cells" / cell_id)
         meta = _model(contents.get("cell.json", b""), CellMeta, f"cell.json of cell {cell_id}")
-        return RawCell(meta, {t: empty(t) for t in RAW} | _tables(contents, RAW))
+        return RawCell(meta, {t: empty(t) for t in RAW} | _tables(contents, {t: t for t in RAW}))
 
     def read_cells(self) -> tuple[list[RawCell], list[DamagedCell]]:
         """All cells that can be read, and those that were left out with the reason."""
@@ -110,8 +112,12 @@ class Run:
     # -- derived --------------------------------------------------------------------------------
 
     def write_derived(self, tables: Mapping[str, pl.DataFrame], findings: Sequence[Finding]) -> None:
-        """Saves the derived tables (others in ``tables`` are left out) in place of older ones."""
-        contents = {f"{t}.parquet": files.parquet(conform(t, tables[t])) for t in DERIVED if t in tables}
+        """Saves the derived tables, with sources and histogram beside them, in place of older ones."""
+        contents = {
+            f"{t}.parquet": files.parquet(conform(schema, tables[t]))
+            for t, schema in _SHOWN.items()
+            if t in tables
+        }
         contents["findings.json"] = _FINDINGS.dump_json(tuple(findings), indent=1)
         files.write_directory(self.path / "derived", contents)
 
@@ -123,7 +129,7 @@ class Run:
         try:
             contents = files.read_directory(directory)
             findings = _FINDINGS.validate_json(contents.get("findings.json", b""))
-            return _tables(contents, DERIVED), findings
+            return _tables(contents, _SHOWN), findings
         except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
             raise StoreError(f"the derived tables of run {self.id} are damaged: {error}", _REBUILD) from error
 
@@ -159,9 +165,9 @@ def _table(tables: Mapping[str, pl.DataFrame], name: str) -> pl.DataFrame:
     return conform(name, tables[name]) if name in tables else empty(name)
 
 
-def _tables(contents: Mapping[str, bytes], known: Mapping[str, object]) -> dict[str, pl.DataFrame]:
+def _tables(contents: Mapping[str, bytes], known: Mapping[str, str]) -> dict[str, pl.DataFrame]:
     found = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
-    return {t: conform(t, pl.read_parquet(io.BytesIO(content))) for t, content in found.items()}
+    return {t: conform(known[t], pl.read_parquet(io.BytesIO(content))) for t, content in found.items()}
 
 
 def _read_model(path: Path, model: type[_M]) -> _M:
