@@ -31,6 +31,8 @@ enum Field {
     LeaderPid,
 }
 
+const PREPARED: &str = "dbdyno_activity";
+
 impl Activity {
     /// Connects, and runs `sql` once to see that it fits.
     ///
@@ -50,10 +52,19 @@ impl Activity {
         if !fields.contains(&Field::Pid) {
             return Err(Error::Spec("activity query: no column pid".to_owned()));
         }
+        // planning would be a third of a sample's cost on the server; a pooler may refuse
+        let prepared = client
+            .simple_query(&format!("prepare {PREPARED} as {sql}"))
+            .is_ok();
+        let sql = if prepared {
+            format!("execute {PREPARED}")
+        } else {
+            sql.to_owned()
+        };
         Ok(Self {
             client,
             breaker,
-            sql: sql.to_owned(),
+            sql,
             fields,
         })
     }
