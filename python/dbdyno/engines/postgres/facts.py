@@ -31,23 +31,24 @@ def facts(connection: Connection, presence: Presence, *, embedded: bool) -> Serv
     )
 
 
-def sources(version: int, scripts: Iterable[Recipe]) -> list[Source]:
-    """The engine's witnesses."""
+def sources(version: int, scripts: Iterable[Recipe], unprobed: str | None = None) -> list[Source]:
+    """The engine's witnesses. ``unprobed``: why the sessions were not asked."""
     return [
-        _session_counters(version, any(True for _ in scripts)),
+        _session_counters(version, any(True for _ in scripts), unprobed),
         _server_counters(version),
         _activity(),
         _executions(),
     ]
 
 
-def _session_counters(version: int, script: bool) -> Source:
+def _session_counters(version: int, script: bool, unprobed: str | None) -> Source:
     name = "engine counters, per session"
     if version >= OWN_PROBE_SINCE:
         return Source(
             name=name,
             provenance="pg_stat_get_backend_io(own pid) after pg_stat_force_next_flush()",
-            status="ok",
+            status="ok" if unprobed is None else "off",
+            detail=unprobed or "",
         )
     provenance = "pg_stat_get_xact_blocks_fetched(own tables and indexes), the session being one transaction"
     if not script:

@@ -12,7 +12,17 @@ import psycopg
 
 from dbdyno import _core
 from dbdyno.engines.postgres import capacity as capacities
-from dbdyno.engines.postgres import connect, counters, facts, local, objects, scripts, sessions, sql
+from dbdyno.engines.postgres import (
+    connect,
+    counters,
+    facts,
+    local,
+    objects,
+    probe_memory,
+    scripts,
+    sessions,
+    sql,
+)
 from dbdyno.engines.postgres import half as halves
 from dbdyno.engines.postgres.calibrate import Bench, calibrate
 from dbdyno.engines.postgres.embedded import Instance
@@ -41,6 +51,7 @@ class PostgresServer:
         self._target = connect.driver_target(self._connection)
         self._recipes: dict[_Key, Recipe] = {}
         self._scripts: dict[str, Recipe] = {}
+        self._unprobed: str | None = None  # why the sessions of the latest load are not probed
 
     # -- what it is -----------------------------------------------------------------------------
     def facts(self) -> ServerFacts:
@@ -48,7 +59,7 @@ class PostgresServer:
             return facts.facts(self._connection, self._presence, embedded=self._instance is not None)
 
     def sources(self) -> Sequence[Source]:
-        return facts.sources(self.version, self._scripts.values())
+        return facts.sources(self.version, self._scripts.values(), self._unprobed)
 
     def capacity(self) -> Capacity:
         with _doing("counting connections"):
@@ -104,10 +115,11 @@ class PostgresServer:
         size = 1 if calibration is None else calibration.size
         with _doing(f"preparing {cell.sessions} sessions"):
             entries = sessions.entries(self._connection, recipe, cell.sessions, size)
+            probe = self._probe(recipe, cell.sessions)
         spec = {
             "target": self._target,
             "sessions": entries,
-            "probe": sessions.probe(recipe, self.version),
+            "probe": probe,
             "threads": None,
             "log_calls": log_calls,
             "log_cpu": log_calls and self._presence.here,
@@ -115,6 +127,12 @@ class PostgresServer:
             "grace_ms": sessions.GRACE_MS,
         }
         return cast(Load, _core.Load("postgres", json.dumps(spec)))
+
+    def _probe(self, recipe: Recipe, count: int) -> dict[str, Any] | None:
+        self._unprobed = None
+        if self.version >= sessions.OWN_PROBE_SINCE:
+            self._unprobed = probe_memory.refusal(self._connection, count, here=self._presence.here)
+        return sessions.probe(recipe, self.version) if self._unprobed is None else None
 
     def _recipe(self, workload: Workload, params: Mapping[str, Any]) -> Recipe:
         if workload.name in self._scripts:
