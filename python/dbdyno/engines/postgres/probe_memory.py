@@ -26,6 +26,6 @@ def refusal(connection: Connection, sessions: int, *, here: bool) -> str | None:
         return None
     return (
         f"asking each of {sessions} sessions on a server of {slots} slots would take "
-        f"{needed / 2**30:.1f} GB of its memory (limit {limit / 2**30:.1f} GB): fewer sessions or a lower max_connections; "
-        "counters of the whole database are read all the same"
+        f"{needed / 2**30:.1f} GB of its memory (limit {limit / 2**30:.1f} GB): fewer sessions or a lower "
+        "max_connections; counters of the whole database are read all the same"
     )
