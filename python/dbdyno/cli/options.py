@@ -36,9 +36,10 @@ def dsn_option(f: _F) -> _F:
     )(f)
 
 
-def pg_bin_option(f: _F) -> _F:
+def bin_dir_option(f: _F) -> _F:
     return click.option(
         "--pg-bin",
+        "bin_dir",
         type=click.Path(path_type=Path, file_okay=False),
         help="Programs of an installed PostgreSQL (its bin directory) for the embedded server.",
     )(f)

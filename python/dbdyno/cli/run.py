@@ -9,7 +9,7 @@ import click
 
 from dbdyno import conduct, observe, report
 from dbdyno.cli import live, screen
-from dbdyno.cli.options import dsn_option, json_option, open_store, pg_bin_option, print_json, store_option
+from dbdyno.cli.options import bin_dir_option, dsn_option, json_option, open_store, print_json, store_option
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 from dbdyno.model.plan import Plan
@@ -60,7 +60,7 @@ from dbdyno.plan import parse_params
     "--engine", type=click.Choice(["postgres", "fake"]), help="What is under load.  [default: postgres]"
 )
 @dsn_option
-@pg_bin_option
+@bin_dir_option
 @click.option(
     "--setting",
     "settings",
@@ -146,7 +146,7 @@ def _target(options: dict[str, Any], plan: Plan) -> Target:
     settings = {k: str(v) for k, v in parse_params(options["settings"]).items()}
     return Target(
         dsn=options["dsn"],
-        bin_dir=options["pg_bin"],
+        bin_dir=options["bin_dir"],
         sessions=plan.top + conduct.EXTRA_CONNECTIONS,
         settings=settings,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dbdyno.cli.options import json_option, pg_bin_option, print_json
+from dbdyno.cli.options import bin_dir_option, json_option, print_json
 from dbdyno.engines import embedded
 from dbdyno.plan import parse_params
 
@@ -20,7 +20,7 @@ def server() -> None:
 
 
 @server.command()
-@pg_bin_option
+@bin_dir_option
 @click.option(
     "--max-connections", type=click.IntRange(10, 10_000), help="Room for sessions.  [default: 100 or more]"
 )
@@ -30,7 +30,7 @@ def server() -> None:
 @click.option("--fresh", is_flag=True, help="With a new data directory; the old one is removed.")
 @json_option
 def start(
-    pg_bin: Path | None, max_connections: int | None, settings: tuple[str, ...], fresh: bool, as_json: bool
+    bin_dir: Path | None, max_connections: int | None, settings: tuple[str, ...], fresh: bool, as_json: bool
 ) -> None:
     """Start it; it stays until `dbdyno server stop`, and `dbdyno run` uses it.
 
@@ -42,7 +42,7 @@ def start(
     """
     chosen = {k: str(v) for k, v in parse_params(settings).items()}
     _print(
-        embedded().start(bin_dir=pg_bin, settings=chosen, max_connections=max_connections, fresh=fresh),
+        embedded().start(bin_dir=bin_dir, settings=chosen, max_connections=max_connections, fresh=fresh),
         as_json,
     )
 

@@ -1,0 +1,46 @@
+"""What import-linter cannot see: an engine's words outside its folder, the core in pure rooms, sizes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "python" / "dbdyno"
+SOURCES = [
+    p
+    for folder in (PACKAGE, ROOT / "crates")
+    for suffix in ("*.py", "*.rs", "*.toml", "*.sql")
+    for p in folder.rglob(suffix)
+]
+LONGEST = 400
+
+
+def test_no_word_of_an_engine_stands_outside_its_folder() -> None:
+    foreign = [
+        f"{p.relative_to(ROOT)}:{n}"
+        for p in SOURCES
+        if PACKAGE / "engines" / "postgres" not in p.parents
+        for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), start=1)
+        if re.search(r"\bpg_|\binnodb", line)
+    ]
+    assert foreign == []
+
+
+@pytest.mark.parametrize("room", ["model", "plan", "window", "ledger", "analyze", "report"])
+def test_pure_rooms_do_not_import_the_core(room: str) -> None:
+    importing = [
+        p.name
+        for p in (PACKAGE / room).rglob("*.py")
+        if re.search(
+            r"^\s*(from dbdyno import .*\b_core|from dbdyno\._core|import dbdyno\._core)", p.read_text(), re.M
+        )
+    ]
+    assert importing == []
+
+
+def test_no_source_file_is_too_long() -> None:
+    long = {p.name: n for p in SOURCES if (n := len(p.read_text().splitlines())) > LONGEST}
+    assert long == {}
