@@ -76,7 +76,7 @@ def script_workload(name: str) -> Workload:
 def _why(host: Host) -> str:
     limits = host.limits
     if limits.quota_cpus is not None and limits.quota_cpus < len(limits.affinity):
-        return f"cgroup quota of {limits.quota_cpus:g} CPUs ({limits.quota_where})"
+        return f"cgroup quota of {limits.quota_cpus:g} ({limits.quota_where})"
     online = host.cpu.logical
     return (
         f"affinity allows {len(limits.affinity)} of {online}"

@@ -85,11 +85,16 @@ def _call_target(
     stretch = max(1.0, top / cpus)  # a CPU-bound call at the top lasts that many times longer
     target_ns = int(min(MAX_TARGET_NS, max(MIN_TARGET_NS, measure_ns / CALLS_IN_WINDOW / stretch)))
     reason = (
-        f"at {top} sessions on {cpus:g} CPUs a call lasts about {stretch:.3g} times as long, "
+        f"at {top} session{_s(top)} on {cpus:g} CPU{_s(cpus)} "
+        f"a call lasts about {stretch:.3g} times as long, "
         f"and {CALLS_IN_WINDOW} should fit into the window; --call-target chooses otherwise"
     )
     choices.append(Choice(name="call target", value=format_ns(target_ns), reason=reason))
     return target_ns
+
+
+def _s(n: float) -> str:
+    return "" if n == 1 else "s"
 
 
 def _cells(

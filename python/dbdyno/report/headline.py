@@ -50,7 +50,7 @@ def answer(results: Results, series: Series) -> Answer | None:
     rows = [r for r in figures.ladder(results, series).to_dicts() if r["status"] != "invalid"]
     if not rows:
         return None
-    work = all(r["work_per_s"] is not None for r in rows)
+    work = all(r["work_per_s"] for r in rows)  # known, and the calls do any
     column = "work_per_s" if work else "calls_per_s"
     unit = f"{figures.work_short(results, series.workload)}/s" if work else "calls/s"
     known = [r for r in rows if r[column] is not None]

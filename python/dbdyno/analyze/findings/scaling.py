@@ -61,6 +61,6 @@ def limit(case: Case) -> Iterator[Finding]:
 
 
 def _work_rate(case: Case, rung: Row) -> str:
-    if rung["work_per_s"] is None:
+    if not rung["work_per_s"]:
         return ""
     return f" ({format_rate(rung['work_per_s'])} {case.work_short(rung['workload'])}/s)"
