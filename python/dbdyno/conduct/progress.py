@@ -9,6 +9,7 @@ from dbdyno.conduct.teller import Teller, Tick
 from dbdyno.model.plan import Cell, Plan
 from dbdyno.model.protocols import Progress
 from dbdyno.model.units import NS_PER_S
+from dbdyno.plan import cell_expected_ns
 
 
 class Progressing:
@@ -16,7 +17,7 @@ class Progressing:
 
     def __init__(self, plan: Plan, teller: Teller) -> None:
         self._plan, self._teller = plan, teller
-        self._left_ns = {c.id: expected_ns(plan, c) for c in plan.cells}
+        self._left_ns = {c.id: cell_expected_ns(c, plan.call_target_ns, plan.cpus) for c in plan.cells}
 
     def of(self, cell: Cell) -> OnTick:
         number = self._plan.cells.index(cell) + 1
@@ -31,9 +32,3 @@ class Progressing:
 
     def done(self, cell: Cell) -> None:
         self._left_ns[cell.id] = 0
-
-
-def expected_ns(plan: Plan, cell: Cell) -> int:
-    """Settle, measure, the last call of a CPU-bound session, half a second of connecting and closing."""
-    last_call_ns = (plan.call_target_ns or 0) * max(1.0, cell.sessions / plan.cpus)
-    return cell.settle_ns + cell.measure_ns + int(last_call_ns) + NS_PER_S // 2

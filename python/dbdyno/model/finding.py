@@ -6,6 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+GOOD_SCALING = 0.9
+"""A rung scales while each session delivers at least this share of what a session of the lowest rung does."""
+
 
 class Finding(BaseModel):
     model_config = ConfigDict(frozen=True)

@@ -2,7 +2,7 @@
 
 from dbdyno.plan.ladder import default_ladder, parse_ladder
 from dbdyno.plan.params import parse_params
-from dbdyno.plan.planner import resolve
+from dbdyno.plan.planner import cell_expected_ns, resolve
 from dbdyno.plan.recipe import parse_recipe
 
-__all__ = ["default_ladder", "parse_ladder", "parse_params", "parse_recipe", "resolve"]
+__all__ = ["cell_expected_ns", "default_ladder", "parse_ladder", "parse_params", "parse_recipe", "resolve"]

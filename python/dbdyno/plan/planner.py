@@ -129,10 +129,13 @@ def _ordered(group: list[tuple[str, int]], experiment: Experiment, repeat: int) 
     return group
 
 
+def cell_expected_ns(cell: Cell, target_ns: int | None, cpus: float) -> int:
+    """Settle, measure, the last call of a CPU-bound session, half a second of connecting and closing."""
+    last_call_ns = (target_ns or 0) * max(1.0, cell.sessions / cpus)
+    return _CELL_OVERHEAD_NS + cell.settle_ns + cell.measure_ns + int(last_call_ns)
+
+
 def _expected_ns(cells: tuple[Cell, ...], target_ns: int | None, cpus: float, variants: int) -> int:
-    """Set-up and calibration a variant, then a cell: connect, settle, measure, half a call of overshoot."""
+    """Set-up and calibration a variant, then the cells."""
     total = variants * _CALIBRATION_NS if target_ns is not None else NS_PER_S
-    for cell in cells:
-        last_call_ns = (target_ns or 0) * max(1.0, cell.sessions / cpus)
-        total += _CELL_OVERHEAD_NS + cell.settle_ns + cell.measure_ns + int(last_call_ns)
-    return total
+    return total + sum(cell_expected_ns(cell, target_ns, cpus) for cell in cells)

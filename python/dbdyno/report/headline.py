@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from dbdyno.model.finding import GOOD_SCALING
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.report import figures
 from dbdyno.report.figures import Series
-
-GOOD_SCALING = 0.9
-"""A rung scales while each session delivers at least this share of what a session of the lowest rung does.
-
-The findings use the same share (a test holds both together)."""
 
 PLATEAU = 0.97
 """A rung belongs to the plateau below the peak from this share of the peak's rate on."""

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.model.finding import GOOD_SCALING
 from dbdyno.model.results import Results
 from dbdyno.report.accounts import BRACKET
-from dbdyno.report.headline import GOOD_SCALING
 from dbdyno.report.unknown import in_words
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import duckdb
+from typing import TYPE_CHECKING, Any
 
 from dbdyno.model.column import Column, Type
 from dbdyno.model.errors import UsageError
 from dbdyno.model.tables import DERIVED, RAW
 from dbdyno.store.run import Run
+
+if TYPE_CHECKING:
+    import duckdb  # loaded when it is called for: few commands ask
 
 _SQL_TYPES: dict[Type, str] = {"i64": "BIGINT", "f64": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
 
@@ -22,6 +23,8 @@ def connect(*runs: Run) -> duckdb.DuckDBPyConnection:
 
     With several runs the first column is ``run``. Damaged cells are left out (:meth:`Run.read_cells`).
     """
+    import duckdb
+
     connection = duckdb.connect()
     readable = [(run, {cell.id for cell in run.read_cells()[0]}) for run in runs]
     for table, columns in RAW.items():
@@ -35,6 +38,8 @@ def connect(*runs: Run) -> duckdb.DuckDBPyConnection:
 
 def query(sql: str, *runs: Run) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Column names and rows of one statement over the views of ``runs``. Raises :class:`UsageError`."""
+    import duckdb
+
     with connect(*runs) as connection:
         try:
             result = connection.execute(sql)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dbdyno.analyze.findings.case import Case, Row, percent, sentence, sessions
-from dbdyno.model.finding import Finding
+from dbdyno.model.finding import GOOD_SCALING, Finding
 from dbdyno.model.units import format_rate
-
-GOOD_SCALING = 0.9
-"""A rung scales if its sessions deliver at least this share of what those of the lowest rung do."""
 
 
 def peak(case: Case) -> Iterator[Finding]:
