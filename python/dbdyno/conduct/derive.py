@@ -12,7 +12,7 @@ from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results, RunInfo
-from dbdyno.model.tables import DERIVED
+from dbdyno.model.tables import DERIVED, empty
 
 
 def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Sequence[RawCell]) -> Results:
@@ -23,7 +23,7 @@ def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Sequence[
     tables["rungs"] = analyze.rungs(tables)
     workloads = {**info.workloads, **{c.meta.workload.name: c.meta.workload for c in cells}}
     found = analyze.findings(plan, environment, tables, workloads)
-    shown = {name: tables[name] for name in DERIVED}
+    shown = {name: tables.get(name, empty(name)) for name in DERIVED}
     shown["sources"] = _sources(environment, tables["cell_sources"])
     shown["histogram"] = tables["cell_histogram"]
     return Results(info, plan, environment, shown, found)

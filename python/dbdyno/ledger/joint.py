@@ -38,7 +38,7 @@ def observations(cut: Tables) -> pl.DataFrame:
     tasks = cut["cut_tasks"].filter(pl.col("role") == "session")
     tasks = tasks.select(*TASK, "from_ns", "to_ns", "partial", counted=pl.col("run_ns").is_not_null())
     spans = cut["cut_sampler"].select("cell", "sample", "at_ns", "low_ns", "high_ns")
-    rows = cut["cut_samples"].filter(pl.col("role") == "session")
+    rows = cut["cut_samples"].filter(pl.col("role") == "session").drop("at_ns", "start_ticks")
     joined = rows.join(spans, on=["cell", "sample"]).join(tasks, on=["cell", "pid"])
     whole = ~pl.col("partial")
     low = pl.when(whole).then("low_ns").otherwise(pl.max_horizontal("low_ns", "from_ns"))

@@ -21,6 +21,17 @@ class VariantSpec(_Strict):
     params: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
 
+class Observation(_Strict):
+    """Somebody else's load: which sessions, for how long. ``None``: all, or until stopped."""
+
+    duration: str | None = None
+    window: str = "10s"  # a cell each; saved as soon as it is over
+    user: str | None = None
+    database: str | None = None
+    application: str | None = None
+    pids: tuple[int, ...] = ()
+
+
 class Experiment(_Strict):
     """A recipe, or what the command line says. ``None`` means: the planner chooses and says why."""
 
@@ -41,6 +52,9 @@ class Experiment(_Strict):
     sample_hz: float = Field(default=10.0, gt=0, le=100)
     log_calls: bool = False
     observe: bool = True
+    witness: Literal["auto", "sampled", "exact"] = "auto"  # exact: the scheduler trace, or an error
+    syscalls: bool = False  # the trace counts system calls, too
+    observation: Observation | None = None  # None: a load of our own
 
 
 class Cell(_Strict):
@@ -71,15 +85,15 @@ class Plan(_Strict):
     script_text: str | None = None
     cpus: float  # CPUs the process may really use (affinity, cgroup quota)
     call_target_ns: int | None  # None where nothing is calibrated
-    cells: tuple[Cell, ...]
+    cells: tuple[Cell, ...]  # none for an observation: its windows are cells as they come
     choices: tuple[Choice, ...] = ()
     expected_ns: int  # expected duration of the whole run
     digest: str = ""
 
     @property
     def top(self) -> int:
-        """The largest session count."""
-        return max(c.sessions for c in self.cells)
+        """The largest session count; 0 for an observation."""
+        return max((c.sessions for c in self.cells), default=0)
 
     def sealed(self) -> Plan:
         """This plan with its digest filled in."""

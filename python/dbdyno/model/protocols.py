@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import polars as pl
 
 from dbdyno.model.environment import ServerFacts
-from dbdyno.model.plan import Cell
+from dbdyno.model.plan import Cell, Observation
 from dbdyno.model.source import Source
 from dbdyno.model.tables import CoreColumn
 from dbdyno.model.workload import Calibration, Workload
@@ -86,8 +86,14 @@ class Watch(Protocol):
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         """``samples``, ``tasks``, ``cgroup``, ``host``, ``sampler``."""
 
+    def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
+        """The same tables, with the rows read since then only: for live views."""
+
     def trouble(self) -> str | None:
         """The first thing that went wrong with the samples, in words."""
+
+    def witnesses(self) -> Mapping[str, tuple[str, str]]:
+        """(status, detail) of what may be refused: ``wait event word``, ``scheduler trace``."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,13 @@ class Server(Protocol):
 
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
         """The engine's half of a watch: how to sample activity, which tasks; see ``_core.Watch``."""
+
+    def observation_spec(self, chosen: Observation, known: Mapping[int, int]) -> Mapping[str, Any]:
+        """The engine's half of a watch over sessions that are not ours. ``known``: session number by pid
+        from the window before. Raises :class:`UsageError` for a filter that cannot be."""
+
+    def backends(self) -> pl.DataFrame:
+        """Who is connected now: rows of the table ``backends``."""
 
     def watch(self, spec: Mapping[str, Any]) -> Watch | None:
         """The engine's own observers where it is its own world (fake); None: watch the real one."""

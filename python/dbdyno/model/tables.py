@@ -18,7 +18,7 @@ from dbdyno.model.column import CELL, Column, Type
 from dbdyno.model.column import column as _c
 from dbdyno.model.cut import CUT
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _POLARS: dict[Type, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String, "bool": pl.Boolean}
 
@@ -26,6 +26,16 @@ _POLARS: dict[Type, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String
 _WHO = (
     _c("role", "str", "session | helper:<what> | other (somebody else's backend) | driver | dbdyno"),
     _c("session", "i64", "session number 0..N-1 where role is session", null=True),
+)
+
+_READ = (
+    _c("before_ns", "i64", "before the read"),
+    _c("after_ns", "i64", "after the read"),
+)
+_TASK = (
+    _c("pid", "i64", "process"),
+    _c("tid", "i64", "task"),
+    _c("start_ticks", "i64", "start time since boot in clock ticks: part of the key", null=True),
 )
 
 RAW: dict[str, tuple[Column, ...]] = {
@@ -80,7 +90,9 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("sql_after_ns", "i64", "when its answer was there"),
         _c("task_ns", "i64", "when the task's state was read", null=True),
         _c("pid", "i64", "the server's process id"),
+        _c("start_ticks", "i64", "part of the key: a pid may be used again", null=True),
         *_WHO,
+        _c("via", "str", "sql (the activity view) | memory (the wait event word); NULL: sql", null=True),
         _c("state", "str", "the server's word: active, idle, idle in transaction, ...", null=True),
         _c("wait_class", "str", "the server's wait event type", null=True),
         _c("wait_event", "str", "the server's wait event", null=True),
@@ -103,6 +115,9 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("user_ns", "i64", "user CPU time (utime, tick resolution)", null=True),
         _c("system_ns", "i64", "kernel CPU time (stime, tick resolution)", null=True),
         _c("blkio_ns", "i64", "block I/O delay (stat 42); NULL where delay accounting is off", null=True),
+        _c("children_ns", "i64", "CPU of ended children waited for (stat 16, 17)", null=True),
+        _c("voluntary", "i64", "voluntary context switches; read at the window's ends only", null=True),
+        _c("involuntary", "i64", "involuntary ones", null=True),
         _c("cpu", "i64", "CPU last run on", null=True),
         _c("state", "str", "R, S, D, ...", null=True),
         _c("status", "str", "of this read"),
@@ -140,8 +155,58 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("start_ns", "i64", "when it began"),
         _c("end_ns", "i64", "when it was done"),
         _c("status", "str", "ok | lost (server did not answer) | off"),
+        _c("via", "str", "sql | memory; samples are numbered apart for each; NULL: sql", null=True),
+    ),
+    # -- scheduler trace: sums since it was attached, what is under way at the read included ------
+    "traced": (
+        *_READ,
+        *_TASK,
+        *_WHO,
+        _c("run_ns", "i64", "time on a CPU", null=True),
+        _c("runq_ns", "i64", "time runnable without a CPU, throttled time included", null=True),
+        _c("throttled_ns", "i64", "of which throttled by a quota; NULL: not to be told", null=True),
+        _c("sleep_ns", "i64", "time asleep, from switch-out to wake-up", null=True),
+        _c("blocked_ns", "i64", "of which uninterruptible (D)", null=True),
+        _c("voluntary", "i64", "switches into sleep", null=True),
+        _c("involuntary", "i64", "switches away while runnable", null=True),
+        _c("status", "str", "of this read; lost: events were missed"),
+    ),
+    "waits": (
+        *_READ,
+        *_TASK,
+        *_WHO,
+        _c("wait_class", "str", "wait event type read at switch-out; NULL: none", null=True),
+        _c("wait_event", "str", "wait event", null=True),
+        _c("sleep_ns", "i64", "asleep under this label"),
+        _c("runq_ns", "i64", "runnable without a CPU under this label, throttled time included"),
+        _c("throttled_ns", "i64", "of which throttled", null=True),
+        _c("sleeps", "i64", "how often it fell asleep so"),
+        _c("preempted", "i64", "how often it lost its CPU while runnable"),
+        _c("status", "str", "of this read"),
+    ),
+    "syscalls": (
+        *_READ,
+        *_TASK,
+        *_WHO,
+        _c("name", "str", "system call"),
+        _c("calls", "i64", "how often it returned"),
+        _c("time_ns", "i64", "from entry to exit, sleeps included"),
+        _c("status", "str", "of this read"),
     ),
     # -- engine ---------------------------------------------------------------------------------
+    "backends": (
+        _c("at_ns", "i64", "when the server was asked"),
+        _c("pid", "i64", "the server's process id"),
+        _c("backend_start_ns", "i64", "its start by the server's wall clock, since 1970", null=True),
+        _c("kind", "str", "client backend, parallel worker, walwriter, io worker, ...", null=True),
+        _c("leader_pid", "i64", "of a parallel worker", null=True),
+        _c("user", "str", "role it is connected as", null=True),
+        _c("database", "str", "database", null=True),
+        _c("application", "str", "application_name", null=True),
+        _c("client", "str", "client address; local: a unix socket", null=True),
+        _c("query_id", "i64", "of the statement now under way", null=True),
+        _c("status", "str", "of this row; not permitted: columns hidden from this role"),
+    ),
     "counters": (
         _c("before_ns", "i64", "before the read"),
         _c("after_ns", "i64", "after the read"),
@@ -198,13 +263,96 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c(
             "account",
             "str",
-            "run.user run.system run runq runq.throttled_bracket sleep client unaccounted, ...",
+            "run.user run.system run runq runq.throttled_bracket sleep client unaccounted, block_io, ...; "
+            "memo: wall, label.run and label.runq (CPU and run queue by wait label), state.run, state.runq, "
+            "state.sleep (by the server's state), workers.run, workers.runq, workers.sleep, margin.off",
         ),
         _c("detail", "str", "wait class/event of a sleep account", null=True),
         _c("aas", "f64", "seconds per second; NULL: unknown", null=True),
         _c("low", "f64", "lower end of its interval", null=True),
         _c("high", "f64", "upper end of its interval", null=True),
         _c("status", "str", "why unknown"),
+        _c("source", "str", "which witness"),
+    ),
+    "events": (
+        *CELL,
+        _c("scope", "str", "rung (all sessions in sum) | session | helper"),
+        _c("session", "i64", "where scope is session", null=True),
+        _c("who", "str", "rung | session | what the helper is"),
+        _c("state", "str", "the server's word: active, idle, ...; NULL: not known", null=True),
+        _c("wait_class", "str", "NULL: no wait event", null=True),
+        _c("wait_event", "str", "NULL: no wait event", null=True),
+        *(
+            _c(f"{part}{end}", "f64", f"seconds per second {what} under this label{note}", null=True)
+            for part, what in (("run", "on a CPU"), ("sleep", "asleep"), ("runq", "in the run queue"))
+            for end, note in (("", ""), ("_low", ", lower end"), ("_high", ", upper end"))
+        ),
+        _c("waits_per_s", "f64", "sleeps a second; known only to the scheduler trace", null=True),
+        _c("samples", "f64", "samples that saw this label; NULL: traced, not sampled", null=True),
+        _c("status", "str", "why unknown"),
+        _c("source", "str", "which witness: scheduler trace | wait event word, raked | activity view, raked"),
+    ),
+    "microstates": (
+        *CELL,
+        _c("pid", "i64", "process"),
+        _c("start_ticks", "i64", "part of the key", null=True),
+        _c("role", "str", "as in tasks"),
+        _c("session", "i64", "session", null=True),
+        _c("worker", "bool", "a parallel worker of that session"),
+        _c("name", "str", "what it is: application, user and database; or the helper's name"),
+        _c("wall_s", "f64", "how long it was seen"),
+        *(
+            _c(f"{part}{end}", "f64", f"{what}, seconds per second{note}", null=True)
+            for part, what in (
+                ("usr", "on a CPU in user mode"),
+                ("sys", "on a CPU in the kernel"),
+                ("cpu_wait", "in the run queue"),
+                ("lock", "asleep in a lock or latch"),
+                ("client", "asleep waiting for its client"),
+                ("sleep", "asleep in anything else"),
+            )
+            for end, note in (("", ""), ("_low", ", lower end"), ("_high", ", upper end"))
+        ),
+        _c("block_io", "f64", "block I/O delay: lies inside sleep and lock", null=True),
+        _c("unaccounted", "f64", "signed remainder", null=True),
+        _c("voluntary_per_s", "f64", "voluntary context switches", null=True),
+        _c("involuntary_per_s", "f64", "involuntary ones", null=True),
+        _c("slices_per_s", "f64", "times it got a CPU", null=True),
+        _c("syscalls_per_s", "f64", "system calls, where traced", null=True),
+        _c("status", "str", "why unknown"),
+        _c("source", "str", "which witnesses"),
+    ),
+    "strips": (
+        *CELL,
+        _c("session", "i64", "session"),
+        _c("start_s", "f64", "since t0"),
+        _c("end_s", "f64", "since t0"),
+        _c("part", "str", "run | runq | a wait class in words | asleep | unknown"),
+        _c("share", "f64", "of that time"),
+    ),
+    "profile": (
+        *CELL,
+        _c("name", "str", "DB time, DB CPU, CPU WAIT, logical reads, WAL, commits, ..."),
+        _c("unit", "str", "s, blocks, bytes, count, ..."),
+        _c("total", "f64", "over the window", null=True),
+        _c("per_s", "f64", "per second", null=True),
+        _c("per_transaction", "f64", "per commit or rollback", null=True),
+        _c("per_execution", "f64", "per statement executed", null=True),
+        _c("per_call", "f64", "per call of the driver", null=True),
+        _c("status", "str", "why unknown, and what would make it known"),
+        _c("source", "str", "which witness"),
+    ),
+    "top_events": (
+        *CELL,
+        _c("rank", "i64", "1..10 by seconds"),
+        _c("name", "str", "DB CPU | CPU WAIT | class/event (asleep in it)"),
+        _c("seconds", "f64", "over the window, all sessions"),
+        _c("low", "f64", "lower end of its interval", null=True),
+        _c("high", "f64", "upper end", null=True),
+        _c("share", "f64", "of DB time", null=True),
+        _c("runq_s", "f64", "seconds under its label in the run queue: counted in CPU WAIT", null=True),
+        _c("waits", "f64", "how often, where traced", null=True),
+        _c("mean_ns", "f64", "mean sleep, where traced", null=True),
         _c("source", "str", "which witness"),
     ),
     "witnesses": (
@@ -260,7 +408,10 @@ DERIVED: dict[str, tuple[Column, ...]] = {
     ),
 }
 
-OF_CELL = {f"cell_{t}": (*CELL, *RAW[t]) for t in ("sessions", "histogram", "errors", "sampler", "sources")}
+OF_CELL = {
+    f"cell_{t}": (*CELL, *RAW[t])
+    for t in ("sessions", "histogram", "errors", "sampler", "sources", "backends")
+}
 """Raw tables of several cells in one, with the cell's key; handed on by the room window, not stored."""
 
 TABLES = RAW | DERIVED | CUT | OF_CELL

@@ -36,6 +36,8 @@ def _spans(cell: RawCell) -> pl.DataFrame:
     return inside.select(
         "sample",
         "at_ns",
+        via=pl.col("via").fill_null("sql"),
+        late_ns=start - pl.col("due_ns"),
         low_ns=(before + (here - before) // 2).fill_null(t0),
         high_ns=(here + (after - here) // 2).fill_null(t1),
     )
@@ -44,5 +46,8 @@ def _spans(cell: RawCell) -> pl.DataFrame:
 def _rows(cell: RawCell) -> pl.DataFrame:
     samples = fold(cell.tables["samples"], workers(cell)).join(_spans(cell).select("sample"), on="sample")
     return samples.select(
-        *("pid", "role", "session", "sample", "state", "wait_class", "wait_event", "task_state", "status")
+        *("pid", "role", "session", "sample", "state", "wait_class", "wait_event", "task_state", "status"),
+        *("start_ticks", "query_id", "leader_pid", "worker"),
+        via=pl.col("via").fill_null("sql"),
+        at_ns=pl.col("task_ns").fill_null(pl.col("sql_after_ns")),
     )
