@@ -83,6 +83,13 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("measured", "bool", "started in [t0, t1)"),
         _c("cpu", "i64", "CPU the backend last ran on, read at the call's end", null=True),
     ),
+    "progress": (
+        _c("at_ns", "i64", "when the driver was asked, about once a second"),
+        _c("calls", "i64", "calls ended well since the barrier"),
+        _c("errors", "i64", "calls ended in an error"),
+        _c("live", "i64", "sessions that have not ended"),
+        _c("in_call_ns", "i64", "sum of durations of ended calls"),
+    ),
     # -- observers ------------------------------------------------------------------------------
     "samples": (
         _c("sample", "i64", "number of the sample; all rows of one sample were read together"),
@@ -410,7 +417,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
 
 OF_CELL = {
     f"cell_{t}": (*CELL, *RAW[t])
-    for t in ("sessions", "histogram", "errors", "sampler", "sources", "backends")
+    for t in ("sessions", "histogram", "errors", "progress", "sampler", "sources", "backends")
 }
 """Raw tables of several cells in one, with the cell's key; handed on by the room window, not stored."""
 
