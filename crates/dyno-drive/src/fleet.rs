@@ -47,24 +47,19 @@ impl<S: Session + 'static> Fleet<S> {
             tids: Vec::new(),
         };
         for (number, seats) in spread(sessions, threads, spec).into_iter().enumerate() {
-            fleet.add(number, seats, log(spec, threads), tell.clone())?;
+            let (log, control) = (log(spec, threads), fleet.control.clone());
+            let worker = Worker::new(number, seats, spec.think_us, log, control);
+            fleet.add(number, worker, tell.clone())?;
         }
         drop(tell);
         fleet.tids = told.iter().take(threads).collect();
         Ok(fleet)
     }
 
-    fn add(
-        &mut self,
-        number: usize,
-        seats: Vec<Seat<S>>,
-        log: Option<CallLog>,
-        tell: mpsc::Sender<i64>,
-    ) -> Result<()> {
+    fn add(&mut self, number: usize, mut worker: Worker<S>, tell: mpsc::Sender<i64>) -> Result<()> {
         let control = self.control.clone();
         let worker = thread::spawn(&format!("dyno-drive-{number}"), move || {
-            let done = Done(control.clone());
-            let mut worker = Worker::new(number, seats, log, control);
+            let done = Done(control);
             // Nobody listens any more when another thread could not be started.
             let _ = tell.send(thread::tid());
             worker.run();

@@ -76,13 +76,12 @@ impl Poll {
         }
     }
 
-    /// Waits until something is ready (`block`), or only looks; how many are.
+    /// Waits until something is ready, at most `timeout_ms` (-1: for ever, 0: only looks); how many are.
     ///
     /// # Errors
     /// When the operating system refuses.
     #[inline]
-    pub fn wait(&mut self, block: bool) -> Result<usize> {
-        let timeout_ms = if block { -1 } else { 0 };
+    pub fn wait(&mut self, timeout_ms: i32) -> Result<usize> {
         loop {
             let (events, room) = (self.events.as_mut_ptr(), self.events.len() as libc::c_int);
             // SAFETY: `events` has room for so many.

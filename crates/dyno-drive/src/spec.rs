@@ -16,18 +16,21 @@ pub struct Spec {
     pub log_cpu: bool,
     /// A session also ends after so many calls.
     pub max_calls: Option<u64>,
+    /// From the end of a call to the start of the session's next.
+    pub think_us: u64,
     /// A call still out this long after the end: its session is lost.
     pub grace_ms: u64,
 }
 
 impl Spec {
     /// Names of the keys that are the driver's.
-    pub const KEYS: [&'static str; 6] = [
+    pub const KEYS: [&'static str; 7] = [
         "threads",
         "log_calls",
         "log_limit",
         "log_cpu",
         "max_calls",
+        "think_us",
         "grace_ms",
     ];
 }
@@ -40,6 +43,7 @@ impl Default for Spec {
             log_limit: 1_000_000,
             log_cpu: false,
             max_calls: None,
+            think_us: 0,
             grace_ms: 30_000,
         }
     }

@@ -1,9 +1,11 @@
 //! One thread of the driver: its sessions' calls, one after another.
 //!
 //! One clock read a call: the end of a call is the start of the session's next, which is sent at once.
-//! So a session is in a call from its first start to its last end, less what the thread needs between
+//! So a session without think time is in a call from its first start to its last end, less what the thread needs between
 //! reading the clock and sending (some tens of nanoseconds, which count as part of the call).
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use dyno_model::{CallEnd, Progress as Step, Result, Session, now_ns};
@@ -17,9 +19,15 @@ use crate::{LOST, Latency, Schedule};
 /// Room for a socket's whole receive buffer at a time; one a thread, so it stays in the cache.
 const BUFFER_BYTES: usize = 64 * 1024;
 
+/// While sessions think, the deadline is looked at this often: a stop may bring it nearer.
+const PATIENCE_NS: i64 = 50_000_000;
+
 /// A thread's sessions and counts.
 pub struct Worker<S> {
     pub seats: Vec<Seat<S>>,
+    think_ns: i64,
+    /// When the next call of each session that thinks is due.
+    thinking: BinaryHeap<Reverse<(i64, usize)>>,
     pub latency: Latency,
     pub log: Option<CallLog>,
     counts: Counts,
@@ -36,7 +44,13 @@ struct Counts {
 
 impl<S: Session> Worker<S> {
     /// Before the barrier.
-    pub fn new(thread: usize, seats: Vec<Seat<S>>, log: Option<CallLog>, control: Arc<Control>) -> Self {
+    pub fn new(
+        thread: usize,
+        seats: Vec<Seat<S>>,
+        think_us: u64,
+        log: Option<CallLog>,
+        control: Arc<Control>,
+    ) -> Self {
         let progress = Progress {
             live: seats.len() as u64,
             ..Progress::default()
@@ -55,6 +69,8 @@ impl<S: Session> Worker<S> {
         };
         Self {
             seats,
+            think_ns: i64::try_from(think_us).unwrap_or(i64::MAX).saturating_mul(1000),
+            thinking: BinaryHeap::new(),
             latency: Latency::default(),
             log,
             counts,
@@ -104,6 +120,10 @@ impl<S: Session> Worker<S> {
             };
             now = now_ns();
             self.ended(0, now, end);
+            if self.think_ns > 0 {
+                self.counts.control.sleep_until(now.saturating_add(self.think_ns));
+                now = now_ns();
+            }
         }
         Ok(())
     }
@@ -121,11 +141,53 @@ impl<S: Session> Worker<S> {
             if self.counts.progress.live == 0 {
                 break;
             }
-            for event in 0..poll.wait(at_once.is_empty())? {
+            for event in 0..poll.wait(self.patience_ms(at_once.is_empty()))? {
                 self.advance(poll.ready(event), &poll, &mut at_once)?;
             }
+            self.wake(&mut at_once);
         }
         Ok(())
+    }
+
+    /// How long to wait for an answer: not at all, for ever, or until the next session has thought enough.
+    #[inline]
+    fn patience_ms(&self, may_block: bool) -> i32 {
+        match self.thinking.peek() {
+            _ if !may_block => 0,
+            None => -1,
+            Some(Reverse((due_ns, _))) => {
+                let left_ns = (due_ns - now_ns()).clamp(0, PATIENCE_NS);
+                (left_ns as u64).div_ceil(1_000_000) as i32
+            }
+        }
+    }
+
+    /// Sessions that have thought enough; all of them once the deadline has passed.
+    #[inline]
+    fn wake(&mut self, at_once: &mut Vec<usize>) {
+        if self.thinking.is_empty() {
+            return;
+        }
+        let now = now_ns();
+        let over = now >= self.counts.control.deadline_ns();
+        while let Some(&Reverse((due_ns, i))) = self.thinking.peek() {
+            if !over && due_ns > now {
+                break;
+            }
+            self.thinking.pop();
+            at_once.push(i);
+        }
+    }
+
+    /// The session's next call: due when it has thought enough. False: at once.
+    #[inline]
+    fn thinks(&mut self, i: usize, now: i64) -> bool {
+        if self.think_ns == 0 {
+            return false;
+        }
+        self.thinking
+            .push(Reverse((now.saturating_add(self.think_ns), i)));
+        true
     }
 
     #[inline]
@@ -138,8 +200,11 @@ impl<S: Session> Worker<S> {
         match seat.session.begin() {
             Ok(Step::Read) => Ok(()),
             Ok(Step::Done(end)) => {
-                self.ended(i, now_ns(), end);
-                at_once.push(i);
+                let now = now_ns();
+                self.ended(i, now, end);
+                if !self.thinks(i, now) {
+                    at_once.push(i);
+                }
                 Ok(())
             }
             Ok(Step::Write) => self.wait_for(i, Interest::Write, poll),
@@ -160,6 +225,9 @@ impl<S: Session> Worker<S> {
             Ok(Step::Done(end)) => {
                 let now = now_ns();
                 self.ended(i, now, end);
+                if self.thinks(i, now) {
+                    return Ok(());
+                }
                 self.begin(i, now, poll, at_once)
             }
             Ok(Step::Read) => self.wait_for(i, Interest::Read, poll),

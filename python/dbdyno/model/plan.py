@@ -44,6 +44,7 @@ class Experiment(_Strict):
     measure: str = "10s"
     settle: str = "2s"
     repeats: int = Field(default=1, ge=1, le=1000)
+    think: str | None = None  # "10ms": from the end of a call to the start of the session's next
     call_target: str | None = None
     params: dict[str, str | int | float | bool] = Field(default_factory=dict)
     variants: dict[str, VariantSpec] = Field(default_factory=dict)
@@ -68,6 +69,7 @@ class Cell(_Strict):
     params: dict[str, str | int | float | bool]
     settle_ns: int
     measure_ns: int
+    think_ns: int = 0  # from the end of a call to the start of the session's next
 
 
 class Choice(_Strict):

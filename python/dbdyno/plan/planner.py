@@ -118,6 +118,7 @@ def _cells(
             params=params[variant],
             settle_ns=settle_ns,
             measure_ns=measure_ns,
+            think_ns=parse_duration_ns(experiment.think) if experiment.think else 0,
         )
         for number, (repeat, variant, rung) in enumerate(order, start=1)
     )

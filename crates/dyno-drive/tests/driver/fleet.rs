@@ -272,3 +272,37 @@ fn live_figures_are_those_of_the_records() {
     );
     assert_eq!(progress.live, 0);
 }
+
+#[test]
+fn sessions_think_between_calls_and_the_time_in_calls_leaves_it_out() {
+    for (sessions, threads) in [(1, 1), (5, 2)] {
+        let peers = Peers::new(sessions, |_, _| Answer::Well);
+        let spec = Spec {
+            think_us: 5_000,
+            ..spec(threads)
+        };
+        let (schedule, outcome) = run(&peers, &spec);
+        check(&peers, &schedule, &outcome);
+        for record in &outcome.records {
+            assert_eq!(record.end, End::Deadline);
+            let tally = &record.tally;
+            let span = tally.last_end_ns.unwrap() - tally.first_start_ns.unwrap();
+            let thought = span - tally.in_call_ns as i64;
+            assert!(thought >= (tally.calls as i64 - 1) * 5 * MS, "{tally:?}");
+            assert!(tally.calls <= 17, "80 ms hold at most 16 pauses of 5 ms: {tally:?}");
+        }
+    }
+}
+
+#[test]
+fn a_session_that_thinks_long_ends_at_the_deadline() {
+    let peers = Peers::new(3, |_, _| Answer::Well);
+    let spec = Spec {
+        think_us: 3_600_000_000,
+        ..spec(1)
+    };
+    let (_, outcome) = run(&peers, &spec);
+    for record in &outcome.records {
+        assert_eq!((record.end.clone(), record.tally.calls_total()), (End::Deadline, 1));
+    }
+}

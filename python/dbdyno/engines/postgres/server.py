@@ -124,6 +124,7 @@ class PostgresServer:
             "log_calls": log_calls,
             "log_cpu": log_calls and self._presence.here,
             "max_calls": max_calls,
+            "think_us": round(cell.think_ns / 1000),
             "grace_ms": sessions.GRACE_MS,
         }
         return cast(Load, _core.Load("postgres", json.dumps(spec)))
