@@ -110,6 +110,15 @@ class Capacity:
         return max(0, self.maximum - self.reserved - self.in_use)
 
 
+class Clock(Protocol):
+    """The time that a server's watches live in."""
+
+    def now_ns(self) -> int: ...
+
+    def sleep(self, seconds: float) -> None:
+        """Lets so much time go by."""
+
+
 class Server(Protocol):
     """An open server: a control connection, later loads and watches."""
 
@@ -154,6 +163,12 @@ class Server(Protocol):
 
     def watch(self, spec: Mapping[str, Any]) -> Watch | None:
         """The engine's own observers where it is its own world (fake); None: watch the real one."""
+
+    def clock(self) -> Clock | None:
+        """The engine's own clock where it is its own world (fake); None: the machine's."""
+
+    def reconnect(self) -> None:
+        """A new control connection in place of a lost one. Raises :class:`TargetError` while it cannot be."""
 
     def counters(self, phase: str) -> pl.DataFrame:
         """Server-wide counters now: rows of the table ``counters``."""
