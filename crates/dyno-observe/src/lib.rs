@@ -4,10 +4,12 @@
 //! Each source is one file with a pure `parse(&str)`; [`file::ProcFile`] is the one thin reader under all.
 
 pub mod cpu_stat;
+pub mod elf;
 pub mod file;
 pub mod groups;
 pub mod host;
 pub mod mountinfo;
+pub mod names;
 pub mod parse;
 pub mod psi;
 pub mod rng;
@@ -15,6 +17,8 @@ pub mod schedstat;
 pub mod stat;
 pub mod status;
 pub mod task;
+pub mod tracer;
+pub mod word;
 
 mod cgroup_rows;
 mod host_rows;
@@ -29,6 +33,9 @@ mod strings;
 mod task_rows;
 mod watch;
 
+pub use names::Names;
 pub use spec::{GroupSpec, Spec, TaskSpec};
-pub use status::Status;
+pub use status::{Refusal, Status};
+pub use tracer::Tracer;
 pub use watch::{Probe, Watch};
+pub use word::{Word, WordFinder, WordSpec};

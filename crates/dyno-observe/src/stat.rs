@@ -57,6 +57,15 @@ pub fn parse(text: &str, ns_per_tick: i64) -> Parsed<Stat<'_>> {
     })
 }
 
+/// Field 26: address where the program's code begins; 0 or 1 to those who may not know it.
+///
+/// # Errors
+/// When the field is missing or wrong.
+pub fn start_code(text: &str) -> Parsed<i64> {
+    let (_, _, tail) = parts(text)?;
+    number(NAME, "startcode", tail.split_ascii_whitespace().nth(26 - 3))
+}
+
 /// Before, inside and after the parentheses. The name may hold any of them, what follows may not: so the
 /// first opens and the last closes.
 fn parts(text: &str) -> Parsed<(&str, &str, &str)> {

@@ -45,3 +45,22 @@ impl Status {
         }
     }
 }
+
+/// Why a witness has nothing to say, and what would make it speak.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which kind of no.
+    pub status: Status,
+    /// The reason and the cure, in words.
+    pub detail: String,
+}
+
+impl Refusal {
+    /// A refusal in words.
+    pub fn new(status: Status, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            detail: detail.into(),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Where a symbol of a program lies in a process: the program's ELF file (elf(5)) says where it was linked,
+//! `/proc/PID/maps` (proc(5)) where it was loaded.
+
+use object::{Object, ObjectSegment, ObjectSymbol, ReadRef};
+
+use crate::parse::{Parsed, error};
+
+const NAME: &str = "ELF";
+
+/// A symbol as the linker placed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Linked {
+    /// Its address, before the program is moved anywhere.
+    pub address: u64,
+    /// The lowest segment that is loaded: its address,
+    pub segment_address: u64,
+    /// and where it begins in the file.
+    pub segment_offset: u64,
+}
+
+/// The symbol `name` of an ELF file, of `.symtab` or else of `.dynsym`; `None`: it has none of that name
+/// (stripped).
+///
+/// # Errors
+/// When it is no 64-bit ELF file, or a broken one.
+pub fn symbol<'d>(data: impl ReadRef<'d>, name: &str) -> Parsed<Option<Linked>> {
+    let file = object::File::parse(data).map_err(|e| error(NAME, e.to_string()))?;
+    if !file.is_64() {
+        return Err(error(NAME, "not of 64 bits"));
+    }
+    let Some(address) = file
+        .symbols()
+        .chain(file.dynamic_symbols())
+        .find(|s| !s.is_undefined() && s.name() == Ok(name))
+        .map(|s| s.address())
+    else {
+        return Ok(None);
+    };
+    let lowest = file.segments().min_by_key(ObjectSegment::address);
+    let segment = lowest.ok_or_else(|| error(NAME, "nothing of it is loaded"))?;
+    Ok(Some(Linked {
+        address,
+        segment_address: segment.address(),
+        segment_offset: segment.file_range().0,
+    }))
+}
+
+/// A line of `/proc/PID/maps`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// Where in the file it begins, bytes.
+    pub offset: u64,
+}
+
+/// The first mapping of the file `path` (as the link `/proc/PID/exe` reads), in the text of
+/// `/proc/PID/maps`. Where the path does not occur (it was moved), of the file with that inode.
+pub fn first_mapping(maps: &str, path: &str, inode: u64) -> Option<Mapping> {
+    let of = |is: &dyn Fn(&Line<'_>) -> bool| maps.lines().filter_map(line).find(|l| is(l));
+    let found = of(&|l| l.path == path).or_else(|| of(&|l| inode != 0 && l.inode == inode));
+    found.map(|l| l.mapping)
+}
+
+/// Where the symbol is, in a process whose first mapping of the program is `mapping`; `None` where that is
+/// not the program's first segment.
+pub fn loaded(linked: Linked, mapping: Mapping, page_bytes: u64) -> Option<u64> {
+    let page = |address: u64| address - address % page_bytes;
+    if mapping.offset != page(linked.segment_offset) {
+        return None;
+    }
+    // 0 for a program that is not position-independent
+    let bias = mapping.start.wrapping_sub(page(linked.segment_address));
+    Some(linked.address.wrapping_add(bias))
+}
+
+struct Line<'t> {
+    mapping: Mapping,
+    inode: u64,
+    path: &'t str,
+}
+
+/// `start-end perms offset dev inode path`; the path may hold blanks.
+fn line(text: &str) -> Option<Line<'_>> {
+    let mut rest = text;
+    let mut word = || {
+        let (word, after) = rest
+            .trim_start()
+            .split_once(' ')
+            .unwrap_or((rest.trim_start(), ""));
+        rest = after;
+        word
+    };
+    let (start, _, offset, _, inode) = (word(), word(), word(), word(), word());
+    let hex = |word: &str| u64::from_str_radix(word, 16).ok();
+    Some(Line {
+        mapping: Mapping {
+            start: hex(start.split_once('-')?.0)?,
+            offset: hex(offset)?,
+        },
+        inode: inode.parse().ok()?,
+        path: rest.trim_start(),
+    })
+}

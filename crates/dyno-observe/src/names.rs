@@ -1,0 +1,71 @@
+//! What the codes of a wait event word mean.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Wait classes and events by code. The top byte of a code is its class, the low 16 bits number the event
+/// within; 0 is no wait event (`PostgreSQL`: src/include/utils/wait_classes.h).
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    events: HashMap<u32, (String, String)>,
+    classes: HashMap<u32, String>,
+}
+
+impl Names {
+    /// `events`: (code, wait class, wait event); `classes`: (top byte, wait class) for codes without a name.
+    pub fn new(events: &[(u32, String, String)], classes: &[(u32, String)]) -> Self {
+        Self {
+            events: events
+                .iter()
+                .map(|(code, class, event)| (*code, (class.clone(), event.clone())))
+                .collect(),
+            classes: classes.iter().cloned().collect(),
+        }
+    }
+
+    /// (wait class, wait event); `None` for no wait event. A code without a name gets its number as one.
+    pub fn of(&self, code: u32) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
+        if code == 0 {
+            return None;
+        }
+        if let Some((class, event)) = self.events.get(&code) {
+            return Some((Cow::from(class), Cow::from(event)));
+        }
+        let top = code >> 24;
+        let class = self.classes.get(&top);
+        let class = class.map_or_else(|| Cow::from(format!("#{top}")), Cow::from);
+        Some((class, Cow::from(format!("#{}", code & 0xffff))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn names() -> Names {
+        Names::new(
+            &[(0x0600_0000, "Client".into(), "ClientRead".into())],
+            &[(6, "Client".into()), (1, "LWLock".into())],
+        )
+    }
+
+    #[test]
+    fn zero_is_no_wait_event_and_what_has_no_name_keeps_its_number() {
+        let names = names();
+        let of = |code| names.of(code).map(|(c, e)| format!("{c}/{e}"));
+        assert_eq!(of(0), None);
+        assert_eq!(of(0x0600_0000).as_deref(), Some("Client/ClientRead"));
+        assert_eq!(of(0x0600_0001).as_deref(), Some("Client/#1"));
+        assert_eq!(of(0x0100_0041).as_deref(), Some("LWLock/#65"));
+        assert_eq!(of(0x0c00_ffff).as_deref(), Some("#12/#65535"));
+    }
+
+    proptest! {
+        #[test]
+        fn every_code_but_zero_is_some_event(code in 1_u32..) {
+            prop_assert!(names().of(code).is_some_and(|(c, e)| !c.is_empty() && !e.is_empty()));
+        }
+    }
+}

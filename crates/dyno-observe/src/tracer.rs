@@ -1,0 +1,30 @@
+//! What a watch asks of a witness that sees every switch of a task (the scheduler trace).
+
+use std::sync::Arc;
+
+use dyno_model::Table;
+
+use crate::task::Task;
+
+/// A witness of each task's every switch. It keeps its own rows.
+///
+/// The watch tells it of tasks from the thread that met them, and reads it from its reader thread, never
+/// both at once.
+pub trait Tracer: Send {
+    /// A task of the server (role session, other, helper) is to be traced from now on. It is told at once
+    /// when a task is met. The same tid comes again when a number was given to a new task, and when
+    /// a backend was adopted as a session (same pid and start, other role): the latest counts.
+    /// A task that ended says so ([`Task::gone`]) from the first read after on.
+    fn watch(&mut self, task: &Arc<Task>);
+
+    /// Reads the sums of all tasks and keeps them as rows: at the start, at t0, at t1, once an interval
+    /// between, and at the end.
+    fn read(&mut self);
+
+    /// `traced`, `waits` and, where they are counted, `syscalls`: rows whose `after_ns` is at or after
+    /// `since_ns`.
+    fn tables(&self, since_ns: i64) -> Vec<Table>;
+
+    /// (status, detail) of the witness "scheduler trace", as of now: ok, or what is missing and the cure.
+    fn witness(&self) -> (String, String);
+}

@@ -1,0 +1,235 @@
+//! The wait event word of a server's process, read from its memory (`process_vm_readv(2)`): a variable of
+//! the program points at a 32-bit word that says what the process waits for. Nothing is asked of the server.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use object::read::ReadCache;
+use serde::Deserialize;
+
+use crate::elf::{self, Linked};
+use crate::stat;
+use crate::status::{Refusal, Status};
+
+/// Which word. The JSON form is in `docs/core.md`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WordSpec {
+    /// What the program is called, for messages.
+    pub program: String,
+    /// A pointer variable of the program.
+    pub symbol: String,
+    /// (code, wait class, wait event).
+    #[serde(default)]
+    pub names: Vec<(u32, String, String)>,
+    /// (top byte of a code, wait class), for codes without a name.
+    #[serde(default)]
+    pub classes: Vec<(u32, String)>,
+}
+
+/// Finds the pointer variable in processes. Processes forked from one have it at one address, so a program
+/// is read once, and a process's mappings once for each server.
+#[derive(Debug)]
+pub struct WordFinder {
+    program: String,
+    symbol: String,
+    programs: HashMap<File, Result<Linked, Refusal>>,
+    addresses: HashMap<(File, i64), u64>,
+}
+
+/// Device and inode.
+type File = (u64, u64);
+
+impl WordFinder {
+    /// For the variable `symbol` of `program`.
+    pub fn new(program: &str, symbol: &str) -> Self {
+        Self {
+            program: program.to_owned(),
+            symbol: symbol.to_owned(),
+            programs: HashMap::new(),
+            addresses: HashMap::new(),
+        }
+    }
+
+    /// Address of the pointer variable in process `pid`.
+    ///
+    /// # Errors
+    /// Not permitted, not supported (the program has no such symbol), vanished, or lost.
+    pub fn address(&mut self, pid: i64) -> Result<u64, Refusal> {
+        let exe = format!("/proc/{pid}/exe");
+        let refused = |e: io::Error| refusal(pid, &e, Right::Look);
+        let metadata = fs::metadata(&exe).map_err(refused)?;
+        let file = (metadata.dev(), metadata.ino());
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(refused)?;
+        // where its code begins: tells servers of one program apart
+        let code = stat::start_code(&text).map_err(|e| Refusal::new(Status::Lost, e.to_string()))?;
+        if let Some(&address) = self.addresses.get(&(file, code)) {
+            return Ok(address);
+        }
+        let linked = match self.programs.get(&file) {
+            Some(known) => known.clone(),
+            None => self.linked(pid, &exe),
+        };
+        self.programs.insert(file, linked.clone());
+        let address = self.loaded(pid, &exe, file.1, linked?)?;
+        self.addresses.insert((file, code), address);
+        Ok(address)
+    }
+
+    /// Opened through the process, so that it is its own program also in a container or after an upgrade.
+    fn linked(&self, pid: i64, exe: &str) -> Result<Linked, Refusal> {
+        let file = fs::File::open(exe).map_err(|e| refusal(pid, &e, Right::Look))?;
+        let cache = ReadCache::new(file);
+        let none = || {
+            format!(
+                "{} has no symbol {}: it is stripped, or {} is another version",
+                path(exe),
+                self.symbol,
+                self.program
+            )
+        };
+        match elf::symbol(&cache, &self.symbol) {
+            Ok(Some(linked)) => Ok(linked),
+            Ok(None) => Err(Refusal::new(Status::NotSupported, none())),
+            Err(e) => Err(Refusal::new(Status::NotSupported, format!("{}: {e}", path(exe)))),
+        }
+    }
+
+    fn loaded(&self, pid: i64, exe: &str, inode: u64, linked: Linked) -> Result<u64, Refusal> {
+        let maps = fs::read(format!("/proc/{pid}/maps")).map_err(|e| refusal(pid, &e, Right::Look))?;
+        let maps = String::from_utf8_lossy(&maps);
+        elf::first_mapping(&maps, &path(exe), inode)
+            .and_then(|mapping| elf::loaded(linked, mapping, page_bytes()))
+            .ok_or_else(|| {
+                let detail = format!("process {pid}: where {} is loaded cannot be told", self.program);
+                Refusal::new(Status::Lost, detail)
+            })
+    }
+}
+
+/// Where the link leads, as `/proc/PID/maps` writes it, too.
+fn path(exe: &str) -> String {
+    fs::read_link(exe).map_or_else(|_| exe.to_owned(), |p| p.to_string_lossy().into_owned())
+}
+
+fn page_bytes() -> u64 {
+    // SAFETY: a plain query.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// The word of one process. One system call a read: it brings the pointer and, from where the pointer led
+/// last time, the word; so a pointer that has moved (a backend that starts or ends) is noticed at once.
+#[derive(Debug, Clone)]
+pub struct Word {
+    pid: libc::pid_t,
+    variable: u64,
+    target: u64,
+}
+
+/// A pointer that moves faster than we read is not followed further.
+const FOLLOW: usize = 3;
+
+impl Word {
+    /// Of process `pid`, whose pointer variable is at `variable`.
+    pub fn new(pid: i64, variable: u64) -> Self {
+        Self {
+            pid: pid as libc::pid_t,
+            variable,
+            target: 0,
+        }
+    }
+
+    /// The word as of now.
+    ///
+    /// # Errors
+    /// Not permitted, vanished, or lost (the pointer is null or leads nowhere).
+    pub fn read(&mut self) -> Result<u32, Status> {
+        for _ in 0..FOLLOW {
+            let (read, pointer, word) = self.read_both()?;
+            if pointer == self.target && pointer != 0 {
+                return if read == 12 { Ok(word) } else { Err(Status::Lost) };
+            }
+            self.target = pointer;
+            if pointer == 0 {
+                break;
+            }
+        }
+        Err(Status::Lost)
+    }
+
+    /// Bytes read (8 or 12), the pointer, the word.
+    fn read_both(&self) -> Result<(usize, u64, u32), Status> {
+        let (mut pointer, mut word) = (0_u64, 0_u32);
+        let to = [ours(&raw mut pointer), ours(&raw mut word)];
+        let from = [theirs(self.variable, 8), theirs(self.target, 4)];
+        // SAFETY: `to` names two variables of ours of 8 and 4 bytes; `from` is checked by the kernel.
+        let n = unsafe { libc::process_vm_readv(self.pid, to.as_ptr(), 2, from.as_ptr(), 2, 0) };
+        match usize::try_from(n) {
+            Ok(n) if n >= 8 => Ok((n, pointer, word)),
+            Ok(_) => Err(Status::Lost),
+            Err(_) => Err(Status::of(&io::Error::last_os_error())),
+        }
+    }
+}
+
+fn ours<T>(variable: *mut T) -> libc::iovec {
+    libc::iovec {
+        iov_base: variable.cast(),
+        iov_len: size_of::<T>(),
+    }
+}
+
+fn theirs(address: u64, bytes: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: bytes,
+    }
+}
+
+/// What was to be done with a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Right {
+    /// Look where its program is (`PTRACE_MODE_READ`: Yama does not limit it).
+    Look,
+    /// Read its memory (`PTRACE_MODE_ATTACH`: ptrace(2), "Ptrace access mode checking").
+    Read,
+}
+
+/// Why process `pid` refused, and the cure.
+pub fn refusal(pid: i64, error: &io::Error, right: Right) -> Refusal {
+    let status = Status::of(error);
+    if status != Status::NotPermitted {
+        return Refusal::new(status, format!("process {pid}: {error}"));
+    }
+    let theirs = fs::read_to_string(format!("/proc/{pid}/status")).ok();
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
+    // SAFETY: a plain query.
+    let ours = unsafe { libc::geteuid() };
+    let theirs = theirs.as_deref().and_then(uid);
+    let scope = scope.and_then(|s| s.trim().parse().ok()).unwrap_or(0);
+    Refusal::new(status, cure(right, ours, theirs, scope))
+}
+
+/// Pure half of [`refusal`]: our uid, that of the process where known, and `kernel.yama.ptrace_scope`
+/// (Documentation/admin-guide/LSM/Yama.rst).
+pub fn cure(right: Right, ours: u32, theirs: Option<u32>, scope: u32) -> String {
+    let same = theirs.is_none_or(|t| t == ours);
+    if right == Right::Read && same && scope > 0 {
+        let but = if scope < 3 {
+            ", or give dbdyno CAP_SYS_PTRACE"
+        } else {
+            " (3 stays until the next boot)"
+        };
+        return format!("kernel.yama.ptrace_scope is {scope}: set it to 0 with sysctl{but}");
+    }
+    let who = theirs.map_or_else(String::new, |t| format!(" (uid {t}; we are uid {ours})"));
+    format!("run dbdyno as the server's user{who}, or give it CAP_SYS_PTRACE")
+}
+
+/// The real uid of a process: `Uid:` of `/proc/PID/status`.
+fn uid(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|l| l.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
