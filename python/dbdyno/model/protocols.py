@@ -13,6 +13,7 @@ from dbdyno.model.environment import ServerFacts
 from dbdyno.model.plan import Cell, Observation
 from dbdyno.model.source import Source
 from dbdyno.model.tables import CoreColumn
+from dbdyno.model.truth import TruthCase
 from dbdyno.model.workload import Calibration, Workload
 
 
@@ -172,6 +173,14 @@ class Server(Protocol):
 
     def counters(self, phase: str) -> pl.DataFrame:
         """Server-wide counters now: rows of the table ``counters``."""
+
+    def truth_cases(self) -> Sequence[TruthCase]:
+        """Loads whose truth is known in advance, in the order of running."""
+
+    def truth_setup(self, case: TruthCase) -> None:
+        """Makes what the case needs in dbdyno's own schema."""
+
+    def truth_teardown(self, case: TruthCase) -> None: ...
 
     def clean(self) -> Sequence[str]:
         """Removes what ``prepare`` made; what was removed, in words."""

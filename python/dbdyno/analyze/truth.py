@@ -1,0 +1,181 @@
+"""What the ledger must say of a load whose truth is known, and what it says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import polars as pl
+
+from dbdyno.model.truth import Truth, TruthCase
+from dbdyno.model.units import NS_PER_S, parse_duration_ns
+
+ALLOWED = 0.02
+"""An account may differ from its truth by this share of the sessions' time."""
+UNACCOUNTED = 0.01
+
+Tables = Mapping[str, pl.DataFrame]
+
+
+class Known(NamedTuple):
+    """An account, its truth in seconds per second, and where that comes from."""
+
+    account: str
+    aas: float | None
+    why: str
+
+
+class Facts(NamedTuple):
+    """What is known of a measured case besides its tables."""
+
+    sessions: int
+    cpus: float  # that the server may use
+    others: float | None  # CPUs that all other processes of the host used
+    quota: float | None  # CPUs, where one was set
+    counted_ns: float | None  # the server's own timing of labels["commit"] per call
+
+
+def truths(case: TruthCase, facts: Facts, tables: Tables, tier: str) -> list[Truth]:
+    """Truth against ledger for one case, with its remainder."""
+    book = _Book(tables)
+    made = []
+    for known in (*_KINDS[case.kind](case, facts, book), Known("unaccounted", 0.0, "nothing may be left")):
+        aas, low, high = book.account(known.account)
+        made.append(
+            Truth(
+                case=case.name,
+                tier=tier,
+                account=known.account,
+                truth=known.aas,
+                why=known.why,
+                ledger=aas,
+                low=low,
+                high=high,
+                wall=facts.sessions,
+                allowed=UNACCOUNTED if known.account == "unaccounted" else ALLOWED,
+            )
+        )
+    return made
+
+
+class _Book:
+    """The rung's accounts and rates of one cell."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        ledger = tables["ledger"]
+        self._rung = ledger.filter(
+            (pl.col("scope") == "rung") | ((pl.col("scope") == "memo") & (pl.col("who") == "rung"))
+        )
+
+    def account(self, name: str) -> tuple[float | None, float | None, float | None]:
+        """(aas, low, high) of ``run``, ``runnable`` (run + runq), ``sleep``, ``sleep Class/Event``, ..."""
+        if name == "run + runq":
+            return self._sum(self._rows("run"), self._rows("runq"))
+        if name.startswith("label "):
+            event = name.removeprefix("label ")
+            parts = [self._rows(a, event) for a in ("sleep", "label.runq", "label.run")]
+            return self._sum(*(p for p in parts if p.height))
+        account, _, event = name.partition(" ")
+        return self._sum(self._rows(account, event or None))
+
+    def calls_per_s(self) -> float | None:
+        rates = self._tables["rates"].filter((pl.col("scope") == "rung") & (pl.col("name") == "calls_per_s"))
+        return None if rates.is_empty() else rates["value"][0]
+
+    def thinking(self) -> float | None:
+        """Sessions between two calls, by the driver's clock: calls a second times the mean pause."""
+        s = self._tables["cell_sessions"].filter(pl.col("calls") > 1)
+        if s.is_empty():
+            return None
+        span = pl.col("last_end_ns") - pl.col("first_start_ns")
+        pause = (span - pl.col("in_call_ns")) / (pl.col("calls") - 1)
+        turn = pause + pl.col("in_call_ns") / pl.col("calls")
+        return float(s.select((pause / turn).sum()).item())
+
+    def _rows(self, account: str, event: str | None = None) -> pl.DataFrame:
+        rows = self._rung.filter(pl.col("account") == account)
+        return rows if event is None else rows.filter(pl.col("detail") == event)
+
+    def _sum(
+        self, *parts: pl.DataFrame
+    ) -> tuple[float | None, float | None, float | None]:
+        rows = pl.concat([p.select("aas", "low", "high") for p in parts]) if parts else pl.DataFrame()
+        if rows.is_empty():
+            return 0.0, None, None
+        if rows["aas"].drop_nulls().is_empty():
+            return None, None, None
+        return tuple(float(rows[c].sum()) for c in ("aas", "low", "high"))  # type: ignore[return-value]
+
+
+def _asleep(case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
+    yield Known(f"sleep {case.labels['sleep']}", float(facts.sessions), "each call sleeps, nothing else")
+    yield Known("run + runq", 0.0, "each call sleeps, nothing else")
+
+
+def _spin(_case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
+    yield Known("run + runq", float(facts.sessions), "a CPU loop is always runnable")
+    yield Known("sleep", 0.0, "a CPU loop never sleeps")
+    if facts.others is None:
+        yield Known("run", None, "the server's processes are not on this host")
+        return
+    free = facts.cpus - facts.others
+    run = min(float(facts.sessions), free)
+    why = f"the CPUs ({facts.cpus:g}) less what other processes used ({facts.others:.3f})"
+    yield Known("run", run, why)
+    yield Known("runq", facts.sessions - run, f"the rest; {why}")
+
+
+def _quota(_case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
+    yield Known("run + runq", float(facts.sessions), "a CPU loop is always runnable")
+    yield Known("run", facts.quota, "the quota")
+    left = None if facts.quota is None else facts.sessions - facts.quota
+    yield Known("runq", left, "what the quota leaves")
+
+
+def _convoy(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
+    rate = book.calls_per_s()
+    held = None if rate is None else rate * case.sleep_ns / NS_PER_S
+    why = "calls a second times the holder's sleep"
+    yield Known(f"sleep {case.labels['sleep']}", held, why)
+    waiting = None if held is None else facts.sessions - 1.0
+    yield Known(f"sleep {case.labels['lock']}", waiting, "all but the holder wait for the lock")
+
+
+def _think(case: TruthCase, _facts: Facts, book: _Book) -> Iterator[Known]:
+    yield Known("client", book.thinking(), "the driver's clock between calls")
+    rate = book.calls_per_s()
+    asleep = None if rate is None else rate * case.sleep_ns / NS_PER_S
+    yield Known(f"sleep {case.labels['sleep']}", asleep, "calls a second times their sleep")
+
+
+def _mixture(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
+    rate, thinking = book.calls_per_s(), book.thinking()
+    asleep = None if rate is None else rate * case.sleep_ns / NS_PER_S
+    yield Known("client", thinking, "the driver's clock between calls")
+    yield Known(f"sleep {case.labels['sleep']}", asleep, "calls a second times their sleep")
+    rest = None if asleep is None or thinking is None else facts.sessions - asleep - thinking
+    yield Known("run + runq", rest, "the rest is a CPU loop")
+
+
+def _commit(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
+    rate = book.calls_per_s()
+    known = rate is not None and facts.counted_ns is not None
+    total = rate * facts.counted_ns / NS_PER_S if known else None  # type: ignore[operator]
+    why = "calls a second times the server's own timing of a flush" if known else "the server does not time it"
+    yield Known(f"label {case.labels['commit']}", total, why)
+
+
+_KINDS: dict[str, Callable[[TruthCase, Facts, _Book], Iterator[Known]]] = {
+    "asleep": _asleep,
+    "spin": _spin,
+    "quota": _quota,
+    "convoy": _convoy,
+    "think": _think,
+    "mixture": _mixture,
+    "commit": _commit,
+}
+
+
+def think_ns(case: TruthCase) -> int:
+    return parse_duration_ns(case.think)

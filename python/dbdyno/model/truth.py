@@ -1,0 +1,63 @@
+"""Loads whose truth is known in advance: what ``dbdyno selftest`` runs and compares the ledger with."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Kind = Literal["asleep", "spin", "quota", "convoy", "think", "mixture", "commit"]
+
+
+class TruthCase(BaseModel):
+    """One such load, in the words of an engine. Which figures follow from ``kind``: ``analyze.truth``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    kind: Kind
+    title: str
+    sql: str  # the call
+    sessions: int = 0
+    sessions_per_cpu: float = 0.0  # besides, for each CPU
+    quota_per_cpu: float = 0.0  # kind quota: CPUs that the server may use, for each CPU
+    think: str = "0s"
+    sleep_ns: int = 0  # that a call sleeps by itself
+    setup: tuple[str, ...] = ()  # statements, once, before
+    teardown: tuple[str, ...] = ()
+    labels: dict[str, str] = Field(default_factory=dict)  # sleep, lock, commit -> "Class/Event"
+    counter: str | None = None  # of the server, that counts ns in labels["commit"]
+
+    def count(self, cpus: float) -> int:
+        """Sessions on a machine of so many CPUs."""
+        return max(1, self.sessions + round(self.sessions_per_cpu * cpus))
+
+
+class Truth(BaseModel):
+    """One account of a case: what it must be, what the ledger says, in seconds per second."""
+
+    model_config = ConfigDict(frozen=True)
+
+    case: str
+    tier: str  # of the ledger: "scheduler trace", "sampled"
+    account: str
+    truth: float | None  # None: unknown on this server, see why
+    why: str  # where the truth comes from, or why it is not known
+    ledger: float | None
+    low: float | None = None
+    high: float | None = None
+    wall: float  # session seconds per second
+    allowed: float  # share of wall
+
+    @property
+    def off(self) -> float | None:
+        """Difference, as a share of the sessions' time."""
+        if self.truth is None or self.ledger is None:
+            return None
+        return (self.ledger - self.truth) / self.wall
+
+    @property
+    def verdict(self) -> Literal["ok", "off", "unknown"]:
+        if self.off is None:
+            return "unknown"
+        return "ok" if abs(self.off) <= self.allowed else "off"
