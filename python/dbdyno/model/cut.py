@@ -127,6 +127,7 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("key", "str", "name of the counter"),
         _c("delta", "f64", "its growth between the reads nearest to t0 and t1", null=True),
         _c("wall_ns", "i64", "time between those reads", null=True),
+        _c("first", "f64", "value at the first of them", null=True),
         _c("last", "f64", "value at the last of them", null=True),
         _c("status", "str", "of the reads; also: reset"),
     ),

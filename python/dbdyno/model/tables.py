@@ -369,8 +369,10 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("value", "f64", "NULL: unknown", null=True),
         _c("unit", "str", "cores, blocks, calls"),
         _c("relative_difference", "f64", "against the first ok witness of that quantity", null=True),
+        _c("tolerance", "f64", "a difference up to this agrees, in the unit", null=True),
         _c("verdict", "str", "reference | agrees | differs | unknown"),
         _c("status", "str", "why unknown"),
+        _c("reason", "str", "why the tolerance is so, and what may lie behind a difference", null=True),
     ),
     "rungs": (
         _c("workload", "str", "workload"),

@@ -34,6 +34,7 @@ class Workload(BaseModel):
     work_unit: str  # plural noun: "logical reads", "iterations"
     work_short: str  # "LIO", "iterations": as in "LIO/s"
     work_constant: bool  # work units per call must be constant: checked, and a finding if not
+    cached: bool | None = None  # promises to read from the cache alone; False: to read physically
     calibrated: bool  # has a size that is set so that a call takes the call target at one session
     parameters: dict[str, Parameter] = Field(default_factory=dict)
 

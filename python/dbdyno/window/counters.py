@@ -73,6 +73,7 @@ def _levels(cell: RawCell) -> pl.DataFrame | None:
     ok = reads.filter((pl.col("status") == "ok") & pl.col("value").is_not_null()).sort("at_ns")
     inside = pl.col("at_ns").is_between(nearest("at_ns", t0), nearest("at_ns", t1))
     found = ok.group_by(_LEVEL, maintain_order=True).agg(
+        first=nearest("value", t0),
         last=nearest("value", t1),
         growth=nearest("value", t1) - nearest("value", t0),
         wall_ns=nearest("at_ns", t1) - nearest("at_ns", t0),
