@@ -97,9 +97,7 @@ class _Book:
         rows = self._rung.filter(pl.col("account") == account)
         return rows if event is None else rows.filter(pl.col("detail") == event)
 
-    def _sum(
-        self, *parts: pl.DataFrame
-    ) -> tuple[float | None, float | None, float | None]:
+    def _sum(self, *parts: pl.DataFrame) -> tuple[float | None, float | None, float | None]:
         rows = pl.concat([p.select("aas", "low", "high") for p in parts]) if parts else pl.DataFrame()
         if rows.is_empty():
             return 0.0, None, None
@@ -162,7 +160,9 @@ def _commit(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
     rate = book.calls_per_s()
     known = rate is not None and facts.counted_ns is not None
     total = rate * facts.counted_ns / NS_PER_S if known else None  # type: ignore[operator]
-    why = "calls a second times the server's own timing of a flush" if known else "the server does not time it"
+    why = (
+        "calls a second times the server's own timing of a flush" if known else "the server does not time it"
+    )
     yield Known(f"label {case.labels['commit']}", total, why)
 
 

@@ -8,7 +8,7 @@ import sys
 import click
 
 from dbdyno import __version__
-from dbdyno.cli import clean, plans, run, runs, screen, server
+from dbdyno.cli import clean, plans, run, runs, screen, selftest, server
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError
 from dbdyno.model.nearest import did_you_mean
 
@@ -26,7 +26,7 @@ Examples:
 
 \b
 Exit codes: 0 good; 1 a defect; 2 wrong words; 3 the server; 4 the run store;
-5 the run was cut short, what was measured is kept; 130 Ctrl-C.
+5 the run was cut short, what was measured is kept; 6 the self-test found the ledger off; 130 Ctrl-C.
 """
 
 
@@ -53,7 +53,7 @@ def app() -> None:
     pass
 
 
-for _command in (run.run, *runs.COMMANDS, *plans.COMMANDS, server.server, clean.clean):
+for _command in (run.run, *runs.COMMANDS, *plans.COMMANDS, server.server, selftest.selftest, clean.clean):
     app.add_command(_command)
 server.server.__class__ = plans.plan.__class__ = Commands
 

@@ -4,6 +4,7 @@ from dbdyno.conduct.catalogue import find_recipe, recipes, workloads
 from dbdyno.conduct.derive import derive
 from dbdyno.conduct.request import Request, experiment_of, make_plan
 from dbdyno.conduct.run import EXTRA_CONNECTIONS, raw_tables, rebuild, results_of, run
+from dbdyno.conduct.selftest import selftest
 from dbdyno.conduct.teller import Silence, Teller
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "recipes",
     "results_of",
     "run",
+    "selftest",
     "workloads",
 ]

@@ -19,12 +19,14 @@
         +-- SchemaTooNew
         +-- StoreFull
 
-A run that was cut short but left a readable report ends with exit 5; Ctrl-C with 130.
+A run that was cut short but left a readable report ends with exit 5, a self-test whose ledger is
+off with 6; Ctrl-C with 130.
 """
 
 from __future__ import annotations
 
 EXIT_CUT_SHORT = 5
+EXIT_OFF = 6
 EXIT_INTERRUPTED = 130
 
 

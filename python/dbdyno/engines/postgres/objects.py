@@ -30,7 +30,7 @@ def prepare(connection: Connection, name: str, params: Mapping[str, Any], sessio
     half = halves.half(name)
     blocks = blocks_of(connection, params, sessions)
     wanted = half.objects.names(sessions, params)
-    _schema(connection)
+    own_schema(connection)
     stamp = f"dbdyno {name} v{half.version} blocks={blocks}"
     there = {n: s for kind, n, s in _made(connection) if kind == half.objects.kind}
     with _privileged(connection):
@@ -58,7 +58,7 @@ def blocks_of(connection: Connection, params: Mapping[str, Any], sessions: int) 
     return asked or min(_USUAL_BLOCKS, room)
 
 
-def _schema(connection: Connection) -> None:
+def own_schema(connection: Connection) -> None:
     if _ours(connection):
         return
     database = connection.info.dbname

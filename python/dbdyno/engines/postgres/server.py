@@ -22,6 +22,7 @@ from dbdyno.engines.postgres import (
     scripts,
     sessions,
     sql,
+    truth,
 )
 from dbdyno.engines.postgres import half as halves
 from dbdyno.engines.postgres.calibrate import Bench, calibrate
@@ -34,6 +35,7 @@ from dbdyno.model.plan import Cell
 from dbdyno.model.protocols import Capacity, Load, Watch
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
+from dbdyno.model.truth import TruthCase
 from dbdyno.model.workload import Calibration, Workload
 
 _Key = tuple[str, tuple[tuple[str, Any], ...]]
@@ -162,6 +164,21 @@ class PostgresServer:
     def counters(self, phase: str) -> pl.DataFrame:
         with _doing("reading counters"):
             return rows("counters", counters.read(self._connection, phase, _core.now_ns))
+
+    # -- loads of known truth -------------------------------------------------------------------
+    def truth_cases(self) -> Sequence[TruthCase]:
+        return truth.cases()
+
+    def truth_setup(self, case: TruthCase) -> None:
+        with _doing(f"preparing {case.name}"):
+            objects.own_schema(self._connection)
+            for statement in case.setup:
+                self._connection.execute(statement.encode())
+
+    def truth_teardown(self, case: TruthCase) -> None:
+        with _doing(f"tidying up after {case.name}"):
+            for statement in case.teardown:
+                self._connection.execute(statement.encode())
 
     # -- the end --------------------------------------------------------------------------------
     def clean(self) -> Sequence[str]:

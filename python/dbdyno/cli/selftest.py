@@ -1,0 +1,112 @@
+"""``dbdyno selftest``: loads whose truth is known, truth against ledger, on the user's own machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from dbdyno import conduct, observe
+from dbdyno.cli import screen
+from dbdyno.cli.options import bin_dir_option, dsn_option, json_option, print_json
+from dbdyno.drive import Interrupt, Interrupted
+from dbdyno.model.errors import EXIT_OFF, EXIT_INTERRUPTED, UsageError
+from dbdyno.model.protocols import Target
+from dbdyno.model.truth import Truth
+from dbdyno.model.units import NS_PER_S, parse_duration_ns
+
+MOST_PER_CPU = 4  # sessions of the largest case
+
+
+@click.command()
+@click.argument("cases", nargs=-1, metavar="[CASE]...")
+@click.option("--measure", metavar="TIME", default="10s", show_default=True, help="Length of a window.")
+@click.option("--engine", type=click.Choice(["postgres", "fake"]), default="postgres", hidden=True)
+@dsn_option
+@bin_dir_option
+@json_option
+def selftest(
+    cases: tuple[str, ...], measure: str, engine: str, dsn: str | None, bin_dir: Path | None, as_json: bool
+) -> None:
+    """Run loads whose truth is known, and compare the ledger with it.
+
+    All asleep, one, two and four CPU loops per CPU, a quota, a lock convoy, think time, a mixture, commits:
+    each for one window, by every tier of witness that may be used here. An account is ok within 2 % of the
+    sessions' time, the remainder within 1 %. The machine should be otherwise idle. Exit code 6 if one is off.
+
+    \b
+    Examples:
+      dbdyno selftest
+      dbdyno selftest convoy think --measure 5s
+      dbdyno selftest --json | jq '.[] | select(.verdict == "off")'
+    """
+    measure_ns = parse_duration_ns(measure)
+    if measure_ns < NS_PER_S:
+        raise UsageError(f"--measure {measure}: a window must last at least 1s")
+    host = observe.host()
+    sessions = round(MOST_PER_CPU * host.limits.usable_cpus) + conduct.EXTRA_CONNECTIONS
+    target = Target(dsn=dsn, bin_dir=bin_dir, sessions=sessions)
+    console = screen.err() if as_json else screen.out()
+    interrupt = Interrupt()
+    with interrupt.caught():
+        try:
+            found = conduct.selftest(
+                engine,
+                target,
+                host,
+                cases,
+                measure_ns,
+                interrupt,
+                lambda text: console.print(text, markup=False, style="bold"),
+                lambda _case, truths: None if as_json else console.print(_table(truths)),
+            )
+        except Interrupted:
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    if as_json:
+        print_json([_document(t) for t in found])
+    else:
+        console.print(_verdict(found), markup=False)
+    if any(t.verdict == "off" for t in found):
+        raise click.exceptions.Exit(EXIT_OFF)
+
+
+def _document(truth: Truth) -> dict[str, Any]:
+    return truth.model_dump() | {"off": truth.off, "verdict": truth.verdict}
+
+
+def _table(truths: Sequence[Truth]) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
+    for head in ("  witness", "account"):
+        table.add_column(head)
+    for head in ("truth s/s", "ledger s/s", "interval", "off", ""):
+        table.add_column(head, justify="right")
+    table.add_column("truth from", style="dim", overflow="fold")
+    for t in truths:
+        interval = "" if t.low is None or t.high is None else f"{t.low:.3f}..{t.high:.3f}"
+        off = "" if t.off is None else f"{100 * t.off:+.2f} %"
+        style = {"ok": "green", "off": "red bold", "unknown": "yellow"}[t.verdict]
+        table.add_row(
+            f"  {t.tier}",
+            t.account,
+            _figure(t.truth),
+            _figure(t.ledger),
+            interval,
+            off,
+            f"[{style}]{t.verdict}[/]",
+            t.why,
+        )
+    return table
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _verdict(found: Sequence[Truth]) -> str:
+    counts = {v: sum(t.verdict == v for t in found) for v in ("ok", "off", "unknown")}
+    return f"{counts['ok']} accounts ok, {counts['off']} off, {counts['unknown']} unknown"
+
+
