@@ -84,6 +84,7 @@ CUT: dict[str, tuple[Column, ...]] = {
                 "involuntary",
             )
         ),
+        _c("slack_ns", "i64", "half the brackets of its two reads", null=True),
         _c("status", "str", "of the reads"),
     ),
     "cut_waits": (
@@ -106,6 +107,15 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("name", "str", "system call"),
         _c("calls", "i64", "growth"),
         _c("time_ns", "i64", "growth"),
+    ),
+    "cut_bins": (
+        *CELL,
+        _c("session", "i64", "session; of its own task, workers are not in it"),
+        _c("start_ns", "i64", "start of the bin"),
+        _c("end_ns", "i64", "its end"),
+        _c("known_ns", "i64", "how much of it lies between two reads of the task"),
+        _c("run_ns", "f64", "time on a CPU in it", null=True),
+        _c("runq_ns", "f64", "time in the run queue in it", null=True),
     ),
     "cut_work": (
         *CELL,

@@ -8,13 +8,28 @@ import polars as pl
 
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import OF_CELL
+from dbdyno.window.bins import cut_bins
 from dbdyno.window.counters import cut_levels, cut_work
 from dbdyno.window.rates import rates_of
 from dbdyno.window.samples import cut_sampler, cut_samples
 from dbdyno.window.spans import of_cells, windows
 from dbdyno.window.tasks import cut_tasks
+from dbdyno.window.traced import cut_syscalls, cut_traced, cut_waits
 
-__all__ = ["cut", "cut_levels", "cut_sampler", "cut_samples", "cut_tasks", "cut_work", "rates", "windows"]
+__all__ = [
+    "cut",
+    "cut_bins",
+    "cut_levels",
+    "cut_sampler",
+    "cut_samples",
+    "cut_syscalls",
+    "cut_tasks",
+    "cut_traced",
+    "cut_waits",
+    "cut_work",
+    "rates",
+    "windows",
+]
 
 
 def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
@@ -24,6 +39,10 @@ def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
         "cut_tasks": cut_tasks(cells),
         "cut_samples": cut_samples(cells),
         "cut_sampler": cut_sampler(cells),
+        "cut_traced": cut_traced(cells),
+        "cut_waits": cut_waits(cells),
+        "cut_syscalls": cut_syscalls(cells),
+        "cut_bins": cut_bins(cells),
         "cut_work": cut_work(cells),
         "cut_levels": cut_levels(cells),
         **{table: of_cells(table, cells) for table in OF_CELL},

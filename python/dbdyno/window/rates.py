@@ -26,10 +26,10 @@ Row = dict[str, Any]
 
 
 def rates_of(cells: Sequence[RawCell], cut: Tables) -> pl.DataFrame:
-    """Table ``rates``, from the cells and this room's other tables."""
+    """Table ``rates``, from the cells and this room's other tables. An observation has no driver: no rates."""
     made: list[Row] = []
     parts = ByCell({name: cut[name] for name in ("cut_work", "cut_tasks", "cell_histogram")})
-    for cell in cells:
+    for cell in (c for c in cells if c.tables["sessions"].height):
         mine = parts.of(cell.id)
         sessions = _sessions(cell, mine)
         head = key(cell)

@@ -1,9 +1,4 @@
-"""Tasks cut to the window: deltas between the reads nearest to t0 and t1 of each task.
-
-A task is known by pid, tid and start time, so a pid that is used again is another task. Its W is the
-wall time between its own two reads. One that appeared or vanished inside the window keeps its own,
-shorter bracket and is marked partial.
-"""
+"""Tasks cut to the window: growth between the reads nearest to t0 and t1 of each task."""
 
 from __future__ import annotations
 
@@ -12,13 +7,15 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.model.raw import RawCell
-from dbdyno.window.spans import SHORTEST_NS, for_each, middle
+from dbdyno.window.growth import NEAR_NS, grown
+from dbdyno.window.samples import seen_spans
+from dbdyno.window.spans import for_each, middle
+from dbdyno.window.whose import fold, sessions_of, workers
 
-NEAR_NS = 200_000_000
-"""A task whose reads end this much before those of others has vanished (all tasks are read within less)."""
-
-_KEY = ("pid", "tid", "start_ticks")
-_FIGURES = ("run_ns", "runq_ns", "user_ns", "system_ns")
+_SURE = ("run_ns", "runq_ns")
+_MORE = ("user_ns", "system_ns", "blkio_ns", "children_ns", "slices", "voluntary", "involuntary")
+_COLUMNS = ("pid", "tid", "start_ticks", "role", "session", "worker")
+_BRACKET = ("from_ns", "to_ns", "wall_ns", "over_ns", "partial", "status")
 
 
 def cut_tasks(cells: Sequence[RawCell]) -> pl.DataFrame:
@@ -26,39 +23,25 @@ def cut_tasks(cells: Sequence[RawCell]) -> pl.DataFrame:
     return for_each("cut_tasks", cells, _cut)
 
 
-def workers(cell: RawCell) -> pl.DataFrame:
-    """Parallel workers as far as samples saw them: pid, session of their leader."""
-    leaders = cell.tables["sessions"].select(pl.col("backend_pid").alias("leader_pid"), leader="session")
-    found = cell.tables["samples"].select("pid", "leader_pid").filter(pl.col("pid") != pl.col("leader_pid"))
-    return (
-        found.unique(maintain_order=True).join(leaders.drop_nulls(), on="leader_pid").select("pid", "leader")
-    )
-
-
-def fold(frame: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """``frame`` with the workers' rows in role session, their leader's number, and column ``worker``."""
-    worker = pl.col("leader").is_not_null() & (pl.col("role") != "session")
-    return frame.join(found.unique("pid"), on="pid", how="left").with_columns(
-        pl.when(worker).then(pl.lit("session")).otherwise("role").alias("role"),
-        pl.when(worker).then("leader").otherwise("session").alias("session"),
-        worker.alias("worker"),
-    )
+def reads_of(cell: RawCell) -> pl.DataFrame:
+    """All reads of tasks that tell run and run queue, workers folded, with their instant ``at_ns``."""
+    tasks = fold(cell.tables["tasks"].with_columns(middle().alias("at_ns")), workers(cell))
+    return _own(tasks.filter((pl.col("status") == "ok") & pl.col("run_ns").is_not_null()))
 
 
 def _cut(cell: RawCell) -> pl.DataFrame:
-    t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
-    tasks = fold(cell.tables["tasks"].with_columns(middle().alias("at_ns")), workers(cell))
-    reads = _own(tasks.filter((pl.col("status") == "ok") & pl.col("run_ns").is_not_null()))
-    deltas = _deltas(reads, t0, t1)
-    return pl.concat([deltas, _unread(cell, tasks, deltas)], how="diagonal_relaxed")
+    meta = cell.meta
+    found = grown(reads_of(cell), meta.t0_ns, meta.t1_ns, _SURE, _MORE)
+    read = found.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")
+    brief = _too_brief(cell, read)
+    read = read.join(brief, on=["pid", "start_ticks"], how="anti", nulls_equal=True)
+    return pl.concat([read, _unread(cell, read)], how="diagonal_relaxed")
 
 
 def _own(reads: pl.DataFrame) -> pl.DataFrame:
     """A session's pid that somebody else uses later is no longer the session's."""
-    if reads.is_empty():
-        return reads
     backend = (pl.col("role") == "session") & ~pl.col("worker")
-    first = pl.col("start_ticks").sort_by("at_ns").first().over("pid", "tid")
+    first = pl.col("start_ticks").sort_by("at_ns").first().over("pid", "tid", "session")
     stranger = backend & (pl.col("start_ticks") != first).fill_null(False)
     return reads.with_columns(
         pl.when(stranger).then(pl.lit("other")).otherwise("role").alias("role"),
@@ -66,76 +49,54 @@ def _own(reads: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _deltas(reads: pl.DataFrame, t0: int, t1: int) -> pl.DataFrame:
-    def nearest(name: str, to: int) -> pl.Expr:
-        return pl.col(name).sort_by((pl.col("at_ns") - to).abs(), maintain_order=True).first()
-
-    def inside() -> pl.Expr:
-        return pl.col("at_ns").is_between(nearest("at_ns", t0), nearest("at_ns", t1))
-
-    ends = [
-        nearest(name, to).alias(f"{name}_{end}")
-        for name in (*_FIGURES, "at_ns")
-        for end, to in (("a", t0), ("b", t1))
-    ]
-    falls = [
-        (pl.col(name).filter(inside()).sort_by(pl.col("at_ns").filter(inside())).diff() < 0).any()
-        for name in ("run_ns", "runq_ns")
-    ]
-    who = [pl.col(name).first() for name in ("role", "session", "worker")]
-    grouped = reads.group_by(_KEY, maintain_order=True).agg(
-        *who, *ends, pl.any_horizontal(*falls).alias("reset")
-    )
-    return _figures(grouped, t0, t1)
+def _too_brief(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
+    """Sessions whose reads lie too close for a difference, though samples saw them longer than that."""
+    brief = read.filter((pl.col("role") == "session") & ~pl.col("worker") & pl.col("partial"))
+    brief = brief.filter(pl.col("status") == "too short")
+    seen = brief.join(seen_spans(cell), on=["session", "pid"])
+    return seen.filter(pl.col("seen_to") - pl.col("seen_from") > pl.col("wall_ns"))
 
 
-def _figures(grouped: pl.DataFrame, t0: int, t1: int) -> pl.DataFrame:
-    """Brackets, partial or not, and the differences where they can be trusted."""
-    first_ns, last_ns = grouped["at_ns_a"].min(), grouped["at_ns_b"].max()
-    wall = pl.col("at_ns_b") - pl.col("at_ns_a")
-    late = pl.col("at_ns_a") > pl.max_horizontal(pl.lit(first_ns), pl.lit(t0)) + NEAR_NS
-    early = pl.col("at_ns_b") < pl.min_horizontal(pl.lit(last_ns), pl.lit(t1)) - NEAR_NS
-    partial = late | early
-    once = (wall == 0) & ~partial  # it was there, but a single read tells no difference: as if unread
-    status = pl.when(wall < SHORTEST_NS).then(pl.lit("too short")).when("reset").then(pl.lit("reset"))
-    known = (wall >= SHORTEST_NS) & ~pl.col("reset")
-    deltas = [
-        pl.when(known).then(pl.col(f"{n}_b") - pl.col(f"{n}_a")).cast(pl.Int64).alias(n) for n in _FIGURES
-    ]
-    return grouped.select(
-        *_KEY,
-        *("role", "session", "worker"),
-        *deltas,
-        from_ns=pl.when(once).then(pl.lit(t0)).otherwise("at_ns_a"),
-        to_ns=pl.when(once).then(pl.lit(t1)).otherwise("at_ns_b"),
-        wall_ns=pl.when(once).then(pl.lit(t1 - t0)).otherwise(wall),
-        over_ns=pl.when(partial | once).then(pl.lit(t1 - t0)).otherwise(wall),
-        partial=partial,
-        status=status.otherwise(pl.lit("ok")),
-    )
+def _unread(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
+    """Sessions and other roles without a good read; the status is that of the tries.
 
-
-def _unread(cell: RawCell, tasks: pl.DataFrame, read: pl.DataFrame) -> pl.DataFrame:
-    """Sessions and other roles without a good read: W is the window, the status that of the tries."""
+    W of a session of a load of our own is the window. Of one that came and went in an observation it is
+    the time that the samples that saw it stand for.
+    """
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
-    nobody = pl.lit("off" if tasks.is_empty() else "lost")
+    tasks = fold(cell.tables["tasks"], workers(cell))
     tries = tasks.filter((pl.col("status") != "ok") & ~pl.col("worker"))
+    missing = sessions_of(cell).join(read.filter(pl.col("role") == "session"), on="session", how="anti")
     why = tries.group_by("session").agg(pl.col("status").first())
-    missing = cell.tables["sessions"].select("session", pid="backend_pid", role=pl.lit("session"))
-    missing = missing.join(read.filter(pl.col("role") == "session"), on="session", how="anti")
-    missing = missing.join(why, on="session", how="left")
+    missing = missing.join(why, on="session", how="left").with_columns(role=pl.lit("session"))
     others = tries.filter(pl.col("role") != "session").join(read, on="role", how="anti")
-    others = others.group_by("role", maintain_order=True).agg(pl.col("pid", "session", "status").first())
-    return pl.concat([missing, others.select(missing.columns)]).select(
+    others = others.group_by("role", maintain_order=True).agg(
+        pl.col("pid", "session", "status", "start_ticks").first()
+    )
+    nobody = pl.lit("off" if tasks.is_empty() else "lost")
+    both = pl.concat([missing, others.select(missing.columns)])
+    seen = both.join(_lives(cell), on=["session", "pid"], how="left", maintain_order="left")
+    return seen.select(
         pl.col("pid").fill_null(0),
         pl.col("pid").fill_null(0).alias("tid"),
+        "start_ticks",
         "session",
-        pl.col("status").fill_null(nobody),
+        pl.coalesce("status", pl.when("gone").then(pl.lit("vanished")), nobody).alias("status"),
         "role",
         worker=pl.lit(False),
-        partial=pl.lit(False),
-        from_ns=pl.lit(t0),
-        to_ns=pl.lit(t1),
-        wall_ns=pl.lit(t1 - t0),
+        partial=pl.col("gone").fill_null(False),
+        from_ns=pl.col("seen_from").fill_null(t0),
+        to_ns=pl.col("seen_to").fill_null(t1),
+        wall_ns=(pl.col("seen_to") - pl.col("seen_from")).fill_null(t1 - t0),
         over_ns=pl.lit(t1 - t0),
     )
+
+
+def _lives(cell: RawCell) -> pl.DataFrame:
+    """Of an observation: when each session was there, as far as samples tell."""
+    spans = seen_spans(cell)
+    if cell.tables["sessions"].height:
+        spans = spans.clear()
+    late = pl.col("seen_from") > cell.meta.t0_ns + NEAR_NS
+    early = pl.col("seen_to") < cell.meta.t1_ns - NEAR_NS
+    return spans.with_columns(gone=late | early)

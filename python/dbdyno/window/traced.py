@@ -1,0 +1,70 @@
+"""The scheduler trace cut to the window: growth of its sums between the reads nearest to t0 and t1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from dbdyno.model.raw import RawCell
+from dbdyno.window.growth import TASK, grown, labelled
+from dbdyno.window.spans import for_each, middle
+from dbdyno.window.whose import fold, workers
+
+_SURE = ("run_ns", "runq_ns", "sleep_ns")
+_MORE = ("throttled_ns", "blocked_ns", "voluntary", "involuntary")
+_WHOSE = ("role", "session", "worker")
+_BRACKET = ("from_ns", "to_ns", "wall_ns", "over_ns", "partial", "status")
+_WAITS = ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted")
+
+
+def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``cut_traced``. Where events were missed between a task's two reads, its status says lost."""
+    return for_each("cut_traced", cells, _tasks)
+
+
+def cut_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``cut_waits``: per task and wait event, between the ends of its row in ``cut_traced``."""
+    return for_each("cut_waits", cells, lambda c: _labelled(c, "waits", ("wait_class", "wait_event"), _WAITS))
+
+
+def cut_syscalls(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``cut_syscalls``: per task and system call; counts that went down are left out."""
+    return for_each(
+        "cut_syscalls",
+        cells,
+        lambda c: _labelled(c, "syscalls", ("name",), ("calls", "time_ns")).drop_nulls(("calls", "time_ns")),
+    )
+
+
+def _reads(cell: RawCell, table: str) -> pl.DataFrame:
+    return fold(cell.tables[table].with_columns(middle().alias("at_ns")), workers(cell))
+
+
+def _tasks(cell: RawCell) -> pl.DataFrame:
+    reads = _reads(cell, "traced").with_columns(half_ns=(pl.col("after_ns") - pl.col("before_ns")) / 2)
+    told = reads.drop_nulls(_SURE)
+    found = grown(told, cell.meta.t0_ns, cell.meta.t1_ns, _SURE, _MORE).drop("status_b")
+    missed = _missed(reads, found)
+    return found.join(missed, on=TASK, how="left", nulls_equal=True, maintain_order="left").select(
+        *("pid", "tid", "start_ticks", *_WHOSE, *_SURE, *_MORE),
+        *_BRACKET[:-1],
+        slack_ns=(pl.col("half_ns") + pl.col("half_ns_b")).cast(pl.Int64),
+        status=pl.coalesce("missed", "status"),
+    )
+
+
+def _missed(reads: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    """What the reads inside a task's bracket had to say, where it was not ok."""
+    bad = reads.filter(pl.col("status") != "ok").join(
+        found.select(*TASK, "from_ns", "to_ns"), on=TASK, nulls_equal=True, maintain_order="left"
+    )
+    inside = (pl.col("at_ns") > pl.col("from_ns")) & (pl.col("at_ns") <= pl.col("to_ns"))
+    return bad.filter(inside).group_by(TASK).agg(missed=pl.col("status").first())
+
+
+def _labelled(cell: RawCell, table: str, label: tuple[str, ...], figures: tuple[str, ...]) -> pl.DataFrame:
+    tasks = _tasks(cell)
+    found = labelled(_reads(cell, table), tasks, label, figures)
+    whose = tasks.select(*TASK, *_WHOSE)
+    return found.join(whose, on=TASK, nulls_equal=True, maintain_order="left").drop("worker")

@@ -1,0 +1,59 @@
+"""Whose a process is: sessions by their pid, parallel workers by their leader."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from dbdyno.model.raw import RawCell
+
+
+def sessions_of(cell: RawCell) -> pl.DataFrame:
+    """``session``, ``pid``, ``start_ticks`` (NULL: not known) of all sessions of a cell.
+
+    A load of our own lists them; of an observation they are the processes that were met as sessions.
+    """
+    driven = cell.tables["sessions"].select("session", pid="backend_pid")
+    if driven.height:
+        return driven.with_columns(start_ticks=pl.lit(None, dtype=pl.Int64))
+    met = [
+        cell.tables[table]
+        .filter((pl.col("role") == "session") & pl.col("session").is_not_null())
+        .select("session", "pid", "start_ticks")
+        for table in ("tasks", "traced", "samples")
+    ]
+    known = pl.concat(met).sort(pl.col("start_ticks").is_null(), maintain_order=True)
+    return known.unique(["session", "pid"], keep="first", maintain_order=True)
+
+
+def workers(cell: RawCell) -> pl.DataFrame:
+    """Parallel workers: ``pid``, ``start_ticks`` and ``leader``, the session they work for.
+
+    As far as samples or the server's list of processes saw them beside a leader that is a session.
+    """
+    samples = cell.tables["samples"]
+    listed = cell.tables["backends"].select("pid", "leader_pid", start_ticks=pl.lit(None, dtype=pl.Int64))
+    led = pl.concat([samples.select("pid", "leader_pid", "start_ticks"), listed])
+    led = led.filter(pl.col("pid") != pl.col("leader_pid")).unique(maintain_order=True)
+    leaders = sessions_of(cell).drop_nulls("pid").unique("pid", keep="last")
+    leaders = leaders.select(leader_pid="pid", leader="session")
+    return led.join(leaders, on="leader_pid", maintain_order="left").select("pid", "start_ticks", "leader")
+
+
+def fold(frame: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    """``frame`` with the workers' rows in role session, their leader's number, and column ``worker``.
+
+    A pid that was used again is another process: where both start times are known they must be equal.
+    """
+    exact = found.drop_nulls("start_ticks").unique(["pid", "start_ticks"])
+    loose = found.unique("pid", keep="last").select("pid", "start_ticks", any_leader="leader")
+    joined = frame.join(exact, on=["pid", "start_ticks"], how="left", maintain_order="left").join(
+        loose.rename({"start_ticks": "its_start"}), on="pid", how="left", maintain_order="left"
+    )
+    same = pl.col("its_start").is_null() | pl.col("start_ticks").is_null()
+    leader = pl.coalesce("leader", pl.when(same).then("any_leader"))
+    worker = leader.is_not_null() & (pl.col("role") != "session")
+    return joined.with_columns(
+        pl.when(worker).then(pl.lit("session")).otherwise("role").alias("role"),
+        pl.when(worker).then(leader).otherwise("session").alias("session"),
+        worker.alias("worker"),
+    ).drop("leader", "any_leader", "its_start")
