@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import hot_path, instructions, observation, report, start
+from benchmarks import hot_path, instructions, observation, report, start, tiers
 
 ALL = {
     "instructions": instructions.main,
@@ -13,6 +13,8 @@ ALL = {
     "observation": observation.main,
     "start": start.main,
     "report": report.main,
+    "tiers": tiers.main,
+    "naive": tiers.naive,
 }
 
 

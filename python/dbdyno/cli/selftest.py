@@ -80,10 +80,9 @@ def _document(truth: Truth) -> dict[str, Any]:
 def _table(truths: Sequence[Truth]) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
     for head in ("  witness", "account"):
-        table.add_column(head)
+        table.add_column(head, no_wrap=True)
     for head in ("truth s/s", "ledger s/s", "interval", "off", ""):
-        table.add_column(head, justify="right")
-    table.add_column("truth from", style="dim", overflow="fold")
+        table.add_column(head, justify="right", no_wrap=True)
     for t in truths:
         interval = "" if t.low is None or t.high is None else f"{t.low:.3f}..{t.high:.3f}"
         off = "" if t.off is None else f"{100 * t.off:+.2f} %"
@@ -96,8 +95,9 @@ def _table(truths: Sequence[Truth]) -> Table:
             interval,
             off,
             f"[{style}]{t.verdict}[/]",
-            t.why,
         )
+        if t.verdict != "ok":
+            table.add_row("", f"[dim]  truth: {t.why}[/]")
     return table
 
 
@@ -108,5 +108,3 @@ def _figure(value: float | None) -> str:
 def _verdict(found: Sequence[Truth]) -> str:
     counts = {v: sum(t.verdict == v for t in found) for v in ("ok", "off", "unknown")}
     return f"{counts['ok']} accounts ok, {counts['off']} off, {counts['unknown']} unknown"
-
-

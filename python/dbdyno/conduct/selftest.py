@@ -96,7 +96,7 @@ class _Case:
         except QuotaRefused as e:
             return [self._not_run(str(e))]
         facts = Facts(self._sessions, self._cpus, self._others(), limit, counted_ns)
-        return [t for tier, tables in _tiers(raw) for t in truths(self._case, facts, tables, tier)]
+        return [t for tier, tables in tiers_of(raw) for t in truths(self._case, facts, tables, tier)]
 
     def _limit(self, stack: contextlib.ExitStack) -> float | None:
         if not self._case.quota_per_cpu:
@@ -173,7 +173,7 @@ class _Case:
         )
 
 
-def _tiers(raw: RawCell) -> Iterator[tuple[str, Mapping[str, pl.DataFrame]]]:
+def tiers_of(raw: RawCell) -> Iterator[tuple[str, Mapping[str, pl.DataFrame]]]:
     """The derived tables by each tier that witnessed the cell."""
     sampled = RawCell(raw.meta, {**raw.tables, **{name: empty(name) for name in TRACED}})
     tiers = [(SAMPLED, sampled)]
