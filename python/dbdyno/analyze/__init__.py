@@ -1,6 +1,8 @@
-"""What it all means: the table of rungs, and findings in words with numbers, evidence and cure. Pure."""
+"""What it all means: rungs, load profile, top events, and findings in words with evidence and cure. Pure."""
 
 from dbdyno.analyze.findings import findings
+from dbdyno.analyze.profile import profile, profile_total
 from dbdyno.analyze.rungs import rungs
+from dbdyno.analyze.top import top_events, top_events_total
 
-__all__ = ["findings", "rungs"]
+__all__ = ["findings", "profile", "profile_total", "rungs", "top_events", "top_events_total"]

@@ -21,6 +21,8 @@ def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Sequence[
     tables["ledger"] = ledger(tables)
     tables["witnesses"] = witnesses(tables, tables["ledger"])
     tables["rungs"] = analyze.rungs(tables)
+    tables["profile"] = pl.concat([analyze.profile(tables), analyze.profile_total(tables)])
+    tables["top_events"] = pl.concat([analyze.top_events(tables), analyze.top_events_total(tables)])
     workloads = {**info.workloads, **{c.meta.workload.name: c.meta.workload for c in cells}}
     found = analyze.findings(plan, environment, tables, workloads)
     shown = {name: tables.get(name, empty(name)) for name in DERIVED}

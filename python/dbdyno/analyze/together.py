@@ -1,0 +1,45 @@
+"""Cells one by one, and cells that belong together: an observation's windows, or the repeats of a rung."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.bycell import ByCell
+from dbdyno.model.column import CELL
+from dbdyno.model.tables import empty
+
+TOGETHER = "all"
+"""The cell name of what several cells say together."""
+
+_NEEDED = ("ledger", "events", "cut_levels", "cell_sessions", "cut_sampler")
+_CELL = [c.name for c in CELL]
+
+Tables = Mapping[str, pl.DataFrame]
+Window = dict[str, Any]
+
+
+def of_cells(tables: Tables) -> Iterator[tuple[dict[str, Any], Window, dict[str, pl.DataFrame]]]:
+    """(key, window, its tables) of every cell, in the order of running."""
+    parts = _parts(tables)
+    for window in tables["windows"].iter_rows(named=True):
+        yield {name: window[name] for name in _CELL}, window, parts.of(window["cell"])
+
+
+def together(
+    tables: Tables,
+) -> Iterator[tuple[dict[str, Any], list[tuple[Window, dict[str, pl.DataFrame]]]]]:
+    """(key with cell ``all`` and repeat 0, its cells); without invalid cells, unless there are no others."""
+    parts = _parts(tables)
+    by = ["workload", "variant", "sessions"]
+    for key, rows in tables["windows"].group_by(by, maintain_order=True):
+        windows = rows.to_dicts()
+        usable = [w for w in windows if w["status"] != "invalid"] or windows
+        head = dict(zip(by, key, strict=True)) | {"cell": TOGETHER, "repeat": 0}
+        yield head, [(w, parts.of(w["cell"])) for w in usable]
+
+
+def _parts(tables: Tables) -> ByCell:
+    return ByCell({name: tables.get(name, empty(name)) for name in _NEEDED})
