@@ -13,7 +13,7 @@ from dbdyno import conduct, observe
 from dbdyno.cli import screen
 from dbdyno.cli.options import bin_dir_option, dsn_option, json_option, print_json
 from dbdyno.drive import Interrupt, Interrupted
-from dbdyno.model.errors import EXIT_OFF, EXIT_INTERRUPTED, UsageError
+from dbdyno.model.errors import EXIT_INTERRUPTED, EXIT_OFF, UsageError
 from dbdyno.model.protocols import Target
 from dbdyno.model.truth import Truth
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
