@@ -19,6 +19,8 @@ pub struct ActivityRow {
     pub query_id: Option<i64>,
     /// Leader of a parallel worker.
     pub leader_pid: Option<i64>,
+    /// Whether it is one of those that are to be observed; `None`: the server was not asked that.
+    pub chosen: Option<bool>,
 }
 
 /// Asks the server who does what. One connection of its own, which it leaves out of its answer.

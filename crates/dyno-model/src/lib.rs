@@ -13,4 +13,4 @@ pub use clock::{Bracket, now_ns};
 pub use engine::{Counter, Engine, Reading};
 pub use error::{Error, Result};
 pub use session::{CallEnd, Progress, Session};
-pub use table::{Column, Table};
+pub use table::{Coded, Column, Table};

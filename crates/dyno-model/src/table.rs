@@ -10,6 +10,8 @@ pub enum Column {
     F64(Vec<Option<f64>>),
     /// Texts.
     Str(Vec<Option<String>>),
+    /// Texts that come again and again, each stored once.
+    Coded(Coded),
     /// Truth values, always known.
     Bool(Vec<bool>),
 }
@@ -21,6 +23,7 @@ impl Column {
             Self::I64(v) => v.len(),
             Self::F64(v) => v.len(),
             Self::Str(v) => v.len(),
+            Self::Coded(v) => v.codes.len(),
             Self::Bool(v) => v.len(),
         }
     }
@@ -33,6 +36,24 @@ impl Column {
     /// Integers that are all known.
     pub fn known(values: impl IntoIterator<Item = i64>) -> Self {
         Self::I64(values.into_iter().map(Some).collect())
+    }
+}
+
+/// A column of texts from a small set.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Coded {
+    /// Which text each row has.
+    pub codes: Vec<Option<u32>>,
+    /// The texts by code.
+    pub texts: Vec<String>,
+}
+
+impl Coded {
+    /// The text of each row.
+    pub fn iter(&self) -> impl Iterator<Item = Option<&str>> {
+        self.codes
+            .iter()
+            .map(|code| code.map(|c| self.texts[c as usize].as_str()))
     }
 }
 

@@ -155,9 +155,11 @@ impl GroupRows {
         }
     }
 
-    pub fn table(&self) -> Table {
+    /// Reads that were done at or after `since_ns`.
+    pub fn table(&self, since_ns: i64) -> Table {
+        let first = self.rows.partition_point(|r| r.bracket.after_ns < since_ns);
         let spec = |r: &Row| &self.groups[r.group].spec;
-        let rows = || self.rows.iter();
+        let rows = || self.rows[first..].iter();
         Table::new(
             "cgroup",
             vec![

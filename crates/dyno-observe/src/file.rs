@@ -68,6 +68,14 @@ impl ProcFile {
     }
 }
 
+/// Reads the file `path` once.
+///
+/// # Errors
+/// The operating system's.
+pub fn read_once(path: &str, buffer: &mut Buffer) -> io::Result<()> {
+    read_all(&open(&CString::new(path)?)?, buffer)
+}
+
 fn open(path: &CString) -> io::Result<OwnedFd> {
     // SAFETY: `path` is a C string; the descriptor is ours alone.
     unsafe {

@@ -96,8 +96,10 @@ impl HostRows {
         }
     }
 
-    pub fn table(&self) -> Table {
-        let rows = || self.rows.iter();
+    /// Reads that were done at or after `since_ns`.
+    pub fn table(&self, since_ns: i64) -> Table {
+        let first = self.rows.partition_point(|r| r.bracket.after_ns < since_ns);
+        let rows = || self.rows[first..].iter();
         Table::new(
             "host",
             vec![

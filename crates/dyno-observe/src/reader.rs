@@ -8,13 +8,14 @@ use dyno_model::now_ns;
 use crate::file::Buffer;
 use crate::parse::ns_per_tick;
 use crate::schedule::Reads;
+use crate::shared::Shared;
 use crate::signal::lock;
 use crate::task::Task;
-use crate::watch::Shared;
 
 pub struct Reader {
     shared: Arc<Shared>,
     tasks: Vec<Arc<Task>>,
+    fresh: Vec<Arc<Task>>,
     buffer: Buffer,
     ns_per_tick: i64,
 }
@@ -24,6 +25,7 @@ impl Reader {
         Self {
             shared,
             tasks: Vec::new(),
+            fresh: Vec::new(),
             buffer: Buffer::default(),
             ns_per_tick: ns_per_tick(),
         }
@@ -32,12 +34,12 @@ impl Reader {
     /// A read at once, reads when they are due, and a last one.
     pub fn run(mut self, reads: Reads) {
         let mut last_ns = now_ns();
-        self.read();
+        self.read(true);
         self.shared.signal.tell(|s| s.ready += 1);
         loop {
             let due_ns = reads.next(last_ns, now_ns());
             let stop = self.shared.signal.sleep_until(due_ns);
-            self.read();
+            self.read(stop || due_ns == reads.t0_ns || due_ns == reads.t1_ns);
             if stop {
                 return;
             }
@@ -45,15 +47,18 @@ impl Reader {
         }
     }
 
-    fn read(&mut self) {
-        self.read_tasks();
+    /// `ends`: this is one of the reads from which differences are taken.
+    fn read(&mut self, ends: bool) {
+        self.read_tasks(ends);
+        self.shared.tell_tracer(&mut self.fresh);
+        self.shared.read_tracer();
         lock(&self.shared.groups).read(&mut self.buffer);
         if let Some(host) = &self.shared.host {
             lock(host).read(&mut self.buffer);
         }
     }
 
-    fn read_tasks(&mut self) {
+    fn read_tasks(&mut self, ends: bool) {
         let mut roster = lock(&self.shared.roster);
         roster.meet_ourselves();
         roster.list(&mut self.tasks);
@@ -61,6 +66,13 @@ impl Reader {
         let mut rows = lock(&self.shared.tasks);
         for task in &self.tasks {
             rows.push(task, &task.read(&mut self.buffer, self.ns_per_tick));
+        }
+        // after all the others, as it takes long
+        let last = self.tasks.len().saturating_sub(1);
+        for (number, task) in self.tasks.iter().enumerate() {
+            if task.first_time() || ends {
+                rows.switches(last - number, task.switches(&mut self.buffer));
+            }
         }
         drop(rows);
         lock(&self.shared.roster).forget_gone(&self.tasks);

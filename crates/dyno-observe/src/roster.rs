@@ -8,6 +8,9 @@ use dyno_model::ActivityRow;
 use crate::spec::Spec;
 use crate::task::{Task, Who, sched_info};
 
+/// A client's backend that is not to be observed.
+const OTHER: &str = "other";
+
 /// The tasks known so far.
 #[derive(Debug)]
 pub struct Roster {
@@ -19,6 +22,13 @@ pub struct Roster {
     /// In the order of meeting: sessions first, so that they are read nearest to t0 and t1.
     order: Vec<Arc<Task>>,
     roles: HashMap<String, Arc<str>>,
+    /// Client backends become sessions.
+    adopt: bool,
+    next_session: i64,
+    /// Tasks of the server that nobody has told the tracer of.
+    fresh: Vec<Arc<Task>>,
+    /// How often anything came or went.
+    changes: u64,
 }
 
 impl Roster {
@@ -37,6 +47,15 @@ impl Roster {
             tasks: HashMap::new(),
             order: Vec::new(),
             roles: HashMap::new(),
+            adopt: spec.adopt,
+            next_session: spec
+                .sessions
+                .iter()
+                .map(|&(session, _)| session + 1)
+                .max()
+                .unwrap_or(0),
+            fresh: Vec::new(),
+            changes: 0,
         };
         for &(session, pid) in &spec.sessions {
             let who = roster.who("session", Some(session));
@@ -57,19 +76,40 @@ impl Roster {
         roster
     }
 
-    /// The task of a backend the server spoke of.
+    /// The task of a backend the server spoke of. A pid that is used again is a new task, and no session of
+    /// before; a backend may be chosen some time after it was met (who it is for is known only then).
     pub fn meet(&mut self, row: &ActivityRow) -> Arc<Task> {
-        match self.tasks.get(&row.pid) {
-            Some(task) if !task.gone() => Arc::clone(task),
-            _ => {
-                let who = match (self.sessions.get(&row.pid).copied(), &row.helper) {
-                    (Some(session), _) => self.who("session", Some(session)),
-                    (None, Some(helper)) => self.who(&format!("helper:{helper}"), None),
-                    (None, None) => self.who("other", None),
-                };
-                self.add(row.pid, row.pid, who, self.os)
+        let chosen = self.adopt && row.helper.is_none() && row.chosen.unwrap_or(true);
+        if let Some(task) = self.tasks.get(&row.pid).cloned() {
+            if task.gone() {
+                self.sessions.remove(&row.pid);
+            } else if chosen && &*task.who.role == OTHER {
+                self.remove(&task);
+            } else {
+                return task;
             }
         }
+        if chosen && !self.sessions.contains_key(&row.pid) {
+            self.sessions.insert(row.pid, self.next_session);
+            self.next_session += 1;
+        }
+        let who = match (self.sessions.get(&row.pid).copied(), &row.helper) {
+            (Some(session), _) => self.who("session", Some(session)),
+            (None, Some(helper)) => self.who(&format!("helper:{helper}"), None),
+            (None, None) => self.who(OTHER, None),
+        };
+        self.add(row.pid, row.pid, who, self.os)
+    }
+
+    /// Tasks of the server met since this was asked last, into `into`.
+    pub fn take_fresh(&mut self, into: &mut Vec<Arc<Task>>) {
+        into.clear();
+        into.append(&mut self.fresh);
+    }
+
+    /// How often anything came or went.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Takes in the threads of our own process that are not known yet.
@@ -100,12 +140,24 @@ impl Roster {
     /// Drops those that are gone, after their last row was written.
     pub fn forget_gone(&mut self, told: &[Arc<Task>]) {
         for task in told.iter().filter(|t| t.gone()) {
-            self.order.retain(|t| !Arc::ptr_eq(t, task));
-            if self.tasks.get(&task.tid).is_some_and(|t| Arc::ptr_eq(t, task)) {
-                self.tasks.remove(&task.tid);
-            }
-            self.budget += task.kept();
+            self.remove(task);
         }
+    }
+
+    fn remove(&mut self, task: &Arc<Task>) {
+        let before = self.order.len();
+        self.order.retain(|t| !Arc::ptr_eq(t, task));
+        if self.order.len() == before {
+            return;
+        }
+        if self.tasks.get(&task.tid).is_some_and(|t| Arc::ptr_eq(t, task)) {
+            self.tasks.remove(&task.tid);
+            if task.gone() {
+                self.sessions.remove(&task.tid);
+            }
+        }
+        self.budget += task.kept();
+        self.changes += 1;
     }
 
     fn add(&mut self, pid: i64, tid: i64, who: Who, here: bool) -> Arc<Task> {
@@ -117,6 +169,10 @@ impl Roster {
         self.budget -= task.kept();
         self.tasks.insert(tid, Arc::clone(&task));
         self.order.push(Arc::clone(&task));
+        self.changes += 1;
+        if here && task.of_server() {
+            self.fresh.push(Arc::clone(&task));
+        }
         task
     }
 

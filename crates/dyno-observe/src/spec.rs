@@ -2,6 +2,9 @@
 
 use serde::Deserialize;
 
+use crate::pace::Pace;
+use crate::word::WordSpec;
+
 /// A task besides the sessions'.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,6 +44,14 @@ pub struct Spec {
     pub sample_hz: f64,
     /// Samples may cost this share of the CPUs we may use, here and at the server; beyond it there are fewer.
     pub sample_budget: f64,
+    /// The server's wait event word, to be read from its processes' memory.
+    pub word: Option<WordSpec>,
+    /// Samples of that word a second; 0: none.
+    pub memory_hz: f64,
+    /// As `sample_budget`, of these.
+    pub memory_budget: f64,
+    /// Whether client backends that the server calls chosen become sessions as they are met.
+    pub adopt: bool,
     /// Of the sampling instants.
     pub seed: u64,
     /// Between reads of all tasks.
@@ -61,11 +72,12 @@ impl Spec {
                 self.sample_hz
             ));
         }
-        if !(self.sample_budget > 0.0 && self.sample_budget <= 1.0) {
-            return Err(format!(
-                "sample_budget must be above 0 and at most 1, not {}",
-                self.sample_budget
-            ));
+        if !(0.0..=1000.0).contains(&self.memory_hz) {
+            return Err(format!("memory_hz must be 0 to 1000, not {}", self.memory_hz));
+        }
+        budget("sample_budget", self.sample_budget)?;
+        if self.samples_memory() {
+            budget("memory_budget", self.memory_budget)?;
         }
         if self.task_interval_ns < 10_000_000 {
             return Err("task_interval_ms must be at least 10".to_owned());
@@ -76,8 +88,33 @@ impl Spec {
         Ok(())
     }
 
-    /// Length of a sampling interval.
-    pub fn sample_interval_ns(&self) -> i64 {
-        (1e9 / self.sample_hz) as i64
+    /// Whether there is a word to be sampled.
+    pub fn samples_memory(&self) -> bool {
+        self.os && self.word.is_some() && self.memory_hz > 0.0
     }
+
+    /// When activity samples are taken.
+    pub(crate) fn sql_pace(&self) -> Pace {
+        Pace {
+            interval_ns: (1e9 / self.sample_hz) as i64,
+            budget: self.sample_budget,
+            seed: self.seed,
+        }
+    }
+
+    /// When samples of the word are taken: at other instants.
+    pub(crate) fn memory_pace(&self) -> Pace {
+        Pace {
+            interval_ns: (1e9 / self.memory_hz) as i64,
+            budget: self.memory_budget,
+            seed: !self.seed,
+        }
+    }
+}
+
+fn budget(name: &str, share: f64) -> Result<(), String> {
+    if share > 0.0 && share <= 1.0 {
+        return Ok(());
+    }
+    Err(format!("{name} must be above 0 and at most 1, not {share}"))
 }

@@ -17,6 +17,9 @@ pub struct Stat<'a> {
     pub user_ns: i64,
     /// Field 15: kernel time, nanoseconds (tick resolution).
     pub system_ns: i64,
+    /// Fields 16 and 17: CPU time of children that have ended and were waited for, nanoseconds (tick
+    /// resolution).
+    pub children_ns: Option<i64>,
     /// Field 22: start since boot, clock ticks.
     pub start_ticks: i64,
     /// Field 39: CPU last run on.
@@ -33,14 +36,17 @@ pub struct Stat<'a> {
 pub fn parse(text: &str, ns_per_tick: i64) -> Parsed<Stat<'_>> {
     let (head, comm, tail) = parts(text)?;
     let mut words = tail.split_ascii_whitespace();
-    let state = words
-        .next()
-        .and_then(|w| w.chars().next())
-        .ok_or_else(|| error(NAME, "no state"))?;
+    let state = state(text)?;
+    words.next();
     // `words` stands at field 4.
     let user = number(NAME, "utime", words.nth(14 - 4))?;
     let system = number(NAME, "stime", words.next())?;
-    let start_ticks = number(NAME, "starttime", words.nth(22 - 16))?;
+    // signed in the kernel's format: unknown where they are no plain numbers
+    let mut child = || number(NAME, "children", words.next()).ok();
+    let children = child()
+        .zip(child())
+        .and_then(|(user, system)| user.checked_add(system));
+    let start_ticks = number(NAME, "starttime", words.nth(22 - 18))?;
     let cpu = optional("processor", words.nth(39 - 23))?;
     let blkio = optional("delayacct_blkio_ticks", words.nth(42 - 40))?;
     Ok(Stat {
@@ -49,12 +55,23 @@ pub fn parse(text: &str, ns_per_tick: i64) -> Parsed<Stat<'_>> {
         state,
         user_ns: scaled(NAME, "utime", user, ns_per_tick)?,
         system_ns: scaled(NAME, "stime", system, ns_per_tick)?,
+        children_ns: children.and_then(|c| c.checked_mul(ns_per_tick)),
         start_ticks,
         cpu,
         blkio_ns: blkio
             .map(|b| scaled(NAME, "delayacct_blkio_ticks", b, ns_per_tick))
             .transpose()?,
     })
+}
+
+/// Field 3 alone.
+///
+/// # Errors
+/// When it is missing.
+pub fn state(text: &str) -> Parsed<char> {
+    let (_, _, tail) = parts(text)?;
+    let state = tail.trim_start().chars().next();
+    state.ok_or_else(|| error(NAME, "no state"))
 }
 
 /// Field 26: address where the program's code begins; 0 or 1 to those who may not know it.

@@ -40,6 +40,7 @@ impl Status {
         match error.raw_os_error() {
             Some(libc::ENOENT | libc::ESRCH | libc::ENODEV) => Self::Vanished,
             Some(libc::EACCES | libc::EPERM) => Self::NotPermitted,
+            Some(libc::ENOSYS) => Self::NotSupported,
             Some(libc::EOPNOTSUPP) => Self::Off, // psi=0 at boot
             _ => Self::Lost,
         }
@@ -63,4 +64,12 @@ impl Refusal {
             detail: detail.into(),
         }
     }
+
+    /// (status, detail).
+    pub fn words(&self) -> (String, String) {
+        (self.status.as_str().to_owned(), self.detail.clone())
+    }
 }
+
+/// What a witness needs, or why it cannot be had.
+pub type Granted<T> = Result<T, Refusal>;

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use dyno_model::now_ns;
 
-use crate::file::{Buffer, ProcFile};
+use crate::file::{self, Buffer, ProcFile};
 use crate::parse::ns_per_tick;
 use crate::schedstat::{self, SchedStat};
 use crate::stat::{self, Stat};
 use crate::status::Status;
+use crate::switches::{self, Switches};
 
 /// Whose task it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,7 @@ pub struct Task {
     files: Result<Files, Status>,
     start_ticks: AtomicI64,
     gone: AtomicBool,
+    met: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -72,14 +74,32 @@ impl Task {
 
     fn of(pid: i64, tid: i64, who: Who, files: Result<Files, Status>) -> Self {
         let gone = AtomicBool::new(matches!(files, Err(Status::Vanished)));
-        Self {
+        let task = Self {
             pid,
             tid,
             who,
             files,
             start_ticks: AtomicI64::new(UNSEEN),
             gone,
-        }
+            met: AtomicBool::new(false),
+        };
+        let _ = task.stat(&mut Buffer::default(), 1); // its start, from the first row on
+        task
+    }
+
+    /// Start since boot in clock ticks: with the number it is the task's key. `None`: not to be read.
+    pub fn start_ticks(&self) -> Option<i64> {
+        Some(self.start_ticks.load(Ordering::Relaxed)).filter(|&t| t != UNSEEN)
+    }
+
+    /// True the first time it is asked.
+    pub fn first_time(&self) -> bool {
+        !self.met.swap(true, Ordering::Relaxed)
+    }
+
+    /// True for a process of the server: a session's, a helper's, somebody else's.
+    pub fn of_server(&self) -> bool {
+        &*self.who.role != "dbdyno" && &*self.who.role != "driver" && self.pid == self.tid
     }
 
     /// True once a read has found it gone: its numbers may be given to another task.
@@ -124,7 +144,20 @@ impl Task {
     /// # Errors
     /// The status that says why not.
     pub fn state(&self, buffer: &mut Buffer) -> Result<char, Status> {
-        self.stat(buffer, 1).map(|s| s.state)
+        let files = self.files.as_ref().map_err(|s| *s)?;
+        if !files.kept {
+            return self.stat(buffer, 1).map(|s| s.state);
+        }
+        self.fill(&files.stat, buffer)?;
+        stat::state(buffer.text()).map_err(|_| Status::Lost)
+    }
+
+    /// Reads its context switches.
+    pub fn switches(&self, buffer: &mut Buffer) -> Option<Switches> {
+        self.files.as_ref().ok()?;
+        let path = format!("/proc/{}/task/{}/status", self.pid, self.tid);
+        file::read_once(&path, buffer).ok()?;
+        switches::parse(buffer.text()).ok()
     }
 
     /// Reads the time on a CPU alone, nanoseconds.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use dyno_model::{Column, Table};
 
 use crate::strings::Strings;
+use crate::switches::Switches;
 use crate::task::{DelayAccounting, Reading, Task};
 
 #[derive(Debug)]
@@ -17,6 +18,7 @@ struct Row {
     session: Option<i64>,
     sched: Option<[i64; 3]>,
     stat: Option<StatRow>,
+    switches: Option<Switches>,
     status: &'static str,
 }
 
@@ -27,6 +29,7 @@ struct StatRow {
     user_ns: i64,
     system_ns: i64,
     blkio_ns: Option<i64>,
+    children_ns: Option<i64>,
     cpu: Option<i64>,
     state: char,
 }
@@ -37,6 +40,8 @@ pub struct TaskRows {
     strings: Strings,
     rows: Vec<Row>,
     delays: DelayAccounting,
+    /// Tasks (with their start) that have once said more than 0: they are accounted for.
+    delayed: HashSet<(i64, i64)>,
 }
 
 impl TaskRows {
@@ -45,16 +50,21 @@ impl TaskRows {
             strings: Strings::default(),
             rows: Vec::new(),
             delays,
+            delayed: HashSet::new(),
         }
     }
 
     pub fn push(&mut self, task: &Task, reading: &Reading<'_>) {
+        if let Some(stat) = reading.stat.filter(|s| s.blkio_ns > Some(0)) {
+            self.delayed.insert((task.tid, stat.start_ticks));
+        }
         let stat = reading.stat.map(|s| StatRow {
             start_ticks: s.start_ticks,
             comm: self.strings.number(s.comm),
             user_ns: s.user_ns,
             system_ns: s.system_ns,
             blkio_ns: s.blkio_ns,
+            children_ns: s.children_ns,
             cpu: s.cpu,
             state: s.state,
         });
@@ -67,21 +77,46 @@ impl TaskRows {
             session: task.who.session,
             sched: reading.sched.map(|s| [s.run_ns, s.runq_ns, s.slices]),
             stat,
+            switches: None,
             status: reading.status.as_str(),
         });
     }
 
-    pub fn table(&self) -> Table {
-        let delayed = self.delayed();
-        let blkio = |r: &Row| {
-            let stat = r.stat.as_ref()?;
-            let trusted = match self.delays {
-                DelayAccounting::Off => false,
-                DelayAccounting::SinceBoot => true,
-                DelayAccounting::On => delayed.contains(&(r.tid, stat.start_ticks)),
-            };
-            stat.blkio_ns.filter(|_| trusted)
+    /// Adds the context switches of the row that was pushed `back` rows ago (0: the last).
+    pub fn switches(&mut self, back: usize, switches: Option<Switches>) {
+        let last = self.rows.len() - 1;
+        self.rows[last - back].switches = switches;
+    }
+
+    /// Reads that were done at or after `since_ns`.
+    pub fn table(&self, since_ns: i64) -> Table {
+        let first = self.rows.partition_point(|r| r.after_ns < since_ns);
+        let view = View {
+            rows: &self.rows[first..],
+            strings: &self.strings,
         };
+        view.table(|r| self.blkio_ns(r))
+    }
+
+    fn blkio_ns(&self, row: &Row) -> Option<i64> {
+        let stat = row.stat.as_ref()?;
+        let trusted = match self.delays {
+            DelayAccounting::Off => false,
+            DelayAccounting::SinceBoot => true,
+            DelayAccounting::On => self.delayed.contains(&(row.tid, stat.start_ticks)),
+        };
+        stat.blkio_ns.filter(|_| trusted)
+    }
+}
+
+/// Some of the rows.
+struct View<'r> {
+    rows: &'r [Row],
+    strings: &'r Strings,
+}
+
+impl View<'_> {
+    fn table(&self, blkio_ns: impl Fn(&Row) -> Option<i64>) -> Table {
         Table::new(
             "tasks",
             vec![
@@ -101,21 +136,15 @@ impl TaskRows {
                 ("slices", self.number(|r| Some(r.sched?[2]))),
                 ("user_ns", self.stat(|s| Some(s.user_ns))),
                 ("system_ns", self.stat(|s| Some(s.system_ns))),
-                ("blkio_ns", self.number(blkio)),
+                ("blkio_ns", self.number(blkio_ns)),
+                ("children_ns", self.stat(|s| s.children_ns)),
+                ("voluntary", self.number(|r| Some(r.switches?.voluntary))),
+                ("involuntary", self.number(|r| Some(r.switches?.involuntary))),
                 ("cpu", self.stat(|s| s.cpu)),
                 ("state", self.text(|r| Some(r.stat.as_ref()?.state.to_string()))),
                 ("status", self.text(|r| Some(r.status.to_owned()))),
             ],
         )
-    }
-
-    /// Tasks (with their start) that have once said more than 0: they are accounted for.
-    fn delayed(&self) -> HashSet<(i64, i64)> {
-        let stats = self.rows.iter().filter_map(|r| Some((r.tid, r.stat.as_ref()?)));
-        stats
-            .filter(|(_, s)| s.blkio_ns > Some(0))
-            .map(|(tid, s)| (tid, s.start_ticks))
-            .collect()
     }
 
     fn known(&self, value: impl Fn(&Row) -> i64) -> Column {

@@ -1,23 +1,21 @@
 //! One watch: two threads that read, one for what the server says, one for what the system says.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use dyno_model::{ActivityProbe, Error, Result, Table, now_ns};
 
-use crate::cgroup_rows::GroupRows;
-use crate::file::descriptor_budget;
-use crate::host_rows::HostRows;
+use crate::memory::Memory;
 use crate::reader::Reader;
-use crate::roster::Roster;
-use crate::sample_rows::{SampleRows, Taken};
+use crate::sample_tables::shares;
 use crate::sampler::Sampler;
 use crate::schedule::Reads;
-use crate::signal::{Signal, lock};
+use crate::shared::Shared;
+use crate::signal::lock;
 use crate::spec::Spec;
-use crate::status::Status;
-use crate::task::DelayAccounting;
-use crate::task_rows::TaskRows;
+use crate::status::Granted;
+use crate::tracer::Tracer;
 
 /// How long `stop` waits for the last reads and the sample under way; then the sample is broken off, and
 /// it waits once more.
@@ -26,58 +24,8 @@ const STOP_PATIENCE_NS: i64 = 1_000_000_000;
 const START_PATIENCE_NS: i64 = 50_000_000;
 const START_PATIENCE_PER_SESSION_NS: i64 = 20_000;
 
-/// What the threads share.
-pub(crate) struct Shared {
-    pub spec: Spec,
-    pub signal: Signal,
-    pub roster: Mutex<Roster>,
-    /// The server's process for our questions.
-    pub asked: Option<i64>,
-    pub tasks: Mutex<TaskRows>,
-    pub groups: Mutex<GroupRows>,
-    pub host: Option<Mutex<HostRows>>,
-    pub samples: Mutex<SampleRows>,
-    trouble: OnceLock<String>,
-}
-
-impl Shared {
-    fn new(spec: Spec, asked: Option<i64>) -> Self {
-        Self {
-            signal: Signal::default(),
-            roster: Mutex::new(Roster::new(&spec, asked, descriptor_budget())),
-            asked,
-            tasks: Mutex::new(TaskRows::new(DelayAccounting::now())),
-            groups: Mutex::new(GroupRows::new(&spec.cgroups)),
-            host: spec.host.then(|| Mutex::new(HostRows::new())),
-            samples: Mutex::default(),
-            trouble: OnceLock::new(),
-            spec,
-        }
-    }
-
-    /// Remembers the first thing that went wrong with the activity samples.
-    pub fn trouble(&self, message: &str) {
-        let _ = self.trouble.set(message.to_owned());
-    }
-
-    /// One row that says why there are no samples.
-    fn no_samples(&self) {
-        let now = now_ns();
-        let status = if self.trouble.get().is_some() {
-            Status::Lost
-        } else {
-            Status::Off
-        };
-        let taken = Taken {
-            sample: 0,
-            due_ns: now,
-            start_ns: now,
-            end_ns: now,
-            status,
-        };
-        lock(&self.samples).taken(taken);
-    }
-}
+/// How far back the live shares look.
+const LATEST_NS: i64 = 1_000_000_000;
 
 /// How to ask the server, and how to break a question off from another thread.
 pub struct Probe {
@@ -126,6 +74,11 @@ impl Watch {
         })
     }
 
+    /// With the scheduler trace, or why there is none. Before `start`.
+    pub fn trace(&self, tracer: Granted<Box<dyn Tracer>>) {
+        self.shared.set_tracer(tracer);
+    }
+
     /// Starts the threads and waits for their first reads (at most 50 ms and 20 us a session).
     ///
     /// # Errors
@@ -141,14 +94,27 @@ impl Watch {
             interval_ns: self.shared.spec.task_interval_ns,
         };
         let reader = Reader::new(Arc::clone(&self.shared));
-        *threads = Some(1);
+        let mut all = 1;
+        *threads = Some(all);
         self.spawn("dbdyno-read", move || reader.run(reads))?;
         if let Some(ask) = lock(&self.ask).take() {
             let sampler = Sampler::new(Arc::clone(&self.shared), ask);
-            *threads = Some(2);
+            all += 1;
+            *threads = Some(all);
             self.spawn("dbdyno-sample", move || sampler.run())?;
         }
-        let all = threads.unwrap_or(0);
+        if let Some(word) = self
+            .shared
+            .spec
+            .word
+            .as_ref()
+            .filter(|_| self.shared.spec.samples_memory())
+        {
+            let memory = Memory::new(Arc::clone(&self.shared), word);
+            all += 1;
+            *threads = Some(all);
+            self.spawn("dbdyno-memory", move || memory.run())?;
+        }
         let sessions = self.shared.spec.sessions.len() as i64;
         let patience_ns = START_PATIENCE_NS + START_PATIENCE_PER_SESSION_NS * sessions;
         self.shared
@@ -192,24 +158,35 @@ impl Watch {
         }
     }
 
-    /// Live shares: see `SampleRows::latest`.
+    /// Live shares of the last second: see `sample_tables::shares`.
     pub fn latest(&self) -> Vec<(String, f64)> {
-        lock(&self.shared.samples).latest()
+        self.shared.samples(now_ns() - LATEST_NS, shares)
+    }
+
+    /// (status, detail) of what may be refused: "wait event word", "scheduler trace", "sampler priority"; of
+    /// those that were asked for.
+    pub fn witnesses(&self) -> BTreeMap<&'static str, (String, String)> {
+        self.shared.witnesses()
     }
 
     /// The first thing that went wrong with the activity samples.
     pub fn trouble(&self) -> Option<&str> {
-        self.shared.trouble.get().map(String::as_str)
+        self.shared.told_trouble()
     }
 
-    /// `samples`, `tasks`, `cgroup`, `host`, `sampler`, as far as they are.
+    /// `samples`, `tasks`, `cgroup`, `host`, `sampler`, and the tracer's, as far as they are.
     pub fn tables(&self) -> Vec<Table> {
-        let samples = lock(&self.shared.samples);
-        let mut tables = vec![samples.samples(), samples.sampler()];
-        drop(samples);
-        tables.push(lock(&self.shared.tasks).table());
-        tables.push(lock(&self.shared.groups).table());
-        tables.extend(self.shared.host.as_ref().map(|h| lock(h).table()));
+        self.recent(i64::MIN)
+    }
+
+    /// The same, of reads that were done at or after `since_ns`.
+    pub fn recent(&self, since_ns: i64) -> Vec<Table> {
+        let shared = &self.shared;
+        let mut tables = shared.samples(since_ns, |s| vec![s.samples(), s.sampler()]);
+        tables.push(lock(&shared.tasks).table(since_ns));
+        tables.push(lock(&shared.groups).table(since_ns));
+        tables.extend(shared.host.as_ref().map(|h| lock(h).table(since_ns)));
+        tables.extend(shared.traced(since_ns));
         tables
     }
 }

@@ -144,23 +144,24 @@ impl Word {
     /// The word as of now.
     ///
     /// # Errors
-    /// Not permitted, vanished, or lost (the pointer is null or leads nowhere).
-    pub fn read(&mut self) -> Result<u32, Status> {
+    /// The operating system's ([`refusal`] says what it means); `InvalidData` where the pointer is null or
+    /// leads nowhere.
+    pub fn read(&mut self) -> io::Result<u32> {
         for _ in 0..FOLLOW {
             let (read, pointer, word) = self.read_both()?;
             if pointer == self.target && pointer != 0 {
-                return if read == 12 { Ok(word) } else { Err(Status::Lost) };
+                return if read == 12 { Ok(word) } else { Err(nowhere()) };
             }
             self.target = pointer;
             if pointer == 0 {
                 break;
             }
         }
-        Err(Status::Lost)
+        Err(nowhere())
     }
 
     /// Bytes read (8 or 12), the pointer, the word.
-    fn read_both(&self) -> Result<(usize, u64, u32), Status> {
+    fn read_both(&self) -> io::Result<(usize, u64, u32)> {
         let (mut pointer, mut word) = (0_u64, 0_u32);
         let to = [ours(&raw mut pointer), ours(&raw mut word)];
         let from = [theirs(self.variable, 8), theirs(self.target, 4)];
@@ -168,10 +169,14 @@ impl Word {
         let n = unsafe { libc::process_vm_readv(self.pid, to.as_ptr(), 2, from.as_ptr(), 2, 0) };
         match usize::try_from(n) {
             Ok(n) if n >= 8 => Ok((n, pointer, word)),
-            Ok(_) => Err(Status::Lost),
-            Err(_) => Err(Status::of(&io::Error::last_os_error())),
+            Ok(_) => Err(nowhere()),
+            Err(_) => Err(io::Error::last_os_error()),
         }
     }
+}
+
+fn nowhere() -> io::Error {
+    io::Error::from(io::ErrorKind::InvalidData)
 }
 
 fn ours<T>(variable: *mut T) -> libc::iovec {
@@ -200,6 +205,12 @@ pub enum Right {
 /// Why process `pid` refused, and the cure.
 pub fn refusal(pid: i64, error: &io::Error, right: Right) -> Refusal {
     let status = Status::of(error);
+    if status == Status::NotSupported {
+        return Refusal::new(
+            status,
+            "this kernel has no process_vm_readv (CONFIG_CROSS_MEMORY_ATTACH)",
+        );
+    }
     if status != Status::NotPermitted {
         return Refusal::new(status, format!("process {pid}: {error}"));
     }
@@ -223,6 +234,11 @@ pub fn cure(right: Right, ours: u32, theirs: Option<u32>, scope: u32) -> String 
             " (3 stays until the next boot)"
         };
         return format!("kernel.yama.ptrace_scope is {scope}: set it to 0 with sysctl{but}");
+    }
+    if right == Right::Read && theirs == Some(ours) {
+        return "the server's processes have our uid, but are not dumpable, or a seccomp filter forbids \
+                process_vm_readv: give dbdyno CAP_SYS_PTRACE"
+            .to_owned();
     }
     let who = theirs.map_or_else(String::new, |t| format!(" (uid {t}; we are uid {ours})"));
     format!("run dbdyno as the server's user{who}, or give it CAP_SYS_PTRACE")

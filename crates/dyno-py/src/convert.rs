@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use dyno_model::{Column, Table};
+use dyno_model::{Coded, Column, Table};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -26,6 +26,7 @@ fn column<'py>(py: Python<'py>, column: &Column) -> PyResult<CoreColumn<'py>> {
         Column::I64(v) => numbers(py, "i64", v, |x| x.unwrap_or_default().to_le_bytes()),
         Column::F64(v) => numbers(py, "f64", v, |x| x.unwrap_or_default().to_le_bytes()),
         Column::Str(v) => ("str", texts(py, v)?, None),
+        Column::Coded(v) => ("str", coded(py, v)?, None),
         Column::Bool(v) => {
             let bytes: Vec<u8> = v.iter().map(|&b| u8::from(b)).collect();
             ("bool", PyBytes::new(py, &bytes).into_any(), None)
@@ -48,6 +49,14 @@ fn texts<'py>(py: Python<'py>, values: &[Option<String>]) -> PyResult<Bound<'py,
         codes.extend(code.to_le_bytes());
     }
     Ok((PyBytes::new(py, &codes), PyList::new(py, categories)?)
+        .into_pyobject(py)?
+        .into_any())
+}
+
+fn coded<'py>(py: Python<'py>, column: &Coded) -> PyResult<Bound<'py, PyAny>> {
+    let code = |code: &Option<u32>| code.map_or(-1, |c| c as i32).to_le_bytes();
+    let codes: Vec<u8> = column.codes.iter().flat_map(code).collect();
+    Ok((PyBytes::new(py, &codes), PyList::new(py, &column.texts)?)
         .into_pyobject(py)?
         .into_any())
 }

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use dyno_engine_postgres::{Activity, TargetSpec};
 use dyno_model::{Error, Result};
-use dyno_observe::{GroupSpec, Probe, Spec, TaskSpec};
+use dyno_observe::{GroupSpec, Probe, Spec, TaskSpec, WordSpec};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 use serde::Deserialize;
 
 use crate::{convert, errors};
@@ -36,6 +36,33 @@ struct WatchSpec {
     cgroups: Vec<GroupSpec>,
     #[serde(default = "default_host")]
     host: bool,
+    #[serde(default)]
+    word: Option<WordSpec>,
+    #[serde(default = "default_memory_hz")]
+    memory_hz: f64,
+    #[serde(default = "default_sample_budget")]
+    memory_budget: f64,
+    #[serde(default)]
+    #[expect(dead_code, reason = "the scheduler trace is to be plugged in")]
+    trace: Trace,
+    #[serde(default)]
+    #[expect(dead_code, reason = "the scheduler trace is to be plugged in")]
+    syscalls: bool,
+    #[serde(default)]
+    adopt: bool,
+}
+
+/// The scheduler trace.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Trace {
+    #[default]
+    Auto,
+    Off,
+}
+
+fn default_memory_hz() -> f64 {
+    100.0
 }
 
 fn default_sample_hz() -> f64 {
@@ -71,6 +98,10 @@ impl WatchSpec {
             task_interval_ns: self.task_interval_ms.saturating_mul(1_000_000),
             cgroups: self.cgroups.clone(),
             host: self.host,
+            word: self.word.clone(),
+            memory_hz: self.memory_hz,
+            memory_budget: self.memory_budget,
+            adopt: self.adopt,
         }
     }
 }
@@ -141,6 +172,15 @@ impl Watch {
 
     fn trouble(&self) -> Option<&str> {
         self.0.trouble()
+    }
+
+    fn recent<'py>(&self, py: Python<'py>, since_ns: i64) -> PyResult<Bound<'py, PyDict>> {
+        let tables = py.detach(|| self.0.recent(since_ns));
+        convert::tables(py, &tables)
+    }
+
+    fn witnesses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.0.witnesses().into_py_dict(py)
     }
 
     fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -92,10 +92,11 @@ pub fn numbers(table: &Table, name: &str) -> Vec<Option<i64>> {
 }
 
 pub fn texts(table: &Table, name: &str) -> Vec<String> {
-    let Column::Str(values) = column(table, name) else {
-        panic!("{name} is not str")
-    };
-    values.iter().map(|v| v.clone().unwrap_or_default()).collect()
+    match column(table, name) {
+        Column::Str(values) => values.iter().map(|v| v.clone().unwrap_or_default()).collect(),
+        Column::Coded(values) => values.iter().map(|v| v.unwrap_or_default().to_owned()).collect(),
+        _ => panic!("{name} is not str"),
+    }
 }
 
 /// Runs a watch over a window that begins soon, to its end.

@@ -10,7 +10,7 @@ use crate::target::TargetSpec;
 use crate::tls::TlsSetup;
 
 /// Runs one query over and over and maps its columns by name: `pid`, `helper`, `state`, `wait_class`,
-/// `wait_event`, `query_id`, `leader_pid`. A server that does not answer within the target's
+/// `wait_event`, `query_id`, `leader_pid`, `chosen` (NULL is false). A server that does not answer within the target's
 /// `connect_timeout_ms` is lost.
 pub struct Activity {
     client: Client,
@@ -29,6 +29,7 @@ enum Field {
     WaitEvent,
     QueryId,
     LeaderPid,
+    Chosen,
 }
 
 const PREPARED: &str = "dbdyno_activity";
@@ -89,6 +90,7 @@ fn field(name: &str) -> Result<Field> {
         "wait_event" => Field::WaitEvent,
         "query_id" => Field::QueryId,
         "leader_pid" => Field::LeaderPid,
+        "chosen" => Field::Chosen,
         other => return Err(Error::Spec(format!("activity query: unknown column {other}"))),
     })
 }
@@ -131,6 +133,7 @@ fn fill(row: &mut ActivityRow, fields: &[Field], body: &[u8]) {
             Field::WaitEvent => put(&mut row.wait_event, value),
             Field::QueryId => row.query_id = number(value),
             Field::LeaderPid => row.leader_pid = number(value),
+            Field::Chosen => row.chosen = Some(value == Some(b"t")),
         }
     }
 }

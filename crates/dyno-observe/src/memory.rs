@@ -1,0 +1,251 @@
+//! The thread that samples the wait event word: of each process of the server the word, from its memory, and
+//! at once its task's R/S/D. Nothing is asked of the server, nothing is allocated for a sample but its rows.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, TryLockError};
+
+use dyno_model::now_ns;
+
+use crate::file::Buffer;
+use crate::memory_rows::{MemoryRows, Row};
+use crate::pace::{Sampling, thread_cpu_ns};
+use crate::sample_rows::Taken;
+use crate::shared::Shared;
+use crate::signal::lock;
+use crate::status::{Refusal, Status};
+use crate::task::Task;
+use crate::word::{self, Right, Word, WordFinder, WordSpec};
+
+/// How long it waits for a process to sample while there is none.
+const PATIENCE_NS: i64 = 100_000_000;
+
+pub struct Memory {
+    shared: Arc<Shared>,
+    finder: WordFinder,
+    seats: Vec<Seat>,
+    listed: Vec<Arc<Task>>,
+    /// The roster's changes when it was listed last.
+    changes: u64,
+    /// Rows and samples not handed over yet.
+    rows: Vec<Row>,
+    taken: Vec<Taken>,
+    /// The latest sample brought rows.
+    found: bool,
+    buffer: Buffer,
+}
+
+/// One process of the server, known or refused.
+struct Seat {
+    task: Arc<Task>,
+    /// As in the rows.
+    number: u32,
+    word: Option<Word>,
+    /// Its word was read once.
+    read: bool,
+}
+
+impl Memory {
+    pub fn new(shared: Arc<Shared>, spec: &WordSpec) -> Self {
+        Self {
+            shared,
+            finder: WordFinder::new(&spec.program, &spec.symbol),
+            seats: Vec::new(),
+            listed: Vec::new(),
+            changes: 0,
+            rows: Vec::new(),
+            taken: Vec::new(),
+            found: false,
+            buffer: Buffer::default(),
+        }
+    }
+
+    /// Samples until the end.
+    pub fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        shared.raise_priority();
+        shared.spec.memory_pace().run(&shared.signal, &mut self);
+        self.hand_over(&mut lock(&shared.memory));
+    }
+
+    /// Takes in who came, leaves out who went. While another thread has the list, the one of before will do.
+    fn seat(&mut self) {
+        let roster = match self.shared.roster.try_lock() {
+            Ok(roster) => roster,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        if roster.changes() == self.changes {
+            return;
+        }
+        self.changes = roster.changes();
+        roster.list(&mut self.listed);
+        drop(roster);
+        let mut seated: HashMap<i64, Seat> = self.seats.drain(..).map(|s| (s.task.tid, s)).collect();
+        for task in self.listed.drain(..).filter(|t| t.of_server() && !t.gone()) {
+            let seat = match seated.remove(&task.tid) {
+                Some(seat) if Arc::ptr_eq(&seat.task, &task) => seat,
+                _ => Seat::new(task, &mut self.finder, &self.shared),
+            };
+            self.seats.push(seat);
+        }
+    }
+
+    fn read(&mut self, sample: i64) {
+        for seat in &mut self.seats {
+            let Some(word) = &mut seat.word else { continue };
+            let before_ns = now_ns();
+            let code = word.read();
+            let after_ns = now_ns();
+            let code = match code {
+                Ok(code) => code,
+                Err(error) => {
+                    seat.refuse(&error, &self.shared);
+                    continue;
+                }
+            };
+            // the word was of this very process if its descriptor is still good now
+            let state = seat.task.state(&mut self.buffer);
+            if state == Err(Status::Vanished) {
+                seat.word = None;
+                continue;
+            }
+            seat.count(&self.shared);
+            self.rows.push(Row {
+                sample: sample as u32,
+                task: seat.number,
+                before_ns,
+                after_ns,
+                task_ns: now_ns(),
+                code,
+                state,
+            });
+        }
+    }
+
+    /// A reader of the tables may hold the lock and have no CPU for long: no sample waits for it.
+    fn keep(&mut self, sample: i64, due_ns: i64, start_ns: i64, status: Status) {
+        self.taken.push(Taken {
+            sample,
+            due_ns,
+            start_ns,
+            end_ns: now_ns(),
+            status,
+        });
+        let shared = Arc::clone(&self.shared);
+        if let Ok(mut rows) = shared.memory.try_lock() {
+            self.hand_over(&mut rows);
+        }
+    }
+
+    fn hand_over(&mut self, rows: &mut MemoryRows) {
+        rows.append(&mut self.taken, &mut self.rows);
+    }
+}
+
+impl Seat {
+    fn new(task: Arc<Task>, finder: &mut WordFinder, shared: &Shared) -> Self {
+        let number = lock(&shared.memory).task_number(&task);
+        let word = match finder.address(task.pid) {
+            Ok(variable) => Some(Word::new(task.pid, variable)),
+            Err(refusal) => {
+                lock(&shared.word).refuse(refusal);
+                None
+            }
+        };
+        Self {
+            task,
+            number,
+            word,
+            read: false,
+        }
+    }
+
+    /// A pointer that leads nowhere may do so for a moment only: the process starts or ends.
+    fn refuse(&mut self, error: &io::Error, shared: &Shared) {
+        let refusal = word::refusal(self.task.pid, error, Right::Read);
+        if refusal.status == Status::Lost {
+            lock(&shared.word).lost.get_or_insert(refusal);
+        } else {
+            self.word = None;
+            lock(&shared.word).refuse(refusal);
+        }
+    }
+
+    fn count(&mut self, shared: &Shared) {
+        if !self.read {
+            self.read = true;
+            lock(&shared.word).read += 1;
+        }
+    }
+}
+
+impl Sampling for Memory {
+    fn sample(&mut self, number: i64, due_ns: i64) {
+        let start_ns = now_ns();
+        self.seat();
+        let before = self.rows.len();
+        self.read(number);
+        self.found = self.rows.len() > before;
+        if self.found {
+            self.keep(number, due_ns, start_ns, Status::Ok);
+        }
+    }
+
+    /// We got no CPU for so long.
+    fn skip(&mut self, number: i64, due_ns: i64) {
+        self.keep(number, due_ns, now_ns(), Status::Lost);
+    }
+
+    fn cost_ns(&mut self) -> i64 {
+        thread_cpu_ns()
+    }
+
+    fn patience(&self) -> i64 {
+        if self.found {
+            1
+        } else {
+            PATIENCE_NS / self.shared.spec.memory_pace().interval_ns
+        }
+    }
+}
+
+/// How far the wait event word got.
+#[derive(Debug, Default)]
+pub struct WordState {
+    /// Processes whose word was read.
+    read: usize,
+    refused: usize,
+    /// The first that says more than that a process has ended.
+    first: Option<Refusal>,
+    /// The first pointer that led nowhere.
+    lost: Option<Refusal>,
+}
+
+impl WordState {
+    fn refuse(&mut self, refusal: Refusal) {
+        if refusal.status == Status::Vanished {
+            return;
+        }
+        self.refused += 1;
+        self.first.get_or_insert(refusal);
+    }
+
+    /// (status, detail), as of now.
+    pub fn witness(&self) -> (Status, String) {
+        let first = self
+            .first
+            .as_ref()
+            .or(self.lost.as_ref().filter(|_| self.read == 0));
+        match first {
+            None if self.read == 0 => (Status::Lost, "no process of the server was met yet".to_owned()),
+            None => (Status::Ok, String::new()),
+            Some(first) if self.read == 0 => (first.status, first.detail.clone()),
+            Some(first) => {
+                let (refused, all) = (self.refused, self.read + self.refused);
+                let why = &first.detail;
+                (Status::Ok, format!("{refused} of {all} processes refused: {why}"))
+            }
+        }
+    }
+}

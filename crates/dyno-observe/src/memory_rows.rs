@@ -1,0 +1,59 @@
+//! Rows of samples of the wait event word: many and small.
+
+use std::sync::Arc;
+
+use crate::sample_rows::{Taken, taken_since};
+use crate::status::Status;
+use crate::task::Task;
+
+/// One process in one sample.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    pub sample: u32,
+    /// Number of the process's task, from [`MemoryRows::task_number`].
+    pub task: u32,
+    /// Around the read of the word.
+    pub before_ns: i64,
+    pub after_ns: i64,
+    /// After the read of the state.
+    pub task_ns: i64,
+    pub code: u32,
+    pub state: Result<char, Status>,
+}
+
+/// All samples.
+#[derive(Debug, Default)]
+pub struct MemoryRows {
+    tasks: Vec<Arc<Task>>,
+    rows: Vec<Row>,
+    taken: Vec<Taken>,
+}
+
+impl MemoryRows {
+    /// Takes in a task; its number.
+    pub fn task_number(&mut self, task: &Arc<Task>) -> u32 {
+        self.tasks.push(Arc::clone(task));
+        self.tasks.len() as u32 - 1
+    }
+
+    /// Takes over samples and their rows.
+    pub fn append(&mut self, taken: &mut Vec<Taken>, rows: &mut Vec<Row>) {
+        self.taken.append(taken);
+        self.rows.append(rows);
+    }
+
+    /// Rows that were read at or after `since_ns`.
+    pub fn since(&self, since_ns: i64) -> &[Row] {
+        &self.rows[self.rows.partition_point(|r| r.task_ns < since_ns)..]
+    }
+
+    /// Samples that were done at or after `since_ns`.
+    pub fn taken_since(&self, since_ns: i64) -> &[Taken] {
+        taken_since(&self.taken, since_ns)
+    }
+
+    /// The task of a row.
+    pub fn task(&self, row: &Row) -> &Task {
+        &self.tasks[row.task as usize]
+    }
+}

@@ -1,0 +1,76 @@
+//! The loop of a sampler: one random instant in each interval, within a budget.
+
+use std::num::NonZero;
+use std::thread::available_parallelism;
+
+use dyno_model::now_ns;
+
+use crate::schedule::{Budget, Instants};
+use crate::signal::Signal;
+
+/// How often, and how dear.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Length of an interval.
+    pub interval_ns: i64,
+    /// Share of the CPUs that samples may cost.
+    pub budget: f64,
+    /// Of the instants.
+    pub seed: u64,
+}
+
+/// What is done at each instant.
+pub trait Sampling {
+    /// Takes sample `number`.
+    fn sample(&mut self, number: i64, due_ns: i64);
+    /// Its interval has passed before it could be taken.
+    fn skip(&mut self, number: i64, due_ns: i64);
+    /// CPU time of sampling up to now.
+    fn cost_ns(&mut self) -> i64;
+    /// How many intervals the next must be long at least.
+    fn patience(&self) -> i64 {
+        1
+    }
+    /// No more samples.
+    fn over(&self) -> bool {
+        false
+    }
+}
+
+impl Pace {
+    /// Sample 0 at once, then one in each interval until the end.
+    pub fn run(self, signal: &Signal, sampling: &mut impl Sampling) {
+        let base_ns = now_ns();
+        let interval_ns = self.interval_ns;
+        let cpus = available_parallelism().map_or(1, NonZero::get);
+        let mut budget = Budget::new(self.budget, cpus, interval_ns);
+        let mut instants = Instants::new(base_ns + interval_ns, interval_ns, self.seed);
+        sampling.sample(0, base_ns);
+        signal.tell(|s| s.ready += 1);
+        let mut stretch = 1; // the first sample is a cold one: it says little of the cost
+        for number in 1.. {
+            let due_ns = instants.next(stretch.max(sampling.patience()));
+            if signal.sleep_until(due_ns) || sampling.over() {
+                return;
+            }
+            if now_ns() - due_ns > interval_ns {
+                sampling.skip(number, due_ns);
+            } else {
+                let cost_ns = sampling.cost_ns();
+                sampling.sample(number, due_ns);
+                stretch = budget.stretch(sampling.cost_ns() - cost_ns);
+            }
+        }
+    }
+}
+
+/// CPU time of the calling thread.
+pub fn thread_cpu_ns() -> i64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is valid for writing; the clock id always exists on Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut t) };
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}

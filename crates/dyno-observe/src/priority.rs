@@ -1,0 +1,29 @@
+//! A real-time priority for a sampler's thread, so that its instants do not depend on who leaves a CPU.
+//! sched(7), "Scheduling policies".
+
+use std::io;
+
+use crate::status::{Refusal, Status};
+
+/// Gives the calling thread `SCHED_FIFO` 1, not inherited by threads it makes.
+///
+/// # Errors
+/// What is missing; the thread goes on as it was.
+pub fn raise() -> Result<(), Refusal> {
+    let priority = libc::sched_param { sched_priority: 1 };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: `priority` is valid for reading; 0 is the calling thread.
+    if unsafe { libc::sched_setscheduler(0, policy, &raw const priority) } == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    // SAFETY: a plain query.
+    let root = unsafe { libc::geteuid() } == 0;
+    let cure = if root {
+        "the CPU control group grants no real-time time (cpu.rt_runtime_us), or CAP_SYS_NICE was taken away"
+    } else {
+        "give dbdyno CAP_SYS_NICE, or a real-time limit of 1 (ulimit -r 1); until then samples come late \
+         when all CPUs are busy"
+    };
+    Err(Refusal::new(Status::of(&error), cure))
+}

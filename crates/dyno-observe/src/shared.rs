@@ -1,0 +1,185 @@
+//! What the threads of a watch share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use dyno_model::{Table, now_ns};
+
+use crate::cgroup_rows::GroupRows;
+use crate::file::descriptor_budget;
+use crate::host_rows::HostRows;
+use crate::memory::WordState;
+use crate::memory_rows::MemoryRows;
+use crate::names::Names;
+use crate::priority;
+use crate::roster::Roster;
+use crate::sample_rows::{SampleRows, Taken};
+use crate::sample_tables::Samples;
+use crate::signal::{Signal, lock};
+use crate::spec::Spec;
+use crate::status::{Granted, Refusal, Status};
+use crate::task::{DelayAccounting, Task};
+use crate::task_rows::TaskRows;
+use crate::tracer::Tracer;
+
+/// What the threads share.
+pub struct Shared {
+    pub spec: Spec,
+    pub signal: Signal,
+    pub roster: Mutex<Roster>,
+    /// The server's process for our questions.
+    pub asked: Option<i64>,
+    pub tasks: Mutex<TaskRows>,
+    pub groups: Mutex<GroupRows>,
+    pub host: Option<Mutex<HostRows>>,
+    pub samples: Mutex<SampleRows>,
+    pub memory: Mutex<MemoryRows>,
+    names: Names,
+    /// How far the wait event word got.
+    pub word: Mutex<WordState>,
+    /// Whether samplers got their priority: the first answer, or the first no.
+    priority: Mutex<Option<Granted<()>>>,
+    tracer: Mutex<Option<Granted<Box<dyn Tracer>>>>,
+    trouble: OnceLock<String>,
+}
+
+impl Shared {
+    pub fn new(spec: Spec, asked: Option<i64>) -> Self {
+        Self {
+            signal: Signal::default(),
+            roster: Mutex::new(Roster::new(&spec, asked, descriptor_budget())),
+            asked,
+            tasks: Mutex::new(TaskRows::new(DelayAccounting::now())),
+            groups: Mutex::new(GroupRows::new(&spec.cgroups)),
+            host: spec.host.then(|| Mutex::new(HostRows::new())),
+            samples: Mutex::default(),
+            memory: Mutex::default(),
+            names: spec
+                .word
+                .as_ref()
+                .map_or_else(Names::default, |w| Names::new(&w.names, &w.classes)),
+            word: Mutex::default(),
+            priority: Mutex::default(),
+            tracer: Mutex::default(),
+            trouble: OnceLock::new(),
+            spec,
+        }
+    }
+
+    /// Remembers the first thing that went wrong with the activity samples.
+    pub fn trouble(&self, message: &str) {
+        let _ = self.trouble.set(message.to_owned());
+    }
+
+    /// What that was.
+    pub fn told_trouble(&self) -> Option<&str> {
+        self.trouble.get().map(String::as_str)
+    }
+
+    /// Raises the calling sampler, where it is permitted.
+    pub fn raise_priority(&self) {
+        let raised = priority::raise();
+        let mut told = lock(&self.priority);
+        if !matches!(*told, Some(Err(_))) {
+            *told = Some(raised);
+        }
+    }
+
+    /// Tells the tracer of tasks that came; `fresh` is room for them.
+    pub fn tell_tracer(&self, fresh: &mut Vec<Arc<Task>>) {
+        lock(&self.roster).take_fresh(fresh);
+        if fresh.is_empty() {
+            return;
+        }
+        if let Some(Ok(tracer)) = &mut *lock(&self.tracer) {
+            for task in fresh.iter() {
+                tracer.watch(task);
+            }
+        }
+    }
+
+    pub fn set_tracer(&self, tracer: Granted<Box<dyn Tracer>>) {
+        *lock(&self.tracer) = Some(tracer);
+    }
+
+    /// Rows of the tracer.
+    pub fn traced(&self, since_ns: i64) -> Vec<Table> {
+        match &*lock(&self.tracer) {
+            Some(Ok(tracer)) => tracer.tables(since_ns),
+            _ => Vec::new(),
+        }
+    }
+
+    pub fn read_tracer(&self) {
+        if let Some(Ok(tracer)) = &mut *lock(&self.tracer) {
+            tracer.read();
+        }
+    }
+
+    /// Gives `of` the rows of both samplers.
+    pub fn samples<T>(&self, since_ns: i64, of: impl FnOnce(Samples<'_>) -> T) -> T {
+        let (sql, memory) = (lock(&self.samples), lock(&self.memory));
+        of(Samples {
+            sql: &sql,
+            memory: &memory,
+            names: &self.names,
+            since_ns,
+        })
+    }
+
+    /// See [`crate::Watch::witnesses`].
+    pub fn witnesses(&self) -> BTreeMap<&'static str, (String, String)> {
+        let mut told = BTreeMap::new();
+        if let Some((status, detail)) = self.word_witness() {
+            told.insert("wait event word", (status.as_str().to_owned(), detail));
+        }
+        if let Some(tracer) = &*lock(&self.tracer) {
+            let witness = match tracer {
+                Ok(tracer) => tracer.witness(),
+                Err(refusal) => refusal.words(),
+            };
+            told.insert("scheduler trace", witness);
+        }
+        if let Some(raised) = &*lock(&self.priority) {
+            let ok = || (Status::Ok.as_str().to_owned(), "SCHED_FIFO 1".to_owned());
+            told.insert(
+                "sampler priority",
+                raised.as_ref().map_or_else(Refusal::words, |()| ok()),
+            );
+        }
+        told
+    }
+
+    /// The witness "wait event word".
+    fn word_witness(&self) -> Option<(Status, String)> {
+        self.spec.word.as_ref()?;
+        Some(if !self.spec.os {
+            (
+                Status::NotHere,
+                "the server is not on this host: run dbdyno there".to_owned(),
+            )
+        } else if self.spec.samples_memory() {
+            lock(&self.word).witness()
+        } else {
+            (Status::Off, "switched off: memory_hz is 0".to_owned())
+        })
+    }
+
+    /// One row that says why there are no samples.
+    pub fn no_samples(&self) {
+        let now = now_ns();
+        let status = if self.trouble.get().is_some() {
+            Status::Lost
+        } else {
+            Status::Off
+        };
+        let taken = Taken {
+            sample: 0,
+            due_ns: now,
+            start_ns: now,
+            end_ns: now,
+            status,
+        };
+        lock(&self.samples).taken(taken);
+    }
+}
