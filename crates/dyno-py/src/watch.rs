@@ -13,6 +13,7 @@ use crate::{convert, errors};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools)] // as in the JSON
 struct WatchSpec {
     engine: Option<String>,
     #[serde(default)]
