@@ -3,12 +3,9 @@
 import polars as pl
 import pytest
 from tests.fakery import (
-    LIO,
     S,
     climb,
-    climb_one,
     made_cell,
-    plan_cell,
     sample_row,
     sampled_again,
     sampler_row,
@@ -16,10 +13,8 @@ from tests.fakery import (
     task_row,
 )
 
-from dbdyno.engines.fake import FakeServer
-from dbdyno.ledger import ledger, witnesses
+from dbdyno.ledger import ledger
 from dbdyno.ledger.intervals import effective, wilson
-from dbdyno.model.protocols import Target
 from dbdyno.model.raw import RawCell
 from dbdyno.window import cut
 
@@ -264,41 +259,3 @@ def test_the_quota_bracket_holds_the_truth():
         truth = made.server.truth(cell, meta.t0_ns, meta.t1_ns).values()
         assert low <= sum(t.throttled for t in truth) / 10 / S <= high
     assert found["low"][-1] > 0.1
-
-
-def test_witnesses_agree_on_the_fake_machine():
-    made = climb("fake:cpus=2,cpu=20ms,wait=IO/x:5ms,helper=checkpointer:0.1,driver=1ms,think=1ms", [1, 4])
-    tables = cut(made.cells)
-    found = witnesses(tables, ledger(tables))
-    assert set(found["verdict"]) == {"reference", "agrees"}
-    cpu = found.filter(quantity="cpu_used", sessions=4)
-    assert cpu["source"].to_list() == ["os tasks", "cgroup"]
-    executions = found.filter(quantity="executions")["relative_difference"].drop_nulls()
-    assert executions.to_list() == [0.0, 0.0]
-
-
-def test_a_witness_that_differs_is_told():
-    """os tasks 0.4 cores; the group says 0.8: twice."""
-    tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 0, user_ns=4 * S)]
-    cell = made_cell({"tasks": tasks, "sessions": [session_row()], "cgroup": _group("usage_ns", (0, 8 * S))})
-    tables = cut([cell])
-    row = witnesses(tables, ledger(tables)).filter(quantity="cpu_used", source="cgroup").row(0, named=True)
-    assert row["value"] == pytest.approx(0.8)
-    assert row["relative_difference"] == pytest.approx(1.0)
-    assert row["verdict"] == "differs"
-
-
-@pytest.mark.parametrize(("size", "verdict"), [(50, "agrees"), (49, "differs")])
-def test_executions_can_be_told_by_the_work_they_did(size: int, verdict: str):
-    """Without a count of its own: the server's LIO over those of one call at calibration."""
-    server = FakeServer(Target(dsn="fake:cpus=2,cpu=1ms"))
-    calibration = server.calibrate(LIO, {}, 50_000_000, "a test")
-    cell = climb_one(server, plan_cell(2), calibration)
-    own = cell.tables["counters"].filter(pl.col("name") != "calls")
-    said = calibration.model_copy(update={"work_per_call": size * 132.0})
-    meta = cell.meta.model_copy(update={"calibration": said})
-    tables = cut([RawCell(meta, {**cell.tables, "counters": own})])
-    found = witnesses(tables, ledger(tables))
-    row = found.filter(quantity="executions", source="engine counters, by work").row(0, named=True)
-    assert row["verdict"] == verdict
-    assert found.filter(quantity="work_per_call", source="calibration")["verdict"].to_list() == [verdict]

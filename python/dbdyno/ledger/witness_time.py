@@ -1,0 +1,68 @@
+"""Who says how long sessions were served (DB time): driver, ledger, scheduler, the server itself, samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from dbdyno.ledger.joint import UNLABELLED, Tables
+from dbdyno.ledger.testimony import LAG_S, Testimony, level, rung
+from dbdyno.model.driven import in_call
+
+_UNIT = "seconds per second"
+_LEDGER = "run, run queue and sleep outside class Client; a driver's call is longer by the way to it and back"
+_SERVERS = (
+    "a session is active from when it got a CPU for a call until its end: run-queue time before that "
+    "is missing, and the server reports late"
+)
+_STATE = "share of samples in state active: time in the run queue under state idle is missing"
+
+
+def db_time(cut: Tables) -> Iterator[Testimony]:
+    window = cut["windows"].row(0, named=True)
+    if window["sessions"]:
+        driven = in_call(cut["cell_sessions"], window["t0_ns"], window["t1_ns"])
+        yield Testimony("db_time", "driver", driven, _UNIT, "ok" if driven else "no measured calls")
+    yield _ledger(cut)
+    yield from _traced(cut)
+    value, status = level(cut, "engine", "db_time_ns", "server", absent="off")
+    yield Testimony("db_time", "engine counters", value, _UNIT, status, _SERVERS, lag_s=LAG_S)
+    active = rung(cut["ledger"], "naive.active", "memo")["aas"].drop_nulls()
+    value = float(active.sum()) if len(active) else None
+    status = "ok" if value is not None else "off"
+    yield Testimony(
+        "db_time", "activity samples: active", value, _UNIT, status, _STATE, interval_of="naive.active"
+    )
+
+
+def _ledger(cut: Tables) -> Testimony:
+    """All accounts of the sessions but client and unaccounted."""
+    sampled = rung(cut["ledger"], "client")
+    if not sampled["aas"].drop_nulls().len():
+        return Testimony(
+            "db_time", "ledger", None, _UNIT, str(sampled["status"][0]) if sampled.height else "off"
+        )
+    rows = cut["ledger"].filter(
+        (pl.col("scope") == "rung") & pl.col("account").is_in(["run", "runq", "sleep", UNLABELLED])
+    )
+    return Testimony("db_time", "ledger", float(rows["aas"].drop_nulls().sum()), _UNIT, "ok", _LEDGER)
+
+
+def _traced(cut: Tables) -> Iterator[Testimony]:
+    """Run and run queue of the sessions' tasks, and their sleeps outside class Client."""
+    tasks = cut["cut_traced"].filter(pl.col("role") == "session")
+    if tasks.is_empty():
+        return
+    over = tasks.select("pid", "tid", "start_ticks", "over_ns").unique(["pid", "tid", "start_ticks"])
+    waits = cut["cut_waits"].filter(
+        (pl.col("role") == "session") & (pl.col("wait_class").fill_null("") != "Client")
+    )
+    slept = waits.join(over, on=["pid", "tid", "start_ticks"], nulls_equal=True)
+    known = tasks.drop_nulls(["run_ns", "runq_ns"])
+    if known.height < tasks.height:
+        yield Testimony("db_time", "scheduler trace", None, _UNIT, str(tasks["status"][0]))
+        return
+    runnable = float(((known["run_ns"] + known["runq_ns"]) / known["over_ns"]).sum())
+    asleep = float((slept["sleep_ns"] / slept["over_ns"]).sum() or 0.0)
+    yield Testimony("db_time", "scheduler trace", runnable + asleep, _UNIT, "ok", _LEDGER)

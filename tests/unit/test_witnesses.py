@@ -1,0 +1,174 @@
+"""Source against source: the same quantity from every witness, verdicts, tolerances."""
+
+import polars as pl
+import pytest
+from tests.fakery import (
+    LIO,
+    S,
+    climb,
+    climb_one,
+    made_cell,
+    plan_cell,
+    sample_row,
+    sampler_row,
+    session_row,
+    task_row,
+)
+
+from dbdyno.engines.fake import FakeServer
+from dbdyno.ledger import ledger, witnesses
+from dbdyno.model.protocols import Target
+from dbdyno.model.raw import RawCell
+from dbdyno.window import cut
+
+NAIVE = "activity samples: "  # what others take for CPU or DB time: shown because it differs
+
+
+def _witnesses(*cells: RawCell) -> pl.DataFrame:
+    tables = cut(cells)
+    return witnesses(tables, ledger(tables))
+
+
+def _cgroup(usage_ns: int) -> list[dict]:
+    head = {"scope": "server", "version": 2, "path": "/db", "key": "usage_ns", "status": "ok"}
+    return [
+        head | {"before_ns": at, "after_ns": at, "value": v} for at, v in ((10 * S, 0), (20 * S, usage_ns))
+    ]
+
+
+def _host(busy_ns: int) -> list[dict]:
+    keys = ("user", "nice", "system", "irq", "softirq", "steal")
+    return [
+        {
+            "before_ns": at,
+            "after_ns": at,
+            "key": f"cpu.{k}_ns",
+            "value": v if k == "user" else 0,
+            "status": "ok",
+        }
+        for at, v in ((10 * S, 0), (20 * S, busy_ns))
+        for k in keys
+    ]
+
+
+def _engine(name: str, growth: float) -> list[dict]:
+    head = {"scope": "server", "name": name, "kind": "counter", "unit": "ns", "status": "ok"}
+    return [
+        head | {"phase": phase, "before_ns": at, "after_ns": at, "value": value}
+        for phase, at, value in (("t0", 10 * S, 7.0), ("t1", 20 * S, 7.0 + growth))
+    ]
+
+
+def _task(pid: int, start: tuple[int, int], end: tuple[int, int], role: str, **changes) -> list[dict]:
+    """Two reads: (instant, run)."""
+    who = {"pid": pid, "tid": pid, "role": role, "session": 0 if role == "session" else None} | changes
+    return [task_row(at, run, 0, **who) for at, run in (start, end)]
+
+
+def test_all_agree_on_the_fake_machine():
+    made = climb("fake:cpus=2,cpu=20ms,wait=IO/x:5ms,helper=checkpointer:0.1,driver=1ms,think=1ms", [1, 4])
+    found = _witnesses(*made.cells).filter(~pl.col("source").str.starts_with(NAIVE))
+    assert "differs" not in set(found["verdict"])
+    cpu = found.filter(quantity="cpu_used", sessions=4).drop_nulls("value")
+    assert cpu["source"].to_list()[:3] == ["os tasks", "cgroup", "host: whole machine less driver and dbdyno"]
+    executions = found.filter(quantity="executions")["relative_difference"].drop_nulls()
+    assert executions.to_list() == [0.0, 0.0]
+    time = found.filter(quantity="db_time", sessions=1).drop_nulls("value")
+    assert time["source"].to_list()[:2] == ["driver", "ledger"]
+    assert time["value"][0] == pytest.approx(25 / 27, rel=0.01), "20 ms + 5 ms of 27 with driver and thinking"
+
+
+def test_one_that_differs_is_told_with_its_tolerance():
+    """os tasks 0.4 cores; the group says 0.8: twice."""
+    tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 0, user_ns=4 * S)]
+    cell = made_cell({"tasks": tasks, "sessions": [session_row()], "cgroup": _cgroup(8 * S)})
+    row = _witnesses(cell).filter(quantity="cpu_used", source="cgroup").row(0, named=True)
+    assert row["value"] == pytest.approx(0.8)
+    assert row["relative_difference"] == pytest.approx(1.0)
+    assert row["tolerance"] == pytest.approx(0.05)
+    assert row["verdict"] == "differs"
+    assert row["reason"]
+
+
+def test_the_machine_less_driver_is_set_against_the_servers_tasks():
+    """Sessions 4 s, driver 2 s, machine 6.5 s of 10 s: 0.45 against 0.4 cores."""
+    tasks = _task(100, (10 * S, 0), (20 * S, 4 * S), "session") + _task(
+        50, (10 * S, 0), (20 * S, 2 * S), "driver"
+    )
+    cell = made_cell({"tasks": tasks, "sessions": [session_row()], "host": _host(6_500_000_000)})
+    found = _witnesses(cell).filter(quantity="cpu_used").filter(pl.col("source").str.starts_with("host"))
+    assert found["value"].to_list() == pytest.approx([0.45])
+
+
+@pytest.mark.parametrize(
+    ("birth", "cores", "source"),
+    [
+        # the main process heard of 3 s; 2 s of them were read of the child that came and went
+        (12 * S, 0.4 + 0.3, "os tasks, ended ones included"),
+        # it lived before the window: of its 3 s some are from then
+        (10 * S, 0.4 + 0.2, "os tasks, ended ones as far as read"),
+    ],
+)
+def test_processes_that_ended_are_counted_by_the_main_process(birth: int, cores: float, source: str):
+    tasks = [
+        *_task(100, (10 * S, 0), (20 * S, 4 * S), "session"),
+        *_task(200, (birth, 0), (17 * S, 2 * S), "other"),
+        task_row(10 * S, 0, 0, pid=1, tid=1, role="helper:main", session=None, children_ns=5 * S),
+        task_row(20 * S, 0, 0, pid=1, tid=1, role="helper:main", session=None, children_ns=8 * S),
+    ]
+    cell = made_cell({"tasks": tasks, "sessions": [session_row()]})
+    row = _witnesses(cell).filter(quantity="cpu_used").row(0, named=True)
+    assert (row["source"], row["value"]) == (source, pytest.approx(cores))
+
+
+@pytest.mark.parametrize(
+    ("growth_s", "verdict"),
+    [(9.0, "agrees"), (8.4, "differs")],  # 5 % and 1 s of lag in 10 s: 15 %
+)
+def test_db_time_by_the_servers_clock_may_lag(growth_s: float, verdict: str):
+    """The driver says 10 s in calls."""
+    cell = made_cell({"sessions": [session_row()], "counters": _engine("db_time_ns", growth_s * S)})
+    found = _witnesses(cell).filter(quantity="db_time")
+    row = found.filter(source="engine counters").row(0, named=True)
+    assert found["source"][0] == "driver"
+    assert found["value"][0] == pytest.approx(1.0)
+    assert row["tolerance"] == pytest.approx(0.15)
+    assert row["verdict"] == verdict
+
+
+def test_an_observed_load_has_no_driver():
+    """Run 4 s, of ten samples six asleep at the client: DB time by the ledger."""
+    samples = [sample_row(n, (10 + n) * S, "S" if n < 6 else "R", "Client/ClientRead") for n in range(10)]
+    tables = {
+        "tasks": [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 0)],
+        "sampler": [sampler_row(n, (10 + n) * S) for n in range(10)],
+        "samples": samples,
+        "sessions": [session_row(calls=0, first_start_ns=None, last_end_ns=None, in_call_ns=0)],
+    }
+    found = _witnesses(made_cell(tables, sessions=0)).filter(quantity="db_time")
+    assert "driver" not in found["source"].to_list()
+    assert found.filter(source="ledger")["value"].to_list() == pytest.approx([0.4], abs=0.001)
+
+
+def test_unknown_is_said_with_its_status():
+    found = _witnesses(made_cell({"sessions": [session_row()]}))
+    unknown = found.filter(pl.col("value").is_null())
+    assert set(unknown["verdict"]) == {"unknown"}
+    assert "ok" not in set(unknown["status"])
+    assert set(found.filter(quantity="cpu_used")["verdict"]) == {"unknown"}
+
+
+@pytest.mark.parametrize(("size", "verdict"), [(50, "agrees"), (49, "differs")])
+def test_executions_can_be_told_by_the_work_they_did(size: int, verdict: str):
+    """Without a count of its own: the server's LIO over those of one call at calibration."""
+    server = FakeServer(Target(dsn="fake:cpus=2,cpu=1ms"))
+    calibration = server.calibrate(LIO, {}, 50_000_000, "a test")
+    cell = climb_one(server, plan_cell(2), calibration)
+    own = cell.tables["counters"].filter(pl.col("name") != "calls")
+    said = calibration.model_copy(update={"work_per_call": size * 132.0})
+    meta = cell.meta.model_copy(update={"calibration": said})
+    tables = cut([RawCell(meta, {**cell.tables, "counters": own})])
+    found = witnesses(tables, ledger(tables))
+    row = found.filter(quantity="executions", source="engine counters, by work").row(0, named=True)
+    assert row["verdict"] == verdict
+    assert found.filter(quantity="work_per_call", source="calibration")["verdict"].to_list() == [verdict]
