@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import report_tables as finer
+
 from dbdyno.model import tables
 from dbdyno.model.environment import Cpu, Environment, Host, Limits, ServerFacts
 from dbdyno.model.finding import Finding
@@ -58,10 +60,7 @@ def results(world: World = SMALL) -> Results:
         )
     ]  # fmt: skip
     made = [_cell(world, c) for c in cells]
-    frames = {
-        name: tables.rows(name, [row for cell in made for row in cell[name]])
-        for name in ("windows", "rates", "ledger", "witnesses")
-    }
+    frames = {name: tables.rows(name, [row for cell in made for row in cell[name]]) for name in made[0]}
     frames["rungs"] = tables.rows("rungs", list(_rungs(world, made)))
     frames["sources"] = tables.rows("sources", [s.model_dump() for s in _sources(world)])
     frames["histogram"] = _histogram(world, cells)
@@ -120,12 +119,18 @@ def _cell(world: World, cell: Cell) -> dict[str, list[dict[str, Any]]]:
         "repeat": cell.repeat,
     }  # fmt: skip
     window = {**key, "t0_ns": 0, "t1_ns": 10 * NS, "wall_s": 10.0, "status": "ok", "reason": None}
-    return {
-        "windows": [window],
-        "rates": [{**key, **r} for r in _rates(world, cell)],
-        "ledger": [{**key, **r} for r in _ledger(world, cell)],
-        "witnesses": [{**key, **r} for r in _witnesses(world, cell)],
+    known, total, rate = world.os_tasks, _accounts(world, cell), _rate(world, cell)
+    made = {
+        "rates": _rates(world, cell),
+        "ledger": [*_ledger(world, cell), *finer.memos(total, known)],
+        "events": finer.events(total, cell.sessions, known),
+        "microstates": finer.microstates(total, cell.sessions, known),
+        "strips": finer.strips(total, cell.sessions, known, cell.id),
+        "profile": finer.profile(total, rate, WORK_PER_CALL, known),
+        "top_events": finer.top_events(total, known),
+        "witnesses": _witnesses(world, cell),
     }
+    return {"windows": [window], **{name: [{**key, **r} for r in rows] for name, rows in made.items()}}
 
 
 def _rates(world: World, cell: Cell) -> Iterator[dict[str, Any]]:

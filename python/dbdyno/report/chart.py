@@ -36,6 +36,7 @@ class Chart:
     spec: dict[str, Any]
     legend: Sequence[Key] = ()
     log: bool = False  # offers a logarithmic scale
+    wide: bool = False  # takes the page's whole width
     marks: int = field(default=1)  # how many data points it draws at least: checked in the browser
 
 

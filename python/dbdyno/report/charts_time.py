@@ -1,20 +1,18 @@
-"""Charts of where the time went: the stack of accounts, CPU by source, the helpers."""
+"""Charts of CPU used: by every witness, and by the server's own processes."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.report import accounts, figures
-from dbdyno.report.accounts import Account
 from dbdyno.report.chart import (
     SHAPES,
     Chart,
     Key,
-    colours,
     cpu_mark,
     finished,
     inline,
@@ -24,88 +22,11 @@ from dbdyno.report.chart import (
     sessions_axis,
 )
 from dbdyno.report.figures import Series, of_series
-from dbdyno.report.palette import SERIES, account_colours, shade, var
-
-_STACKS = {
-    "aas": ("seconds per second", "Where session time went", "~g"),
-    "share": ("share of session time", "The same as a share of session time", ".0%"),
-}
-_CAPTIONS = {
-    "aas": "The stack is as high as the sessions are many; work on CPUs cannot rise above the dotted line, "
-    "what comes on top only waits.",
-    "share": "What grows from left to right is what a further session is spent on; what lies below zero was "
-    "accounted for twice (signed remainder).",
-}
-
-
-def account_keys(shown: list[Account]) -> list[Key]:
-    paint = account_colours(shown)
-    return [Key(a.label, paint[a.key], "fill", shade(a)) for a in shown]
-
-
-def time_stack(results: Results, series: Series, measure: Literal["aas", "share"]) -> Chart | None:
-    """Stacked bars, one a rung; a negative remainder hangs below zero."""
-    shown = accounts.accounts_of(results)
-    rows = accounts.stack(results, series, shown)
-    if rows.is_empty():
-        return None
-    present = set(rows["key"].to_list())
-    unit, title, form = _STACKS[measure]
-    # Without nice ends, or a remainder of -0.001 would open a whole step below zero.
-    scale = alt.Scale(domain=_ends(rows, measure), nice=False)
-    y = alt.Y(f"{measure}:Q", title=unit, stack="zero", axis=alt.Axis(format=form), scale=scale)
-    paint = account_colours(shown)
-    keys = [a.key for a in shown]
-    shades = alt.Scale(type="ordinal", domain=keys, range=[shade(a) for a in shown])
-    bars = (
-        alt.Chart(inline(rows))
-        .mark_bar(stroke=var("card"), strokeWidth=0.5)
-        .encode(
-            x=rungs_axis(),
-            y=y,
-            color=alt.Color("key:N", scale=colours(keys, [paint[k] for k in keys]), legend=None),
-            opacity=alt.Opacity("key:O", scale=shades, legend=None, sort=keys),
-            order=alt.Order("order:Q"),
-            tooltip=[
-                alt.Tooltip("sessions:O"),
-                alt.Tooltip("label:N", title="account"),
-                alt.Tooltip("aas:Q", format=".3f", title="seconds per second"),
-                alt.Tooltip("share:Q", format=".1%", title="of session time"),
-            ],
-        )
-    )  # fmt: skip
-    cpus = figures.usable_cpus(results)
-    mark = cpu_mark(cpus, "y") if measure == "aas" and cpus and cpus <= _top(rows) else []
-    return Chart(
-        id=f"stack-{measure}",
-        title=title,
-        caption=_caption(results, series, measure),
-        spec=finished([bars, *mark], f"{title}: stacked accounts per rung, in {unit}"),
-        legend=account_keys([a for a in shown if a.key in present]),
-        marks=len(rows),
-    )
-
-
-def _ends(rows: pl.DataFrame, measure: str) -> list[float]:
-    """Lower and upper end of the stacks."""
-    value = pl.col(measure)
-    stacks = rows.group_by("sessions").agg(
-        value.filter(value < 0).sum().alias("low"), value.filter(value > 0).sum().alias("high")
-    )
-    return [1.02 * _extreme(stacks["low"].min()), 1.02 * _extreme(stacks["high"].max())]
+from dbdyno.report.palette import SERIES, var
 
 
 def _extreme(value: Any) -> float:
     return float(value or 0)
-
-
-def _caption(results: Results, series: Series, measure: str) -> str:
-    missing = accounts.missing(results, series)
-    if not missing:
-        return _CAPTIONS[measure]
-    known = "unaccounted" not in missing
-    where = " What they took lies in unaccounted." if known else ""
-    return f"Not the whole account: unknown, and so not drawn: {', '.join(missing)}.{where}"
 
 
 def cpu_by_source(results: Results, series: Series) -> Chart | None:
@@ -179,11 +100,6 @@ def helpers(results: Results, series: Series) -> Chart | None:
         legend=legend,
         marks=len(rows),
     )
-
-
-def _top(rows: pl.DataFrame) -> float:
-    highest: Any = rows["sessions"].max()
-    return float(highest)
 
 
 def _witnesses(results: Results, series: Series) -> pl.DataFrame:

@@ -20,6 +20,11 @@ class Series(NamedTuple):
     label: str
 
 
+def is_observation(results: Results) -> bool:
+    """Whether the load was somebody else's: windows in time instead of rungs."""
+    return results.plan.experiment.observation is not None
+
+
 def series_of(results: Results) -> list[Series]:
     """The ladders of a run in the order of running; labels leave out what all have in common."""
     rungs = results.tables["rungs"]

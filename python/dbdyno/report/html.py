@@ -7,13 +7,27 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from importlib.resources import files as resources
 from pathlib import Path
+from typing import Any
 
 from dbdyno.model.results import Results
-from dbdyno.report import bundle, headline, html_facts, html_tables, palette
+from dbdyno.report import (
+    bundle,
+    charts,
+    figures,
+    headline,
+    html_detail,
+    html_facts,
+    html_tables,
+    html_witnesses,
+    palette,
+    picks,
+    tier,
+)
 from dbdyno.report.chart import Chart, Key
-from dbdyno.report.charts import Group, groups
+from dbdyno.report.charts import Group
 from dbdyno.report.files import write_atomic
 from dbdyno.report.markup import Html, el, join
+from dbdyno.report.picks import Picks
 
 # The page may run its own code and draw; it may not load a thing from anywhere. Vega compiles expressions.
 _POLICY = (
@@ -30,11 +44,17 @@ def write(results: Results, path: Path) -> Path:
 
 def page(results: Results, code: Future[str]) -> str:
     """The whole document; ``code``: the charts' JavaScript, which may still be on its way."""
-    drawn = groups(results)
+    drawn = charts.groups(results), charts.ledgers(results)
+    shown = picks.picks(results)
     body = join(
-        _header(results), el("main", *_sections(results, drawn), id="content"), html_facts.footer(results)
+        _header(results),
+        el("main", *_sections(results, *drawn, shown), id="content"),
+        html_facts.footer(results),
     )
-    scripts = join(_specs(drawn), _script(code.result()), _script(_asset("page.js")))
+    data = join(
+        _data("specs", _specs(*drawn)), _data("strips", html_detail.strip_data(results, shown)), _hatches()
+    )
+    scripts = join(data, _script(code.result()), _script(_asset("strips.js")), _script(_asset("page.js")))
     return f'<!doctype html>\n<html lang="en">{_head(results)}<body>{body}{scripts}</body></html>\n'
 
 
@@ -64,15 +84,30 @@ def _header(results: Results) -> Html:
     return el("header", skip, el("div", top, title, *words, html_facts.tiles(results)))
 
 
-def _sections(results: Results, drawn: list[Group]) -> Iterator[Html]:
+def _sections(results: Results, rates: list[Group], ledgers: list[Group], shown: Picks) -> Iterator[Html]:
+    observed = figures.is_observation(results)
     yield html_facts.banner(results)
     yield _section("findings", "Findings", html_facts.findings(results))
-    yield _section("rungs", "Rungs", html_tables.rungs(results))
-    yield _section("charts", "Charts", *_groups(drawn))
+    if not observed:
+        yield _section("rungs", "Rungs", html_tables.rungs(results))
+        yield _section("charts", "Throughput and response time", *_groups(rates, "rate"))
+    yield _section("ledger", "Where the time went", *_ledger(results, ledgers, shown))
+    yield _section("profile", "Load profile", html_detail.chosen(results, shown, html_detail.load_profile))
+    title = "Sessions and processes" if observed else "Microstates of every process"
+    yield _section("microstates", title, html_detail.chosen(results, shown, html_detail.microstates))
+    yield _section("witnesses", "Source against source", html_witnesses.witnesses(results, shown))
     yield _section("environment", "Environment", html_facts.environment(results))
-    yield _section("plan", "Plan and calibration", html_facts.plan(results))
+    yield _section("plan", "Plan" if observed else "Plan and calibration", html_facts.plan(results))
     yield _section("methods", "How each figure was obtained", html_tables.methods(results))
-    yield _section("witnesses", "Source against source", html_tables.witnesses(results))
+
+
+def _ledger(results: Results, drawn: list[Group], shown: Picks) -> Iterator[Html]:
+    """Which witness filled it, the stack, each session over time, every wait."""
+    yield el("div", *(el("p", w) for w in tier.words(results)), class_="tier")
+    yield from _groups(drawn, "time")
+    yield html_detail.strip(results, shown)
+    yield el("h3", "Every state and wait event")
+    yield html_detail.chosen(results, shown, html_detail.events)
 
 
 def _section(name: str, title: str, *children: Html) -> Html:
@@ -81,7 +116,7 @@ def _section(name: str, title: str, *children: Html) -> Html:
     )
 
 
-def _groups(drawn: list[Group]) -> Iterator[Html]:
+def _groups(drawn: list[Group], part: str) -> Iterator[Html]:
     if not drawn:
         yield el("p", "Nothing was measured that could be drawn.", class_="muted")
     else:
@@ -91,7 +126,7 @@ def _groups(drawn: list[Group]) -> Iterator[Html]:
     for number, group in enumerate(drawn):
         if group.heading:
             yield el("h3", group.heading)
-        figures = [_figure(_id(number, c), c) for c in group.charts]
+        figures = [_figure(_id(part, number, c), c) for c in group.charts]
         yield el("div", *figures, class_="charts")
 
 
@@ -102,8 +137,12 @@ def _figure(identifier: str, chart: Chart) -> Html:
     legend = el("ul", *map(_key, chart.legend), class_="legend") if chart.legend else None
     caption = el("figcaption", chart.caption)
     return el(
-        "figure", head, plot, legend, caption, id=identifier, class_="chart card", data_marks=chart.marks
+        "figure", head, plot, legend, caption, id=identifier, class_=_class(chart), data_marks=chart.marks
     )
+
+
+def _class(chart: Chart) -> str:
+    return "chart card wide" if chart.wide else "chart card"
 
 
 def _key(key: Key) -> Html:
@@ -112,15 +151,39 @@ def _key(key: Key) -> Html:
     return el("li", el("i", class_=key.mark, style=paint + fill), key.label)
 
 
-def _id(number: int, chart: Chart) -> str:
-    return f"chart-{number}-{chart.id}"
+def _id(part: str, number: int, chart: Chart) -> str:
+    return f"{part}-{number}-{chart.id}"
 
 
-def _specs(drawn: list[Group]) -> Html:
-    specs = {_id(n, c): c.spec for n, g in enumerate(drawn) for c in g.charts}
-    text = json.dumps(specs, separators=(",", ":"), allow_nan=False)
+def _specs(rates: list[Group], ledgers: list[Group]) -> dict[str, Any]:
+    parts = {"rate": rates, "time": ledgers}
+    return {
+        _id(p, n, c): c.spec for p, groups in parts.items() for n, g in enumerate(groups) for c in g.charts
+    }
+
+
+def _data(name: str, value: Any) -> Html:
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return Html(f'<script type="application/json" id="specs">{safe}</script>')
+    return Html(f'<script type="application/json" id="{name}">{safe}</script>')
+
+
+def _hatches() -> Html:
+    """The stripes of time in the run queue, for the charts to refer to; they follow the theme."""
+    patterns = [
+        el(
+            "pattern",
+            el("rect", width=6, height=6, style=f"fill:{palette.var('runq')}"),
+            el("rect", width=3.5, height=6, style=f"fill:{palette.var(n)}"),
+            id=f"hatch-{n}",
+            patternUnits="userSpaceOnUse",
+            width=6,
+            height=6,
+            patternTransform="rotate(45)",
+        )
+        for n in palette.hatches()
+    ]
+    return el("svg", el("defs", *patterns), class_="hatches", width=0, height=0, aria_hidden="true")
 
 
 def _script(code: str) -> Html:

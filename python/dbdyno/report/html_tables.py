@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import polars as pl
-
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate, significant
 from dbdyno.report import accounts, figures, unknown
 from dbdyno.report import methods as method_texts
 from dbdyno.report.figures import Series
-from dbdyno.report.markup import Content, Html, details, el, join, table
+from dbdyno.report.markup import Content, Html, el, join, table
 from dbdyno.report.palette import var
 
 Cell = Callable[[dict[str, Any]], Content]
@@ -138,46 +136,3 @@ def methods(results: Results) -> Html:
     ]
     heads = ["source", "what it reads", "status", "why not, and the cure"]
     return join(figures_table, table("Sources", heads, sources))
-
-
-def witnesses(results: Results) -> Html:
-    """The same quantity from every witness: the top rung open, all rungs folded away."""
-    frame = results.tables["witnesses"]
-    if frame.is_empty():
-        return el("p", "No quantity had more than one witness.", class_="muted")
-    top = frame.filter(pl.col("sessions") == pl.col("sessions").max().over("workload", "variant"))
-    shown = _witness_table("The highest rung of each ladder", top)
-    return join(shown, details(f"All rungs ({len(frame)} rows)", _witness_table("All rungs", frame)))
-
-
-def _witness_table(caption: str, frame: pl.DataFrame) -> Html:
-    heads = [
-        "quantity",
-        "source",
-        "variant",
-        "sessions",
-        "repeat",
-        "value",
-        "unit",
-        "difference",
-        "verdict",
-        "status",
-    ]
-    numeric = [h in ("sessions", "repeat", "value", "difference") for h in heads]
-    return table(caption, heads, (_witness(r) for r in frame.to_dicts()), numeric)
-
-
-def _witness(r: dict[str, Any]) -> list[Content]:
-    difference = r["relative_difference"]
-    return [
-        r["quantity"].replace("_", " "),
-        r["source"],
-        r["variant"],
-        str(r["sessions"]),
-        str(r["repeat"]),
-        _UNKNOWN if r["value"] is None else significant(r["value"], 4),
-        r["unit"],
-        "" if difference is None else f"{100 * difference:+.1f} %",
-        r["verdict"],
-        r["status"],
-    ]

@@ -8,18 +8,20 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results import Results
-from dbdyno.report import headline
+from dbdyno.report import combine, headline, tier
+from dbdyno.report.figures import is_observation
 
 FORMAT = 1
 """Raised when a key changes its meaning or goes; new keys do not raise it."""
 
 _TABLES = ("rungs", "windows", "witnesses", "sources")
+_LEDGER = ("microstates", "profile", "top_events")
 
 
 def document(results: Results) -> dict[str, Any]:
     """Identity, plan, environment, rungs, ledger of rungs and helpers, findings, sources; unknown is None."""
     tables = results.tables
-    whole = tables["ledger"].filter(pl.col("scope") != "session")
+    whole, events = (tables[n].filter(pl.col("scope") != "session") for n in ("ledger", "events"))
     rates = tables["rates"].filter(pl.col("scope") == "rung")
     return {
         "format": FORMAT,
@@ -30,8 +32,28 @@ def document(results: Results) -> dict[str, Any]:
         "environment": results.environment.model_dump(mode="json"),
         **{name: records(tables[name]) for name in _TABLES},
         "rates": records(rates),
-        "ledger": records(whole),
+        "ledger": records(whole.filter(pl.col("who") != "session")),
+        "ledger_witnesses": [_tier(t) for t in tier.tiers(results)],
+        "events": records(events),
+        **{name: records(tables[name]) for name in _LEDGER},
+        "observation": _observation(results),
         "findings": [f.model_dump(mode="json") for f in results.findings],
+    }
+
+
+def _tier(found: tier.Tier) -> dict[str, Any]:
+    """Which witness filled the joint table of how many cells."""
+    kind = "exact" if found.source == tier.EXACT else "sampled"
+    return {"source": found.source, "tier": kind, "cells": found.cells}
+
+
+def _observation(results: Results) -> dict[str, Any] | None:
+    """Of somebody else's load: all windows together. Their profile and top events have the cell ``all``."""
+    if not is_observation(results):
+        return None
+    return {
+        "events": records(combine.events(results)),
+        "microstates": records(combine.microstates(results)),
     }
 
 

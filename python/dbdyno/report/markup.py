@@ -38,6 +38,7 @@ def table(
     heads: Sequence[Content],
     rows: Iterable[Sequence[Content]],
     numeric: Sequence[bool] | None = None,
+    class_: str | None = None,
 ) -> Html:
     """A table that scrolls sideways in its own box, which takes the focus so that keys scroll it."""
     numbers = numeric or [False] * len(heads)
@@ -45,7 +46,7 @@ def table(
     body = [
         el("tr", *(_cell(i, c, n) for i, (c, n) in enumerate(zip(r, numbers, strict=True)))) for r in rows
     ]
-    made = el("table", el("caption", caption), el("thead", head), el("tbody", *body))
+    made = el("table", el("caption", caption), el("thead", head), el("tbody", *body), class_=class_)
     return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 

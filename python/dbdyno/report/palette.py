@@ -6,7 +6,7 @@ page puts the value of the theme in force in its place.
 
 from __future__ import annotations
 
-from dbdyno.report.accounts import OTHER_SLEEP, Account
+from collections.abc import Iterable
 
 # name -> (light, dark)
 _COLOURS = {
@@ -55,9 +55,12 @@ _CLASSES = {
     "IO": "sleep-2",
     "LWLock": "sleep-3",
     "IPC": "sleep-4",
-    OTHER_SLEEP: "sleep-other",
+    "Timeout": "sleep-5",
+    "asleep": "sleep-other",
+    "no wait event": "sleep-other",
+    "seen by no sample": "sleep-other",
 }
-_SPARE = ("sleep-5", "sleep-4", "sleep-2", "sleep-1", "sleep-3")
+_SPARE = ("sleep-5", "sleep-4", "sleep-1", "sleep-2", "sleep-3")
 SERIES = tuple(n for n in _COLOURS if n.startswith("series-"))
 
 
@@ -81,21 +84,26 @@ def var(name: str) -> str:
     return f"var(--{name})"
 
 
-def account_colours(accounts: list[Account]) -> dict[str, str]:
-    """Account key -> colour."""
-    families = [a.family for a in accounts if a.family.startswith("sleep:")]
-    names = {f: _CLASSES.get(f.removeprefix("sleep:")) for f in families}
+def account_colours(families: Iterable[str]) -> dict[str, str]:
+    """Family (an account or a wait class) -> name of its colour."""
+    names: dict[str, str | None] = {}
+    for family in dict.fromkeys(families):
+        own = family.replace(".", "-")
+        names[family] = own if own in _COLOURS else _CLASSES.get(family)
     spare = iter([s for s in _SPARE if s not in names.values()])
-    for family, name in names.items():
-        names[family] = name or next(spare, "sleep-other")
-    return {a.key: var(_account(a, names)) for a in accounts}
+    return {family: name or next(spare, "sleep-other") for family, name in names.items()}
 
 
-def shade(account: Account) -> float:
-    """Opacity: the events of one wait class differ by it."""
-    return (1.0, 0.72, 0.5, 0.34)[min(account.shade, 3)]
+def hatched(name: str) -> str:
+    """The fill of time in the run queue under a label: the label's colour in stripes on CPU WAIT's."""
+    return f"url(#hatch-{name})"
 
 
-def _account(account: Account, sleeps: dict[str, str | None]) -> str:
-    name = sleeps.get(account.family) or account.family.replace(".", "-")
-    return name if name in _COLOURS else "sleep-other"
+def hatch_css(name: str) -> str:
+    """The same for an element of HTML."""
+    return f"repeating-linear-gradient(135deg,{var('runq')} 0 2px,{var(name)} 2px 5px)"
+
+
+def hatches() -> list[str]:
+    """Colours that are hatched: every one that a wait class or the client may have."""
+    return [n for n in _COLOURS if n.startswith("sleep-") or n == "client"]

@@ -10,7 +10,7 @@ import xlsxwriter  # type: ignore[import-untyped]
 from xlsxwriter.format import Format  # type: ignore[import-untyped]
 
 from dbdyno.model.results import Results
-from dbdyno.report import accounts, figures, headline
+from dbdyno.report import figures, headline, stack
 from dbdyno.report.figures import Series
 from dbdyno.report.palette import SERIES, account_colours, light
 
@@ -26,13 +26,15 @@ class Block(NamedTuple):
     heads: Sequence[str]
     rows: Sequence[Sequence[float | None]]
     unit: str
-    colours: Sequence[str]  # one a column after the first
+    colours: Sequence[str]  # one a column after the first; "a/b": stripes of a on b
     stacked: bool = False
     dashed: int | None = None  # number of the column that is the line of perfect scaling
 
 
 def add(book: xlsxwriter.Workbook, results: Results, bold: Format) -> None:
-    """A sheet ``charts``; one block under the other, per series."""
+    """A sheet ``charts``; one block under the other, per series. None for an observation: it has no rungs."""
+    if figures.is_observation(results):
+        return
     sheet = book.add_worksheet("charts")
     row = 0
     series = figures.series_of(results)
@@ -80,13 +82,13 @@ def _response(results: Results, series: Series) -> Block:
 
 
 def _stack(results: Results, series: Series) -> Block:
-    shown = accounts.accounts_of(results)
-    rows = accounts.stack(results, series, shown)
-    values = _wide(rows, "key", "aas", [a.key for a in shown])
-    paint = account_colours(shown)
-    names = [paint[a.key].removeprefix("var(--").removesuffix(")") for a in shown]
-    heads = ["sessions", *(a.label for a in shown)]
-    return Block("Where session time went", heads, values, "seconds per second", names, stacked=True)
+    rows = stack.stack(results, stack.rungs(results, series)).rename({"place": "sessions"})
+    names = rows.sort("order").select("key", "label", "waiting", "family").unique("key", maintain_order=True)
+    values = _wide(rows, "key", "aas", names["key"].to_list()) if len(rows) else []
+    paint = account_colours(sorted(set(names["family"].to_list())))
+    colours = [paint[f] + ("/runq" if w else "") for f, w in names.select("family", "waiting").rows()]
+    heads = ["sessions", *names["label"].to_list()]
+    return Block("Where session time went", heads, values, "seconds per second", colours, stacked=True)
 
 
 def _cpu(results: Results, series: Series) -> Block:
@@ -125,11 +127,15 @@ def _chart(book: xlsxwriter.Workbook, top: int, block: Block) -> Any:
     chart = book.add_chart(kind)
     first, last = top + 2, top + 1 + len(block.rows)
     for column in range(1, len(block.heads)):
-        colour = light(block.colours[column - 1])
+        name, _, stripes = block.colours[column - 1].partition("/")
+        colour = light(name)
         line = {"color": colour, "width": 2.0}
         if column == block.dashed:
             line["dash_type"] = "dash"
         look = {"fill": {"color": colour}, "gap": 40} if block.stacked else {"line": line}
+        if stripes:
+            pattern = {"pattern": "wide_upward_diagonal", "fg_color": colour, "bg_color": light(stripes)}
+            look = {"pattern": pattern, "gap": 40}
         chart.add_series(
             {
                 "name": ["charts", top + 1, column],

@@ -68,6 +68,19 @@
     });
   });
 
+  // Every select of a rung (or window) chooses for all.
+  function pick(key) {
+    document.querySelectorAll("[data-pick]").forEach(function (part) { part.hidden = part.dataset.pick !== key; });
+    document.querySelectorAll("select.pick").forEach(function (select) { select.value = key; });
+    window.dbdynoStrip(key);
+  }
+  document.querySelectorAll("select.pick").forEach(function (select) {
+    select.closest("label").hidden = false;
+    select.addEventListener("change", function () { pick(select.value); });
+  });
+  var first = document.querySelector("[data-pick]");
+  if (first) pick(first.dataset.pick);
+
   var system = matchMedia("(prefers-color-scheme: dark)");
   var toggle = document.getElementById("theme");
   toggle.hidden = false;

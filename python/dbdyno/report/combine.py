@@ -1,0 +1,69 @@
+"""Events and microstates of an observation's windows as one: means weighted by time.
+
+A window without a row saw nothing of it: nothing there. One with NULL does not know and is left out of
+that figure's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from dbdyno.model.results import Results
+from dbdyno.model.tables import DERIVED
+
+_ENDS = ("", "_low", "_high")
+_EVENT = [f"{part}{end}" for part in ("run", "sleep", "runq") for end in _ENDS]
+_STATES = [f"{s}{e}" for s in ("usr", "sys", "cpu_wait", "lock", "client", "sleep") for e in _ENDS]
+_RATES = [
+    *_STATES, "block_io", "unaccounted", "voluntary_per_s", "involuntary_per_s", "slices_per_s",
+    "syscalls_per_s",
+]  # fmt: skip
+_PROCESS = ["pid", "start_ticks", "role", "worker"]
+
+
+def events(results: Results) -> pl.DataFrame:
+    """Table events of all windows together, single sessions left out; seconds per second of the whole."""
+    walls = results.tables["windows"].select("cell", "wall_s")
+    rows = results.tables["events"].filter(pl.col("scope") != "session").join(walls, on="cell")
+    whole = pl.lit(float(walls["wall_s"].sum()))
+    keys = ["scope", "who", "state", "wait_class", "wait_event"]
+    made = rows.group_by(keys, maintain_order=True).agg(
+        *(_mean(c, whole) for c in (*_EVENT, "waits_per_s")),
+        pl.when(pl.col("samples").null_count() < pl.len()).then(pl.col("samples").sum()).alias("samples"),
+        _first_not_ok(), _all("source"),
+    )  # fmt: skip
+    return _conforming("events", made)
+
+
+def microstates(results: Results) -> pl.DataFrame:
+    """Table microstates of all windows together: a process's means over the time that it was seen."""
+    rows = results.tables["microstates"]
+    made = rows.group_by(_PROCESS, maintain_order=True).agg(
+        pl.col("session").drop_nulls().last(), pl.col("name").last(),
+        *(_mean(c, pl.col("wall_s").sum()) for c in _RATES),
+        pl.col("wall_s").sum().alias("seen_s"), _first_not_ok(), _all("source"),
+    )  # fmt: skip
+    return _conforming("microstates", made.rename({"seen_s": "wall_s"}))
+
+
+def _mean(column: str, whole: pl.Expr) -> pl.Expr:
+    value, wall = pl.col(column), pl.col("wall_s")
+    asked = whole.first() - wall.filter(value.is_null()).sum()
+    return pl.when(value.null_count() < pl.len()).then((value * wall).sum() / asked).alias(column)
+
+
+def _first_not_ok() -> pl.Expr:
+    told = pl.col("status").filter(pl.col("status") != "ok").first()
+    return told.fill_null("ok").alias("status")
+
+
+def _all(column: str) -> pl.Expr:
+    return pl.col(column).unique(maintain_order=True).str.join(", ").alias(column)
+
+
+def _conforming(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """The table's columns; those of a cell are gone."""
+    names: Sequence[str] = [c.name for c in DERIVED[table]]
+    return frame.select([n for n in names if n in frame.columns])
