@@ -12,7 +12,7 @@ import polars as pl
 from dbdyno.engines.fake import FakeServer
 from dbdyno.model.environment import Cpu, Environment, Host, Limits
 from dbdyno.model.plan import Cell, Experiment, Plan
-from dbdyno.model.protocols import Target
+from dbdyno.model.protocols import Target, Watch
 from dbdyno.model.raw import CellMeta, RawCell
 from dbdyno.model.results import RunInfo
 from dbdyno.model.tables import RAW, empty, from_core, rows
@@ -55,12 +55,19 @@ def climb_one(
     log_calls: bool = False,
     seed: int = 1,
     max_calls: int | None = None,
+    memory_hz: float = 0.0,
+    trace: bool = False,
+    syscalls: bool = False,
 ) -> RawCell:
-    """One cell, driven through the protocols Load and Watch as conduct does it."""
+    """One cell, driven through the protocols Load and Watch as conduct does it.
+
+    The lower tier by default: activity samples alone. ``memory_hz``: samples of the wait event word, too;
+    ``trace``: the scheduler trace, with ``syscalls`` or without."""
     load = server.load(LIO, cell, calibration, log_calls, max_calls)
     load.connect()
     assert load.wait(1)
-    watch = server.watch({**server.watch_spec(load), "sample_hz": hz, "os": os, "host": os, "seed": seed})
+    how = {"sample_hz": hz, "os": os, "host": os, "seed": seed, "memory_hz": memory_hz, "syscalls": syscalls}
+    watch = server.watch({**server.watch_spec(load), **how, "trace": "auto" if trace else "off"})
     assert watch is not None
     start = load.now_ns() + 5 * MS
     t0 = start + cell.settle_ns
@@ -74,6 +81,8 @@ def climb_one(
     assert load.wait(1)
     made = {name: from_core(name, t) for name, t in (*load.tables().items(), *watch.tables().items())}
     made["counters"] = pl.concat([made["counters"], server.counters("t0"), server.counters("t1")])
+    made["backends"] = server.backends()
+    made["sources"] = rows("sources", _told(server, watch))
     meta = CellMeta(
         cell=cell,
         workload=LIO,
@@ -90,9 +99,19 @@ def climb_one(
     return RawCell(meta, {name: made.get(name, empty(name)) for name in RAW})
 
 
-def sampled_again(server: FakeServer, cell: RawCell, seed: int) -> RawCell:
+def _told(server: FakeServer, watch: Watch) -> list[dict[str, str]]:
+    """The engine's own sources, and what the watch says of those that may be refused."""
+    own = [source.model_dump() for source in server.sources()]
+    refused = [
+        {"name": name, "provenance": "the fake world's timelines", "status": status, "detail": detail}
+        for name, (status, detail) in watch.witnesses().items()
+    ]
+    return [*own, *refused]
+
+
+def sampled_again(server: FakeServer, cell: RawCell, seed: int, memory_hz: float = 0.0) -> RawCell:
     """The server's latest cell with another series of samples, all else the same."""
-    watch = server.watch({"seed": seed})
+    watch = server.watch({"seed": seed, "memory_hz": memory_hz})
     assert watch is not None
     watch.start(cell.meta.t0_ns, cell.meta.t1_ns)
     found = watch.tables()

@@ -1,8 +1,9 @@
 """The fake engine: a virtual clock and a known law, so the whole pipeline must come out at known figures."""
 
-from dbdyno.engines.fake.law import Helper, Law, Wait, parse_law
+from dbdyno.engines.fake.dsn import parse_law
+from dbdyno.engines.fake.law import Helper, Law, Wait
 from dbdyno.engines.fake.server import FakeServer
-from dbdyno.engines.fake.world import Truth
+from dbdyno.engines.fake.truth import Truth
 from dbdyno.model.protocols import Server, Target
 
 

@@ -72,6 +72,7 @@ class FakeLoad:
             "histogram": records.histogram(sessions, schedule),
             "errors": [row for s in sessions for row in records.errors(s)],
             "counters": [row for s in sessions for row in records.counters(s, self._work, schedule.start_ns)],
+            "progress": records.progress(sessions, schedule.start_ns, self.world.machine.now_ns),
         }
         if self._log_calls:
             made["calls"] = [row for s in sessions for row in records.calls(s, schedule)]

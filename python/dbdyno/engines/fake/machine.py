@@ -17,8 +17,15 @@ from dbdyno.engines.fake.trace import RUNNING, Doing, Label, Timeline
 PERIOD_NS = 100_000_000  # of the quota, as cpu.cfs_period_us by default
 
 
+@dataclass(slots=True, eq=False)
+class Lock:
+    holder: Task | None = None
+    waiting: deque[Task] = field(default_factory=deque)
+
+
 class Cpu(NamedTuple):
     ns: int
+    label: Label = RUNNING  # what the server says of the task while it runs
 
 
 class Sleep(NamedTuple):
@@ -33,11 +40,12 @@ class Block(NamedTuple):
 
 
 class Acquire(NamedTuple):
+    lock: Lock
     label: Label
 
 
 class Release(NamedTuple):
-    pass
+    lock: Lock
 
 
 Step = Cpu | Sleep | Block | Acquire | Release
@@ -53,12 +61,16 @@ class Task:
     role: str
     session: int | None
     grouped: bool  # in the server's group, under its quota
+    leader: Task | None = None  # of a parallel worker
     timeline: Timeline = field(default_factory=Timeline)
     program: Program | None = None
+    label: Label = RUNNING  # while it runs
     remaining_ns: int = 0
     on_cpu: bool = False
+    stolen: bool = False  # and that CPU is away
     slice_start_ns: int = 0
     switches: int = 0  # makes events of earlier slices and sleeps void
+    locks: list[Lock] = field(default_factory=list)  # held or waited for
 
 
 @dataclass(slots=True)
@@ -79,15 +91,19 @@ class Group:
 
 
 class Machine:
-    def __init__(self, cpus: int, quantum_ns: int, quota: float | None, now_ns: int) -> None:
+    """``stolen``: part of the time of each task on a CPU that the hypervisor gives to other machines."""
+
+    def __init__(
+        self, cpus: int, quantum_ns: int, quota: float | None, now_ns: int, stolen: float = 0.0
+    ) -> None:
         self.now_ns = now_ns
         self.quantum_ns = quantum_ns
         self.idle_cpus = cpus
         self.tasks: list[Task] = []
         self.group = Group(None if quota is None else round(quota * PERIOD_NS), seen_ns=now_ns)
+        self._stolen = stolen / (1 - stolen)  # of the time that a task did run
+        self._on_cpu: dict[Task, None] = {}  # in the order of getting it
         self._ready: deque[Task] = deque()
-        self._waiting: deque[Task] = deque()  # for the lock
-        self._holder: Task | None = None
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
         self.group.history.append((now_ns, 0, 0, 0))
@@ -129,14 +145,16 @@ class Machine:
     def kill(self, task: Task) -> None:
         if task.program is None:
             return
-        task.program.close()
-        task.program = None
+        program, task.program = task.program, None
+        program.close()
         self._leave_cpu(task)
-        for queue in (self._ready, self._waiting):
-            if task in queue:
-                queue.remove(task)
-        if self._holder is task:
-            self._hand_over()
+        if task in self._ready:
+            self._ready.remove(task)
+        for lock in task.locks:
+            if lock.holder is task:
+                self._hand_over(lock)
+            else:
+                lock.waiting.remove(task)
         task.switches += 1
         task.timeline.become(self.now_ns, Doing.GONE, task.timeline.labels[-1])
         self._dispatch()
@@ -157,12 +175,8 @@ class Machine:
     def _begin(self, task: Task, step: Step) -> bool:
         """True when the step takes time."""
         match step:
-            case Cpu(ns):
-                task.remaining_ns = ns
-                if ns > 0 and not task.on_cpu:
-                    self._enqueue(task, task.timeline.labels[-1])
-                    self._dispatch()
-                return ns > 0
+            case Cpu(ns, label):
+                return self._want_cpu(task, ns, label)
             case Sleep(ns, label):
                 self._sleep(task, label)
                 self._later(task, ns, lambda: self._step(task))
@@ -170,22 +184,36 @@ class Machine:
             case Block(label):
                 self._sleep(task, label)
                 return True
-            case Acquire(label):
-                if self._holder is None:
-                    self._holder = task
+            case Acquire(lock, label):
+                task.locks.append(lock)
+                if lock.holder is None:
+                    lock.holder = task
                     return False
-                self._waiting.append(task)
+                lock.waiting.append(task)
                 self._sleep(task, label)
                 return True
-            case Release():
-                self._hand_over()
+            case Release(lock):
+                task.locks.remove(lock)
+                self._hand_over(lock)
                 return False
 
-    def _hand_over(self) -> None:
-        self._holder = self._waiting.popleft() if self._waiting else None
-        if self._holder is not None:
-            heir = self._holder
-            self.at(self.now_ns, lambda: self._step(heir) if self._holder is heir else None)
+    def _want_cpu(self, task: Task, ns: int, label: Label) -> bool:
+        if ns <= 0:
+            return False
+        changed = label != task.label
+        task.remaining_ns, task.label = ns, label
+        if not task.on_cpu:
+            self._enqueue(task, task.timeline.labels[-1])
+            self._dispatch()
+        elif changed:
+            task.timeline.become(self.now_ns, Doing.RUN, label)
+        return True
+
+    def _hand_over(self, lock: Lock) -> None:
+        lock.holder = lock.waiting.popleft() if lock.waiting else None
+        if lock.holder is not None:
+            heir = lock.holder
+            self.at(self.now_ns, lambda: self._step(heir) if lock.holder is heir else None)
 
     def _later(self, task: Task, ns: int, what: Callable[[], None]) -> None:
         task.switches += 1
@@ -214,7 +242,8 @@ class Machine:
             self._count_group(task, +1)
             self.idle_cpus -= 1
             task.on_cpu = True
-            task.timeline.become(self.now_ns, Doing.RUN, RUNNING)
+            self._on_cpu[task] = None
+            task.timeline.become(self.now_ns, Doing.RUN, task.label)
             self._slice(task)
 
     def _first_ungrouped(self) -> Task | None:
@@ -226,7 +255,8 @@ class Machine:
     def _slice(self, task: Task) -> None:
         ns = min(self.quantum_ns, task.remaining_ns)
         task.slice_start_ns = self.now_ns
-        self._later(task, ns, lambda: self._slice_over(task, ns))
+        over = self._steal if self._stolen else self._slice_over
+        self._later(task, ns, lambda: over(task, ns))
 
     def _slice_over(self, task: Task, ns: int) -> None:
         task.remaining_ns -= ns
@@ -236,16 +266,33 @@ class Machine:
                 self._slice(task)
         elif self._ready and (not self.group.throttled or any(not t.grouped for t in self._ready)):
             self._leave_cpu(task)
-            self._enqueue(task, RUNNING)
+            self._enqueue(task, task.label)
             self._dispatch()
         else:
             self._slice(task)
 
     def _leave_cpu(self, task: Task) -> None:
         if task.on_cpu:
-            self._count_group(task, -1)
+            if not task.stolen:
+                self._count_group(task, -1)
             self.idle_cpus += 1
-            task.on_cpu = False
+            task.on_cpu = task.stolen = False
+            del self._on_cpu[task]
+
+    # -- the hypervisor ---------------------------------------------------------------------------
+
+    def _steal(self, task: Task, ns: int) -> None:
+        """After a slice the CPU is away for a while. The task keeps it, and its figures stand still."""
+        self._count_group(task, -1)
+        task.stolen = True
+        task.timeline.become(self.now_ns, Doing.STOLEN, task.label)
+        self._later(task, round(ns * self._stolen), lambda: self._give_back(task, ns))
+
+    def _give_back(self, task: Task, ns: int) -> None:
+        task.stolen = False
+        self._count_group(task, +1)
+        task.timeline.become(self.now_ns, Doing.RUN, task.label)
+        self._slice_over(task, ns)
 
     # -- the quota --------------------------------------------------------------------------------
 
@@ -271,13 +318,14 @@ class Machine:
     def _throttle(self) -> None:
         self._spend()
         group = self.group
-        group.throttled, group.throttled_cpus, group.throttled_since_ns = True, group.running, self.now_ns
+        if not group.throttled:
+            group.throttled, group.throttled_cpus, group.throttled_since_ns = True, group.running, self.now_ns
         self._relabel(Doing.QUEUE, Doing.THROTTLED)
-        for task in [t for t in self.tasks if t.grouped and t.on_cpu]:
+        for task in [t for t in self._on_cpu if t.grouped and not t.stolen]:
             task.remaining_ns -= self.now_ns - task.slice_start_ns
             task.switches += 1
             self._leave_cpu(task)
-            self._enqueue(task, RUNNING)
+            self._enqueue(task, task.label)
         self._dispatch()
 
     def _relabel(self, old: Doing, new: Doing) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dbdyno.engines.fake.law import Helper, Law
-from dbdyno.engines.fake.machine import Acquire, Block, Cpu, Machine, Program, Release, Sleep, Task
-from dbdyno.engines.fake.trace import CLIENT, Label
+from dbdyno.engines.fake.calls import Place, Varied, call
+from dbdyno.engines.fake.law import Helper
+from dbdyno.engines.fake.machine import Block, Cpu, Machine, Program, Sleep, Task
+from dbdyno.engines.fake.trace import CLIENT, UNLABELLED, Label
 
 HELPER_TURN_NS = 100_000_000
 EndReason = Literal["deadline", "stopped", "lost", "limit"]
@@ -54,10 +56,10 @@ class Driver:
         while True:
             if not self.queue:
                 self.asleep = True
-                yield Block(Label(None, None, None))
+                yield Block(UNLABELLED)
                 self.asleep = False
                 continue
-            yield Cpu(self.cpu_ns)
+            yield Cpu(self.cpu_ns, UNLABELLED)
             self.machine.wake(self.queue.popleft())
 
     def ask(self, task: Task) -> None:
@@ -67,11 +69,11 @@ class Driver:
 
 
 def session_program(
-    session: Session, law: Law, size: int, schedule: Schedule, driver: Driver, me: list[Task]
+    session: Session, place: Place, varied: Varied, schedule: Schedule, driver: Driver, me: list[Task]
 ) -> Program:
     """``me`` holds the session's own task once it is spawned."""
-    chance = random.Random(f"{law.seed}/{session.number}")
-    now = yield Sleep(schedule.start_ns - driver.machine.now_ns, CLIENT)
+    law, machine = place.law, place.machine
+    now = yield Sleep(schedule.start_ns - machine.now_ns, CLIENT)
     started = None
     try:
         while session.end_reason is None:
@@ -83,10 +85,10 @@ def session_program(
                 break
             started = now
             failed = bool(law.error_every) and (len(session.calls) + 1) % law.error_every == 0
-            yield from _call(law, size, chance)
-            session.calls.append(Call(started, driver.machine.now_ns, "40001" if failed else None))
+            yield from call(place, me[0], session.number, varied)
+            session.calls.append(Call(started, machine.now_ns, "40001" if failed else None))
             started = None
-            now = driver.machine.now_ns
+            now = machine.now_ns
             if schedule.max_calls is not None and len(session.calls) >= schedule.max_calls:
                 session.end_reason = "limit"
             elif law.think:
@@ -94,30 +96,81 @@ def session_program(
         yield Block(CLIENT)
     except GeneratorExit:
         if started is not None:
-            session.calls.append(Call(started, driver.machine.now_ns, "08006"))
+            session.calls.append(Call(started, machine.now_ns, "08006"))
         session.end_reason = session.end_reason or "lost"
         raise
 
 
-def _call(law: Law, size: int, chance: random.Random) -> Program:
-    def varied(ns: int) -> int:
-        return round(ns * (1 + law.spread * chance.uniform(-1, 1))) if law.spread else ns
+def visitor_program(
+    session: Session, place: Place, varied: Varied, stay_ns: int | None, me: list[Task]
+) -> Program:
+    """A session of somebody else's load: it calls until it leaves, or for ever."""
+    machine = place.machine
+    leaves_ns = None if stay_ns is None else machine.now_ns + stay_ns
+    yield Sleep(1_000_000, CLIENT)
+    while leaves_ns is None or machine.now_ns < leaves_ns:
+        started = machine.now_ns
+        yield from call(place, me[0], session.number, varied)
+        failed = bool(place.law.error_every) and (len(session.calls) + 1) % place.law.error_every == 0
+        session.calls.append(Call(started, machine.now_ns, "40001" if failed else None))
+        if place.law.think:
+            yield Sleep(place.law.think, CLIENT)
 
-    yield Cpu(varied(law.cpu * size))
-    for wait in law.waits:
-        yield Sleep(varied(wait.ns), Label("active", wait.wait_class, wait.wait_event))
-    if law.lock is not None:
-        yield Acquire(Label("active", law.lock.wait_class, law.lock.wait_event))
-        yield Cpu(varied(law.lock.ns))
-        yield Release()
+
+def variation(place: Place, number: int, of: int, window: Callable[[], tuple[int, int] | None]) -> Varied:
+    """How durations of the law come out in the calls of session ``number`` of ``of``, now."""
+    law, machine = place.law, place.machine
+    chance = random.Random(f"{law.seed}/{number}")
+    longer = 1 + law.unequal * number / max(1, of - 1)
+    if not (law.spread or law.unequal or law.drift):
+        return lambda ns: ns
+
+    def drifted() -> float:
+        span = window() if law.drift else None
+        if span is None:
+            return 1.0
+        return 1 + law.drift * max(0.0, (machine.now_ns - span[0]) / (span[1] - span[0]))
+
+    def varied(ns: int) -> int:
+        by_chance = 1 + law.spread * chance.uniform(-1, 1) if law.spread else 1.0
+        return round(ns * (by_chance * longer * drifted()))
+
+    return varied
 
 
 def helper_program(helper: Helper) -> Program:
     """``share`` of a CPU in turns; a turn that took longer for want of a CPU makes no debt."""
     busy_ns = round(HELPER_TURN_NS * helper.share)
+    label = Label("active", None, None) if helper.name == "other" else UNLABELLED
     while True:
-        yield Cpu(busy_ns)
+        yield Cpu(busy_ns, label)
         yield Sleep(HELPER_TURN_NS - busy_ns, idle_label(helper))
+
+
+def main_program() -> Program:
+    """The main process waits for connections."""
+    yield Block(Label(None, None, None))
+
+
+def vacuum_program(machine: Machine, until_ns: int) -> Program:
+    """An autovacuum worker: it reads, looks, and keeps to its cost limit."""
+    while machine.now_ns < until_ns:
+        yield Cpu(2_000_000)
+        yield Sleep(3_000_000, Label("active", "IO", "DataFileRead"))
+        yield Sleep(2_000_000, Label("active", "Timeout", "VacuumDelay"))
+
+
+def checkpointer_program(machine: Machine, length_ns: int, done: Callable[[], None]) -> Program:
+    """Asleep until it is woken; then it writes for ``length_ns`` and syncs."""
+    while True:
+        now_ns = yield Block(Label(None, "Activity", "CheckpointerMain"))
+        until_ns = now_ns + length_ns
+        while machine.now_ns < until_ns:
+            yield Cpu(1_000_000, UNLABELLED)
+            yield Sleep(4_000_000, Label(None, "IO", "DataFileWrite"))
+            yield Sleep(5_000_000, Label(None, "Timeout", "CheckpointWriteDelay"))
+        yield Sleep(20_000_000, Label(None, "IO", "DataFileSync"))
+        done()
 
 
 def idle_label(helper: Helper) -> Label:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from dbdyno.engines.fake.programs import Call, Schedule, Session
 from dbdyno.engines.fake.world import FIRST_PID
+from dbdyno.model.units import NS_PER_S
 
 CONNECT_NS = 2_000_000
 PREPARE_NS = 1_000_000
@@ -109,6 +110,23 @@ def counters(session: Session, work: Work, start_ns: int) -> Iterator[Row]:
                 "value": None if lost else float(7 + probe * cost + (done * per_call if after else 0)),
                 "status": "lost" if lost else "ok",
             }
+
+
+def progress(sessions: Sequence[Session], start_ns: int, end_ns: int) -> list[Row]:
+    """What the driver would have said once a second, and at the end. A session lives until its last call."""
+    calls = sorted((c for s in sessions for c in s.calls), key=lambda c: c.end_ns)
+    lives = [s.calls[-1].end_ns if s.calls and s.end_reason else end_ns for s in sessions]
+    made, errors, in_call_ns, done = [], 0, 0, 0
+    for at_ns in [*range(start_ns + NS_PER_S, end_ns, NS_PER_S), end_ns]:
+        while done < len(calls) and calls[done].end_ns <= at_ns:
+            failed = calls[done].sqlstate is not None
+            errors += failed
+            in_call_ns += 0 if failed else calls[done].end_ns - calls[done].start_ns
+            done += 1
+        live = sum(end > at_ns for end in lives)
+        told = {"at_ns": at_ns, "calls": done - errors, "errors": errors, "live": live}
+        made.append(told | {"in_call_ns": in_call_ns})
+    return made
 
 
 def _bucket(ns: int) -> tuple[int, int]:

@@ -3,26 +3,50 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
 import polars as pl
 
-from dbdyno.engines.fake.law import describe, parse_law
+from dbdyno.engines.fake import backends, counters
+from dbdyno.engines.fake.dsn import parse_law
+from dbdyno.engines.fake.law import describe
 from dbdyno.engines.fake.load import FakeLoad
 from dbdyno.engines.fake.records import Work
+from dbdyno.engines.fake.sampling import is_down
+from dbdyno.engines.fake.truth import Truth
 from dbdyno.engines.fake.watch import FakeWatch
-from dbdyno.engines.fake.world import MAIN_PID, Truth, World
+from dbdyno.engines.fake.world import MAIN_PID, World
 from dbdyno.model.environment import ServerFacts
-from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Cell
-from dbdyno.model.protocols import Capacity, Load, Target, Watch
+from dbdyno.model.errors import ServerLost, UsageError
+from dbdyno.model.plan import Cell, Observation
+from dbdyno.model.protocols import Capacity, Clock, Load, Target, Watch
 from dbdyno.model.source import Source
-from dbdyno.model.tables import empty, rows
+from dbdyno.model.tables import rows
+from dbdyno.model.truth import TruthCase
+from dbdyno.model.units import NS_PER_S
 from dbdyno.model.workload import Calibration, Workload
 
 EPOCH_NS = 1_000_000_000_000
+SETTLED_NS = 3_000_000_000  # an observed machine has been at it for so long before the first window
+
+HALF: Mapping[str, Any] = {"engine": "fake", "memory_hz": 100.0}
+
+
+class FakeClock:
+    """The virtual time of the latest world. To sleep is to let it pass there."""
+
+    def __init__(self, world: Callable[[], World]) -> None:
+        self._world = world
+
+    def now_ns(self) -> int:
+        return self._world().machine.now_ns
+
+    def sleep(self, seconds: float) -> None:
+        machine = self._world().machine
+        machine.run_until(machine.now_ns + max(1, round(seconds * NS_PER_S)))
 
 
 class FakeServer:
@@ -33,6 +57,7 @@ class FakeServer:
         self._now_ns = EPOCH_NS
         self._worlds: dict[str, World] = {}  # cell id -> its world
         self._last: World | None = None
+        self._work_per_call = 0
 
     def facts(self) -> ServerFacts:
         return ServerFacts(
@@ -82,9 +107,10 @@ class FakeServer:
         target_ns: int,
         reason: str,
     ) -> Calibration:
-        size = max(1, round(target_ns / max(1, self.law.cpu)))
+        unit_ns = self.law.unit_cpu_ns
+        size = max(1, round(target_ns / max(1, unit_ns)))
         half = _half(workload)
-        measured = size * self.law.cpu
+        measured = size * unit_ns
         return Calibration(
             workload=workload.name,
             target_ns=target_ns,
@@ -94,7 +120,7 @@ class FakeServer:
             measured_ns=measured,
             basis="cpu",
             work_per_call=float(size * half["work_per_size"]),
-            steps=((1, self.law.cpu), (size, measured)),
+            steps=((1, unit_ns), (size, measured)),
         )
 
     def load(
@@ -108,40 +134,63 @@ class FakeServer:
         size = 1 if calibration is None else calibration.size
         if self._last is not None:
             self._now_ns = self._last.machine.now_ns
-        self._last = self._worlds[cell.id] = World(self.law, cell.sessions, size, self._now_ns)
+        law = replace(self.law, think=cell.think_ns) if cell.think_ns else self.law
+        self._last = self._worlds[cell.id] = World(law, cell.sessions, size, self._now_ns)
         half = _half(workload)
         work = Work(workload.work_short.lower(), half["work_unit"], size * half["work_per_size"])
+        self._work_per_call = work.per_call
         return FakeLoad(self._last, work, log_calls, max_calls)
 
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
-        return {"engine": "fake", "sessions": [list(pair) for pair in load.backends()]}
+        return {**HALF, "sessions": [list(pair) for pair in load.backends()]}
+
+    def observation_spec(self, chosen: Observation, known: Mapping[int, int]) -> Mapping[str, Any]:
+        sessions = [[number, pid] for pid, number in known.items()]
+        return {**HALF, "sessions": sessions, "adopt": True, "filter": backends.filters(chosen)}
+
+    def backends(self) -> pl.DataFrame:
+        return rows("backends", backends.rows(self._asked()))
 
     def watch(self, spec: Mapping[str, Any]) -> Watch | None:
+        if spec.get("adopt"):
+            return FakeWatch(self._here(), spec, backends.chooser(spec.get("filter", {})))
         if self._last is None:
             raise UsageError("fake server: a watch needs a load", "make the load first")
         return FakeWatch(self._last, spec)
 
+    def clock(self) -> Clock | None:
+        return FakeClock(self._here)
+
+    def reconnect(self) -> None:
+        self._asked()
+
     def counters(self, phase: str) -> pl.DataFrame:
-        """Calls that the sessions of the latest load had made at t0 or t1, whichever ``phase`` is."""
-        world = self._last
-        if world is None or world.schedule is None:
-            return empty("counters")
-        now_ns = min(world.machine.now_ns, world.schedule.t0_ns if phase == "t0" else world.schedule.t1_ns)
-        ends = [c.end_ns for s in world.sessions for c in s.calls]
-        since = world.reset_ns if world.reset_ns is not None and world.reset_ns <= now_ns else 0
-        done = sum(since < end_ns <= now_ns for end_ns in ends)
-        row = {
-            "before_ns": now_ns,
-            "after_ns": now_ns,
-            "phase": phase,
-            "scope": "server",
-            "name": "calls",
-            "kind": "counter",
-            "unit": "count",
-            "value": float(done),
-            "status": "ok",
-        }
-        return rows("counters", [row])
+        """Of a load, at t0 or t1, whichever ``phase`` is; of somebody else's, now."""
+        return rows("counters", counters.rows(self._asked(), phase, self._work_per_call))
+
+    def truth_cases(self) -> Sequence[TruthCase]:
+        """None for the command line: here the truth is known of every law."""
+        return ()
+
+    def truth_setup(self, case: TruthCase) -> None:
+        """Nothing to make."""
+
+    def truth_teardown(self, case: TruthCase) -> None:
+        """Nothing was made."""
+
+    def _here(self) -> World:
+        """The latest world; without a load, one with somebody else's sessions alone."""
+        if self._last is None:
+            self._last = World(self.law, 0, 1, self._now_ns - SETTLED_NS)
+            self._last.machine.run_until(self._now_ns)
+        return self._last
+
+    def _asked(self) -> World:
+        """The world, if it answers. Raises :class:`ServerLost` of one that is away."""
+        world = self._here()
+        if world.schedule is None and is_down(self.law, world.machine.now_ns - world.zero_ns):
+            raise ServerLost("the fake server is away", "wait until the instant of its law")
+        return world
 
     def clean(self) -> Sequence[str]:
         return ()
@@ -149,10 +198,27 @@ class FakeServer:
     def close(self) -> None:
         self._worlds.clear()
 
-    def truth(self, cell_id: str, start_ns: int, end_ns: int) -> dict[int, Truth]:
-        """Where the time of each session of a cell really went in [start, end)."""
+    def truth(self, cell_id: str, start_ns: int, end_ns: int, *, workers: bool = False) -> dict[int, Truth]:
+        """Where the time of each session of a cell really went in [start, end); ``workers``: its parallel
+        workers' time added."""
         world = self._worlds[cell_id]
-        return {n: world.truth(n, start_ns, end_ns) for n in world.tasks}
+        return {n: world.truth(n, start_ns, end_ns, workers=workers) for n in world.tasks}
+
+    def truth_of_tasks(self, start_ns: int, end_ns: int) -> dict[tuple[int, int], Truth]:
+        """The same of all tasks of the latest world that were there then, by pid and start_ticks."""
+        world = self._last
+        if world is None:
+            return {}
+        tasks = {(t.pid, t.start_ticks): t for t in world.machine.tasks}
+        found = {key: Truth.of([t.timeline], start_ns, end_ns) for key, t in tasks.items()}
+        return {key: truth for key, truth in found.items() if truth.wall}
+
+    def truth_of_roles(self, start_ns: int, end_ns: int) -> dict[str, Truth]:
+        """The same in sum by role."""
+        world = self._last
+        tasks = [] if world is None else world.machine.tasks
+        by_role = {role: [t.timeline for t in tasks if t.role == role] for role in {t.role for t in tasks}}
+        return {role: Truth.of(lives, start_ns, end_ns) for role, lives in by_role.items()}
 
 
 def _half(workload: Workload) -> dict[str, Any]:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import IntEnum
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 
-class Doing(Enum):
-    RUN = "run"
-    QUEUE = "queue"
-    THROTTLED = "throttled"  # in the run queue because of the quota
-    SLEEP = "sleep"
-    GONE = "gone"
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+class Doing(IntEnum):
+    RUN = 0
+    QUEUE = 1
+    THROTTLED = 2  # in the run queue because of the quota
+    SLEEP = 3
+    STOLEN = 4  # on a CPU that the hypervisor gave to another machine
+    GONE = 5
+
+
+ON_CPU = (Doing.RUN, Doing.STOLEN)
+RUNNABLE = (Doing.QUEUE, Doing.THROTTLED)
 
 
 class Label(NamedTuple):
@@ -24,23 +35,14 @@ class Label(NamedTuple):
     wait_class: str | None
     wait_event: str | None
 
+    @property
+    def event(self) -> tuple[str | None, str | None]:
+        return self.wait_class, self.wait_event
+
 
 RUNNING = Label("active", None, None)
 CLIENT = Label("idle", "Client", "ClientRead")
-
-
-class Piece(NamedTuple):
-    start_ns: int
-    end_ns: int
-    doing: Doing
-    label: Label
-
-
-class Used(NamedTuple):
-    """CPU time and run-queue time since the task was born, in ns."""
-
-    run_ns: int
-    runq_ns: int
+UNLABELLED = Label(None, None, None)
 
 
 @dataclass(slots=True)
@@ -50,14 +52,20 @@ class Timeline:
     starts_ns: list[int] = field(default_factory=list)
     doing: list[Doing] = field(default_factory=list)
     labels: list[Label] = field(default_factory=list)
-    used: list[Used] = field(default_factory=list)  # at the start of the piece
+    _sums: Sums | None = None
 
     def become(self, now_ns: int, doing: Doing, label: Label) -> None:
-        used = self._used_after(len(self.starts_ns) - 1, now_ns) if self.starts_ns else Used(0, 0)
         self.starts_ns.append(now_ns)
         self.doing.append(doing)
         self.labels.append(label)
-        self.used.append(used)
+
+    @property
+    def born_ns(self) -> int:
+        return self.starts_ns[0]
+
+    @property
+    def ended_ns(self) -> int | None:
+        return self.starts_ns[-1] if self.doing[-1] is Doing.GONE else None
 
     def index(self, now_ns: int) -> int:
         """The piece that holds ``now_ns``; -1 before birth."""
@@ -65,31 +73,59 @@ class Timeline:
             return len(self.starts_ns) - 1
         return bisect_right(self.starts_ns, now_ns) - 1
 
-    def used_at(self, now_ns: int) -> Used:
-        return self._used_after(self.index(now_ns), now_ns)
-
-    def _used_after(self, i: int, now_ns: int) -> Used:
-        run, runq = self.used[i]
-        since = now_ns - self.starts_ns[i]
-        if self.doing[i] is Doing.RUN:
-            return Used(run + since, runq)
-        if self.doing[i] in (Doing.QUEUE, Doing.THROTTLED):
-            return Used(run, runq + since)
-        return Used(run, runq)
-
     def alive_at(self, now_ns: int) -> bool:
-        i = self.index(now_ns)
-        return i >= 0 and self.doing[i] is not Doing.GONE
+        return self.born_ns <= now_ns and (self.ended_ns is None or now_ns < self.ended_ns)
 
-    def pieces(self, start_ns: int, end_ns: int) -> list[Piece]:
-        """The pieces in [start, end), cut to it."""
-        found = []
-        for i in range(max(0, self.index(start_ns)), len(self.starts_ns)):
-            if self.starts_ns[i] >= end_ns:
-                break
-            last = i + 1 == len(self.starts_ns)
-            low = max(start_ns, self.starts_ns[i])
-            high = end_ns if last else min(end_ns, self.starts_ns[i + 1])
-            if high > low:
-                found.append(Piece(low, high, self.doing[i], self.labels[i]))
+    @property
+    def sums(self) -> Sums:
+        """Of all pieces until now."""
+        if self._sums is None or len(self._sums.starts_ns) != len(self.starts_ns):
+            self._sums = Sums(self)
+        return self._sums
+
+
+class Sums:
+    """Time that a task spent in pieces of some kind, and how many there were, up to any instants."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        numbers: dict[Label, int] = {}
+        self.starts_ns: Ints = np.array(timeline.starts_ns, dtype=np.int64)
+        self.doing = np.array(timeline.doing, dtype=np.int8)
+        self._label = np.array([numbers.setdefault(n, len(numbers)) for n in timeline.labels], dtype=np.int64)
+        self.labels = list(numbers)
+
+    def are(self, *doing: Doing) -> Mask:
+        """The pieces in which the task did so."""
+        chosen = np.zeros(len(Doing), dtype=np.bool_)
+        chosen[list(doing)] = True
+        return chosen[self.doing]
+
+    def under(self, labels: list[Label]) -> Mask:
+        """The pieces with one of these labels."""
+        return np.array([label in labels for label in self.labels], dtype=np.bool_)[self._label]
+
+    def after(self, *doing: Doing) -> Mask:
+        """The pieces before which the task did so."""
+        before = self.are(*doing)
+        before[1:], before[0] = before[:-1].copy(), False
+        return before
+
+    def falls_asleep(self) -> Mask:
+        """Every piece of sleep but that of its birth begins with one."""
+        asleep = self.are(Doing.SLEEP)
+        asleep[0] = False
+        return asleep
+
+    def time(self, pieces: Mask, until_ns: Ints) -> Ints:
+        """In ns, from birth."""
+        whole = np.where(pieces[:-1], np.diff(self.starts_ns), 0)
+        ended = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(whole)])
+        i = np.searchsorted(self.starts_ns, until_ns, side="right") - 1
+        under_way = np.where(pieces[i], until_ns - self.starts_ns[i], 0)
+        return np.where(i < 0, 0, ended[i] + under_way)
+
+    def count(self, pieces: Mask, until_ns: Ints) -> Ints:
+        """How many of these had begun."""
+        begun = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(pieces)])
+        found: Ints = begun[np.searchsorted(self.starts_ns, until_ns, side="right")]
         return found

@@ -2,95 +2,210 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from dbdyno.engines.fake import readings
+from dbdyno.engines.fake import levels, readings, tracing
 from dbdyno.engines.fake.core import core_table
+from dbdyno.engines.fake.machine import Task
+from dbdyno.engines.fake.roster import Known, roster
+from dbdyno.engines.fake.sampling import Sample, Sampler, is_down
 from dbdyno.engines.fake.trace import Doing
 from dbdyno.engines.fake.world import World
 from dbdyno.model.tables import CoreColumn
 from dbdyno.model.units import NS_PER_S
 
-SAMPLE_NS = 100_000  # how long a sample takes besides the law's skew
 FIRST_NS = 5_000_000  # the first sample is taken this long before t0
+CLOSE_NS = 1_000_000  # no read so shortly before the last one
+TIMES = {"samples": "sql_after_ns", "sampler": "end_ns"}
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The keys of a watch's specification that mean something here; without them a watch only asks."""
+
+    hz: float = 10.0
+    seed: int = 1
+    every_ns: int = 1_000_000_000
+    os: bool = True
+    host: bool = True
+    memory_hz: float = 0.0
+    trace: bool = False
+    syscalls: bool = False
+    adopt: bool = False
+    sessions: tuple[tuple[int, int], ...] = ()
+
+    @staticmethod
+    def of(spec: Mapping[str, Any]) -> Spec:
+        return Spec(
+            hz=float(spec.get("sample_hz", 10.0)),
+            seed=int(spec.get("seed", 1)),
+            every_ns=int(spec.get("task_interval_ms", 1000)) * 1_000_000,
+            os=bool(spec.get("os", True)),
+            host=bool(spec.get("host", True)),
+            memory_hz=float(spec.get("memory_hz", 0.0)),
+            trace=spec.get("trace", "off") != "off",
+            syscalls=bool(spec.get("syscalls", False)),
+            adopt=bool(spec.get("adopt", False)),
+            sessions=tuple((int(n), int(pid)) for n, pid in spec.get("sessions", ())),
+        )
 
 
 class FakeWatch:
-    """See :class:`dbdyno.model.protocols.Watch`. ``os`` and ``host`` false: those tables say "not here"."""
+    """See :class:`dbdyno.model.protocols.Watch`.
 
-    def __init__(self, world: World, spec: Mapping[str, Any]) -> None:
+    ``os`` and ``host`` false: those tables say "not here". ``memory_hz`` and ``trace`` are off where the
+    specification is silent. ``chosen``: which client backends of somebody else's load become sessions.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        spec: Mapping[str, Any],
+        chosen: Callable[[Task], bool] | None = None,
+    ) -> None:
+        self._law = world.law
+        self._spec = Spec.of(spec)
+        self._chosen = chosen
         self._world = world
-        self._hz = float(spec.get("sample_hz", 10.0))
-        self._seed = int(spec.get("seed", 1))
-        self._every_ns = int(spec.get("task_interval_ms", 1000)) * 1_000_000
-        self._os = bool(spec.get("os", True))
-        self._host = bool(spec.get("host", True))
         self._span: tuple[int, int] | None = None
+        self._stopped_ns: int | None = None
 
     def start(self, t0_ns: int, t1_ns: int) -> None:
         self._span = (t0_ns, t1_ns)
+        if self._spec.adopt:
+            self._world.look_at(t0_ns, t1_ns)
 
     def stop(self) -> None:
-        """Nothing runs on by itself here."""
+        if self._stopped_ns is None:
+            self._stopped_ns = self._world.machine.now_ns
 
     def latest(self) -> Mapping[str, float]:
-        if self._span is None or self._world.schedule is None:
+        world = self._played
+        if world is None or self._span is None:
             return {}
-        now_ns = min(self._span[1], self._world.machine.now_ns) - 1
+        now_ns = min(self._span[1], world.machine.now_ns) - 1
+        mine = [
+            k.task for k in self._known(world) if k.role == "session" and k.task.timeline.alive_at(now_ns)
+        ]
         shares: dict[str, float] = {}
-        for task in self._world.tasks.values():
+        for task in mine:
             i = task.timeline.index(now_ns)
             doing, label = task.timeline.doing[i], task.timeline.labels[i]
-            name = label.wait_class or "" if doing is Doing.SLEEP else doing.value
-            shares[name] = shares.get(name, 0.0) + 1 / len(self._world.tasks)
+            name = label.wait_class or "" if doing is Doing.SLEEP else doing.name.lower()
+            shares[name] = shares.get(name, 0.0) + 1 / len(mine)
         return shares
 
     def trouble(self) -> str | None:
-        return None
+        world = self._played
+        down = world is not None and is_down(self._law, world.machine.now_ns - world.zero_ns)
+        return "the fake server closed the connection" if down else None
+
+    def witnesses(self) -> Mapping[str, tuple[str, str]]:
+        """Of ``wait event word`` and ``scheduler trace``, as far as they were asked for."""
+        return dict(self._witnesses())
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
-        if self._span is None or self._world.schedule is None:
-            return {}
-        world, reads = self._world, self._read_times()
-        due = self._sample_times()
-        made = {
-            "samples": readings.samples(world, [(n, t) for n, t in due if not self._lost(t)], self._os),
-            "sampler": [self._sampler(n, t) for n, t in due],
-            "tasks": readings.tasks(world, reads, self._os),
-            "cgroup": readings.cgroup(world, reads) if self._os else [],
-            "host": readings.host(world, reads) if self._host and self._os else [],
+        return {name: core_table(name, rows) for name, rows in self._rows().items()}
+
+    def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
+        """Rows read since then."""
+        return {
+            name: core_table(name, [r for r in rows if r[TIMES.get(name, "after_ns")] >= since_ns])
+            for name, rows in self._rows(since_ns).items()
         }
-        return {name: core_table(name, rows) for name, rows in made.items()}
 
-    def _read_times(self) -> list[int]:
+    # -- what is read ---------------------------------------------------------------------------------
+
+    @property
+    def _played(self) -> World | None:
+        return self._world if self._world.span is not None else None
+
+    def _rows(self, since_ns: int = 0) -> dict[str, list[Row]]:
+        """``since_ns``: samples of before are left out."""
+        world, spec = self._played, self._spec
+        if world is None or self._span is None or not (reads := self._read_times(world)):
+            return {}
+        known = self._known(world)
+        ends = [reads[0], reads[-1], *self._span]
+        made = self._sampled(world, known, since_ns) | {
+            "tasks": readings.tasks(world, known, reads, ends, spec.os),
+            "cgroup": levels.cgroup(world, reads) if spec.os else [],
+            "host": levels.host(world, reads) if spec.host and spec.os else [],
+        }
+        if spec.trace and world.law.trace and spec.os:
+            made |= self._traced(world, reads)
+        return made
+
+    def _sampled(self, world: World, known: Sequence[Known], since_ns: int) -> dict[str, list[Row]]:
+        made: dict[str, list[Row]] = {"samples": [], "sampler": []}
+        for sampler in self._samplers(world):
+            samples = [s for s in self._samples(world, sampler) if s.start_ns >= since_ns - NS_PER_S]
+            made["samples"] += sampler.rows(samples, known, self._spec.os)
+            made["sampler"] += [sampler.told(s) for s in samples]
+        return made
+
+    def _traced(self, world: World, reads: Sequence[int]) -> dict[str, list[Row]]:
+        """The trace knows all of the server's tasks at once; whose they are it hears from the samples."""
+        known = self._known(world)
+        met = {id(k.task) for k in known}
+        unmet = [
+            Known(t, t.role, t.session, t.timeline.born_ns) for t in world.machine.tasks if id(t) not in met
+        ]
+        told = list(tracing.reads([*known, *unmet], reads))
+        made = {
+            "traced": [row for of in told for row in tracing.traced(of)],
+            "waits": [row for of in told for row in tracing.waits(of)],
+        }
+        if self._spec.syscalls:
+            made["syscalls"] = [row for of in told for row in tracing.syscalls(of)]
+        return made
+
+    def _known(self, world: World) -> list[Known]:
+        sampled = [s.start_ns for s in self._samples(world, self._asking(world)) if not s.lost]
+        numbers = {pid: n for n, pid in self._spec.sessions}
+        return roster(world, sampled, self._chosen if self._spec.adopt else None, numbers)
+
+    def _asking(self, world: World) -> Sampler:
+        return Sampler("sql", world.law, self._spec.hz, self._spec.seed)
+
+    def _samplers(self, world: World) -> list[Sampler]:
+        spec, law = self._spec, self._law
+        found = [self._asking(world)]
+        if spec.memory_hz > 0 and law.word and spec.os:
+            found.append(Sampler("memory", law, spec.memory_hz, spec.seed))
+        return found
+
+    def _samples(self, world: World, sampler: Sampler) -> list[Sample]:
+        assert self._span is not None
+        first = max(world.born_ns, self._span[0] - FIRST_NS)
+        now_ns = world.machine.now_ns if self._stopped_ns is None else self._stopped_ns
+        return sampler.samples(first, self._span, now_ns, world.zero_ns)
+
+    def _read_times(self, world: World) -> list[int]:
+        """Those planned until now, and the last one where the watch was stopped before its time."""
         assert self._span is not None
         t0, t1 = self._span
-        t1 = min(t1, self._world.machine.now_ns)
-        between = range(t0 + self._every_ns, t1, self._every_ns)
-        first = max(self._world.born_ns, t0 - FIRST_NS)
-        return sorted({first, t0, *(t for t in between if t < t1 - 1_000_000), t1})
+        now_ns = world.machine.now_ns if self._stopped_ns is None else self._stopped_ns
+        end = min(t1, now_ns)
+        first = max(world.born_ns, t0 - FIRST_NS)
+        between = range(t0 + self._spec.every_ns, end - CLOSE_NS, self._spec.every_ns)
+        reads = sorted({first, t0, *between, t1})
+        last = [end] if self._stopped_ns is not None and end > t0 else []
+        return sorted({t for t in reads if t <= now_ns}.union(last))
 
-    def _sample_times(self) -> list[tuple[int, int]]:
-        """One random instant in each interval of the window; the first before t0."""
-        assert self._span is not None
-        t0, t1 = self._span
-        chance = random.Random(self._seed)
-        interval = NS_PER_S / self._hz
-        starts = range(int((t1 - t0) / interval))
-        due = [t0 + int((i + chance.random()) * interval) for i in starts]
-        passed = [t for t in due if t <= self._world.machine.now_ns]
-        return list(enumerate([max(self._world.born_ns, t0 - FIRST_NS), *passed]))
-
-    def _lost(self, due_ns: int) -> bool:
-        law, schedule = self._world.law, self._world.schedule
-        assert schedule is not None
-        since = due_ns - schedule.start_ns
-        in_gap = law.gap is not None and law.gap[0] <= since < law.gap[1]
-        return in_gap or (law.down is not None and since >= law.down)
-
-    def _sampler(self, number: int, due_ns: int) -> dict[str, Any]:
-        end_ns = due_ns + SAMPLE_NS + self._world.law.skew
-        status = "lost" if self._lost(due_ns) else "ok"
-        return {"sample": number, "due_ns": due_ns, "start_ns": due_ns, "end_ns": end_ns, "status": status}
+    def _witnesses(self) -> list[tuple[str, tuple[str, str]]]:
+        spec, law = self._spec, self._law
+        asked = (
+            ("wait event word", spec.memory_hz > 0, law.word, "word=on in the fake DSN"),
+            ("scheduler trace", spec.trace, law.trace, "trace=on in the fake DSN"),
+        )
+        found = []
+        for name, wanted, permitted, cure in asked:
+            if wanted and not spec.os:
+                found.append((name, ("not here", "the server runs on another host: run dbdyno there")))
+            elif wanted:
+                found.append((name, ("ok", "") if permitted else ("not permitted", f"{cure} permits it")))
+        return found

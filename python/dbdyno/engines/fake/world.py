@@ -1,96 +1,92 @@
-"""One load on the fake server, played from the barrier to the end: tasks, calls, the truth."""
+"""One machine and who is on it, from the connect on: tasks, calls, faults, the truth."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
+from dbdyno.engines.fake.calls import Place, io_worker
 from dbdyno.engines.fake.law import Helper, Law
-from dbdyno.engines.fake.machine import Machine, Task
+from dbdyno.engines.fake.machine import Machine, Program, Task
 from dbdyno.engines.fake.programs import (
     Driver,
     Schedule,
     Session,
+    checkpointer_program,
     helper_program,
     idle_label,
+    main_program,
     session_program,
+    vacuum_program,
+    variation,
+    visitor_program,
 )
-from dbdyno.engines.fake.trace import CLIENT, Doing, Label
+from dbdyno.engines.fake.trace import CLIENT, RUNNING, UNLABELLED
+from dbdyno.engines.fake.truth import Truth
 
 FIRST_PID = 5000
 HELPER_PID = 4001
 MAIN_PID = 4000
 DRIVER_PID = 3000
+LATER_PID = 20_000  # of processes that come later
 START_TICKS = 100_000
+TICK_NS = 10_000_000
 TAIL_NS = 50_000_000  # the world goes on this long after the last call, so that late reads see it
-_NOBODY = Label(None, None, None)
-
-
-@dataclass(frozen=True)
-class Truth:
-    """Where a task's time in a span went, in ns; the parts sum up to ``wall``."""
-
-    wall: int
-    run: int
-    runq: int  # throttled included
-    throttled: int
-    client: int
-    sleep: dict[tuple[str, str], int]  # (class, event) -> ns
-    queued_as: dict[tuple[str, str], int]  # run-queue time that hid behind the label of a wait
 
 
 class World:
-    """The machine with helpers, the driver and ``sessions`` sessions, from their connect on."""
+    """The machine with helpers, the driver, ``sessions`` sessions and visitors."""
 
     def __init__(self, law: Law, sessions: int, size: int, now_ns: int) -> None:
         self.law = law
         self.size = size
-        self.machine = Machine(law.cpus, law.quantum, law.quota, now_ns)
+        self.machine = Machine(law.cpus, law.quantum, law.quota, now_ns, law.stolen)
+        self.place = Place(law, size, self.machine, self._spawn_worker)
         self.sessions = [Session(n) for n in range(sessions)]
+        self.visitors: list[Session] = []  # sessions of somebody else's load, one for each backend
         self.tasks: dict[int, Task] = {}  # session -> its backend
         self.driver = Driver(self.machine, law.driver_cpu)
         self.born_ns = now_ns
         self.schedule: Schedule | None = None
+        self.span: tuple[int, int] | None = None  # the measured window
+        self.zero_ns = now_ns  # the law's instants count from here
         self.reset_ns: int | None = None
+        self.checkpoints_ns: list[int] = []  # when each was done
+        self._checkpointer: Task | None = None
         self._live: list[Session] = []
-        driver = _task(DRIVER_PID, "dyno-drive", "driver", None, grouped=False)
-        self.driver.task = self.machine.spawn(driver, self.driver.program(), _NOBODY)
-        self._spawn_helpers(START_TICKS)
+        self._started_again = False
+        self._next_pid = LATER_PID
+        self._free_pids: list[int] = []
+        driver = self._task(DRIVER_PID, "dyno-drive", "driver", grouped=False)
+        self.driver.task = self.machine.spawn(driver, self.driver.program(), UNLABELLED)
+        self._spawn_server()
+
+    # -- time ---------------------------------------------------------------------------------------
 
     def play(self, schedule: Schedule) -> None:
         """Lets everything happen: from now to the end of the last session."""
         self.schedule = schedule
+        self.span = (schedule.t0_ns, schedule.t1_ns)
         for session in self.sessions:
-            pid = FIRST_PID + session.number
-            me = [_task(pid, "backend", "session", session.number, grouped=True)]
-            program = session_program(session, self.law, self.size, schedule, self.driver, me)
+            me = [self._task(FIRST_PID + session.number, "backend", "session", session=session.number)]
+            varied = variation(self.place, session.number, len(self.sessions), self._window)
+            program = session_program(session, self.place, varied, schedule, self.driver, me)
             self.tasks[session.number] = me[0]
             self.machine.spawn(me[0], program, CLIENT)
-        self._plan_faults(schedule.start_ns)
+        self._plan(schedule.start_ns)
         self._live = list(self.sessions)
         self.machine.run_while(self._busy)
         if self.machine.now_ns >= schedule.t1_ns:
             self.machine.run_until(self.machine.now_ns + TAIL_NS)
 
-    def truth(self, session: int, start_ns: int, end_ns: int) -> Truth:
-        """Where the time of a session in [start, end) really went."""
-        total = dict.fromkeys(Doing, 0)
-        sleep: dict[tuple[str, str], int] = {}
-        hidden: dict[tuple[str, str], int] = {}
-        client = 0
-        for start, end, doing, label in self.tasks[session].timeline.pieces(start_ns, end_ns):
-            total[doing] += end - start
-            event = (label.wait_class or "", label.wait_event or "")
-            if doing is Doing.SLEEP and label == CLIENT:
-                client += end - start
-            elif doing is Doing.SLEEP:
-                sleep[event] = sleep.get(event, 0) + end - start
-            elif doing in (Doing.QUEUE, Doing.THROTTLED) and label.wait_class is not None:
-                hidden[event] = hidden.get(event, 0) + end - start
-        runq = total[Doing.QUEUE] + total[Doing.THROTTLED]
-        wall = sum(total.values()) - total[Doing.GONE]
-        return Truth(wall, total[Doing.RUN], runq, total[Doing.THROTTLED], client, sleep, hidden)
+    def look_at(self, t0_ns: int, t1_ns: int) -> None:
+        """A window of an observation begins soon; the law's instants count from the start of the first."""
+        if self.span is None:
+            self._plan(t0_ns)
+        self.span = (t0_ns, t1_ns)
+
+    def _window(self) -> tuple[int, int] | None:
+        return self.span
 
     def _busy(self) -> bool:
         """True until the last session has ended."""
@@ -98,22 +94,130 @@ class World:
             self._live.pop()
         return bool(self._live)
 
-    def _spawn_helpers(self, start_ticks: int) -> None:
+    # -- the truth ----------------------------------------------------------------------------------
+
+    def truth(self, session: int, start_ns: int, end_ns: int, *, workers: bool = False) -> Truth:
+        """Where the time of a session in [start, end) really went; with its parallel workers, if asked."""
+        me = self.tasks[session]
+        found = [t for t in self.machine.tasks if t is me or (workers and t.leader is me)]
+        return Truth.of((t.timeline for t in found), start_ns, end_ns)
+
+    def truth_of(self, which: Callable[[Task], bool], start_ns: int, end_ns: int) -> Truth:
+        """The same of some tasks in sum."""
+        return Truth.of((t.timeline for t in self.machine.tasks if which(t)), start_ns, end_ns)
+
+    # -- who is there -------------------------------------------------------------------------------
+
+    def _spawn_server(self) -> None:
+        law = self.law
+        if law.workers or law.foreign or law.vacuum:
+            main = self._task(MAIN_PID, "server", "helper:main")
+            self.machine.spawn(main, main_program(), UNLABELLED)
+        self._spawn_helpers(None)
+        for i in range(law.io_workers):
+            me = [self._task(HELPER_PID + 200 + i, "io worker", "helper:io worker")]
+            self.machine.spawn(me[0], io_worker(self.place, me), UNLABELLED)
+        if law.checkpoint:
+            program = checkpointer_program(self.machine, law.checkpoint.length_ns, self._checkpointed)
+            task = self._task(HELPER_PID + 300, "checkpointer", "helper:checkpointer")
+            self._checkpointer = self.machine.spawn(task, program, UNLABELLED)
+        for number in range(law.foreign):
+            # the first leave one after the other, not all at once
+            self._visit(number, None if law.stay is None else law.stay[0] * (number + 1) // law.foreign)
+
+    def _spawn_helpers(self, start_ticks: int | None) -> None:
         for i, helper in enumerate(self.law.helpers):
-            task = _task(HELPER_PID + i, helper.name, _role(helper), None, grouped=True)
-            task.start_ticks = start_ticks + i
+            task = self._task(HELPER_PID + i, helper.name, _role(helper))
+            task.start_ticks = task.start_ticks if start_ticks is None else start_ticks + i
             self.machine.spawn(task, helper_program(helper), idle_label(helper))
 
-    def _plan_faults(self, start_ns: int) -> None:
-        for session, after_ns in self.law.lose:
+    def _spawn_worker(self, leader: Task, program: Program) -> Task:
+        task = self._later("parallel worker", "helper:parallel worker")
+        task.leader = leader
+        return self.machine.spawn(task, self._leaving(task, program), RUNNING)
+
+    def _visit(self, number: int, stay_ns: int | None) -> None:
+        session = Session(number)
+        self.visitors.append(session)
+        varied = variation(self.place, number, self.law.foreign, self._window)
+        me = [self._later("backend", "other")]
+        visit = self._come_again(number, visitor_program(session, self.place, varied, stay_ns, me))
+        self.machine.spawn(me[0], self._leaving(me[0], visit), CLIENT)
+
+    def _come_again(self, number: int, program: Program) -> Program:
+        yield from program
+        stay, away = self.law.stay or (0, 0)
+        self.machine.at(self.machine.now_ns + max(1, away), partial(self._visit, number, stay))
+
+    def _later(self, comm: str, role: str) -> Task:
+        """A process that comes now, with a pid that was not there before, or one that was."""
+        if self.law.pids == "reused" and self._free_pids:
+            pid = self._free_pids.pop(0)
+        else:
+            pid, self._next_pid = self._next_pid, self._next_pid + 1
+        return self._task(pid, comm, role, later=True)
+
+    def _task(
+        self,
+        pid: int,
+        comm: str,
+        role: str,
+        *,
+        session: int | None = None,
+        grouped: bool = True,
+        later: bool = False,
+    ) -> Task:
+        ticks = START_TICKS + pid
+        if later or self._started_again:
+            ticks = 2 * START_TICKS + (self.machine.now_ns - self.born_ns) // TICK_NS
+        return Task(pid, pid, ticks, comm, role, session, grouped)
+
+    def _leaving(self, task: Task, program: Program) -> Program:
+        yield from program
+        self._free_pids.append(task.pid)
+
+    # -- what happens when --------------------------------------------------------------------------
+
+    def _plan(self, start_ns: int) -> None:
+        law, at = self.law, self.machine.at
+        self.zero_ns = start_ns
+        for session, after_ns in law.lose:
             if session in self.tasks:
-                self.machine.at(start_ns + after_ns, partial(self.machine.kill, self.tasks[session]))
-        if self.law.down is not None:
-            self.machine.at(start_ns + self.law.down, lambda: self._kill(lambda t: t.grouped))
-        if self.law.reset is not None:
-            self.reset_ns = start_ns + self.law.reset
-        if self.law.reuse is not None:
-            self.machine.at(start_ns + self.law.reuse, self._replace_helpers)
+                at(start_ns + after_ns, partial(self._lose, self.tasks[session]))
+        if law.down is not None:
+            at(start_ns + law.down.start_ns, lambda: self._kill(lambda t: t.grouped))
+            if law.down.length_ns:
+                at(start_ns + law.down.start_ns + law.down.length_ns, self._start_again)
+        if law.reset is not None:
+            self.reset_ns = start_ns + law.reset
+        if law.reuse is not None:
+            at(start_ns + law.reuse, self._replace_helpers)
+        if law.vacuum is not None:
+            at(start_ns + law.vacuum.start_ns, partial(self._vacuum, law.vacuum.length_ns))
+        if law.checkpoint is not None:
+            at(start_ns + law.checkpoint.start_ns, self._checkpoint)
+
+    def _vacuum(self, length_ns: int) -> None:
+        task = self._later("autovacuum worker", "helper:autovacuum worker")
+        program = vacuum_program(self.machine, self.machine.now_ns + length_ns)
+        self.machine.spawn(task, self._leaving(task, program), RUNNING)
+
+    def _checkpoint(self) -> None:
+        if self._checkpointer is not None:
+            self.machine.wake(self._checkpointer)
+
+    def _checkpointed(self) -> None:
+        self.checkpoints_ns.append(self.machine.now_ns)
+
+    def _start_again(self) -> None:
+        self._started_again = True
+        self._spawn_server()
+
+    def _lose(self, task: Task) -> None:
+        self.machine.kill(task)
+        if self.law.pids == "reused":  # a backend of somebody else gets its pid
+            heir = self._task(task.pid, "backend", "other", later=True)
+            self.machine.spawn(heir, helper_program(Helper("other", 0.3)), CLIENT)
 
     def _kill(self, which: Callable[[Task], bool]) -> None:
         for task in list(self.machine.tasks):
@@ -121,13 +225,10 @@ class World:
                 self.machine.kill(task)
 
     def _replace_helpers(self) -> None:
-        self._kill(lambda t: t.role != "session" and t.grouped)
+        named = {_role(h) for h in self.law.helpers}
+        self._kill(lambda t: t.role in named and t.pid < HELPER_PID + 200)
         self._spawn_helpers(START_TICKS + 50_000)
 
 
 def _role(helper: Helper) -> str:
     return "other" if helper.name == "other" else f"helper:{helper.name}"
-
-
-def _task(pid: int, comm: str, role: str, session: int | None, *, grouped: bool) -> Task:
-    return Task(pid, pid, START_TICKS + pid, comm, role, session, grouped)
