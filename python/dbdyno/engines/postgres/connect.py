@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.errors import DSN_CURE, connect_error, dsn_error
+from dbdyno.engines.postgres.stranger import PORT, Address, Doubt
 from dbdyno.model.errors import TargetError, UsageError
 
 APPLICATION = "dbdyno"
@@ -36,16 +37,26 @@ def connect(dsn: str) -> Connection:
     if "connect_timeout" not in given and "PGCONNECT_TIMEOUT" not in os.environ:
         given["connect_timeout"] = CONNECT_TIMEOUT_S
     password = given.get("password") or os.environ.get("PGPASSWORD")
-    try:
-        connection = psycopg.connect(**given, autocommit=True)  # type: ignore[arg-type]
-    except (psycopg.Error, UnicodeError) as e:
-        if isinstance(e, UnicodeError):
+    with Doubt(*_single_address(given)) as doubt:
+        try:
+            connection = psycopg.connect(**given, autocommit=True)  # type: ignore[arg-type]
+        except UnicodeError:
             raise TargetError("a host or user name cannot be encoded", "check the DSN") from None
-        raise connect_error(e, str(password) if password else None) from None
+        except psycopg.Error as e:
+            raise connect_error(e, str(password) if password else None, doubt.answer) from None
     connection.prepare_threshold = None
     _check_version(connection)
     connection.execute(sql.text("no_timeouts").encode())
     return connection
+
+
+def _single_address(given: Mapping[str, Any]) -> tuple[Address | None, float]:
+    """Where libpq goes, as far as that is one place named here, and how many seconds it may take."""
+    host = str(given.get("hostaddr") or given.get("host") or os.environ.get("PGHOST", ""))
+    port = str(given.get("port") or os.environ.get("PGPORT", "") or PORT)
+    timeout = str(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT", ""))
+    address = Address(host, int(port)) if host and "," not in host and port.isdigit() else None
+    return address, float(timeout) if timeout.isdigit() else 0.0
 
 
 def _check_ports(ports: str) -> None:

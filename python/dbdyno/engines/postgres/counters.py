@@ -24,11 +24,12 @@ class Counter(BaseModel):
     name: str
     doc: str
     kind: Literal["counter", "gauge"]
-    unit: Literal["blocks", "bytes", "rows", "ns", "count"]
+    unit: Literal["blocks", "bytes", "rows", "ns", "s", "count"]
     scope: Literal["session", "server", "database"]
     since: int = Field(ge=14)  # major version
     until: int | None = None
     needs: str | None = None
+    extension: str | None = None  # whose schema stands for ${schema} in the file
     sql: str
 
     def has(self, major: int) -> bool:
@@ -54,9 +55,10 @@ def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[
     """
     counters = server_wide(connection.info.server_version // 10000)
     records = []
-    for file in dict.fromkeys(c.sql for c in counters):
+    for file, extension in dict.fromkeys((c.sql, c.extension) for c in counters):
+        text = _statement(connection, file, extension)
         before_ns = now_ns()
-        values, status = _values(connection, file)
+        values, status = _values(connection, text) if text else ({}, "not supported")
         after_ns = now_ns()
         for counter in (c for c in counters if c.sql == file):
             value = values.get(counter.name)
@@ -76,10 +78,19 @@ def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[
     return records
 
 
-def _values(connection: Connection, file: str) -> tuple[dict[str, Any], str]:
+def _statement(connection: Connection, file: str, extension: str | None) -> str | None:
+    """The statement of a file; None where its extension is not in this database."""
+    if extension is None:
+        return sql.text(file)
+    cursor = psycopg.RawCursor(connection)
+    row = cursor.execute(sql.text("extension_schema").encode(), [extension]).fetchone()
+    return sql.fill(file, schema=row[0]) if row else None
+
+
+def _values(connection: Connection, text: str) -> tuple[dict[str, Any], str]:
     try:
         with connection.cursor(row_factory=dict_row) as cursor:
-            row = cursor.execute(sql.text(file).encode()).fetchone()
+            row = cursor.execute(text.encode()).fetchone()
     except psycopg.errors.InsufficientPrivilege:
         return {}, "not permitted"
     except psycopg.Error as e:

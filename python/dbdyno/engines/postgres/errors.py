@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import psycopg
 
@@ -48,6 +49,9 @@ _WORDS: tuple[tuple[str, str], ...] = (
     ("too many (clients|connections)|remaining connection slots", "53300"),
     ("the database system is (starting|shutting|not)", "57P03"),
 )
+_NOBODY = (
+    "Connection refused|No such file|host name|Name or service|[Nn]etwork is|No route to host|certificate"
+)
 _UNREACHABLE: tuple[tuple[str, str], ...] = (
     ("Connection refused|No such file", "is the server up, and does it listen there? Check host and port"),
     ("could not translate host name|Name or service", "check the host's name"),
@@ -56,8 +60,10 @@ _UNREACHABLE: tuple[tuple[str, str], ...] = (
 )
 
 
-def connect_error(error: psycopg.Error, password: str | None) -> DbdynoError:
-    """What kept us from connecting."""
+def connect_error(
+    error: psycopg.Error, password: str | None, stranger: Callable[[], str | None] = lambda: None
+) -> DbdynoError:
+    """What kept us from connecting. ``stranger``: asks what answers there, if that is no PostgreSQL."""
     words = _words(error, password)
     if re.search(
         r"invalid (integer|port|sslmode|URI|connection option)|definition of service|service file", words
@@ -69,6 +75,8 @@ def connect_error(error: psycopg.Error, password: str | None) -> DbdynoError:
     if made is not None:
         return made(words, cure)
     cure = next((c for w, c in _UNREACHABLE if re.search(w, words)), "check host and port")
+    if not re.search(_NOBODY, words) and (who := stranger()) is not None:
+        return Unreachable(who, "check host and port")
     return Unreachable(words, cure)
 
 

@@ -8,6 +8,8 @@ from dbdyno.engines.postgres import connect, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.local import Presence
 from dbdyno.engines.postgres.sessions import OWN_PROBE_SINCE, Recipe
+from dbdyno.engines.postgres.sight import Sight, activity, dim, statements
+from dbdyno.engines.postgres.wait_events import NEWEST, words
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.source import Source
 
@@ -31,13 +33,18 @@ def facts(connection: Connection, presence: Presence, *, embedded: bool) -> Serv
     )
 
 
-def sources(version: int, scripts: Iterable[Recipe], unprobed: str | None = None) -> list[Source]:
+def sources(
+    version: int, scripts: Iterable[Recipe], seen: Sight, unprobed: str | None = None
+) -> list[Source]:
     """The engine's witnesses. ``unprobed``: why the sessions were not asked."""
     return [
         _session_counters(version, any(True for _ in scripts), unprobed),
         _server_counters(version),
-        _activity(),
+        activity(seen),
         _executions(),
+        statements(seen),
+        *dim(seen),
+        *_words(version),
     ]
 
 
@@ -63,19 +70,27 @@ def _session_counters(version: int, script: bool, unprobed: str | None) -> Sourc
 
 
 def _server_counters(version: int) -> Source:
-    views = "pg_stat_database, pg_stat_wal, pg_stat_bgwriter"
+    views = "pg_stat_database (all), pg_stat_wal, pg_stat_bgwriter"
     if version >= 160000:
         views += ", pg_stat_io" + (", pg_stat_checkpointer" if version >= 170000 else "")
-    detail = "" if version >= 150000 else "version 14 tells it up to 0.5 s late"
+    detail = "a session reports when a transaction ends, once a second at most: the figures lag by that"
+    if version < 150000:
+        detail += ", and by the 0.5 s that version 14 may keep them"
     return Source(name="engine counters, server-wide", provenance=views, status="ok", detail=detail)
 
 
-def _activity() -> Source:
-    return Source(
-        name="activity samples",
-        provenance="pg_stat_get_activity(NULL), by a connection of its own",
-        status="ok",
-    )
+def _words(version: int) -> list[Source]:
+    """Only what is missing: how the words' reads went is the core's to say."""
+    if words(version // 10000) is not None:
+        return []
+    return [
+        Source(
+            name="wait event word",
+            provenance=f"names of the wait events of version {version // 10000}",
+            status="not supported",
+            detail=f"known are those of versions 14 to {NEWEST}: a later dbdyno may know more",
+        )
+    ]
 
 
 def _executions() -> Source:

@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 import polars as pl
 import psycopg
 
 from dbdyno import _core
-from dbdyno.engines.postgres import capacity as capacities
 from dbdyno.engines.postgres import (
+    backends,
     connect,
     counters,
     facts,
+    identity,
     local,
     objects,
+    observation,
     probe_memory,
     scripts,
     sessions,
-    sql,
     truth,
 )
+from dbdyno.engines.postgres import capacity as capacities
 from dbdyno.engines.postgres import half as halves
 from dbdyno.engines.postgres.calibrate import Bench, calibrate
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.errors import server_error
 from dbdyno.engines.postgres.sessions import Recipe
+from dbdyno.engines.postgres.sight import sight
+from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError
-from dbdyno.model.plan import Cell
-from dbdyno.model.protocols import Capacity, Load, Watch
+from dbdyno.model.plan import Cell, Observation
+from dbdyno.model.protocols import Capacity, Clock, Load, Watch
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
@@ -50,7 +54,10 @@ class PostgresServer:
         self.version: int = self._connection.info.server_version  # 180004
         with _doing("looking at the server"):
             self._presence = local.presence(self._connection)
+            self._identity = identity.identity(self._connection)
+            self._sight = sight(self._connection)
         self._target = connect.driver_target(self._connection)
+        self._run: str | None = None  # which has claimed this server
         self._recipes: dict[_Key, Recipe] = {}
         self._scripts: dict[str, Recipe] = {}
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
@@ -61,7 +68,9 @@ class PostgresServer:
             return facts.facts(self._connection, self._presence, embedded=self._instance is not None)
 
     def sources(self) -> Sequence[Source]:
-        return facts.sources(self.version, self._scripts.values(), self._unprobed)
+        with suppress(psycopg.Error):  # else what was known last: a lost server has witnesses, too
+            self._sight = sight(self._connection)
+        return facts.sources(self.version, self._scripts.values(), self._sight, self._unprobed)
 
     def capacity(self) -> Capacity:
         with _doing("counting connections"):
@@ -70,6 +79,23 @@ class PostgresServer:
     def claim(self, run: str) -> None:
         with _doing("claiming the server"):
             capacities.claim(self._connection, run)
+        self._run = run
+
+    def reconnect(self) -> None:
+        """See the protocol. A restarted server is the same one; a claim is taken anew."""
+        self._connection.close()
+        connection = connect.connect(self._dsn)
+        try:
+            with _doing("looking at the server again"):
+                identity.check_same(self._identity, identity.identity(connection))
+                self._presence = local.presence(connection)
+                if self._run is not None:
+                    capacities.claim(connection, self._run)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self.version = connection, connection.info.server_version
+        self._target = connect.driver_target(connection)
 
     # -- what is run on it ----------------------------------------------------------------------
     def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
@@ -150,13 +176,33 @@ class PostgresServer:
 
     # -- watching -------------------------------------------------------------------------------
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
+        with _doing("preparing the activity samples"):
+            return self._watch_half(observation.activity_sql(self._connection), load.backends())
+
+    def observation_spec(self, chosen: Observation, known: Mapping[int, int]) -> Mapping[str, Any]:
+        with _doing("choosing sessions"):
+            query = observation.activity_sql(self._connection, chosen)
+        numbered = [(session, pid) for pid, session in known.items()]
+        return {**self._watch_half(query, numbered), "adopt": True}
+
+    def _watch_half(self, query: str, numbered: Iterable[tuple[int, int]]) -> dict[str, Any]:
+        here, own = self._presence.here, self._presence.pid
         return {
             "engine": "postgres",
-            "activity": {"target": self._target, "sql": sql.text("activity")},
-            "sessions": [list(pair) for pair in load.backends()],
-            "os": self._presence.here,
+            "activity": {"target": self._target, "sql": query},
+            "sessions": [list(pair) for pair in numbered],
+            "os": here,
             "main_pid": self._presence.main_pid,
+            "word": word_spec(self.version // 10000) if here else None,
+            "tasks": [{"pid": own, "tid": own, "role": "dbdyno"}] if here else [],
         }
+
+    def backends(self) -> pl.DataFrame:
+        with _doing("asking who is connected"):
+            return rows("backends", backends.read(self._connection, _core.now_ns))
+
+    def clock(self) -> Clock | None:
+        return None
 
     def watch(self, spec: Mapping[str, Any]) -> Watch | None:  # noqa: ARG002
         return None

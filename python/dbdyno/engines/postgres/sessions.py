@@ -83,7 +83,7 @@ def setup(
         settings["dbdyno.relations"] = relations
     # Not SET: that takes the text of a list such as search_path for one name.
     quoted = [
-        f"SELECT pg_catalog.set_config({_literal(name)}, {_literal(value)}, false)"
+        f"SELECT pg_catalog.set_config({literal(name)}, {literal(value)}, false)"
         for name, value in settings.items()
     ]
     if in_one_transaction(recipe, connection.info.server_version):
@@ -115,7 +115,7 @@ def _has_tables(recipe: Recipe) -> bool:
     return recipe.half is not None and recipe.half.objects.kind == "table"
 
 
-def _literal(value: str) -> str:
+def literal(value: str) -> str:
     """An SQL string, safe under any standard_conforming_strings."""
     if "\\" in value:
         return " E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -1,4 +1,5 @@
--- One sample: who is there and what each waits for. Without its own backend.
+-- One sample: who is there and what each waits for. Without its own backend and dbdyno's control connection.
+-- A role that may not see others gets no backend_type: whoever has a database is taken for a client.
 select pid,
        case
            when backend_type = 'client backend' then null
@@ -9,6 +10,6 @@ select pid,
        wait_event_type as wait_class,
        wait_event,
        query_id,
-       leader_pid
+       leader_pid${chosen}
 from pg_catalog.pg_stat_get_activity(null)
-where pid <> pg_catalog.pg_backend_pid()
+where pid <> all (array[pg_catalog.pg_backend_pid(), ${control}])

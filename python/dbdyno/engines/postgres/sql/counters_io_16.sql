@@ -1,7 +1,8 @@
--- Relations only, the same in all versions: 18 also has rows for WAL.
+-- Relations only, the same in all versions: 18 also has rows for WAL. Until 17 a write is one block.
 select sum(hits) as io_hits,
        sum(reads) as io_reads,
        sum(writes) as io_writes,
+       sum(writes) as block_writes,
        sum(extends) as io_extends,
        sum(fsyncs) as io_fsyncs,
        sum(evictions) as io_evictions

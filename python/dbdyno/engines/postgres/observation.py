@@ -1,0 +1,102 @@
+"""Sessions that are not ours: which ones are chosen, as a column of the activity query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.sessions import literal
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan import Observation
+
+_CLIENT = "(backend_type = 'client backend' or backend_type is null and datid is not null)"
+_MOST_NAMED = 8
+_LARGEST_PID = 2**31 - 1
+
+
+def activity_sql(connection: Connection, chosen: Observation | None = None) -> str:
+    """The activity query; with the boolean column ``chosen`` where there is a choice.
+
+    Raises :class:`UsageError` for a role, a database or a process that cannot match.
+    """
+    column = "" if chosen is None else f",\n       {_condition(connection, chosen)} as chosen"
+    return sql.fill("activity", chosen=column, control=connection.info.backend_pid)
+
+
+def _condition(connection: Connection, chosen: Observation) -> str:
+    """Numbers, and one literal: names are looked up once, so nobody's text becomes SQL."""
+    _check_text(chosen)
+    parts = [_CLIENT]
+    user, database = _oids(connection, chosen)
+    if user is not None:
+        parts.append(f"usesysid = {user}")
+    if database is not None:
+        parts.append(f"datid = {database}")
+    if chosen.application is not None:
+        parts.append(f"application_name = {literal(_shown(connection, chosen.application))}")
+    if chosen.pids:
+        _check_pids(connection, chosen.pids)
+        parts.append(f"pid = any ('{{{','.join(str(int(pid)) for pid in chosen.pids)}}}'::int[])")
+    return "coalesce(" + " and ".join(parts) + ", false)"
+
+
+def _check_text(chosen: Observation) -> None:
+    for what in ("user", "database", "application"):
+        if "\0" in (getattr(chosen, what) or ""):
+            raise UsageError(f"a NUL character in {what}", f"name the {what} as the server shows it")
+
+
+def _oids(connection: Connection, chosen: Observation) -> tuple[int | None, int | None]:
+    if chosen.user is None and chosen.database is None:
+        return None, None
+    row = _ask(connection, "names", [chosen.user, chosen.database])[0]
+    for what, known, noun in (("user", "users", "role"), ("database", "databases", "database")):
+        wanted = getattr(chosen, what)
+        if wanted is not None and row[what] is None:
+            raise UsageError(f'{noun} "{wanted}" does not exist on this server', _near(wanted, row[known]))
+    return row["user"], row["database"]
+
+
+def _near(wanted: str, known: Sequence[str]) -> str:
+    """Names that are alike, or else those there are."""
+    alike = get_close_matches(wanted, known, n=3, cutoff=0.6)
+    if alike:
+        return f"did you mean {' or '.join(alike)}?"
+    own = sorted(name for name in known if not name.startswith("pg_"))
+    more = ", ..." if len(own) > _MOST_NAMED else ""
+    return f"there are {', '.join(own[:_MOST_NAMED])}{more}"
+
+
+def _shown(connection: Connection, application: str) -> str:
+    cursor = psycopg.RawCursor(connection)
+    row = cursor.execute(sql.text("shown_application").encode(), [application]).fetchone()
+    return str(row[0]) if row else application
+
+
+def _check_pids(connection: Connection, pids: Sequence[int]) -> None:
+    """A process that is not there may come; one that serves all will never be a session."""
+    for pid in pids:
+        if not 0 < pid <= _LARGEST_PID:
+            raise UsageError(f"{pid} is no process id", "pg_stat_activity.pid names the sessions' processes")
+    if connection.info.backend_pid in pids:
+        raise UsageError(
+            f"process {connection.info.backend_pid} is dbdyno's own connection",
+            "name another session's process",
+        )
+    others = _ask(connection, "no_clients", [list(pids)])
+    if others:
+        named = ", ".join(f"process {r['pid']} is the server's {r['kind']}" for r in others)
+        raise UsageError(
+            f"{named}: not a session", "the server's own processes are always observed, on lines of their own"
+        )
+
+
+def _ask(connection: Connection, name: str, params: list[Any]) -> list[dict[str, Any]]:
+    with psycopg.RawCursor(connection, row_factory=dict_row) as cursor:
+        return cursor.execute(sql.text(name).encode(), params).fetchall()

@@ -1,0 +1,3 @@
+select extract(epoch from greatest((select max(stats_reset) from pg_catalog.pg_stat_database),
+                                   (select stats_reset from pg_catalog.pg_stat_wal),
+                                   (select stats_reset from pg_catalog.pg_stat_bgwriter))) as statistics_reset_s

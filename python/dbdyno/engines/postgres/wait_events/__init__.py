@@ -1,0 +1,53 @@
+"""What the wait event word of a backend means: class in the top byte, id in the low 16 bits.
+
+PostgreSQL, src/include/utils/wait_event.h: every process stores the word at ``*my_wait_event_info``. The
+names by version are in ``14.toml`` ... ``18.toml``, made from the sources by ``tools/wait_event_names.py``.
+Events and lock tranches that an extension defines get their ids at run time and have no name here.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+PROGRAM = "postgres"
+SYMBOL = "my_wait_event_info"
+NEWEST = 18
+
+
+class Words(NamedTuple):
+    classes: dict[int, str]  # top byte -> class
+    events: dict[int, tuple[str, str]]  # word -> class, event
+
+
+@cache
+def words(major: int) -> Words | None:
+    """Of one version; None: a version whose names are not known here."""
+    file = resources.files(__name__).joinpath(f"{major}.toml")
+    if not file.is_file():
+        return None
+    data = tomllib.loads(file.read_text(encoding="utf-8"))
+    return Words(
+        classes={code: name for name, code in data["classes"].items()},
+        events={
+            code << 24 | number: (name, event)
+            for name, code in data["classes"].items()
+            for number, event in enumerate(data["names"][name])
+            if event
+        },
+    )
+
+
+def word_spec(major: int) -> dict[str, Any] | None:
+    """``word`` of ``_core.Watch`` (docs/core.md); None where the words of this version are not known."""
+    known = words(major)
+    if known is None:
+        return None
+    return {
+        "program": PROGRAM,
+        "symbol": SYMBOL,
+        "names": [[word, *names] for word, names in known.events.items()],
+        "classes": [[code, name] for code, name in known.classes.items()],
+    }

@@ -1,0 +1,136 @@
+"""Writes the names of PostgreSQL's wait events by code, from a source tree of PostgreSQL 14 to 18:
+
+    python tools/wait_event_names.py postgresql-18.6 > python/dbdyno/engines/postgres/wait_events/18.toml
+
+The word that a backend shows is class (top byte) and id (low 16 bits): src/include/utils/wait_event.h.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections import defaultdict
+from pathlib import Path
+
+_ACTIVITY = "src/backend/utils/activity"
+_ELSEWHERE = ("LWLock", "Lock")  # wait_event_names.txt has them for the documentation only
+
+
+def main(tree: Path) -> str:
+    """The text of the data file. Raises :class:`OSError` where ``tree`` is no source tree of PostgreSQL."""
+    version = _one(r"AC_INIT\(\[PostgreSQL\], \[([0-9.]+)\]", _text(tree, "configure.ac"))
+    codes = classes(tree)
+    names = (listed(tree) if (tree / _ACTIVITY / "wait_event_names.txt").exists() else enumerated(tree)) | {
+        "LWLock": lwlocks(tree),
+        "Lock": re.findall(
+            r'"(\w+)"', _body(_text(tree, "src/backend/utils/adt/lockfuncs.c"), "LockTagTypeNames")
+        ),
+        "Extension": ["Extension"],
+    }
+    names.setdefault("BufferPin", ["BufferPin"])
+    lines = [
+        f"# PostgreSQL {version}: wait events by class; an event's place in the list, from 0, is its id.",
+        '# "": no such id. Made by tools/wait_event_names.py from the sources.',
+        "",
+        "[classes]  # top byte of the word",
+        *(f"{name} = {code}" for name, code in codes.items()),
+        "",
+        "[names]",
+    ]
+    for name in codes:
+        quoted = ", ".join(f'"{event}"' for event in names.get(name, ()))
+        filled = textwrap.fill(quoted, 106, initial_indent="    ", subsequent_indent="    ")
+        lines.append(f"{name} = [\n{filled},\n]" if quoted else f"{name} = []")
+    return "\n".join(lines) + "\n"
+
+
+def classes(tree: Path) -> dict[str, int]:
+    """Top byte of each class, by the name that the activity view shows."""
+    include = tree / "src/include/utils"
+    header = "".join(
+        p.read_text() for p in (include / "wait_classes.h", include / "wait_event.h") if p.exists()
+    )
+    bytes_ = {
+        name: int(code, 16) for name, code in re.findall(r"#define (PG_WAIT_\w+)\s+0x(\w\w)000000U", header)
+    }
+    shown = re.findall(
+        r'case (PG_WAIT_\w+):\s+event_type = "(\w+)"', _text(tree, f"{_ACTIVITY}/wait_event.c")
+    )
+    return {name: bytes_[macro] for macro, name in sorted(shown, key=lambda pair: bytes_[pair[0]])}
+
+
+def enumerated(tree: Path) -> dict[str, list[str]]:
+    """14 to 16: enums that begin at their class, and a switch with the names."""
+    switch = re.findall(
+        r'case (WAIT_EVENT_\w+):\s+event_name = "(\w+)"', _text(tree, f"{_ACTIVITY}/wait_event.c")
+    )
+    shown = dict(switch)
+    enums = re.findall(
+        r"typedef enum\s*{([^}]*)}\s*WaitEvent(\w+);", _text(tree, "src/include/utils/wait_event.h")
+    )
+    return {name: [shown[event] for event in re.findall(r"(WAIT_EVENT_\w+)", body)] for body, name in enums}
+
+
+def listed(tree: Path) -> dict[str, list[str]]:
+    """17 and later: a list, sorted as generate-wait_event_types.pl does; additions of minor versions last."""
+    found: dict[str, list[str]] = defaultdict(list)
+    later: dict[str, list[str]] = defaultdict(list)
+    section, into = "", found
+    for line in (tree / _ACTIVITY / "wait_event_names.txt").read_text().splitlines():
+        if line.startswith("Section: ClassName - WaitEvent"):
+            section, into = line.removeprefix("Section: ClassName - WaitEvent"), found
+        elif line.startswith("ABI_compatibility:"):
+            into = later
+        elif line and not line.startswith("#"):
+            into[section].append(line.split("\t")[0])
+    return {
+        name: [_camel(event) for event in (*sorted(found[name], key=str.upper), *later[name])]
+        for name in found
+        if name not in _ELSEWHERE
+    }
+
+
+def lwlocks(tree: Path) -> list[str]:
+    """Single locks by their number, then the builtin tranches in the order of their enum."""
+    old = tree / "src/backend/storage/lmgr/lwlocknames.txt"
+    if old.exists():
+        single = re.findall(r"^(\w+)Lock\s+(\d+)$", old.read_text(), re.MULTILINE)
+    else:
+        pairs = re.findall(
+            r"^PG_LWLOCK\((\d+), (\w+)\)", _text(tree, "src/include/storage/lwlocklist.h"), re.MULTILINE
+        )
+        single = [(name, number) for number, name in pairs]
+    numbers = {int(number): name for name, number in single}
+    enum = _one(r"typedef enum BuiltinTrancheIds\s*{([^}]*)}", _text(tree, "src/include/storage/lwlock.h"))
+    tranches = [t for t in re.findall(r"LWTRANCHE_\w+", enum) if t != "LWTRANCHE_FIRST_USER_DEFINED"]
+    body = _body(_text(tree, "src/backend/storage/lmgr/lwlock.c"), "BuiltinTrancheNames")
+    named = dict(re.findall(r'\[(LWTRANCHE_\w+)\] = "(\w+)"', body))
+    shown = [named[t] for t in tranches] if named else re.findall(r'"(\w+)"', body)
+    if len(shown) != len(tranches):
+        raise ValueError(f"{len(shown)} names for {len(tranches)} tranches")
+    return [numbers.get(n, "") for n in range(max(numbers) + 1)] + shown
+
+
+def _camel(event: str) -> str:
+    return "".join(part[:1] + part[1:].lower() for part in event.split("_"))
+
+
+def _body(source: str, array: str) -> str:
+    return _one(array + r"\[\] = {(.*?)};", source)
+
+
+def _one(pattern: str, text: str) -> str:
+    found = re.search(pattern, text, re.DOTALL)
+    if found is None:
+        raise ValueError(f"not found: {pattern}")
+    return found[1]
+
+
+def _text(tree: Path, path: str) -> str:
+    """A source file without its comments."""
+    return re.sub(r"/\*.*?\*/", "", (tree / path).read_text(), flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main(Path(sys.argv[1])))
