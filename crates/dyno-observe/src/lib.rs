@@ -43,6 +43,7 @@ mod watch;
 pub use names::Names;
 pub use spec::{GroupSpec, Spec, TaskSpec};
 pub use status::{Granted, Refusal, Status};
+pub use strings::Texts;
 pub use tracer::Tracer;
 pub use watch::{Probe, Watch};
 pub use word::{Word, WordFinder, WordSpec};

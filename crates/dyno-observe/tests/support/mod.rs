@@ -1,6 +1,6 @@
 //! What the tests of whole watches share: processes of ours, a scripted server, columns of tables.
 
-#![allow(dead_code, missing_docs)] // each test file uses its part
+#![allow(dead_code, missing_docs, unused_imports)] // each test file uses its part
 
 pub use std::process::{Child, Command};
 pub use std::thread::sleep;
