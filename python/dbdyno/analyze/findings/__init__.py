@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 
 import polars as pl
 
-from dbdyno.analyze.findings import counting, quality, scaling, time
+from dbdyno.analyze.findings import (
+    background,
+    cache,
+    contention,
+    counting,
+    labels,
+    quality,
+    sampling,
+    scaling,
+    steadiness,
+    tier,
+    time,
+)
 from dbdyno.analyze.findings.case import Case
 from dbdyno.model.environment import Environment
 from dbdyno.model.finding import Finding
@@ -21,19 +33,32 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     counting.errors,
     counting.work_constant,
     counting.executions,
+    cache.cached,
+    cache.os_cached,
     scaling.peak,
     scaling.limit,
+    contention.lock_bound,
     time.cpu_wait,
     time.throttled,
-    time.hidden_run_queue,
-    time.helpers,
+    labels.hidden_run_queue,
+    labels.idle_burn,
+    labels.naive_cpu,
+    background.helpers,
+    background.io_workers,
+    background.parallel_workers,
+    background.autovacuum,
+    background.checkpoints,
+    background.resets,
     time.unaccounted,
     quality.steal,
     quality.foreign_load,
     quality.witnesses_differ,
     quality.long_calls,
-    quality.sampler,
-    quality.uneven_sessions,
+    steadiness.drift,
+    steadiness.uneven_sessions,
+    sampling.sampler,
+    sampling.sampler_late,
+    tier.witnesses_used,
     quality.sources_missing,
     quality.one_repeat,
 )
@@ -49,4 +74,5 @@ def findings(
     """From all tables of window, ledger and ``rungs``. The gravest first, else in the order of ``CHECKS``."""
     case = Case(plan, environment, tables, workloads)
     found = [finding for check in CHECKS for finding in check(case)]
+    found += sampling.too_few(case, found)
     return tuple(sorted(found, key=lambda f: _ORDER.index(f.severity)))

@@ -9,12 +9,18 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.analyze.parts import UNLABELLED
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
+from dbdyno.model.tables import empty
 from dbdyno.model.workload import Workload
 
 Row = dict[str, Any]
+_OF_CELL = (
+    *("rates", "ledger", "cut_levels", "cut_tasks", "cut_work", "cut_samples", "cut_sampler", "profile"),
+    *("cell_progress", "cell_sessions", "top_events"),
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,16 @@ class Case:
 
     @cached_property
     def _parts(self) -> ByCell:
-        return ByCell({name: self.tables[name] for name in ("rates", "ledger", "cut_levels")})
+        return ByCell({name: self.tables.get(name, empty(name)) for name in _OF_CELL})
+
+    @property
+    def observed(self) -> bool:
+        """Somebody else's load: cells are windows, there are no rungs and no driver."""
+        return self.plan.experiment.observation is not None
+
+    def table(self, name: str, cell: str) -> pl.DataFrame:
+        """The rows of one of the tables by cell."""
+        return self._parts.table(name, cell)
 
     def levels(self, cell: str, origin: str) -> pl.DataFrame:
         """The rows of ``cut_levels`` of a cell and origin."""
@@ -49,6 +64,25 @@ class Case:
         mine = self._parts.table("ledger", cell).filter(pl.col("scope") == scope)
         return mine.filter(pl.col("who") == "rung") if scope == "memo" else mine
 
+    def memo(self, cell: str, account: str) -> list[Row]:
+        """Known memos of the rung under that account."""
+        mine = self.accounts(cell, "memo")
+        return mine.filter((pl.col("account") == account) & pl.col("aas").is_not_null()).to_dicts()
+
+    def wall(self, cell: str) -> float:
+        """Session time, in seconds per second: how many sessions there were."""
+        return float(sum(row["aas"] for row in self.memo(cell, "wall")))
+
+    def aas(self, cell: str, *accounts: str, scope: str = "rung") -> float:
+        """Sum of the known rows under these accounts."""
+        mine = self._parts.table("ledger", cell)
+        mine = mine.filter((pl.col("scope") == scope) & pl.col("account").is_in(accounts))
+        return float(mine["aas"].drop_nulls().sum())
+
+    def served(self, cell: str) -> float:
+        """Session time that is not sleep at the client, in seconds per second."""
+        return self.aas(cell, "run", "runq", "sleep", UNLABELLED)
+
     def ladders(self) -> Iterator[tuple[str, list[Row]]]:
         """(name to begin a sentence with, usable rungs) of each workload and variant."""
         rungs = self.tables["rungs"]
@@ -64,13 +98,20 @@ class Case:
 
 
 def where(cell: Row, case: Case) -> str:
-    """``8 sessions``, with the variant and the repeat where there are several."""
+    """``8 sessions``, with variant and repeat where there are several; of an observation ``window 3``."""
+    if case.observed:
+        return f"window {cell['repeat']}"
     text = sessions(cell["sessions"])
     if len({c["variant"] for c in case.cells()}) > 1:
         text += f" ({cell['variant']})"
     if case.plan.experiment.repeats > 1:
         text += f", repeat {cell['repeat']}"
     return text
+
+
+def at(cell: Row, case: Case) -> str:
+    """``at 8 sessions``, ``in window 3``."""
+    return f"{'in' if case.observed else 'at'} {where(cell, case)}"
 
 
 def sessions(n: int) -> str:
@@ -100,3 +141,8 @@ def sentence(text: str) -> str:
 def many(n: int, noun: str) -> str:
     """``1 cell``, ``3 cells``."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def cells_of(n: int, case: Case) -> str:
+    """``3 cells``; of an observation ``3 windows``."""
+    return many(n, "window" if case.observed else "cell")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.analyze.findings.case import Case, ids, listed, many, sentence, where
+from dbdyno.analyze.findings.case import Case, at, cells_of, ids, listed, many, sentence
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import significant
 
@@ -26,7 +26,7 @@ def sessions_lost(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="sessions-lost",
             severity="warning",
-            claim=f"Sessions lost at {where(cell, case)}: {lost.height} of {mine.height}: {words}. "
+            claim=f"Sessions lost {at(cell, case)}: {lost.height} of {mine.height}: {words}. "
             "Their calls are counted until their last end.",
             value=float(lost.height),
             unit="sessions",
@@ -112,7 +112,7 @@ def executions(case: Case) -> Iterator[Finding]:
             id="executions-agree",
             severity="good",
             claim=f"The server {'did the work of exactly' if by_work else 'counted'} the driver's calls "
-            f"in all {many(engine.height, 'cell')}: {total:,.0f}.",
+            f"in all {cells_of(engine.height, case)}: {total:,.0f}.",
             value=total,
             unit="calls",
             evidence="table witnesses, executions",
@@ -123,7 +123,7 @@ def executions(case: Case) -> Iterator[Finding]:
             id="executions-disagree",
             severity="warning",
             claim="The server's count of calls differs from the driver's by up to "
-            f"{significant(100 * worst)} % in {many(differing.height, 'cell')}.",
+            f"{significant(100 * worst)} % in {cells_of(differing.height, case)}.",
             value=worst,
             unit="relative difference",
             evidence="table witnesses, executions",

@@ -7,17 +7,13 @@ from collections.abc import Iterator
 import polars as pl
 
 from dbdyno.analyze import driver
-from dbdyno.analyze.findings.case import Case, Row, ids, listed, many, percent, where
+from dbdyno.analyze.findings.case import Case, Row, at, cells_of, ids, listed, percent
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import format_ns, significant
 
 STEAL = 0.01
 STRADDLING = 0.25
 """Calls are long against the window if this share of them crosses its ends."""
-UNEVEN, VERY_UNEVEN = 1.2, 2.0
-"""Fastest over slowest session of a rung."""
-SAMPLES_LOST = 0.05
-LATE_NS = 100_000_000
 
 
 def cells_cut_short(case: Case) -> Iterator[Finding]:
@@ -27,7 +23,7 @@ def cells_cut_short(case: Case) -> Iterator[Finding]:
             yield Finding(
                 id="cell-invalid" if bad else "cell-short",
                 severity="invalid" if bad else "warning",
-                claim=f"The cell at {where(cell, case)} {'is of no use' if bad else 'was cut short'} "
+                claim=f"The measurement {at(cell, case)} {'is of no use' if bad else 'was cut short'} "
                 f"({significant(cell['wall_s'])} s measured): {cell['reason'] or 'no reason was given'}.",
                 value=cell["wall_s"],
                 unit="s",
@@ -51,8 +47,8 @@ def driver_starved(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="driver-starved",
             severity="invalid" if invalid else "warning",
-            claim=f"The driver had to wait for a CPU: {percent(worst.starved)} of its runnable time at "
-            f"{where(cell, case)}, {percent(worst.delay)} of the sessions' time in calls"
+            claim=f"The driver had to wait for a CPU: {percent(worst.starved)} of its runnable time "
+            f"{at(cell, case)}, {percent(worst.delay)} of the sessions' time in calls"
             + ("; these rungs measure the driver." if invalid else "."),
             value=worst.starved,
             unit="of runnable time",
@@ -73,8 +69,8 @@ def driver_share(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="driver-share",
             severity="warning",
-            claim=f"The driver took {significant(used)} of {cpus:g} CPUs ({percent(used / cpus)}) at "
-            f"{where(cell, case)}: the server could not have them.",
+            claim=f"The driver took {significant(used)} of {cpus:g} CPUs ({percent(used / cpus)}) "
+            f"{at(cell, case)}: the server could not have them.",
             value=used / cpus,
             unit="of the machine",
             evidence="driver tasks: schedstat",
@@ -91,8 +87,8 @@ def steal(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="steal",
             severity="warning",
-            claim=f"The hypervisor took {percent(share)} of the machine's time at {where(cell, case)} "
-            f"(steal; {many(len(found), 'cell')} beyond {percent(STEAL)}): CPU time was less than it looks.",
+            claim=f"The hypervisor took {percent(share)} of the machine's time {at(cell, case)} "
+            f"(steal; {cells_of(len(found), case)} beyond {percent(STEAL)}): CPU time was less than it looks.",
             value=share,
             unit="of the machine",
             evidence="host: /proc/stat",
@@ -120,13 +116,15 @@ def foreign_load(case: Case) -> Iterator[Finding]:
         most, row = max(zip(extra, more, strict=True), key=lambda pair: pair[0])
         yield Finding(
             id="foreign-load",
-            severity="warning",
-            claim=f"Something else was at work on this machine in {many(len(more), 'cell')}: it took "
-            f"{significant(most)} CPUs at {where(row, case)}.",
+            severity="note" if case.observed else "warning",
+            claim=f"Something else was at work on this machine in {cells_of(len(more), case)}: it took "
+            f"{significant(most)} CPUs {at(row, case)}.",
             value=most,
             unit="cores",
             evidence="host: busy time of /proc/stat, less the tasks of server, driver and dbdyno",
-            cure="stop what else runs on the machine, or measure when it is quiet",
+            cure="the clients of this load may be it; else see what runs besides"
+            if case.observed
+            else "stop what else runs on the machine, or measure when it is quiet",
             cells=ids(more),
         )
 
@@ -142,8 +140,8 @@ def witnesses_differ(case: Case) -> Iterator[Finding]:
         yield Finding(
             id=f"cpu-differs-{source}",
             severity="warning",
-            claim=f"CPU used differs between witnesses in {many(rows.height, 'cell')}: "
-            f"at {where(worst, case)} the {source} says {significant(worst['value'])} cores, "
+            claim=f"CPU used differs between witnesses in {cells_of(rows.height, case)}: "
+            f"{at(worst, case)} the {source} says {significant(worst['value'])} cores, "
             f"the sum of the tasks {significant(reference)}.",
             value=worst["value"] - reference,
             unit="cores",
@@ -165,7 +163,7 @@ def long_calls(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="long-calls",
             severity="note",
-            claim=f"Calls are long against the window at {where(cell, case)}: {format_ns(mean_ns)} each in "
+            claim=f"Calls are long against the window {at(cell, case)}: {format_ns(mean_ns)} each in "
             f"{significant(cell['wall_s'])} s, {percent(share)} of them cross an end of it.",
             value=share,
             unit="of calls",
@@ -173,59 +171,6 @@ def long_calls(case: Case) -> Iterator[Finding]:
             cure="a longer --measure or a shorter --call-target",
             cells=ids([c for _, c, _ in found]),
         )
-
-
-def sampler(case: Case) -> Iterator[Finding]:
-    """Samples that were not answered, or late."""
-    table = case.tables["cell_sampler"].filter(pl.col("status") != "off")
-    late = (pl.col("start_ns") - pl.col("due_ns") > LATE_NS) & (pl.col("status") == "ok")
-    by_cell = table.group_by("cell", maintain_order=True).agg(
-        n=pl.len(), lost=(pl.col("status") == "lost").sum(), late=late.sum()
-    )
-    bad = by_cell.filter(pl.col("lost") + pl.col("late") > SAMPLES_LOST * pl.col("n"))
-    if bad.height:
-        n, lost, delayed = (int(bad[c].sum()) for c in ("n", "lost", "late"))
-        yield Finding(
-            id="sampler-starved",
-            severity="warning",
-            claim=f"Of {n} activity samples in {many(bad.height, 'cell')} {lost} were lost and {delayed} "
-            f"came more than {format_ns(LATE_NS)} late: "
-            "sampled accounts are less sure than their number says.",
-            value=(lost + delayed) / n,
-            unit="of samples",
-            evidence="table sampler",
-            cure="give dbdyno a CPU of its own, or lower --sample-hz",
-            cells=tuple(bad["cell"]),
-        )
-
-
-def uneven_sessions(case: Case) -> Iterator[Finding]:
-    """The rung whose fastest session is furthest from its slowest."""
-    rates = case.tables["rates"].filter((pl.col("scope") == "session") & (pl.col("name") == "calls_per_s"))
-    lost = case.tables["cell_sessions"].filter(pl.col("end_reason") == "lost").select("cell", "session")
-    spread = (
-        rates.join(lost, on=["cell", "session"], how="anti")
-        .filter(pl.col("value") > 0)
-        .group_by("cell", maintain_order=True)
-        .agg(low=pl.col("value").min(), high=pl.col("value").max())
-        .with_columns(ratio=pl.col("high") / pl.col("low"))
-        .sort("ratio", descending=True)
-    )
-    if spread.is_empty() or spread["ratio"][0] <= UNEVEN:
-        return
-    low, high, ratio = (float(spread[c][0]) for c in ("low", "high", "ratio"))
-    cell = next(c for c in case.cells() if c["cell"] == spread["cell"][0])
-    yield Finding(
-        id="uneven-sessions",
-        severity="warning" if ratio > VERY_UNEVEN else "note",
-        claim=f"Sessions were served unevenly at {where(cell, case)}: {significant(low)} to "
-        f"{significant(high)} calls/s, a factor of {significant(ratio)}.",
-        value=ratio,
-        unit="fastest over slowest",
-        evidence="driver: rates per session",
-        cure="with few calls a window the ends tell: measure longer; else look at placement on CPUs",
-        cells=(cell["cell"],),
-    )
 
 
 def sources_missing(case: Case) -> Iterator[Finding]:
@@ -244,7 +189,7 @@ def sources_missing(case: Case) -> Iterator[Finding]:
 
 
 def one_repeat(case: Case) -> Iterator[Finding]:
-    if case.plan.experiment.repeats == 1 and case.cells():
+    if case.plan.experiment.repeats == 1 and case.cells() and not case.observed:
         yield Finding(
             id="one-repeat",
             severity="note",

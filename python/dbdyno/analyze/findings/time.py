@@ -7,20 +7,19 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.analyze.findings.case import Case, Row, ids, many, percent, sentence, sessions, where
+from dbdyno.analyze.findings.case import Case, Row, at, cells_of, ids, percent, sentence, sessions
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import significant
 
 CPU_WAIT = 0.05
 """Sessions wait for CPU if this share of their time is spent in the run queue."""
-HIDDEN = 0.01
-"""Run-queue time behind a wait's label is told from this share of the sessions' time on."""
-HELPERS = 0.05
-"""The server's own processes are told if they take this share of the CPU time of the server."""
 UNACCOUNTED_NOTE, UNACCOUNTED_WARNING = 0.01, 0.05
 
 
 def cpu_wait(case: Case) -> Iterator[Finding]:
+    if case.observed:
+        yield from _observed_cpu_wait(case)
+        return
     for name, rungs in case.ladders():
         waiting = [r for r in rungs if r["runq_aas"] is not None and r["runq_aas"] > CPU_WAIT * r["sessions"]]
         if not waiting:
@@ -48,6 +47,28 @@ def cpu_wait(case: Case) -> Iterator[Finding]:
         )
 
 
+def _observed_cpu_wait(case: Case) -> Iterator[Finding]:
+    """The window of somebody else's load where the largest part of the served time was CPU WAIT."""
+    shares = [
+        (case.aas(c["cell"], "runq") / served, c) for c in case.usable() if (served := case.served(c["cell"]))
+    ]
+    waiting = [(share, c) for share, c in shares if share > CPU_WAIT]
+    if waiting:
+        share, cell = max(waiting, key=lambda f: f[0])
+        queued = case.aas(cell["cell"], "runq")
+        yield Finding(
+            id="cpu-wait",
+            severity="note",
+            claim=f"Sessions waited for CPU in {cells_of(len(waiting), case)}: {significant(queued)} s/s "
+            f"{at(cell, case)}, {percent(share)} of their served time.",
+            value=share,
+            unit="of served time",
+            evidence="os tasks: schedstat run-queue time of the sessions' tasks (CPU WAIT)",
+            cure="more CPUs or less load; throttled time is in it",
+            cells=ids([c for _, c in waiting]),
+        )
+
+
 def throttled(case: Case) -> Iterator[Finding]:
     """A quota that struck, at the rung where it did so most: CPU WAIT, and how much of it was throttling."""
     struck = [(n, periods, c) for c in case.usable() for n, periods in [_struck(case, c["cell"])] if n > 0]
@@ -58,9 +79,13 @@ def throttled(case: Case) -> Iterator[Finding]:
         case.accounts(cell["cell"]).filter(pl.col("account") == "runq.throttled_bracket").drop_nulls("low")
     )
     low, high = (float(bracket[c][0]) if bracket.height else None for c in ("low", "high"))
-    text = f"A CPU quota throttled the server in {many(len(struck), 'cell')}, at {where(cell, case)} "
+    text = f"A CPU quota throttled the server in {cells_of(len(struck), case)}, {at(cell, case)} "
     text += f"in {n:.0f} of {periods:.0f} periods"
-    if low is not None and high is not None:
+    exact = case.accounts(cell["cell"]).filter(pl.col("account") == "runq.throttled")["aas"].drop_nulls()
+    if len(exact):
+        low = high = float(exact.sum())
+        text += f": {significant(low)} s/s of CPU WAIT were throttled, as the scheduler trace measured"
+    elif low is not None and high is not None:
         text += f": CPU WAIT {significant(high)} s/s, of which throttled at least {significant(low)}"
     yield Finding(
         id="throttled",
@@ -86,51 +111,6 @@ def _struck(case: Case, cell: str) -> tuple[float, float]:
     return max(throttled, default=0.0), max(periods, default=0.0)
 
 
-def hidden_run_queue(case: Case) -> Iterator[Finding]:
-    """For each wait the rung where most runnable time bore its label."""
-    worst: dict[str, tuple[float, Row, Row]] = {}
-    for cell in case.usable():
-        memos = case.accounts(cell["cell"], "memo").filter(pl.col("account") == "label.runnable")
-        for row in memos.to_dicts():
-            share = row["aas"] / cell["sessions"]
-            if row["low"] > HIDDEN * cell["sessions"] and share > worst.get(row["detail"], (0.0,))[0]:
-                worst[row["detail"]] = (share, cell, row)
-    for detail, (_, cell, row) in sorted(worst.items(), key=lambda item: -item[1][0]):
-        yield Finding(
-            id="hidden-run-queue",
-            severity="note",
-            claim=f"At {where(cell, case)}, {significant(row['aas'])} s/s of the time labelled {detail} was "
-            "no wait: the task was runnable (in the run queue, mostly).",
-            value=row["aas"],
-            unit="s/s",
-            low=row["low"],
-            high=row["high"],
-            evidence="activity samples, each with the task's state: label of a wait, state R",
-            cells=(cell["cell"],),
-        )
-
-
-def helpers(case: Case) -> Iterator[Finding]:
-    """The rung where the server's own processes took the largest part of its CPU time."""
-    found = []
-    for _, rungs in case.ladders():
-        for r in rungs:
-            if r["helpers_aas"] and r["run_aas"] is not None:
-                found.append((r["helpers_aas"] / (r["helpers_aas"] + r["run_aas"]), r))
-    share, rung = max(found, key=lambda f: float(f[0]), default=(0.0, {}))
-    if share >= HELPERS:
-        yield Finding(
-            id="helpers",
-            severity="note",
-            claim=f"The server's own processes took {significant(rung['helpers_aas'])} CPUs at "
-            f"{sessions(rung['sessions'])}, {percent(share)} of the server's CPU time: "
-            "not in the sessions' accounts.",
-            value=rung["helpers_aas"],
-            unit="cores",
-            evidence="os tasks: the ledger's scope helper",
-        )
-
-
 class _Remainder(NamedTuple):
     """Unaccounted time as a share of the sessions' time, with its 95 % interval."""
 
@@ -153,14 +133,14 @@ def unaccounted(case: Case) -> Iterator[Finding]:
         return
     worst = max(large or left, key=lambda r: abs(r.share))
     grave = abs(worst.share) > UNACCOUNTED_WARNING
-    text = f"{percent(worst.share)} of the sessions' time is unaccounted for at {where(worst.cell, case)}"
+    text = f"{percent(worst.share)} of the sessions' time is unaccounted for {at(worst.cell, case)}"
     yield Finding(
         id="unaccounted" if large else "ledger-closes",
         severity=("warning" if grave else "note") if large else ("note" if grave else "good"),
         claim=f"{text} ({percent(worst.low)} to {percent(worst.high)}), the worst of "
-        f"{many(len(large), 'cell')}."
+        f"{cells_of(len(large), case)}."
         if large
-        else f"The ledger closes within the samples' error in all {many(len(left), 'cell')}; at most {text}.",
+        else f"The ledger closes within the samples' error in all {cells_of(len(left), case)}; at most {text}.",
         value=worst.share,
         unit="of session time",
         low=worst.low,
