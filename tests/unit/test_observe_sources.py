@@ -10,6 +10,7 @@ from dbdyno.model.protocols import Server, Target
 from dbdyno.model.source import Source
 from dbdyno.model.tables import RAW, empty, rows
 from dbdyno.observe import sources
+from dbdyno.observe.sources import Said
 from dbdyno.observe.watch import NoWatch, open_watch
 
 Tables = dict[str, pl.DataFrame]
@@ -73,9 +74,9 @@ def test_block_io_is_off_where_its_column_is_unknown() -> None:
 
 
 def test_lost_samples_say_what_the_server_said() -> None:
-    found = judged(tables(sampler=sampler("lost")), trouble="connection refused")
+    found = judged(tables(sampler=sampler("lost")), said=Said(trouble="connection refused"))
     assert "connection refused" in found["activity samples"]["detail"]
-    found = judged(tables(sampler=sampler("ok", "ok", "lost")), trouble="it broke")["activity samples"]
+    found = judged(tables(sampler=sampler("ok", "ok", "lost")), said=Said(trouble="it broke"))["activity samples"]
     assert (found["status"], found["detail"]) == ("ok", "1 lost of 3 samples: it broke")
 
 

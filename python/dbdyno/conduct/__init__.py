@@ -1,7 +1,16 @@
 """The conductor: alone knows the order in time and causes effects. The story of a run is ``run.py``."""
 
 from dbdyno.conduct.catalogue import find_recipe, recipes, workloads
+from dbdyno.conduct.cost import Cost
 from dbdyno.conduct.derive import derive
+from dbdyno.conduct.looker import Blind, Look, Looker
+from dbdyno.conduct.observation import (
+    Observed,
+    observation_of,
+    observation_plan,
+    observe_server,
+    observed_target,
+)
 from dbdyno.conduct.request import Request, experiment_of, make_plan
 from dbdyno.conduct.run import EXTRA_CONNECTIONS, raw_tables, rebuild, results_of, run
 from dbdyno.conduct.selftest import selftest
@@ -9,6 +18,11 @@ from dbdyno.conduct.teller import Silence, Teller
 
 __all__ = [
     "EXTRA_CONNECTIONS",
+    "Blind",
+    "Cost",
+    "Look",
+    "Looker",
+    "Observed",
     "Request",
     "Silence",
     "Teller",
@@ -16,6 +30,10 @@ __all__ = [
     "experiment_of",
     "find_recipe",
     "make_plan",
+    "observation_of",
+    "observation_plan",
+    "observe_server",
+    "observed_target",
     "raw_tables",
     "rebuild",
     "recipes",

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import polars as pl
 
 from dbdyno import drive, observe
-from dbdyno.model.errors import TargetError
+from dbdyno.conduct.marks import PHASES, Mark, read_mark
 from dbdyno.model.plan import Cell, Plan
 from dbdyno.model.protocols import Load, Progress, Server, Watch
 from dbdyno.model.raw import CellMeta, CellStatus, RawCell
-from dbdyno.model.tables import RAW, empty
+from dbdyno.model.tables import RAW, empty, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.workload import Calibration, Workload
 
 LEAD_NS = 100_000_000  # from the order to the barrier: threads parked, the first sample taken
 LEAD_PER_SESSION_NS = 40_000
 MIN_WINDOW_NS = NS_PER_S
-
-_PHASES = ("t0", "t1")
 
 OnTick = Callable[[str, float, Progress, Mapping[str, float]], None]
 
@@ -53,21 +51,35 @@ class _Clock:
         return "measuring" if now_ns < self.t1_ns else "last calls"
 
 
-class _ServerCounters:
-    """Server-wide counters, read once at each mark that has been reached."""
+class _Asked:
+    """Asked besides the observers: the server at each mark that was reached, the driver each second."""
 
-    def __init__(self, server: Server, *, enabled: bool) -> None:
-        self._server, self._enabled = server, enabled
-        self.frames: list[pl.DataFrame] = []
+    def __init__(self, server: Server, load: Load, *, enabled: bool) -> None:
+        self._server, self._load, self._enabled = server, load, enabled
+        self._marks: list[Mark] = []
+        self._progress: list[dict[str, int]] = []
         self.lost: str | None = None  # the error of a server that no longer answered
 
     def at(self, phase: str) -> None:
-        if not self._enabled or self.lost or len(self.frames) != _PHASES.index(phase):
+        if not self._enabled or self.lost or len(self._marks) != PHASES.index(phase):
             return
-        try:
-            self.frames.append(self._server.counters(phase))
-        except TargetError as e:
-            self.lost = e.message
+        mark = read_mark(self._server, phase)
+        self.lost = mark.lost or mark.refused
+        self._marks.append(mark)
+
+    def driver(self, now_ns: int) -> Progress:
+        found = Progress(*self._load.progress())
+        if not self._progress or now_ns - self._progress[-1]["at_ns"] >= NS_PER_S:
+            self._progress.append({"at_ns": now_ns, **found._asdict()})
+        return found
+
+    def tables(self, counters: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        """``counters`` of the load with the server's own, and who was connected."""
+        return {
+            "counters": pl.concat([counters, *(m.counters for m in self._marks)]),
+            "backends": pl.concat([empty("backends"), *(m.backends for m in self._marks)]),
+            "progress": rows("progress", self._progress),
+        }
 
 
 def measure(
@@ -95,23 +107,23 @@ def _measure(
     on_tick: OnTick,
 ) -> RawCell:
     experiment = plan.experiment
-    watch = observe.open_watch(
-        server, load, sample_hz=experiment.sample_hz, seed=experiment.seed, enabled=experiment.observe
-    )
-    counters = _ServerCounters(server, enabled=experiment.observe)
+    watch = observe.open_watch(server, load, **asdict(observe.How.of(experiment)))
+    asked = _Asked(server, load, enabled=experiment.observe)
     clock = _Clock.ahead(load, cell)
     watch.start(clock.t0_ns, clock.t1_ns)
     try:
-        window_end_ns = _climb(load, watch, counters, clock, interrupt, on_tick)
+        window_end_ns = _climb(load, watch, asked, clock, interrupt, on_tick)
     finally:
         watch.stop()
     end_ns = load.now_ns()
     on_tick("closing", (end_ns - clock.start_ns) / NS_PER_S, load.progress(), {})
     drive.finish(load)
     tables = {**drive.frames(load), **observe.frames(watch)}
-    tables["counters"] = pl.concat([tables["counters"], *counters.frames])
-    tables["sources"] = observe.sources(server, tables, enabled=experiment.observe, trouble=watch.trouble())
-    status, reason = _verdict(clock, window_end_ns, tables["sessions"], counters.lost, interrupt)
+    tables |= asked.tables(tables["counters"])
+    tables["sources"] = observe.sources(
+        server, tables, enabled=experiment.observe, said=observe.Said.by(watch)
+    )
+    status, reason = _verdict(clock, window_end_ns, tables["sessions"], asked.lost, interrupt)
     meta = CellMeta(
         cell=cell,
         workload=unit.workload,
@@ -131,7 +143,7 @@ def _measure(
 def _climb(
     load: Load,
     watch: Watch,
-    counters: _ServerCounters,
+    asked: _Asked,
     clock: _Clock,
     interrupt: drive.Interrupt,
     on_tick: OnTick,
@@ -141,14 +153,15 @@ def _climb(
     def tick() -> None:
         now_ns = load.now_ns()
         if now_ns >= clock.t0_ns:
-            counters.at("t0")
+            asked.at("t0")
         if now_ns >= clock.t1_ns:
-            counters.at("t1")
-        on_tick(clock.phase(now_ns), (now_ns - clock.start_ns) / NS_PER_S, load.progress(), watch.latest())
+            asked.at("t1")
+        elapsed_s = (now_ns - clock.start_ns) / NS_PER_S
+        on_tick(clock.phase(now_ns), elapsed_s, asked.driver(now_ns), watch.latest())
 
     window_end_ns = drive.run(load, clock.start_ns, clock.t0_ns, clock.t1_ns, interrupt, tick)
     if window_end_ns < clock.t1_ns:
-        counters.at("t1")  # at the end that came earlier
+        asked.at("t1")  # at the end that came earlier
     return window_end_ns
 
 

@@ -57,7 +57,7 @@ def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
         text, unit = read_script(path), script_workload(path.stem)
     else:
         unit = workload(experiment.workload or "")
-    return resolve(experiment, unit, host.limits.usable_cpus, _why(host), text), unit
+    return resolve(experiment, unit, host.limits.usable_cpus, cpus_reason(host), text), unit
 
 
 def script_workload(name: str) -> Workload:
@@ -73,7 +73,8 @@ def script_workload(name: str) -> Workload:
     )
 
 
-def _why(host: Host) -> str:
+def cpus_reason(host: Host) -> str:
+    """Why the CPUs of this machine count as that many."""
     limits = host.limits
     if limits.quota_cpus is not None and limits.quota_cpus < len(limits.affinity):
         return f"cgroup quota of {limits.quota_cpus:g} ({limits.quota_where})"

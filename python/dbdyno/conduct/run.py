@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 
-from dbdyno import __version__, report
+from dbdyno import __version__, observe, report
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.derive import derive
+from dbdyno.conduct.ending import ending
 from dbdyno.conduct.progress import Progressing
 from dbdyno.conduct.teller import Teller
-from dbdyno.drive import Interrupt, Interrupted
+from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.model.environment import Environment, Host
-from dbdyno.model.errors import DbdynoError, ServerLost, StoreError, StoreFull, TooFewConnections
+from dbdyno.model.errors import ServerLost, StoreError, TooFewConnections
 from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Server, Target
@@ -46,8 +46,9 @@ def run(
     """
     with open_server(plan.experiment.engine, target) as server:
         check_capacity(server, plan)
+        observe.check_witness(server, observe.How.of(plan.experiment))
         record = store.create(plan)
-        with _ending(record):
+        with ending(record):
             server.claim(record.id)
             teller.planned(plan, record.id)
             environment = Environment(
@@ -106,27 +107,6 @@ def _after(raw: RawCell, interrupt: Interrupt) -> None:
     interrupt.check()
     if raw.meta.status != "ok":
         raise ServerLost(raw.meta.reason or "the cell ended early", "see the server's log")
-
-
-@contextlib.contextmanager
-def _ending(record: Run) -> Iterator[None]:
-    """How the run ended, into its run.json; a run without a cell is not kept."""
-    try:
-        yield
-    except (DbdynoError, Interrupted) as e:
-        if not record.cells():
-            record.discard()
-            raise
-        with contextlib.suppress(StoreFull):
-            record.finish("cut short", getattr(e, "message", str(e)))
-        if isinstance(e, StoreFull):
-            raise
-    except BaseException as e:
-        with contextlib.suppress(StoreFull):
-            record.finish("cut short", f"{type(e).__name__}: {e}")
-        raise
-    else:
-        record.finish("complete")
 
 
 def _target_reason(plan: Plan) -> str:

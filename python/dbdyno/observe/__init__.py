@@ -1,8 +1,19 @@
 """The observers: what the host is, a watch over one cell, its tables, and how far each witness got."""
 
-from dbdyno.observe.frames import frames
+from dbdyno.observe.frames import frames, recent_frames
 from dbdyno.observe.host import host
-from dbdyno.observe.sources import sources
-from dbdyno.observe.watch import open_watch
+from dbdyno.observe.sources import Said, sources
+from dbdyno.observe.watch import How, NoWatch, check_witness, open_observation, open_watch
 
-__all__ = ["frames", "host", "open_watch", "sources"]
+__all__ = [
+    "How",
+    "NoWatch",
+    "Said",
+    "check_witness",
+    "frames",
+    "host",
+    "open_observation",
+    "open_watch",
+    "recent_frames",
+    "sources",
+]

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from dbdyno.model.protocols import Watch
-from dbdyno.model.tables import empty, from_core
+from dbdyno.model.tables import CoreColumn, empty, from_core
 
-TABLES = ("samples", "tasks", "cgroup", "host", "sampler")
+TABLES = ("samples", "tasks", "cgroup", "host", "sampler", "traced", "waits", "syscalls")
 
 
 def frames(watch: Watch) -> dict[str, pl.DataFrame]:
     """All tables of a watch; one it does not have is empty."""
-    made = watch.tables()
+    return _frames(watch.tables())
+
+
+def recent_frames(watch: Watch, since_ns: int) -> dict[str, pl.DataFrame]:
+    """The same, with what was read since then only."""
+    return _frames(watch.recent(since_ns))
+
+
+def _frames(made: Mapping[str, Mapping[str, CoreColumn]]) -> dict[str, pl.DataFrame]:
     return {name: from_core(name, made[name]) if name in made else empty(name) for name in TABLES}

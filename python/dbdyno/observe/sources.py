@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import get_args
 
 import polars as pl
 
-from dbdyno.model.protocols import Server
+from dbdyno.model.protocols import Server, Watch
 from dbdyno.model.source import Source, Status
 from dbdyno.model.tables import rows
 
@@ -36,6 +36,7 @@ def _block_io(tables: Tables) -> pl.Series:
     )["status"]
 
 
+_OF_MEMORY = (pl.col("via") == "memory").fill_null(False)
 _NOT_HERE = "the server is not on this host: run dbdyno there"
 _CURES: dict[str, str] = {
     "not here": _NOT_HERE,
@@ -69,9 +70,21 @@ _WITNESSES = (
     _Witness(
         "activity samples",
         "the server's activity view, each row with its task's state (R, S, D) read at once after",
-        lambda tables: tables["sampler"]["status"],
+        lambda tables: tables["sampler"].filter(~_OF_MEMORY)["status"],
         noun="samples",
         cures={"off": "this engine has no activity view", "lost": "the server did not answer"},
+    ),
+    _Witness(
+        "wait event word",
+        "the wait event in each backend's own memory (process_vm_readv), and its task's state at once after",
+        lambda tables: tables["sampler"].filter(_OF_MEMORY)["status"],
+        noun="samples",
+    ),
+    _Witness(
+        "scheduler trace",
+        "BPF on sched_switch and sched_wakeup: each sleep and each wait for a CPU, by wait event",
+        lambda tables: tables["traced"]["status"],
+        cures={"lost": "switches came faster than they could be written down"},
     ),
     _Witness(
         "cgroup",
@@ -98,19 +111,47 @@ _WITNESSES = (
     ),
 )
 
+_OTHERS = {"sampler priority": "scheduling class of the threads that sample"}
+"""What a watch tells of itself that is no series of reads -> provenance."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a watch says of itself."""
+
+    trouble: str | None = None  # the first thing that went wrong with the activity samples
+    witnesses: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> (status, detail)
+
+    @staticmethod
+    def by(watch: Watch) -> Said:
+        return Said(watch.trouble(), watch.witnesses())
+
 
 def sources(
-    server: Server, tables: Tables, *, enabled: bool = True, trouble: str | None = None
+    server: Server,
+    tables: Tables,
+    *,
+    enabled: bool = True,
+    driven: bool = True,
+    said: Said = Said(),
 ) -> pl.DataFrame:
-    """Table ``sources`` of one cell: the driver, the observers, and the engine's own witnesses.
-
-    ``trouble``: what ``_core.Watch.trouble()`` says of the activity samples.
-    """
+    """Table ``sources`` of a cell: the driver where we drive, the observers, the engine's own witnesses."""
     told = {s.name: s for s in server.sources()}
-    observed = [_judge(w, tables, told.get(w.name), enabled, trouble) for w in _WITNESSES]
+    observed = [_judge(w, tables, told.get(w.name), enabled, said) for w in _WITNESSES]
+    if not driven:
+        observed = [s for s in observed if s.name != "driver tasks"]
+    observed += [_unread(name, *said.witnesses[name]) for name in _OTHERS if name in said.witnesses]
     names = {s.name for s in observed} | {"driver"}
     engines = [s for s in told.values() if s.name not in names]
-    return rows("sources", [s.model_dump() for s in (_driver(tables), *observed, *engines)])
+    drivers = (_driver(tables),) if driven else ()
+    return rows("sources", [s.model_dump() for s in (*drivers, *observed, *engines)])
+
+
+def _unread(name: str, status: str, detail: str) -> Source:
+    """What is no series of reads."""
+    return Source.model_validate(
+        {"name": name, "provenance": _OTHERS[name], "status": status, "detail": detail}
+    )
 
 
 def _driver(tables: Tables) -> Source:
@@ -123,18 +164,21 @@ def _driver(tables: Tables) -> Source:
     )
 
 
-def _judge(
-    witness: _Witness, tables: Tables, told: Source | None, enabled: bool, trouble: str | None
-) -> Source:
+def _judge(witness: _Witness, tables: Tables, told: Source | None, enabled: bool, said: Said) -> Source:
     """``ok`` as soon as one read is; the detail then counts those that are not."""
     provenance = told.provenance if told else witness.provenance
     if not enabled:
         return Source(name=witness.name, provenance=provenance, status="off", detail=_CURES["off"])
     counts = _counts(witness.statuses(tables))
+    announced = said.witnesses.get(witness.name)
+    if not counts and announced is not None:  # never read: it told why
+        return Source.model_validate(
+            {"name": witness.name, "provenance": provenance, "status": announced[0], "detail": announced[1]}
+        )
     status = _verdict(counts)
     detail = _cure(witness, status) if status != "ok" else _exceptions(counts, witness.noun)
-    if trouble and witness.name == "activity samples" and "lost" in counts:
-        detail = f"{detail}: {trouble}"
+    if said.trouble and witness.name == "activity samples" and "lost" in counts:
+        detail = f"{detail}: {said.trouble}"
     if told and told.detail and status != "ok":
         detail = f"{detail}; {told.detail}"
     return Source(name=witness.name, provenance=provenance, status=status, detail=detail)

@@ -1,18 +1,23 @@
-"""Opens the observers of one cell: the engine's own, the real ones, or none."""
+"""Opens the observers of one window: the engine's own, the real ones, or none."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from dbdyno import _core
 from dbdyno.model.errors import TargetError
+from dbdyno.model.plan import Experiment, Observation
 from dbdyno.model.protocols import Load, Server, Watch
 from dbdyno.model.tables import CoreColumn
 
+WitnessName = Literal["auto", "sampled", "exact"]
 TASK_INTERVAL_MS = 1000
+TRACE = "scheduler trace"
+"""The witness of the exact tier."""
 
 
 class NoWatch:
@@ -28,39 +33,111 @@ class NoWatch:
     def trouble(self) -> str | None:
         return None
 
+    def witnesses(self) -> Mapping[str, tuple[str, str]]:
+        return {}
+
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         return {}
 
+    def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:  # noqa: ARG002
+        return {}
+
+
+@dataclass(frozen=True)
+class How:
+    """How to watch: what the experiment says of it."""
+
+    sample_hz: float = 10.0
+    seed: int = 1
+    enabled: bool = True
+    witness: WitnessName = "auto"
+    syscalls: bool = False
+
+    @staticmethod
+    def of(experiment: Experiment) -> How:
+        e = experiment
+        return How(e.sample_hz, e.seed, e.observe, e.witness, e.syscalls)
+
+    def spec(self) -> dict[str, Any]:
+        """These keys of ``_core.Watch``; without a trace no system call is counted."""
+        trace = "off" if self.witness == "sampled" else "auto"
+        return {
+            "sample_hz": self.sample_hz,
+            "seed": self.seed,
+            "trace": trace,
+            "syscalls": self.syscalls and trace != "off",
+        }
+
 
 def open_watch(
-    server: Server, load: Load, *, sample_hz: float = 10.0, seed: int = 1, enabled: bool = True
+    server: Server,
+    load: Load,
+    *,
+    sample_hz: float = 10.0,
+    seed: int = 1,
+    enabled: bool = True,
+    witness: WitnessName = "auto",
+    syscalls: bool = False,
 ) -> Watch:
-    """The watch over ``load``, whose sessions are connected.
+    """The watch over ``load``, whose sessions are connected. To be started before t0.
 
-    It is to be started before t0. A server that cannot be asked for activity is no error: the samples are
-    lost, everything else is read. Raises :class:`TargetError` only for a defect of the engine's half.
+    A server that cannot be asked for activity is no error: the samples are lost, everything else is read.
+    Raises :class:`TargetError` where ``witness`` demands the exact tier and the trace is refused.
     """
-    if not enabled:
+    how = How(sample_hz, seed, enabled, witness, syscalls)
+    if not how.enabled:
         return NoWatch()
     ours = os.getpid()
     driver = [{"pid": ours, "tid": tid, "role": "driver"} for tid in load.threads()]
-    engine_half = {"tasks": driver, **server.watch_spec(load)}
-    spec = engine_half | {
-        "sample_hz": sample_hz,
-        "seed": seed,
+    half = server.watch_spec(load)
+    return _open(server, {**half, "tasks": [*driver, *half.get("tasks", ())]}, how)
+
+
+def open_observation(
+    server: Server, chosen: Observation, known: Mapping[int, int], how: How | None = None
+) -> Watch:
+    """The watch over sessions that are not ours. ``known``: session number by pid, of the window before.
+
+    Raises as :func:`open_watch`, and :class:`UsageError` for a filter that cannot be.
+    """
+    return _open(server, {"tasks": [], **server.observation_spec(chosen, known)}, how or How())
+
+
+def check_witness(server: Server, how: How) -> None:
+    """Before a start: raises :class:`TargetError` where the exact tier is demanded and cannot be had."""
+    if how.enabled and how.witness == "exact":
+        open_observation(server, Observation(), {}, how).stop()
+
+
+def _open(server: Server, engine_half: Mapping[str, Any], how: How) -> Watch:
+    spec = {
+        **engine_half,
+        **how.spec(),
         "task_interval_ms": TASK_INTERVAL_MS,
         "cgroups": groups(engine_half),
         "host": True,
     }
-    own = server.watch(spec)
-    if own is not None:
-        return own
-    try:
-        return _core.Watch(json.dumps(spec))
-    except _core.ObserverError as e:
+    watch = server.watch(spec)
+    if watch is None:
+        try:
+            watch = _core.Watch(json.dumps(spec))
+        except _core.ObserverError as e:
+            raise TargetError(
+                f"cannot watch the server: {e.args[1]}", "dbdyno run --no-observe leaves it out"
+            ) from e
+    if how.witness == "exact":
+        _demand(watch)
+    return watch
+
+
+def _demand(watch: Watch) -> None:
+    status, detail = watch.witnesses().get(TRACE, ("not supported", "this engine has none"))
+    if status != "ok":
+        watch.stop()
         raise TargetError(
-            f"cannot watch the server: {e.args[1]}", "dbdyno run --no-observe leaves it out"
-        ) from e
+            f"--witness exact: the {TRACE} is {status}: {detail}",
+            "--witness auto takes the sampled tier where the exact one is refused",
+        )
 
 
 def groups(spec: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,8 +1,21 @@
 """Recipe -> resolved plan -> cells. Pure: texts and numbers in, values out; no file, no engine, no clock."""
 
 from dbdyno.plan.ladder import default_ladder, parse_ladder
+from dbdyno.plan.observing import OBSERVED, duration_of, observed_cell, resolve_observation, window_of
 from dbdyno.plan.params import parse_params
 from dbdyno.plan.planner import cell_expected_ns, resolve
 from dbdyno.plan.recipe import parse_recipe
 
-__all__ = ["cell_expected_ns", "default_ladder", "parse_ladder", "parse_params", "parse_recipe", "resolve"]
+__all__ = [
+    "OBSERVED",
+    "cell_expected_ns",
+    "default_ladder",
+    "duration_of",
+    "observed_cell",
+    "parse_ladder",
+    "parse_params",
+    "parse_recipe",
+    "resolve",
+    "resolve_observation",
+    "window_of",
+]

@@ -1,0 +1,94 @@
+"""The story of an observation: attach to a server under somebody else's load, window after window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dbdyno import __version__, observe
+from dbdyno.conduct.clock import clock_of
+from dbdyno.conduct.cost import Cost
+from dbdyno.conduct.derive import derive
+from dbdyno.conduct.ending import ending
+from dbdyno.conduct.looker import Looker
+from dbdyno.conduct.request import cpus_reason
+from dbdyno.conduct.windows import Windows
+from dbdyno.drive import Interrupt, Interrupted
+from dbdyno.engines import embedded, open_server
+from dbdyno.model.environment import Environment, Host
+from dbdyno.model.errors import TooFewConnections
+from dbdyno.model.plan import Experiment, Observation, Plan
+from dbdyno.model.protocols import Server, Target
+from dbdyno.plan import OBSERVED, resolve_observation
+from dbdyno.store import Run, RunStore
+
+CONNECTIONS = 3  # control, and the activity of two windows while one follows the other
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A stored observation, and what it cost."""
+
+    record: Run
+    cost: Cost
+
+
+def observation_of(overrides: Mapping[str, Any], **chosen: Any) -> Experiment:
+    """The experiment of an observation. ``overrides``: fields of Experiment; ``chosen``: of Observation."""
+    given = {k: v for k, v in chosen.items() if v not in (None, ())}
+    others = {k: v for k, v in overrides.items() if v is not None}
+    return Experiment.model_validate(
+        {"name": OBSERVED.name, **others, "observation": Observation.model_validate(given)}
+    )
+
+
+def observation_plan(experiment: Experiment, host: Host) -> Plan:
+    return resolve_observation(experiment, host.limits.usable_cpus, cpus_reason(host))
+
+
+def observed_target(dsn: str | None) -> Target:
+    """The server of ``dsn``; None: the embedded one if it runs, else what libpq's environment names."""
+    if dsn is not None:
+        return Target(dsn=dsn)
+    running = embedded().status()
+    return Target(dsn=str(running["dsn"]) if running.get("running") else "")
+
+
+def observe_server(
+    plan: Plan, host: Host, target: Target, store: RunStore, looker: Looker, interrupt: Interrupt
+) -> Observed:
+    """Observes until the time is over or an end is asked for; every window is saved as soon as it is over.
+
+    A fault after the first saved window leaves a readable run, status "cut short" with the reason; one
+    before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
+    """
+    with open_server(plan.experiment.engine, target) as server:
+        _check_capacity(server)
+        observe.check_witness(server, observe.How.of(plan.experiment))
+        record = store.create(plan, workloads={OBSERVED.name: OBSERVED})
+        windows = Windows(server, plan, clock_of(server), looker, interrupt)
+        with ending(record):
+            looker.planned(plan, record.id)
+            environment = Environment(
+                dbdyno=__version__, host=host, server=server.facts(), sources=tuple(server.sources())
+            )
+            record.write_environment(environment)
+            looker.opened(environment)
+            for raw in windows.all():
+                record.write_cell(raw)
+                looker.saved(partial(derive, record.info, plan, environment, [raw]))
+            if interrupt.stopping and (plan.expected_ns or not record.cells()):
+                raise Interrupted  # before the time asked for was over
+    return Observed(record, windows.costing.cost())
+
+
+def _check_capacity(server: Server) -> None:
+    capacity = server.capacity()
+    if capacity.free < CONNECTIONS - 1:
+        raise TooFewConnections(
+            f"observing needs {CONNECTIONS - 1} more connections, {capacity.free} are free: "
+            f"{capacity.detail}",
+            "observe as a superuser, or as a role that may use reserved connections",
+        )

@@ -1,0 +1,187 @@
+"""The windows of an observation: one after the other, without a hole while the server is there.
+
+The next watch is opened shortly before the window under way ends, so that its first reads are there when
+its window begins. What the server is asked at the end of one window is the beginning of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import polars as pl
+
+from dbdyno import observe
+from dbdyno.conduct.cost import Costing
+from dbdyno.conduct.looker import Look, Looker, Names
+from dbdyno.conduct.marks import LOST, NOTHING, Mark, read_mark
+from dbdyno.conduct.numbers import Numbers
+from dbdyno.conduct.observed import STOPPED, End, Window, closed
+from dbdyno.conduct.whom import Whom
+from dbdyno.drive import Interrupt
+from dbdyno.model.errors import ServerLost, TargetError
+from dbdyno.model.plan import Observation, Plan
+from dbdyno.model.protocols import Clock, Server, Watch
+from dbdyno.model.raw import RawCell
+from dbdyno.model.units import NS_PER_S, format_ns
+from dbdyno.plan import duration_of, window_of
+
+LEAD_NS = 500_000_000  # from opening a watch to its window: connected, first reads taken
+STEP_NS = 100_000_000
+ALIVE_NS = NS_PER_S  # once samples have failed, the server is asked so often whether it is there
+SHORTEST_NS = NS_PER_S
+FIRST_PAUSE_NS, LONGEST_PAUSE_NS = NS_PER_S // 2, 5 * NS_PER_S
+PATIENCE_NS = 120 * NS_PER_S  # a server that is away for longer is gone for good
+
+
+class Windows:
+    """Needs no more of the server than the control connection and one for the activity of each watch."""
+
+    def __init__(
+        self, server: Server, plan: Plan, clock: Clock, looker: Looker, interrupt: Interrupt
+    ) -> None:
+        self._server, self._plan, self._clock = server, plan, clock
+        self._looker, self._interrupt = looker, interrupt
+        self._chosen = plan.experiment.observation or Observation()
+        self._window_ns, duration_ns = window_of(self._chosen), duration_of(self._chosen)
+        self._start_ns = clock.now_ns() + LEAD_NS
+        self._end_ns = None if duration_ns is None else self._start_ns + duration_ns
+        self._numbers, self._names = Numbers(), Names(server, clock)
+        self._whom = Whom(self._chosen, looker)
+        self._stored = 0
+        self._asked_ns = 0
+        self._troubles: set[str] = set()
+        self.costing = Costing(clock)
+
+    def all(self) -> Iterator[RawCell]:
+        """Every window as it is over. Raises :class:`ServerLost` when the server is gone for good."""
+        while True:
+            end = yield from self._attached()
+            if end is None or not end.lost or not self._come_back(end.reason):
+                return
+
+    # -- while the server is there ----------------------------------------------------------------
+    def _attached(self) -> Generator[RawCell, None, End | None]:
+        """Until the end of the time, or an end before; ``None``: the time was over."""
+        now = self._open(max(self._start_ns, self._clock.now_ns() + LEAD_NS), None)
+        following: Window | None = None
+        try:
+            end = self._pass(now, now.t0_ns)
+            now.first = NOTHING if end else self._mark("t0")
+            while True:
+                end = end or self._pass(now, now.t1_ns - LEAD_NS)
+                if end is None and now.t1_ns != self._end_ns:
+                    following = self._open(now.t1_ns, now)
+                end = end or self._pass(now, now.t1_ns)
+                last = NOTHING if end and end.lost else self._mark("t1")
+                end = end or (End(last.lost, lost=True) if last.lost else None)
+                yield from self._close(now, last, end)
+                if end is not None or following is None:
+                    return end
+                now, following = following, None
+                now.first = last.renamed("t0")
+        finally:
+            for window in (now, following):
+                if window is not None:
+                    window.watch.stop()
+
+    def _open(self, t0_ns: int, before: Window | None) -> Window:
+        """The next window; sessions of the one before keep their numbers."""
+        known = {} if before is None else self._numbers.alive(self._recent(before.watch, LEAD_NS))
+        how = observe.How.of(self._plan.experiment)
+        watch = observe.open_observation(self._server, self._chosen, known, how)
+        t1_ns = t0_ns + self._window_ns
+        if self._end_ns is not None and self._end_ns - t1_ns < SHORTEST_NS:
+            t1_ns = self._end_ns
+        watch.start(t0_ns, t1_ns)
+        return Window(watch, t0_ns, t1_ns)
+
+    def _recent(self, watch: Watch, ns: int) -> dict[str, pl.DataFrame]:
+        return observe.recent_frames(watch, self._clock.now_ns() - ns)
+
+    def _pass(self, window: Window, until_ns: int) -> End | None:
+        """Lets time go by; how the window ended, if it did before."""
+        while (now_ns := self._clock.now_ns()) < until_ns:
+            if self._interrupt.stopping:
+                return End(STOPPED, lost=False)
+            if now_ns - self._asked_ns >= ALIVE_NS and (gone := self._gone(window.watch)):
+                return End(gone, lost=True)
+            self._look(window.watch)
+            self._clock.sleep(min(STEP_NS, until_ns - now_ns) / NS_PER_S)
+        return None
+
+    def _gone(self, watch: Watch) -> str | None:
+        """Why the server is not there any more, where samples failed and it does not answer otherwise."""
+        self._asked_ns = self._clock.now_ns()
+        self._whom.look(lambda: self._recent(watch, 2 * NS_PER_S), self._names)
+        if (trouble := watch.trouble()) is None:
+            return None
+        try:
+            self._names.keep(self._server.backends())
+        except LOST as e:
+            return e.message
+        except TargetError as e:
+            trouble = e.message
+        if trouble not in self._troubles:
+            self._troubles.add(trouble)
+            self._looker.notice(f"activity samples fail: {trouble}")
+        return None
+
+    def _mark(self, phase: str) -> Mark:
+        mark = read_mark(self._server, phase)
+        if not mark.lost:
+            self._names.keep(mark.backends)
+        if mark.refused and mark.refused not in self._troubles:
+            self._troubles.add(mark.refused)
+            self._looker.notice(mark.refused)
+        return mark
+
+    def _close(self, window: Window, last: Mark, end: End | None) -> Iterator[RawCell]:
+        window.watch.stop()
+        now_ns = self._clock.now_ns()
+        raw = closed(
+            self._server, self._plan, window, last, end, self._stored + 1, self._numbers, now_ns=now_ns
+        )
+        self.costing.add(raw.tables["tasks"])
+        if raw.meta.t1_ns - raw.meta.t0_ns < SHORTEST_NS:
+            return
+        self._stored += 1
+        yield raw
+
+    def _look(self, watch: Watch) -> None:
+        since_s = max(0, self._clock.now_ns() - self._start_ns) / NS_PER_S
+        left_s = None if self._end_ns is None else (self._end_ns - self._clock.now_ns()) / NS_PER_S
+        self._looker.tick(Look(self._stored, since_s, left_s, watch, self._names, self._clock))
+
+    # -- while it is away -------------------------------------------------------------------------
+    def _come_back(self, reason: str) -> bool:
+        """Tries to reach the server again; False: an end was asked for. Raises :class:`ServerLost`."""
+        self._looker.notice(f"the server is away: {reason}")
+        since_ns, pause_ns = self._clock.now_ns(), FIRST_PAUSE_NS
+        while self._rest(pause_ns):
+            away = format_ns(self._clock.now_ns() - since_ns)
+            try:
+                self._server.reconnect()
+            except TargetError as e:
+                self._check_patience(since_ns, e.message)
+                pause_ns = min(2 * pause_ns, LONGEST_PAUSE_NS)
+                self._looker.notice(f"the server is away for {away} ({e.message}); trying again")
+            else:
+                self._looker.notice(f"the server is back after {away}")
+                return self._end_ns is None or self._end_ns - self._clock.now_ns() > LEAD_NS + SHORTEST_NS
+        return False
+
+    def _check_patience(self, since_ns: int, message: str) -> None:
+        now_ns = self._clock.now_ns()
+        over = self._end_ns is not None and now_ns >= self._end_ns
+        if over or now_ns - since_ns >= PATIENCE_NS:
+            raise ServerLost(
+                f"the server went away and was not back after {format_ns(now_ns - since_ns)}: {message}",
+                "see the server's log; start it and observe again",
+            )
+
+    def _rest(self, ns: int) -> bool:
+        until_ns = self._clock.now_ns() + ns
+        while self._clock.now_ns() < until_ns and not self._interrupt.stopping:
+            self._look(observe.NoWatch())
+            self._clock.sleep(STEP_NS / NS_PER_S)
+        return not self._interrupt.stopping

@@ -1,0 +1,170 @@
+"""What the latest seconds of a watch show, in few figures: for a live view that must cost next to nothing.
+
+CPU and run queue of each session are exact (growth of the tasks' figures, or the trace's). What it did
+while it was asleep comes from the trace, or else from the samples of those seconds, whose shares are
+spread over the exact sums: a glance has no intervals. The ledger of a stored window has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from dbdyno.observe.glance_parts import Label, Spent, labels_of, spent_by_session, workers
+from dbdyno.observe.glance_rest import Machine, machine
+
+CLIENT = "Client"
+IDLE = "idle"
+
+Tables = Mapping[str, pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class EventLine:
+    """Seconds per second under one wait event; ``event`` None: no wait event."""
+
+    wait_class: str | None
+    event: str | None
+    sleep: float | None
+    runq: float | None
+    run: float | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.wait_class}/{self.event}" if self.event else "no wait event"
+
+
+@dataclass(frozen=True)
+class SessionLine:
+    """One session; shares of its time, NULL where not known."""
+
+    session: int
+    pid: int
+    state: str | None  # by the latest sample
+    event: str | None
+    query_id: int | None
+    run: float | None
+    runq: float | None
+    sleep: float | None  # asleep, not for the client
+    client: float | None
+    active: float  # share of samples in another state than idle
+    events: tuple[EventLine, ...] = ()
+
+    @property
+    def db_time(self) -> float | None:
+        """On a CPU, in the run queue or asleep in the database."""
+        parts = (self.run, self.runq, self.sleep)
+        return None if None in parts else sum(p for p in parts if p is not None)
+
+    @property
+    def idle_busy(self) -> bool:
+        """Always idle by the server's word, and yet it used a CPU or waited for one."""
+        return self.active == 0 and self.state is not None and (self.run or 0) + (self.runq or 0) > 0
+
+
+@dataclass(frozen=True)
+class Glance:
+    seconds: float
+    tier: str  # "scheduler trace" | "wait event word" | "activity samples"
+    samples: int
+    sessions: tuple[SessionLine, ...] = ()
+    events: tuple[EventLine, ...] = ()
+    machine: Machine = field(default_factory=Machine)
+
+    def total(self, part: str) -> float | None:
+        """Sum over the sessions of ``run``, ``runq``, ``sleep``, ``client``, ``db_time``; known ones only."""
+        known = [v for s in self.sessions if (v := getattr(s, part)) is not None]
+        return sum(known) if known else None
+
+    @property
+    def idle_busy(self) -> tuple[SessionLine, ...]:
+        return tuple(s for s in self.sessions if s.idle_busy)
+
+
+def glance(recent: Tables) -> Glance:
+    """``recent``: the tables of a watch with the rows of the latest few seconds."""
+    samples = _of_sessions(recent["samples"])
+    latest = _latest(samples)
+    spent = spent_by_session(recent, workers(recent["samples"], samples))
+    tier, labels = labels_of(recent, samples, spent)
+    lines = tuple(
+        _session(n, latest.get(n, {}), spent.get(n), labels.get(n, ()))
+        for n in sorted(latest.keys() | spent.keys())
+    )
+    return Glance(
+        seconds=max((s.wall_ns for s in spent.values()), default=0) / 1e9 or _seconds(samples),
+        tier=tier,
+        samples=samples.select("sample", "via").n_unique() if samples.height else 0,
+        sessions=lines,
+        events=_summed(lines),
+        machine=machine(recent),
+    )
+
+
+def _of_sessions(samples: pl.DataFrame) -> pl.DataFrame:
+    return samples.filter(pl.col("role") == "session").with_columns(pl.col("via").fill_null("sql"))
+
+
+def _seconds(samples: pl.DataFrame) -> float:
+    span = samples.select(pl.col("sql_after_ns").max() - pl.col("sql_after_ns").min()).item()
+    return (span or 0) / 1e9
+
+
+def _latest(samples: pl.DataFrame) -> dict[int, dict[str, object]]:
+    """By session: the server's word in the latest sample, and the share of samples not idle."""
+    asked = samples.filter((pl.col("via") == "sql") & pl.col("session").is_not_null()).sort("sql_after_ns")
+    event = pl.when(pl.col("wait_event").is_not_null()).then(
+        pl.concat_str([pl.col("wait_class").fill_null("?"), pl.col("wait_event")], separator="/")
+    )
+    found = asked.group_by("session").agg(
+        pl.col("pid").last(),
+        pl.col("state").last(),
+        event.last().alias("event"),
+        pl.col("query_id").drop_nulls().last(),
+        (pl.col("state").fill_null(IDLE) != IDLE).mean().alias("active"),
+    )
+    return {int(row.pop("session")): row for row in found.to_dicts()}
+
+
+def _session(
+    number: int, latest: Mapping[str, object], spent: Spent | None, labels: tuple[Label, ...]
+) -> SessionLine:
+    events = tuple(EventLine(*label) for label in labels)
+    sleeps = [e for e in events if e.sleep is not None]
+    asleep = {c: sum(e.sleep or 0.0 for e in sleeps if (e.wait_class == CLIENT) is c) for c in (True, False)}
+    unlabelled = 0.0 if spent is None else max(0.0, 1 - spent.run - spent.runq - sum(asleep.values()))
+    known = spent is not None or bool(sleeps)
+    state = latest.get("state")
+    query_id = latest.get("query_id")
+    return SessionLine(
+        session=number,
+        pid=int(str(latest.get("pid", spent.pid if spent else 0))),
+        state=None if state is None else str(state),
+        event=None if latest.get("event") is None else str(latest["event"]),
+        query_id=None if query_id is None else int(str(query_id)),
+        run=None if spent is None else spent.run,
+        runq=None if spent is None else spent.runq,
+        sleep=asleep[False] + (unlabelled if state != IDLE else 0.0) if known else None,
+        client=asleep[True] + (unlabelled if state == IDLE else 0.0) if known else None,
+        active=float(str(latest.get("active", 0.0))),
+        events=tuple(sorted(events, key=weight, reverse=True)),
+    )
+
+
+def weight(event: EventLine) -> float:
+    """What events are ranked by: asleep and in the run queue."""
+    return (event.sleep or 0.0) + (event.runq or 0.0)
+
+
+def _summed(lines: tuple[SessionLine, ...]) -> tuple[EventLine, ...]:
+    """The sessions' events in sum, the greatest first."""
+    sums: dict[tuple[str | None, str | None], list[float | None]] = {}
+    for line in lines:
+        for e in line.events:
+            mine = sums.setdefault((e.wait_class, e.event), [None, None, None])
+            for i, value in enumerate((e.sleep, e.runq, e.run)):
+                mine[i] = value if mine[i] is None else (mine[i] or 0.0) + (value or 0.0)
+    made = [EventLine(*key, *values) for key, values in sums.items()]
+    return tuple(sorted(made, key=weight, reverse=True))
