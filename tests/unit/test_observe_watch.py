@@ -56,7 +56,7 @@ def watched(seconds: float, **spec: Any) -> dict[str, pl.DataFrame]:
 
 def test_tables_are_as_the_schema_says(sleeper: int) -> None:
     tables = watched(0.1, sessions=[[0, sleeper]])
-    assert set(tables) == {"samples", "tasks", "cgroup", "host", "sampler"}
+    assert set(tables) == {"samples", "tasks", "cgroup", "host", "sampler", "traced", "waits", "syscalls"}
     for name, frame in tables.items():
         assert frame.columns == [c.name for c in RAW[name]]
 
