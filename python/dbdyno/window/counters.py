@@ -79,6 +79,7 @@ def _levels(cell: RawCell) -> pl.DataFrame | None:
         wall_ns=nearest("at_ns", t1) - nearest("at_ns", t0),
         reset=(pl.col("value").filter(inside).diff() < 0).any(),
     )
+    found = found.with_columns(reset=pl.col("reset") | _told_of_reset(found))
     known = ~pl.col("gauge") & ~pl.col("reset") & (pl.col("wall_ns") > 0)
     status = (
         pl.when(known | pl.col("gauge"))
@@ -91,6 +92,14 @@ def _levels(cell: RawCell) -> pl.DataFrame | None:
     failed = reads.join(cut, on=_LEVEL, how="anti", nulls_equal=True)
     failed = failed.group_by(_LEVEL, maintain_order=True).agg(pl.col("status").first())
     return pl.concat([cut, failed], how="diagonal_relaxed").drop("gauge")
+
+
+def _told_of_reset(found: pl.DataFrame) -> pl.Expr:
+    """The engine's own mark of a reset (``..._reset_s``) moved: a counter that has outgrown its old value
+    since then would show nothing."""
+    mark = (pl.col("origin") == "engine") & pl.col("key").str.ends_with("_reset_s")
+    moved = found.filter(mark & (pl.col("last") > pl.col("first"))).height > 0
+    return pl.lit(moved) & (pl.col("origin") == "engine") & ~pl.col("gauge")
 
 
 def _all_levels(cell: RawCell) -> pl.DataFrame:

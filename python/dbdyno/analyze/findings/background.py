@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.analyze.findings.case import Case, Row, at, cells_of, ids, listed, percent, sessions
+from dbdyno.analyze.findings.case import Case, Row, at, ids, listed, percent, sessions
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import NS_PER_S, significant
 
@@ -100,7 +100,7 @@ def autovacuum(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="autovacuum",
             severity="warning" if run >= GRAVE else "note",
-            claim=f"Autovacuum was at work in {cells_of(len(found), case)}: {at(cell, case)} it lived "
+            claim=f"Autovacuum was at work in {case.many(len(found))}: {at(cell, case)} it lived "
             f"{percent(lived)} of the time and used {significant(run)} CPUs.",
             value=run,
             unit="cores",
@@ -138,7 +138,7 @@ def checkpoints(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="checkpoint",
             severity="warning" if (used or 0.0) >= GRAVE else "note",
-            claim=f"Checkpoints fell into {cells_of(len(found), case)}: {n} {at(cell, case)}{took}.",
+            claim=f"Checkpoints fell into {case.many(len(found))}: {n} {at(cell, case)}{took}.",
             value=float(n),
             unit="checkpoints",
             evidence="engine counters: checkpoints, and the task of the checkpointer",
@@ -153,7 +153,8 @@ def resets(case: Case) -> Iterator[Finding]:
     for cell in case.cells():
         levels = case.levels(cell["cell"], "engine")
         keys = levels.filter(pl.col("status") == "reset")["key"].to_list()
-        marks = levels.filter((pl.col("key") == "statistics_reset_s") & (pl.col("last") > pl.col("first")))
+        moved = pl.col("key").str.ends_with("_reset_s") & (pl.col("last") > pl.col("first"))
+        marks = levels.filter(moved)
         keys += case.table("cut_work", cell["cell"]).filter(pl.col("status") == "reset")["name"].to_list()
         if keys or marks.height:
             found.append((keys or ["by the server's word"], cell))
@@ -162,7 +163,7 @@ def resets(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="statistics-reset",
             severity="warning",
-            claim=f"The server's statistics were reset in {cells_of(len(found), case)} "
+            claim=f"The server's statistics were reset in {case.many(len(found))} "
             f"({listed(names)}), {at(found[0][1], case)} first: what they counted there is unknown.",
             value=float(len(found)),
             unit="windows",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.analyze.findings.case import Case, Row, at, cells_of, ids, percent
+from dbdyno.analyze.findings.case import Case, Row, at, ids, percent
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import format_rate, significant
 
@@ -46,7 +46,7 @@ def cached(case: Case) -> Iterator[Finding]:
             id="not-cached",
             severity="warning",
             claim=f"Not fully cached: {percent(reads.share)} of the logical reads were physical "
-            f"{at(cell, case)} ({cells_of(len(found[True]), case)}): CPU per logical read holds the way to the "
+            f"{at(cell, case)} ({case.many(len(found[True]))}): CPU per logical read holds the way to the "
             "operating system.",
             value=reads.share,
             unit="of logical reads",

@@ -39,6 +39,10 @@ class Case:
         """Somebody else's load: cells are windows, there are no rungs and no driver."""
         return self.plan.experiment.observation is not None
 
+    def many(self, n: int) -> str:
+        """``3 cells``; of an observation ``3 windows``."""
+        return many(n, "window" if self.observed else "cell")
+
     def table(self, name: str, cell: str) -> pl.DataFrame:
         """The rows of one of the tables by cell."""
         return self._parts.table(name, cell)
@@ -141,8 +145,3 @@ def sentence(text: str) -> str:
 def many(n: int, noun: str) -> str:
     """``1 cell``, ``3 cells``."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def cells_of(n: int, case: Case) -> str:
-    """``3 cells``; of an observation ``3 windows``."""
-    return many(n, "window" if case.observed else "cell")

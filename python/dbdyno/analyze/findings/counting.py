@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.analyze.findings.case import Case, at, cells_of, ids, listed, many, sentence
+from dbdyno.analyze.findings.case import Case, at, ids, listed, many, sentence
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import significant
 
@@ -112,7 +112,7 @@ def executions(case: Case) -> Iterator[Finding]:
             id="executions-agree",
             severity="good",
             claim=f"The server {'did the work of exactly' if by_work else 'counted'} the driver's calls "
-            f"in all {cells_of(engine.height, case)}: {total:,.0f}.",
+            f"in all {case.many(engine.height)}: {total:,.0f}.",
             value=total,
             unit="calls",
             evidence="table witnesses, executions",
@@ -123,7 +123,7 @@ def executions(case: Case) -> Iterator[Finding]:
             id="executions-disagree",
             severity="warning",
             claim="The server's count of calls differs from the driver's by up to "
-            f"{significant(100 * worst)} % in {cells_of(differing.height, case)}.",
+            f"{significant(100 * worst)} % in {case.many(differing.height)}.",
             value=worst,
             unit="relative difference",
             evidence="table witnesses, executions",

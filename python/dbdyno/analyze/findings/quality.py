@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from dbdyno.analyze import driver
-from dbdyno.analyze.findings.case import Case, Row, at, cells_of, ids, listed, percent
+from dbdyno.analyze.findings.case import Case, Row, at, ids, listed, percent
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import format_ns, significant
 
@@ -88,7 +88,7 @@ def steal(case: Case) -> Iterator[Finding]:
             id="steal",
             severity="warning",
             claim=f"The hypervisor took {percent(share)} of the machine's time {at(cell, case)} "
-            f"(steal; {cells_of(len(found), case)} beyond {percent(STEAL)}): CPU time was less than it looks.",
+            f"(steal; {case.many(len(found))} beyond {percent(STEAL)}): CPU time was less than it looks.",
             value=share,
             unit="of the machine",
             evidence="host: /proc/stat",
@@ -117,7 +117,7 @@ def foreign_load(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="foreign-load",
             severity="note" if case.observed else "warning",
-            claim=f"Something else was at work on this machine in {cells_of(len(more), case)}: it took "
+            claim=f"Something else was at work on this machine in {case.many(len(more))}: it took "
             f"{significant(most)} CPUs {at(row, case)}.",
             value=most,
             unit="cores",
@@ -140,7 +140,7 @@ def witnesses_differ(case: Case) -> Iterator[Finding]:
         yield Finding(
             id=f"cpu-differs-{source}",
             severity="warning",
-            claim=f"CPU used differs between witnesses in {cells_of(rows.height, case)}: "
+            claim=f"CPU used differs between witnesses in {case.many(rows.height)}: "
             f"{at(worst, case)} the {source} says {significant(worst['value'])} cores, "
             f"the sum of the tasks {significant(reference)}.",
             value=worst["value"] - reference,

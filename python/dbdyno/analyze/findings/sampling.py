@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from dbdyno.analyze.findings.case import Case, Row, at, cells_of, ids, percent
+from dbdyno.analyze.findings.case import Case, Row, at, ids, percent
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import format_ns, significant
 
@@ -35,7 +35,7 @@ def sampler(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="sampler-starved",
             severity="warning",
-            claim=f"Of {n} activity samples in {cells_of(bad.height, case)} {lost} were lost and {delayed} "
+            claim=f"Of {n} activity samples in {case.many(bad.height)} {lost} were lost and {delayed} "
             f"came more than {format_ns(LATE_NS)} late: "
             "sampled accounts are less sure than their number says.",
             value=(lost + delayed) / n,
@@ -82,7 +82,7 @@ def too_few(case: Case, claims: Sequence[Finding]) -> Iterator[Finding]:
         yield Finding(
             id="few-samples",
             severity="warning",
-            claim=f"Too few samples in {cells_of(len(few), case)}: {n} {at(cell, case)}; no share of a wait is "
+            claim=f"Too few samples in {case.many(len(few))}: {n} {at(cell, case)}; no share of a wait is "
             "known from them to within its half or its double.",
             value=float(n),
             unit="samples",

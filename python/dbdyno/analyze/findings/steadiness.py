@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from dbdyno.analyze.chance import FALSE_ALARMS, Change, unequal, welch
-from dbdyno.analyze.findings.case import Case, Row, at, cells_of, ids, percent
+from dbdyno.analyze.findings.case import Case, Row, at, ids, percent
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import NS_PER_S, format_rate, significant
 
@@ -36,7 +36,7 @@ def drift(case: Case) -> Iterator[Finding]:
         id="drift",
         severity="note" if case.observed else "warning",
         claim=f"{'The load' if case.observed else 'Throughput'} drifted within "
-        f"{cells_of(len(found), case)}: {at(cell, case)} from {format_rate(worst.first)} to "
+        f"{case.many(len(found))}: {at(cell, case)} from {format_rate(worst.first)} to "
         f"{format_rate(worst.second)} {what}, first half to second ({percent(worst.relative)}).",
         value=worst.relative,
         unit="of the first half",

@@ -29,7 +29,7 @@ def witnesses_used(case: Case) -> Iterator[Finding]:
     yield Finding(
         id="witnesses-used",
         severity="note",
-        claim=f"Where time went was {'measured at every switch' if exact else 'sampled for waits'}. {told}.",
+        claim=f"Waits were {'measured at every switch' if exact else 'sampled'}. Sources: {told}.",
         evidence="table ledger, source",
         cure="" if exact else "the exact tier needs CAP_BPF and CAP_PERFMON",
     )

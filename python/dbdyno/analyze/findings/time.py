@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.analyze.findings.case import Case, Row, at, cells_of, ids, percent, sentence, sessions
+from dbdyno.analyze.findings.case import Case, Row, at, ids, percent, sentence, sessions
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import significant
 
@@ -59,7 +59,7 @@ def _observed_cpu_wait(case: Case) -> Iterator[Finding]:
         yield Finding(
             id="cpu-wait",
             severity="note",
-            claim=f"Sessions waited for CPU in {cells_of(len(waiting), case)}: {significant(queued)} s/s "
+            claim=f"Sessions waited for CPU in {case.many(len(waiting))}: {significant(queued)} s/s "
             f"{at(cell, case)}, {percent(share)} of their served time.",
             value=share,
             unit="of served time",
@@ -79,7 +79,7 @@ def throttled(case: Case) -> Iterator[Finding]:
         case.accounts(cell["cell"]).filter(pl.col("account") == "runq.throttled_bracket").drop_nulls("low")
     )
     low, high = (float(bracket[c][0]) if bracket.height else None for c in ("low", "high"))
-    text = f"A CPU quota throttled the server in {cells_of(len(struck), case)}, {at(cell, case)} "
+    text = f"A CPU quota throttled the server in {case.many(len(struck))}, {at(cell, case)} "
     text += f"in {n:.0f} of {periods:.0f} periods"
     exact = case.accounts(cell["cell"]).filter(pl.col("account") == "runq.throttled")["aas"].drop_nulls()
     if len(exact):
@@ -137,10 +137,9 @@ def unaccounted(case: Case) -> Iterator[Finding]:
     yield Finding(
         id="unaccounted" if large else "ledger-closes",
         severity=("warning" if grave else "note") if large else ("note" if grave else "good"),
-        claim=f"{text} ({percent(worst.low)} to {percent(worst.high)}), the worst of "
-        f"{cells_of(len(large), case)}."
+        claim=f"{text} ({percent(worst.low)} to {percent(worst.high)}), the worst of {case.many(len(large))}."
         if large
-        else f"The ledger closes within the samples' error in all {cells_of(len(left), case)}; at most {text}.",
+        else f"The ledger closes within the samples' error in all {case.many(len(left))}; at most {text}.",
         value=worst.share,
         unit="of session time",
         low=worst.low,
