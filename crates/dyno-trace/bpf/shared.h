@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What the program and its reader share: memory of array maps that the reader maps (src/layout.rs says
+ * the same in Rust, and a test compares the two by the object's BTF). All times are CLOCK_MONOTONIC
+ * nanoseconds.
+ */
+#ifndef DBDYNO_SHARED_H
+#define DBDYNO_SHARED_H
+
+#define WAITS 64 /* labels a task may have; a power of two */
+#define CALLS 64 /* system calls a task may use; a power of two */
+#define TIDS 4   /* tids a block of places is for */
+
+/* A label that could not be read. 0 is the server's "waits for nothing". */
+#define UNREAD 0xffffffffU
+
+/* What a task is doing. */
+enum doing {
+	UNKNOWN, /* told to watch it, nothing seen yet: its first event says what it was doing since then */
+	RUNNING,
+	QUEUED,
+	ASLEEP,
+	ENDED,
+};
+
+/* Sums of one label. */
+struct wait {
+	__u32 label;
+	__u32 used;
+	__u64 sleep_ns;
+	__u64 runq_ns;
+	__u64 throttled_ns; /* inside runq_ns */
+	__u64 sleeps;
+	__u64 preempted;
+};
+
+/* One watched task. run_ns + runq_ns + sleep_ns == since_ns - first_ns at all times that `seq` is even. */
+struct slot {
+	__u32 seq; /* odd while it is written */
+	__u32 tid;
+	__u32 tgid;
+	__u32 doing;
+	__u64 first_ns; /* watched since */
+	__u64 since_ns; /* doing that since */
+	__u64 start_boottime_ns; /* 0: not seen yet */
+	__u64 word; /* where the pointer to its wait event word is; 0: has none */
+	__u32 seed_label; /* read by whoever told to watch it: its label if it was off the CPU then */
+	__u32 seed_blocked;
+	__u32 wait; /* index: label of the sleep or queue under way, or of the last */
+	__u32 blocked; /* the sleep under way is uninterruptible */
+	__u64 run_ns;
+	__u64 runq_ns;
+	__u64 throttled_ns; /* inside runq_ns */
+	__u64 sleep_ns;
+	__u64 blocked_ns; /* inside sleep_ns */
+	__u64 voluntary;
+	__u64 involuntary;
+	__u64 lost; /* events that did not fit what was known, labels that found no room */
+	__u64 queue; /* the group's queue it was put on, and its throttle clock then; 0: not throttled */
+	__u64 queue_clock_ns;
+	struct wait waits[WAITS];
+};
+
+/* System calls of one task, the same number as its slot. */
+struct call {
+	__u32 number;
+	__u32 used;
+	__u64 calls;
+	__u64 time_ns;
+};
+
+struct calls {
+	__u32 seq;
+	__u32 under_way; /* number + 1; 0: none */
+	__u64 since_ns;
+	__u64 lost;
+	struct call each[CALLS];
+};
+
+/* Slot numbers of four tids; 0: not watched. */
+struct places {
+	__u16 slot[TIDS];
+};
+
+/* What holds for all. */
+struct control {
+	__u32 main_tgid; /* its children are watched from their birth; 0: nobody's */
+	__u32 throttle_known; /* written by look_throttled: this kernel tells throttled time */
+	__u64 word; /* for these children */
+	__u64 lost; /* children that found no slot */
+	__u64 throttled_now_ns; /* what look_throttled found */
+};
+
+_Static_assert(sizeof(struct wait) == 48, "wait");
+_Static_assert(sizeof(struct slot) == 144 + WAITS * 48, "slot");
+_Static_assert(sizeof(struct calls) == 24 + CALLS * 24, "calls");
+_Static_assert(sizeof(struct control) == 32, "control");
+
+#endif

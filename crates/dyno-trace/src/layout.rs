@@ -1,0 +1,134 @@
+//! `bpf/shared.h` in Rust: what the program writes and we read. The sizes are asserted on both sides.
+
+/// Labels a task may have.
+pub const WAITS: usize = 64;
+/// System calls a task may use.
+pub const CALLS: usize = 64;
+/// Tids of one block of places.
+pub const TIDS: usize = 4;
+/// A label that could not be read.
+pub const UNREAD: u32 = u32::MAX;
+
+/// What a task is doing: see `enum doing`.
+pub mod doing {
+    pub const UNKNOWN: u32 = 0;
+    pub const RUNNING: u32 = 1;
+    pub const QUEUED: u32 = 2;
+    pub const ASLEEP: u32 = 3;
+    pub const ENDED: u32 = 4;
+}
+
+/// `struct wait`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wait {
+    pub label: u32,
+    pub used: u32,
+    pub sleep_ns: u64,
+    pub runq_ns: u64,
+    pub throttled_ns: u64,
+    pub sleeps: u64,
+    pub preempted: u64,
+}
+
+/// `struct slot`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Slot {
+    pub seq: u32,
+    pub tid: u32,
+    pub tgid: u32,
+    pub doing: u32,
+    pub first_ns: u64,
+    pub since_ns: u64,
+    pub start_boottime_ns: u64,
+    pub word: u64,
+    pub seed_label: u32,
+    pub seed_blocked: u32,
+    pub wait: u32,
+    pub blocked: u32,
+    pub run_ns: u64,
+    pub runq_ns: u64,
+    pub throttled_ns: u64,
+    pub sleep_ns: u64,
+    pub blocked_ns: u64,
+    pub voluntary: u64,
+    pub involuntary: u64,
+    pub lost: u64,
+    pub queue: u64,
+    pub queue_clock_ns: u64,
+    pub waits: [Wait; WAITS],
+}
+
+/// `struct call`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Call {
+    pub number: u32,
+    pub used: u32,
+    pub calls: u64,
+    pub time_ns: u64,
+}
+
+/// `struct calls`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Calls {
+    pub seq: u32,
+    pub under_way: u32,
+    pub since_ns: u64,
+    pub lost: u64,
+    pub each: [Call; CALLS],
+}
+
+/// `struct places`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Places {
+    pub slot: [u16; TIDS],
+}
+
+/// `struct control`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Control {
+    pub main_tgid: u32,
+    pub throttle_known: u32,
+    pub word: u64,
+    pub lost: u64,
+    pub throttled_now_ns: u64,
+}
+
+/// A type that may hold any bytes and is as large as the C type.
+///
+/// # Safety
+/// `repr(C)`, integers only, no padding.
+pub unsafe trait Plain: Copy {
+    /// All zero.
+    fn zeroed() -> Self {
+        // SAFETY: integers only, by this trait's contract.
+        unsafe { std::mem::zeroed() }
+    }
+}
+
+// SAFETY: as their definitions show, and the sizes below say.
+unsafe impl Plain for Slot {}
+// SAFETY: as above.
+unsafe impl Plain for Calls {}
+// SAFETY: as above.
+unsafe impl Plain for Places {}
+// SAFETY: as above.
+unsafe impl Plain for Control {}
+
+const _: () = {
+    assert!(size_of::<Wait>() == 48);
+    assert!(size_of::<Slot>() == 144 + WAITS * 48);
+    assert!(size_of::<Calls>() == 24 + CALLS * 24);
+    assert!(size_of::<Control>() == 32);
+    assert!(size_of::<Places>() == 8);
+};
+
+/// Where the search for a label's sums begins: `wait_of` in the program.
+pub fn first_index(label: u32) -> usize {
+    (label.wrapping_mul(0x9e37_79b1) >> 26) as usize
+}

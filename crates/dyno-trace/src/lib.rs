@@ -1,0 +1,14 @@
+//! The exact tier: a BPF program on the scheduler's tracepoints that keeps, for each watched task, its time on
+//! a CPU, in the run queue and asleep, the latter two by the wait event word it had set when it left the CPU.
+//! The program is `bpf/sched.bpf.c`, compiled by `tools/build_bpf.sh`; here it is loaded and read.
+
+mod account;
+mod book;
+mod layout;
+mod load;
+mod memory;
+mod rights;
+mod rows;
+mod trace;
+
+pub use trace::{Options, open};

@@ -1,0 +1,215 @@
+//! What the scheduler trace needs of us and of the kernel, and what to do where it is not there.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use dyno_observe::Status;
+use dyno_observe::status::Refusal;
+
+/// Types of the running kernel.
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Inode of the pid namespace the machine began with (`PROC_PID_INIT_INO`).
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+const CAP_PERFMON: u64 = 1 << 38;
+const CAP_BPF: u64 = 1 << 39;
+
+/// What we found: the pure half of [`check`] judges it.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Effective capabilities of this thread.
+    pub capabilities: u64,
+    /// Whether the kernel tells its types.
+    pub btf: bool,
+    /// `/proc/self/ns/pid`.
+    pub pid_namespace: String,
+}
+
+/// Refuses where a trace cannot be.
+///
+/// # Errors
+/// Why, and the cure.
+pub fn check() -> Result<(), Refusal> {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    judge(&Found {
+        capabilities: capabilities(&status).unwrap_or(0),
+        btf: Path::new(BTF).exists(),
+        pid_namespace: fs::read_link("/proc/self/ns/pid")
+            .map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned()),
+    })
+}
+
+/// The pure half of [`check`].
+///
+/// # Errors
+/// Why, and the cure.
+pub fn judge(found: &Found) -> Result<(), Refusal> {
+    let unsupported = |detail: &str| Err(Refusal::new(Status::NotSupported, detail));
+    if !found.btf {
+        return unsupported(
+            "this kernel does not tell its types (no /sys/kernel/btf/vmlinux): it takes one \
+             of 5.8 or later built with CONFIG_DEBUG_INFO_BTF",
+        );
+    }
+    let has = |wanted: u64| found.capabilities & wanted == wanted;
+    if !has(CAP_SYS_ADMIN) && !has(CAP_BPF | CAP_PERFMON) {
+        return Err(Refusal::new(
+            Status::NotPermitted,
+            format!("needs CAP_BPF and CAP_PERFMON: {CURE}"),
+        ));
+    }
+    if found.pid_namespace != FIRST_PID_NAMESPACE {
+        return unsupported(
+            "dbdyno runs in a container, where tasks have other numbers than the kernel \
+             knows them by: run it outside, or with the host's pid namespace (--pid=host)",
+        );
+    }
+    Ok(())
+}
+
+/// What gives the rights without being root.
+pub const CURE: &str = "run dbdyno as root, or as yourself with these two: \
+    sudo setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups --inh-caps=+bpf,+perfmon \
+    --ambient-caps=+bpf,+perfmon dbdyno ...";
+
+/// What the kernel's refusal at loading means. `log`: the verifier's words.
+pub fn refused(what: &str, error: &io::Error, log: &str) -> Refusal {
+    if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) && log.trim().is_empty() {
+        let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+        return Refusal::new(Status::NotPermitted, forbidden(what, error, &lockdown));
+    }
+    let last = log
+        .lines()
+        .rev()
+        .find(|l| !l.trim().is_empty() && !l.starts_with("processed"));
+    let words = last.map_or_else(String::new, |l| format!(" ({})", l.trim()));
+    Refusal::new(
+        Status::NotSupported,
+        format!("this kernel refuses it: {what}: {error}{words}"),
+    )
+}
+
+fn forbidden(what: &str, error: &io::Error, lockdown: &str) -> String {
+    if lockdown.contains("[confidentiality]") {
+        return "the kernel is locked down (confidentiality): BPF may not read memory; boot with \
+            lockdown=integrity"
+            .to_owned();
+    }
+    format!("{what}: {error}: {CURE}")
+}
+
+/// `CapEff:` of `/proc/PID/status`.
+pub fn capabilities(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+/// Kernels before 5.11 count BPF memory against `RLIMIT_MEMLOCK`: there the limit is raised as far as it goes.
+pub fn raise_memlock() {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if !before_5_11(&release) {
+        return;
+    }
+    let infinite = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: plain calls with values of ours. Where it is not permitted, loading says so.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const infinite) };
+}
+
+fn before_5_11(release: &str) -> bool {
+    let mut numbers = release
+        .split(['.', '-', '+'])
+        .map_while(|w| w.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version < (5, 11)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found() -> Found {
+        Found {
+            capabilities: CAP_BPF | CAP_PERFMON,
+            btf: true,
+            pid_namespace: FIRST_PID_NAMESPACE.to_owned(),
+        }
+    }
+
+    #[test]
+    fn two_rights_suffice_and_so_does_the_old_one() {
+        assert_eq!(judge(&found()), Ok(()));
+        let old = Found {
+            capabilities: CAP_SYS_ADMIN,
+            ..found()
+        };
+        assert_eq!(judge(&old), Ok(()));
+    }
+
+    #[test]
+    fn one_right_alone_is_not_permitted_and_the_cure_is_said() {
+        for capabilities in [0, CAP_BPF, CAP_PERFMON, !(CAP_BPF | CAP_SYS_ADMIN)] {
+            let refusal = judge(&Found {
+                capabilities,
+                ..found()
+            })
+            .unwrap_err();
+            assert_eq!(refusal.status, Status::NotPermitted);
+            assert!(refusal.detail.contains("--ambient-caps"), "{}", refusal.detail);
+        }
+    }
+
+    #[test]
+    fn no_types_and_other_task_numbers_are_not_supported() {
+        for found in [
+            Found {
+                btf: false,
+                ..found()
+            },
+            Found {
+                pid_namespace: "pid:[4026532254]".to_owned(),
+                ..found()
+            },
+        ] {
+            assert_eq!(judge(&found).unwrap_err().status, Status::NotSupported);
+        }
+    }
+
+    #[test]
+    fn capabilities_are_read_from_the_effective_line() {
+        let status = "CapPrm:\t000001ffffffffff\nCapEff:\t000000c000000000\nCapBnd:\t0\n";
+        assert_eq!(capabilities(status), Some(CAP_BPF | CAP_PERFMON));
+        assert_eq!(capabilities("CapPrm:\t0\n"), None);
+    }
+
+    #[test]
+    fn the_kernels_own_words_are_told() {
+        let einval = io::Error::from_raw_os_error(libc::EINVAL);
+        let refusal = refused(
+            "loading sched_switch",
+            &einval,
+            "0: (85) call x#1\nunknown func x#1\nprocessed 1 insns\n",
+        );
+        assert_eq!(refusal.status, Status::NotSupported);
+        assert!(refusal.detail.contains("unknown func x#1"), "{}", refusal.detail);
+        let eperm = io::Error::from_raw_os_error(libc::EPERM);
+        assert_eq!(refused("making a map", &eperm, "").status, Status::NotPermitted);
+        assert!(forbidden("x", &eperm, "none integrity [confidentiality]\n").contains("lockdown=integrity"));
+    }
+
+    #[test]
+    fn memory_is_limited_before_5_11_only() {
+        for (release, before) in [
+            ("4.18.0-553.el8_10.x86_64", true),
+            ("5.10.0-28-amd64", true),
+            ("5.11.0", false),
+            ("6.1.0-18-amd64", false),
+            ("6.18.44+x", false),
+        ] {
+            assert_eq!(before_5_11(release), before, "{release}");
+        }
+    }
+}

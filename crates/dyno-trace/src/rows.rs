@@ -1,0 +1,191 @@
+//! Rows of the tables `traced`, `waits` and `syscalls`.
+
+use std::sync::Arc;
+
+use dyno_model::{Column, Table};
+use dyno_observe::{Names, Status, Texts};
+use syscalls::Sysno;
+
+use crate::account::{Label, Sums};
+use crate::layout::Call;
+
+/// A task and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    pub pid: i64,
+    pub tid: i64,
+    pub start_ticks: Option<i64>,
+    pub role: Arc<str>,
+    pub session: Option<i64>,
+}
+
+/// One read of one task.
+#[derive(Debug)]
+struct Read {
+    before_ns: i64,
+    after_ns: i64,
+    key: u32,
+    /// `None`: it could not be read whole.
+    sums: Option<Sums>,
+    status: Status,
+}
+
+/// Something of a read: a label's sums, a system call's.
+#[derive(Debug)]
+struct Part<T> {
+    read: u32,
+    value: T,
+    status: Status,
+}
+
+/// All reads.
+#[derive(Debug, Default)]
+pub struct Rows {
+    keys: Vec<Key>,
+    reads: Vec<Read>,
+    labels: Vec<Part<Label>>,
+    calls: Vec<Part<Call>>,
+}
+
+impl Rows {
+    /// Takes in a task; its number.
+    pub fn key(&mut self, key: Key) -> u32 {
+        self.keys.push(key);
+        self.keys.len() as u32 - 1
+    }
+
+    /// One read of task `key`.
+    pub fn read(&mut self, before_ns: i64, after_ns: i64, key: u32, sums: Option<Sums>) {
+        let status = match sums {
+            Some(sums) if sums.lost == 0 => Status::Ok,
+            _ => Status::Lost,
+        };
+        self.reads.push(Read {
+            before_ns,
+            after_ns,
+            key,
+            sums,
+            status,
+        });
+    }
+
+    /// Labels of the latest read. `unread`: why a label is not known where it is not.
+    pub fn labels(&mut self, labels: Vec<Label>, unread: Status) {
+        let read = self.reads.len() as u32 - 1;
+        self.labels.extend(labels.into_iter().map(|value| Part {
+            read,
+            value,
+            status: if value.code.is_some() { Status::Ok } else { unread },
+        }));
+    }
+
+    /// System calls of the latest read; `lost`: some found no room.
+    pub fn calls(&mut self, calls: Vec<Call>, lost: bool) {
+        let read = self.reads.len() as u32 - 1;
+        let status = if lost { Status::Lost } else { Status::Ok };
+        self.calls
+            .extend(calls.into_iter().map(|value| Part { read, value, status }));
+    }
+
+    /// `traced`: reads that were done at or after `since_ns`.
+    pub fn traced(&self, since_ns: i64, throttle_known: bool) -> Table {
+        let reads = &self.reads[self.first(since_ns)..];
+        let sum = |of: fn(&Sums) -> i64| Column::I64(reads.iter().map(|r| r.sums.as_ref().map(of)).collect());
+        let throttled = |r: &Read| r.sums.filter(|_| throttle_known).map(|s| s.throttled_ns);
+        let mut columns = self.who(reads);
+        columns.extend([
+            ("run_ns", sum(|s| s.run_ns)),
+            ("runq_ns", sum(|s| s.runq_ns)),
+            ("throttled_ns", Column::I64(reads.iter().map(throttled).collect())),
+            ("sleep_ns", sum(|s| s.sleep_ns)),
+            ("blocked_ns", sum(|s| s.blocked_ns)),
+            ("voluntary", sum(|s| s.voluntary)),
+            ("involuntary", sum(|s| s.involuntary)),
+            ("status", statuses(reads.iter().map(|r| r.status))),
+        ]);
+        Table::new("traced", columns)
+    }
+
+    /// `waits`, as `traced`.
+    pub fn waits(&self, since_ns: i64, throttle_known: bool, names: &Names) -> Table {
+        let parts = self.parts(&self.labels, since_ns);
+        let number = |of: fn(&Label) -> i64| Column::known(parts.iter().map(|p| of(&p.value)));
+        let (mut classes, mut events) = (Texts::default(), Texts::default());
+        for part in parts {
+            let name = part.value.code.and_then(|code| names.of(code));
+            classes.push(name.as_ref().map(|(class, _)| &**class));
+            events.push(name.as_ref().map(|(_, event)| &**event));
+        }
+        let throttled = |p: &Part<Label>| throttle_known.then_some(p.value.throttled_ns);
+        let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
+        columns.extend([
+            ("wait_class", Column::Coded(classes.into())),
+            ("wait_event", Column::Coded(events.into())),
+            ("sleep_ns", number(|l| l.sleep_ns)),
+            ("runq_ns", number(|l| l.runq_ns)),
+            ("throttled_ns", Column::I64(parts.iter().map(throttled).collect())),
+            ("sleeps", number(|l| l.sleeps)),
+            ("preempted", number(|l| l.preempted)),
+            ("status", statuses(parts.iter().map(|p| p.status))),
+        ]);
+        Table::new("waits", columns)
+    }
+
+    /// `syscalls`, as `traced`.
+    pub fn syscalls(&self, since_ns: i64) -> Table {
+        let parts = self.parts(&self.calls, since_ns);
+        let mut names = Texts::default();
+        for part in parts {
+            names.push(Some(&call_name(part.value.number)));
+        }
+        let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
+        columns.extend([
+            ("name", Column::Coded(names.into())),
+            ("calls", Column::known(parts.iter().map(|p| p.value.calls as i64))),
+            (
+                "time_ns",
+                Column::known(parts.iter().map(|p| p.value.time_ns as i64)),
+            ),
+            ("status", statuses(parts.iter().map(|p| p.status))),
+        ]);
+        Table::new("syscalls", columns)
+    }
+
+    fn first(&self, since_ns: i64) -> usize {
+        self.reads.partition_point(|r| r.after_ns < since_ns)
+    }
+
+    fn parts<'p, T>(&self, parts: &'p [Part<T>], since_ns: i64) -> &'p [Part<T>] {
+        let first = self.first(since_ns);
+        &parts[parts.partition_point(|p| (p.read as usize) < first)..]
+    }
+
+    /// The columns that all three tables begin with.
+    fn who<'r>(&self, reads: impl IntoIterator<Item = &'r Read>) -> Vec<(&'static str, Column)> {
+        let reads: Vec<&Read> = reads.into_iter().collect();
+        let keys: Vec<&Key> = reads.iter().map(|r| &self.keys[r.key as usize]).collect();
+        let roles: Texts = keys.iter().map(|k| Some(&*k.role)).collect();
+        vec![
+            ("before_ns", Column::known(reads.iter().map(|r| r.before_ns))),
+            ("after_ns", Column::known(reads.iter().map(|r| r.after_ns))),
+            ("pid", Column::known(keys.iter().map(|k| k.pid))),
+            ("tid", Column::known(keys.iter().map(|k| k.tid))),
+            (
+                "start_ticks",
+                Column::I64(keys.iter().map(|k| k.start_ticks).collect()),
+            ),
+            ("role", Column::Coded(roles.into())),
+            ("session", Column::I64(keys.iter().map(|k| k.session).collect())),
+        ]
+    }
+}
+
+fn statuses(all: impl Iterator<Item = Status>) -> Column {
+    let texts: Texts = all.map(|s| Some(s.as_str())).collect();
+    Column::Coded(texts.into())
+}
+
+/// Name of a system call of this machine's architecture.
+fn call_name(number: u32) -> String {
+    Sysno::new(number as usize).map_or_else(|| format!("#{number}"), |call| call.name().to_owned())
+}

@@ -1,0 +1,304 @@
+//! The scheduler trace as a watch sees it.
+
+use std::sync::Arc;
+
+use dyno_model::{Table, now_ns};
+use dyno_observe::file::Buffer;
+use dyno_observe::parse::ns_per_tick;
+use dyno_observe::task::Task;
+use dyno_observe::{Granted, Names, Status, Tracer, Word, WordFinder, WordSpec};
+
+use crate::account::{Seed, calls, sums};
+use crate::book::Newcomer;
+use crate::layout::{Slot, UNREAD, doing};
+use crate::load::{Loaded, load};
+use crate::rows::{Key, Rows};
+
+/// What to trace besides the tasks one is told of.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The server's main process: its children are traced from their birth, told of or not.
+    pub main_pid: Option<i64>,
+    /// Their wait event word.
+    pub word: Option<WordSpec>,
+    /// Whether system calls are counted.
+    pub syscalls: bool,
+    /// How many tasks there is room for; 0: 4096. A task takes 3 kB of kernel memory, 5 kB with system calls.
+    pub slots: u32,
+}
+
+/// Room for tasks where nothing else is said.
+const SLOTS: u32 = 4096;
+/// The program numbers slots with 16 bits.
+const MOST_SLOTS: u32 = u16::MAX as u32;
+
+/// The trace, running.
+pub struct Trace {
+    loaded: Loaded,
+    syscalls: bool,
+    finder: Option<WordFinder>,
+    names: Names,
+    /// Why children's words are not read.
+    word: Granted<u64>,
+    /// By number of slot.
+    known: Vec<Option<Known>>,
+    rows: Rows,
+    /// Tasks we were told of that found no slot.
+    refused: u64,
+    buffer: Buffer,
+    ns_per_tick: i64,
+}
+
+/// What we know of the task of a slot.
+struct Known {
+    key: u32,
+    /// `None`: nobody told us of it, it is a child of the main process.
+    task: Option<Arc<Task>>,
+    seed: Seed,
+    /// Why a label is not known where it is not.
+    unread: Status,
+}
+
+/// Loads the program and starts.
+///
+/// # Errors
+/// Not permitted or not supported, and the cure.
+pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
+    let slots = if options.slots == 0 { SLOTS } else { options.slots };
+    let loaded = load(slots.clamp(2, MOST_SLOTS), options.syscalls)?;
+    let mut finder = options
+        .word
+        .as_ref()
+        .map(|w| WordFinder::new(&w.program, &w.symbol));
+    let names = options
+        .word
+        .map_or_else(Names::default, |w| Names::new(&w.names, &w.classes));
+    let word = match (options.main_pid, &mut finder) {
+        (Some(pid), Some(finder)) => finder.address(pid),
+        _ => Ok(0),
+    };
+    if let Some(main_pid) = options.main_pid {
+        loaded
+            .book
+            .children_of(main_pid as u32, word.as_ref().copied().unwrap_or(0));
+    }
+    Ok(Box::new(Trace {
+        known: (0..loaded.book.slots.len()).map(|_| None).collect(),
+        loaded,
+        syscalls: options.syscalls,
+        finder,
+        names,
+        word,
+        rows: Rows::default(),
+        refused: 0,
+        buffer: Buffer::default(),
+        ns_per_tick: ns_per_tick(),
+    }))
+}
+
+impl Trace {
+    /// The slot of a task that is watched already: told of before, or seen at its birth.
+    fn find(&mut self, task: &Task) -> Option<usize> {
+        let number = self.loaded.book.find(task.tid as u32)?;
+        let slot = self.loaded.book.read(number)?;
+        let (theirs, ours) = (self.start_ticks(number, &slot), task.start_ticks());
+        if theirs.is_some() && ours.is_some() && theirs != ours {
+            self.loaded.book.release(number); // the number was given to another task
+            self.known[number] = None;
+            return None;
+        }
+        Some(number)
+    }
+
+    fn start_ticks(&self, number: usize, slot: &Slot) -> Option<i64> {
+        if slot.start_boottime_ns > 0 {
+            return Some(slot.start_boottime_ns as i64 / self.ns_per_tick);
+        }
+        self.known[number].as_ref()?.task.as_ref()?.start_ticks()
+    }
+
+    fn take(&mut self, task: &Arc<Task>) {
+        let word = self.finder.as_mut().map(|f| f.address(task.pid));
+        let address = word.as_ref().and_then(|w| w.as_ref().ok()).copied().unwrap_or(0);
+        let newcomer = Newcomer {
+            tid: task.tid as u32,
+            tgid: task.pid as u32,
+            word: address,
+            now_ns: now_ns() as u64,
+        };
+        let Some(number) = self.loaded.book.take(newcomer) else {
+            self.refused += 1;
+            return;
+        };
+        // only now: what it does is right from here until its first event
+        let state = task.state(&mut self.buffer).unwrap_or('R');
+        let label = if address == 0 {
+            None
+        } else {
+            Word::new(task.pid, address).read().ok()
+        };
+        self.loaded
+            .book
+            .seed(number, label.unwrap_or(UNREAD), state == 'D');
+        self.known[number] = Some(Known {
+            key: self.rows.key(key(task)),
+            task: Some(Arc::clone(task)),
+            seed: Seed::of(state),
+            unread: unread(word.as_ref()),
+        });
+    }
+
+    /// A slot that the program filled: a child of the main process.
+    fn newborn(&mut self, slot: &Slot) -> Known {
+        let key = Key {
+            pid: i64::from(slot.tgid),
+            tid: i64::from(slot.tid),
+            start_ticks: Some(slot.start_boottime_ns as i64 / self.ns_per_tick),
+            role: Arc::from("other"),
+            session: None,
+        };
+        Known {
+            key: self.rows.key(key),
+            task: None,
+            seed: Seed::Runnable,
+            unread: self.unread_of_children(),
+        }
+    }
+
+    fn unread_of_children(&self) -> Status {
+        unread(self.finder.as_ref().map(|_| &self.word))
+    }
+
+    fn read_slot(&mut self, number: usize) {
+        let before_ns = now_ns();
+        let Some(slot) = self.loaded.book.read(number) else {
+            if let Some(known) = &self.known[number] {
+                self.rows.read(before_ns, now_ns(), known.key, None);
+            }
+            return;
+        };
+        let throttled_ns = self.throttled_now_ns(number, &slot);
+        let after_ns = now_ns();
+        let known = match self.known[number].take() {
+            Some(known) => known,
+            None => self.newborn(&slot),
+        };
+        let (sums, labels) = sums(&slot, known.seed, after_ns as u64, throttled_ns);
+        self.rows.read(before_ns, after_ns, known.key, Some(sums));
+        self.rows.labels(labels, known.unread);
+        if self.syscalls {
+            if let Some(made) = self.loaded.book.read_calls(number) {
+                self.rows.calls(calls(&made, after_ns as u64), made.lost > 0);
+            }
+        }
+        let ended = slot.doing == doing::ENDED || known.task.as_ref().is_some_and(|t| t.gone());
+        if ended {
+            self.loaded.book.release(number);
+        } else {
+            self.known[number] = Some(known);
+        }
+    }
+
+    /// How much of the wait in the queue under way was throttled. 0 where that cannot be asked: it is booked
+    /// when the wait ends.
+    fn throttled_now_ns(&self, number: usize, slot: &Slot) -> u64 {
+        if slot.doing != doing::QUEUED || slot.queue == 0 {
+            return 0;
+        }
+        self.loaded.throttled_now_ns(number).unwrap_or(0)
+    }
+
+    fn lost(&self) -> Option<String> {
+        let (unplaced, missed) = (self.refused + self.loaded.book.lost(), self.loaded.missed());
+        let room = self.loaded.book.slots.len() - 1;
+        match (unplaced, missed) {
+            (0, 0) => None,
+            (0, _) => Some(format!(
+                "{missed} events missed: the program was already running on that CPU"
+            )),
+            _ => Some(format!(
+                "{unplaced} processes found no room among {room}, {missed} events missed"
+            )),
+        }
+    }
+}
+
+impl Tracer for Trace {
+    fn watch(&mut self, task: &Arc<Task>) {
+        if task.gone() {
+            return;
+        }
+        let Some(number) = self.find(task) else {
+            self.take(task);
+            return;
+        };
+        let known = self.known[number].take();
+        self.known[number] = Some(Known {
+            key: self.rows.key(key(task)),
+            task: Some(Arc::clone(task)),
+            seed: known.as_ref().map_or(Seed::Runnable, |k| k.seed),
+            unread: known.map_or_else(|| self.unread_of_children(), |k| k.unread),
+        });
+    }
+
+    fn read(&mut self) {
+        let used: Vec<usize> = self.loaded.book.used().collect();
+        for number in used {
+            self.read_slot(number);
+        }
+    }
+
+    fn tables(&self, since_ns: i64) -> Vec<Table> {
+        let known = self.loaded.throttle_known;
+        let mut tables = vec![
+            self.rows.traced(since_ns, known),
+            self.rows.waits(since_ns, known, &self.names),
+        ];
+        if self.syscalls {
+            tables.push(self.rows.syscalls(since_ns));
+        }
+        tables
+    }
+
+    fn witness(&self) -> (String, String) {
+        let told = |status: Status, detail: String| (status.as_str().to_owned(), detail);
+        if let Some(lost) = self.lost() {
+            return told(Status::Lost, lost);
+        }
+        let mut detail = String::from("BPF on sched_switch, sched_wakeup, sched_process_fork");
+        if self.syscalls {
+            detail.push_str(", sys_enter, sys_exit");
+        }
+        if let Err(refusal) = &self.word {
+            detail = format!(
+                "{detail}; not by wait event ({}): {}",
+                refusal.status.as_str(),
+                refusal.detail
+            );
+        }
+        if !self.loaded.throttle_known {
+            detail.push_str("; this kernel does not tell throttled time apart");
+        }
+        told(Status::Ok, detail)
+    }
+}
+
+fn key(task: &Task) -> Key {
+    Key {
+        pid: task.pid,
+        tid: task.tid,
+        start_ticks: task.start_ticks(),
+        role: Arc::clone(&task.who.role),
+        session: task.who.session,
+    }
+}
+
+/// Status of a label that is not known: there is no such word at all, or it was refused, or its memory was not
+/// there just then.
+fn unread<T>(word: Option<&Granted<T>>) -> Status {
+    match word {
+        None => Status::Ok,
+        Some(Err(refusal)) => refusal.status,
+        Some(Ok(_)) => Status::Lost,
+    }
+}
