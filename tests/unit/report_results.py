@@ -280,10 +280,23 @@ def _sources(world: World) -> tuple[Source, ...]:
         Source(name="os tasks", provenance=schedstat, status=status, detail=detail),  # type: ignore[arg-type]
         Source(name="activity samples", provenance="the server's activity view, 10 Hz", status="ok"),
         Source(
+            name="scheduler trace",
+            provenance="a BPF program on sched_switch and sched_wakeup",
+            status="not permitted",
+            detail="run as root, or with CAP_BPF and CAP_PERFMON",
+        ),
+        Source(name="wait event word", provenance="the backend's memory, 100 Hz", status="ok"),
+        Source(
             name="cgroup",
             provenance="/sys/fs/cgroup/cpu/cpu.stat",
             status="not permitted",
             detail="the group's directory is not readable; run in the server's group",
+        ),
+        Source(
+            name="block I/O delay",
+            provenance="/proc/PID/task/TID/stat, field 42",
+            status="off",
+            detail="sysctl kernel.task_delayacct=1 before the server starts",
         ),
         Source(name="host", provenance="/proc/stat", status=status, detail=detail),  # type: ignore[arg-type]
     )

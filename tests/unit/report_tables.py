@@ -139,12 +139,12 @@ def profile(accounts: Accounts, rate: float, work: float, known: bool) -> Iterat
         ("logical reads", "blocks", rate * work, "engine counters", True),
         ("physical reads", "blocks", rate * 1.5, "engine counters", True),
         ("WAL", "bytes", 812.0, "engine counters", True),
-        ("temporary", "bytes", 0.0, "engine counters", True),
+        ("temporary files", "bytes", 0.0, "engine counters", True),
         ("calls", "count", rate, "driver", True),
         ("commits", "count", rate, "engine counters", True),
         ("rollbacks", "count", 0.0, "engine counters", True),
         ("executions", "count", None, "engine counters", False),
-        ("hit ratio", "ratio", 1 - 1.5 / work, "engine counters", True),
+        ("cache hit ratio", "ratio", 1 - 1.5 / work, "engine counters", True),
     )
     for name, unit, per_s, source, ok in lines:
         ratio = unit == "ratio"

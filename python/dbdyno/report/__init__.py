@@ -14,8 +14,18 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.report.terminal import summary
+from dbdyno.report.terminal_tables import events_text, microstates_text, profile_text, witnesses_text
 
-__all__ = ["document", "export", "summary", "write_html"]
+__all__ = [
+    "document",
+    "events_text",
+    "export",
+    "microstates_text",
+    "profile_text",
+    "summary",
+    "witnesses_text",
+    "write_html",
+]
 
 
 def write_html(results: Results, path: Path) -> Path:

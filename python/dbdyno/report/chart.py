@@ -84,7 +84,11 @@ def cpu_mark(cpus: float, axis: Literal["x", "y"]) -> list[alt.Chart]:
         text = text.encode(x=alt.X("cpus:Q"), text="name:N", y=alt.value(HEIGHT - 8))
         return [rule, _moved(text, dx=4)]
     rule = rule.encode(y=alt.Y("cpus:Q"))
-    return [rule, _moved(text.encode(y=alt.Y("cpus:Q"), text="name:N", x=alt.value(2)), dy=-6)]
+    place = {"y": alt.Y("cpus:Q"), "text": "name:N", "x": alt.value(2)}
+    halo = alt.Chart(data).mark_text(
+        color=var("card"), stroke=var("card"), strokeWidth=4, align="left", fontSize=11
+    )
+    return [rule, *(_moved(t.encode(**place), dx=4, dy=-8) for t in (halo, text))]
 
 
 def finished(layers: Sequence[alt.Chart], description: str) -> dict[str, Any]:

@@ -10,6 +10,12 @@ from dbdyno.model.results import Results
 from dbdyno.model.units import NS_PER_S, significant
 
 UNKNOWN = "?"
+_QUANTITIES = {
+    "cpu_used": "CPU used",
+    "cpu_used_machine": "CPU used, whole machine",
+    "db_time": "DB time",
+    "work_per_call": "work per call",
+}
 
 
 class Series(NamedTuple):
@@ -95,6 +101,16 @@ def half_width(row: dict[str, Any]) -> float | None:
 def cpus_text(cpus: float) -> str:
     """``2 CPUs``, ``1 CPU``, ``1.5 CPUs``."""
     return f"{cpus:g} CPU{'' if cpus == 1 else 's'}"
+
+
+def quantity(name: str) -> str:
+    """What a quantity of table witnesses is called."""
+    return _QUANTITIES.get(name, name.replace("_", " "))
+
+
+def difference(relative: float | None) -> str:
+    """A relative difference in percent with its sign; empty: none."""
+    return "" if relative is None else f"{100 * relative:+.1f} %"
 
 
 def _three(value: float) -> str:

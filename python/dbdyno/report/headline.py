@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from dbdyno.model.finding import GOOD_SCALING
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate
-from dbdyno.report import figures
+from dbdyno.report import figures, observation
 from dbdyno.report.figures import Series
 
 PLATEAU = 0.97
@@ -59,6 +59,8 @@ def answer(results: Results, series: Series) -> Answer | None:
 def title(results: Results) -> str:
     """``lio on PostgreSQL 18.4, 1 to 8 sessions on 2 CPUs``."""
     server = results.environment.server
+    if figures.is_observation(results):
+        return observation.title(results, server_name(server.engine, server.version))
     rungs = results.tables["rungs"]
     workloads = ", ".join(dict.fromkeys(rungs["workload"].to_list())) or "nothing"
     steps: list[int] = rungs["sessions"].unique().sort().to_list()
@@ -74,7 +76,9 @@ def server_name(engine: str, version: str) -> str:
 
 
 def sentences(results: Results) -> list[str]:
-    """One paragraph a series."""
+    """One paragraph a series; of an observation, how active it was and with what."""
+    if figures.is_observation(results):
+        return observation.sentences(results)
     series = figures.series_of(results)
     if not series:
         return ["No rung was measured."]

@@ -81,12 +81,12 @@ def events(results: Results, pick: Pick) -> Html:
     if found.total:
         rows.append(["all", "", *(_figure(t, "") for t in found.total), "", "", ""])
     caption = (
-        f"{pick.label}{pick.which}: seconds per second under each label, asleep and in the run queue apart. "
-        f"{tier.caption(results, pick.cell)}"
+        f"Time {pick.at}{pick.which}: seconds per second under each label, asleep and in the run queue "
+        f"apart. {tier.caption(results, pick.cell)}"
     )
     left = f"{found.left_out} smaller rows are left out; the export holds them." if found.left_out else ""
     numeric = [False, False, True, True, True, True, True, False]
-    return join(table(caption, heads, rows, numeric), *_feet([*found.notes, left]))
+    return join(table(caption, heads, rows, numeric, class_="named"), *_feet([*found.notes, left]))
 
 
 def microstates(results: Results, pick: Pick) -> Html:
@@ -107,7 +107,7 @@ def _block(results: Results, pick: Pick, block: processes.Block) -> Iterator[Htm
     heads += ["of session CPU"] if shared else []
     rows = [_process(p, shared) for p in block.processes]
     caption = (
-        f"{block.title} at {pick.label}{pick.which}: percent of each process's time, USR to UNAC add up "
+        f"{block.title} {pick.at}{pick.which}: percent of each process's time, USR to UNAC add up "
         f"to 100; switches and calls a second. {tier.caption(results, pick.cell)}"
     )
     yield table(caption, heads, rows, [False] + [True] * (len(heads) - 1), class_="named")
@@ -133,9 +133,9 @@ def load_profile(results: Results, pick: Pick) -> Html:
     ]
     rows += [[name, _figure(v, ""), *[""] * (len(found.heads) - 1), ""] for name, v in found.ratios]
     where = "" if pick.repeats == 1 else f"; all {pick.repeats} repeats together"
-    caption = f"Load profile at {pick.label}{where}"
+    caption = f"Load profile {pick.at}{where}"
     numeric = [False, *[True] * len(found.heads), False]
-    made = table(caption, ["", *found.heads, "witness"], rows, numeric)
+    made = table(caption, ["", *found.heads, "witness"], rows, numeric, class_="named")
     return join(made, *_feet(found.notes), _top(results, pick, found.events))
 
 
@@ -154,7 +154,7 @@ def _top(results: Results, pick: Pick, events: list[profile.Event]) -> Html:
         "witness",
     ]
     caption = (
-        f"Top {len(events)} foreground events at {pick.label} by total time. A wait's seconds are asleep; "
+        f"Top {len(events)} foreground events {pick.at} by total time. A wait's seconds are asleep; "
         "what its label hid in the run queue stands beside and is counted in CPU WAIT. "
         + tier.caption(results, pick.cell)
     )
@@ -163,7 +163,7 @@ def _top(results: Results, pick: Pick, events: list[profile.Event]) -> Html:
         for e in events
     ]
     numeric = [True, False, True, True, True, True, True, True, False]
-    return table(caption, heads, rows, numeric)
+    return table(caption, heads, rows, numeric, class_="named")
 
 
 def _share(percent: str) -> Content:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from dbdyno.model.finding import Finding
-from dbdyno.model.plan import Plan
+from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate, significant
-from dbdyno.report import figures, headline
+from dbdyno.report import figures, headline, observation, times
 from dbdyno.report.markup import Content, Html, definitions, details, el, join, table
 
 _BASES = {"cpu": "CPU", "wall": "wall-clock"}
@@ -18,6 +18,8 @@ _SEVERITIES = ("invalid", "warning", "note", "good")
 
 def tiles(results: Results) -> Html | None:
     """The figures of the headline, large: of the first series, or of the best where there are several."""
+    if figures.is_observation(results):
+        return _observed(results)
     found = [a for s in figures.series_of(results) if (a := headline.answer(results, s)) and a.peak]
     if not found:
         return None
@@ -38,6 +40,31 @@ def tiles(results: Results) -> Html | None:
     )
 
 
+def _observed(results: Results) -> Html | None:
+    """How busy the server was, on average."""
+    found = observation.overview(results)
+    if found is None:
+        return None
+    average = "s per second, on average"
+    most = found.top[0] if found.top else None
+    values = [
+        ("DB time", _seconds(found.db_time), average),
+        ("DB CPU", _seconds(found.db_cpu), average),
+        ("CPU WAIT", _seconds(found.cpu_wait), average),
+        ("Most time", most.name if most else figures.UNKNOWN, f"{most.share} % of DB time" if most else ""),
+        ("Sessions seen", f"{found.sessions:,}", f"in {found.windows} windows, {found.wall_s:.0f} s"),
+    ]
+    return el(
+        "dl",
+        *(el("div", el("dt", n), el("dd", v, el("small", note))) for n, v, note in values),
+        class_="tiles",
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return figures.UNKNOWN if value is None else f"{value:.2f}"
+
+
 def banner(results: Results) -> Html:
     """Says so where a run did not end well; else nothing."""
     info = results.info
@@ -56,7 +83,7 @@ def findings(results: Results) -> Html:
     ordered = sorted(results.findings, key=lambda f: _SEVERITIES.index(f.severity))
     items = []
     for f in ordered:
-        everywhere = bool(f.cells) and {c.id for c in results.plan.cells} <= set(f.cells)
+        everywhere = bool(f.cells) and set(results.tables["windows"]["cell"]) <= set(f.cells)
         about = "all cells" if everywhere else f"cells: {', '.join(f.cells)}" if f.cells else ""
         notes = " · ".join(t for t in (_interval(f), f.evidence and f"rests on: {f.evidence}", about) if t)
         items.append(
@@ -109,10 +136,22 @@ def plan(results: Results) -> Html:
         )
     if p.script_text is not None:
         parts.append(details("The script", el("pre", p.script_text)))
+    if figures.is_observation(results):
+        return join(*parts, _windows(results))
     cells = [_cell(c.model_dump()) for c in p.cells]
     heads = ["cell", "workload", "variant", "sessions", "repeat", "settle", "measure", "parameters"]
     parts.append(details(f"All cells ({len(cells)})", table("Cells in the order of running", heads, cells)))
     return join(*parts)
+
+
+def _windows(results: Results) -> Html:
+    rows: list[list[Content]] = [
+        [w["cell"], times.clock(results, w["t0_ns"]), times.clock(results, w["t1_ns"]), f"{w['wall_s']:.3f}",
+         w["status"], w["reason"] or ""]
+        for w in results.tables["windows"].sort("t0_ns").to_dicts()
+    ]  # fmt: skip
+    heads = ["window", "from, UTC", "to, UTC", "seconds", "status", "why"]
+    return details(f"All windows ({len(rows)})", table("Windows in time", heads, rows))
 
 
 def footer(results: Results) -> Html:
@@ -158,6 +197,9 @@ def _host(results: Results) -> Iterator[tuple[str, Content]]:
 
 def _plan(p: Plan) -> Iterator[tuple[str, Content]]:
     e = p.experiment
+    if e.observation is not None:
+        yield from _observation(p, e.observation)
+        return
     yield "Workload", e.workload or e.script
     yield "Sessions", ", ".join(str(n) for n in dict.fromkeys(c.sessions for c in p.cells))
     yield (
@@ -169,6 +211,15 @@ def _plan(p: Plan) -> Iterator[tuple[str, Content]]:
     yield "Sampling", f"{e.sample_hz:g} a second" if e.observe else "off (--no-observe)"
     yield "Seed", str(e.seed)
     yield "Expected", format_ns(p.expected_ns)
+
+
+def _observation(p: Plan, asked: Observation) -> Iterator[tuple[str, Content]]:
+    yield "Load", "somebody else's: nothing was driven"
+    yield "Observed for", asked.duration or "until stopped"
+    yield "Windows of", asked.window
+    yield "Sessions", ", ".join(f"{n} {v}" for n, v in observation.of_plan(asked)) or "all"
+    yield "Witness", p.experiment.witness
+    yield "Sampling", f"{p.experiment.sample_hz:g} a second by SQL"
 
 
 def _calibration(results: Results, key: str) -> Iterator[tuple[str, Content]]:

@@ -10,23 +10,14 @@ import polars as pl
 from dbdyno.model.results import Results
 from dbdyno.model.units import significant
 from dbdyno.report import figures
+from dbdyno.report.figures import difference, quantity
 from dbdyno.report.html_detail import chosen
 from dbdyno.report.markup import Content, Html, details, el, join, table
 from dbdyno.report.picks import Pick, Picks, rows_of
 from dbdyno.report.unknown import in_words
 
 MAX_COLUMNS = 60
-_WORDS = {
-    "cpu_used": "CPU used",
-    "cpu_used_machine": "CPU used, whole machine",
-    "db_time": "DB time",
-    "work_per_call": "work per call",
-}
 _UNKNOWN = el("span", figures.UNKNOWN, class_="unknown")
-
-
-def quantity(name: str) -> str:
-    return _WORDS.get(name, name.replace("_", " "))
 
 
 def witnesses(results: Results, picks: Picks) -> Html:
@@ -43,7 +34,7 @@ def _one(results: Results, pick: Pick) -> Html:
     rows = list(_rows(rows_of(results, "witnesses", pick).to_dicts()))
     numeric = [h in ("value", "difference", "agrees up to") for h in heads]
     words = "each quantity from every witness that knows it; the first is the reference"
-    caption = f"{pick.label}{pick.which}: {words}"
+    caption = f"Witnesses {pick.at}{pick.which}: {words}"
     return table(caption, heads, rows, numeric) if rows else el("p", "No quantity here.", class_="muted")
 
 
@@ -64,10 +55,6 @@ def _rows(found: list[dict[str, Any]]) -> Iterator[list[Content]]:
             in_words(r["status"]) if value is None else r["reason"] or "",
         ]
         before = name
-
-
-def difference(relative: float | None) -> str:
-    return "" if relative is None else f"{100 * relative:+.1f} %"
 
 
 def _all(results: Results) -> Iterator[Html]:

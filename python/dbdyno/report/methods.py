@@ -9,6 +9,8 @@ import polars as pl
 from dbdyno.model.finding import GOOD_SCALING
 from dbdyno.model.results import Results
 from dbdyno.report.accounts import BRACKET
+from dbdyno.report.figures import is_observation
+from dbdyno.report.picks import TOGETHER
 from dbdyno.report.unknown import in_words
 
 
@@ -19,7 +21,7 @@ class Method(NamedTuple):
     status: str  # in this run
 
 
-# figure, table, key in that table (rates: name; ledger: account; rungs: column), formula
+# figure, table, key in that table (rates, profile: name; ledger: account; rungs, microstates: column), formula
 _METHODS = (
     ("calls/s", "rates", "calls_per_s",
      "measured calls of a session / (its last measured end - its first measured start), summed over the "
@@ -36,17 +38,33 @@ _METHODS = (
     ("CPU, user and kernel", "ledger", "run.user",
      "CPU split by the ratio of utime and stime, which are counted in ticks: the interval says how sure"),
     ("CPU WAIT", "ledger", "runq",
-     "runnable but not running: schedstat field 2 of the session's task; throttled time lies inside"),
-    ("throttled", "ledger", "runq.throttled_bracket",
+     "runnable but not running: schedstat field 2 of the session's task; throttled time lies inside. A task "
+     "that is runnable while its session bears the label of a wait, or of its client, is CPU WAIT: exact in "
+     "all, split by label by the joint table"),
+    ("throttled, measured", "ledger", "runq.throttled",
+     "runnable while the group's quota was used up: measured by the scheduler trace; lies inside CPU WAIT"),
+    ("throttled, bracket", "ledger", "runq.throttled_bracket",
      "the group's cpu.stat; it sums over CPUs and so only bounds what lies inside CPU WAIT; never added"),
     ("sleep, by wait", "ledger", "sleep",
-     "samples of session and task taken together: a task asleep in a named wait, weighted by the time it "
-     "stands for"),
-    ("client", "ledger", "client", "asleep, waiting for the client to send"),
+     "the joint table of (state, wait event) by (on a CPU, in the run queue, asleep). Exact tier: the wait "
+     "event is read at every switch away from a CPU, the time until the wake-up is its sleep, from there to "
+     "the next CPU its run queue. Sampled tier: state, wait event and the task's R/S/D read together, each "
+     "sample weighted by the time it stands for, then raked (iterative proportional fitting) to the exact "
+     "margins run, run queue and off; the interval is the samples', 95 %"),
+    ("client", "ledger", "client", "asleep, waiting for the client to send: the same, wait class Client"),
     ("unaccounted", "ledger", "unaccounted",
-     "the session's wall time less all accounts above; signed, never clipped"),
+     "the session's wall time less all accounts above; signed, never clipped; bounded by steal and by the "
+     "samples' error"),
     ("CPU per call", "rates", "cpu_per_call_ns", "CPU of the sessions / their calls"),
     ("CPU per work unit", "rates", "cpu_per_work_ns", "CPU of the sessions / their work units"),
+    ("DB time", "profile", "DB time",
+     "time in calls by the driver's clock; on somebody else's load run + run queue + sleep outside the client"),
+    ("top events", "top_events", "",
+     "DB CPU, CPU WAIT and each wait's sleep, ranked by seconds; what a wait's label hid in the run queue "
+     "stands beside it and is counted in CPU WAIT, so nothing is counted twice"),
+    ("microstates", "microstates", "usr",
+     "per process: USR and SYS from schedstat split by utime and stime, CPU WAIT from schedstat, LOCK, CLNT "
+     "and SLP from the joint table; BLKIO from delay accounting lies inside them"),
     ("helpers", "rungs", "helpers_aas",
      "CPU of the server's own processes, read as tasks; it comes on top of the sessions'"),
     ("driver", "rungs", "driver_cpus",
@@ -58,22 +76,34 @@ _RUNG_SOURCES = {"scaling": "driver", "helpers_aas": "os tasks", "driver_cpus": 
 
 
 def of(results: Results) -> list[Method]:
-    """All methods, with what this run says of their sources."""
-    return [Method(figure, formula, *_seen(results, table, key)) for figure, table, key, formula in _METHODS]
+    """All methods, with what this run says of their sources; of an observation, none of rungs and rates."""
+    observed = is_observation(results)
+    chosen = [m for m in _METHODS if not (observed and m[1] in ("rates", "rungs"))]
+    return [Method(figure, formula, *_seen(results, table, key)) for figure, table, key, formula in chosen]
 
 
 def _seen(results: Results, table: str, key: str) -> tuple[tuple[str, ...], str]:
-    frame = results.tables[table]
-    if table == "rungs":
-        said = pl.lit(_RUNG_SOURCES[key]).alias("source")
-        rows = frame.select(pl.col(key).alias("value"), said, pl.lit("ok").alias("status"))
-    else:
-        column, value = ("name", "value") if table == "rates" else ("account", "aas")
-        rows = frame.filter((pl.col("scope") == "rung") & (pl.col(column) == key))
-        bound = pl.coalesce(value, "high") if key == BRACKET else pl.col(value)
-        rows = rows.select(bound.alias("value"), "source", "status")
+    rows = _rows(results.tables[table], table, key)
     sources = tuple(s for s in rows["source"].unique(maintain_order=True).to_list() if s)
     return sources, _status(rows)
+
+
+def _rows(frame: pl.DataFrame, table: str, key: str) -> pl.DataFrame:
+    """value, source, status of one figure."""
+    ok = pl.lit("ok").alias("status")
+    if table == "rungs":
+        return frame.select(pl.col(key).alias("value"), pl.lit(_RUNG_SOURCES[key]).alias("source"), ok)
+    if table == "top_events":
+        return frame.select(pl.col("seconds").alias("value"), "source", ok)
+    if table == "microstates":
+        return frame.select(pl.col(key).alias("value"), "source", "status")
+    if table == "profile":
+        rows = frame.filter((pl.col("name") == key) & (pl.col("cell") != TOGETHER))
+        return rows.select(pl.col("total").alias("value"), "source", "status")
+    column, value = ("name", "value") if table == "rates" else ("account", "aas")
+    rows = frame.filter((pl.col("scope") == "rung") & (pl.col(column) == key))
+    bound = pl.coalesce(value, "high") if key == BRACKET else pl.col(value)
+    return rows.select(bound.alias("value"), "source", "status")
 
 
 def _status(rows: pl.DataFrame) -> str:

@@ -28,6 +28,13 @@ class Pick(NamedTuple):
     repeats: int = 1
 
     @property
+    def at(self) -> str:
+        """After a noun: ``at 8 sessions``, ``over all windows``."""
+        if self.cell is None:
+            return f"over {self.label}"
+        return f"at {self.label}" if self.rung[2] else f"in {self.label}"
+
+    @property
     def which(self) -> str:
         """What a caption adds: ``; repeat 1 of 5``."""
         return f"; the first good one of {self.repeats} repeats" if self.repeats > 1 else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, NamedTuple
 
@@ -11,11 +11,12 @@ from rich.text import Text
 
 from dbdyno.model.finding import Finding
 from dbdyno.model.results import Results
-from dbdyno.report import headline, unknown
+from dbdyno.report import headline, terminal_tables, tier, unknown
 from dbdyno.report.figures import (
     UNKNOWN,
     cpus_text,
     half_width,
+    is_observation,
     ladder,
     percent,
     series_of,
@@ -23,6 +24,10 @@ from dbdyno.report.figures import (
     short_number,
     work_short,
 )
+from dbdyno.report.picks import pick_of
+
+PROCESSES = 12
+"""So many rows of each kind of process at the end of an observation."""
 
 Row = Mapping[str, Any]
 
@@ -169,8 +174,7 @@ def _summary(results: Results, width: int) -> RenderableType:
     parts: list[RenderableType] = [
         Text(headline.title(results), style="bold"),
         *(Text(s) for s in headline.sentences(results)),
-        Text(""),
-        rung_table(results, width),
+        *(_observed(results, width) if is_observation(results) else _climbed(results, width)),
     ]
     if results.info.status != "complete":
         reason = results.info.reason or "no reason recorded"
@@ -178,6 +182,27 @@ def _summary(results: Results, width: int) -> RenderableType:
     if results.findings:
         parts += [Text(""), findings_text(results.findings)]
     return Group(*parts, Text(""), environment_text(results))
+
+
+def _climbed(results: Results, width: int) -> Iterator[RenderableType]:
+    """The rungs, then where the time of the highest went."""
+    yield Text("")
+    yield rung_table(results, width)
+    pick = pick_of(results)
+    waits = [] if pick is None else list(terminal_tables.events(results, pick, width))
+    yield from [Text(""), *waits] if waits else []
+
+
+def _observed(results: Results, width: int) -> Iterator[RenderableType]:
+    """Top events and the busiest processes over all windows."""
+    pick = pick_of(results)
+    if pick is None:
+        return
+    yield Text("")
+    yield from terminal_tables.top_events(results, pick, width)
+    yield from (Text(w, style="dim") for w in tier.words(results))
+    yield Text("")
+    yield from terminal_tables.microstates(results, pick, width, PROCESSES)
 
 
 def _line_width(chosen: Sequence[Column]) -> int:
