@@ -32,7 +32,8 @@ _WORST = ("ok", "short", "invalid")
 
 def rungs(tables: Tables) -> pl.DataFrame:
     """From ``windows``, ``rates``, ``ledger`` and ``cell_histogram``. Invalid cells are left out of a row
-    unless it has no others; intervals are Student's over repeats, NULL with one."""
+    unless it has no others; intervals are Student's over repeats, NULL with one. An observation has one row
+    (rung 0, its windows as repeats) without the driver's figures."""
     made: list[Row] = []
     parts = ByCell({name: tables[name] for name in ("rates", "ledger", "cell_histogram")})
     for key, cells in tables["windows"].group_by("workload", "variant", "sessions", maintain_order=True):
@@ -87,7 +88,7 @@ def _value(mean: Mean | None) -> float | None:
 
 def _response(histogram: pl.DataFrame, figures: Iterable[Mapping[str, float | None]]) -> Row:
     """Percentiles of the calls of all repeats together."""
-    longest = max((f["response_max_ns"] or 0 for f in figures), default=0) or None
+    longest = max((f.get("response_max_ns") or 0 for f in figures), default=0) or None
     found: Row = {"response_max_ns": longest}
     for name, value in zip(_QUANTILES, quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
         found[name] = value if value is None or longest is None else min(value, longest)

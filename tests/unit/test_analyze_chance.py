@@ -1,0 +1,67 @@
+"""Tails and tests against published tables, and the false alarms that they promise."""
+
+import random
+
+import pytest
+
+from dbdyno.analyze.chance import FALSE_ALARMS, chi_square_p, students_p, unequal, welch
+
+
+@pytest.mark.parametrize(
+    ("degrees", "t"),
+    [(1, 63.657), (2, 9.925), (3, 5.841), (4, 4.604), (7, 3.499), (12, 3.055), (30, 2.750)],
+)
+def test_students_tail_is_the_tables(degrees: int, t: float):
+    """Two-sided 1 % points: NIST/SEMATECH e-Handbook, 1.3.6.7.2, column 0.995."""
+    assert students_p(t, degrees) == pytest.approx(0.01, rel=0.001)
+    assert students_p(-t, degrees) == students_p(t, degrees)
+    assert students_p(0.0, degrees) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "x"), [(1, 6.635), (2, 9.210), (3, 11.345), (10, 23.209), (50, 76.154), (100, 135.807)]
+)
+def test_chi_squares_tail_is_the_tables(degrees: int, x: float):
+    """Upper 1 % points: NIST/SEMATECH e-Handbook, 1.3.6.7.4."""
+    assert chi_square_p(x, degrees) == pytest.approx(0.01, rel=0.03)
+
+
+def test_welch_on_a_worked_example():
+    """Means 20.6 and 25.8, squared deviations 19.2 and 24.8, n = 5: t = 5.2 / sqrt(0.96 + 1.24) = 3.506 at
+    7.87 degrees of freedom, of which 7 count: a little beyond the 1 % point of the table, 3.499."""
+    change = welch([18, 24, 20, 21, 20], [22, 28, 26, 28, 25])
+    assert change is not None
+    assert change.relative == pytest.approx(25.8 / 20.6 - 1)
+    assert 0.0098 < change.p < 0.01
+
+
+def test_too_few_values_are_no_test():
+    assert welch([1, 2], [5, 6, 7]) is None
+
+
+def test_whole_events_cannot_be_surer_than_their_count():
+    """3, 3, 3 and 4, 4, 4 have no spread of their own."""
+    sure, unsure = welch([3] * 3, [4] * 3), welch([3] * 3, [4] * 3, least_variance=1.0)
+    assert sure is not None
+    assert unsure is not None
+    assert sure.p == 0.0
+    assert unsure.p > 0.4
+
+
+def test_steady_series_are_told_to_drift_no_more_often_than_promised():
+    rng = random.Random(1)
+    alarms = 0
+    for _ in range(4000):
+        series = [rng.gauss(100, 5) for _ in range(10)]
+        change = welch(series[:5], series[5:])
+        alarms += change is not None and change.p < FALSE_ALARMS
+    assert alarms / 4000 <= FALSE_ALARMS * 1.3, "binomial error of 4,000 trials: 0.16 %"
+
+
+def test_equal_sessions_are_told_to_be_unequal_no_more_often_than_promised():
+    rng = random.Random(2)
+    alarms = sum(
+        unequal([rng.gauss(10, 0.5) for _ in range(8)], [0.25] * 8) < FALSE_ALARMS for _ in range(4000)
+    )
+    assert alarms / 4000 <= FALSE_ALARMS * 1.4
+    assert unequal([10, 10, 10, 14], [0.25] * 4) < 1e-6
