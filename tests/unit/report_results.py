@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import report_machine as machine
 import report_tables as finer
 
 from dbdyno.model import tables
-from dbdyno.model.environment import Cpu, Environment, Host, Limits, ServerFacts
 from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Cell, Choice, Experiment, Plan
 from dbdyno.model.results import Results, RunInfo
-from dbdyno.model.source import Source
 from dbdyno.model.workload import Calibration, Workload
 
 WORK_PER_CALL = 132_280.0
@@ -62,9 +61,15 @@ def results(world: World = SMALL) -> Results:
     made = [_cell(world, c) for c in cells]
     frames = {name: tables.rows(name, [row for cell in made for row in cell[name]]) for name in made[0]}
     frames["rungs"] = tables.rows("rungs", list(_rungs(world, made)))
-    frames["sources"] = tables.rows("sources", [s.model_dump() for s in _sources(world)])
+    frames["sources"] = tables.rows("sources", [s.model_dump() for s in machine.sources(world.os_tasks)])
     frames["histogram"] = _histogram(world, cells)
-    return Results(_info(world), _plan(world, cells), _environment(world), frames, _findings(cells))
+    return Results(
+        _info(world),
+        _plan(world, cells),
+        machine.environment(world.cpus, world.os_tasks),
+        frames,
+        _findings(cells),
+    )
 
 
 def hostile() -> Results:
@@ -268,40 +273,6 @@ def _histogram(world: World, cells: Sequence[Cell]) -> Any:
     return tables.pl.DataFrame(rows)
 
 
-def _sources(world: World) -> tuple[Source, ...]:
-    elsewhere = "the server runs on another host; run dbdyno there to see its tasks"
-    status, detail = ("ok", "") if world.os_tasks else ("not here", elsewhere)
-    schedstat = "/proc/PID/task/TID/schedstat, fields 1 and 2"
-    return (
-        Source(name="driver", provenance="the driver's own clock and counts", status="ok"),
-        Source(
-            name="engine counters", provenance="per-session block counters read in the session", status="ok"
-        ),
-        Source(name="os tasks", provenance=schedstat, status=status, detail=detail),  # type: ignore[arg-type]
-        Source(name="activity samples", provenance="the server's activity view, 10 Hz", status="ok"),
-        Source(
-            name="scheduler trace",
-            provenance="a BPF program on sched_switch and sched_wakeup",
-            status="not permitted",
-            detail="run as root, or with CAP_BPF and CAP_PERFMON",
-        ),
-        Source(name="wait event word", provenance="the backend's memory, 100 Hz", status="ok"),
-        Source(
-            name="cgroup",
-            provenance="/sys/fs/cgroup/cpu/cpu.stat",
-            status="not permitted",
-            detail="the group's directory is not readable; run in the server's group",
-        ),
-        Source(
-            name="block I/O delay",
-            provenance="/proc/PID/task/TID/stat, field 42",
-            status="off",
-            detail="sysctl kernel.task_delayacct=1 before the server starts",
-        ),
-        Source(name="host", provenance="/proc/stat", status=status, detail=detail),  # type: ignore[arg-type]
-    )
-
-
 def _info(world: World) -> RunInfo:
     started = datetime(2026, 11, 21, 10, 45, 1, tzinfo=UTC)
     workload = Workload(
@@ -346,43 +317,6 @@ def _plan(world: World, cells: Sequence[Cell]) -> Plan:
         expected_ns=12 * NS * len(cells),
         choices=(Choice(name="sessions", value="1:8", reason="four times the 2 CPUs of the affinity mask"),),
     ).sealed()
-
-
-def _environment(world: World) -> Environment:
-    cpus = int(world.cpus)
-    limits = Limits(
-        affinity=tuple(range(cpus)),
-        quota_cpus=None,
-        quota_where=None,
-        cgroup_version=2,
-        usable_cpus=world.cpus,
-        memory_bytes=None,
-        open_files=1024,
-    )
-    cpu = Cpu(model="Example CPU 9000", logical=cpus, cores=cpus, sockets=1, numa_nodes=1, threads_per_core=1)
-    host = Host(
-        kernel="Linux 6.18.0",
-        distribution="Debian GNU/Linux 12",
-        virtualisation="kvm",
-        clock_ticks_per_s=100,
-        cpu=cpu,
-        limits=limits,
-        memory_bytes=8 << 30,
-    )
-    server = ServerFacts(
-        engine="postgres",
-        version="18.4",
-        version_num=180004,
-        description="PostgreSQL 18.4 on x86_64",
-        where="socket /run/example, database dbdyno, user dbdyno",
-        embedded=world.os_tasks,
-        tls=None,
-        here=world.os_tasks,
-        here_detail="unix socket, peer's pid is ours to see",
-        main_pid=4700,
-        settings={"shared_buffers": "128 MB", "jit": "off", "max_connections": "200"},
-    )
-    return Environment(dbdyno="0.1.0", host=host, server=server, sources=_sources(world))
 
 
 def _findings(cells: Sequence[Cell]) -> tuple[Finding, ...]:

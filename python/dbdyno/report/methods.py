@@ -21,7 +21,7 @@ class Method(NamedTuple):
     status: str  # in this run
 
 
-# figure, table, key in that table (rates, profile: name; ledger: account; rungs, microstates: column), formula
+# figure, table, key there (rates, profile: name; ledger: account; rungs, microstates: column), formula
 _METHODS = (
     ("calls/s", "rates", "calls_per_s",
      "measured calls of a session / (its last measured end - its first measured start), summed over the "
@@ -58,7 +58,8 @@ _METHODS = (
     ("CPU per call", "rates", "cpu_per_call_ns", "CPU of the sessions / their calls"),
     ("CPU per work unit", "rates", "cpu_per_work_ns", "CPU of the sessions / their work units"),
     ("DB time", "profile", "DB time",
-     "time in calls by the driver's clock; on somebody else's load run + run queue + sleep outside the client"),
+     "time in calls by the driver's clock; on somebody else's load run + run queue + sleep outside the "
+     "client"),
     ("top events", "top_events", "",
      "DB CPU, CPU WAIT and each wait's sleep, ranked by seconds; what a wait's label hid in the run queue "
      "stands beside it and is counted in CPU WAIT, so nothing is counted twice"),
