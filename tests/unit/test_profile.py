@@ -2,13 +2,17 @@
 
 import polars as pl
 import pytest
-from tests.fakery import Climb, S, climb, made_cell, sample_row, sampler_row, session_row, task_row
+from tests.fakery import Climb, S, climb, made_cell, session_row
 
 from dbdyno import analyze
 from dbdyno.conduct.derive import derive
 from dbdyno.ledger import ledger
+from dbdyno.model import column
 from dbdyno.model.raw import RawCell
+from dbdyno.model.tables import rows as rows_of
 from dbdyno.window import cut
+
+CELL = [c.name for c in column.CELL]
 
 
 def _rows(made: Climb, table: str, cell: str) -> dict[str, dict]:
@@ -34,7 +38,7 @@ def _counter(name: str, before: float, after: float | None, status: str = "ok", 
 
 
 def test_a_driven_cell_at_known_figures():
-    """Eight sessions on two CPUs, 20 ms of CPU and 10 ms of I/O a call: 100 calls/s, 2 CPUs, 1 asleep, 5 wait."""
+    """Eight sessions on two CPUs, 20 ms of CPU and 10 ms of I/O a call: 2 CPUs, 1 asleep, 5 waiting."""
     made = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:10ms", [8])
     rows = _rows(made, "profile", made.cells[0].id)
     assert rows["DB time"]["per_s"] == pytest.approx(8.0, rel=0.01)
@@ -112,27 +116,52 @@ def test_a_lost_session_counts_as_long_as_it_lived():
     assert rows["calls"]["total"] == pytest.approx(15)
 
 
-def _observed() -> RawCell:
-    """CPU 1 s, queue 1 s; of ten samples three asleep in I/O, one sending, four at the client, two runnable."""
-    labels = ["IO/DataFileRead"] * 3 + ["Client/ClientWrite"] + ["Client/ClientRead"] * 4 + [None] * 2
-    samples = [sample_row(n, (10 + n) * S, "R" if w is None else "S", w) for n, w in enumerate(labels)]
-    return made_cell(
-        {
-            "tasks": [task_row(10 * S, 0, 0), task_row(20 * S, S, S)],
-            "sampler": [sampler_row(n, (10 + n) * S) for n in range(10)],
-            "samples": samples,
-            "sessions": [session_row(calls=0, first_start_ns=None, last_end_ns=None, in_call_ns=0)],
-        },
-        sessions=0,
+def _observed(events: bool) -> dict[str, pl.DataFrame]:
+    """Of somebody else's ten sessions: 1 on a CPU, 1 queueing, 3 in I/O, 4 at the client, 1 sending."""
+    tables = cut([made_cell({"sessions": [session_row(calls=0, first_start_ns=None)]}, sessions=0)])
+    head = dict(zip(CELL, tables["windows"].select(CELL).row(0), strict=True))
+    who = head | {"scope": "rung", "who": "rung", "status": "ok"}
+    accounts = (
+        ("run", None, 1.0),
+        ("runq", None, 1.0),
+        ("sleep", "IO/DataFileRead", 3.0),
+        ("client", None, 5.0),
     )
+    tables["ledger"] = rows_of(
+        "ledger",
+        [
+            who | {"account": a, "detail": d, "aas": v, "low": v, "high": v, "source": "x"}
+            for a, d, v in accounts
+        ],
+    )
+    waits = (("IO", "DataFileRead", 3.0), ("Client", "ClientRead", 4.0), ("Client", "ClientWrite", 1.0))
+    tables["events"] = rows_of(
+        "events",
+        [
+            who | {"wait_class": c, "wait_event": e, "sleep": v, "waits_per_s": 300.0, "source": "x"}
+            for c, e, v in waits
+        ]
+        if events
+        else [],
+    )
+    return tables
 
 
-def test_db_time_of_an_observed_load_is_all_but_sleep_at_the_client():
-    rows = _by_hand(_observed())
-    assert rows["DB time"]["total"] == pytest.approx(5.5, abs=0.6), "2 s, 3 s in I/O, 1 s sending"
-    assert "Client" in rows["DB time"]["source"]
+@pytest.mark.parametrize(("events", "db_time"), [(False, 50.0), (True, 60.0)])
+def test_db_time_of_an_observed_load_is_all_but_sleep_at_the_client(events: bool, db_time: float):
+    """Sending an answer is part of a call; only the table of events tells it from waiting for one."""
+    rows = {r["name"]: r for r in analyze.profile(_observed(events)).to_dicts()}
+    assert rows["DB time"]["total"] == pytest.approx(db_time)
     assert "calls" not in rows
     assert rows["DB CPU"]["per_call"] is None
+
+
+def test_a_waits_mean_is_its_seconds_over_its_count():
+    rows = {r["name"]: r for r in analyze.top_events(_observed(True)).to_dicts()}
+    assert list(rows) == ["IO/DataFileRead", "DB CPU", "CPU WAIT", "Client/ClientWrite"]
+    assert rows["IO/DataFileRead"]["waits"] == pytest.approx(3000)
+    assert rows["IO/DataFileRead"]["mean_ns"] == pytest.approx(10e6)
+    assert rows["IO/DataFileRead"]["share"] == pytest.approx(0.5)
 
 
 def test_top_events_rank_cpu_and_waits_and_share_db_time():
