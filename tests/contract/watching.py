@@ -1,0 +1,27 @@
+"""A real watch over a server's sessions, for tests of the engine's half of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+import polars as pl
+
+from dbdyno import _core
+from dbdyno.engines.postgres import PostgresServer
+from dbdyno.model.plan import Observation
+from dbdyno.model.tables import from_core
+
+
+def watched(
+    server: PostgresServer, chosen: Observation | None = None, seconds: float = 0.6
+) -> tuple[pl.DataFrame, Mapping[str, tuple[str, str]]]:
+    """Table ``samples``, and what the watch says of its witnesses."""
+    spec = dict(server.observation_spec(chosen or Observation(), {})) | {"trace": "off", "host": False}
+    watch = _core.Watch(json.dumps(spec))
+    now = _core.now_ns()
+    watch.start(now, now + round(seconds * 1e9))
+    time.sleep(seconds)
+    watch.stop()
+    return from_core("samples", watch.tables()["samples"]), watch.witnesses()
