@@ -1,0 +1,285 @@
+"""Every finding on a run that deserves it, and none on one that does not."""
+
+import polars as pl
+import pytest
+from tests.fakery import LIO, Climb, S, climb
+
+from dbdyno import analyze
+from dbdyno.conduct.derive import derive
+from dbdyno.ledger import ledger, witnesses
+from dbdyno.model.finding import Finding
+from dbdyno.model.plan import Observation
+from dbdyno.model.tables import rows
+from dbdyno.window import cut
+
+CLEAN = "fake:cpus=8,cpu=10ms,wait=IO/DataFileRead:5ms"
+FACTS = {"peak", "one-repeat", "witnesses-used", "ledger-closes", "few-samples"}
+"""Said of every run, or of every short one: no complaint."""
+
+
+def _found(made: Climb) -> dict[str, Finding]:
+    return {f.id: f for f in derive(made.info, made.plan, made.environment, made.cells).findings}
+
+
+def _law(dsn: str, ladder: tuple[int, ...] = (2,), **options) -> dict[str, Finding]:
+    return _found(climb(dsn, list(ladder), **options))
+
+
+@pytest.fixture(scope="module")
+def clean() -> Climb:
+    return climb(CLEAN, [1, 2, 4])
+
+
+class Made:
+    """All tables of a run, to which a test adds rows before findings are looked for."""
+
+    def __init__(self, made: Climb) -> None:
+        self.made, self.workloads = made, dict(made.info.workloads)
+        self.plan = made.plan
+        self.tables = cut(made.cells)
+        self.tables["ledger"] = ledger(self.tables)
+        self.tables["witnesses"] = witnesses(self.tables, self.tables["ledger"])
+        self.tables["rungs"] = analyze.rungs(self.tables)
+        self.tables["profile"] = analyze.profile(self.tables)
+        self.cell = made.cells[-1].id
+
+    def ledger(self, *records: dict) -> None:
+        head = self.tables["windows"].filter(pl.col("cell") == self.cell)
+        head = head.select("cell", "workload", "variant", "sessions", "repeat").row(0, named=True)
+        told = {"status": "ok", "source": "activity samples", "who": "rung"}
+        more = rows("ledger", [head | told | r for r in records])
+        same = ["cell", "scope", "who", "account", "detail"]
+        kept = self.tables["ledger"].join(more, on=same, how="anti", nulls_equal=True)
+        self.tables["ledger"] = pl.concat([kept, more])
+
+    def memo(self, account: str, detail: str | None, aas: float, width: float = 0.1, **changes) -> None:
+        low, high = aas * (1 - width), aas * (1 + width)
+        record = {"scope": "memo", "account": account, "detail": detail, "aas": aas, "low": low, "high": high}
+        self.ledger(record | changes)
+
+    def find(self) -> dict[str, Finding]:
+        self.tables["top_events"] = pl.concat(
+            [analyze.top_events(self.tables), analyze.top_events_total(self.tables)]
+        )
+        found = analyze.findings(self.plan, self.made.environment, self.tables, self.workloads)
+        return {f.id: f for f in found}
+
+
+def test_a_clean_run_has_no_complaints(clean: Climb):
+    found = _found(clean)
+    complaints = {i for i, f in found.items() if f.severity in ("warning", "invalid")}
+    assert not complaints
+    assert {i for i, f in found.items() if f.severity == "note"} <= FACTS
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_calls_of_any_length_are_clean(seed: int):
+    """Calls vary by half up and down: neither drift nor unequal sessions."""
+    found = _law(f"fake:cpus=8,cpu=40ms,wait=IO/x:40ms,spread=0.5,seed={seed}", (8,))
+    assert not {"drift", "uneven-sessions"} & set(found)
+
+
+def test_drift_is_told_with_its_size():
+    """Calls at the end take half as long again, evenly rising: means of 1.125 and 1.375 times, -18 %."""
+    found = _law("fake:cpus=8,cpu=10ms,drift=0.5", (4,))["drift"]
+    assert found.severity == "warning"
+    assert found.value == pytest.approx(1.125 / 1.375 - 1, abs=0.02)
+    assert "Welch" in found.evidence
+    assert "drift" not in _law("fake:cpus=8,cpu=10ms,drift=0.03", (4,))
+
+
+def test_unequal_sessions_are_told():
+    """The last session's calls take half as long again."""
+    found = _law("fake:cpus=8,cpu=10ms,unequal=0.5", (4,))["uneven-sessions"]
+    assert found.value == pytest.approx(1.5, rel=0.02)
+    assert "uneven-sessions" not in _law("fake:cpus=8,cpu=10ms,unequal=0.1", (4,))
+
+
+def test_vacuum_and_checkpoint_inside_a_window_are_told():
+    """From 3 s to 7 s after the barrier, the window from 2 s to 12 s; or after it."""
+    found = _law("fake:cpus=8,cpu=10ms,vacuum=3s+4s,checkpoint=4s+4s")
+    assert "Autovacuum was at work in 1 cell" in found["autovacuum"].claim
+    assert found["checkpoint"].value == 1
+    outside = _law("fake:cpus=8,cpu=10ms,vacuum=100s+1s,checkpoint=100s+1s")
+    assert not {"autovacuum", "checkpoint"} & set(outside)
+
+
+@pytest.mark.parametrize("instant", ["3s", "6s", "11s"])
+def test_a_reset_of_statistics_is_told(instant: str):
+    assert "statistics-reset" in _law(f"fake:cpus=8,cpu=10ms,reset={instant}")
+
+
+def test_a_reset_outside_the_window_is_not(clean: Climb):
+    assert "statistics-reset" not in _law("fake:cpus=8,cpu=10ms,reset=1s")
+    assert "statistics-reset" not in _found(clean)
+
+
+def test_a_sampler_that_waits_for_a_cpu_is_told():
+    found = _law("fake:cpus=8,cpu=10ms,late=40ms")["sampler-late"]
+    assert found.value == pytest.approx(0.4, abs=0.05)
+    assert "sampler-late" not in _law("fake:cpus=8,cpu=10ms,late=5ms")
+
+
+def test_too_few_samples_are_told():
+    """2 s at 10 Hz are 20; 10 s are 100."""
+    found = _law(CLEAN, (1,), measure_ns=2 * S)["few-samples"]
+    assert found.severity == "warning"
+    assert 15 <= found.value <= 25
+
+
+def test_a_claim_that_is_wider_than_half_of_it_is_told(clean: Climb):
+    made = Made(clean)
+    made.memo("label.runq", "IO/DataFileRead", 1.0, width=0.4)
+    assert "hidden-run-queue is 0.600 to 1.40 s/s" in made.find()["few-samples"].claim
+    made = Made(clean)
+    made.memo("label.runq", "IO/DataFileRead", 1.0, width=0.05)
+    sure = made.find()
+    assert "hidden-run-queue" in sure
+    assert "hidden-run-queue" not in getattr(sure.get("few-samples"), "claim", "")
+
+
+def test_one_lock_that_holds_all_is_told():
+    """2 ms beside 10 ms under one lock: from 2 sessions on throughput is that of the lock."""
+    found = _law("fake:cpus=8,cpu=2ms,lock=LWLock/WALWrite:10ms", (1, 4, 8))["lock-bound"]
+    assert "LWLock/WALWrite" in found.claim
+    assert "no longer grows" in found.claim
+    assert found.value == pytest.approx(6.8 / 8, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("law", "ladder"),
+    [
+        ("fake:cpus=8,cpu=20ms,lock=LWLock/WALWrite:1ms", (1, 2, 4)),  # grows, hardly waits
+        ("fake:cpus=2,cpu=10ms,wait=IO/x:30ms", (1, 4, 16)),  # no growth, and no lock
+    ],
+)
+def test_no_lock_is_blamed_without_cause(law: str, ladder: tuple[int, ...]):
+    assert "lock-bound" not in _law(law, ladder)
+
+
+@pytest.mark.parametrize(
+    ("promise", "read", "expected"),
+    [
+        (True, 2.0, "not-cached"),
+        (True, 0.0, None),
+        (False, 2.0, "hardly-physical"),
+        (False, 60.0, None),
+        (None, 60.0, None),
+    ],
+)
+def test_a_test_must_read_as_it_promises(
+    clean: Climb, promise: bool | None, read: float, expected: str | None
+):
+    """Percent of the logical reads that were physical."""
+    made = Made(clean)
+    made.workloads = {"lio": LIO.model_copy(update={"cached": promise})}
+    logical = made.tables["profile"].filter(pl.col("name") == "logical reads").select("cell", logical="total")
+    physical = pl.when(pl.col("name") == "physical reads").then(pl.col("logical") * read / 100)
+    made.tables["profile"] = (
+        made.tables["profile"]
+        .join(logical, on="cell")
+        .with_columns(total=physical.otherwise("total"))
+        .drop("logical")
+    )
+    found = set(made.find()) & {"not-cached", "hardly-physical", "os-cached"}
+    assert found == ({expected} if expected else set())
+
+
+@pytest.mark.parametrize(("delay", "told"), [(0.001, True), (0.5, False), (None, False)])
+def test_blocks_that_the_operating_system_had_are_told(clean: Climb, delay: float | None, told: bool):
+    made = Made(clean)
+    made.workloads = {"lio": LIO.model_copy(update={"cached": False})}
+    physical = pl.when(pl.col("name") == "physical reads").then(1e6).otherwise("total")
+    made.tables["profile"] = made.tables["profile"].with_columns(total=physical)
+    made.tables["ledger"] = made.tables["ledger"].filter(pl.col("account") != "block_io")
+    for cell in clean.cells:
+        made.cell = cell.id
+        made.ledger({"scope": "rung", "account": "block_io", "aas": delay})
+    assert ("os-cached" in made.find()) == told
+
+
+def test_io_workers_are_told_with_their_cpu_and_block_io():
+    found = _law("fake:cpus=8,cpu=10ms,wait=IO/DataFileRead:10ms,io_workers=3,io_cpu=0.3", (4,))
+    assert "I/O workers did" in found["io-workers"].claim
+    assert found["io-workers"].value == pytest.approx(0.6, rel=0.1)
+    assert "io-workers" not in _law("fake:cpus=8,cpu=10ms,wait=IO/DataFileRead:10ms", (4,))
+
+
+@pytest.mark.parametrize(("aas", "told"), [(1.0, True), (0.001, False)])
+def test_parallel_workers_share_is_told(clean: Climb, aas: float, told: bool):
+    made = Made(clean)
+    made.memo("workers.run", None, aas)
+    assert ("parallel-workers" in made.find()) == told
+
+
+@pytest.mark.parametrize(("aas", "told"), [(0.5, True), (0.01, False)])
+def test_idle_sessions_that_burn_cpu_are_told_and_counted(clean: Climb, aas: float, told: bool):
+    made = Made(clean)
+    made.memo("state.run", "idle in transaction", aas)
+    made.memo("state.run", "active", 2.0)
+    made.memo("state.run", "idle in transaction", aas, who="session", session=0)
+    found = made.find()
+    assert ("idle-busy" in found) == told
+    if told:
+        assert found["idle-busy"].value == pytest.approx(aas)
+        assert "(1 session)" in found["idle-busy"].claim
+
+
+@pytest.mark.parametrize(("said", "told"), [(0.9, True), (2.6, False)])
+def test_a_simple_figure_that_is_off_is_told(clean: Climb, said: float, told: bool):
+    """Four sessions use 2.67 CPUs."""
+    made = Made(clean)
+    made.memo("naive.cpu", None, said)
+    found = made.find()
+    assert ("naive-cpu" in found) == told
+    if told:
+        assert "would have said 0.900 CPUs" in found["naive-cpu"].claim
+        assert found["naive-cpu"].value == pytest.approx(said - 8 / 3, abs=0.02)
+
+
+def test_measured_throttling_takes_the_brackets_place():
+    made = Made(climb("fake:cpus=2,cpu=20ms,quota=1.0", [4]))
+    made.ledger({"scope": "rung", "account": "runq.throttled", "aas": 1.5, "source": "scheduler trace"})
+    assert "1.50 s/s of CPU WAIT were throttled" in made.find()["throttled"].claim
+
+
+def test_the_exact_tier_is_named(clean: Climb):
+    made = Made(clean)
+    assert "sampled" in made.find()["witnesses-used"].claim
+    waits = pl.when(pl.col("account") == "sleep").then(pl.lit("scheduler trace")).otherwise("source")
+    made.tables["ledger"] = made.tables["ledger"].with_columns(source=waits)
+    assert "measured at every switch" in made.find()["witnesses-used"].claim
+
+
+def _observed(made: Climb) -> Made:
+    """The same windows as if the load were somebody else's."""
+    tables = Made(made)
+    experiment = made.plan.experiment.model_copy(update={"observation": Observation()})
+    tables.plan = made.plan.model_copy(update={"experiment": experiment})
+    tables.tables["rates"] = tables.tables["rates"].clear()
+    tables.tables["windows"] = tables.tables["windows"].with_columns(sessions=pl.lit(0), variant=pl.lit("x"))
+    tables.tables["rungs"] = analyze.rungs(tables.tables)
+    return tables
+
+
+def test_an_observation_has_no_rungs_and_no_driver():
+    """Two CPUs, eight sessions: they wait for CPU, and nothing is said of rungs, peaks or calls."""
+    made = _observed(climb("fake:cpus=2,cpu=20ms", [8]))
+    (row,) = made.tables["rungs"].to_dicts()
+    assert row["calls_per_s"] is None
+    assert row["run_aas"] == pytest.approx(2.0, rel=0.01)
+    found = made.find()
+    assert found["cpu-wait"].value == pytest.approx(0.75, abs=0.02)
+    assert "in window 1" in found["cpu-wait"].claim
+    assert not {"peak", "one-repeat", "scaling-limit", "scales-to-the-top", "driver-starved"} & set(found)
+    assert not [f.claim for f in found.values() if "rung" in f.claim or "0 sessions" in f.claim]
+
+
+def test_a_load_that_changes_is_a_note_of_an_observation():
+    """After 7 s of 12 (5 of the window's 10) somebody's sessions are gone."""
+    steady, ebbing = (
+        _observed(climb(f"fake:cpus=8,cpu=200ms{lost}", [4])).find() for lost in ("", ",lose=0@7s+1@7s+2@7s")
+    )
+    assert "drift" not in steady
+    assert ebbing["drift"].severity == "note"
+    assert ebbing["drift"].value == pytest.approx(-0.75, abs=0.05)
