@@ -8,7 +8,7 @@ import sys
 import click
 
 from dbdyno import __version__
-from dbdyno.cli import clean, plans, run, runs, screen, selftest, server
+from dbdyno.cli import clean, observe, plans, run, runs, screen, selftest, server
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError
 from dbdyno.model.nearest import did_you_mean
 
@@ -53,7 +53,15 @@ def app() -> None:
     pass
 
 
-for _command in (run.run, *runs.COMMANDS, *plans.COMMANDS, server.server, selftest.selftest, clean.clean):
+for _command in (
+    run.run,
+    observe.observe_command,
+    *runs.COMMANDS,
+    *plans.COMMANDS,
+    server.server,
+    selftest.selftest,
+    clean.clean,
+):
     app.add_command(_command)
 server.server.__class__ = plans.plan.__class__ = Commands
 

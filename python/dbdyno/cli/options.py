@@ -45,6 +45,22 @@ def bin_dir_option(f: _F) -> _F:
     )(f)
 
 
+def witness_options(f: _F) -> _F:
+    f = click.option(
+        "--trace-syscalls",
+        "syscalls",
+        is_flag=True,
+        default=None,
+        help="The scheduler trace counts them, too.",
+    )(f)
+    return click.option(
+        "--witness",
+        type=click.Choice(["auto", "sampled", "exact"]),
+        help="Of waits: samples, or the exact scheduler trace (needs CAP_BPF and CAP_PERFMON); auto: the "
+        "trace where it is permitted.  [default: auto]",
+    )(f)
+
+
 def run_argument(f: _F) -> _F:
     return click.argument("run", metavar="RUN", default="last")(f)
 

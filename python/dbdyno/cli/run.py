@@ -9,7 +9,15 @@ import click
 
 from dbdyno import conduct, observe, report
 from dbdyno.cli import live, screen
-from dbdyno.cli.options import bin_dir_option, dsn_option, json_option, open_store, print_json, store_option
+from dbdyno.cli.options import (
+    bin_dir_option,
+    dsn_option,
+    json_option,
+    open_store,
+    print_json,
+    store_option,
+    witness_options,
+)
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 from dbdyno.model.plan import Plan
@@ -54,6 +62,7 @@ from dbdyno.plan import parse_params
 @click.option(
     "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples a second.  [default: 10]"
 )
+@witness_options
 @click.option("--log-calls", is_flag=True, default=None, help="Keep start, duration and CPU of every call.")
 @click.option("--no-observe", is_flag=True, help="Drive only: no observer runs, so no ledger.")
 @click.option(
@@ -130,6 +139,8 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "seed",
         "sample_hz",
         "log_calls",
+        "witness",
+        "syscalls",
         "engine",
     )
     overrides = {n: options[n] for n in names}

@@ -15,6 +15,7 @@ from dbdyno.conduct.request import Request, experiment_of, make_plan
 from dbdyno.conduct.run import EXTRA_CONNECTIONS, raw_tables, rebuild, results_of, run
 from dbdyno.conduct.selftest import selftest
 from dbdyno.conduct.teller import Silence, Teller
+from dbdyno.conduct.whom import words as whom_in_words
 
 __all__ = [
     "EXTRA_CONNECTIONS",
@@ -40,5 +41,6 @@ __all__ = [
     "results_of",
     "run",
     "selftest",
+    "whom_in_words",
     "workloads",
 ]

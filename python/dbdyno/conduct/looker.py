@@ -44,6 +44,17 @@ class Names:
         return self._frame
 
 
+_SINCE_ATTACHED = ("traced", "waits", "syscalls")
+
+
+def _joined(table: str, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """Sums since a watch was attached cannot be joined: the new ones as soon as they span a second."""
+    if table not in _SINCE_ATTACHED:
+        return pl.concat([old, new])
+    span_ns = new.select(pl.col("after_ns").max() - pl.col("after_ns").min()).item() or 0
+    return new if span_ns >= NS_PER_S or old.is_empty() else old
+
+
 @dataclass(frozen=True)
 class Look:
     """The window under way, for a live view."""
@@ -52,12 +63,18 @@ class Look:
     since_start_s: float
     left_s: float | None  # None: until stopped
     watch: Watch
+    before: Watch | None  # of the window before
     names: Names
     clock: Clock
 
     def recent(self, seconds: float) -> dict[str, pl.DataFrame]:
-        """What was read in the latest ``seconds``."""
-        return observe.recent_frames(self.watch, self.clock.now_ns() - int(seconds * NS_PER_S))
+        """What was read in the latest ``seconds``, also by the watch of the window before."""
+        since_ns = self.clock.now_ns() - int(seconds * NS_PER_S)
+        now = observe.recent_frames(self.watch, since_ns)
+        if self.before is None:
+            return now
+        old = observe.recent_frames(self.before, since_ns)
+        return {name: _joined(name, old[name], frame) for name, frame in now.items()}
 
     def witnesses(self) -> Mapping[str, tuple[str, str]]:
         return self.watch.witnesses()

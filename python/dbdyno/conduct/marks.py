@@ -46,5 +46,5 @@ def read_mark(server: Server, phase: str) -> Mark:
             return empty(table)
 
     counters = asked("counters", lambda: server.counters(phase))
-    backends = asked("backends", getattr(server, "backends", lambda: empty("backends")))  # TODO
+    backends = asked("backends", server.backends)
     return Mark(counters, backends, next(iter(lost), None), next(iter(refused), None))

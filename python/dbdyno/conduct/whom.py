@@ -25,25 +25,27 @@ class Whom:
             return  # not asked yet
         sessions = samples.filter(pl.col("role") == "session")["session"].n_unique()
         if sessions == 0 and not self._nobody:
-            self._looker.notice(f"{words(self._chosen)}: waiting for one{_there(names.frame())}")
+            self._looker.notice(f"{nobody(self._chosen)}: waiting for one{_there(names.frame())}")
         elif sessions and self._nobody:
             self._looker.notice(f"{sessions} {'session' if sessions == 1 else 'sessions'} now")
         self._nobody = sessions == 0
 
 
 def words(chosen: Observation) -> str:
-    """``no session matches user app, database prod``."""
-    parts = [
-        f"{name} {value}"
-        for name, value in (
-            ("user", chosen.user),
-            ("database", chosen.database),
-            ("application", chosen.application),
-            ("pid", ", ".join(map(str, chosen.pids))),
-        )
-        if value
-    ]
-    return f"no session matches {', '.join(parts)}" if parts else "nobody else is connected"
+    """``user app, database prod``; empty: everybody."""
+    named = (
+        ("user", chosen.user),
+        ("database", chosen.database),
+        ("application", chosen.application),
+        ("pid", ", ".join(map(str, chosen.pids))),
+    )
+    return ", ".join(f"{name} {value}" for name, value in named if value)
+
+
+def nobody(chosen: Observation) -> str:
+    """``no session matches user app``."""
+    named = words(chosen)
+    return f"no session matches {named}" if named else "nobody else is connected"
 
 
 def _there(backends: pl.DataFrame) -> str:

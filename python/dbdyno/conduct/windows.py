@@ -50,6 +50,7 @@ class Windows:
         self._stored = 0
         self._asked_ns = 0
         self._troubles: set[str] = set()
+        self._before: Watch | None = None  # for the live view, whose seconds reach back
         self.costing = Costing(clock)
 
     def all(self) -> Iterator[RawCell]:
@@ -77,7 +78,7 @@ class Windows:
                 yield from self._close(now, last, end)
                 if end is not None or following is None:
                     return end
-                now, following = following, None
+                self._before, now, following = now.watch, following, None
                 now.first = last.renamed("t0")
         finally:
             for window in (now, following):
@@ -150,7 +151,7 @@ class Windows:
     def _look(self, watch: Watch) -> None:
         since_s = max(0, self._clock.now_ns() - self._start_ns) / NS_PER_S
         left_s = None if self._end_ns is None else (self._end_ns - self._clock.now_ns()) / NS_PER_S
-        self._looker.tick(Look(self._stored, since_s, left_s, watch, self._names, self._clock))
+        self._looker.tick(Look(self._stored, since_s, left_s, watch, self._before, self._names, self._clock))
 
     # -- while it is away -------------------------------------------------------------------------
     def _come_back(self, reason: str) -> bool:

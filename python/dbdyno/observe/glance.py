@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
-from dbdyno.observe.glance_parts import Label, Spent, labels_of, spent_by_session, workers
+from dbdyno.observe.glance_parts import Label, Spent, labels_of, spent_by_pid, workers
 from dbdyno.observe.glance_rest import Machine, machine
 
 CLIENT = "Client"
 IDLE = "idle"
+GONE_NS = 1_500_000_000  # a session not in the server's answers for so long has ended
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -40,8 +42,8 @@ class EventLine:
 class SessionLine:
     """One session; shares of its time, NULL where not known."""
 
-    session: int
     pid: int
+    session: int
     state: str | None  # by the latest sample
     event: str | None
     query_id: int | None
@@ -51,6 +53,7 @@ class SessionLine:
     client: float | None
     active: float  # share of samples in another state than idle
     events: tuple[EventLine, ...] = ()
+    spent: Spent | None = None
 
     @property
     def db_time(self) -> float | None:
@@ -85,16 +88,15 @@ class Glance:
 
 def glance(recent: Tables) -> Glance:
     """``recent``: the tables of a watch with the rows of the latest few seconds."""
-    samples = _of_sessions(recent["samples"])
+    samples = recent["samples"].filter(pl.col("role") == "session")
+    samples = samples.with_columns(pl.col("via").fill_null("sql"))
     latest = _latest(samples)
-    spent = spent_by_session(recent, workers(recent["samples"], samples))
+    spent = spent_by_pid(recent, workers(recent["samples"], samples))
     tier, labels = labels_of(recent, samples, spent)
-    lines = tuple(
-        _session(n, latest.get(n, {}), spent.get(n), labels.get(n, ()))
-        for n in sorted(latest.keys() | spent.keys())
-    )
+    lines = tuple(_session(pid, row, spent.get(pid), labels.get(pid, ())) for pid, row in latest.items())
+    wall_ns = max((s.wall_ns for s in spent.values()), default=0)
     return Glance(
-        seconds=max((s.wall_ns for s in spent.values()), default=0) / 1e9 or _seconds(samples),
+        seconds=wall_ns / 1e9 or _seconds(samples),
         tier=tier,
         samples=samples.select("sample", "via").n_unique() if samples.height else 0,
         sessions=lines,
@@ -103,53 +105,54 @@ def glance(recent: Tables) -> Glance:
     )
 
 
-def _of_sessions(samples: pl.DataFrame) -> pl.DataFrame:
-    return samples.filter(pl.col("role") == "session").with_columns(pl.col("via").fill_null("sql"))
-
-
 def _seconds(samples: pl.DataFrame) -> float:
     span = samples.select(pl.col("sql_after_ns").max() - pl.col("sql_after_ns").min()).item()
     return (span or 0) / 1e9
 
 
-def _latest(samples: pl.DataFrame) -> dict[int, dict[str, object]]:
-    """By session: the server's word in the latest sample, and the share of samples not idle."""
-    asked = samples.filter((pl.col("via") == "sql") & pl.col("session").is_not_null()).sort("sql_after_ns")
+def _latest(samples: pl.DataFrame) -> dict[int, dict[str, Any]]:
+    """By pid, of those in the server's last answers: its word in the latest, the share of them not idle."""
+    asked = samples.filter(pl.col("via") == "sql").sort("sql_after_ns")
     event = pl.when(pl.col("wait_event").is_not_null()).then(
         pl.concat_str([pl.col("wait_class").fill_null("?"), pl.col("wait_event")], separator="/")
     )
-    found = asked.group_by("session").agg(
-        pl.col("pid").last(),
+    found = asked.group_by("pid", maintain_order=True).agg(
+        pl.col("session").last(),
         pl.col("state").last(),
         event.last().alias("event"),
         pl.col("query_id").drop_nulls().last(),
         (pl.col("state").fill_null(IDLE) != IDLE).mean().alias("active"),
+        pl.col("sql_after_ns").last().alias("seen_ns"),
     )
-    return {int(row.pop("session")): row for row in found.to_dicts()}
+    gone = pl.col("seen_ns") < pl.col("seen_ns").max() - GONE_NS
+    return {int(row.pop("pid")): row for row in found.filter(~gone).to_dicts()}
 
 
 def _session(
-    number: int, latest: Mapping[str, object], spent: Spent | None, labels: tuple[Label, ...]
+    pid: int, latest: Mapping[str, Any], spent: Spent | None, labels: tuple[Label, ...]
 ) -> SessionLine:
-    events = tuple(EventLine(*label) for label in labels)
-    sleeps = [e for e in events if e.sleep is not None]
-    asleep = {c: sum(e.sleep or 0.0 for e in sleeps if (e.wait_class == CLIENT) is c) for c in (True, False)}
-    unlabelled = 0.0 if spent is None else max(0.0, 1 - spent.run - spent.runq - sum(asleep.values()))
-    known = spent is not None or bool(sleeps)
-    state = latest.get("state")
-    query_id = latest.get("query_id")
+    events = tuple(sorted((EventLine(*label) for label in labels), key=weight, reverse=True))
+    asleep = {
+        client: sum(e.sleep or 0.0 for e in events if (e.wait_class == CLIENT) is client)
+        for client in (True, False)
+    }
+    off = 0.0 if spent is None else 1 - spent.run - spent.runq
+    unseen = max(0.0, off - sum(asleep.values())) if events else max(0.0, off)
+    idle = latest["state"] == IDLE
+    known = spent is not None or bool(events)
     return SessionLine(
-        session=number,
-        pid=int(str(latest.get("pid", spent.pid if spent else 0))),
-        state=None if state is None else str(state),
-        event=None if latest.get("event") is None else str(latest["event"]),
-        query_id=None if query_id is None else int(str(query_id)),
+        pid=pid,
+        session=-1 if latest["session"] is None else int(latest["session"]),
+        state=latest["state"],
+        event=latest["event"],
+        query_id=latest["query_id"],
         run=None if spent is None else spent.run,
         runq=None if spent is None else spent.runq,
-        sleep=asleep[False] + (unlabelled if state != IDLE else 0.0) if known else None,
-        client=asleep[True] + (unlabelled if state == IDLE else 0.0) if known else None,
-        active=float(str(latest.get("active", 0.0))),
-        events=tuple(sorted(events, key=weight, reverse=True)),
+        sleep=asleep[False] + (0.0 if idle else unseen) if known else None,
+        client=asleep[True] + (unseen if idle else 0.0) if known else None,
+        active=float(latest["active"]),
+        events=events,
+        spent=spent,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -100,7 +100,7 @@ def open_observation(
 
     Raises as :func:`open_watch`, and :class:`UsageError` for a filter that cannot be.
     """
-    return _open(server, {"tasks": [], **server.observation_spec(chosen, known)}, how or How())
+    return _open(server, server.observation_spec(chosen, known), how or How())
 
 
 def check_witness(server: Server, how: How) -> None:
@@ -109,9 +109,12 @@ def check_witness(server: Server, how: How) -> None:
         open_observation(server, Observation(), {}, how).stop()
 
 
-def _open(server: Server, engine_half: Mapping[str, Any], how: How) -> Watch:
+def _open(
+    server: Server, engine_half: Mapping[str, Any], how: How, tasks: Sequence[Mapping[str, Any]] = ()
+) -> Watch:
     spec = {
         **engine_half,
+        "tasks": [*tasks, *engine_half.get("tasks", ())],
         **how.spec(),
         "task_interval_ms": TASK_INTERVAL_MS,
         "cgroups": groups(engine_half),

@@ -1,0 +1,140 @@
+"""What the live view shows and what its keys change: no terminal, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dbdyno.observe.glance import SessionLine
+
+
+@dataclass(frozen=True)
+class Row:
+    """A session and who it is."""
+
+    line: SessionLine
+    who: Mapping[str, Any]  # a row of table backends; empty: not asked yet
+
+    def text(self, name: str) -> str:
+        return str(self.who.get(name) or "")
+
+    @property
+    def words(self) -> str:
+        """What a filter looks into."""
+        line = self.line
+        names = (self.text(n) for n in ("user", "database", "application", "client"))
+        return " ".join((*names, line.state or "", line.event or "", str(line.pid))).lower()
+
+
+def _most(name: str) -> Callable[[Row], Any]:
+    """The greatest first, unknown ones last."""
+
+    def key(row: Row) -> tuple[bool, float]:
+        value = getattr(row.line, name)
+        return value is None, -(value or 0.0)
+
+    return key
+
+
+ORDERS: Mapping[str, tuple[str, Callable[[Row], Any]]] = {
+    "t": ("DB time", _most("db_time")),
+    "c": ("CPU", _most("run")),
+    "w": ("CPU WAIT", _most("runq")),
+    "a": ("asleep", _most("sleep")),
+    "e": ("event", lambda r: r.line.event or "~"),
+    "u": ("user", lambda r: r.text("user") or "~"),
+    "p": ("pid", lambda r: r.line.pid),
+}
+"""Key -> what the sessions are sorted by; ``s`` goes through them."""
+
+HELP = (
+    ("up down j k", "choose a session"),
+    ("enter", "that session alone: its events and microstates; escape goes back"),
+    ("t c w a e u p", "sort by " + ", ".join(name for name, _ in ORDERS.values())),
+    ("s", "the next order"),
+    ("f", "show only sessions whose words contain a text; empty: all"),
+    ("space", "freeze; measuring goes on"),
+    ("h", "this help"),
+    ("q", "end; what was measured is kept"),
+)
+
+
+@dataclass
+class View:
+    order: str = "t"
+    filter: str = ""
+    typing: bool = False  # a filter is being typed
+    chosen: int | None = None  # pid
+    alone: bool = False  # the chosen session alone
+    frozen: bool = False
+    help: bool = False
+    ended: bool = False
+
+    def rows(self, rows: Sequence[Row]) -> list[Row]:
+        """Those that are shown, in order; the chosen one stays the same session."""
+        shown = [r for r in rows if self.filter.lower() in r.words]
+        return sorted(shown, key=lambda r: (ORDERS[self.order][1](r), r.line.pid))
+
+    def press(self, key: str, rows: Sequence[Row]) -> None:
+        """``rows``: those that are shown."""
+        if self.typing:
+            self._type(key)
+        elif key in ORDERS:
+            self.order = key
+        elif key in _KEYS:
+            _KEYS[key](self, rows)
+
+    def _type(self, key: str) -> None:
+        if key == "enter":
+            self.typing = False
+        elif key == "escape":
+            self.typing, self.filter = False, ""
+        elif key == "backspace":
+            self.filter = self.filter[:-1]
+        elif len(key) == 1:
+            self.filter += key
+
+    def _move(self, rows: Sequence[Row], by: int) -> None:
+        """Nobody chosen yet: the first on the way down, the last on the way up."""
+        pids = [r.line.pid for r in rows]
+        if not pids:
+            return
+        at = pids.index(self.chosen) + by if self.chosen in pids else 0 if by > 0 else len(pids) - 1
+        self.chosen = pids[max(0, min(at, len(pids) - 1))]
+
+    def _enter(self, rows: Sequence[Row]) -> None:
+        if self.chosen is None and rows:
+            self.chosen = rows[0].line.pid
+        self.alone = self.chosen is not None
+
+    def _back(self) -> None:
+        if self.alone or self.help:
+            self.alone = self.help = False
+        else:
+            self.filter = ""
+
+    def _next_order(self) -> None:
+        keys = list(ORDERS)
+        self.order = keys[(keys.index(self.order) + 1) % len(keys)]
+
+    def _flip(self, name: str) -> None:
+        setattr(self, name, not getattr(self, name))
+
+
+_KEYS: Mapping[str, Callable[[View, Sequence[Row]], None]] = {
+    "up": lambda v, rows: v._move(rows, -1),
+    "k": lambda v, rows: v._move(rows, -1),
+    "down": lambda v, rows: v._move(rows, 1),
+    "j": lambda v, rows: v._move(rows, 1),
+    "page up": lambda v, rows: v._move(rows, -10),
+    "page down": lambda v, rows: v._move(rows, 10),
+    "enter": lambda v, rows: v._enter(rows),
+    "escape": lambda v, _rows: v._back(),
+    "s": lambda v, _rows: v._next_order(),
+    "f": lambda v, _rows: v._flip("typing"),
+    " ": lambda v, _rows: v._flip("frozen"),
+    "h": lambda v, _rows: v._flip("help"),
+    "?": lambda v, _rows: v._flip("help"),
+    "q": lambda v, _rows: v._flip("ended"),
+}

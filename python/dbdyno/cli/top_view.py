@@ -1,0 +1,182 @@
+"""The live view drawn: values in, lines out, as many as the terminal has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rich.text import Text
+
+from dbdyno.cli.top_session import alone_lines
+from dbdyno.cli.top_state import HELP, ORDERS, Row, View
+from dbdyno.cli.top_words import RUN, WAIT, clock, event_color, number, share
+from dbdyno.observe.glance import Glance
+
+_EVENTS = 7
+_KEYS_LINE = "q quit  h help  s sort  f filter  enter drill in  space freeze"
+
+
+@dataclass(frozen=True)
+class Header:
+    """What is known besides the figures."""
+
+    server: str = ""
+    since_s: float = 0.0
+    left_s: float | None = None
+    stored: int = 0
+    whom: str = ""  # the filter of the observation, in words
+    notice: str = ""
+    here: float | None = None  # CPU of this process, of one CPU
+
+
+@dataclass(frozen=True)
+class Screen:
+    header: Header
+    glance: Glance | None
+    view: View
+    rows: Sequence[Row] = field(default_factory=tuple)  # those shown, in order
+
+    def lines(self, width: int, height: int) -> list[Text]:
+        """At most ``height`` lines; the last is for keys and notices."""
+        made = [*self._top(width), *self._body(height)][: height - 1]
+        made += [Text("")] * (height - 1 - len(made))
+        return [_cut(line, width) for line in (*made, self._foot())]
+
+    def _top(self, width: int) -> Iterator[Text]:
+        h = self.header
+        left = "" if h.left_s is None else f", {clock(max(0.0, h.left_s))} left"
+        title = Text.assemble(("dbdyno observe ", "bold"), f"{h.server}  {clock(h.since_s)}{left}  ")
+        title.append(f"{h.stored} {'window' if h.stored == 1 else 'windows'} stored")
+        if self.view.frozen:
+            title.append("  FROZEN", "bold yellow")
+        yield title
+        if self.glance is not None:
+            yield from _sums(self.glance, h, width)
+
+    def _body(self, height: int) -> Iterator[Text]:
+        if self.view.help:
+            yield Text("")
+            yield from (Text.assemble((f"{keys:>14}  ", "bold"), words) for keys, words in HELP)
+        elif self.glance is None:
+            yield Text("waiting for the first readings ...", "dim")
+        elif self.view.alone:
+            chosen = next((r for r in self.rows if r.line.pid == self.view.chosen), None)
+            yield from alone_lines(chosen, self.view.chosen)
+        else:
+            yield from _events(self.glance)
+            yield from _sessions(self.rows, self.view, height - 18)
+
+    def _foot(self) -> Text:
+        if self.view.typing:
+            return Text.assemble(("filter: ", "bold"), self.view.filter, ("_", "blink"))
+        if self.header.notice:
+            return Text(self.header.notice, "yellow")
+        parts = [_KEYS_LINE, f"sorted by {ORDERS[self.view.order][0]}"]
+        parts += [f"only {self.view.filter!r}"] if self.view.filter else []
+        return Text("  |  ".join(parts), "dim")
+
+
+def _cut(line: Text, width: int) -> Text:
+    line = line.copy()
+    line.no_wrap = True
+    line.truncate(width, overflow="crop")
+    return line
+
+
+def _sums(g: Glance, h: Header, width: int) -> Iterator[Text]:
+    m = g.machine
+    kinds = "  ".join(f"{kind} {number(used)}" for kind, used in m.cpu.items() if used >= 0.005)
+    cost = f"cost: here {share(h.here)} %, at the server {share(m.at_server)} % of a CPU"
+    yield Text(f"host   {m.cpus or '?'} CPUs: {kinds or 'not read'}   {cost}")
+    parts = ("db_time", "run", "runq", "sleep", "client")
+    db, run, runq, sleep, client = (number(g.total(part)) for part in parts)
+    yield Text.assemble(
+        ("time   ", ""), (f"DB time {db}", "bold"), " = ", (f"CPU {run}", RUN), " + ",
+        (f"CPU WAIT {runq}", WAIT), f" + asleep {sleep};  client {client}   "
+        f"s/s of {len(g.sessions)} sessions, last {g.seconds:.1f} s",
+    )  # fmt: skip
+    yield _bar(g, width)
+    helpers = sorted(m.helpers.items(), key=lambda x: -x[1])[:4]
+    own = "  ".join(f"{name} {number(used)}" for name, used in helpers if used >= 0.0005)
+    yield Text(f"waits  by {g.tier}, {g.samples} samples" + (f"   server's own: {own}" if own else ""), "dim")
+    if busy := g.idle_busy:
+        run_s, runq_s = (sum(getattr(s, p) or 0.0 for s in busy) for p in ("run", "runq"))
+        yield Text(
+            f"idle   {len(busy)} idle sessions used a CPU or waited for one: CPU {number(run_s)}, "
+            f"CPU WAIT {number(runq_s)}",
+            WAIT,
+        )
+    if h.whom:
+        yield Text(f"only   {h.whom}")
+
+
+def _bar(g: Glance, width: int) -> Text:
+    """DB time as one bar: CPU, CPU WAIT, then what was slept in, class by class."""
+    classes: dict[str, float] = {}
+    for e in g.events:
+        if e.sleep and e.wait_class != "Client":
+            name = e.wait_class or "no wait event"
+            classes[name] = classes.get(name, 0.0) + e.sleep
+    parts = [("CPU", g.total("run") or 0.0, RUN), ("CPU WAIT", g.total("runq") or 0.0, WAIT)]
+    parts += [(n, v, event_color(n)) for n, v in sorted(classes.items(), key=lambda x: -x[1])]
+    whole = sum(v for _, v, _ in parts)
+    bar = Text("       ")
+    room = max(10, width - 8)
+    for name, value, style in parts if whole > 0 else ():
+        cells = round(room * value / whole)
+        label = f" {name} {value / whole:.0%} "
+        bar.append((label if len(label) <= cells else "").ljust(cells)[:cells], f"black on {style}")
+    return bar
+
+
+def _events(g: Glance) -> Iterator[Text]:
+    """CPU and CPU WAIT ranked among the waits; what an event hid in the run queue beside it."""
+    db = g.total("db_time") or 0.0
+    ranked: list[tuple[str, float, float | None, str]] = [
+        ("DB CPU", g.total("run") or 0.0, None, RUN),
+        ("CPU WAIT", g.total("runq") or 0.0, None, WAIT),
+    ]
+    for e in g.events:
+        if e.wait_class != "Client":
+            ranked.append((e.name, e.sleep or 0.0, e.runq, event_color(e.wait_class)))
+    hidden = sum(e.runq or 0.0 for e in g.events if e.wait_class == "Client")
+    yield Text(f"{'top events, seconds per second':40} {'asleep':>9} {'%DB':>5} {'in queue':>9}", "bold")
+    ranked = [r for r in ranked if r[1] >= 0.0005 or (r[2] or 0.0) >= 0.0005]
+    for name, value, runq, style in sorted(ranked, key=lambda r: -(r[1] + (r[2] or 0.0)))[:_EVENTS]:
+        line = Text(f"{name:40} ", style)
+        line.append(
+            f"{number(value):>9} {share(value / db if db else None):>5} {number(runq, ''):>9}", "default"
+        )
+        yield line
+    if hidden >= 0.0005:
+        yield Text(f"{'in the run queue under a Client wait':40} {'':>9} {'':>5} {number(hidden):>9}", "dim")
+    yield Text("")
+
+
+def _sessions(rows: Sequence[Row], view: View, room: int) -> Iterator[Text]:
+    head = f"{'pid':>7} {'user@database':20} {'application':12} {'DB%':>5} {'CPU%':>5} {'WAIT%':>5} "
+    yield Text(head + f"{'slp%':>5} {'clnt%':>5} {'state':8} event", "bold")
+    pids = [r.line.pid for r in rows]
+    at = pids.index(view.chosen) if view.chosen in pids else 0
+    room = max(3, room)
+    first = max(0, min(at - room // 2, len(rows) - room))
+    for row in rows[first : first + room]:
+        s = row.line
+        who = f"{row.text('user')}@{row.text('database')}"[:20]
+        line = Text(f"{s.pid:>7} {who:20} {row.text('application')[:12]:12} {share(s.db_time):>5} ")
+        line.append(f"{share(s.run):>5} ", RUN)
+        line.append(f"{share(s.runq):>5} ", WAIT)
+        line.append(f"{share(s.sleep):>5} {share(s.client):>5} {_state(s.state):8} {s.event or ''}")
+        if s.pid == view.chosen:
+            line.stylize("reverse")
+        yield line
+    if not rows:
+        yield Text("no session" + (f" with {view.filter!r}" if view.filter else ""), "dim")
+    elif len(rows) > room:
+        yield Text(f"{len(rows)} sessions; {first + 1} to {min(first + room, len(rows))} shown", "dim")
+
+
+def _state(state: str | None) -> str:
+    return {"idle in transaction": "idle tx", "idle in transaction (aborted)": "idle txa"}.get(
+        state or "", (state or "?")[:8]
+    )

@@ -1,0 +1,40 @@
+"""Figures and colours of the live view."""
+
+from __future__ import annotations
+
+RUN, WAIT = "green", "dark_orange"
+_COLORS = {
+    "IO": "blue",
+    "Lock": "red",
+    "LWLock": "magenta",
+    "BufferPin": "cyan",
+    "IPC": "bright_blue",
+    "Timeout": "bright_black",
+    "Client": "bright_black",
+    "Extension": "yellow",
+    "Activity": "bright_black",
+}
+
+
+def event_color(wait_class: str | None) -> str:
+    return _COLORS.get(wait_class or "", "white")
+
+
+def number(value: float | None, unknown: str = "?") -> str:
+    """Seconds per second: three digits."""
+    if value is None:
+        return unknown
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3f}"
+
+
+def share(value: float | None) -> str:
+    """Per cent, at most one decimal."""
+    if value is None:
+        return "?"
+    return f"{100 * value:.0f}" if value >= 0.0995 else f"{100 * value:.1f}"
+
+
+def clock(seconds: float) -> str:
+    """``1:02:03``."""
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02}"
