@@ -36,11 +36,10 @@ _COUNTERS = (  # name in the profile, the engine's counter, unit
     ("logons", "logons", "count"),
     ("deadlocks", "deadlocks", "count"),
 )
-_CURES = {
-    "executions": "needs a counter of statements loaded in the server",
-    "blocks_dirtied": "needs a counter of blocks changed: see the server's statement counter",
-    "": "the server has no such counter, or it may not be read",
-}
+_STATEMENTS = ("executions", "blocks_dirtied")
+"""Counted by statement; the witness of that name says what it needs in this engine."""
+_NO_STATEMENTS = "needs a counter of statements loaded in the server"
+_NO_COUNTER = "the server has no such counter, or it may not be read"
 _BARE = ("off", "not supported", "not permitted", "not here")
 _PER = {"per_transaction": TRANSACTIONS, "per_execution": EXECUTIONS, "per_call": CALLS}
 
@@ -81,10 +80,10 @@ def figures(cell: Tables, window: Mapping[str, Any]) -> dict[str, Figure]:
     """Everything known of one cell, by name."""
     wall = window["wall_s"]
     found = {DB_TIME: _of_time(db_time(cell, window), wall)}
-    found[SERVERS_TIME] = _counted(cell["cut_levels"], "db_time_ns", "s", wall, 1 / NS_PER_S)
+    found[SERVERS_TIME] = _counted(cell, "db_time_ns", "s", wall, 1 / NS_PER_S)
     found[DB_CPU] = _of_time(account(cell["ledger"], "run"), wall)
     found[CPU_WAIT] = _of_time(account(cell["ledger"], "runq"), wall)
-    found |= {n: _counted(cell["cut_levels"], key, unit, wall) for n, key, unit in _COUNTERS}
+    found |= {n: _counted(cell, key, unit, wall) for n, key, unit in _COUNTERS}
     found[TRANSACTIONS] = _transactions(found["commits"], found["rollbacks"])
     if window["sessions"]:
         rate = calls_per_s(cell["cell_sessions"], window["t0_ns"], window["t1_ns"])
@@ -101,16 +100,23 @@ def _of_time(time: Time, wall: float) -> Figure:
     return Figure("s", time.aas * wall if time.aas is not None else None, status, time.source)
 
 
-def _counted(levels: pl.DataFrame, key: str, unit: str, wall: float, scale: float = 1.0) -> Figure:
+def _counted(cell: Tables, key: str, unit: str, wall: float, scale: float = 1.0) -> Figure:
     """Growth of the server-wide counter, else of this database's."""
-    mine = levels.filter((pl.col("origin") == "engine") & (pl.col("key") == key))
+    mine = cell["cut_levels"].filter((pl.col("origin") == "engine") & (pl.col("key") == key))
     for scope, source in (("server", "engine counters"), ("database", "engine counters, this database")):
         for row in mine.filter((pl.col("scope") == scope) & pl.col("delta").is_not_null()).to_dicts():
             return Figure(unit, scale * row["delta"] / row["wall_ns"] * NS_PER_S * wall, "ok", source)
     status = str(mine["status"][0]) if mine.height else "off"
     if status in _BARE:
-        status = f"{status}: {_CURES.get(key, _CURES[''])}"
+        status = f"{status}: {_cure(cell, key)}"
     return Figure(unit, None, status, "engine counters")
+
+
+def _cure(cell: Tables, key: str) -> str:
+    if key not in _STATEMENTS:
+        return _NO_COUNTER
+    told = cell["cell_sources"].filter((pl.col("name") == "statement counters") & (pl.col("status") != "ok"))
+    return str(told["detail"][0]) if told.height and told["detail"][0] else _NO_STATEMENTS
 
 
 def _transactions(commits: Figure, rollbacks: Figure) -> Figure:
@@ -134,7 +140,8 @@ def _row(name: str, cells: list[_Cell]) -> dict[str, Any]:
     if not known:
         return row
     total = _total(known, name)
-    per = {column: _per(name, divisor, known) for column, divisor in _PER.items()}
+    by = {} if name == OWN_SAMPLES else _PER
+    per = {column: _per(name, divisor, known) for column, divisor in by.items()}
     row |= {"total": total, "per_s": total / sum(c.wall_s for c in known), **per}
     if len(known) < len(cells):
         row["status"] = f"{len(known)} of {len(cells)} windows"

@@ -14,7 +14,7 @@ from dbdyno.model.tables import empty
 TOGETHER = "all"
 """The cell name of what several cells say together."""
 
-_NEEDED = ("ledger", "events", "cut_levels", "cell_sessions", "cut_sampler")
+_NEEDED = ("ledger", "events", "cut_levels", "cell_sessions", "cell_sources", "cut_sampler")
 _CELL = [c.name for c in CELL]
 
 Tables = Mapping[str, pl.DataFrame]

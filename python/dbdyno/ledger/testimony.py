@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.ledger.joint import Tables
+Tables = Mapping[str, pl.DataFrame]
 
 TOLERANCE: dict[str, tuple[float, float]] = {
     # quantity: (relative, absolute); a difference within either agrees

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.ledger.joint import UNLABELLED, Tables
-from dbdyno.ledger.testimony import Testimony, level, rung
+from dbdyno.ledger.joint import UNLABELLED
+from dbdyno.ledger.testimony import Tables, Testimony, level, rung
 
 _SERVER = ("session", "helper:", "other")
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time lies inside user (proc_stat(5))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.ledger.joint import UNLABELLED, Tables
-from dbdyno.ledger.testimony import LAG_S, Testimony, level, rung
+from dbdyno.ledger.joint import UNLABELLED
+from dbdyno.ledger.testimony import LAG_S, Tables, Testimony, level, rung
 from dbdyno.model.driven import in_call
 
 _UNIT = "seconds per second"

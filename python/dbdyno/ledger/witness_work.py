@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.ledger.joint import Tables
-from dbdyno.ledger.testimony import LAG_S, Testimony, level, rung_rate
+from dbdyno.ledger.testimony import LAG_S, Tables, Testimony, level, rung_rate
 from dbdyno.model.units import NS_PER_S
 
 _SERVERS = "all of the server's sessions, dbdyno's own too; the server reports late"

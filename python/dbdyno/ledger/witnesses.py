@@ -12,8 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.ledger.joint import Tables
-from dbdyno.ledger.testimony import TOLERANCE, Testimony, rung
+from dbdyno.ledger.testimony import TOLERANCE, Tables, Testimony, rung
 from dbdyno.ledger.witness_cpu import cpu, machine, runnable, sessions_cpu
 from dbdyno.ledger.witness_time import db_time
 from dbdyno.ledger.witness_work import executions, logical_reads, work
