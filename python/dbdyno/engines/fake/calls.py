@@ -13,6 +13,7 @@ from dbdyno.engines.fake.trace import UNLABELLED, Label
 LOG_CPU_NS = 10_000  # of a session whose commit was flushed
 FLUSH_QUEUE = Label("active", "LWLock", "WALWrite")
 AIO = Label("active", "IO", "AioIoCompletion")
+IDLE = Label("idle", None, None)
 GATHER = Label("active", "IPC", "ExecuteGather")
 IO_WORKER_IDLE = Label(None, "Activity", "IoWorkerMain")
 
@@ -53,9 +54,12 @@ class Place:
 def call(place: Place, me: Task, number: int, varied: Varied) -> Program:
     """``number``: of the session among all."""
     law = place.law
-    for part in _sized(law, place.size):
+    for i, part in enumerate(_sized(law, place.size)):
         if isinstance(part, Burst):
-            yield from _cpu(place, me, varied(part.ns))
+            ns = varied(part.ns)
+            unsaid_ns = 0 if i else round(ns * law.idle_cpu)
+            yield Cpu(unsaid_ns, IDLE)
+            yield from _cpu(place, me, ns - unsaid_ns)
         elif part.wait_class == "IO":
             yield from _io(place, me, part, varied(part.ns))
         else:

@@ -135,6 +135,7 @@ _KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "hold": ("hold", _wait),
     "holders": ("holders", _positive),
     "commit": ("commit", _wait),
+    "idle_cpu": ("idle_cpu", _share),
     "io_cpu": ("io_cpu", _share),
     "io_workers": ("io_workers", _positive),
     "workers": ("workers", _positive),

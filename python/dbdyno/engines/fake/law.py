@@ -53,6 +53,7 @@ class Law:
     hold: Wait | None = None  # and under the lock this sleep,
     holders: int | None = None  # of the first so many sessions only
     commit: Wait | None = None  # the last part: the log is flushed, one flush at a time for all who wait
+    idle_cpu: float = 0.0  # part of a call's first CPU part during which the server still says idle
     io_cpu: float = 0.0  # part of a wait of class IO that is CPU: a read from the OS cache
     io_workers: int = 0  # waits of class IO are done by so many processes of the server
     workers: int = 0  # parallel workers that share the CPU parts of each call with their leader

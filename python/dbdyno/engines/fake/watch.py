@@ -148,12 +148,11 @@ class FakeWatch:
         return made
 
     def _traced(self, world: World, reads: Sequence[int]) -> dict[str, list[Row]]:
-        """The trace knows all of the server's tasks at once; whose they are it hears from the samples."""
+        """The trace knows all of the server's tasks from their birth on; whose they are it hears from the
+        samples, and calls those that none met ``other``."""
         known = self._known(world)
         met = {id(k.task) for k in known}
-        unmet = [
-            Known(t, t.role, t.session, t.timeline.born_ns) for t in world.machine.tasks if id(t) not in met
-        ]
+        unmet = [Known(t, "other", None, t.timeline.born_ns) for t in world.machine.tasks if id(t) not in met]
         told = list(tracing.reads([*known, *unmet], reads))
         made = {
             "traced": [row for of in told for row in tracing.traced(of)],
