@@ -1,5 +1,8 @@
 """Every finding on a run that deserves it, and none on one that does not."""
 
+import re
+from pathlib import Path
+
 import polars as pl
 import pytest
 from tests.fakery import LIO, Climb, S, climb
@@ -283,3 +286,12 @@ def test_a_load_that_changes_is_a_note_of_an_observation():
     assert "drift" not in steady
     assert ebbing["drift"].severity == "note"
     assert ebbing["drift"].value == pytest.approx(-0.75, abs=0.05)
+
+
+def test_every_finding_is_in_the_docs():
+    root = Path(__file__).parents[2]
+    docs = (root / "docs/findings.md").read_text(encoding="utf-8")
+    for file in (root / "python/dbdyno/analyze/findings").glob("*.py"):
+        for told in re.findall(r"^\s+id=(.+),$", file.read_text(encoding="utf-8"), re.MULTILINE):
+            for name in re.findall(r'"([a-z-]+)', told):
+                assert re.search(rf"\b{name}", docs), f"{name} of {file.name} is not in docs/findings.md"
