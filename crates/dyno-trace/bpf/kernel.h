@@ -58,13 +58,20 @@ struct cfs_rq___old { /* to 5.18 */
 };
 
 struct sched_entity {
-	struct cfs_rq *cfs_rq;
+	__u64 sum_exec_runtime;
+	struct cfs_rq *cfs_rq; /* CONFIG_FAIR_GROUP_SCHED */
+};
+
+struct sched_info { /* CONFIG_SCHED_INFO; by the clock of the run queue */
+	unsigned long long run_delay;
+	unsigned long long last_queued;
 };
 
 struct task_struct {
 	unsigned int __state; /* 5.14 and later */
 	int on_cpu;
 	struct sched_entity se;
+	struct sched_info sched_info;
 	bool throttled; /* 6.18 and later */
 	int pid;
 	int tgid;

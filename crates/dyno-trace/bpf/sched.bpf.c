@@ -207,28 +207,72 @@ static __always_inline __u32 label_now(struct slot *s)
 	return UNREAD;
 }
 
-static __always_inline void leave_sleep(struct slot *s, __u64 now)
+static __always_inline void add_sleep(struct slot *s, __u64 ns)
 {
-	struct wait *w = wait_at(s, s->wait);
-	__u64 ns = elapsed(s, now);
-
 	s->sleep_ns += ns;
-	w->sleep_ns += ns;
+	wait_at(s, s->wait)->sleep_ns += ns;
 	if (s->blocked)
 		s->blocked_ns += ns;
 }
 
-static __always_inline void leave_queue(struct slot *s, __u64 now)
+static __always_inline void add_queue(struct slot *s, __u64 ns)
 {
-	struct wait *w = wait_at(s, s->wait);
-	__u64 ns = elapsed(s, now);
 	__u64 throttled = throttled_ns(s, ns);
+	struct wait *w = wait_at(s, s->wait);
 
 	s->runq_ns += ns;
 	w->runq_ns += ns;
 	s->throttled_ns += throttled;
 	w->throttled_ns += throttled;
 	s->queue = 0;
+}
+
+/*
+ * Not every event is seen: a kernel may hide what happens while certain tasks are current, and a program is
+ * not run where it runs already. What the kernel itself has summed up tells the missing part.
+ */
+
+/* It leaves a CPU that it was not seen to enter: a part of the time was on that CPU. */
+static __always_inline __u64 mend_out(struct slot *s, struct task_struct *p, __u64 ns)
+{
+	__u64 run = p->se.sum_exec_runtime - s->exec_ns, queued;
+
+	s->mended++;
+	if (run > ns)
+		run = ns;
+	ns -= run;
+	if (s->doing == QUEUED) {
+		add_queue(s, ns);
+	} else if (bpf_core_field_exists(p->sched_info)) {
+		queued = p->sched_info.run_delay - s->delay_ns;
+		if (queued > ns)
+			queued = ns;
+		add_sleep(s, ns - queued);
+		add_queue(s, queued);
+	} else {
+		add_sleep(s, ns);
+		s->lost++;
+	}
+	return run;
+}
+
+/* It gets a CPU, and was not seen to be woken. */
+static __always_inline void mend_in(struct slot *s, struct task_struct *p, __u64 ns)
+{
+	__u64 queued;
+
+	if (!bpf_core_field_exists(p->sched_info) || !bpf_core_field_exists(p->se.cfs_rq) ||
+	    !p->sched_info.last_queued) {
+		add_sleep(s, ns);
+		s->lost++;
+		return;
+	}
+	queued = p->se.cfs_rq->rq->clock - p->sched_info.last_queued;
+	if (queued > ns)
+		queued = ns;
+	s->mended++;
+	add_sleep(s, ns - queued);
+	add_queue(s, queued);
 }
 
 /* It was off the CPU when we were told of it: under the label that was read then. */
@@ -249,13 +293,18 @@ static __always_inline void switch_out(struct slot *s, struct task_struct *p, bo
 	__u32 state = task_state(p);
 	bool asleep = !preempt && state;
 	struct wait *w;
+	__u64 ns;
 
 	begin(s);
 	if (!s->start_boottime_ns)
 		s->start_boottime_ns = p->start_boottime;
-	if (s->doing != RUNNING && s->doing != UNKNOWN)
-		s->lost++;
-	s->run_ns += elapsed(s, now);
+	ns = elapsed(s, now);
+	if (s->doing == QUEUED || s->doing == ASLEEP)
+		ns = mend_out(s, p, ns);
+	s->run_ns += ns;
+	s->exec_ns = p->se.sum_exec_runtime;
+	if (bpf_core_field_exists(p->sched_info))
+		s->delay_ns = p->sched_info.run_delay;
 	if (asleep && state & TASK_DEAD) {
 		s->doing = ENDED;
 		end(s);
@@ -277,16 +326,20 @@ static __always_inline void switch_out(struct slot *s, struct task_struct *p, bo
 	end(s);
 }
 
-static __always_inline void switch_in(struct slot *s, __u64 now)
+static __always_inline void switch_in(struct slot *s, struct task_struct *p, __u64 now)
 {
+	__u64 ns;
+
 	begin(s);
 	if (s->doing == UNKNOWN)
 		first_event(s, QUEUED);
+	ns = elapsed(s, now);
 	if (s->doing == QUEUED) {
-		leave_queue(s, now);
+		add_queue(s, ns);
+	} else if (s->doing == ASLEEP) {
+		mend_in(s, p, ns);
 	} else {
-		if (s->doing == ASLEEP)
-			leave_sleep(s, now);
+		s->run_ns += ns;
 		s->lost++;
 	}
 	s->doing = RUNNING;
@@ -306,7 +359,7 @@ static __always_inline int wake_up(struct task_struct *p)
 	if (s->doing == UNKNOWN && !(bpf_core_field_exists(p->on_cpu) && p->on_cpu))
 		first_event(s, ASLEEP);
 	if (s->doing == ASLEEP) {
-		leave_sleep(s, now);
+		add_sleep(s, elapsed(s, now));
 		s->doing = QUEUED;
 		note_queue(s, p);
 	}
@@ -342,7 +395,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	}
 	s = slot_at(in);
 	if (s)
-		switch_in(s, now);
+		switch_in(s, next, now);
 	return 0;
 }
 

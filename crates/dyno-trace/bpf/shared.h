@@ -55,7 +55,10 @@ struct slot {
 	__u64 blocked_ns; /* inside sleep_ns */
 	__u64 voluntary;
 	__u64 involuntary;
-	__u64 lost; /* events that did not fit what was known, labels that found no room */
+	__u64 lost; /* labels that found no room, events that did not fit and could not be made good */
+	__u64 mended; /* events that were not seen, and made good from the kernel's sums */
+	__u64 exec_ns; /* the kernel's own sums when it last left a CPU: time on a CPU, */
+	__u64 delay_ns; /* time in the run queue */
 	__u64 queue; /* the group's queue it was put on, and its throttle clock then; 0: not throttled */
 	__u64 queue_clock_ns;
 	struct wait waits[WAITS];
@@ -92,7 +95,7 @@ struct control {
 };
 
 _Static_assert(sizeof(struct wait) == 48, "wait");
-_Static_assert(sizeof(struct slot) == 144 + WAITS * 48, "slot");
+_Static_assert(sizeof(struct slot) == 168 + WAITS * 48, "slot");
 _Static_assert(sizeof(struct calls) == 24 + CALLS * 24, "calls");
 _Static_assert(sizeof(struct control) == 32, "control");
 

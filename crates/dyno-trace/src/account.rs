@@ -19,8 +19,10 @@ pub struct Sums {
     pub voluntary: i64,
     /// Switches away while runnable.
     pub involuntary: i64,
-    /// Events that did not fit, labels that found no room.
+    /// Labels that found no room, events that were not seen and could not be made good.
     pub lost: i64,
+    /// Events that were not seen, and made good from the kernel's own sums.
+    pub mended: i64,
 }
 
 /// Time off the CPU under one label.
@@ -74,6 +76,7 @@ pub fn sums(slot: &Slot, seed: Seed, now_ns: u64, throttled_now_ns: u64) -> (Sum
         voluntary: slot.voluntary as i64,
         involuntary: slot.involuntary as i64,
         lost: slot.lost as i64,
+        mended: slot.mended as i64,
     };
     let mut waits = slot.waits;
     let ns = now_ns.saturating_sub(slot.since_ns);

@@ -55,6 +55,9 @@ pub struct Slot {
     pub voluntary: u64,
     pub involuntary: u64,
     pub lost: u64,
+    pub mended: u64,
+    pub exec_ns: u64,
+    pub delay_ns: u64,
     pub queue: u64,
     pub queue_clock_ns: u64,
     pub waits: [Wait; WAITS],
@@ -122,7 +125,7 @@ unsafe impl Plain for Control {}
 
 const _: () = {
     assert!(size_of::<Wait>() == 48);
-    assert!(size_of::<Slot>() == 144 + WAITS * 48);
+    assert!(size_of::<Slot>() == 168 + WAITS * 48);
     assert!(size_of::<Calls>() == 24 + CALLS * 24);
     assert!(size_of::<Control>() == 32);
     assert!(size_of::<Places>() == 8);
