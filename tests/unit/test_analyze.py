@@ -205,7 +205,7 @@ def test_sources_that_are_missing_are_told_with_their_cure():
     made.cells[0].tables["sources"] = rows("sources", [told])  # type: ignore[index]
     found = {f.id: f for f in _derive(made).findings}["source-missing-cgroup"]
     assert found.cure == "run as root"
-    assert "not permitted in 1 of 1 cells" in found.claim
+    assert "not permitted in 1 of 1 cell;" in found.claim
 
 
 def test_uneven_sessions_are_told():

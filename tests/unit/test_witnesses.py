@@ -150,6 +150,16 @@ def test_an_observed_load_has_no_driver():
     assert found.filter(source="ledger")["value"].to_list() == pytest.approx([0.4], abs=0.001)
 
 
+def test_a_session_that_came_and_went_does_not_blot_out_the_others():
+    tasks = [
+        *_task(100, (10 * S, 0), (20 * S, 4 * S), "session"),
+        *_task(101, (12 * S, 0), (12 * S + S // 2, S // 10), "session", session=1),
+    ]
+    cell = made_cell({"tasks": tasks, "sessions": [session_row(0), session_row(1)]}, sessions=2)
+    row = _witnesses(cell).filter(quantity="cpu_used", source="os tasks").row(0, named=True)
+    assert row["value"] == pytest.approx(0.4)
+
+
 def test_unknown_is_said_with_its_status():
     found = _witnesses(made_cell({"sessions": [session_row()]}))
     unknown = found.filter(pl.col("value").is_null())

@@ -89,11 +89,14 @@ def runnable(cut: Tables) -> Iterator[Testimony]:
 def _used(
     tasks: pl.DataFrame, roles: tuple[str, ...] | None, name: str = "run_ns"
 ) -> tuple[float | None, str]:
-    """Sum over the tasks of ``roles`` (None: all), per second; unknown where one of the sessions' is."""
+    """Sum over the tasks of ``roles`` (None: all), per second; unknown where one of the sessions' is, unless
+    that came or went between two reads."""
     mine = _of_roles(tasks, roles)
-    bad = mine.filter(pl.col(name).is_null() & (pl.col("role") == "session"))
+    brief = pl.col("status").is_in(["vanished", "too short"])
+    bad = mine.filter(pl.col(name).is_null() & (pl.col("role") == "session") & ~brief)
     if bad.height or mine.is_empty() or not mine[name].drop_nulls().len():
-        return None, str(bad["status"][0]) if bad.height else "off"
+        why = bad if bad.height else mine
+        return None, str(why["status"][0]) if why.height else "off"
     return float((mine[name] / mine["over_ns"]).sum()), "ok"
 
 

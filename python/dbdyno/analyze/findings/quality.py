@@ -180,8 +180,8 @@ def sources_missing(case: Case) -> Iterator[Finding]:
         yield Finding(
             id=f"source-missing-{str(name).replace(' ', '-')}",
             severity="note",
-            claim=f"Witness {name}: {status} in {rows['cell'].n_unique()} of {len(case.cells())} "
-            "cells; what only they can tell is unknown.",
+            claim=f"Witness {name}: {status} in {rows['cell'].n_unique()} of {case.many(len(case.cells()))}; "
+            "what only they can tell is unknown.",
             evidence=f"table sources: {rows['provenance'][0]}",
             cure=cure,
             cells=tuple(rows["cell"].unique(maintain_order=True)),
