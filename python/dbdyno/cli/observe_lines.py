@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime
 from types import TracebackType
 
-import polars as pl
 from rich.console import Console
 
+from dbdyno.cli.top_words import LEAST, number
 from dbdyno.conduct import Blind
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
-from dbdyno.model.results import Results
+from dbdyno.model.raw import RawCell
+from dbdyno.observe.glance import CLIENT, Glance, glance, weight
 
 _HEAD = (
     f"{'ended':8} {'window':>6} {'sess':>5} {'DB time':>8} {'DB CPU':>8} {'CPU WAIT':>8} {'asleep':>8} "
@@ -56,53 +56,29 @@ class LinesLooker(Blind):
     def notice(self, text: str) -> None:
         self._notices.print(text, style="yellow", markup=False, soft_wrap=True)
 
-    def saved(self, results: Callable[[], Results]) -> None:
+    def saved(self, window: RawCell) -> None:
         if self._console.quiet:
             return
         if self._lines % _EVERY == 0:
             self._print(_HEAD)
         self._lines += 1
-        self._print(line(results()))
+        self._print(line(window, datetime.now()))
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
 
 
-def line(results: Results) -> str:
+def line(window: RawCell, ended: datetime) -> str:
     """One window: seconds per second of all its sessions; ``?``: unknown."""
-    window = results.tables["windows"].row(0, named=True)
-    ledger = results.tables["ledger"]
-    rung = ledger.filter(pl.col("scope") == "rung")
-    sessions = ledger.filter(pl.col("scope") == "session")["session"].n_unique()
-    run, runq, sleep, client = (_sum(rung, a) for a in ("run", "runq", "sleep", "client"))
-    known = [v for v in (run, runq, sleep) if v is not None]
-    db_time = sum(known) if run is not None else None
-    since = timedelta(microseconds=(window["t1_ns"] - results.info.started_monotonic_ns) / 1000)
-    figures = " ".join(_number(v) for v in (db_time, run, runq, sleep, client))
-    short = "" if window["status"] == "ok" else f"  {window['status']}: {window['reason']}"
-    ended = (results.info.started + since).astimezone()
-    return (
-        f"{ended:%H:%M:%S} {window['repeat']:>6} {sessions:>5} {figures}  {_top(results)}{short}"
-    ).rstrip()
+    meta = window.meta
+    seen = glance(window.tables, gone_ns=meta.t1_ns - meta.t0_ns)
+    figures = " ".join(f"{number(seen.total(p)):>8}" for p in ("db_time", "run", "runq", "sleep", "client"))
+    short = "" if meta.status == "ok" else f"  {meta.status}: {meta.reason}"
+    sessions = len(seen.sessions)
+    return f"{ended:%H:%M:%S} {meta.cell.repeat:>6} {sessions:>5} {figures}  {_top(seen)}{short}".rstrip()
 
 
-def _sum(rung: pl.DataFrame, account: str) -> float | None:
-    values = rung.filter(pl.col("account") == account)["aas"].drop_nulls()
-    return float(values.sum()) if len(values) else None
-
-
-def _number(value: float | None) -> str:
-    return f"{'?' if value is None else f'{value:.3f}':>8}"
-
-
-def _top(results: Results) -> str:
+def _top(seen: Glance) -> str:
     """The wait that took most, the client's left out; its part in the run queue in brackets."""
-    events = results.tables["events"].filter((pl.col("scope") == "rung") & pl.col("wait_event").is_not_null())
-    events = events.filter(pl.col("wait_class") != "Client")
-    summed = events.group_by("wait_class", "wait_event").agg(pl.col("sleep", "runq").sum())
-    top = summed.sort("sleep", descending=True).head(1).to_dicts()
-    return "".join(
-        f"{e['wait_class']}/{e['wait_event']} {e['sleep']:.3f} ({e['runq']:.3f})"
-        for e in top
-        if e["sleep"] > 0
-    )
+    waits = [e for e in seen.events if e.wait_class not in (None, CLIENT) and weight(e) >= LEAST]
+    return "".join(f"{e.name} {number(e.sleep)} ({number(e.runq)})" for e in waits[:1])

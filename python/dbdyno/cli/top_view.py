@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dbdyno.cli.top_session import alone_lines
 from dbdyno.cli.top_state import HELP, ORDERS, Row, View
-from dbdyno.cli.top_words import RUN, WAIT, clock, event_color, number, share
+from dbdyno.cli.top_words import LEAST, RUN, WAIT, clock, event_color, number, share
 from dbdyno.observe.glance import Glance
 
 _EVENTS = 7
@@ -97,7 +97,7 @@ def _sums(g: Glance, h: Header, width: int) -> Iterator[Text]:
     )  # fmt: skip
     yield _bar(g, width)
     helpers = sorted(m.helpers.items(), key=lambda x: -x[1])[:4]
-    own = "  ".join(f"{name} {number(used)}" for name, used in helpers if used >= 0.0005)
+    own = "  ".join(f"{name} {number(used)}" for name, used in helpers if used >= LEAST)
     yield Text(f"waits  by {g.tier}, {g.samples} samples" + (f"   server's own: {own}" if own else ""), "dim")
     if busy := g.idle_busy:
         run_s, runq_s = (sum(getattr(s, p) or 0.0 for s in busy) for p in ("run", "runq"))
@@ -141,14 +141,14 @@ def _events(g: Glance) -> Iterator[Text]:
             ranked.append((e.name, e.sleep or 0.0, e.runq, event_color(e.wait_class)))
     hidden = sum(e.runq or 0.0 for e in g.events if e.wait_class == "Client")
     yield Text(f"{'top events, seconds per second':40} {'asleep':>9} {'%DB':>5} {'in queue':>9}", "bold")
-    ranked = [r for r in ranked if r[1] >= 0.0005 or (r[2] or 0.0) >= 0.0005]
+    ranked = [r for r in ranked if r[1] >= LEAST or (r[2] or 0.0) >= LEAST]
     for name, value, runq, style in sorted(ranked, key=lambda r: -(r[1] + (r[2] or 0.0)))[:_EVENTS]:
         line = Text(f"{name:40} ", style)
         line.append(
             f"{number(value):>9} {share(value / db if db else None):>5} {number(runq, ''):>9}", "default"
         )
         yield line
-    if hidden >= 0.0005:
+    if hidden >= LEAST:
         yield Text(f"{'in the run queue under a Client wait':40} {'':>9} {'':>5} {number(hidden):>9}", "dim")
     yield Text("")
 

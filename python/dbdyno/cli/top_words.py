@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+LEAST = 0.0005  # seconds per second: what shows as more than 0.000
 RUN, WAIT = "green", "dark_orange"
 _COLORS = {
     "IO": "blue",

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from dbdyno import observe
 from dbdyno.model.protocols import Clock
 from dbdyno.model.units import NS_PER_S
+
+SAMPLERS = pl.col("comm").str.starts_with(observe.THREADS).fill_null(False)
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Costing:
     def add(self, tasks: pl.DataFrame) -> None:
         """Table ``tasks`` of one watch."""
         ours = tasks.filter((pl.col("role") == "dbdyno") & pl.col("run_ns").is_not_null())
-        self._samplers.add(ours.filter(pl.col("pid") == os.getpid()))
+        self._samplers.add(ours.filter((pl.col("pid") == os.getpid()) & SAMPLERS))
         self._server.add(ours.filter(pl.col("pid") != os.getpid()))
 
     def cost(self) -> Cost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from dbdyno.model.environment import Environment
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Clock, Server, Watch
-from dbdyno.model.results import Results
+from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import empty
 from dbdyno.model.units import NS_PER_S
 
@@ -90,8 +90,8 @@ class Looker(Protocol):
 
     def tick(self, look: Look) -> None: ...
 
-    def saved(self, results: Callable[[], Results]) -> None:
-        """A window was saved; ``results`` derives it alone."""
+    def saved(self, window: RawCell) -> None:
+        """A window was saved. To derive it whole costs too much beside a load: see ``observe.glance``."""
 
 
 class Blind:
@@ -105,4 +105,4 @@ class Blind:
 
     def tick(self, look: Look) -> None: ...
 
-    def saved(self, results: Callable[[], Results]) -> None: ...
+    def saved(self, window: RawCell) -> None: ...

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from dbdyno import __version__, observe
 from dbdyno.conduct.clock import clock_of
 from dbdyno.conduct.cost import Cost
-from dbdyno.conduct.derive import derive
 from dbdyno.conduct.ending import ending
 from dbdyno.conduct.looker import Looker
 from dbdyno.conduct.request import cpus_reason
@@ -78,7 +76,7 @@ def observe_server(
             looker.opened(environment)
             for raw in windows.all():
                 record.write_cell(raw)
-                looker.saved(partial(derive, record.info, plan, environment, [raw]))
+                looker.saved(raw)
             if interrupt.stopping and (plan.expected_ns or not record.cells()):
                 raise Interrupted  # before the time asked for was over
     return Observed(record, windows.costing.cost())

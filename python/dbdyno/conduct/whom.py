@@ -20,10 +20,11 @@ class Whom:
         self._nobody = False
 
     def look(self, recent: Callable[[], Mapping[str, pl.DataFrame]], names: Names) -> None:
-        samples = recent()["samples"]
-        if samples.is_empty():
-            return  # not asked yet
-        sessions = samples.filter(pl.col("role") == "session")["session"].n_unique()
+        tables = recent()
+        asked = tables["sampler"].filter(pl.col("via").fill_null("sql") == "sql")
+        if asked.filter(pl.col("status") == "ok").is_empty():
+            return  # no answer yet
+        sessions = tables["samples"].filter(pl.col("role") == "session")["session"].n_unique()
         if sessions == 0 and not self._nobody:
             self._looker.notice(f"{nobody(self._chosen)}: waiting for one{_there(names.frame())}")
         elif sessions and self._nobody:

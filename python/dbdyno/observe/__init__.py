@@ -3,9 +3,10 @@
 from dbdyno.observe.frames import frames, recent_frames
 from dbdyno.observe.host import host
 from dbdyno.observe.sources import Said, sources
-from dbdyno.observe.watch import How, NoWatch, check_witness, open_observation, open_watch
+from dbdyno.observe.watch import THREADS, How, NoWatch, check_witness, open_observation, open_watch
 
 __all__ = [
+    "THREADS",
     "How",
     "NoWatch",
     "Said",

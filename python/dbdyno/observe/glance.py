@@ -86,11 +86,14 @@ class Glance:
         return tuple(s for s in self.sessions if s.idle_busy)
 
 
-def glance(recent: Tables) -> Glance:
-    """``recent``: the tables of a watch with the rows of the latest few seconds."""
+def glance(recent: Tables, gone_ns: int = GONE_NS) -> Glance:
+    """``recent``: the tables of a watch with the rows of the latest few seconds, or of a whole window.
+
+    A session that was not in the server's answers for the last ``gone_ns`` is left out.
+    """
     samples = recent["samples"].filter(pl.col("role") == "session")
     samples = samples.with_columns(pl.col("via").fill_null("sql"))
-    latest = _latest(samples)
+    latest = _latest(samples, gone_ns)
     spent = spent_by_pid(recent, workers(recent["samples"], samples))
     tier, labels = labels_of(recent, samples, spent)
     lines = tuple(_session(pid, row, spent.get(pid), labels.get(pid, ())) for pid, row in latest.items())
@@ -110,7 +113,7 @@ def _seconds(samples: pl.DataFrame) -> float:
     return (span or 0) / 1e9
 
 
-def _latest(samples: pl.DataFrame) -> dict[int, dict[str, Any]]:
+def _latest(samples: pl.DataFrame, gone_ns: int) -> dict[int, dict[str, Any]]:
     """By pid, of those in the server's last answers: its word in the latest, the share of them not idle."""
     asked = samples.filter(pl.col("via") == "sql").sort("sql_after_ns")
     event = pl.when(pl.col("wait_event").is_not_null()).then(
@@ -124,7 +127,7 @@ def _latest(samples: pl.DataFrame) -> dict[int, dict[str, Any]]:
         (pl.col("state").fill_null(IDLE) != IDLE).mean().alias("active"),
         pl.col("sql_after_ns").last().alias("seen_ns"),
     )
-    gone = pl.col("seen_ns") < pl.col("seen_ns").max() - GONE_NS
+    gone = pl.col("seen_ns") < pl.col("seen_ns").max() - gone_ns
     return {int(row.pop("pid")): row for row in found.filter(~gone).to_dicts()}
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from dbdyno.observe.watch import THREADS
+
 Tables = Mapping[str, pl.DataFrame]
 _CPU = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
@@ -37,7 +39,7 @@ def machine(recent: Tables) -> Machine:
             for role, part in helpers.group_by("role", maintain_order=True)
             if (used := _cpus(part)) is not None
         },
-        samplers=_cpus(ours.filter(pl.col("pid") == os.getpid())),
+        samplers=_cpus(ours.filter(pl.col("comm").str.starts_with(THREADS).fill_null(False))),
         at_server=_cpus(ours.filter(pl.col("pid") != os.getpid())),
     )
 

@@ -16,6 +16,8 @@ from dbdyno.model.tables import CoreColumn
 
 WitnessName = Literal["auto", "sampled", "exact"]
 TASK_INTERVAL_MS = 1000
+THREADS = "dbdyno-"
+"""How the names of the observing threads begin."""
 TRACE = "scheduler trace"
 """The witness of the exact tier."""
 

@@ -15,6 +15,8 @@ from dbdyno.engines.postgres.sessions import literal
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Observation
 
+OBSERVER = "dbdyno activity"
+"""application_name of the connections that sample: never a session that is observed."""
 _CLIENT = "(backend_type = 'client backend' or backend_type is null and datid is not null)"
 _MOST_NAMED = 8
 _LARGEST_PID = 2**31 - 1
@@ -32,7 +34,7 @@ def activity_sql(connection: Connection, chosen: Observation | None = None) -> s
 def _condition(connection: Connection, chosen: Observation) -> str:
     """Numbers, and one literal: names are looked up once, so nobody's text becomes SQL."""
     _check_text(chosen)
-    parts = [_CLIENT]
+    parts = [_CLIENT, f"application_name is distinct from {literal(OBSERVER)}"]
     user, database = _oids(connection, chosen)
     if user is not None:
         parts.append(f"usesysid = {user}")

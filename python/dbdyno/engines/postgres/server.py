@@ -189,7 +189,10 @@ class PostgresServer:
         here, own = self._presence.here, self._presence.pid
         return {
             "engine": "postgres",
-            "activity": {"target": self._target, "sql": query},
+            "activity": {
+                "target": {**self._target, "application_name": observation.OBSERVER},
+                "sql": query,
+            },
             "sessions": [list(pair) for pair in numbered],
             "os": here,
             "main_pid": self._presence.main_pid,
