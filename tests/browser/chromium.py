@@ -119,6 +119,11 @@ class Page:
                 raise TimeoutError(f"never became true: {expression}; {self.errors()}")
             time.sleep(0.05)
 
+    def move(self, x: float, y: float) -> None:
+        """The mouse to a place of the window, in its pixels."""
+        self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x - 1, y=y)
+        self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
     def prefer(self, scheme: str) -> None:
         """Changes what the system prefers, while the page is open."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])

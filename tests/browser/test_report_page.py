@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import report_observation as observed
 import report_results as made
 from chromium import Page
 
@@ -15,8 +17,8 @@ from dbdyno import report
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]
 CHARTS = [
-    "throughput", "response", "percentiles", "stack-aas", "stack-share", "cpu", "helpers", "spread",
-    "distribution",
+    "throughput", "response", "percentiles", "spread", "distribution", "stack-aas", "stack-share", "cpu",
+    "helpers",
 ]  # fmt: skip
 FIGURES = """Array.from(document.querySelectorAll("figure.chart"), function (node) {
   function all(selector) { return Array.from(node.querySelectorAll(selector)); }
@@ -46,6 +48,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "remote": made.results(made.REMOTE),
         "hostile": made.hostile(),
         "single": made.results(made.World(rungs=(1,))),
+        "observation": observed.results(),
     }
     return {name: report.write_html(results, folder / f"{name}.html") for name, results in worlds.items()}
 
@@ -75,10 +78,10 @@ def test_the_charts_are_those_that_the_report_promises(pages: dict[str, Path], o
     found = figures(open_page(pages["small"]))
     assert [f["id"].split("-", 2)[2] for f in found] == CHARTS
     assert [f["lines"] for f in found[:2]] == [2, 4]  # perfect and measured; mean and three percentiles
-    assert "CPU WAIT" in found[3]["text"]
+    assert "CPU WAIT under LWLock" in found[5]["text"]
 
 
-@pytest.mark.parametrize("name", ["small", "large", "repeated", "hostile"])
+@pytest.mark.parametrize("name", ["small", "large", "repeated", "hostile", "observation"])
 @pytest.mark.parametrize("width", [390, 820, 1280])
 def test_nothing_is_wider_than_the_window(
     pages: dict[str, Path], open_page: Open, name: str, width: int
@@ -132,6 +135,115 @@ def test_tables_wider_than_a_phone_scroll_and_take_the_focus(pages: dict[str, Pa
               name: box.getAttribute("aria-label")};
     })()""")
     assert wide == {"scrolls": True, "focused": True, "name": "Per rung; the table scrolls sideways"}
+
+
+STRIPED = """Array.from(document.querySelectorAll("figure[id$=stack-aas] .mark-rect path")).filter(
+  function (p) { return (p.getAttribute("fill") || "").indexOf("url(#hatch-") === 0; }
+).map(function (p) { return {
+  pattern: document.querySelector(p.getAttribute("fill").slice(4, -1)) !== null,
+  high: p.getBoundingClientRect().height
+}; })"""
+
+
+def test_time_in_the_run_queue_is_striped(pages: dict[str, Path], open_page: Open) -> None:
+    found = open_page(pages["small"]).evaluate(STRIPED)
+    assert len(found) > 6
+    assert all(f["pattern"] for f in found)
+    assert max(f["high"] for f in found) > 10
+
+
+def hover(page: Page, selector: str, x: float = 0.5, y: float = 0.5) -> None:
+    """The mouse over a place of an element: 0 to 1 from its left and its top."""
+    where = page.evaluate(f"""(function () {{
+      var node = document.querySelector({selector!r});
+      node.scrollIntoView({{block: "center"}});
+      var r = node.getBoundingClientRect();
+      return [r.left, r.top, r.width, r.height];
+    }})()""")
+    page.move(where[0] + x * where[2], where[1] + y * where[3])
+
+
+def test_hovering_over_the_stack_gives_number_interval_and_witness(
+    pages: dict[str, Path], open_page: Open
+) -> None:
+    page = open_page(pages["small"])
+    page.evaluate("""Array.from(
+      document.querySelectorAll("figure[id$=stack-aas] path[fill='url(#hatch-sleep-3)']")
+    ).pop().id = "striped" """)
+    hover(page, "#striped")
+    page.wait("document.querySelector('#vg-tooltip-element.visible') !== null")
+    text = page.evaluate("document.getElementById('vg-tooltip-element').innerText")
+    assert "CPU WAIT under LWLock" in text
+    assert "CPU WAIT in all" in text
+    assert "wait event word, raked" in text
+    assert re.search(r"interval\s+[\d.]+ to [\d.]+", text), text
+
+
+def test_the_strip_is_drawn_and_read_out(pages: dict[str, Path], open_page: Open) -> None:
+    page = open_page(pages["small"])
+    parts = page.evaluate("Array.from(document.querySelectorAll('#strip path')).map(p => p.dataset.part)")
+    assert parts == ["CPU", "CPU WAIT", "IO", "LWLock", "Lock", "client"]
+    assert page.evaluate("getComputedStyle(document.querySelector('#strip path')).fill") == "rgb(0, 114, 178)"
+    hover(page, "#strip svg", x=0.45, y=(3 + 0.5) / 8)  # ten pieces, eight sessions
+    page.wait("!document.getElementById('tip').hidden")
+    text = page.evaluate("document.getElementById('tip').innerText")
+    assert text.startswith("session 3, 4 to 5 s")
+    assert "CPU WAIT " in text and text.rstrip().endswith("%")
+
+
+def test_the_strip_is_read_with_the_keyboard(pages: dict[str, Path], open_page: Open) -> None:
+    page = open_page(pages["small"])
+    page.evaluate("""(function () {
+      var strip = document.querySelector("#strip svg");
+      strip.focus();
+      ["ArrowDown", "ArrowRight"].forEach(function (key) {
+        strip.dispatchEvent(new KeyboardEvent("keydown", { key: key }));
+      });
+    })()""")
+    assert page.evaluate("document.getElementById('tip').innerText").startswith("session 1, 1 to 2 s")
+
+
+CHOSEN = """Array.from(document.querySelectorAll("[data-pick]"))
+  .filter(function (n) { return n.offsetHeight > 0; })
+  .map(function (n) { return n.querySelector("caption").innerText; })"""
+SELECTED = "Array.from(document.querySelectorAll('select.pick')).map(s => s.selectedOptions[0].text)"
+
+
+def test_one_select_chooses_the_rung_everywhere(pages: dict[str, Path], open_page: Open) -> None:
+    page = open_page(pages["small"])
+    before = page.evaluate(CHOSEN)
+    assert len(before) == 4 and all("8 sessions" in c for c in before), before
+    assert page.evaluate("document.querySelector('#strip svg').getAttribute('aria-label')").startswith(
+        "Heat strip of 8 sessions"
+    )
+    page.evaluate("""(function () {
+      var select = document.querySelector("#profile select");
+      select.value = Array.from(select.options).filter(o => o.text === "3 sessions")[0].value;
+      select.dispatchEvent(new Event("change"));
+    })()""")
+    after = page.evaluate(CHOSEN)
+    assert len(after) == 4 and all("3 sessions" in c for c in after), after
+    assert set(page.evaluate(SELECTED)) == {"3 sessions"}
+    assert page.evaluate("document.querySelector('#strip svg').getAttribute('aria-label')").startswith(
+        "Heat strip of 3 sessions"
+    )
+    assert page.errors() == []
+
+
+def test_intervals_of_microstates_are_said_on_hovering(pages: dict[str, Path], open_page: Open) -> None:
+    page = open_page(pages["small"])
+    title = page.evaluate("document.querySelector('#microstates td span[title]').title")
+    assert title.endswith(" %") and " to " in title
+
+
+def test_an_observation_is_drawn_over_time_with_its_gap(pages: dict[str, Path], open_page: Open) -> None:
+    page = open_page(pages["observation"])
+    assert page.errors() == []
+    (timeline,) = figures(page)
+    assert timeline["id"].endswith("timeline") and timeline["drawn"] == "yes"
+    assert timeline["marks"] > timeline["wanted"] > 0  # the gap is one more
+    assert page.evaluate("document.querySelectorAll('#strip path').length") == 6
+    assert page.evaluate("document.querySelectorAll('#rungs, #charts').length") == 0
 
 
 def colours(page: Page) -> dict[str, float]:

@@ -63,10 +63,14 @@ def _text(element: ET.Element | None) -> str:
     return "".join(t.text or "" for t in element.iter() if t.tag.endswith("}t"))
 
 
+def _tags(element: ET.Element) -> set[str]:
+    return {t.tag.rpartition("}")[2] for t in element.iter()}
+
+
 def test_the_workbook_has_a_sheet_per_table(book: zipfile.ZipFile) -> None:
     assert names(book) == [
-        "summary", "charts", "windows", "rates", "ledger", "witnesses", "rungs", "sources", "histogram",
-        "findings", "samples",
+        "summary", "charts", "windows", "rates", "ledger", "events", "microstates", "strips", "profile",
+        "top_events", "witnesses", "rungs", "sources", "histogram", "findings", "samples",
     ]  # fmt: skip
 
 
@@ -75,6 +79,8 @@ def test_the_workbooks_charts_are_native_and_draw_the_rungs(book: zipfile.ZipFil
     titles = [_text(c.find(f"{_DRAWN}chart/{_DRAWN}title")) for c in charts]
     assert titles == ["Throughput", "Response time", "Where session time went", "CPU used, by source"]
     assert charts[2].find(f".//{_DRAWN}grouping").attrib["val"] == "stacked"  # type: ignore[union-attr]
+    striped = [_text(s.find(f"{_DRAWN}tx")) for s in charts[2].iter(f"{_DRAWN}ser") if "pattFill" in _tags(s)]
+    assert len(striped) == 3  # CPU WAIT under IO, LWLock and Client
     for chart in charts:
         for formula in chart.iter(f"{_DRAWN}f"):
             assert (formula.text or "").startswith("charts!")
@@ -158,10 +164,13 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
     found = report.document(made.results())
     assert list(found) == [
         "format", "run", "title", "summary", "plan", "environment", "rungs", "windows", "witnesses",
-        "sources", "rates", "ledger", "findings",
+        "sources", "rates", "ledger", "ledger_witnesses", "events", "microstates", "profile", "top_events",
+        "observation", "findings",
     ]  # fmt: skip
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert {r["scope"] for r in found["ledger"]} == {"rung", "helper"}
+    assert {r["scope"] for r in found["ledger"]} == {"rung", "helper", "memo"}
+    assert {r["scope"] for r in found["events"]} == {"rung"}
+    assert found["observation"] is None
 
 
 def test_every_key_of_the_document_is_documented() -> None:

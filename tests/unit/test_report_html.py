@@ -74,14 +74,15 @@ def test_the_page_loads_nothing(world: made.World, tmp_path: Path) -> None:
 def test_texts_of_others_cannot_break_out(tmp_path: Path) -> None:
     reader = read(report.write_html(made.hostile(), tmp_path / "r.html"))
     scripts = [a for t, a in reader.seen if t == "script"]
-    assert len(scripts) == 3  # data, the charts' code, ours
+    assert len(scripts) == 5  # charts and strips as data, the charts' code, ours
     assert made.HOSTILE in "".join(reader.texts["pre"])
     assert made.HOSTILE in "".join(reader.texts["code"])
 
 
 @pytest.mark.parametrize("world", [made.SMALL, made.LARGE, made.REPEATED, made.REMOTE])
 def test_every_chart_is_a_valid_specification(world: made.World) -> None:
-    drawn = [c for g in charts.groups(made.results(world)) for c in g.charts]
+    results = made.results(world)
+    drawn = [c for g in (*charts.groups(results), *charts.ledgers(results)) for c in g.charts]
     assert len(drawn) >= 8
     for chart in drawn:
         alt.LayerChart.from_dict(chart.spec)  # raises where Vega-Lite's schema does not hold
@@ -89,7 +90,7 @@ def test_every_chart_is_a_valid_specification(world: made.World) -> None:
 
 
 def specs(results: Any) -> dict[str, dict[str, Any]]:
-    return {c.id: c.spec for g in charts.groups(results) for c in g.charts}
+    return {c.id: c.spec for g in (*charts.groups(results), *charts.ledgers(results)) for c in g.charts}
 
 
 def values(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -123,12 +124,14 @@ def test_one_colour_a_meaning_in_all_charts() -> None:
             scale = spec["layer"][0]["encoding"]["color"]["scale"]
             for key, colour in zip(scale["domain"], scale["range"], strict=True):
                 found.setdefault(key, set()).add(colour)
-    assert found["runq"] == {"var(--runq)"}
+    assert found["runq:no wait event"] == {"var(--runq)"}
+    assert found["sleep:LWLock"] == {"var(--sleep-3)"}
+    assert found["runq:LWLock"] == {"url(#hatch-sleep-3)"}
     assert all(len(colours) == 1 for colours in found.values())
 
 
 def test_unknown_accounts_are_not_drawn_and_named() -> None:
-    (chart,) = [c for g in charts.groups(made.results(made.REMOTE)) for c in g.charts if c.id == "stack-aas"]
+    (chart,) = [c for g in charts.ledgers(made.results(made.REMOTE)) for c in g.charts if c.id == "stack-aas"]
     assert not {"run", "runq"} & {r["key"] for r in values(chart.spec) if "key" in r}
     assert "CPU WAIT" in chart.caption
 

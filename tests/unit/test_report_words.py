@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import polars as pl
-import pytest
 import report_results as made
 
 from dbdyno.model import tables
@@ -86,27 +85,6 @@ def test_a_run_without_rungs_says_that_nothing_was_measured() -> None:
     assert headline.sentences(empty) == ["No rung was measured."]
 
 
-@pytest.mark.parametrize("world", [made.SMALL, made.REPEATED])
-def test_the_leaves_of_the_ledger_add_up_to_the_sessions(world: made.World) -> None:
-    results = made.results(world)
-    for series in figures.series_of(results):
-        rows = accounts.stack(results, series, accounts.accounts_of(results))
-        sums = rows.group_by("sessions").agg(pl.col("aas").sum(), pl.col("share").sum())
-        for sessions, aas, share in sums.rows():
-            assert aas == pytest.approx(sessions)
-            assert share == pytest.approx(1)
-
-
-def test_waits_beyond_the_longest_come_together_as_one() -> None:
-    results = made.results()
-    shown = accounts.accounts_of(results, events=2)
-    assert [a.label for a in shown if a.family.startswith("sleep")] == [
-        "LWLock/BufferMapping", "IO/DataFileRead", "other waits",
-    ]  # fmt: skip
-    rows = accounts.stack(results, only(results), shown)
-    assert rows.filter(pl.col("sessions") == 8)["aas"].sum() == pytest.approx(8)
-
-
 def ledger(*rows: dict[str, object]) -> pl.DataFrame:
     base = {
         "cell": "c", "workload": "w", "variant": "v", "sessions": 1, "repeat": 1, "scope": "rung",
@@ -141,19 +119,13 @@ def test_the_throttle_bracket_is_never_added() -> None:
     assert accounts.leaves(frame, "rung")["account"].to_list() == ["runq"]
 
 
-def test_a_wait_that_one_repeat_did_not_see_took_no_time_there() -> None:
+def test_a_sleep_that_no_sample_saw_is_a_leaf_beside_its_events() -> None:
     frame = ledger(
         {"account": "sleep", "detail": "IO/Read", "aas": 0.6},
-        {"cell": "d", "repeat": 2, "account": "client", "aas": 0.5},
-        {"cell": "d", "repeat": 2, "account": "runq", "aas": None},
-        {"account": "runq", "aas": 0.4},
+        {"account": "sleep", "detail": None, "aas": 0.1},
+        {"account": "block_io", "aas": 0.3},
     )
-    results = made.results()
-    results = replace(results, tables={**results.tables, "ledger": frame})
-    mean = accounts.rung_accounts(results, figures.Series("w", "v", "v"))
-    found = dict(mean.select("key", "aas").rows())
-    assert found["sleep:IO/Read"] == pytest.approx(0.3)
-    assert found["runq"] == pytest.approx(0.4)  # the repeat that does not know is left out
+    assert accounts.leaves(frame, "rung")["aas"].to_list() == [0.6, 0.1]
 
 
 def test_reasons_are_said_once_for_columns_that_share_them() -> None:

@@ -78,7 +78,7 @@ def cpu_mark(cpus: float, axis: Literal["x", "y"]) -> list[alt.Chart]:
     """A rule where the server's CPUs are all busy, with its name."""
     data = inline([{"cpus": cpus, "name": cpus_text(cpus)}])
     rule = alt.Chart(data).mark_rule(color=var("muted"), strokeDash=[2, 3], strokeWidth=1.5)
-    text = alt.Chart(data).mark_text(color=var("muted"), align="left", fontSize=11)
+    text = alt.Chart(data).mark_text(color=var("text" if axis == "y" else "muted"), align="left", fontSize=11)
     if axis == "x":
         rule = rule.encode(x=alt.X("cpus:Q"))
         text = text.encode(x=alt.X("cpus:Q"), text="name:N", y=alt.value(HEIGHT - 8))

@@ -28,9 +28,7 @@ def select(results: Results, picks: Picks) -> Html:
     options = [el("option", p.label, value=p.key, selected=i == 0) for i, p in enumerate(picks.shown)]
     name = "Window" if figures.is_observation(results) else "Rung"
     label = el("label", f"{name} ", el("select", *options, class_="pick"), class_="choose", hidden=True)
-    return join(
-        label if len(options) > 1 else None, el("p", picks.note, class_="foot") if picks.note else None
-    )
+    return join(label if len(options) > 1 else None)
 
 
 def strip(results: Results, picks: Picks) -> Html:
@@ -51,6 +49,7 @@ def strip(results: Results, picks: Picks) -> Html:
         "figure",
         head,
         select(results, picks),
+        el("p", picks.note, class_="foot") if picks.note else None,
         el("div", id="strip", class_="strip"),
         el("ul", *keys, class_="legend"),
         el("figcaption", words),

@@ -28,8 +28,8 @@ def windows(results: Results) -> pl.DataFrame:
     frame = results.tables["windows"].sort("t0_ns")
     first = frame["t0_ns"].min()
     return frame.with_columns(
-        start_s=(pl.col("t0_ns") - first) / NS_PER_S,
-        end_s=(pl.col("t1_ns") - first) / NS_PER_S,
+        start_s=((pl.col("t0_ns") - first) / NS_PER_S).round(3),
+        end_s=((pl.col("t1_ns") - first) / NS_PER_S).round(3),
     ).with_columns(new=(pl.col("start_s") - pl.col("end_s").shift(1) > GAP_S).fill_null(False))
 
 

@@ -1,0 +1,232 @@
+"""One rung at a time: which are shown, its waits, processes, load profile, strip, and who saw it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+import report_results as made
+
+from dbdyno import report
+from dbdyno.model.errors import UsageError
+from dbdyno.model.results import Results
+from dbdyno.report import figures, picks, processes, profile, strips, tier, waits
+
+
+def top(results: Results) -> picks.Pick:
+    found = picks.pick_of(results)
+    assert found is not None
+    return found
+
+
+def changed(results: Results, name: str, frame: pl.DataFrame) -> Results:
+    return replace(results, tables={**results.tables, name: frame})
+
+
+def test_a_small_run_shows_every_rung_from_the_top_down() -> None:
+    found = picks.picks(made.results())
+    assert [p.label for p in found.shown] == [
+        "8 sessions", "6 sessions", "4 sessions", "3 sessions", "2 sessions", "1 session",
+    ]  # fmt: skip
+    assert found.note == ""
+
+
+def test_a_large_run_shows_what_there_is_room_for_and_says_so() -> None:
+    found = picks.picks(made.results(made.LARGE))
+    assert [found.shown[0].label, found.shown[-1].label] == ["50 sessions", "1 session"]
+    assert 3 <= len(found.shown) < 50
+    assert found.note.startswith(f"{50 - len(found.shown)} of 50 rungs are left out")
+
+
+def test_an_invalid_repeat_is_shown_only_where_there_is_no_other() -> None:
+    results = made.results(made.REPEATED)
+    first = top(results).cell
+    bad = pl.when(pl.col("cell") == first).then(pl.lit("invalid")).otherwise("status").alias("status")
+    spoilt = changed(results, "windows", results.tables["windows"].with_columns(bad))
+    assert top(spoilt).cell != first
+    assert top(spoilt).rung == top(results).rung
+
+
+def test_a_cell_that_is_not_there_is_an_error_with_a_cure() -> None:
+    with pytest.raises(UsageError) as error:
+        str(report.profile_text(made.results(), "no-such-cell"))
+    assert error.value.cure
+
+
+def test_waits_have_sleep_and_run_queue_apart_with_intervals() -> None:
+    results = made.results()
+    found = waits.waits(results, top(results))
+    row = next(w for w in found.rows if w.event == "LWLock/BufferMapping")
+    mine = (pl.col("cell") == top(results).cell) & (pl.col("scope") == "rung")
+    named = pl.col("wait_event") == "BufferMapping"
+    (expected,) = results.tables["events"].filter(mine & named).to_dicts()
+    assert row.figures[1] == (
+        f"{expected['sleep']:.3f}",
+        f"{expected['sleep_low']:.3f} to {expected['sleep_high']:.3f}",
+    )
+    assert row.figures[2][0] == f"{expected['runq']:.3f}"
+    assert float(found.total[2]) == pytest.approx(results.tables["rungs"]["runq_aas"][-1], abs=0.001)
+
+
+def test_unknown_waits_say_why() -> None:
+    results = made.results(made.REMOTE)
+    found = waits.waits(results, top(results))
+    assert {w.figures[0] for w in found.rows} == {("?", "the server runs on another host")}
+    assert "? CPU, CPU WAIT: the server runs on another host." in found.notes
+
+
+def test_processes_are_sorted_and_workers_stand_below_their_leader() -> None:
+    results = made.results()
+    frame = results.tables["microstates"]
+    busy = pl.when((pl.col("session") == 0) & ~pl.col("worker")).then(0.9).otherwise("usr").alias("usr")
+    blocks = processes.blocks(changed(results, "microstates", frame.with_columns(busy)), top(results))
+    assert [b.title for b in blocks] == ["Sessions", "The server's own processes"]
+    first, second, *_ = blocks[0].processes
+    assert first.name.startswith("dbdyno 0,") and first.cells[0][0] == "90.0"
+    assert second.worker and second.name == "parallel worker"
+    leader = frame.filter((pl.col("cell") == top(results).cell) & (pl.col("pid") == 5000)).to_dicts()[0]
+    assert second.share == f"{100 * 0.3 / (0.3 + 0.9 + leader['sys']):.0f} %"
+    assert [p.name for p in blocks[1].processes] == ["io worker", "wal writer", "checkpointer"]
+
+
+def test_the_states_of_a_process_add_up_to_its_time() -> None:
+    results = made.results()
+    for block in processes.blocks(results, top(results)):
+        for process in block.processes:
+            assert sum(float(text) for text, _ in process.cells[:7]) == pytest.approx(100, abs=0.4)
+
+
+def test_an_unknown_state_is_a_dash_with_its_reason() -> None:
+    results = made.results()
+    column = [c.name for c in processes.COLUMNS].index("block_io")
+    cell = processes.blocks(results, top(results))[0].processes[0].cells[column]
+    assert cell == (
+        "-",
+        "block I/O delay: it was switched off; sysctl kernel.task_delayacct=1 before the server starts",
+    )
+    remote = made.results(made.REMOTE)
+    assert any(
+        n.startswith("- USR, SYS, WAIT") and n.endswith("the server runs on another host.")
+        for n in processes.unknown(remote, top(remote))
+    )
+
+
+def test_the_profile_divides_by_what_is_known() -> None:
+    results = made.results()
+    found = profile.profile(results, top(results))
+    assert found.heads == ["per second", "per transaction", "per call"]
+    reads = next(line for line in found.lines if line.name == "logical reads, blocks")
+    assert reads.values[2] == "132 k"
+    assert "? executions: off: load a statement counter" in " ".join(found.notes)
+    assert found.ratios == [("cache hit ratio", "100.00 %")]
+
+
+def test_the_top_events_are_ranked_with_their_run_queue_beside() -> None:
+    results = made.results()
+    events = profile.profile(results, top(results)).events
+    assert [e.name for e in events[:3]] == ["CPU WAIT", "DB CPU", "LWLock/BufferMapping"]
+    assert events[0].runq == ""
+    assert float(events[2].runq) > float(events[2].seconds)
+    assert sum(float(e.share) for e in events) == pytest.approx(100, abs=0.5)
+
+
+def test_the_profile_of_a_repeated_rung_is_that_of_all_repeats_where_the_run_has_it() -> None:
+    results = made.results(made.REPEATED)
+    pick = top(results)
+    mine = results.tables["profile"].filter(pl.col("cell") == pick.cell)
+    together = mine.with_columns(cell=pl.lit("all"), per_s=pl.lit(7.0))
+    added = changed(results, "profile", pl.concat([results.tables["profile"], together]))
+    assert {line.values[0] for line in profile.profile(added, pick).lines} == {"7.00", "7.00 s", "7.00 B"}
+    assert "all 5 repeats together" in str(report.profile_text(added))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_no_line_of_the_finer_tables_is_wider_than_the_terminal(width: int) -> None:
+    import io
+
+    from rich.console import Console
+
+    results = made.results()
+    makers = (report.profile_text, report.events_text, report.microstates_text, report.witnesses_text)
+    for make in makers:
+        console = Console(file=io.StringIO(), width=width)
+        console.print(make(results))
+        lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        assert len(lines) > 3
+        assert max(map(len, lines)) <= width
+        assert not [line for line in lines if "\x1b" in line]
+
+
+def test_the_strip_holds_the_shares_of_every_session_and_second() -> None:
+    results = made.results()
+    parts = strips.parts(results)
+    found = strips.strip(results, top(results).cell, parts)
+    assert found is not None
+    assert parts == ["run", "runq", "IO", "LWLock", "Lock", "client"]
+    assert found["names"] == [f"session {n}" for n in range(8)]
+    assert (found["from"], found["to"], found["left_out"]) == (0, 10, 0)
+    rows = results.tables["strips"].filter(
+        (pl.col("cell") == top(results).cell) & (pl.col("session") == 3) & (pl.col("start_s") == 4)
+    )
+    shares = dict(rows.select("part", "share").rows())
+    assert found["pieces"][3][4] == [round(100 * shares.get(p, 0)) for p in parts]
+
+
+def test_a_strip_of_many_sessions_keeps_the_most_active(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = made.results()
+    monkeypatch.setattr(strips, "MAX_ROWS", 2)
+    client = (
+        pl.when(pl.col("session").is_in([2, 5]).not_()).then(pl.lit("client")).otherwise("part").alias("part")
+    )
+    idle = changed(results, "strips", results.tables["strips"].with_columns(client))
+    found = strips.strip(idle, top(idle).cell, strips.parts(idle))
+    assert found is not None
+    assert (found["names"], found["left_out"]) == (["session 2", "session 5"], 6)
+
+
+def test_a_fine_strip_is_drawn_in_pieces_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = made.results()
+    monkeypatch.setattr(strips, "MAX_PIECES", 5)
+    found = strips.strip(results, top(results).cell, strips.parts(results))
+    assert found is not None
+    assert len(found["pieces"][0]) == 5
+    assert sum(found["pieces"][0][0]) == pytest.approx(100, abs=2)
+
+
+def test_the_tier_is_named_with_what_would_be_better() -> None:
+    first, second = tier.words(made.results())
+    assert first.startswith("Sampled: wait event word read from the server's memory at 100 Hz, raked")
+    cure = "run as root, or with CAP_BPF and CAP_PERFMON"
+    assert second == f"Better would be the scheduler trace: a right is missing; {cure}."
+    assert tier.caption(made.results()) == "Witness: wait event word, raked."
+
+
+def test_the_exact_tier_needs_no_cure() -> None:
+    results = made.results()
+    exact = changed(
+        results, "events", results.tables["events"].with_columns(source=pl.lit("scheduler trace"))
+    )
+    (words,) = tier.words(exact)
+    assert words.startswith("Scheduler trace, exact")
+    assert tier.caption(exact) == "Witness: scheduler trace, exact."
+
+
+def test_mixed_tiers_are_counted() -> None:
+    results = made.results()
+    cell = top(results).cell
+    source = (
+        pl.when(pl.col("cell") == cell).then(pl.lit("scheduler trace")).otherwise("source").alias("source")
+    )
+    mixed = changed(results, "events", results.tables["events"].with_columns(source))
+    assert [(t.source, t.cells) for t in tier.tiers(mixed)] == [
+        ("wait event word, raked", 5),
+        ("scheduler trace", 1),
+    ]
+    assert "(5 of 6 cells)" in tier.words(mixed)[0]
+    assert tier.caption(mixed, cell) == "Witness: scheduler trace, exact."
+
+
+def test_a_word_for_every_quantity() -> None:
+    assert figures.quantity("cpu_used") == "CPU used"
+    assert figures.quantity("some_new_one") == "some new one"
