@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-_WITH_SESSIONS = ("samples", "tasks", "traced", "waits", "syscalls")
+WITH_SESSIONS = ("samples", "tasks", "traced", "waits", "syscalls")
 _Key = tuple[int, int | None]  # pid; start time, where the tasks can be read
 
 
@@ -33,7 +33,7 @@ class Numbers:
         """``tables`` of a watch with these numbers in place of its own."""
         final = {theirs: self._number(key) for theirs, key in _sessions(tables).items()}
         return {
-            name: _renumbered(frame, final) if name in _WITH_SESSIONS else frame
+            name: _renumbered(frame, final) if name in WITH_SESSIONS else frame
             for name, frame in tables.items()
         }
 
@@ -52,7 +52,7 @@ def _latest_pids(samples: pl.DataFrame) -> set[int]:
 def _sessions(tables: Mapping[str, pl.DataFrame]) -> dict[int, _Key]:
     """The watch's own number -> who that is, in the order of the numbers."""
     seen = pl.concat(
-        [tables[t].select("session", "pid", "start_ticks") for t in _WITH_SESSIONS if t in tables]
+        [tables[t].select("session", "pid", "start_ticks") for t in WITH_SESSIONS if t in tables]
     ).drop_nulls("session")
     first = seen.group_by("session").agg(pl.col("pid").first(), pl.col("start_ticks").drop_nulls().first())
     return {int(n): (int(pid), ticks) for n, pid, ticks in first.sort("session").iter_rows()}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import polars as pl
 
+from dbdyno import observe
 from dbdyno.conduct.looker import Looker, Names
 from dbdyno.model.plan import Observation
+from dbdyno.model.protocols import Watch
+from dbdyno.model.units import NS_PER_S
 
+FAR_NS = 10 * NS_PER_S
 _LISTED = 8
 
 
@@ -19,17 +21,25 @@ class Whom:
         self._chosen, self._looker = chosen, looker
         self._nobody = False
 
-    def look(self, recent: Callable[[], Mapping[str, pl.DataFrame]], names: Names) -> None:
-        tables = recent()
+    def look(self, watch: Watch, now_ns: int, names: Names) -> None:
+        """Costs next to nothing while somebody is there."""
+        if self._somebody(watch, now_ns):
+            if self._nobody:
+                self._looker.notice("there is somebody now")
+            self._nobody = False
+        elif not self._nobody:
+            self._nobody = True
+            self._looker.notice(f"{nobody(self._chosen)}: waiting for one{_there(names.frame())}")
+
+    def _somebody(self, watch: Watch, now_ns: int) -> bool:
+        """Also before the first answer; samples of very many sessions may be seconds apart."""
+        if watch.latest():
+            return True
+        tables = observe.recent_frames(watch, now_ns - FAR_NS, ("samples", "sampler"))
         asked = tables["sampler"].filter(pl.col("via").fill_null("sql") == "sql")
         if asked.filter(pl.col("status") == "ok").is_empty():
-            return  # no answer yet
-        sessions = tables["samples"].filter(pl.col("role") == "session")["session"].n_unique()
-        if sessions == 0 and not self._nobody:
-            self._looker.notice(f"{nobody(self._chosen)}: waiting for one{_there(names.frame())}")
-        elif sessions and self._nobody:
-            self._looker.notice(f"{sessions} {'session' if sessions == 1 else 'sessions'} now")
-        self._nobody = sessions == 0
+            return not self._nobody
+        return not tables["samples"].filter(pl.col("role") == "session").is_empty()
 
 
 def words(chosen: Observation) -> str:

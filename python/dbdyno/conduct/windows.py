@@ -14,7 +14,7 @@ from dbdyno import observe
 from dbdyno.conduct.cost import Costing
 from dbdyno.conduct.looker import Look, Looker, Names
 from dbdyno.conduct.marks import LOST, NOTHING, Mark, read_mark
-from dbdyno.conduct.numbers import Numbers
+from dbdyno.conduct.numbers import WITH_SESSIONS, Numbers
 from dbdyno.conduct.observed import STOPPED, End, Window, closed
 from dbdyno.conduct.whom import Whom
 from dbdyno.drive import Interrupt
@@ -87,7 +87,7 @@ class Windows:
 
     def _open(self, t0_ns: int, before: Window | None) -> Window:
         """The next window; sessions of the one before keep their numbers."""
-        known = {} if before is None else self._numbers.alive(self._recent(before.watch, LEAD_NS))
+        known = {} if before is None else self._numbers.alive(self._recent(before.watch))
         how = observe.How.of(self._plan.experiment)
         watch = observe.open_observation(self._server, self._chosen, known, how)
         t1_ns = t0_ns + self._window_ns
@@ -96,8 +96,8 @@ class Windows:
         watch.start(t0_ns, t1_ns)
         return Window(watch, t0_ns, t1_ns)
 
-    def _recent(self, watch: Watch, ns: int) -> dict[str, pl.DataFrame]:
-        return observe.recent_frames(watch, self._clock.now_ns() - ns)
+    def _recent(self, watch: Watch) -> dict[str, pl.DataFrame]:
+        return observe.recent_frames(watch, self._clock.now_ns() - 2 * NS_PER_S, WITH_SESSIONS)
 
     def _pass(self, window: Window, until_ns: int) -> End | None:
         """Lets time go by; how the window ended, if it did before."""
@@ -113,7 +113,7 @@ class Windows:
     def _gone(self, watch: Watch) -> str | None:
         """Why the server is not there any more, where samples failed and it does not answer otherwise."""
         self._asked_ns = self._clock.now_ns()
-        self._whom.look(lambda: self._recent(watch, 2 * NS_PER_S), self._names)
+        self._whom.look(watch, self._asked_ns, self._names)
         if (trouble := watch.trouble()) is None:
             return None
         try:

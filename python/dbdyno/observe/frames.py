@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -17,10 +17,12 @@ def frames(watch: Watch) -> dict[str, pl.DataFrame]:
     return _frames(watch.tables())
 
 
-def recent_frames(watch: Watch, since_ns: int) -> dict[str, pl.DataFrame]:
-    """The same, with what was read since then only."""
-    return _frames(watch.recent(since_ns))
+def recent_frames(watch: Watch, since_ns: int, names: Sequence[str] = TABLES) -> dict[str, pl.DataFrame]:
+    """The same, or some of them, with what was read since then only."""
+    return _frames(watch.recent(since_ns), names)
 
 
-def _frames(made: Mapping[str, Mapping[str, CoreColumn]]) -> dict[str, pl.DataFrame]:
-    return {name: from_core(name, made[name]) if name in made else empty(name) for name in TABLES}
+def _frames(
+    made: Mapping[str, Mapping[str, CoreColumn]], names: Sequence[str] = TABLES
+) -> dict[str, pl.DataFrame]:
+    return {name: from_core(name, made[name]) if name in made else empty(name) for name in names}
