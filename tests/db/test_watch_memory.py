@@ -1,0 +1,258 @@
+"""The wait event word read from real servers' memory, against what each server says itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import polars as pl
+import psycopg
+import pytest
+
+from dbdyno import _core
+from dbdyno.engines.postgres import connect, local
+from dbdyno.engines.postgres.wait_events import word_spec
+from dbdyno.model.tables import from_core
+from tests.db.conftest import eventually
+
+pytestmark = pytest.mark.db
+ACTIVITY = """select pid, case when backend_type <> 'client backend' then backend_type end as helper, state,
+    wait_event_type as wait_class, wait_event, query_id, leader_pid, application_name = 'chosen' as chosen
+    from pg_stat_get_activity(null) where pid <> pg_backend_pid()"""
+MEMORY = pl.col("via") == "memory"
+NOBODY = 65534
+
+
+class Held:
+    """Sessions that wait for something known, each until the end."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self._open: list[psycopg.Connection[Any]] = []
+        self.control = self.session()
+
+    def session(self, application: str = "held") -> psycopg.Connection[Any]:
+        made = psycopg.connect(self.dsn, autocommit=True, application_name=application)
+        self._open.append(made)
+        return made
+
+    def waits(self, sql: str, application: str = "held") -> int:
+        """The pid of a session that is in ``sql``."""
+        made = self.session(application)
+        made.pgconn.send_query(sql.encode())
+        return made.info.backend_pid
+
+    def label(self, pid: int) -> tuple[str | None, str | None]:
+        row = self.control.execute(
+            "select wait_event_type, wait_event from pg_stat_activity where pid = %s", [pid]
+        ).fetchone()
+        return row or (None, None)
+
+    def close(self) -> None:
+        pids = [c.info.backend_pid for c in self._open[1:] if not c.closed]
+        self.control.execute("select pg_terminate_backend(p) from unnest(%s::int[]) p", [pids])
+        for connection in self._open:
+            connection.close()
+
+
+@pytest.fixture
+def held(any_dsn: str) -> Iterator[Held]:
+    made = Held(any_dsn)
+    yield made
+    made.close()
+
+
+def _spec(held: Held, **more: Any) -> dict[str, Any]:
+    version = held.control.info.server_version
+    presence = local.presence(held.control)
+    return {
+        "engine": "postgres",
+        "activity": {"target": connect.driver_target(held.control), "sql": ACTIVITY},
+        "os": presence.here,
+        "main_pid": presence.main_pid,
+        "sample_hz": 20.0,
+        "sample_budget": 1.0,
+        "memory_hz": 100.0,
+        "memory_budget": 1.0,
+        "word": word_spec(version // 10000),
+        "trace": "off",
+        **more,
+    }
+
+
+def _watched(
+    spec: dict[str, Any], seconds: float = 1.0, meanwhile: Callable[[], Any] | None = None
+) -> tuple[_core.Watch, dict[str, pl.DataFrame]]:
+    watch = _core.Watch(json.dumps(spec))
+    t0 = _core.now_ns() + 50_000_000
+    watch.start(t0, t0 + int(seconds * 1e9))
+    if meanwhile is not None:
+        meanwhile()
+    time.sleep(max(0.0, (t0 - _core.now_ns()) / 1e9 + seconds))
+    watch.stop()
+    return watch, {name: from_core(name, columns) for name, columns in watch.tables().items()}
+
+
+def _labels(samples: pl.DataFrame, pid: int, via: str) -> set[tuple[str | None, str | None]]:
+    of = samples.filter((pl.col("pid") == pid) & (pl.col("via") == via))
+    return set(of.select("wait_class", "wait_event").rows())
+
+
+def test_known_waits_read_from_memory_are_what_the_server_says(held: Held) -> None:
+    held.control.execute("create table if not exists held_by_test ()")
+    holder = held.session()
+    holder.execute("begin")
+    holder.execute("lock table held_by_test")
+    holder.execute("select pg_advisory_lock(4711)")
+    expected = {
+        held.session().info.backend_pid: ("Client", "ClientRead"),
+        holder.info.backend_pid: ("Client", "ClientRead"),
+        held.waits("select pg_sleep(100)"): ("Timeout", "PgSleep"),
+        held.waits("select from held_by_test"): ("Lock", "relation"),
+        held.waits("select pg_advisory_lock(4711)"): ("Lock", "advisory"),
+    }
+    eventually(lambda: all(held.label(pid) == label for pid, label in expected.items()))
+    watch, tables = _watched(_spec(held, sessions=[[n, pid] for n, pid in enumerate(expected)]))
+    assert watch.witnesses()["wait event word"] == ("ok", "")
+    samples = tables["samples"]
+    for pid, label in expected.items():
+        assert _labels(samples, pid, "memory") == {label} == _labels(samples, pid, "sql")
+        of = samples.filter(MEMORY & (pl.col("pid") == pid))
+        assert of.height > 20
+        assert (of["task_state"] == "S").mean() > 0.9  # type: ignore[operator]  # a lock waiter looks for deadlocks once
+        assert of["start_ticks"].n_unique() == 1
+    shares = watch.latest()
+    assert set(shares) == {"Client:ClientRead", "Timeout:PgSleep", "Lock:relation", "Lock:advisory"}
+    assert shares["Client:ClientRead"] == pytest.approx(0.4, abs=0.02)
+
+
+def test_the_servers_own_processes_are_read_too(held: Held) -> None:
+    _, tables = _watched(_spec(held))
+    samples = tables["samples"].filter(pl.col("role").str.starts_with("helper:"))
+    asleep = samples.filter(pl.col("task_state") == "S")
+    usual = asleep.group_by("role", "via").agg(
+        pl.concat_str("wait_class", "wait_event", separator="/").mode().sort().first().alias("label")
+    )
+    by_role = usual.pivot(on="via", index="role", values="label").drop_nulls()
+    assert by_role.height >= 4
+    assert by_role["memory"].to_list() == by_role["sql"].to_list()
+
+
+def test_a_server_of_which_only_classes_are_known(held: Held) -> None:
+    pid = held.waits("select pg_sleep(100)")
+    eventually(lambda: held.label(pid) == ("Timeout", "PgSleep"))
+    spec = _spec(held, sessions=[[0, pid]])
+    assert spec["word"] is not None
+    spec["word"] |= {"names": []}
+    _, tables = _watched(spec, 0.3)
+    ((wait_class, event),) = _labels(tables["samples"], pid, "memory")
+    assert wait_class == "Timeout"
+    assert re.fullmatch(r"#\d+", str(event))
+
+
+def test_a_session_that_runs_has_no_wait_event_and_a_state_of_r(held: Held) -> None:
+    sql = "do $$ begin loop perform 1; end loop; end $$"
+    pid = held.waits(sql)
+    eventually(lambda: held.label(pid) == (None, None))
+    _, tables = _watched(_spec(held, sessions=[[0, pid]]))
+    of = tables["samples"].filter(MEMORY & (pl.col("pid") == pid))
+    assert _labels(of, pid, "memory") == {(None, None)}
+    assert (of["task_state"] == "R").mean() == 1.0
+
+
+def test_backends_that_come_are_adopted_where_they_are_chosen(held: Held) -> None:
+    known = held.session("chosen").info.backend_pid
+    came: list[int] = []
+
+    def come_and_go() -> None:
+        time.sleep(0.2)
+        came.append(held.waits("select pg_sleep(100)", "chosen"))
+        came.append(held.waits("select pg_sleep(100)", "someone"))
+        late = held.session("someone")
+        time.sleep(0.3)
+        late.execute("set application_name = 'chosen'")
+        came.append(late.info.backend_pid)
+
+    spec = _spec(held, sessions=[[4, known]], adopt=True)
+    _, tables = _watched(spec, 1.5, come_and_go)
+    chosen, other, late = came
+    for name in ("samples", "tasks"):
+        table = tables[name]
+        of = {pid: table.filter(pl.col("pid") == pid) for pid in (known, chosen, other, late)}
+        assert set(of[known]["session"]) == {4}
+        assert set(of[chosen]["session"]) == {5}
+        assert set(of[other]["role"]) == {"other"}
+        assert of[other]["session"].is_null().all()
+        assert set(of[late]["session"].drop_nulls()) == {6}
+        assert set(of[late]["role"]) <= {"other", "session"}
+    samples = tables["samples"]
+    assert set(samples.filter(pl.col("pid") == late)["role"]) == {"other", "session"}
+    in_memory = samples.filter(MEMORY & (pl.col("pid") == chosen))
+    assert _labels(in_memory, chosen, "memory") >= {("Timeout", "PgSleep")}
+
+
+def test_context_switches_and_children_at_the_ends_of_the_window(held: Held) -> None:
+    pid = held.waits("do $$ begin for i in 1..100000 loop perform pg_sleep(0.005); end loop; end $$")
+    watch, tables = _watched(_spec(held, sessions=[[0, pid]], task_interval_ms=200), 1.0)
+    tasks = tables["tasks"].filter((pl.col("pid") == pid) & (pl.col("status") == "ok"))
+    switches = tasks.drop_nulls("voluntary")
+    assert 2 <= switches.height < tasks.height
+    assert switches["voluntary"].is_sorted()
+    assert switches["voluntary"][-1] - switches["voluntary"][0] > 20
+    assert switches["involuntary"].is_not_null().all()
+    assert tasks["children_ns"].is_not_null().all()
+    since = int(tasks["before_ns"][tasks.height // 2])
+    recent = {name: from_core(name, columns) for name, columns in watch.recent(since).items()}
+    assert 0 < recent["tasks"].height < tables["tasks"].height
+    assert recent["tasks"]["after_ns"].min() >= since  # type: ignore[operator]
+    assert 0 < recent["samples"].height < tables["samples"].height
+
+
+def test_a_user_without_the_right_is_told_so_and_is_served_by_sql(held: Held) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can try how it is to be somebody else")
+    pid = held.waits("select pg_sleep(100)")
+    eventually(lambda: held.label(pid) == ("Timeout", "PgSleep"))
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY],
+        input=json.dumps(_spec(held, sessions=[[0, pid]])),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    status, detail = told["witnesses"]["wait event word"]
+    assert status == "not permitted"
+    assert "as the server's user" in detail
+    assert "CAP_SYS_PTRACE" in detail
+    assert told["witnesses"]["sampler priority"][0] == "not permitted"
+    assert told["trouble"] is None
+    rows = list(zip(*(told["samples"][c] for c in ("via", "pid", "wait_event", "status")), strict=True))
+    assert ("sql", pid, "PgSleep", "ok") in rows
+    assert {via for via, *_ in rows} == {"sql"}
+
+
+AS_NOBODY = f"""
+import json, os, sys, time
+from dbdyno import _core
+from dbdyno.model.tables import empty, from_core
+empty("samples").to_dict(as_series=False)  # all is loaded,
+watch = _core.Watch(sys.stdin.read())  # and connected: this user is let neither to files nor to the socket
+os.setgroups([])
+os.setgid({NOBODY})
+os.setuid({NOBODY})
+t0 = _core.now_ns() + 50_000_000
+watch.start(t0, t0 + 400_000_000)
+time.sleep(0.5)
+watch.stop()
+samples = from_core("samples", watch.tables()["samples"]).to_dict(as_series=False)
+print(json.dumps(dict(witnesses=watch.witnesses(), trouble=watch.trouble(), samples=samples)))
+"""
