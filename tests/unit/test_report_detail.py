@@ -69,6 +69,28 @@ def test_waits_have_sleep_and_run_queue_apart_with_intervals() -> None:
     assert float(found.total[2]) == pytest.approx(results.tables["rungs"]["runq_aas"][-1], abs=0.001)
 
 
+def test_the_trace_does_not_divide_cpu_time_by_label_and_says_so() -> None:
+    results = made.results()
+    exact = results.tables["events"].with_columns(
+        source=pl.lit("scheduler trace"), run=pl.lit(None, pl.Float64)
+    )
+    found = waits.waits(changed(results, "events", exact), top(results))
+    assert {w.figures[0][0] for w in found.rows} == {"-"}
+    assert float(found.total[0]) == pytest.approx(results.tables["rungs"]["run_aas"][-1], abs=0.001)
+    assert any("does not divide CPU time by label" in n for n in found.notes)
+
+
+def test_the_remainder_is_told_signed_and_throttled_time_as_a_bracket() -> None:
+    results = made.results()
+    limit = results.tables["ledger"].filter((pl.col("account") == "runq") & (pl.col("scope") == "rung"))
+    limit = limit.with_columns(account=pl.lit("runq.throttled_bracket"), aas=None, low=0.5, high=0.75)
+    found = waits.waits(
+        changed(results, "ledger", pl.concat([results.tables["ledger"], limit])), top(results)
+    )
+    assert "unaccounted: +0.111 s per second, signed: session time less all accounts." in found.notes
+    assert any(n.startswith("throttled by a CPU limit: 0.500 to 0.750 s per second") for n in found.notes)
+
+
 def test_unknown_waits_say_why() -> None:
     results = made.results(made.REMOTE)
     found = waits.waits(results, top(results))

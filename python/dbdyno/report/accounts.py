@@ -10,7 +10,9 @@ from dbdyno.model.results import Results
 from dbdyno.report.figures import Series, of_series
 
 BRACKET = "runq.throttled_bracket"  # lies inside runq: shown beside it, never added (DESIGN, section 3)
-INSIDE = (BRACKET, "runq.throttled", "block_io")  # parts of other accounts
+THROTTLED = "runq.throttled"
+EXACT = "scheduler trace"  # the witness that measures
+INSIDE = (BRACKET, THROTTLED, "block_io")  # parts of other accounts
 NO_LABEL = "no wait event"
 UNSEEN = "seen by no sample"
 CLIENT = "Client"
@@ -57,9 +59,9 @@ def leaves(ledger: pl.DataFrame, scope: str) -> pl.DataFrame:
 def throttled(results: Results, series: Series) -> dict[int, str]:
     """Per rung the throttled time (seconds per second), measured or as a bracket, where known and not 0."""
     rows = of_series(results.tables["ledger"], series).filter(
-        (pl.col("scope") == "rung") & pl.col("account").is_in([BRACKET, "runq.throttled"])
+        (pl.col("scope") == "rung") & pl.col("account").is_in([BRACKET, THROTTLED])
     )
-    measured = pl.col("account") == "runq.throttled"
+    measured = pl.col("account") == THROTTLED
     rows = rows.filter(measured | ~measured.any().over("cell"))
     ends = rows.group_by("sessions").agg(
         pl.coalesce("low", pl.lit(0.0)).mean().alias("low"), pl.coalesce("high", "aas").mean().alias("high")

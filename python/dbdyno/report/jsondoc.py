@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.report import combine, headline, tier
+from dbdyno.report.accounts import EXACT
 from dbdyno.report.figures import is_observation
 
 FORMAT = 1
@@ -43,7 +44,7 @@ def document(results: Results) -> dict[str, Any]:
 
 def _tier(found: tier.Tier) -> dict[str, Any]:
     """Which witness filled the joint table of how many cells."""
-    kind = "exact" if found.source == tier.EXACT else "sampled"
+    kind = "exact" if found.source == EXACT else "sampled"
     return {"source": found.source, "tier": kind, "cells": found.cells}
 
 

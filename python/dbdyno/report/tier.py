@@ -7,9 +7,9 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.model.results import Results
+from dbdyno.report.accounts import EXACT
 from dbdyno.report.unknown import in_words
 
-EXACT = "scheduler trace"
 _WORDS = {
     EXACT: "scheduler trace, exact: sleep and run queue are measured at every switch of every task, "
     "not sampled",

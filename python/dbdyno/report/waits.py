@@ -8,12 +8,16 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_rate, significant
+from dbdyno.report import stack
+from dbdyno.report.accounts import BRACKET, EXACT, THROTTLED
 from dbdyno.report.figures import UNKNOWN
 from dbdyno.report.picks import Pick, rows_of
 from dbdyno.report.unknown import in_words
 
 MAX_ROWS = 60
 _PARTS = ("run", "sleep", "runq")
+_TOTALS = (("run", "run.user", "run.system"), ("sleep", "client", "active without wait event"), ("runq",))
+_UNDIVIDED = "the scheduler trace does not divide CPU time by label; its sum is exact"
 HEADS = ("CPU", "asleep", "CPU WAIT")
 
 
@@ -34,13 +38,54 @@ class Waits(NamedTuple):
 
 
 def waits(results: Results, pick: Pick) -> Waits:
-    """The rows of the rung (all sessions in sum), the most time first."""
+    """The rows of the rung (all sessions in sum), the most time first; the sums are the ledger's own."""
     frame = rows_of(results, "events", pick).filter(pl.col("scope") == "rung")
     time = pl.sum_horizontal(pl.col(*_PARTS).fill_null(0.0))
     frame = frame.sort(time, descending=True, maintain_order=True)
     shown = [_wait(r) for r in frame.head(MAX_ROWS).to_dicts()]
-    sums = [UNKNOWN if frame[p].null_count() else figure(float(frame[p].sum())) for p in _PARTS]
-    return Waits(shown, sums if len(frame) else [], len(frame) - len(shown), _notes(frame))
+    accounts = _accounts(results, pick)
+    sums = [_sum(accounts, names) for names in _TOTALS]
+    notes = [*_notes(frame), *_remainder(accounts), *_throttled(results, pick)]
+    return Waits(shown, sums if len(frame) else [], len(frame) - len(shown), notes)
+
+
+def _accounts(results: Results, pick: Pick) -> dict[str, dict[str, Any]]:
+    """The ledger's accounts of the pick by key, as the stack has them."""
+    windows = results.tables["windows"]
+    cells = windows if pick.cell is None else windows.filter(pl.col("cell") == pick.cell)
+    places = cells.select("cell", place=pl.lit(0), weight="wall_s")
+    return {row["key"]: row for row in stack.means(results, places).to_dicts()}
+
+
+def _sum(accounts: dict[str, dict[str, Any]], names: tuple[str, ...]) -> str:
+    rows = [r for r in accounts.values() if r["account"] in names]
+    known = [r["aas"] for r in rows if r["aas"] is not None]
+    return figure(sum(known)) if known and len(known) == len(rows) else UNKNOWN
+
+
+def _remainder(accounts: dict[str, dict[str, Any]]) -> list[str]:
+    """What the accounts leave of the sessions' time, signed, and how sure that is."""
+    row = accounts.get("unaccounted")
+    if row is None or row["aas"] is None:
+        return []
+    ends = "" if row["low"] is None or row["high"] is None else f" ({row['low']:+.3f} to {row['high']:+.3f})"
+    return [f"unaccounted: {row['aas']:+.3f} s per second{ends}, signed: session time less all accounts."]
+
+
+def _throttled(results: Results, pick: Pick) -> list[str]:
+    """Throttled time of a cell, which lies inside CPU WAIT."""
+    if pick.cell is None:
+        return []
+    inside = pl.col("account").is_in([BRACKET, THROTTLED]) & (pl.col("scope") == "rung")
+    rows = results.tables["ledger"].filter((pl.col("cell") == pick.cell) & inside).to_dicts()
+    measured = [r for r in rows if r["account"] == THROTTLED and r["aas"] is not None]
+    for row in measured or rows:
+        low, high = row["low"] or 0.0, row["high"] if row["high"] is not None else row["aas"]
+        if high:
+            how = "measured" if measured else "a bracket"
+            words = figure(high) if low == high else f"{figure(low)} to {figure(high)}"
+            return [f"throttled by a CPU limit: {words} s per second, inside CPU WAIT ({how}, never added)."]
+    return []
 
 
 def figure(aas: float) -> str:
@@ -66,6 +111,8 @@ def _wait(row: dict[str, Any]) -> Wait:
 
 def _figure(row: dict[str, Any], part: str) -> tuple[str, str]:
     value, low, high = (row[f"{part}{end}"] for end in ("", "_low", "_high"))
+    if value is None and part == "run" and row["source"] == EXACT:
+        return "-", _UNDIVIDED
     if value is None:
         return UNKNOWN, in_words(row["status"])
     return figure(value), "" if low is None or high is None else f"{figure(low)} to {figure(high)}"
@@ -73,10 +120,15 @@ def _figure(row: dict[str, Any], part: str) -> tuple[str, str]:
 
 def _notes(frame: pl.DataFrame) -> list[str]:
     bad: dict[str, list[str]] = {}
+    traced = pl.col("source") == EXACT
     for part, head in zip(_PARTS, HEADS, strict=True):
-        for status in frame.filter(pl.col(part).is_null())["status"].unique().sort().to_list():
+        asked = ~traced if part == "run" else pl.lit(True)
+        statuses = frame.filter(pl.col(part).is_null() & asked)["status"].unique().sort().to_list()
+        for status in statuses:
             bad.setdefault(in_words(status), []).append(head)
     notes = [f"{UNKNOWN} {', '.join(heads)}: {why}." for why, heads in bad.items()]
+    if len(frame.filter(pl.col("run").is_null() & traced)):
+        notes.append(f"- CPU: {_UNDIVIDED}.")
     if len(frame) and frame["waits_per_s"].null_count() == len(frame):
         notes.append("- waits a second: only the scheduler trace counts them.")
     return notes
