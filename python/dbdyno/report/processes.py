@@ -39,7 +39,7 @@ COLUMNS = (
 )
 _SOURCES = {"block_io": ("block I/O delay",), "syscalls_per_s": ("system calls", "scheduler trace")}
 _SWITCHED_OFF = {
-    "syscalls_per_s": "system calls are counted by the scheduler trace when asked for: --syscalls"
+    "syscalls_per_s": "system calls are counted by the scheduler trace when asked for: --trace-syscalls"
 }
 
 

@@ -71,6 +71,13 @@ def value(amount: float | None, unit: str) -> str:
     return f"{format_rate(amount)}{_space(amount)}B" if unit == "bytes" else format_rate(amount)
 
 
+def _value(amount: float | None, unit: str, column: str) -> str:
+    """Seconds per second are all in seconds, to compare down the column."""
+    if amount is not None and unit == "s" and column == "per_s":
+        return f"{significant(amount)} s"
+    return value(amount, unit)
+
+
 def _space(amount: float) -> str:
     """``1.2 kB`` has its space already."""
     return "" if abs(amount) >= 1e3 else " "
@@ -81,7 +88,7 @@ def _line(row: dict[str, Any], columns: list[str]) -> Line:
     suffix = {"blocks": ", blocks", "rows": ", rows"}.get(unit, "")
     known = row["total"] is not None or row["per_s"] is not None
     # A divisor over itself says nothing; one that is unknown has its own row with the reason.
-    values = [value(row[c], unit) if row[c] is not None or not known else "-" for c in columns]
+    values = [_value(row[c], unit, c) if row[c] is not None or not known else "-" for c in columns]
     return Line(row["name"] + suffix, values, "" if known else in_words(row["status"]), row["source"])
 
 

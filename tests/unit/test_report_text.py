@@ -1,0 +1,33 @@
+"""The texts of a made-up run and a made-up observation, as they were last looked at."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import report_observation as observed
+import report_results as made
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from dbdyno import report
+
+WORLDS: dict[str, Callable[[], Any]] = {"run": made.results, "observation": observed.results}
+TEXTS = {
+    "summary": report.summary,
+    "profile": report.profile_text,
+    "events": report.events_text,
+    "microstates": report.microstates_text,
+    "witnesses": report.witnesses_text,
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_text_is_as_it_was_last_looked_at(world: str, text: str, snapshot: SnapshotAssertion) -> None:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(TEXTS[text](WORLDS[world]()))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert [line.rstrip() for line in lines] == snapshot
