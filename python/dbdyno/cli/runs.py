@@ -1,4 +1,4 @@
-"""Stored runs: runs, show, report, export, rebuild."""
+"""Stored runs: runs, show, profile, report, export, rebuild, rm."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from dbdyno import conduct, report
 from dbdyno.cli import screen
+from dbdyno.cli.cells import cell_options, chosen_cell
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
 from dbdyno.model.errors import StoreError
 
@@ -31,25 +32,88 @@ def runs(store: Path | None, as_json: bool) -> None:
         screen.runs_table(infos, open_store(store).root)
 
 
+_PARTS = {
+    "profile": report.profile_text,
+    "events": report.events_text,
+    "microstates": report.microstates_text,
+    "witnesses": report.witnesses_text,
+}
+"""Option of ``show`` -> what it prints."""
+
+
 @click.command()
 @run_argument
+@click.option("--profile", is_flag=True, help="The load profile and the top events.")
+@click.option("--events", is_flag=True, help="Every wait event with its sleep and run-queue parts.")
+@click.option("--microstates", is_flag=True, help="Every process: USR, SYS, CPU WAIT, I/O, lock, sleep.")
+@click.option("--witnesses", is_flag=True, help="Source against source.")
+@cell_options
 @store_option
 @json_option
-def show(run: str, store: Path | None, as_json: bool) -> None:
+def show(
+    run: str,
+    cell: str | None,
+    rung: int | None,
+    window: int | None,
+    store: Path | None,
+    as_json: bool,
+    **parts: bool,
+) -> None:
     """Show a run: its table of rungs, where the time went, the findings.
 
-    RUN is an id, the beginning of one, or "last".
+    RUN is an id, the beginning of one, or "last". With one of the options: that table instead, of the top
+    rung, of all windows of an observation, or of the cell that is named.
 
     \b
     Examples:
       dbdyno show last
+      dbdyno show last --events --microstates
+      dbdyno show last --events --rung 8
       dbdyno show 20261121-1045 --json | jq .rungs
     """
     results = conduct.results_of(open_store(store).open(run))
+    chosen = chosen_cell(results, cell, rung, window)
+    wanted = [name for name in _PARTS if parts[name]]
+    if chosen is not None and not wanted:
+        wanted = list(_PARTS)
     if as_json:
         print_json(report.document(results))
-    else:
+    elif not wanted:
         screen.out().print(report.summary(results))
+    for name in () if as_json else wanted:
+        screen.out().print(_PARTS[name](results, chosen))
+
+
+@click.command()
+@run_argument
+@cell_options
+@store_option
+@json_option
+def profile(
+    run: str, cell: str | None, rung: int | None, window: int | None, store: Path | None, as_json: bool
+) -> None:
+    """Print a run's load profile: DB time, DB CPU, CPU WAIT, reads, writes per second, transaction and call.
+
+    With the top ten events, where DB CPU and CPU WAIT are ranked rows and each event shows what its label
+    hid in the run queue. Of the top rung, of all windows of an observation, or of the cell that is named.
+
+    \b
+    Examples:
+      dbdyno profile last
+      dbdyno profile last --rung 8
+      dbdyno profile last --window 3
+      dbdyno profile last --json | jq .top_events
+    """
+    results = conduct.results_of(open_store(store).open(run))
+    chosen = chosen_cell(results, cell, rung, window)
+    if as_json:
+        document = report.document(results)
+        tables = {name: document[name] for name in ("profile", "top_events")}
+        if chosen is not None:
+            tables = {n: [row for row in rows if row["cell"] == chosen] for n, rows in tables.items()}
+        print_json({"run": document["run"], **tables})
+    else:
+        screen.out().print(report.profile_text(results, chosen))
 
 
 @click.command("report")
@@ -137,4 +201,4 @@ def remove(run: str, store: Path | None) -> None:
     click.echo(f"removed {record.id}")
 
 
-COMMANDS = (runs, show, report_command, export, rebuild, remove)
+COMMANDS = (runs, show, profile, report_command, export, rebuild, remove)

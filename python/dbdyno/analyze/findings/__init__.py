@@ -12,6 +12,7 @@ from dbdyno.analyze.findings import (
     contention,
     counting,
     labels,
+    observing,
     quality,
     sampling,
     scaling,
@@ -27,6 +28,8 @@ from dbdyno.model.workload import Workload
 
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     quality.cells_cut_short,
+    observing.nobody,
+    observing.gaps,
     quality.driver_starved,
     quality.driver_share,
     counting.sessions_lost,

@@ -18,7 +18,9 @@ STRADDLING = 0.25
 
 def cells_cut_short(case: Case) -> Iterator[Finding]:
     for cell in case.cells():
-        if cell["status"] != "ok":
+        if case.observed and cell["status"] == "short":
+            yield _window_short(cell, case)
+        elif cell["status"] != "ok":
             bad = cell["status"] == "invalid"
             yield Finding(
                 id="cell-invalid" if bad else "cell-short",
@@ -31,6 +33,22 @@ def cells_cut_short(case: Case) -> Iterator[Finding]:
                 cure="measure that rung again",
                 cells=(cell["cell"],),
             )
+
+
+def _window_short(cell: Row, case: Case) -> Finding:
+    """Of an observation: to end it is no fault; a server that went away is worth a look."""
+    stopped = cell["reason"] == "stopped by the user"
+    return Finding(
+        id="window-short",
+        severity="note" if stopped else "warning",
+        claim=f"The observation {at(cell, case)} ended early ({significant(cell['wall_s'])} s): "
+        f"{cell['reason'] or 'no reason was given'}.",
+        value=cell["wall_s"],
+        unit="s",
+        evidence="table windows",
+        cure="" if stopped else "see the server's log",
+        cells=(cell["cell"],),
+    )
 
 
 def driver_starved(case: Case) -> Iterator[Finding]:

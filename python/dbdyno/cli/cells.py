@@ -1,0 +1,52 @@
+"""Options that choose a cell of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+import polars as pl
+
+from dbdyno.model.errors import UsageError
+from dbdyno.model.results import Results
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def cell_options(f: _F) -> _F:
+    f = click.option("--window", type=int, metavar="N", help="Of an observation's window N.")(f)
+    f = click.option("--rung", type=int, metavar="N", help="At N sessions.")(f)
+    return click.option("--cell", metavar="ID", help="Of one cell, by its id.")(f)
+
+
+def chosen_cell(results: Results, cell: str | None, rung: int | None, window: int | None) -> str | None:
+    """The cell's id; ``None``: none was chosen. Of several repeats or variants the first good one.
+
+    Raises :class:`UsageError` naming those that there are.
+    """
+    if sum(choice is not None for choice in (cell, rung, window)) > 1:
+        raise UsageError("more than one of --cell, --rung and --window was given", "give one of them")
+    windows = results.tables["windows"].sort("t0_ns").sort(pl.col("status") == "invalid", maintain_order=True)
+    if rung is not None:
+        return _first(windows, "sessions", rung, "rung of", "sessions")
+    if window is not None:
+        return _first(windows.filter(pl.col("sessions") == 0), "repeat", window, "window", "")
+    if cell is not None and cell not in set(windows["cell"]):
+        raise UsageError(f"the run has no cell {cell!r}", f"there are {_listed(windows['cell'].to_list())}")
+    return cell
+
+
+def _first(windows: pl.DataFrame, column: str, wanted: int, before: str, after: str) -> str:
+    found = windows.filter(pl.col(column) == wanted)["cell"]
+    if found.is_empty():
+        there = sorted(set(windows[column].to_list()))
+        raise UsageError(f"the run has no {before} {wanted} {after}".rstrip(), f"there are {_listed(there)}")
+    return str(found[0])
+
+
+def _listed(values: list[Any]) -> str:
+    if not values:
+        return "none"
+    shown = ", ".join(str(v) for v in values[:12])
+    return shown if len(values) <= 12 else f"{shown} ... {values[-1]}"
