@@ -73,6 +73,7 @@ impl Memory {
         let roster = match self.shared.roster.try_lock() {
             Ok(roster) => roster,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if self.seats.is_empty() => lock(&self.shared.roster),
             Err(TryLockError::WouldBlock) => return,
         };
         if roster.changes() == self.changes {
@@ -82,7 +83,10 @@ impl Memory {
         roster.list(&mut self.listed);
         drop(roster);
         let mut seated: HashMap<i64, Seat> = self.seats.drain(..).map(|s| (s.task.tid, s)).collect();
-        for task in self.listed.drain(..).filter(|t| t.of_server() && !t.gone()) {
+        // the main process waits for nothing that the word would name
+        let main = self.shared.spec.main_pid;
+        let wanted = |t: &Arc<Task>| t.of_server() && !t.gone() && Some(t.pid) != main;
+        for task in self.listed.drain(..).filter(wanted) {
             let seat = match seated.remove(&task.tid) {
                 Some(seat) if Arc::ptr_eq(&seat.task, &task) => seat,
                 _ => Seat::new(task, &mut self.finder, &self.shared),

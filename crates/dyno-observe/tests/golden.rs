@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use dyno_observe::psi::Pressure;
 use dyno_observe::schedstat::{self, SchedStat};
+use dyno_observe::switches::{self, Switches};
 use dyno_observe::task::DelayAccounting;
 use dyno_observe::{cpu_stat, groups, host, psi, stat};
 
@@ -43,10 +44,22 @@ fn stat_takes_each_figure_from_the_field_that_proc_5_numbers() {
     let stat = stat::parse(&text, TICK_NS).unwrap();
     assert_eq!((stat.tid, stat.comm, stat.state), (1001, "numbered", 'D'));
     assert_eq!((stat.user_ns, stat.system_ns), (1014 * TICK_NS, 1015 * TICK_NS));
+    assert_eq!(stat.children_ns, Some((1016 + 1017) * TICK_NS));
+    assert_eq!((stat::state(&text), stat::start_code(&text)), (Ok('D'), Ok(1026)));
     assert_eq!(
         (stat.start_ticks, stat.cpu, stat.blkio_ns),
         (1022, Some(1039), Some(1042 * TICK_NS))
     );
+}
+
+#[test]
+fn switches_recorded() {
+    let expected = Switches {
+        voluntary: 5,
+        involuntary: 30,
+    };
+    assert_eq!(switches::parse(&golden("task/status-6.18.txt")), Ok(expected));
+    assert!(switches::parse("Name:\tx\nvoluntary_ctxt_switches:\t1\n").is_err());
 }
 
 #[test]

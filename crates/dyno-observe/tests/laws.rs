@@ -1,7 +1,7 @@
 //! Laws of the parsers: no text makes them panic, and what is printed the kernel's way comes back.
 
 use dyno_observe::schedstat::{self, SchedStat};
-use dyno_observe::{cpu_stat, groups, host, mountinfo, psi, stat};
+use dyno_observe::{cpu_stat, groups, host, mountinfo, psi, stat, switches};
 use proptest::prelude::*;
 
 const TICK_NS: i64 = 10_000_000;
@@ -40,6 +40,7 @@ proptest! {
     fn no_text_makes_a_parser_panic(text in prop_oneof![".*", near()], other in near()) {
         let _ = schedstat::parse(&text);
         let _ = stat::parse(&text, TICK_NS);
+        let _ = (stat::state(&text), stat::start_code(&text), switches::parse(&text));
         let _ = host::parse(&text, TICK_NS);
         let _ = psi::parse(&text);
         let _ = cpu_stat::parse_v1(&text);

@@ -249,8 +249,8 @@ fn a_watch_samples_the_words_of_sessions_helpers_and_others_and_says_what_they_m
         }
     }
     assert!(via.contains(&"sql".to_owned()), "the server is asked as before");
-    let sampler = table(&watch, "sampler");
-    assert!(texts(&sampler, "via").iter().filter(|v| *v == "memory").count() > 20);
+    let taken = table(&watch, "sampler");
+    assert!(texts(&taken, "via").iter().filter(|v| *v == "memory").count() > 20);
 }
 
 #[test]
