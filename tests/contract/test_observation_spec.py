@@ -54,13 +54,11 @@ def picked(server: PostgresServer, dsn: str, **chosen: Any) -> set[int]:
 
 
 def test_without_a_filter_all_clients_but_our_own_are_chosen(server: PostgresServer, any_dsn: str) -> None:
-    own = server.watch_spec(cast(Load, _NoLoad()))["tasks"]
+    own = _own_pid(server)
     with psycopg.connect(any_dsn) as client:
         found = rows(server, any_dsn, Observation())
         assert [pid for pid, row in found.items() if row["chosen"]] == [client.info.backend_pid]
-    assert len(own) == 1
-    assert own[0]["role"] == "dbdyno"
-    assert own[0]["pid"] not in found
+    assert own not in found
     assert {row["helper"] for row in found.values() if not row["chosen"]} >= {"checkpointer", "walwriter"}
 
 
@@ -119,7 +117,7 @@ def test_a_process_that_is_no_session_is_refused(server: PostgresServer, any_dsn
     helper = next(pid for pid, row in found.items() if row["helper"] == "checkpointer")
     with pytest.raises(UsageError, match=f"process {helper} is the server's checkpointer"):
         server.observation_spec(Observation(pids=(helper,)), {})
-    own = server.watch_spec(cast(Load, _NoLoad()))["tasks"][0]["pid"]
+    own = _own_pid(server)
     with pytest.raises(UsageError, match="dbdyno's own connection"):
         server.observation_spec(Observation(pids=(own,)), {})
 
@@ -200,7 +198,7 @@ def _while_parallel(leader: psycopg.Connection[Any], dsn: str, query: str) -> li
 
 
 def test_the_watch_adopts_who_is_chosen(server: PostgresServer, any_dsn: str) -> None:
-    own = server.watch_spec(cast(Load, _NoLoad()))["tasks"][0]["pid"]
+    own = _own_pid(server)
     with (
         psycopg.connect(any_dsn, application_name="shop") as shop,
         psycopg.connect(any_dsn, application_name="other") as other,
@@ -216,6 +214,13 @@ def test_known_sessions_keep_their_numbers(server: PostgresServer) -> None:
     spec = server.observation_spec(Observation(), {4711: 3, 4712: 5})
     assert spec["sessions"] == [[3, 4711], [5, 4712]]
     assert spec["adopt"] is True
+
+
+def _own_pid(server: PostgresServer) -> int:
+    """Of the control connection, a task of dbdyno's."""
+    tasks = server.watch_spec(cast(Load, _NoLoad()))["tasks"]
+    (own,) = [task["pid"] for task in tasks if task["role"] == "dbdyno"]
+    return int(own)
 
 
 class _NoLoad:

@@ -14,6 +14,7 @@ from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.embedded.postmaster import start_ticks
 
 _CLOSE_S = 2.0
+_UNLISTED = ("logger", "stats collector")  # processes of the server that its activity view leaves out
 
 
 class Presence(NamedTuple):
@@ -54,6 +55,29 @@ def _nearness(connection: Connection) -> str | None:
     return None
 
 
+def unlisted(main_pid: int) -> list[tuple[int, str]]:
+    """(process, what it is) of the server's helpers that no view shows: the log collector and, in 14, the
+    statistics collector. By their titles (PostgreSQL, "Standard Unix Tools"), which any user may read."""
+    found = []
+    for pid in _children(main_pid):
+        title = _read(f"/proc/{pid}/cmdline").strip("\0 ")
+        if title.startswith("postgres: "):  # a cluster_name may follow
+            found += [(pid, what) for what in _UNLISTED if title.endswith(what)]
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """Empty where the kernel has no CONFIG_PROC_CHILDREN."""
+    return [int(child) for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 def run_ns(pid: int) -> int | None:
     """CPU time of the process's main thread (schedstat 1), exact when it sleeps; None: unreadable."""
     found: int | None = _core.read_task(pid, pid)["run_ns"]
@@ -61,10 +85,7 @@ def run_ns(pid: int) -> int | None:
 
 
 def _comm(pid: int) -> str | None:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return None
+    return _read(f"/proc/{pid}/comm").strip() or None
 
 
 def _parent(pid: int) -> int | None:

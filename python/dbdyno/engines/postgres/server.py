@@ -186,7 +186,7 @@ class PostgresServer:
         return {**self._watch_half(query, numbered), "adopt": True}
 
     def _watch_half(self, query: str, numbered: Iterable[tuple[int, int]]) -> dict[str, Any]:
-        here, own = self._presence.here, self._presence.pid
+        here = self._presence.here
         return {
             "engine": "postgres",
             "activity": {
@@ -197,8 +197,16 @@ class PostgresServer:
             "os": here,
             "main_pid": self._presence.main_pid,
             "word": word_spec(self.version // 10000) if here else None,
-            "tasks": [{"pid": own, "tid": own, "role": "dbdyno"}] if here else [],
+            "tasks": [{"pid": pid, "tid": pid, "role": role} for pid, role in self._unseen_tasks()],
         }
+
+    def _unseen_tasks(self) -> Iterator[tuple[int, str]]:
+        """(process, role) of those that the activity query leaves out."""
+        if self._presence.pid is not None:
+            yield self._presence.pid, "dbdyno"
+        if self._presence.main_pid is not None:
+            for pid, what in local.unlisted(self._presence.main_pid):
+                yield pid, f"helper:{what}"
 
     def backends(self) -> pl.DataFrame:
         with _doing("asking who is connected"):
