@@ -47,7 +47,8 @@ class Watch:
     def tables(self) -> dict[str, dict[str, CoreColumn]]: ...
     def recent(self, since_ns: int) -> dict[str, dict[str, CoreColumn]]: ...
     def witnesses(self) -> dict[str, tuple[str, str]]:
-        """(status, detail) of ``wait event word`` and ``scheduler trace``, as far as they were asked for."""
+        """(status, detail) of ``wait event word``, ``scheduler trace`` and ``sampler priority`` (whether the
+        samplers got a real-time one), as far as they were asked for."""
 
 def read_task(pid: int, tid: int) -> Mapping[str, Any]:
     """One read of a task: run_ns, runq_ns, slices, user_ns, system_ns, start_ticks, comm, state, cpu,
