@@ -62,7 +62,8 @@ impl WordFinder {
         let refused = |e: io::Error| refusal(pid, &e, Right::Look);
         let metadata = fs::metadata(&exe).map_err(refused)?;
         let file = (metadata.dev(), metadata.ino());
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(refused)?;
+        let text = fs::read(format!("/proc/{pid}/stat")).map_err(refused)?;
+        let text = String::from_utf8_lossy(&text);
         // where its code begins: tells servers of one program apart
         let code = stat::start_code(&text).map_err(|e| Refusal::new(Status::Lost, e.to_string()))?;
         if let Some(&address) = self.addresses.get(&(file, code)) {
@@ -72,7 +73,14 @@ impl WordFinder {
             Some(known) => known.clone(),
             None => self.linked(pid, &exe),
         };
-        self.programs.insert(file, linked.clone());
+        // no other process cures a program without the symbol; all other refusals are this process's own
+        if linked
+            .as_ref()
+            .err()
+            .is_none_or(|r| r.status == Status::NotSupported)
+        {
+            self.programs.insert(file, linked.clone());
+        }
         let address = self.loaded(pid, &exe, file.1, linked?)?;
         self.addresses.insert((file, code), address);
         Ok(address)
