@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import hot_path, instructions, observation, report, start, tiers
+from benchmarks import hot_path, instructions, observation, report, start, tiers, trace
 
 ALL = {
     "instructions": instructions.main,
@@ -13,6 +13,7 @@ ALL = {
     "observation": observation.main,
     "start": start.main,
     "report": report.main,
+    "trace": trace.main,
     "tiers": tiers.main,
     "naive": tiers.naive,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dyno_engine_postgres::{Activity, TargetSpec};
 use dyno_model::{Error, Result};
-use dyno_observe::{GroupSpec, Probe, Spec, TaskSpec, WordSpec};
+use dyno_observe::{Granted, GroupSpec, Probe, Refusal, Spec, Status, TaskSpec, Tracer, WordSpec};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 use serde::Deserialize;
@@ -44,11 +44,11 @@ struct WatchSpec {
     #[serde(default = "default_sample_budget")]
     memory_budget: f64,
     #[serde(default)]
-    #[expect(dead_code, reason = "the scheduler trace is to be plugged in")]
     trace: Trace,
     #[serde(default)]
-    #[expect(dead_code, reason = "the scheduler trace is to be plugged in")]
     syscalls: bool,
+    #[serde(default)]
+    trace_room: u32,
     #[serde(default)]
     adopt: bool,
 }
@@ -107,6 +107,24 @@ impl WatchSpec {
     }
 }
 
+impl WatchSpec {
+    fn tracer(&self) -> Granted<Box<dyn Tracer>> {
+        if self.trace == Trace::Off {
+            return Err(Refusal::new(Status::Off, "switched off: trace is \"off\""));
+        }
+        if !self.os {
+            let detail = "the server is not on this host: run dbdyno there";
+            return Err(Refusal::new(Status::NotHere, detail));
+        }
+        dyno_trace::open(dyno_trace::Options {
+            main_pid: self.main_pid,
+            word: self.word.clone(),
+            syscalls: self.syscalls,
+            slots: self.trace_room,
+        })
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PostgresActivity {
@@ -148,7 +166,9 @@ impl Watch {
     fn new(py: Python<'_>, spec: &str) -> PyResult<Self> {
         py.detach(|| {
             let spec: WatchSpec = serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string()))?;
-            dyno_observe::Watch::new(spec.observe(), probe(&spec)?)
+            let watch = dyno_observe::Watch::new(spec.observe(), probe(&spec)?)?;
+            watch.trace(spec.tracer());
+            Ok(watch)
         })
         .map(Self)
         .map_err(|e| errors::observer(&e))

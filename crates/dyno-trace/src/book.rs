@@ -106,6 +106,20 @@ impl Book {
         }
     }
 
+    /// The system call a task was in when it was first watched: one that ends before the program sees
+    /// anything else of it.
+    pub fn seed_call(&self, number: usize, call: u32, now_ns: u64) {
+        if number >= self.calls.len() {
+            return;
+        }
+        let calls = self.calls.at(number);
+        // SAFETY: mapped and aligned. If the call has ended meanwhile, the next one overwrites this.
+        unsafe {
+            (&raw mut (*calls).since_ns).write_volatile(now_ns);
+            (&raw mut (*calls).under_way).write_volatile(call + 1);
+        }
+    }
+
     /// A copy of a slot that was whole. `None`: it changed each time we looked.
     pub fn read(&self, number: usize) -> Option<Slot> {
         (0..TRIES).find_map(|_| {

@@ -140,6 +140,9 @@ impl Trace {
         self.loaded
             .book
             .seed(number, label.unwrap_or(UNREAD), state == 'D');
+        if let Some(call) = self.syscalls.then(|| call_under_way(task)).flatten() {
+            self.loaded.book.seed_call(number, call, newcomer.now_ns);
+        }
         self.known[number] = Some(Known {
             key: self.rows.key(key(task)),
             task: Some(Arc::clone(task)),
@@ -281,6 +284,12 @@ impl Tracer for Trace {
         }
         told(Status::Ok, detail)
     }
+}
+
+/// The system call a task is blocked in: proc(5), `/proc/PID/syscall`; where it may be read.
+fn call_under_way(task: &Task) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", task.pid, task.tid)).ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
 }
 
 fn key(task: &Task) -> Key {

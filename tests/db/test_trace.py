@@ -1,0 +1,391 @@
+"""The scheduler trace on real servers and a real kernel, against loads whose truth is known.
+
+Where the trace is not permitted or not supported each test asserts that this is said, and that all else is
+still read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import polars as pl
+import psycopg
+import pytest
+
+from dbdyno import _core
+from dbdyno.conduct.quota import quota
+from dbdyno.engines.postgres import local
+from dbdyno.engines.postgres.wait_events import word_spec
+from dbdyno.model.tables import from_core
+from tests.db.conftest import eventually
+
+pytestmark = pytest.mark.db
+SPIN = "do $$ begin loop perform 1; end loop; end $$"
+NOBODY = 65534
+Tables = dict[str, pl.DataFrame]
+
+
+class Sessions:
+    """Sessions that do something known until the end."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self._open: list[psycopg.Connection[Any]] = []
+        self.control = self.idle()
+
+    def idle(self) -> psycopg.Connection[Any]:
+        made = psycopg.connect(self.dsn, autocommit=True, application_name="traced")
+        self._open.append(made)
+        return made
+
+    def doing(self, sql: str, cpu: int | None = None) -> int:
+        """The pid of a session that is in ``sql``, on one CPU where it is given."""
+        made = self.idle()
+        pid = made.info.backend_pid
+        if cpu is not None:
+            os.sched_setaffinity(pid, {cpu})
+        made.pgconn.send_query(sql.encode())
+        return pid
+
+    def wait_event(self, pid: int) -> str | None:
+        asked = self.control.execute("select wait_event from pg_stat_activity where pid = %s", [pid])
+        row = asked.fetchone()
+        return row and row[0]
+
+    def close(self) -> None:
+        pids = [c.info.backend_pid for c in self._open[1:] if not c.closed]
+        self.control.execute("select pg_terminate_backend(p) from unnest(%s::int[]) p", [pids])
+        for connection in self._open:
+            connection.close()
+
+
+@pytest.fixture
+def sessions(dsn18: str) -> Iterator[Sessions]:
+    made = Sessions(dsn18)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def old_and_new(any_dsn: str) -> Iterator[Sessions]:
+    made = Sessions(any_dsn)
+    yield made
+    made.close()
+
+
+def _spec(sessions: Sessions, pids: list[int], **more: Any) -> dict[str, Any]:
+    presence = local.presence(sessions.control)
+    return {
+        "os": presence.here,
+        "main_pid": presence.main_pid,
+        "sessions": list(enumerate(pids)),
+        "task_interval_ms": 500,
+        "word": word_spec(sessions.control.info.server_version // 10000),
+        "memory_hz": 0,
+        **more,
+    }
+
+
+def _watched(
+    spec: dict[str, Any], seconds: float = 2.0, meanwhile: Callable[[], Any] | None = None
+) -> tuple[_core.Watch, Tables]:
+    watch = _core.Watch(json.dumps(spec))
+    t0 = _core.now_ns() + 100_000_000
+    watch.start(t0, t0 + int(seconds * 1e9))
+    if meanwhile is not None:
+        meanwhile()
+    time.sleep(max(0.0, (t0 - _core.now_ns()) / 1e9 + seconds))
+    watch.stop()
+    return watch, {name: from_core(name, columns) for name, columns in watch.tables().items()}
+
+
+def _traced(watch: _core.Watch, tables: Tables) -> bool:
+    """False where the trace is not permitted or not supported: then that is said, and the rest is there."""
+    status, detail = watch.witnesses()["scheduler trace"]
+    if status == "ok":
+        return True
+    assert status in {"not permitted", "not supported"}, (status, detail)
+    assert os.geteuid() != 0 or status == "not supported", detail
+    assert "CAP_BPF" in detail or "kernel" in detail or "container" in detail
+    assert not {"traced", "waits", "syscalls"} & set(tables)
+    assert tables["tasks"].filter(pl.col("role") == "session").height > 0
+    return False
+
+
+SUMS = ("run_ns", "runq_ns", "throttled_ns", "sleep_ns", "blocked_ns", "voluntary", "involuntary")
+
+
+def _window(tables: Tables, pid: int) -> dict[str, int]:
+    """Differences over the reads of one process, first to last, and the time between them."""
+    rows = tables["traced"].filter((pl.col("pid") == pid) & (pl.col("status") == "ok"))
+    assert rows.height >= 3
+    assert rows["start_ticks"].n_unique() == 1
+    assert rows["start_ticks"].null_count() == 0
+    first, last = rows.row(0, named=True), rows.row(-1, named=True)
+    return {c: last[c] - first[c] for c in SUMS} | {"wall_ns": last["after_ns"] - first["after_ns"]}
+
+
+def _waits(tables: Tables, pid: int) -> dict[str | None, dict[str, int]]:
+    """By wait event, first to last read."""
+    found: dict[str | None, dict[str, int]] = {}
+    columns = ("sleep_ns", "runq_ns", "sleeps", "preempted")
+    first_read = tables["traced"].filter(pl.col("pid") == pid)["after_ns"][0]
+    rows = tables["waits"].filter(pl.col("pid") == pid)
+    for (event,), of in rows.group_by("wait_event", maintain_order=True):
+        first, last = of.row(0, named=True), of.row(-1, named=True)
+        born = first["after_ns"] > first_read
+        found[event] = {c: last[c] - (0 if born else first[c]) for c in columns}
+    return found
+
+
+def _adds_up(window: dict[str, int], waits: dict[str | None, dict[str, int]]) -> None:
+    assert window["run_ns"] + window["runq_ns"] + window["sleep_ns"] == pytest.approx(
+        window["wall_ns"], rel=0.01
+    )
+    assert sum(w["sleep_ns"] for w in waits.values()) == window["sleep_ns"]
+    assert sum(w["runq_ns"] for w in waits.values()) == window["runq_ns"]
+    assert window["blocked_ns"] <= window["sleep_ns"]
+    assert window["throttled_ns"] <= window["runq_ns"]
+
+
+def test_a_sleeper_is_asleep_in_its_wait_event_all_the_time(old_and_new: Sessions) -> None:
+    pid = old_and_new.doing("select pg_sleep(100)")
+    eventually(lambda: old_and_new.wait_event(pid) == "PgSleep")
+    watch, tables = _watched(_spec(old_and_new, [pid]), 1.0)
+    if not _traced(watch, tables):
+        return
+    window, waits = _window(tables, pid), _waits(tables, pid)
+    _adds_up(window, waits)
+    assert window["wall_ns"] >= 1_000_000_000
+    assert window["sleep_ns"] == pytest.approx(window["wall_ns"], rel=0.01)
+    assert waits["PgSleep"]["sleep_ns"] == pytest.approx(window["wall_ns"], rel=0.01)
+    of = tables["waits"].filter((pl.col("pid") == pid) & (pl.col("wait_event") == "PgSleep"))
+    assert set(of["wait_class"]) == {"Timeout"}
+    assert set(of["role"]) == {"session"}
+
+
+def test_waiters_for_a_lock_are_asleep_in_it(old_and_new: Sessions) -> None:
+    holder = old_and_new.idle()
+    holder.execute("select pg_advisory_lock(77)")
+    waiters = [old_and_new.doing("select pg_advisory_lock(77)") for _ in range(3)]
+    eventually(lambda: all(old_and_new.wait_event(p) == "advisory" for p in waiters))
+    watch, tables = _watched(_spec(old_and_new, [*waiters, holder.info.backend_pid]), 1.5)
+    if not _traced(watch, tables):
+        return
+    for pid in waiters:
+        window, waits = _window(tables, pid), _waits(tables, pid)
+        _adds_up(window, waits)
+        assert waits["advisory"]["sleep_ns"] == pytest.approx(window["wall_ns"], rel=0.02)
+    held = _waits(tables, holder.info.backend_pid)
+    assert held["ClientRead"]["sleep_ns"] == pytest.approx(1.5e9, rel=0.3)
+
+
+def test_two_spinners_on_one_cpu_share_it_and_the_kernel_agrees(sessions: Sessions) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    pids = [sessions.doing(SPIN, cpu) for _ in range(2)]
+    eventually(lambda: all(_core.read_task(p, p)["state"] == "R" for p in pids))
+    watch, tables = _watched(_spec(sessions, pids), 3.0)
+    if not _traced(watch, tables):
+        return
+    windows = [_window(tables, pid) for pid in pids]
+    for pid, window in zip(pids, windows, strict=True):
+        _adds_up(window, _waits(tables, pid))
+        assert window["sleep_ns"] == 0
+        assert window["involuntary"] > 0 == window["voluntary"]
+        os_run, os_wall = _schedstat(tables, pid)
+        assert window["run_ns"] / window["wall_ns"] == pytest.approx(os_run / os_wall, abs=0.01)
+    assert sum(w["run_ns"] for w in windows) <= windows[0]["wall_ns"] * 1.001
+    assert min(w["runq_ns"] for w in windows) > 0.3 * windows[0]["wall_ns"]
+
+
+def _schedstat(tables: Tables, pid: int) -> tuple[int, int]:
+    """Time on a CPU by ``schedstat``, and the time between its reads."""
+    tasks = tables["tasks"].filter((pl.col("pid") == pid) & (pl.col("status") == "ok"))
+    first, last = tasks.row(0, named=True), tasks.row(-1, named=True)
+    return last["run_ns"] - first["run_ns"], last["after_ns"] - first["after_ns"]
+
+
+def test_each_statement_is_one_sleep_for_the_client_and_one_answer(old_and_new: Sessions) -> None:
+    client = old_and_new.idle()
+    pid, count = client.info.backend_pid, 2000
+
+    def ask() -> None:
+        time.sleep(0.3)
+        for _ in range(count):
+            client.execute("select 1", prepare=False)
+
+    watch, tables = _watched(_spec(old_and_new, [pid], syscalls=True), 2.0, ask)
+    if not _traced(watch, tables):
+        return
+    waits = _waits(tables, pid)
+    _adds_up(_window(tables, pid), waits)
+    # a backend that is still at work when the next statement comes does not sleep
+    assert 0.9 * count < waits["ClientRead"]["sleeps"] <= count + 20
+    calls = tables["syscalls"].filter(pl.col("pid") == pid).group_by("name").agg(pl.col("calls").max())
+    by_name = dict(calls.iter_rows())
+    assert by_name["sendto"] == count
+    assert by_name["recvfrom"] >= count
+    assert by_name["epoll_wait"] == pytest.approx(waits["ClientRead"]["sleeps"], abs=50)
+    times = tables["syscalls"].filter((pl.col("pid") == pid) & (pl.col("name") == "epoll_wait"))
+    assert times["time_ns"][-1] >= waits["ClientRead"]["sleep_ns"] * 0.99
+
+
+def test_sessions_that_come_and_go_between_reads_are_traced_too(sessions: Sessions) -> None:
+    came: list[int] = []
+
+    def come_and_go() -> None:
+        for _ in range(3):
+            with psycopg.connect(sessions.dsn, autocommit=True) as one:
+                came.append(one.info.backend_pid)
+                one.execute("select pg_sleep(0.05)")
+        eventually(lambda: not any(os.path.exists(f"/proc/{p}") for p in came))  # noqa: PTH110
+
+    spec = _spec(sessions, [sessions.control.info.backend_pid], task_interval_ms=10_000)
+    watch, tables = _watched(spec, 2.0, come_and_go)
+    if not _traced(watch, tables):
+        return
+    for pid in came:
+        row = tables["traced"].filter(pl.col("pid") == pid).to_dicts()[-1]
+        assert row["role"] == "other"
+        assert row["session"] is None
+        assert row["run_ns"] > 1_000_000  # a backend takes more than that to start
+        assert row["sleep_ns"] > 50_000_000
+        waits = tables["waits"].filter((pl.col("pid") == pid) & (pl.col("wait_event") == "PgSleep"))
+        slept = waits.to_dicts()[-1]
+        assert slept["sleep_ns"] == pytest.approx(50e6, rel=0.2)
+        assert slept["sleeps"] >= 1
+
+
+@pytest.mark.root
+def test_time_throttled_by_a_quota_is_told_apart(sessions: Sessions) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can set a quota")
+    pids = [sessions.doing(SPIN) for _ in range(2)]
+    presence = local.presence(sessions.control)
+    assert presence.main_pid is not None
+    with quota(presence.main_pid, 0.5):
+        watch, tables = _watched(_spec(sessions, pids), 4.0)
+    if not _traced(watch, tables):
+        return
+    windows = [_window(tables, pid) for pid in pids]
+    wall_ns = windows[0]["wall_ns"]
+    # half a CPU for both together; hardly anything else of the server runs
+    assert sum(w["run_ns"] for w in windows) == pytest.approx(0.5 * wall_ns, rel=0.1)
+    for pid, window in zip(pids, windows, strict=True):
+        _adds_up(window, _waits(tables, pid))
+        assert window["throttled_ns"] > 0.4 * wall_ns
+        assert window["runq_ns"] - window["throttled_ns"] >= 0
+
+
+def test_without_a_quota_nothing_is_throttled(sessions: Sessions) -> None:
+    pid = sessions.doing(SPIN)
+    watch, tables = _watched(_spec(sessions, [pid]), 1.0)
+    if _traced(watch, tables):
+        assert _window(tables, pid)["throttled_ns"] == 0
+
+
+def test_switched_off_or_elsewhere_it_says_so(sessions: Sessions) -> None:
+    pid = sessions.doing("select pg_sleep(100)")
+    for spec, status in (({"trace": "off"}, "off"), ({"os": False}, "not here")):
+        watch, tables = _watched(_spec(sessions, [pid], **spec), 0.2)
+        told, detail = watch.witnesses()["scheduler trace"]
+        assert (told, bool(detail)) == (status, True)
+        assert not {"traced", "waits", "syscalls"} & set(tables)
+
+
+def test_recent_rows_only(sessions: Sessions) -> None:
+    pid = sessions.doing("select pg_sleep(100)")
+    watch, tables = _watched(_spec(sessions, [pid], task_interval_ms=100), 1.0)
+    if not _traced(watch, tables):
+        return
+    since = int(tables["traced"]["after_ns"][-1]) - 300_000_000
+    recent = {name: from_core(name, columns) for name, columns in watch.recent(since).items()}
+    for name in ("traced", "waits"):
+        assert 0 < recent[name].height < tables[name].height
+        assert recent[name]["after_ns"].min() >= since  # type: ignore[operator]
+
+
+AS_SOMEBODY = """
+import json, sys, time
+from dbdyno import _core
+from dbdyno.model.tables import from_core
+watch = _core.Watch(sys.stdin.read())
+t0 = _core.now_ns() + 50_000_000
+watch.start(t0, t0 + 400_000_000)
+time.sleep(0.5)
+watch.stop()
+wanted = ("tasks", "traced", "waits")
+tables = {n: from_core(n, t).to_dicts() for n, t in watch.tables().items() if n in wanted}
+print(json.dumps({"witness": watch.witnesses()["scheduler trace"], "tables": tables}))
+"""
+
+
+def _as_somebody(spec: dict[str, Any], *words: str) -> tuple[str, str, dict[str, list[dict[str, Any]]]]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can try how it is to be somebody else")
+    done = subprocess.run(
+        [*words, sys.executable, "-c", AS_SOMEBODY],
+        input=json.dumps(spec), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    return *told["witness"], told["tables"]
+
+
+def _somebody(rights: str) -> list[str]:
+    return [
+        "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+        f"--inh-caps={rights}", f"--ambient-caps={rights}",
+    ]  # fmt: skip
+
+
+def test_without_rights_it_says_what_is_needed_and_all_else_is_read(sessions: Sessions) -> None:
+    pid = sessions.doing("select pg_sleep(100)")
+    status, detail, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("-all"))
+    assert status == "not permitted"
+    assert "CAP_BPF and CAP_PERFMON" in detail
+    assert "--ambient-caps=+bpf,+perfmon" in detail
+    assert "traced" not in tables
+    assert {row["status"] for row in tables["tasks"] if row["pid"] == pid} == {"ok"}
+
+
+def test_the_two_rights_it_names_are_enough(sessions: Sessions) -> None:
+    pid = sessions.doing("select pg_sleep(100)")
+    eventually(lambda: sessions.wait_event(pid) == "PgSleep")
+    status, detail, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("-all,+bpf,+perfmon"))
+    if status == "not supported":
+        assert "kernel" in detail or "container" in detail
+        return
+    assert status == "ok"
+    last = [row for row in tables["traced"] if row["pid"] == pid][-1]
+    assert last["sleep_ns"] > 400_000_000
+    # another user's memory map is not to be read: the switches are there, their labels are not
+    assert "not by wait event" in detail
+    assert "CAP_SYS_PTRACE" in detail
+    of = [row for row in tables["waits"] if row["pid"] == pid]
+    assert {(row["wait_event"], row["status"]) for row in of} == {(None, "not permitted")}
+
+
+def test_room_that_runs_out_is_told(sessions: Sessions) -> None:
+    """More processes at once than there is room for: counted, never silent."""
+    spec = _spec(sessions, [sessions.control.info.backend_pid], trace_room=3)
+    with contextlib.ExitStack() as stack:
+
+        def crowd() -> None:
+            for _ in range(5):
+                stack.enter_context(psycopg.connect(sessions.dsn, autocommit=True))
+
+        watch, tables = _watched(spec, 0.5, crowd)
+    status, detail = watch.witnesses()["scheduler trace"]
+    if status in {"not permitted", "not supported"}:
+        assert not _traced(watch, tables)
+        return
+    assert status == "lost"
+    assert "found no room" in detail
