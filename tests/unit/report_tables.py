@@ -115,7 +115,7 @@ def strips(accounts: Accounts, sessions: int, known: bool, seed: str) -> Iterato
         "run": accounts[("run", None)], "runq": accounts[("runq", None)],
         "LWLock": accounts[("sleep", "LWLock/BufferMapping")] + accounts[("sleep", "LWLock/ProcArray")],
         "IO": accounts[("sleep", "IO/DataFileRead")], "Lock": accounts[("sleep", "Lock/transactionid")],
-        "client": accounts[("client", None)],
+        "Client": accounts[("client", None)],
     }  # fmt: skip
     for session in range(sessions if known else 0):
         for second in range(WINDOW_S):

@@ -185,7 +185,7 @@ def test_the_strip_holds_the_shares_of_every_session_and_second() -> None:
     parts = strips.parts(results)
     found = strips.strip(results, top(results).cell, parts)
     assert found is not None
-    assert parts == ["run", "runq", "IO", "LWLock", "Lock", "client"]
+    assert parts == ["run", "runq", "IO", "LWLock", "Lock", "Client"]
     assert found["names"] == [f"session {n}" for n in range(8)]
     assert (found["from"], found["to"], found["left_out"]) == (0, 10, 0)
     rows = results.tables["strips"].filter(
@@ -199,7 +199,7 @@ def test_a_strip_of_many_sessions_keeps_the_most_active(monkeypatch: pytest.Monk
     results = made.results()
     monkeypatch.setattr(strips, "MAX_ROWS", 2)
     client = (
-        pl.when(pl.col("session").is_in([2, 5]).not_()).then(pl.lit("client")).otherwise("part").alias("part")
+        pl.when(pl.col("session").is_in([2, 5]).not_()).then(pl.lit("Client")).otherwise("part").alias("part")
     )
     idle = changed(results, "strips", results.tables["strips"].with_columns(client))
     found = strips.strip(idle, top(idle).cell, strips.parts(idle))

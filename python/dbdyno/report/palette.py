@@ -58,6 +58,7 @@ _CLASSES = {
     "Timeout": "sleep-5",
     "asleep": "sleep-other",
     "no wait event": "sleep-other",
+    "active without wait event": "sleep-other",
     "seen by no sample": "sleep-other",
 }
 _SPARE = ("sleep-5", "sleep-4", "sleep-1", "sleep-2", "sleep-3")

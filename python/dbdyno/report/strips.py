@@ -8,21 +8,29 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.report import times
+from dbdyno.report.accounts import CLIENT
 from dbdyno.report.palette import account_colours
 
 MAX_ROWS = 60
 MAX_PIECES = 60
 """Of a row; finer strips are drawn in pieces of several."""
 _FIRST = ("run", "runq")
-_WORDS = {"run": "CPU", "runq": "CPU WAIT", "unknown": "not known", "client": "client"}
-_IDLE = ("client", "unknown")
+_WORDS = {
+    "run": "CPU",
+    "runq": "CPU WAIT",
+    "unknown": "not known",
+    "asleep": "asleep, seen by no sample",
+    CLIENT: "client",
+}
+_LAST = ("asleep", CLIENT, "unknown")
+_IDLE = (CLIENT, "unknown")
 
 
 def parts(results: Results) -> list[str]:
     """All parts of a run in the order of stacking."""
     found: list[str] = results.tables["strips"]["part"].unique().sort().to_list()
-    others = [p for p in found if p not in (*_FIRST, *_IDLE)]
-    return [p for p in (*_FIRST, *others, *_IDLE) if p in found]
+    others = [p for p in found if p not in (*_FIRST, *_LAST)]
+    return [p for p in (*_FIRST, *others, *_LAST) if p in found]
 
 
 def label(part: str) -> str:
@@ -31,8 +39,9 @@ def label(part: str) -> str:
 
 def colours(shown: list[str]) -> dict[str, str | None]:
     """Part -> name of its colour; what is not known has none."""
-    paint = account_colours(p for p in shown if p != "unknown")
-    return {p: paint.get(p) for p in shown}
+    families = {p: "client" if p == CLIENT else p for p in shown if p != "unknown"}
+    paint = account_colours(families.values())
+    return {p: paint[families[p]] if p in families else None for p in shown}
 
 
 def strip(results: Results, cell: str | None, shown: list[str]) -> dict[str, Any] | None:

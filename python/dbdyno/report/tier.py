@@ -38,9 +38,11 @@ class Tier(NamedTuple):
 
 def tiers(results: Results, cell: str | None = None) -> list[Tier]:
     """The witnesses of table events, the commonest first; of one cell, or of all."""
-    rows = results.tables["events"].filter(pl.col("scope") == "rung")
+    silent = pl.col("status") == "no samples"
+    rows = results.tables["events"].filter((pl.col("scope") == "rung") & ~silent)
     if cell is not None:
         rows = rows.filter(pl.col("cell") == cell)
+    rows = rows.select("cell", pl.col("source").str.split("; ")).explode("source")
     counted = rows.group_by("source", maintain_order=True).agg(pl.col("cell").n_unique())
     return [Tier(s, n) for s, n in counted.sort("cell", descending=True, maintain_order=True).rows()]
 

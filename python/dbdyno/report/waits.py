@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_rate, significant
 from dbdyno.report import stack
-from dbdyno.report.accounts import BRACKET, EXACT, THROTTLED
+from dbdyno.report.accounts import BRACKET, EXACT, NO_LABEL, THROTTLED, UNSEEN
 from dbdyno.report.figures import UNKNOWN
 from dbdyno.report.picks import Pick, rows_of
 from dbdyno.report.unknown import in_words
@@ -17,6 +17,9 @@ from dbdyno.report.unknown import in_words
 MAX_ROWS = 60
 _PARTS = ("run", "sleep", "runq")
 _TOTALS = (("run", "run.user", "run.system"), ("sleep", "client", "active without wait event"), ("runq",))
+_UNLABELLED = "active without wait event"
+_NAMELESS = (UNSEEN, "no samples", _UNLABELLED)
+"""What table events says in status of time under no known label."""
 _UNDIVIDED = "the scheduler trace does not divide CPU time by label; its sum is exact"
 HEADS = ("CPU", "asleep", "CPU WAIT")
 
@@ -96,12 +99,9 @@ def figure(aas: float) -> str:
 
 
 def _wait(row: dict[str, Any]) -> Wait:
-    label = (
-        "no wait event" if row["wait_class"] is None else f"{row['wait_class']}/{row['wait_event'] or '?'}"
-    )
     return Wait(
-        row["state"] or UNKNOWN,
-        label,
+        row["state"] or "-",
+        _label(row),
         [_figure(row, part) for part in _PARTS],
         "-" if row["waits_per_s"] is None else format_rate(row["waits_per_s"]),
         "-" if row["samples"] is None else f"{row['samples']:,.0f}",
@@ -109,26 +109,41 @@ def _wait(row: dict[str, Any]) -> Wait:
     )
 
 
+def _label(row: dict[str, Any]) -> str:
+    if row["wait_class"] is not None:
+        return f"{row['wait_class']}/{row['wait_event'] or '?'}"
+    return row["status"] if row["status"] in _NAMELESS else NO_LABEL
+
+
 def _figure(row: dict[str, Any], part: str) -> tuple[str, str]:
     value, low, high = (row[f"{part}{end}"] for end in ("", "_low", "_high"))
-    if value is None and part == "run" and row["source"] == EXACT:
+    if value is None and part == "run" and EXACT in row["source"]:
         return "-", _UNDIVIDED
+    if value is None and row["status"] in ("ok", UNSEEN, "no samples"):
+        return "-", "none was seen"
     if value is None:
-        return UNKNOWN, in_words(row["status"])
+        return UNKNOWN, _why(row["status"])
     return figure(value), "" if low is None or high is None else f"{figure(low)} to {figure(high)}"
+
+
+def _why(status: str) -> str:
+    """Why a figure of a row is unknown."""
+    if status == _UNLABELLED:
+        return "active without a wait event: on a CPU, in the run queue or asleep, its task cannot be seen"
+    return in_words(status)
 
 
 def _notes(frame: pl.DataFrame) -> list[str]:
     bad: dict[str, list[str]] = {}
-    traced = pl.col("source") == EXACT
+    traced = pl.col("source").str.contains(EXACT, literal=True)
+    silent = pl.col("status").is_in(["ok", UNSEEN, "no samples"])
     for part, head in zip(_PARTS, HEADS, strict=True):
-        asked = ~traced if part == "run" else pl.lit(True)
-        statuses = frame.filter(pl.col(part).is_null() & asked)["status"].unique().sort().to_list()
+        statuses = frame.filter(pl.col(part).is_null() & ~silent)["status"].unique().sort().to_list()
         for status in statuses:
-            bad.setdefault(in_words(status), []).append(head)
+            bad.setdefault(_why(status), []).append(head)
     notes = [f"{UNKNOWN} {', '.join(heads)}: {why}." for why, heads in bad.items()]
     if len(frame.filter(pl.col("run").is_null() & traced)):
-        notes.append(f"- CPU: {_UNDIVIDED}.")
+        notes.append(f"- CPU: {_UNDIVIDED}; nor does it read the state.")
     if len(frame) and frame["waits_per_s"].null_count() == len(frame):
         notes.append("- waits a second: only the scheduler trace counts them.")
     return notes
