@@ -25,6 +25,7 @@ class TruthCase(BaseModel):
     sleep_ns: int = 0  # that a call sleeps by itself
     setup: tuple[str, ...] = ()  # statements, once, before
     teardown: tuple[str, ...] = ()
+    settings: dict[str, str] = Field(default_factory=dict)  # of its sessions, where we may set them
     labels: dict[str, str] = Field(default_factory=dict)  # sleep, lock, commit -> "Class/Event"
     counter: str | None = None  # of the server, that counts ns in labels["commit"]
 

@@ -1,4 +1,4 @@
-"""The server's counters as data (``counters.toml``), and how they are read."""
+"""The server's counters as data (``counters.toml``, ``counters_profile.toml``), and how they are read."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
+
+FILES = ("counters", "counters_profile")
 
 
 class Counter(BaseModel):
@@ -38,9 +40,10 @@ class Counter(BaseModel):
 
 @cache
 def all_counters() -> tuple[Counter, ...]:
-    """Everything in ``counters.toml``. Raises :class:`pydantic.ValidationError`."""
-    text = resources.files("dbdyno.engines.postgres").joinpath("counters.toml").read_text(encoding="utf-8")
-    return tuple(Counter.model_validate(c) for c in tomllib.loads(text)["counter"])
+    """Everything in the data files. Raises :class:`pydantic.ValidationError`."""
+    folder = resources.files("dbdyno.engines.postgres")
+    texts = [folder.joinpath(f"{name}.toml").read_text(encoding="utf-8") for name in FILES]
+    return tuple(Counter.model_validate(c) for text in texts for c in tomllib.loads(text)["counter"])
 
 
 def server_wide(major: int) -> list[Counter]:

@@ -76,7 +76,7 @@ def connect_error(
         return made(words, cure)
     cure = next((c for w, c in _UNREACHABLE if re.search(w, words)), "check host and port")
     if not re.search(_NOBODY, words) and (who := stranger()) is not None:
-        return Unreachable(who, "check host and port")
+        return Unreachable(f"{who} ({words})", "check host and port")
     return Unreachable(words, cure)
 
 

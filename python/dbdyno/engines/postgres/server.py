@@ -60,6 +60,7 @@ class PostgresServer:
         self._run: str | None = None  # which has claimed this server
         self._recipes: dict[_Key, Recipe] = {}
         self._scripts: dict[str, Recipe] = {}
+        self._script_settings: dict[str, dict[str, str]] = {}  # by script: of the loads of known truth
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
 
     # -- what it is -----------------------------------------------------------------------------
@@ -117,7 +118,8 @@ class PostgresServer:
     def script(self, text: str, name: str) -> Workload:
         with _doing("checking the script"):
             workload, statements = scripts.as_workload(self._connection, text, name)
-        self._scripts[workload.name] = Recipe(workload.name, False, {}, statements)
+        settings = self._script_settings.get(workload.name, {})
+        self._scripts[workload.name] = Recipe(workload.name, False, settings, statements)
         return workload
 
     def calibrate(
@@ -231,6 +233,16 @@ class PostgresServer:
             objects.own_schema(self._connection)
             for statement in case.setup:
                 self._connection.execute(statement.encode())
+            permitted = {n: v for n, v in case.settings.items() if self._may_set(n, v)}
+        self._script_settings = {case.name: permitted}
+
+    def _may_set(self, name: str, value: str) -> bool:
+        try:
+            with self._connection.transaction(force_rollback=True):
+                self._connection.execute("select pg_catalog.set_config(%s, %s, true)", (name, value))
+        except psycopg.errors.InsufficientPrivilege:
+            return False
+        return True
 
     def truth_teardown(self, case: TruthCase) -> None:
         with _doing(f"tidying up after {case.name}"):
