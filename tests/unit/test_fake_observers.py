@@ -96,6 +96,19 @@ def test_two_samplers_number_their_samples_apart(mixed: Climb):
     assert tables["samples"]["start_ticks"].null_count() == 0
 
 
+def test_block_io_of_an_io_worker_is_not_the_sessions():
+    """The session waits for the completion: interruptible, no block I/O delay; the worker bears both."""
+    law = "fake:cpus=4,call=cpu:2ms+IO/DataFileRead:3ms,io_workers=2"
+    made = climb(law, [2], memory_hz=100.0, trace=True)
+    meta, tables = made.cells[0].meta, made.cells[0].tables
+    for role, delayed in (("session", False), ("helper:io worker", True)):
+        for table, name in (("tasks", "blkio_ns"), ("traced", "blocked_ns")):
+            mine = tables[table].filter(role=role)
+            assert (_growth(mine, name, meta.t0_ns, meta.t1_ns) > 0) is delayed
+        states = set(tables["samples"].filter(role=role)["task_state"])
+        assert ("D" in states) is delayed
+
+
 def test_refused_witnesses_say_so_and_leave_no_rows():
     made = climb("fake:cpu=50ms,trace=off,word=off", [1], memory_hz=100.0, trace=True)
     tables = made.cells[0].tables

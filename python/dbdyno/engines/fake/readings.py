@@ -34,7 +34,7 @@ def task_state(task: Task, now_ns: int) -> tuple[str | None, str]:
     doing, label = task.timeline.doing[i], task.timeline.labels[i]
     if doing is Doing.GONE:
         return None, "vanished"
-    return ("D" if doing is Doing.SLEEP and label.wait_class == "IO" else STATES[doing]), "ok"
+    return ("D" if doing is Doing.SLEEP and label.is_block_io else STATES[doing]), "ok"
 
 
 def tasks(
@@ -116,7 +116,7 @@ def _blocked(law: Law, sums: Sums, at: Ints) -> Ints | None:
     """Block I/O delay."""
     if not law.delayacct:
         return None
-    labels = [label for label in sums.labels if label.wait_class == "IO"]
+    labels = [label for label in sums.labels if label.is_block_io]
     return sums.time(sums.under(labels) & sums.are(Doing.SLEEP), at)
 
 

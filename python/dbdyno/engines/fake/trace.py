@@ -39,6 +39,11 @@ class Label(NamedTuple):
     def event(self) -> tuple[str | None, str | None]:
         return self.wait_class, self.wait_event
 
+    @property
+    def is_block_io(self) -> bool:
+        """Asleep on a device (D), not on an I/O worker that is."""
+        return self.wait_class == "IO" and self.wait_event != "AioIoCompletion"
+
 
 RUNNING = Label("active", None, None)
 CLIENT = Label("idle", "Client", "ClientRead")

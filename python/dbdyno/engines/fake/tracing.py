@@ -63,7 +63,7 @@ def traced(of: Reads) -> list[Row]:
     """The trace does not see that a CPU is away: its task is on it."""
     sums = of.known.task.timeline.sums
     asleep = sums.are(Doing.SLEEP)
-    blocked = asleep & sums.under([n for n in sums.labels if n.wait_class == "IO"])
+    blocked = asleep & sums.under([n for n in sums.labels if n.is_block_io])
     _, voluntary, involuntary = (
         a - b for a, b in zip(switches(sums, of.until_ns), switches(sums, of.base_ns), strict=True)
     )

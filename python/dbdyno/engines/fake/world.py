@@ -29,7 +29,6 @@ HELPER_PID = 4001
 MAIN_PID = 4000
 DRIVER_PID = 3000
 LATER_PID = 20_000  # of processes that come later
-START_TICKS = 100_000
 TICK_NS = 10_000_000
 TAIL_NS = 50_000_000  # the world goes on this long after the last call, so that late reads see it
 
@@ -54,7 +53,6 @@ class World:
         self.checkpoints_ns: list[int] = []  # when each was done
         self._checkpointer: Task | None = None
         self._live: list[Session] = []
-        self._started_again = False
         self._next_pid = LATER_PID
         self._free_pids: list[int] = []
         driver = self._task(DRIVER_PID, "dyno-drive", "driver", grouped=False)
@@ -113,7 +111,7 @@ class World:
         if law.workers or law.foreign or law.vacuum:
             main = self._task(MAIN_PID, "server", "helper:main")
             self.machine.spawn(main, main_program(), UNLABELLED)
-        self._spawn_helpers(None)
+        self._spawn_helpers()
         for i in range(law.io_workers):
             me = [self._task(HELPER_PID + 200 + i, "io worker", "helper:io worker")]
             self.machine.spawn(me[0], io_worker(self.place, me), UNLABELLED)
@@ -125,10 +123,9 @@ class World:
             # the first leave one after the other, not all at once
             self._visit(number, None if law.stay is None else law.stay[0] * (number + 1) // law.foreign)
 
-    def _spawn_helpers(self, start_ticks: int | None) -> None:
+    def _spawn_helpers(self) -> None:
         for i, helper in enumerate(self.law.helpers):
             task = self._task(HELPER_PID + i, helper.name, _role(helper))
-            task.start_ticks = task.start_ticks if start_ticks is None else start_ticks + i
             self.machine.spawn(task, helper_program(helper), idle_label(helper))
 
     def _spawn_worker(self, leader: Task, program: Program) -> Task:
@@ -155,22 +152,12 @@ class World:
             pid = self._free_pids.pop(0)
         else:
             pid, self._next_pid = self._next_pid, self._next_pid + 1
-        return self._task(pid, comm, role, later=True)
+        return self._task(pid, comm, role)
 
     def _task(
-        self,
-        pid: int,
-        comm: str,
-        role: str,
-        *,
-        session: int | None = None,
-        grouped: bool = True,
-        later: bool = False,
+        self, pid: int, comm: str, role: str, *, session: int | None = None, grouped: bool = True
     ) -> Task:
-        ticks = START_TICKS + pid
-        if later or self._started_again:
-            ticks = 2 * START_TICKS + (self.machine.now_ns - self.born_ns) // TICK_NS
-        return Task(pid, pid, ticks, comm, role, session, grouped)
+        return Task(pid, pid, self.machine.now_ns // TICK_NS, comm, role, session, grouped)
 
     def _leaving(self, task: Task, program: Program) -> Program:
         yield from program
@@ -187,7 +174,7 @@ class World:
         if law.down is not None:
             at(start_ns + law.down.start_ns, lambda: self._kill(lambda t: t.grouped))
             if law.down.length_ns:
-                at(start_ns + law.down.start_ns + law.down.length_ns, self._start_again)
+                at(start_ns + law.down.start_ns + law.down.length_ns, self._spawn_server)
         if law.reset is not None:
             self.reset_ns = start_ns + law.reset
         if law.reuse is not None:
@@ -209,14 +196,10 @@ class World:
     def _checkpointed(self) -> None:
         self.checkpoints_ns.append(self.machine.now_ns)
 
-    def _start_again(self) -> None:
-        self._started_again = True
-        self._spawn_server()
-
     def _lose(self, task: Task) -> None:
         self.machine.kill(task)
         if self.law.pids == "reused":  # a backend of somebody else gets its pid
-            heir = self._task(task.pid, "backend", "other", later=True)
+            heir = self._task(task.pid, "backend", "other")
             self.machine.spawn(heir, helper_program(Helper("other", 0.3)), CLIENT)
 
     def _kill(self, which: Callable[[Task], bool]) -> None:
@@ -227,7 +210,7 @@ class World:
     def _replace_helpers(self) -> None:
         named = {_role(h) for h in self.law.helpers}
         self._kill(lambda t: t.role in named and t.pid < HELPER_PID + 200)
-        self._spawn_helpers(START_TICKS + 50_000)
+        self._spawn_helpers()
 
 
 def _role(helper: Helper) -> str:
