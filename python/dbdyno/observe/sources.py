@@ -114,6 +114,15 @@ _WITNESSES = (
 _OTHERS = {"sampler priority": "scheduling class of the threads that sample"}
 """What a watch tells of itself that is no series of reads -> provenance."""
 
+_UNTOLD = {
+    "wait event word": (
+        "not supported",
+        "this engine, or a server elsewhere, has no such word that we could read",
+    ),
+    "scheduler trace": ("off", "switched off with --witness sampled, or the server is not on this host"),
+}
+"""Of a witness that was not asked for -> status and why."""
+
 
 @dataclass(frozen=True)
 class Said:
@@ -170,7 +179,7 @@ def _judge(witness: _Witness, tables: Tables, told: Source | None, enabled: bool
     if not enabled:
         return Source(name=witness.name, provenance=provenance, status="off", detail=_CURES["off"])
     counts = _counts(witness.statuses(tables))
-    announced = said.witnesses.get(witness.name)
+    announced = said.witnesses.get(witness.name, _UNTOLD.get(witness.name))
     if not counts and announced is not None:  # never read: it told why
         return Source.model_validate(
             {"name": witness.name, "provenance": provenance, "status": announced[0], "detail": announced[1]}

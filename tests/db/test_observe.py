@@ -1,0 +1,295 @@
+"""``dbdyno observe`` beside a real load of somebody else's: what it sees, keeps and says; and faults."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.db.conftest import PROGRAM, Bench, eventually
+from tests.db.pgbench import load, program, terminal
+
+pytestmark = pytest.mark.db
+S = 1_000_000_000
+SLEEPER = "select pg_sleep(0.2);\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables(bench: Bench) -> None:
+    import subprocess
+
+    done = subprocess.run([program(), "-i", "-q", bench.dsn], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    bench.ask("create role guest login; create role watcher login; grant pg_monitor to watcher")
+
+
+@contextlib.contextmanager
+def sleepers(bench: Bench, tmp_path: Path, count: int, dsn: str | None = None) -> Iterator[None]:
+    """Sessions asleep in the server nearly all the time."""
+    script = tmp_path / "sleep.sql"
+    script.write_text(SLEEPER)
+    with load(dsn or bench.dsn, "-c", str(count), "-f", str(script)):
+        asleep = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'"
+        eventually(lambda: bench.ask(asleep)[0][0] == count)
+        yield
+
+
+def observed(bench: Bench, *words: str, code: int = 0) -> dict[str, Any]:
+    done = bench.dbdyno("observe", "--json", "--dsn", bench.dsn, *words)
+    assert done.returncode == code, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def sessions(document: dict[str, Any], cell: str | None = None) -> set[int]:
+    rows = [r for r in document["microstates"] if r["role"] == "session" and not r["worker"]]
+    return {r["session"] for r in rows if cell in (None, r["cell"])}
+
+
+def account(document: dict[str, Any], name: str, cell: str, detail: str | None = None) -> float:
+    rows = [r for r in document["ledger"] if (r["scope"], r["account"], r["cell"]) == ("rung", name, cell)]
+    return float(sum(r["aas"] for r in rows if r["aas"] is not None and detail in (None, r["detail"])))
+
+
+def test_somebody_elses_sessions_are_found_and_their_waits_named(bench: Bench, tmp_path: Path) -> None:
+    with sleepers(bench, tmp_path, 4):
+        document = observed(bench, "--for", "6s", "--window", "3s")
+    assert [w["status"] for w in document["windows"]] == ["ok", "ok"]
+    first, second = document["windows"]
+    assert second["t0_ns"] == first["t1_ns"]  # without a hole
+    for window in document["windows"]:
+        assert len(sessions(document, window["cell"])) == 4
+        slept = account(document, "sleep", window["cell"], "Timeout/PgSleep")
+        assert slept == pytest.approx(4, rel=0.1)
+    assert sessions(document, first["cell"]) == sessions(document, second["cell"])  # the same numbers
+    assert document["run"]["status"] == "complete"
+
+
+def test_a_stored_observation_is_shown_reported_exported_rebuilt_and_removed(
+    bench: Bench, tmp_path: Path
+) -> None:
+    with sleepers(bench, tmp_path, 2):
+        document = observed(bench, "--for", "2s")
+    run = document["run"]["id"]
+    assert run in [r["id"] for r in bench.runs()]
+    for words in (
+        ("show", run),
+        ("show", run, "--events", "--microstates", "--profile", "--witnesses"),
+        ("show", run, "--window", "1"),
+        ("profile", run),
+        ("report", run, "-o", str(tmp_path / "r.html")),
+        ("rebuild", run),
+        *(("export", run, "--to", kind, "-o", str(tmp_path / kind)) for kind in ("csv", "xlsx", "json")),
+    ):
+        done = bench.dbdyno(*words)
+        assert done.returncode == 0, f"{words}\n{done.stderr}"
+        assert done.stdout.strip()
+    assert "PgSleep" in bench.dbdyno("show", run, "--events").stdout
+    profile = json.loads(bench.dbdyno("profile", run, "--json").stdout)
+    assert {"DB time", "DB CPU", "CPU WAIT"} <= {r["name"] for r in profile["profile"]}
+    assert bench.dbdyno("profile", run, "--window", "9").returncode == 2
+    assert bench.dbdyno("rm", run).returncode == 0
+    assert run not in [r["id"] for r in bench.runs()]
+
+
+def test_filters_choose_sessions(bench: Bench, tmp_path: Path) -> None:
+    guest = bench.with_words(user="guest", application_name="shop")
+    with load(bench.dsn, "-S", "-c", "2", "-R", "50"), load(guest, "-c", "1", "-f", _script(tmp_path)):
+        eventually(lambda: bench.ask("select 1 from pg_stat_activity where usename = 'guest'"))
+        (pid,) = bench.ask("select pid from pg_stat_activity where usename = 'guest'")[0]
+        for words in (("--only-user", "guest"), ("--only-application", "shop"), ("--only-pid", str(pid))):
+            document = observed(bench, "--for", "1500ms", *words)
+            assert len(sessions(document)) == 1, words
+            assert {r["pid"] for r in document["microstates"] if r["role"] == "session"} == {pid}
+
+
+def _script(tmp_path: Path) -> str:
+    script = tmp_path / "guest.sql"
+    script.write_text(SLEEPER)
+    return str(script)
+
+
+def test_a_filter_that_matches_nobody_says_so_at_once_and_waits(bench: Bench) -> None:
+    words = ("observe", "--dsn", bench.dsn, "--only-user", "guest", "--for", "2s", "--lines")
+    done = bench.dbdyno(*words)
+    assert done.returncode == 0, done.stderr
+    assert "no session matches user guest" in done.stderr
+    assert any(f["id"] == "nobody-observed" for f in bench.last()["findings"])
+
+
+def test_a_user_that_does_not_exist_is_an_error_with_the_nearest_name(bench: Bench) -> None:
+    done = bench.dbdyno("observe", "--dsn", bench.dsn, "--only-user", "gest", "--for", "2s")
+    assert done.returncode == 2
+    assert "guest" in done.stderr
+
+
+def test_ctrl_c_keeps_whole_windows_and_the_one_under_way(bench: Bench, tmp_path: Path) -> None:
+    words = ("observe", "--dsn", bench.dsn, "--window", "2s", "--lines")
+    with sleepers(bench, tmp_path, 2), bench.background(*words) as observing:
+        eventually(lambda: _cells(bench, observing.pid))
+        time.sleep(1.5)  # so that more than a second of the next window has been
+        observing.send_signal(signal.SIGINT)
+        output, errors = observing.communicate(timeout=60)
+    assert observing.returncode == 0, errors  # that is how it is ended
+    assert "observing cost" in output
+    windows = bench.last()["windows"]
+    assert [w["status"] for w in windows] == ["ok"] * (len(windows) - 1) + ["short"]
+    assert windows[-1]["reason"] == "stopped by the user"
+    assert 1 <= windows[-1]["wall_s"] < 2
+    assert bench.last()["run"]["status"] == "complete"
+
+
+def test_ctrl_c_before_the_time_asked_for_is_cut_short(bench: Bench) -> None:
+    with bench.background("observe", "--dsn", bench.dsn, "--for", "60s", "--window", "1s") as observing:
+        eventually(lambda: _cells(bench, observing.pid))
+        observing.send_signal(signal.SIGINT)
+        _, errors = observing.communicate(timeout=60)
+    assert observing.returncode == 130, errors
+    assert bench.last()["run"]["status"] == "cut short"
+
+
+def _cells(bench: Bench, pid: int) -> list[Path]:
+    """Saved windows of that process's run."""
+    found = []
+    for run in bench.home.glob("data/dbdyno/*-observed-*/run.json"):
+        with contextlib.suppress(ValueError, OSError):
+            if json.loads(run.read_text())["pid"] == pid:
+                found += [p for p in run.parent.glob("cells/[0-9]*") if p.is_dir()]
+    return found
+
+
+def test_the_server_restarts_in_the_middle(fresh_bench: Bench, tmp_path: Path) -> None:
+    bench = fresh_bench
+    bench.dbdyno("server", "start")
+    words = ("observe", "--dsn", bench.dsn, "--window", "3s", "--lines")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(sleepers(bench, tmp_path, 2))
+        observing = stack.enter_context(bench.background(*words))
+        eventually(lambda: _cells(bench, observing.pid))
+        time.sleep(2)
+        assert bench.dbdyno("server", "stop").returncode == 0
+        assert bench.dbdyno("server", "start").returncode == 0
+        stack.enter_context(sleepers(bench, tmp_path, 3))
+        before = len(_cells(bench, observing.pid))
+        eventually(lambda: len(_cells(bench, observing.pid)) > before, 60)
+        observing.send_signal(signal.SIGINT)
+        _, errors = observing.communicate(timeout=60)
+    assert observing.returncode == 0, errors
+    assert "the server is away" in errors
+    assert "the server is back" in errors
+    document = bench.last()
+    short = [w for w in document["windows"] if "went away" in (w["reason"] or "")]
+    assert [w["status"] for w in short] == ["short"]
+    after = [w for w in document["windows"] if w["t0_ns"] > short[0]["t1_ns"]]
+    assert after[0]["t0_ns"] > short[0]["t1_ns"] + S // 10  # the gap shows
+    last = next(w for w in reversed(after) if len(sessions(document, w["cell"])) == 3)
+    assert not sessions(document, last["cell"]) & sessions(document, document["windows"][0]["cell"])
+    assert any(f["id"] == "observation-gap" for f in document["findings"])
+
+
+def test_a_server_gone_for_good_leaves_what_was_measured(fresh_bench: Bench) -> None:
+    bench = fresh_bench
+    bench.dbdyno("server", "start")
+    with bench.background("observe", "--dsn", bench.dsn, "--window", "1s", "--for", "8s") as observing:
+        eventually(lambda: _cells(bench, observing.pid))
+        os.kill(int(bench.status()["pid"]), signal.SIGQUIT)  # immediate shutdown
+        _, errors = observing.communicate(timeout=90)
+    assert observing.returncode == 5, errors
+    run = bench.last()["run"]
+    assert run["status"] == "cut short"
+    assert "was not back" in run["reason"]
+
+
+def test_rights_revoked_in_the_middle_change_what_is_known(bench: Bench, tmp_path: Path) -> None:
+    bench.ask("grant pg_monitor to watcher")
+    words = ("observe", "--dsn", bench.with_words(user="watcher"), "--window", "2s", "--lines")
+    with sleepers(bench, tmp_path, 2), bench.background(*words) as observing:
+        eventually(lambda: _cells(bench, observing.pid))
+        bench.ask("revoke pg_monitor from watcher")
+        before = len(_cells(bench, observing.pid))
+        eventually(lambda: len(_cells(bench, observing.pid)) >= before + 2)
+        observing.send_signal(signal.SIGINT)
+        _, errors = observing.communicate(timeout=60)
+    assert observing.returncode == 0, errors
+    document = bench.last()
+    hidden = [s for s in document["sources"] if s["name"] == "sessions of other users"]
+    assert [s["status"] for s in hidden] == ["not permitted"]
+    assert "GRANT pg_monitor" in hidden[0]["detail"]
+    for window in document["windows"]:
+        assert len(sessions(document, window["cell"])) == 2  # still there, by their databases
+
+
+def test_beside_a_run_of_dbdyno(bench: Bench) -> None:
+    with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "2", "--measure", "8s") as run:
+        eventually(lambda: bench.ask("select 1 from pg_stat_activity where query like '%lio%'"))
+        time.sleep(2)
+        document = observed(bench, "--for", "2s")
+        run.communicate(timeout=60)
+    assert run.returncode == 0
+    assert len(sessions(document)) >= 2
+    (window,) = document["windows"]
+    assert account(document, "run", window["cell"]) + account(document, "runq", window["cell"]) > 0.5
+
+
+def test_not_a_server_at_the_other_end(bench: Bench) -> None:
+    done = bench.dbdyno("observe", "--dsn", "host=127.0.0.1 port=1 user=x", "--for", "2s")
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: ")
+    assert [r for r in bench.runs() if r["status"] == "running"] == []
+
+
+def test_the_live_view_and_its_keys(bench: Bench, tmp_path: Path) -> None:
+    argv = [PROGRAM, "observe", "--dsn", bench.dsn, "--window", "2s", "--refresh", "0.5"]
+    with sleepers(bench, tmp_path, 2), load(bench.dsn, "-S", "-c", "1"), terminal(argv, bench.env) as screen:
+        screen.until(lambda text: text.count("pgbench") >= 3 and "Timeout/PgSleep" in text)
+        screen.until(lambda text: "sorted by DB time" in text)
+        asleep = screen.until(lambda text: _pids(text) and "1 window stored" in text)
+        screen.press("c")
+        by_cpu = screen.until(lambda text: "sorted by CPU " in text or "sorted by CPU\n" in text)
+        assert sorted(_pids(by_cpu)) == sorted(_pids(asleep))
+        assert _pids(by_cpu)[0] not in _pids(by_cpu)[1:]
+        screen.press("p")
+        by_pid = screen.until(lambda text: "sorted by pid" in text)
+        assert _pids(by_pid) == sorted(_pids(by_pid))
+        screen.press("fPgSleep\r")
+        screen.until(lambda text: "only 'PgSleep'" in text and len(_pids(text)) == 2)
+        screen.press("\r")
+        alone = screen.until(lambda text: "its events, share of its time" in text)
+        assert "Timeout/PgSleep" in alone.split("its events")[1]
+        assert "Client/ClientRead" not in alone.split("top events")[0].split("session ")[0]
+        screen.press("\x1b")
+        screen.press(" ")
+        screen.until(lambda text: "FROZEN" in text)
+        screen.press("h")
+        screen.until(lambda text: "go through" in text or "the next order" in text)
+        assert screen.modes() != screen.before  # keys come one by one
+        screen.press("q")
+        assert screen.wait() == 0
+        assert screen.modes() == screen.before
+        assert b"\x1b[?1049l" in screen.data  # back from its own screen
+        assert b"\x1b[?25h" in screen.data  # with a cursor
+    assert len(bench.last()["windows"]) >= 1
+
+
+def test_the_terminal_is_restored_after_ctrl_c_and_after_an_error(bench: Bench) -> None:
+    argv = [PROGRAM, "observe", "--dsn", bench.dsn, "--window", "1s"]
+    with terminal(argv, bench.env) as screen:
+        screen.until(lambda text: "dbdyno observe" in text)
+        screen.press("\x03")
+        assert screen.wait() in (0, 130)
+        assert screen.modes() == screen.before
+    with terminal([*argv, "--store", "/proc/none"], bench.env) as screen:
+        assert screen.wait() == 4
+        assert screen.modes() == screen.before
+
+
+def _pids(text: str) -> list[int]:
+    """Of the table of sessions, in their order."""
+    lines = text.split("user@database")[-1].splitlines()
+    return [int(line.split()[0]) for line in lines if line.split()[:1] and line.split()[0].isdigit()]
