@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno import analyze, window
-from dbdyno.ledger import ledger, witnesses
+from dbdyno.ledger import accounts, witnesses
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import RawCell
@@ -18,7 +18,7 @@ from dbdyno.model.tables import DERIVED, empty
 def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Sequence[RawCell]) -> Results:
     """All derived tables and findings of a run, or of a part of its cells."""
     tables = window.cut(cells)
-    tables["ledger"] = ledger(tables)
+    tables |= accounts(tables)
     tables["witnesses"] = witnesses(tables, tables["ledger"])
     tables["rungs"] = analyze.rungs(tables)
     tables["profile"] = pl.concat([analyze.profile(tables), analyze.profile_total(tables)])

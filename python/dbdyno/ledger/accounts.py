@@ -2,58 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import polars as pl
 
-from dbdyno.ledger.apportion import apportion
-from dbdyno.ledger.cpu import cpu_accounts
-from dbdyno.ledger.joint import Tables, observations, shares
-from dbdyno.ledger.sampled import Sampled
+from dbdyno.ledger.apportion import Joint
+from dbdyno.ledger.cpu import cpu_accounts, cpu_sums, halves, inside
+from dbdyno.ledger.groups import SCOPES, groups
+from dbdyno.ledger.joint import Tables
+from dbdyno.ledger.memos import memos
 from dbdyno.ledger.throttle import throttle_bracket
+from dbdyno.ledger.waits import unaccounted, wait_accounts
 from dbdyno.model.column import CELL
 from dbdyno.model.tables import conform, empty
 
-_HALVES = ("run.user", "run.system")  # they lie inside run
 
-
-def ledger(cut: Tables) -> pl.DataFrame:
-    """Table ``ledger`` of all cells in ``cut`` (the tables of ``window.cut``)."""
-    tasks = cut["cut_tasks"]
-    own = tasks.filter(pl.col("role") == "session")
-    seen = observations(cut)
-    joint = apportion(shares(cut, seen))
-    who = pl.col("role").str.strip_prefix("helper:")
-    parts = [
-        *_sessions(Sampled(cut, own, joint, ["cell", "session"]), own, "session"),
-        *_sessions(Sampled(cut, own, joint, ["cell"], seen), own, "rung"),
-        _scoped(throttle_bracket(cut), "rung", pl.lit("rung")),
-        _scoped(_cpu(tasks, pl.col("role").str.starts_with("helper:")), "helper", who),
-        _scoped(_cpu(tasks, pl.col("role").is_in(["other", "driver", "dbdyno"])), "beside", who),
-    ]
-    found = [p for p in parts if p.height]
-    if not found:
+def ledger_of(found: Joint, cut: Tables) -> pl.DataFrame:
+    """Table ``ledger`` of a joint table: sessions' accounts in the order of reading, then memos."""
+    everyone = groups(found.tasks)
+    if everyone.table.is_empty():
         return empty("ledger")
-    keys = cut["windows"].select(c.name for c in CELL)
-    return conform(
-        "ledger", keys.join(pl.concat(found, how="diagonal_relaxed"), on="cell", maintain_order="right")
+    whole = everyone.only("session", "rung")
+    serving = everyone.only("session", "rung", "helper")
+    sums = cpu_sums(found.tasks, everyone)
+    both = sums.filter(pl.col("scope").is_in(["session", "rung"]))
+    cpu, waits = cpu_accounts(sums), wait_accounts(found, serving, cut)
+    accounts = pl.concat([halves(both), cpu, waits], how="diagonal")
+    left = unaccounted(found, whole, accounts, cut)
+    beside = sums.filter(pl.col("scope") != "beside")
+    rows = pl.concat([accounts, left, inside(beside)], how="diagonal").join(
+        everyone.table.select("group", "cell", "scope", "session", "who"), on="group", maintain_order="left"
     )
+    noted = memos(found, whole).join(
+        whole.table.select("group", "cell", "session", "who"), on="group", maintain_order="left"
+    )
+    bracket = throttle_bracket(cut).with_columns(scope=pl.lit("rung"), who=pl.lit("rung"))
+    return _ordered([rows, bracket, noted.with_columns(scope=pl.lit("memo"))], cut)
 
 
-def _sessions(sampled: Sampled, own: pl.DataFrame, scope: str) -> Sequence[pl.DataFrame]:
-    """All accounts of sessions or rungs, in the order of reading, then their memos."""
-    cpu = cpu_accounts(own, sampled.by)
-    waits = sampled.accounts()
-    left = sampled.unaccounted(pl.concat([cpu.filter(~pl.col("account").is_in(_HALVES)), waits]))
-    name = pl.lit(scope)
-    return [*(_scoped(f, scope, name) for f in (cpu, waits, left)), _scoped(sampled.memos(), "memo", name)]
-
-
-def _cpu(tasks: pl.DataFrame, which: pl.Expr) -> pl.DataFrame:
-    return cpu_accounts(tasks.filter(which), ["cell", "role"], split=False)
-
-
-def _scoped(frame: pl.DataFrame, scope: str, who: pl.Expr) -> pl.DataFrame:
-    if frame.is_empty():
-        return frame
-    return frame.with_columns(scope=pl.lit(scope), who=who).drop("role", strict=False)
+def _ordered(parts: list[pl.DataFrame], cut: Tables) -> pl.DataFrame:
+    """By cell, scope and session; the accounts in the order they were made."""
+    rows = pl.concat([p for p in parts if p.height], how="diagonal_relaxed")
+    scope = pl.col("scope").replace_strict({s: i for i, s in enumerate((*SCOPES, "memo"))})
+    keys = cut["windows"].select(c.name for c in CELL).with_row_index("nth")
+    rows = keys.join(rows, on="cell", maintain_order="right")
+    rows = rows.sort("nth", scope, "who", "session", maintain_order=True)
+    return conform("ledger", rows.drop("nth", "group"))

@@ -2,88 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import polars as pl
+
+from dbdyno.ledger.groups import Groups
+from dbdyno.ledger.summed import slack
 
 TICK_NS = 10_000_000
 """USER_HZ is 100 on every architecture Linux runs PostgreSQL on: utime and stime count in 10 ms."""
-STALE_NS = 10_000_000
-"""Another task's run and run-queue time may be this old at a read (a tick at HZ=100)."""
-
-SOURCE = "os tasks"
 
 
-def cpu_accounts(tasks: pl.DataFrame, by: Sequence[str], *, split: bool = True) -> pl.DataFrame:
-    """Rows of accounts run, runq (and run.user, run.system) for each group ``by`` of ``tasks``.
+def cpu_sums(tasks: pl.DataFrame, groups: Groups) -> pl.DataFrame:
+    """Per group ``run`` and ``runq`` (seconds per second), ``user`` and ``system`` (by ticks), and errors.
 
-    A sum with unknown parts is that of the known ones, up to what the others may have had; its status
-    says so. With no known part it is NULL.
+    A sum with unknown parts is that of the known ones, up to what the others may have had (``missing``);
+    its status says so. With no known part it is NULL.
     """
-    known = tasks.with_columns(known=pl.col("run_ns").is_not_null())
-    grouped = known.group_by(by, maintain_order=True).agg(
-        *(_sum(name).alias(name) for name in ("run_ns", "runq_ns")),
-        *(_ticks(name).alias(name) for name in ("user_ns", "system_ns")),
-        slack=(STALE_NS / pl.col("over_ns")).filter("known").sum(),
-        tick=(TICK_NS / pl.col("over_ns")).filter("known").sum(),
-        missing=(pl.col("wall_ns") / pl.col("over_ns")).filter(~pl.col("known")).sum(),
-        status=_status(),
+    over, known = pl.col("over_ns"), pl.col("known")
+    found = (
+        groups.members.join(tasks, on="task", maintain_order="left")
+        .group_by("group", maintain_order=True)
+        .agg(
+            *(pl.when(known.any()).then((pl.col(f"{n}_ns") / over).sum()).alias(n) for n in ("run", "runq")),
+            *((pl.col(f"{n}_ns") / over).filter(known).sum().alias(n) for n in ("user", "system")),
+            tick=(TICK_NS / over).filter(known).sum(),
+            missing=(pl.col("wall_ns") / over).filter(~known).sum(),
+            throttled=_all_known("throttled_ns", pl.col("exact")),
+            blkio=_all_known("blkio_ns", pl.lit(True)),
+            status=_status(),
+        )
     )
-    exact = [_exact(grouped, by, "run", "run_ns"), _exact(grouped, by, "runq", "runq_ns")]
-    halves = [_half(grouped, by, "user", "system"), _half(grouped, by, "system", "user")] if split else []
-    return pl.concat([*halves, *exact])
+    errors = slack(tasks, groups).select("group", slack_run="run", slack_runq="runq")
+    found = found.join(errors, on="group", how="left", maintain_order="left")
+    return found.join(groups.table, on="group", maintain_order="left")
 
 
-def _sum(name: str) -> pl.Expr:
-    return pl.when(pl.col("known").any()).then((pl.col(name) / pl.col("over_ns")).sum())
-
-
-def _ticks(name: str) -> pl.Expr:
-    return (pl.col(name) / pl.col("over_ns")).filter("known").sum()
+def _all_known(name: str, needed: pl.Expr) -> pl.Expr:
+    """A sum that is unknown as soon as one part is."""
+    whole = needed.all() & pl.col(name).is_not_null().all()
+    return pl.when(whole).then((pl.col(name) / pl.col("over_ns")).sum())
 
 
 def _status() -> pl.Expr:
-    some = pl.format("{} of {} tasks", pl.col("known").sum(), pl.len())
-    bad = pl.col("status").filter(~pl.col("known")).first()
-    return (
-        pl.when(pl.col("known").all())
-        .then(pl.lit("ok"))
-        .when(pl.col("known").any())
-        .then(some)
-        .otherwise(bad)
-    )
+    known = pl.col("known")
+    some = pl.format("{} of {} tasks", known.sum(), pl.len())
+    bad = pl.col("status").filter(~known).first()
+    return pl.when(known.all()).then(pl.lit("ok")).when(known.any()).then(some).otherwise(bad)
 
 
-def _exact(grouped: pl.DataFrame, by: Sequence[str], account: str, name: str) -> pl.DataFrame:
-    value = pl.col(name)
-    return grouped.select(
-        *by,
-        account=pl.lit(account),
-        detail=pl.lit(None, dtype=pl.String),
+def cpu_accounts(sums: pl.DataFrame) -> pl.DataFrame:
+    """Rows of accounts run and runq."""
+    return pl.concat([_exact(sums, name) for name in ("run", "runq")])
+
+
+def _exact(sums: pl.DataFrame, name: str) -> pl.DataFrame:
+    value, error = pl.col(name), pl.col(f"slack_{name}")
+    return sums.select(
+        "group",
+        account=pl.lit(name),
         aas=value,
-        low=(value - pl.col("slack")).clip(0),
-        high=value + pl.col("slack") + pl.col("missing"),
+        low=(value - error).clip(0),
+        high=value + error + pl.col("missing"),
         status="status",
-        source=pl.lit(SOURCE),
+        source="cpu_source",
     )
 
 
-def _half(grouped: pl.DataFrame, by: Sequence[str], mine: str, other: str) -> pl.DataFrame:
-    """run split by the ratio of the ticks; low and high: one tick more or less a task on either side."""
-    run, tick = pl.col("run_ns"), pl.col("tick")
-    a, b = pl.col(f"{mine}_ns").clip(0), pl.col(f"{other}_ns").clip(0)
+def halves(sums: pl.DataFrame) -> pl.DataFrame:
+    """Rows of accounts run.user and run.system: run split by the ratio of the ticks."""
+    return pl.concat([half(sums, "user", "system"), half(sums, "system", "user")])
+
+
+def half(sums: pl.DataFrame, mine: str, other: str) -> pl.DataFrame:
+    """One of the two; low and high: one tick more or less a task on either side."""
+    run, tick = pl.col("run"), pl.col("tick")
+    a, b = pl.col(mine).clip(0), pl.col(other).clip(0)
 
     def part(a: pl.Expr, b: pl.Expr) -> pl.Expr:
         return pl.when(a + b > 0).then(run * a / (a + b))
 
     unseen = (a + b == 0) & (run > 0)
-    return grouped.select(
-        *by,
+    return sums.select(
+        "group",
         account=pl.lit(f"run.{mine}"),
-        detail=pl.lit(None, dtype=pl.String),
         aas=pl.when(run == 0).then(0.0).otherwise(part(a, b)),
         low=pl.when(run.is_not_null()).then(part((a - tick).clip(0), b + tick).fill_null(0.0)),
         high=pl.when(run.is_not_null()).then(part(a + tick, (b - tick).clip(0)).fill_null(run)),
         status=pl.when(unseen).then(pl.lit("no tick seen")).otherwise("status"),
-        source=pl.lit(SOURCE),
+        source="cpu_source",
+    )
+
+
+def inside(sums: pl.DataFrame) -> pl.DataFrame:
+    """What lies inside other accounts: throttled time as traced, block I/O delay. Helpers and rungs say
+    where the delay is not known; sessions are silent then."""
+    throttled = sums.filter(pl.col("throttled").is_not_null())
+    told = pl.col("blkio").is_not_null()
+    delays = sums.filter(told | (pl.col("scope") == "rung"))
+    return pl.concat(
+        [_plain(throttled, "runq.throttled", "throttled"), _plain(delays, "block_io", "blkio", "off")],
+    )
+
+
+def _plain(sums: pl.DataFrame, account: str, name: str, absent: str = "not supported") -> pl.DataFrame:
+    value = pl.col(name)
+    source = "block I/O delay" if name == "blkio" else "scheduler trace"
+    return sums.select(
+        "group",
+        account=pl.lit(account),
+        aas=value,
+        low=value,
+        high=value,
+        status=pl.when(value.is_null()).then(pl.lit(absent)).otherwise(pl.lit("ok")),
+        source=pl.lit(source),
     )

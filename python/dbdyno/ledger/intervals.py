@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 Z95 = 1.959964
@@ -26,15 +28,52 @@ def effective(weight: pl.Expr) -> pl.Expr:
     return w.sum() ** 2 / (w * w).sum()
 
 
-def clustered(n: pl.Expr, tasks: pl.Expr, mean: pl.Expr, mean_square: pl.Expr) -> pl.Expr:
-    """Effective number of observations when each of ``n`` samples sees ``tasks`` tasks at once.
+def sums(
+    seen: pl.DataFrame, members: pl.DataFrame, keys: Sequence[str], more: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Per group and ``keys`` the sum of ``y`` over the rows of ``seen``, and its sampling error.
 
-    ``mean`` and ``mean_square`` are of the number of tasks found in the state. Tasks that sleep together
-    tell less than independent ones: the design effect, between 1 and ``tasks``, is the variance between
-    samples over that of independent tasks (Kish 1965). Where nothing varies they count as one.
+    ``seen``: ``task``, ``instant``, ``y`` (what the row stands for), ``part`` (of a row: 1, if it is
+    not divided), ``keys``; the rows of a group are the
+    whole that the keys divide. ``members``: ``task``, ``group``. Gives ``value``, the ``whole``, the least
+    and greatest share of it (``p_low``, ``p_high``), the greatest share of a key that was not seen
+    (``p_unseen``), the number of ``samples``, and the sums of ``more``.
+
+    The error is that of a ratio of sums over samples (Kish 1965): tasks seen in one sample are no independent
+    witnesses. The effective number of observations is that of independent ones with the same variance,
+    at least the samples', at most the rows'. Wilson's interval with that number.
     """
-    p = mean / tasks
-    independent = tasks * p * (1 - p)
-    between = mean_square - mean * mean
-    effect = pl.when(independent > 1e-12).then((between / independent).clip(1.0, tasks)).otherwise(tasks)
-    return n * tasks / effect
+    rows = members.join(seen.filter(pl.col("y") > 0), on="task")
+    at = ["group", *keys]
+    by_sample = rows.group_by("group", "instant").agg(a=pl.col("y").sum())
+    y = pl.col("y")
+    counted = rows.group_by(*at, "instant").agg(
+        x=y.sum(), n=pl.col("part").sum(), **{m: pl.col(m).sum() for m in more}
+    )
+    x, a = pl.col("x"), pl.col("a")
+    found = (
+        counted.join(by_sample, on=["group", "instant"])
+        .group_by(at, maintain_order=True)
+        .agg(
+            value=x.sum(),
+            xx=(x * x).sum(),
+            xa=(x * a).sum(),
+            samples=pl.col("n").sum(),
+            **{m: pl.col(m).sum() for m in more},
+        )
+    )
+    clusters = by_sample.group_by("group").agg(whole=a.sum(), aa=(a * a).sum())
+    single = rows.group_by("group", "task", "instant").agg(y.sum()).group_by("group").agg(yy=(y * y).sum())
+    found = found.join(clusters, on="group").join(single, on="group").sort("group", maintain_order=True)
+    return _with_interval(found).drop("xx", "xa", "aa", "yy")
+
+
+def _with_interval(found: pl.DataFrame) -> pl.DataFrame:
+    p, whole = pl.col("value") / pl.col("whole"), pl.col("whole")
+    variance = pl.col("xx") - 2 * p * pl.col("xa") + p * p * pl.col("aa")
+    least, most = whole**2 / pl.col("aa"), whole**2 / pl.col("yy")
+    n = pl.when(variance > 1e-12 * whole**2).then(p * (1 - p) * whole**2 / variance).otherwise(least)
+    n = pl.max_horizontal(pl.min_horizontal(n, most), least)
+    low, high = wilson(p, n)
+    low, high = pl.min_horizontal(low, p), pl.max_horizontal(high, p)
+    return found.with_columns(p_low=low, p_high=high, p_unseen=wilson(pl.lit(0.0), least)[1])

@@ -1,96 +1,108 @@
-"""What the samples saw of each task: the server's word and the task's R/S/D, as shares of its time."""
+"""What the samples saw of each task: the server's word and, at once, the task's R/S/D."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import polars as pl
 
 from dbdyno.ledger.intervals import effective
-
-Tables = Mapping[str, pl.DataFrame]
+from dbdyno.ledger.margins import Tables as Tables
 
 NO_EVENT = "no wait event"
 UNLABELLED = "active without wait event"
-TASK = ("cell", "pid", "tid", "start_ticks")
+LABEL = ("wait_class", "wait_event")
+
+ASKED, READ = "activity samples", "wait event word"
+SOURCES = {"sql": ASKED, "memory": READ}
+WORD_ALONE = "activity samples, the server's word alone"
 
 # Where no task state can be read for a reason that holds for the whole cell, the server's word stands alone.
 _LABEL_ONLY = ("not here", "not permitted", "not supported", "off")
+_GONE = ("Z", "X")
+_ROLES = ("session", "other")
 
 
 def sampling(cut: Tables) -> pl.DataFrame:
-    """Per cell: the sampled span and the effective number of samples."""
-    length = pl.col("high_ns") - pl.col("low_ns")
+    """Per cell and sampler: the span that its samples stand for."""
     return (
         cut["cut_sampler"]
-        .group_by("cell", maintain_order=True)
-        .agg(
-            sampled_from=pl.col("low_ns").min(),
-            sampled_to=pl.col("high_ns").max(),
-            samples=effective(length),
-        )
+        .group_by("cell", "via", maintain_order=True)
+        .agg(sampled_from=pl.col("low_ns").min(), sampled_to=pl.col("high_ns").max())
     )
 
 
-def observations(cut: Tables) -> pl.DataFrame:
-    """Each session's rows of the samples: ``kind``, ``detail``, the ``weight`` (ns) inside its bracket, and
-    whether the server's word stands alone (``label_only``)."""
-    tasks = cut["cut_tasks"].filter(pl.col("role") == "session")
-    tasks = tasks.select(*TASK, "from_ns", "to_ns", "partial", counted=pl.col("run_ns").is_not_null())
-    spans = cut["cut_sampler"].select("cell", "sample", "at_ns", "low_ns", "high_ns")
-    rows = cut["cut_samples"].filter(pl.col("role") == "session").drop("at_ns", "start_ticks")
-    joined = rows.join(spans, on=["cell", "sample"]).join(tasks, on=["cell", "pid"])
+def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
+    """Every row of the samples that is a task's: ``kind`` and the ``weight`` (ns) inside its bracket.
+
+    ``instant`` numbers the samples of all cells and samplers; ``sampled_ns`` is what the sampler's samples
+    stand for of the task's bracket. Kinds: sleep | runnable | unlabelled (active, no event, task state not
+    to be had) | unknown. ``word``: the server's word stands alone.
+    """
+    theirs = pl.col("role").is_in(_ROLES) | pl.col("role").str.starts_with("helper:")
+    mine = tasks.filter(theirs & (pl.col("pid") == pl.col("tid")))
+    mine = mine.select("task", "cell", "pid", "start_ticks", "from_ns", "to_ns", "partial", "known")
+    spans = cut["cut_sampler"].drop("workload", "variant", "sessions", "repeat", "late_ns")
+    spans = spans.with_row_index("instant").join(sampling(cut), on=["cell", "via"], maintain_order="left")
+    rows = cut["cut_samples"].select(
+        *("cell", "via", "sample", "pid", "state", *LABEL, "task_state", "status"), its_start="start_ticks"
+    )
+    joined = rows.join(spans, on=["cell", "via", "sample"], maintain_order="left").join(
+        mine, on=["cell", "pid"], maintain_order="left"
+    )
+    same = pl.col("its_start").is_null() | pl.col("start_ticks").is_null()
+    joined = joined.filter(same | (pl.col("its_start") == pl.col("start_ticks")))
     whole = ~pl.col("partial")
-    low = pl.when(whole).then("low_ns").otherwise(pl.max_horizontal("low_ns", "from_ns"))
-    high = pl.when(whole).then("high_ns").otherwise(pl.min_horizontal("high_ns", "to_ns"))
     alive = whole | pl.col("at_ns").is_between("from_ns", "to_ns")
     return (
         joined.filter(alive)
-        .with_columns(kind=_kind(), detail=_detail(), weight=(high - low).clip(0), label_only=_label_only())
-        .select(*TASK, "session", "sample", "kind", "detail", "weight", "label_only")
+        .with_columns(
+            kind=_kind(),
+            word=_word_alone(),
+            weight=_inside("low_ns", "high_ns"),
+            sampled_ns=_inside("sampled_from", "sampled_to"),
+        )
+        .select("task", "cell", "via", "instant", "state", *LABEL, "kind", "word", "weight", "sampled_ns")
     )
 
 
-def shares(cut: Tables, seen: pl.DataFrame) -> pl.DataFrame:
-    """The joint table: per session task, kind and detail, the share of its sampled time."""
-    tasks = cut["cut_tasks"].filter(pl.col("role") == "session").join(sampling(cut), on="cell")
-    inside = pl.min_horizontal("to_ns", "sampled_to") - pl.max_horizontal("from_ns", "sampled_from")
-    sampled = pl.when("partial").then(inside).otherwise(pl.col("sampled_to") - pl.col("sampled_from"))
-    weights = seen.group_by(*TASK, "kind", "detail", maintain_order=True).agg(
-        pl.col("weight").sum(), pl.col("label_only").any()
+def chosen(seen: pl.DataFrame) -> pl.DataFrame:
+    """Of each task the rows of one sampler: memory, unless the server's answers tell more of it."""
+    told = pl.col("kind") != "unknown"
+    much = seen.group_by("task", "via").agg(
+        n=effective(pl.col("weight") * told.cast(pl.Float64)).fill_nan(0.0)
     )
-    return (
-        weights.join(tasks.with_columns(sampled_ns=sampled), on=TASK, nulls_equal=True)
-        .filter(pl.col("sampled_ns") > 0)
-        .with_columns(share=pl.col("weight") / pl.col("sampled_ns"))
+    best = much.sort(["n", "via"], descending=[True, False], maintain_order=True).unique(
+        "task", keep="first", maintain_order=True
     )
+    return seen.join(best.select("task", "via"), on=["task", "via"], how="semi")
+
+
+def detail() -> pl.Expr:
+    """The label of a wait in one word."""
+    labelled = pl.concat_str("wait_class", pl.lit("/"), pl.col("wait_event").fill_null("?"))
+    return pl.when(pl.col("wait_class").is_null()).then(pl.lit(NO_EVENT)).otherwise(labelled)
+
+
+def _inside(low: str, high: str) -> pl.Expr:
+    """The part of a span inside the task's bracket; a task that was there all the time takes it whole."""
+    cut_low = pl.when("partial").then(pl.max_horizontal(low, "from_ns")).otherwise(low)
+    cut_high = pl.when("partial").then(pl.min_horizontal(high, "to_ns")).otherwise(high)
+    return (cut_high - cut_low).clip(0)
 
 
 def _kind() -> pl.Expr:
-    """sleep | client | runnable | unlabelled (active, no event, task state not to be had) | unknown."""
-    state, wait = pl.col("task_state"), pl.col("wait_class")
-    client = wait == "Client"
-    asleep = state.is_in(["S", "D"])
-    label_only = _label_only()
-    waits = asleep | (label_only & wait.is_not_null())
+    state = pl.col("task_state")
+    asleep = state.is_not_null() & (state != "R") & ~state.is_in(_GONE)
     return (
-        pl.when(waits & client)
-        .then(pl.lit("client"))
-        .when(waits)
+        pl.when(asleep | (_word_alone() & pl.col("wait_class").is_not_null()))
         .then(pl.lit("sleep"))
         .when(state == "R")
         .then(pl.lit("runnable"))
-        .when(label_only & (pl.col("state") == "active"))
+        .when(_word_alone() & (pl.col("state") == "active"))
         .then(pl.lit("unlabelled"))
         .otherwise(pl.lit("unknown"))
     )
 
 
-def _label_only() -> pl.Expr:
+def _word_alone() -> pl.Expr:
     no_state = pl.col("task_state").is_null() & pl.col("status").is_in(_LABEL_ONLY)
-    return no_state & ~pl.col("counted")
-
-
-def _detail() -> pl.Expr:
-    labelled = pl.concat_str("wait_class", pl.lit("/"), pl.col("wait_event").fill_null("?"))
-    return pl.when(pl.col("wait_class").is_null()).then(pl.lit(NO_EVENT)).otherwise(labelled)
+    return (no_state & ~pl.col("known")).fill_null(False)

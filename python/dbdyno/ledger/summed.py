@@ -1,0 +1,212 @@
+"""The joint table summed up by group: time asleep, time runnable, what no sample saw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from dbdyno.ledger.apportion import Joint
+from dbdyno.ledger.groups import Groups
+from dbdyno.ledger.intervals import sums, wilson
+from dbdyno.ledger.joint import LABEL
+from dbdyno.ledger.margins import TRACE
+
+Keys = Mapping[str, pl.Expr]
+"""Columns to sum by, made of ``kind``, ``state``, ``wait_class``, ``wait_event``."""
+
+
+def slack(tasks: pl.DataFrame, groups: Groups) -> pl.DataFrame:
+    """Per group how wrong its margins may be, seconds per second: ``run``, ``runq``, and ``off`` of both.
+
+    Reads that are stale add up; errors of switches are independent, and add up as squares.
+    """
+    over = pl.col("over_ns")
+    mine = groups.members.join(tasks.filter("known"), on="task", maintain_order="left")
+    found = mine.group_by("group").agg(
+        stale_run=(pl.col("stale_run_ns") / over).sum(),
+        stale_runq=(pl.col("stale_runq_ns") / over).sum(),
+        switch=((pl.col("switch_ns") / over) ** 2).sum().sqrt(),
+    )
+    run, runq, switch = pl.col("stale_run"), pl.col("stale_runq"), pl.col("switch")
+    return found.select("group", run=run + switch, runq=runq + switch, off=run + runq + switch)
+
+
+def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> pl.DataFrame:
+    """Per group and ``keys``: ``value``, ``low``, ``high`` (seconds per second), ``samples``, ``waits``.
+
+    ``traced=False``: exactly traced tasks by their samples, too (raked to the traced margins).
+    """
+    rows = _mine(joint.seen, "asleep", keys, traced=traced).with_columns(y=pl.col("asleep"))
+    found = sums(rows, groups.members, ["kind", *keys])
+    found = found.filter(pl.col("kind").is_in(["sleep", "unlabelled"])).drop("kind")
+    found = found.join(_column(joint, groups, traced=traced), on="group", how="left", maintain_order="left")
+    whole = pl.col("whole")
+    found = found.with_columns(
+        low=(pl.col("p_low") * (whole - pl.col("less"))).clip(0.0),
+        high=pl.col("p_high") * (whole + pl.col("more")) + pl.col("unseen"),
+    )
+    found = _hull(_widened(found, rows, groups, keys)).with_columns(source="sampled_source")
+    parts = [found.select("group", *keys, "value", "low", "high", "samples", "source")]
+    if traced:
+        parts.append(_traced(joint, groups, keys))
+    return _summed(pl.concat(parts, how="diagonal"), list(keys))
+
+
+def _column(joint: Joint, groups: Groups, *, traced: bool) -> pl.DataFrame:
+    """Per group how much ``less`` or ``more`` its tasks may have slept than what was apportioned, and how
+    much of that no sample saw (``unseen``)."""
+    tasks = joint.tasks if not traced else joint.tasks.filter(~pl.col("exact"))
+    tasks = tasks.filter(pl.col("known") & pl.col("asleep_ns").is_not_null())
+    over, given, off = pl.col("over_ns"), pl.col("asleep_ns"), pl.col("off_ns")
+    seen = pl.col("slept") > 0
+    mine = groups.members.join(tasks, on="task", maintain_order="left")
+    found = mine.group_by("group").agg(
+        less=((given - off).clip(0.0) / over).filter(seen).sum(),
+        more=((off - given).clip(0.0) / over).filter(seen).sum(),
+        unseen=(given / over).filter(~seen).sum(),
+    )
+    error = slack(tasks, groups).select("group", "off")
+    base = groups.table.select("group", "sampled_source")
+    found = base.join(found, on="group", how="left").join(error, on="group", how="left")
+    found = found.with_columns(pl.col("less", "more", "unseen", "off").fill_null(0.0))
+    return found.select(
+        "group", "sampled_source", "unseen", *(pl.col(n) + pl.col("off") for n in ("less", "more"))
+    )
+
+
+def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> pl.DataFrame:
+    """Per group and ``keys``: ``run`` and ``runq`` with their ends (seconds per second), ``samples``.
+
+    Their sum by label is sampled, and exact over all labels; how it divides is raked, and its interval holds
+    the range over seeds. Of exactly traced tasks ``runq`` alone is known by label.
+    """
+    rows = _mine(joint.seen, "runnable", keys, traced=traced).with_columns(y=pl.col("runnable"))
+    parts = ["run", "run_low", "run_high"]
+    found = sums(rows, groups.members, list(keys), parts)
+    tasks = joint.tasks if not traced else joint.tasks.filter(~pl.col("exact"))
+    error = slack(tasks, groups).select("group", slack_run="run", slack_runq="runq")
+    unseen = not_awake(joint, groups, traced=traced).select("group", hidden=pl.col("run") + pl.col("runq"))
+    found = found.join(error, on="group", how="left", maintain_order="left")
+    found = found.join(unseen, on="group", how="left", maintain_order="left")
+    found = found.with_columns(pl.col("hidden", "slack_run", "slack_runq").fill_null(0.0))
+    found = found.with_columns(
+        **_bounds("run", pl.col("run"), pl.col("run_low"), pl.col("run_high")),
+        **_bounds("runq", *(pl.col("value") - pl.col(n) for n in ("run", "run_high", "run_low"))),
+    )
+    named = [f"{n}{end}" for n in ("run", "runq") for end in ("", "_low", "_high")]
+    named += ["samples", "source"]
+    found = found.join(
+        groups.table.select("group", source="sampled_source"), on="group", maintain_order="left"
+    )
+    made = [found.select("group", *keys, *named)]
+    if traced:
+        mine = _traced(joint, groups, keys, "queued").rename(
+            {"value": "runq", "low": "runq_low", "high": "runq_high"}
+        )
+        made.append(mine.drop("waits", "throttled"))
+    return _summed(pl.concat(made, how="diagonal"), list(keys))
+
+
+def _bounds(name: str, value: pl.Expr, least: pl.Expr, most: pl.Expr) -> dict[str, pl.Expr]:
+    """The range over seeds, wider by what the label's share of all runnable time may be wrong."""
+    both, whole = pl.col("value"), pl.col("whole")
+    slope = (most / both).clip(0.0, 1.0)
+    error = pl.col(f"slack_{name}") * both / whole
+    low = least - (both - pl.col("p_low") * whole) * slope - error
+    high = most + (pl.col("p_high") * whole - both) * slope + error + pl.col("hidden")
+    return {
+        name: value,
+        f"{name}_low": pl.min_horizontal(low.clip(0.0), value),
+        f"{name}_high": pl.max_horizontal(high, value),
+    }
+
+
+def not_asleep(joint: Joint, groups: Groups) -> pl.DataFrame:
+    """Per group: time asleep under no known label, because no sample (or no label of the trace) tells."""
+    labelled = joint.waits.group_by("task").agg(labelled=pl.col("asleep").sum())
+    tasks = joint.tasks.join(labelled, on="task", how="left", maintain_order="left")
+    over = pl.col("over_ns")
+    traced = pl.when(pl.col("labelled").is_null()).then(pl.col("slept_ns") / over)
+    sampled = pl.when(pl.col("known") & (pl.col("slept") == 0)).then(pl.col("asleep_ns") / over)
+    tasks = tasks.with_columns(value=pl.when("exact").then(traced).otherwise(sampled)).filter(
+        pl.col("value") > 0
+    )
+    found = groups.members.join(tasks, on="task").group_by("group").agg(pl.col("value").sum())
+    error = slack(tasks, groups).select("group", "off")
+    low, high = pl.col("value") - pl.col("off"), pl.col("value") + pl.col("off")
+    return found.join(error, on="group").select("group", "value", low=low.clip(0.0), high=high)
+
+
+def not_awake(joint: Joint, groups: Groups, *, traced: bool = True) -> pl.DataFrame:
+    """Per group: ``run`` and ``runq`` under no known label. All CPU time of exactly traced tasks is that."""
+    tasks = joint.tasks.filter("known")
+    over, unseen = pl.col("over_ns"), pl.col("woken").fill_null(0) == 0
+    exact = pl.col("exact") if traced else pl.lit(False)
+    queued = joint.waits.group_by("task").agg(queued=pl.col("queued").sum())
+    tasks = tasks.join(queued, on="task", how="left", maintain_order="left")
+    rest = (pl.col("runq_ns") / over - pl.col("queued").fill_null(0.0)).clip(0.0)
+    tasks = tasks.with_columns(
+        run=pl.when(exact | unseen).then(pl.col("run_ns") / over),
+        runq=pl.when(exact).then(rest).when(unseen).then(pl.col("runq_ns") / over),
+        sampled_run=unseen & ~exact,
+    )
+    found = groups.members.join(tasks.drop_nulls("run"), on="task")
+    return found.group_by("group", maintain_order=True).agg(pl.col("run", "runq").sum())
+
+
+def _mine(seen: pl.DataFrame, name: str, keys: Keys, *, traced: bool) -> pl.DataFrame:
+    rows = seen.filter(pl.col(name) > 0)
+    if traced:
+        rows = rows.filter(~pl.col("exact"))
+    return rows.with_columns(**keys)
+
+
+def _traced(joint: Joint, groups: Groups, keys: Keys, name: str = "asleep") -> pl.DataFrame:
+    rows = joint.waits.with_columns(state=pl.lit(None, dtype=pl.String), kind=pl.lit("sleep"))
+    rows = groups.members.join(rows.with_columns(**keys), on="task", maintain_order="left_right")
+    value = pl.col(name).sum()
+    return rows.group_by("group", *keys, maintain_order=True).agg(
+        value=value,
+        low=(value - pl.col("slack").sum()).clip(0.0),
+        high=value + pl.col("slack").sum(),
+        waits=pl.col("waits").sum(),
+        throttled=pl.col("throttled").sum(),
+        source=pl.lit(TRACE),
+    )
+
+
+def _widened(found: pl.DataFrame, rows: pl.DataFrame, groups: Groups, keys: Keys) -> pl.DataFrame:
+    """Wider by the error of the states' shares, where they come from other samples than the labels."""
+    if "state" not in keys:
+        return found
+    answered = groups.members.join(
+        rows.filter((pl.col("answers") > 0) & pl.col("state").is_not_null()), on="task"
+    )
+    if answered.is_empty():
+        return found
+    by = ["group", *LABEL]
+    at = list(dict.fromkeys([*by, "state", *keys]))
+    parts = answered.group_by("task", *at).agg(v=pl.col("y").sum(), n=pl.col("answers").first())
+    parts = parts.group_by(at).agg(pl.col("v", "n").sum())
+    parts = parts.with_columns(label=pl.col("v").sum().over(by))
+    share = pl.col("v") / pl.col("label")
+    low, high = wilson(share, pl.col("n"))
+    errors = parts.with_columns(below=(share - low) * pl.col("label"), above=(high - share) * pl.col("label"))
+    errors = errors.group_by("group", *keys).agg((pl.col("below", "above") ** 2).sum().sqrt())
+    joined = found.join(errors, on=["group", *keys], how="left", nulls_equal=True, maintain_order="left")
+    below, above = (pl.col(n).fill_null(0.0) for n in ("below", "above"))
+    return joined.with_columns(low=(pl.col("low") - below).clip(0.0), high=pl.col("high") + above)
+
+
+def _hull(found: pl.DataFrame) -> pl.DataFrame:
+    return found.with_columns(low=pl.min_horizontal("low", "value"), high=pl.max_horizontal("high", "value"))
+
+
+def _summed(parts: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Sums of what is known; NULL where no part is."""
+    figures = [n for n in parts.columns if n not in ("group", "source", *keys)]
+    total = [pl.when(pl.col(n).is_not_null().any()).then(pl.col(n).sum()).alias(n) for n in figures]
+    return parts.group_by("group", *keys, maintain_order=True).agg(
+        *total, pl.col("source").unique().sort().str.join("; ")
+    )
