@@ -103,7 +103,7 @@ def test_processes_are_sorted_and_workers_stand_below_their_leader() -> None:
     frame = results.tables["microstates"]
     busy = pl.when((pl.col("session") == 0) & ~pl.col("worker")).then(0.9).otherwise("usr").alias("usr")
     blocks = processes.blocks(changed(results, "microstates", frame.with_columns(busy)), top(results))
-    assert [b.title for b in blocks] == ["Sessions", "The server's own processes"]
+    assert [b.title for b in blocks] == ["Sessions", "Server processes"]
     first, second, *_ = blocks[0].processes
     assert first.name.startswith("dbdyno 0,") and first.cells[0][0] == "90.0"
     assert second.worker and second.name == "parallel worker"
@@ -132,6 +132,19 @@ def test_an_unknown_state_is_a_dash_with_its_reason() -> None:
         n.startswith("- USR, SYS, WAIT") and n.endswith("the server runs on another host.")
         for n in processes.unknown(remote, top(remote))
     )
+
+
+def test_threads_of_one_process_are_one_row() -> None:
+    results = made.results()
+    frame = results.tables["microstates"].filter(pl.col("cell") == top(results).cell)
+    one = frame.filter(pl.col("pid") == 4701).with_columns(role=pl.lit("dbdyno"), name=pl.lit("dbdyno"))
+    other = one.with_columns(start_ticks=pl.lit(78, pl.Int64), usr=pl.lit(0.25), sys=pl.lit(None, pl.Float64))
+    threads = changed(results, "microstates", pl.concat([frame, one, other]))
+    beside = processes.blocks(threads, top(threads))[2]
+    (row,) = beside.processes
+    assert row.name == "dbdyno: 2 threads, their mean"
+    assert row.cells[0][0] == f"{100 * (0.25 + one['usr'][0]) / 2:.1f}"
+    assert row.cells[8][0] == "240"  # voluntary switches a second: their sum
 
 
 def test_the_profile_divides_by_what_is_known() -> None:

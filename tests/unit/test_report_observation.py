@@ -61,7 +61,7 @@ def test_no_word_of_rungs(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=100)
     console.print(*texts)
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "Sessions over all windows" in text and "Load profile over all windows" in text
+    assert "Sessions, microstates over all windows" in text and "Load profile over all windows" in text
     assert FORBIDDEN.findall(text) == []
 
 

@@ -106,8 +106,8 @@ def _block(results: Results, pick: Pick, block: processes.Block) -> Iterator[Htm
     heads += ["of session CPU"] if shared else []
     rows = [_process(p, shared) for p in block.processes]
     caption = (
-        f"{block.title} {pick.at}{pick.which}: percent of each process's time, USR to UNAC add up "
-        f"to 100; switches and calls a second. {tier.caption(results, pick.cell)}"
+        f"{block.title}, microstates {pick.at}{pick.which}: percent of each process's time, USR to UNAC add "
+        f"up to 100; switches and calls a second. {tier.caption(results, pick.cell)}"
     )
     yield table(caption, heads, rows, [False] + [True] * (len(heads) - 1), class_="named")
     if block.left_out:

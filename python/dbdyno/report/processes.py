@@ -37,6 +37,8 @@ COLUMNS = (
     Column("involuntary_per_s", "ICX/s", "involuntary context switches a second", False),
     Column("syscalls_per_s", "SCL/s", "system calls a second", False),
 )
+_TICKS = "too little CPU time to tell USR from SYS: no clock tick fell on it"
+_OURS = ("driver", "dbdyno")
 _SOURCES = {"block_io": ("block I/O delay",), "syscalls_per_s": ("system calls", "scheduler trace")}
 _SWITCHED_OFF = {
     "syscalls_per_s": "system calls are counted by the scheduler trace when asked for: --trace-syscalls"
@@ -61,20 +63,40 @@ class Block(NamedTuple):
 
 def blocks(results: Results, pick: Pick) -> list[Block]:
     """Sessions with their parallel workers, the server's own processes, and who else is seen."""
-    rows = rows_of(results, "microstates", pick).to_dicts()
+    rows = _folded(rows_of(results, "microstates", pick).to_dicts())
     role = {
         "Sessions": [r for r in rows if r["role"] == "session"],
-        "The server's own processes": [r for r in rows if r["role"].startswith("helper")],
-        "Beside": [r for r in rows if r["role"] != "session" and not r["role"].startswith("helper")],
+        "Server processes": [r for r in rows if r["role"].startswith("helper")],
+        "Beside them": [r for r in rows if r["role"] != "session" and not r["role"].startswith("helper")],
     }
     why = reasons(results)
     return [_block(title, found, why) for title, found in role.items() if found]
 
 
+def _folded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Threads of one process as one row: the means of their shares, the sums of their rates."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        own = () if row["role"] in _OURS else (row["start_ticks"], row["worker"])
+        key = (row["pid"], row["role"], *own)
+        groups.setdefault(key, []).append(row)
+    return [_one(rows) if len(rows) > 1 else rows[0] for rows in groups.values()]
+
+
+def _one(threads: list[dict[str, Any]]) -> dict[str, Any]:
+    made = dict(threads[0])
+    for name, value in made.items():
+        known = [t[name] for t in threads if t[name] is not None]
+        if isinstance(value, float) or value is None:
+            total = sum(known) if known and not isinstance(known[0], str) else None
+            made[name] = total if total is None or name.endswith("_per_s") else total / len(known)
+    return {**made, "name": f"{made['name']}: {len(threads)} threads, their mean"}
+
+
 def reasons(results: Results) -> dict[str, str]:
     """Column -> why its figures are unknown, where no row says it."""
     sources = results.tables["sources"].filter(pl.col("status") != "ok")
-    told: dict[str, str] = {}
+    told = dict.fromkeys(("usr", "sys"), _TICKS)
     for column, names in _SOURCES.items():
         rows = sources.filter(pl.col("name").is_in(names)).select("name", "status", "detail").unique().rows()
         words = [f"{n}: {in_words(s)}{f'; {d}' if d else ''}" for n, s, d in sorted(rows)]
@@ -83,15 +105,18 @@ def reasons(results: Results) -> dict[str, str]:
 
 
 def unknown(results: Results, pick: Pick) -> list[str]:
-    """A line for each column that no process knows: ``- BLKIO: ...``."""
+    """Why a column is unknown to all processes, or to one (USR and SYS): ``- BLKIO: ...``."""
     frame = rows_of(results, "microstates", pick)
     why = reasons(results)
     notes: dict[str, list[str]] = {}
     for c in COLUMNS:
-        if len(frame) and frame[c.name].null_count() == len(frame):
-            bad = frame.filter(pl.col("status") != "ok")["status"].unique().sort().to_list()
-            told = "; ".join(in_words(s) for s in bad) if len(bad) else why.get(c.name, "no source gave it")
-            notes.setdefault(why.get(c.name, told), []).append(c.head)
+        nulls = frame[c.name].null_count()
+        if not nulls or (nulls < len(frame) and c.name not in ("usr", "sys")):
+            continue
+        bad = frame.filter(pl.col(c.name).is_null() & (pl.col("status") != "ok"))["status"].unique().sort()
+        told = "; ".join(in_words(s) for s in bad.to_list())
+        own = why.get(c.name, "no source gave it")
+        notes.setdefault(own if c.name in _SOURCES else told or own, []).append(c.head)
     return [f"{ABSENT} {', '.join(heads)}: {text}." for text, heads in notes.items()]
 
 
@@ -132,6 +157,8 @@ def _process(row: dict[str, Any], rows: list[dict[str, Any]], why: dict[str, str
 def _cell(row: dict[str, Any], column: Column, why: dict[str, str]) -> tuple[str, str]:
     value = row[column.name]
     if value is None:
+        if row["role"] in _OURS and column.name in ("lock", "client"):
+            return ABSENT, "it is no process of the server: it waits in no wait event"
         status = "" if row["status"] == "ok" else in_words(row["status"])
         return ABSENT, status or why.get(column.name, "no source gave it")
     if not column.state:

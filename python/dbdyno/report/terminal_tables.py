@@ -158,7 +158,7 @@ def _ranged(text: str, told: str) -> str:
 def microstates(results: Results, pick: Pick, width: int, most: int) -> Iterator[RenderableType]:
     """A grid for each block, at most ``most`` rows of it."""
     for block in processes.blocks(results, pick):
-        yield Text(f"{block.title} {pick.at}: percent of each process's time", style="bold")
+        yield Text(f"{block.title}, microstates {pick.at}: percent of each process's time", style="bold")
         heads = ["process", "pid", *(c.head for c in processes.COLUMNS)]
         rows = [[_name(p), p.pid, *(text for text, _ in p.cells)] for p in block.processes[:most]]
         yield from grid(heads, rows, width)
