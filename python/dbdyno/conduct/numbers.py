@@ -25,9 +25,9 @@ class Numbers:
 
     def alive(self, recent: Mapping[str, pl.DataFrame]) -> dict[int, int]:
         """Session number by pid, of those in the latest sample: what the next watch is told."""
-        found = _sessions(recent)
+        numbered = {key[0]: self._number(key) for key in _sessions(recent).values()}
         now = _latest_pids(recent["samples"])
-        return {key[0]: self._number(key) for key in found.values() if key[0] in now}
+        return {pid: number for pid, number in numbered.items() if pid in now}
 
     def of(self, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """``tables`` of a watch with these numbers in place of its own."""

@@ -1,0 +1,114 @@
+"""A glance at the latest seconds: exact sums, spread by samples or taken from the trace. Figures by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from dbdyno.model.tables import RAW, empty, rows
+from dbdyno.observe.glance import Glance, glance
+
+S = 1_000_000_000
+
+
+def task(at_s: float, **changes: Any) -> dict[str, Any]:
+    blank = {"pid": 100, "tid": 100, "start_ticks": 1, "role": "session", "session": 0, "status": "ok"}
+    return {**blank, "before_ns": int(at_s * S), "after_ns": int(at_s * S), **changes}
+
+
+def sample(number: int, **changes: Any) -> dict[str, Any]:
+    at_ns = 10 * S + number * S // 10
+    blank: dict[str, Any] = {"pid": 100, "role": "session", "session": 0, "status": "ok", "via": "sql"}
+    return {**blank, "sample": number, "sql_before_ns": at_ns, "sql_after_ns": at_ns, **changes}
+
+
+def looked(**tables: list[dict[str, Any]]) -> Glance:
+    frames = {name: rows(name, tables[name]) if name in tables else empty(name) for name in RAW}
+    return glance(frames)
+
+
+ACTIVE = {"state": "active", "task_state": "R"}
+READS = {"state": "active", "wait_class": "IO", "wait_event": "DataFileRead"}
+
+
+def test_exact_sums_are_spread_over_the_labels_that_samples_saw() -> None:
+    """1 s in 4 on a CPU, 1 in the run queue, 2 asleep; runnable: 3 of 4 without an event; asleep: all IO."""
+    seen = looked(
+        tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=S)],
+        samples=[
+            *(sample(n, **ACTIVE) for n in range(3)),
+            sample(3, **READS, task_state="R"),
+            *(sample(n, **READS, task_state="S") for n in range(4, 8)),
+        ],
+    )
+    (line,) = seen.sessions
+    assert (line.run, line.runq, line.sleep, line.client) == pytest.approx((0.25, 0.25, 0.5, 0))
+    io, none = seen.events
+    assert (io.name, none.name) == ("IO/DataFileRead", "no wait event")
+    assert (io.sleep, io.runq, io.run) == pytest.approx((0.5, 0.0625, 0.0625))
+    assert (none.sleep, none.runq, none.run) == pytest.approx((0, 0.1875, 0.1875))
+    assert seen.total("db_time") == pytest.approx(1)
+    assert seen.tier == "activity samples"
+
+
+def test_the_trace_says_it_itself_and_a_new_label_began_at_nothing() -> None:
+    def wait(at_s: float, event: str, sleep: float, runq: float) -> dict[str, Any]:
+        label = {"wait_class": "LWLock", "wait_event": event, "sleeps": 1, "preempted": 0}
+        return task(at_s, **label, sleep_ns=int(sleep * S), runq_ns=int(runq * S))
+
+    seen = looked(
+        tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=S)],
+        samples=[sample(0, **ACTIVE)],
+        waits=[wait(10, "A", 1, 0), wait(14, "A", 2, 0.4), wait(14, "B", 0.8, 0.6)],
+    )
+    assert seen.tier == "scheduler trace"
+    assert {e.event: (e.sleep, e.runq) for e in seen.events} == {"A": (0.25, 0.1), "B": (0.2, 0.15)}
+
+
+def test_an_idle_session_that_waited_for_a_cpu_is_counted() -> None:
+    idle = {"state": "idle", "wait_class": "Client", "wait_event": "ClientRead", "task_state": "S"}
+    seen = looked(
+        tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S // 10, runq_ns=2 * S)],
+        samples=[sample(n, **idle) for n in range(5)],
+    )
+    (line,) = seen.idle_busy
+    assert line.runq == pytest.approx(0.5)
+    assert (line.client, line.sleep) == pytest.approx((0.475, 0))
+
+
+def test_parallel_workers_count_for_their_leader() -> None:
+    worker = {"pid": 101, "role": "helper:parallel worker", "session": None}
+    seen = looked(
+        tasks=[
+            task(10, run_ns=0, runq_ns=0),
+            task(14, run_ns=S, runq_ns=0),
+            task(10, **worker, tid=101, run_ns=0, runq_ns=0),
+            task(14, **worker, tid=101, run_ns=2 * S, runq_ns=S),
+        ],
+        samples=[sample(0, **ACTIVE), sample(0, **worker, leader_pid=100)],
+    )
+    (line,) = seen.sessions
+    assert (line.run, line.runq) == pytest.approx((0.75, 0.25))
+
+
+def test_without_the_tasks_only_the_servers_word_is_known() -> None:
+    seen = looked(samples=[sample(0, state="active"), *(sample(n, **READS) for n in range(1, 4))])
+    (line,) = seen.sessions
+    assert (line.run, line.runq, line.db_time) == (None, None, None)
+    assert line.sleep == pytest.approx(1)
+    assert {e.name: e.sleep for e in seen.events} == {"IO/DataFileRead": 0.75, "no wait event": 0.25}
+
+
+def test_who_is_not_in_the_servers_latest_answers_has_left() -> None:
+    gone = {"pid": 7, "session": 1}
+    frames = {name: empty(name) for name in RAW}
+    frames["samples"] = rows("samples", [sample(0, **gone), *(sample(n) for n in range(40))])
+    assert [s.pid for s in glance(frames).sessions] == [100]
+    assert sorted(s.pid for s in glance(frames, gone_ns=100 * S).sessions) == [7, 100]
+
+
+def test_nothing_read_is_an_empty_glance() -> None:
+    assert looked() == Glance(0.0, "activity samples", 0)
+    assert isinstance(empty("samples"), pl.DataFrame)

@@ -1,0 +1,115 @@
+"""The live view without a terminal: keys, order, filter, what is drawn."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dbdyno.cli.keys import parse
+from dbdyno.cli.top_state import ORDERS, Row, View
+from dbdyno.cli.top_view import Header, Screen
+from dbdyno.observe.glance import EventLine, Glance, SessionLine
+
+
+def row(pid: int, run: float | None, runq: float | None, user: str = "app", event: str = "") -> Row:
+    sleep = None if run is None or runq is None else 1 - run - runq
+    events = (EventLine("IO", "DataFileRead", sleep, 0.01, 0.0),)
+    line = SessionLine(pid, 0, "active", event or None, 42, run, runq, sleep, 0.0, 1.0, events)
+    return Row(line, {"user": user, "database": "prod", "application": "shop"})
+
+
+ROWS = [
+    row(1, 0.1, 0.6),
+    row(2, 0.5, 0.2, "bob"),
+    row(3, 0.3, 0.1, event="IO/DataFileRead"),
+    row(4, None, None),
+]
+
+
+def pids(view: View) -> list[int]:
+    return [r.line.pid for r in view.rows(ROWS)]
+
+
+def pressed(view: View, *keys: str) -> View:
+    for key in keys:
+        view.press(key, view.rows(ROWS))
+    return view
+
+
+def drawn(view: View, height: int = 40, width: int = 100, **header: object) -> str:
+    glance = Glance(4.0, "scheduler trace", 40, tuple(r.line for r in ROWS), ROWS[0].line.events)
+    screen = Screen(Header(server="postgres 18.4", **header), glance, view, view.rows(ROWS))  # type: ignore[arg-type]
+    lines = screen.lines(width, height)
+    assert len(lines) == height
+    assert all(line.cell_len <= width for line in lines)
+    return "\n".join(line.plain for line in lines)
+
+
+def test_keys_of_a_terminal() -> None:
+    assert parse(b"jk\x1b[A\x1b[B\x1bOA\r\x1b[5~\x7f ") == [
+        "j", "k", "up", "down", "up", "enter", "page up", "backspace", " ",
+    ]  # fmt: skip
+    assert parse(b"\x1b") == ["escape"]
+    assert parse(b"\x1b[1;5Cq") == ["q"]  # a sequence that means nothing here
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_end_as_keys(data: bytes) -> None:
+    assert all(parse(data))
+
+
+def test_orders_put_the_greatest_first_and_the_unknown_last() -> None:
+    assert pids(pressed(View(), "c")) == [2, 3, 1, 4]
+    assert pids(pressed(View(), "w")) == [1, 2, 3, 4]
+    assert pids(pressed(View(), "p")) == [1, 2, 3, 4]
+    assert pids(pressed(View(), "u")) == [1, 3, 4, 2]
+    view, seen = View(), []
+    for _ in ORDERS:
+        seen.append(pressed(view, "s").order)
+    assert sorted(seen) == sorted(ORDERS)
+
+
+def test_a_filter_is_typed_and_taken_back() -> None:
+    view = pressed(View(), "f", "b", "o", "x", "backspace", "b")
+    assert view.typing
+    assert "filter: bob" in drawn(view)
+    pressed(view, "enter", "q")  # a q in a filter is a letter, here it is the key
+    assert (pids(view), view.ended) == ([2], True)
+    assert pids(pressed(view, "escape")) == [1, 2, 3, 4] or view.filter == ""
+
+
+def test_choosing_and_drilling_in() -> None:
+    view = pressed(View(order="p"), "down", "down", "k", "down")
+    assert view.chosen == 2
+    assert "its events" not in drawn(view)
+    text = drawn(pressed(view, "enter"))
+    assert "process 2" in text
+    assert "IO/DataFileRead" in text.split("its events")[1]
+    assert "query id 42" in text
+    assert "its events" not in drawn(pressed(view, "escape"))
+    assert pressed(View(order="p"), "up").chosen == 4
+    assert pressed(View(order="p"), *["down"] * 9).chosen == 4
+
+
+def test_a_chosen_session_that_ended_is_said() -> None:
+    view = View(chosen=77, alone=True)
+    assert "session 77 has ended" in drawn(view)
+
+
+def test_freezing_helping_notices_and_small_terminals() -> None:
+    assert "FROZEN" in drawn(pressed(View(), " "))
+    assert "the next order" in drawn(pressed(View(), "h"))
+    assert "server is away" in drawn(View(), notice="the server is away")
+    for height, width in ((5, 20), (10, 60), (24, 80)):
+        drawn(View(), height, width)
+        drawn(View(chosen=1, alone=True), height, width)
+
+
+def test_cpu_wait_is_a_ranked_row_and_events_show_their_part_in_the_queue() -> None:
+    text = drawn(View())
+    assert text.index("CPU WAIT") < text.index("top events")
+    ranked = text.split("top events")[1]
+    assert "DB CPU" in ranked
+    assert "CPU WAIT" in ranked
+    assert "IO/DataFileRead" in ranked
+    assert "0.010" in ranked  # in the run queue under that label
