@@ -18,6 +18,7 @@ from dbdyno.model.protocols import Target
 from dbdyno.model.truth import Truth
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
+WIDTH = 120  # columns in a pipe or a file
 MOST_PER_CPU = 4  # sessions of the largest case
 
 
@@ -50,6 +51,8 @@ def selftest(
     sessions = round(MOST_PER_CPU * host.limits.usable_cpus) + conduct.EXTRA_CONNECTIONS
     target = Target(dsn=dsn, bin_dir=bin_dir, sessions=sessions)
     console = screen.err() if as_json else screen.out()
+    if not console.is_terminal:
+        console.width = WIDTH
     interrupt = Interrupt()
     with interrupt.caught():
         try:
