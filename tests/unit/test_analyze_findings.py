@@ -117,6 +117,12 @@ def test_a_reset_outside_the_window_is_not(clean: Climb):
     assert "statistics-reset" not in _found(clean)
 
 
+def test_workers_that_come_and_go_are_no_foreign_load():
+    """Two workers a call: no reads of theirs tell their CPU, the machine's counters hold it."""
+    found = _law("fake:cpus=4,cpu=10ms,workers=2")
+    assert not [i for i in found if i == "foreign-load" or i.startswith("cpu-differs")]
+
+
 def test_a_sampler_that_waits_for_a_cpu_is_told():
     found = _law("fake:cpus=8,cpu=10ms,late=40ms")["sampler-late"]
     assert found.value == pytest.approx(0.4, abs=0.05)

@@ -156,8 +156,10 @@ def test_a_session_that_came_and_went_does_not_blot_out_the_others():
         *_task(101, (12 * S, 0), (12 * S + S // 2, S // 10), "session", session=1),
     ]
     cell = made_cell({"tasks": tasks, "sessions": [session_row(0), session_row(1)]}, sessions=2)
-    row = _witnesses(cell).filter(quantity="cpu_used", source="os tasks").row(0, named=True)
-    assert row["value"] == pytest.approx(0.4)
+    found = _witnesses(cell)
+    assert found.filter(quantity="cpu_sessions")["value"][0] == pytest.approx(0.4)
+    server = found.filter(quantity="cpu_used", source="os tasks").row(0, named=True)
+    assert (server["value"], server["status"]) == (None, "1 came and went"), "the main process was not read"
 
 
 def test_unknown_is_said_with_its_status():

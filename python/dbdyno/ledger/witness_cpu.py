@@ -15,6 +15,8 @@ _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time lies inside u
 _NEAR_NS = 200_000_000
 """All tasks are read within less; one whose reads begin or end further from the others' came or went."""
 _TRACE = "scheduler trace"
+PARTLY = "ended ones as far as read"
+"""A source that says so tells the least that it can have been."""
 _TICKS = "/proc/stat counts by ticks; more than the tasks: something else was at work on this machine"
 _NAIVE = "not CPU time: it holds waits for a CPU, and misses CPU time under another label"
 
@@ -92,12 +94,16 @@ def _used(
     """Sum over the tasks of ``roles`` (None: all), per second; unknown where one of the sessions' is, unless
     that came or went between two reads."""
     mine = _of_roles(tasks, roles)
-    brief = pl.col("status").is_in(["vanished", "too short"])
-    bad = mine.filter(pl.col(name).is_null() & (pl.col("role") == "session") & ~brief)
+    bad = mine.filter(pl.col(name).is_null() & (pl.col("role") == "session") & ~_brief())
     if bad.height or mine.is_empty() or not mine[name].drop_nulls().len():
         why = bad if bad.height else mine
         return None, str(why["status"][0]) if why.height else "off"
     return float((mine[name] / mine["over_ns"]).sum()), "ok"
+
+
+def _brief() -> pl.Expr:
+    """It came or went between two reads, so its figures are not known."""
+    return pl.col("status").is_in(["vanished", "too short"])
 
 
 def _of_roles(tasks: pl.DataFrame, roles: tuple[str, ...] | None) -> pl.DataFrame:
@@ -116,8 +122,11 @@ def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
     tasks = cut["cut_tasks"]
     value, status = _used(tasks, roles)
     main = tasks.filter(pl.col("role") == "helper:main").drop_nulls("children_ns")
-    if value is None or main.is_empty():
+    if value is None:
         return _Used(value, status, "os tasks")
+    if main.is_empty():
+        brief = _of_roles(tasks, _SERVER).filter(_brief() & pl.col("run_ns").is_null()).height
+        return _Used(None, f"{brief} came and went", "os tasks") if brief else _Used(value, "ok", "os tasks")
     children = float((main["children_ns"] / main["over_ns"]).sum())
     if children <= 0:
         return _Used(value, status, "os tasks")
@@ -128,7 +137,7 @@ def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
     ended = _of_roles(seen, _SERVER).filter("gone")
     if ended["old"].any():
         reason = "processes that lived before the window ended in it: short-lived ones cannot be told apart"
-        return _Used(value, status, "os tasks, ended ones as far as read", reason)
+        return _Used(value, status, f"os tasks, {PARTLY}", reason)
     read = float((ended["run_ns"] / ended["over_ns"]).sum() or 0.0)
     return _Used(value - read + children, status, "os tasks, ended ones included")
 

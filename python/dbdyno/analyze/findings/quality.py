@@ -126,7 +126,7 @@ def _stolen(case: Case, cell: str) -> float:
 
 def foreign_load(case: Case) -> Iterator[Finding]:
     """CPU time of the machine that neither the server's tasks nor dbdyno's used."""
-    machine = case.tables["witnesses"].filter(pl.col("quantity") == "cpu_used_machine")
+    machine = _complete(case).filter(pl.col("quantity") == "cpu_used_machine")
     table = machine.filter(pl.col("verdict") == "differs")
     more = table.filter(pl.col("relative_difference") > 0).to_dicts()
     if more:
@@ -147,9 +147,18 @@ def foreign_load(case: Case) -> Iterator[Finding]:
         )
 
 
+def _complete(case: Case) -> pl.DataFrame:
+    """Table witnesses without the quantities whose reference is only the least that it can have been."""
+    table = case.tables["witnesses"]
+    partly = table.filter(
+        (pl.col("verdict") == "reference") & pl.col("source").str.contains("as far as read")
+    )
+    return table.join(partly, on=["cell", "quantity"], how="anti", maintain_order="left")
+
+
 def witnesses_differ(case: Case) -> Iterator[Finding]:
     """CPU by the server's own group, or by a host that saw less than the tasks."""
-    differ = case.tables["witnesses"].filter(pl.col("verdict") == "differs")
+    differ = _complete(case).filter(pl.col("verdict") == "differs")
     group = (pl.col("quantity") == "cpu_used") & (pl.col("source") == "cgroup")
     host = (pl.col("quantity") == "cpu_used_machine") & (pl.col("relative_difference") < 0)
     for (source,), rows in differ.filter(group | host).group_by("source", maintain_order=True):
