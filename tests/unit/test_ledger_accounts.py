@@ -126,6 +126,7 @@ def test_on_another_host_run_and_queue_are_unknown_and_labels_are_no_cpu():
             ("client", None): 0.4,
             ("active without wait event", None): 0.4,
             ("unaccounted", None): 0.0,
+            ("block_io", None): None,
         },
         abs=1e-9,
     )

@@ -6,10 +6,9 @@ import polars as pl
 
 from dbdyno.ledger.apportion import Joint
 from dbdyno.ledger.groups import Groups, groups
-from dbdyno.ledger.intervals import wilson
 from dbdyno.ledger.joint import LABEL, UNLABELLED, Tables
 from dbdyno.ledger.margins import TRACE
-from dbdyno.ledger.summed import asleep, not_asleep, not_awake, runnable
+from dbdyno.ledger.summed import asleep, missed, not_asleep, not_awake, runnable
 from dbdyno.ledger.waits import UNSEEN
 from dbdyno.model.column import CELL
 from dbdyno.model.tables import conform, empty
@@ -54,7 +53,7 @@ def _labelled(found: Joint, serving: Groups) -> pl.DataFrame:
 
 def _with_zeros(rows: pl.DataFrame, found: Joint, serving: Groups) -> pl.DataFrame:
     """A label that was seen on one side only has none of the other, up to what so many samples miss."""
-    raked = rows.join(_missed(found, serving), on="group", how="left", maintain_order="left")
+    raked = rows.join(missed(found, serving), on="group", how="left", maintain_order="left")
     sampled = (pl.col("source") != TRACE) & ~pl.col("unlabelled")
     filled = {}
     for name in ("run", "sleep", "runq"):
@@ -65,19 +64,6 @@ def _with_zeros(rows: pl.DataFrame, found: Joint, serving: Groups) -> pl.DataFra
             filled[f"{name}{end}"] = pl.when(none).then(value).otherwise(f"{name}{end}")
     hidden = {f"sleep{e}": pl.when(~pl.col("unlabelled")).then(f"sleep{e}") for e in _ENDS}
     return raked.with_columns(**filled).with_columns(**hidden).drop("asleep_missed", "runnable_missed")
-
-
-def _missed(found: Joint, serving: Groups) -> pl.DataFrame:
-    """Per group how much of its time asleep and runnable a label may have that was never seen so."""
-    tasks = found.tasks.filter(pl.col("known") & ~pl.col("exact") & pl.col("samples").is_not_null())
-    members = serving.members.join(tasks, on="task")
-    over, wall = pl.col("over_ns"), pl.col("wall_ns") / pl.col("over_ns")
-    share = wilson(pl.lit(0.0), (pl.col("samples") * wall).sum().clip(1.0) / pl.len())[1]
-    both = pl.col("run_ns") + pl.col("runq_ns")
-    return members.group_by("group").agg(
-        asleep_missed=pl.min_horizontal((pl.col("asleep_ns") / over).sum(), share * wall.sum()),
-        runnable_missed=pl.min_horizontal((both / over).sum(), share * wall.sum()),
-    )
 
 
 def _status() -> pl.Expr:

@@ -49,7 +49,7 @@ def _labels(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     unseen = not_awake(joint, groups)
     errors = slack(joint.tasks, groups).select("group", run_error="run", runq_error="runq")
     unseen = unseen.join(errors, on="group", maintain_order="left")
-    sources = groups.table.select("group", source="wait_source")
+    sources = groups.table.select("group", source=pl.coalesce("wait_source", "cpu_source"))
     for name in ("run", "runq"):
         value, error = pl.col(name), pl.col(f"{name}_error")
         rows = found.drop_nulls(name).select("group", "detail", "source", **_named(name))

@@ -155,6 +155,20 @@ def not_awake(joint: Joint, groups: Groups, *, traced: bool = True) -> pl.DataFr
     return found.group_by("group", maintain_order=True).agg(pl.col("run", "runq").sum())
 
 
+def missed(joint: Joint, groups: Groups) -> pl.DataFrame:
+    """Per group how much of its time asleep and runnable a label may have that was never seen so."""
+    tasks = joint.tasks.filter(~pl.col("exact") & pl.col("samples").is_not_null())
+    members = groups.members.join(tasks, on="task")
+    over, wall = pl.col("over_ns"), pl.col("wall_ns") / pl.col("over_ns")
+    share = wilson(pl.lit(0.0), (pl.col("samples") * wall).sum().clip(1.0) / pl.len())[1]
+    both = pl.col("run_ns") + pl.col("runq_ns")
+    given = pl.when("known").then("asleep_ns").otherwise("wall_ns")
+    return members.group_by("group").agg(
+        asleep_missed=pl.min_horizontal((given / over).sum(), share * wall.sum()),
+        runnable_missed=pl.min_horizontal((both / over).sum(), share * wall.sum()),
+    )
+
+
 def _mine(seen: pl.DataFrame, name: str, keys: Keys, *, traced: bool) -> pl.DataFrame:
     rows = seen.filter(pl.col(name) > 0)
     if traced:

@@ -8,7 +8,7 @@ from dbdyno.ledger.apportion import Joint
 from dbdyno.ledger.groups import Groups
 from dbdyno.ledger.intervals import sums
 from dbdyno.ledger.joint import SOURCES, UNLABELLED, Tables, detail
-from dbdyno.ledger.summed import asleep, not_asleep, slack
+from dbdyno.ledger.summed import asleep, missed, not_asleep, slack
 
 CLIENT = "Client"
 LEFT = "W less all other accounts"
@@ -33,25 +33,29 @@ def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
     )
     rows = pl.concat([rows, hidden], how="diagonal")
     whole = groups.only("session", "rung")
-    filled = [rows, _absent(rows, groups, "sleep", cut), _absent(rows, whole, "client", cut)]
+    filled = [
+        rows,
+        *(_absent(joint, rows, g, name, cut) for g, name in ((groups, "sleep"), (whole, "client"))),
+    ]
     return pl.concat(filled, how="diagonal").select(
         "group", "account", "detail", "low", "high", "status", "source", aas="value"
     )
 
 
-def _absent(rows: pl.DataFrame, groups: Groups, account: str, cut: Tables) -> pl.DataFrame:
+def _absent(joint: Joint, rows: pl.DataFrame, groups: Groups, account: str, cut: Tables) -> pl.DataFrame:
     """For groups without any: 0, up to what so many samples may have missed; NULL and why where none were."""
     empty = groups.table.filter(pl.col("scope") != "beside").join(
         rows.filter(pl.col("account") == account), on="group", how="anti"
     )
     empty = empty.join(_why(cut), on="cell", how="left", maintain_order="left")
     told = (pl.col("sampled") > 0) | (pl.col("traced") == pl.col("tasks"))
+    empty = empty.join(missed(joint, groups), on="group", how="left", maintain_order="left")
     return empty.select(
         "group",
         account=pl.lit(account),
         value=pl.when(told).then(0.0),
         low=pl.when(told).then(0.0),
-        high=pl.when(told).then(0.0),
+        high=pl.when(told).then(pl.col("asleep_missed").fill_null(0.0)),
         status=pl.when(told).then(pl.lit("ok")).otherwise(pl.col("why").fill_null("off")),
         source=pl.when(told).then("wait_source").otherwise(pl.lit("activity samples")),
     )
@@ -92,7 +96,7 @@ def unaccounted(joint: Joint, groups: Groups, accounts: pl.DataFrame, cut: Table
     traced tasks, the brackets of the reads. Time stolen from the machine while a session was on a CPU or
     waited for one may lie in it, so the upper end is higher by that.
     """
-    known = accounts.filter(pl.col("account").is_in(_SUMMED)).group_by("group").agg(known=pl.col("aas").sum())
+    added = accounts.filter(pl.col("account").is_in(_SUMMED)).group_by("group").agg(added=pl.col("aas").sum())
     over = pl.col("over_ns")
     sampled = joint.tasks.filter(~pl.col("exact"))
     off = groups.members.join(sampled, on="task").group_by("group").agg(off=(pl.col("off_ns") / over).sum())
@@ -100,11 +104,11 @@ def unaccounted(joint: Joint, groups: Groups, accounts: pl.DataFrame, cut: Table
     traced = groups.members.join(_remainder(joint), on="task").group_by("group").agg(pl.col("rest").sum())
     error = slack(joint.tasks, groups).select("group", error="off")
     base = groups.table.join(_steal(cut), on="cell", how="left", maintain_order="left")
-    for frame in (known, off, slept, traced, error, _busy(joint, groups)):
+    for frame in (added, off, slept, traced, error, _busy(joint, groups)):
         base = base.join(frame, on="group", how="left", maintain_order="left")
     base = base.with_columns(
-        pl.col("known", "off", "low", "high", "rest", "error", "busy", "steal").fill_null(0.0)
-    ).with_columns(aas=pl.col("total") - pl.col("known"))
+        pl.col("added", "off", "low", "high", "rest", "error", "busy", "steal").fill_null(0.0)
+    ).with_columns(aas=pl.col("total") - pl.col("added"))
     stolen = pl.min_horizontal("steal", "busy")
     low = pl.col("off") + pl.col("rest") - pl.col("high") - pl.col("error")
     high = pl.col("off") + pl.col("rest") - pl.col("low") + pl.col("error") + stolen
