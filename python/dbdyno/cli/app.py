@@ -21,7 +21,9 @@ Examples:
   dbdyno run cpu --sessions 1:8          a CPU loop at every count from 1 to 8
   dbdyno run lio --dsn postgresql://app@db1/prod --sessions 1,4,16,64
   dbdyno run --script q.sql --measure 30s --repeats 3
+  dbdyno observe --for 60s               somebody else's load: live, and stored
   dbdyno show last                       the table and the findings once more
+  dbdyno profile last                    the load profile and the top ten events
   dbdyno export last --to xlsx           a sheet per table, with charts
 
 \b

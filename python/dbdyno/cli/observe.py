@@ -51,7 +51,13 @@ from dbdyno.model.protocols import Target
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the report there too.",
 )
-@click.option("--engine", type=click.Choice(["postgres", "fake"]), default="postgres", hidden=True)
+@click.option(
+    "--engine",
+    type=click.Choice(["postgres", "fake"]),
+    default="postgres",
+    help="What is observed.",
+    show_default=True,
+)
 @store_option
 @json_option
 def observe_command(**options: Any) -> None:

@@ -28,7 +28,8 @@ def memos(joint: Joint, groups: Groups) -> pl.DataFrame:
         *_naive(joint, groups),
         _margin(joint, groups),
     )
-    return pl.concat([p for p in parts if p.height], how="diagonal").with_columns(status=pl.lit("ok"))
+    told = [p for p in parts if p.height] or [parts[0]]  # nobody was there: empty, with its columns
+    return pl.concat(told, how="diagonal").with_columns(status=pl.lit("ok"))
 
 
 def _wall(groups: Groups) -> pl.DataFrame:

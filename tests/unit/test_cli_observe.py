@@ -1,0 +1,120 @@
+"""``dbdyno observe``, ``profile`` and the options of ``show``, on the fake engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dbdyno.cli.app import app
+from dbdyno.model.errors import DbdynoError, UsageError
+
+LAW = "fake:cpus=2,foreign=3,cpu=2ms,think=5ms,wait=IO/DataFileRead:3ms"
+OBSERVE = ("observe", "--engine", "fake", "--dsn", LAW)
+CLIMB = ("run", "lio", "--engine", "fake", "--dsn", "fake:cpus=2", "--measure", "2s", "--call-target", "10ms")
+
+
+class Program:
+    def __init__(self) -> None:
+        self._runner = CliRunner()
+
+    def __call__(self, *words: str, code: int = 0) -> Result:
+        result = self._runner.invoke(app, words, catch_exceptions=False)
+        assert result.exit_code == code, result.output
+        return result
+
+    def fails(self, *words: str) -> DbdynoError:
+        with pytest.raises(DbdynoError) as e:
+            self._runner.invoke(app, words, catch_exceptions=False)
+        return e.value
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program]:
+    monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COLUMNS", "100")
+    yield Program()
+
+
+def test_one_line_a_window_then_the_summary_and_what_it_cost(run: Program) -> None:
+    output = run(*OBSERVE, "--for", "20s").stdout
+    lines = [line.split() for line in output.splitlines() if line[2:3] == ":" and line[5:6] == ":"]
+    assert [(words[1], words[2]) for words in lines] == [("1", "3"), ("2", "3")]
+    assert "IO/DataFileRead" in " ".join(lines[0])
+    assert "observing cost" in output
+    assert "report.html" in output
+
+
+def test_json_is_one_document_and_quiet_prints_the_end_only(run: Program) -> None:
+    document = json.loads(run(*OBSERVE, "--for", "10s", "--json").stdout)
+    assert [w["sessions"] for w in document["windows"]] == [0]
+    assert document["observation"]["events"]
+    assert "CPU WAIT" not in run(*OBSERVE, "--for", "10s", "--quiet").stdout.splitlines()[0]
+
+
+def test_the_report_is_written_where_it_is_wanted(run: Program, tmp_path: Path) -> None:
+    run(*OBSERVE, "--for", "2s", "--report", str(tmp_path / "r.html"))
+    assert (tmp_path / "r.html").read_text().startswith("<!")
+
+
+def test_a_filter_is_told_and_nobody_is_said(run: Program) -> None:
+    result = run(*OBSERVE, "--for", "2s", "--only-user", "zoe")
+    assert "only user zoe" in result.stdout
+    assert "no session matches user zoe" in result.stderr
+
+
+def test_stored_observations_show_profile_export_and_rebuild(run: Program, tmp_path: Path) -> None:
+    run(*OBSERVE, "--for", "20s", "--quiet")
+    assert "IO/DataFileRead" in run("show", "last", "--events").output
+    assert "USR" in run("show", "last", "--microstates", "--window", "2").output
+    assert "DB CPU" in run("profile", "last").output
+    whole = json.loads(run("profile", "last", "--json").output)
+    one = json.loads(run("profile", "last", "--window", "2", "--json").output)
+    assert {r["cell"] for r in one["profile"]} == {"0002-observed-base-s0-r2"}
+    assert len(one["profile"]) < len(whole["profile"])
+    for kind in ("csv", "xlsx", "parquet", "json"):
+        assert run("export", "last", "--to", kind, "-o", str(tmp_path / kind)).output.strip()
+    assert json.loads(run("rebuild", "last", "--json").output)["windows"]
+    assert "3 windows" not in run("show", "last").output
+
+
+def test_cells_of_a_climb_are_chosen_by_rung_or_id(run: Program) -> None:
+    run(*CLIMB, "--sessions", "1,2")
+    assert "at 2 sessions" in run("profile", "last", "--rung", "2").output
+    assert run("show", "last", "--cell", "0001-lio-base-s1-r1").output
+    for words, said in (
+        (("--rung", "7"), "1, 2"),
+        (("--window", "1"), "none"),
+        (("--cell", "x"), "0001-lio-base-s1-r1"),
+        (("--rung", "1", "--window", "1"), "one of them"),
+    ):
+        error = run.fails("show", "last", *words)
+        assert isinstance(error, UsageError)
+        assert said in str(error.cure)
+
+
+def test_the_exact_tier_is_demanded_or_refused_before_anything_is_started(run: Program) -> None:
+    error = run.fails("observe", "--engine", "fake", "--dsn", f"{LAW},trace=off", "--witness", "exact")
+    assert "scheduler trace" in error.message
+    assert "--witness auto" in str(error.cure)
+    error = run.fails(*CLIMB[:5], "fake:trace=off", *CLIMB[6:], "--sessions", "1", "--witness", "exact")
+    assert "scheduler trace" in error.message
+    assert json.loads(run("runs", "--json").output) == []
+
+
+@pytest.mark.parametrize(("witness", "status"), [("exact", "ok"), ("sampled", "off"), ("auto", "ok")])
+def test_the_witness_that_was_chosen_is_in_the_sources(run: Program, witness: str, status: str) -> None:
+    words = (*OBSERVE, "--for", "2s", "--witness", witness, "--json")
+    sources = json.loads(run(*words).stdout)["sources"]
+    assert [s["status"] for s in sources if s["name"] == "scheduler trace"] == [status]
+
+
+def test_system_calls_are_counted_where_asked_for(run: Program) -> None:
+    for words, expected in (((), 0), (("--trace-syscalls",), 1)):
+        run(*OBSERVE, "--for", "2s", "--quiet", *words)
+        document = json.loads(run("show", "last", "--json").output)
+        known = [m["syscalls_per_s"] for m in document["microstates"] if m["role"] == "session"]
+        assert any(v is not None for v in known) == bool(expected)
