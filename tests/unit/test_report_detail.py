@@ -101,14 +101,19 @@ def test_unknown_waits_say_why() -> None:
 def test_processes_are_sorted_and_workers_stand_below_their_leader() -> None:
     results = made.results()
     frame = results.tables["microstates"]
-    busy = pl.when((pl.col("session") == 0) & ~pl.col("worker")).then(0.9).otherwise("usr").alias("usr")
+    first_one = (pl.col("session") == 0) & ~pl.col("worker")
+    states = {
+        "usr": 0.9,
+        "cpu_wait": 0.1,
+        **dict.fromkeys(("sys", "lock", "client", "sleep", "unaccounted"), 0.0),
+    }
+    busy = [pl.when(first_one).then(v).otherwise(c).alias(c) for c, v in states.items()]
     blocks = processes.blocks(changed(results, "microstates", frame.with_columns(busy)), top(results))
     assert [b.title for b in blocks] == ["Sessions", "Server processes"]
     first, second, *_ = blocks[0].processes
     assert first.name.startswith("dbdyno 0,") and first.cells[0][0] == "90.0"
     assert second.worker and second.name == "parallel worker"
-    leader = frame.filter((pl.col("cell") == top(results).cell) & (pl.col("pid") == 5000)).to_dicts()[0]
-    assert second.share == f"{100 * 0.3 / (0.3 + 0.9 + leader['sys']):.0f} %"
+    assert second.share == "25 %"  # 0.3 of 0.3 and 0.9
     assert [p.name for p in blocks[1].processes] == ["io worker", "wal writer", "checkpointer"]
 
 
@@ -132,6 +137,15 @@ def test_an_unknown_state_is_a_dash_with_its_reason() -> None:
         n.startswith("- USR, SYS, WAIT") and n.endswith("the server runs on another host.")
         for n in processes.unknown(remote, top(remote))
     )
+
+
+def test_a_process_that_came_late_has_shares_of_its_own_time() -> None:
+    results = made.results()
+    states = ["usr", "sys", "cpu_wait", "lock", "client", "sleep", "unaccounted", "voluntary_per_s"]
+    late = results.tables["microstates"].with_columns([pl.col(c) / 4 for c in states], wall_s=pl.lit(2.5))
+    found = processes.blocks(changed(results, "microstates", late), top(results))[0].processes[0]
+    expected = processes.blocks(results, top(results))[0].processes[0]
+    assert [t for t, _ in found.cells[:9]] == [t for t, _ in expected.cells[:9]]
 
 
 def test_threads_of_one_process_are_one_row() -> None:
@@ -206,6 +220,18 @@ def test_the_strip_holds_the_shares_of_every_session_and_second() -> None:
     )
     shares = dict(rows.select("part", "share").rows())
     assert found["pieces"][3][4] == [round(100 * shares.get(p, 0)) for p in parts]
+
+
+def test_a_piece_of_a_strip_holds_what_reaches_into_it() -> None:
+    results = made.results()
+    row = results.tables["strips"].filter(pl.col("cell") == top(results).cell).head(1)
+    rows = [(0.0, 1.5, "run"), (1.5, 3.0, "runq"), (3.0, 4.0, "run")]
+    frame = pl.concat(
+        row.with_columns(start_s=a, end_s=b, part=pl.lit(p), share=pl.lit(1.0)) for a, b, p in rows
+    )
+    found = strips.strip(changed(results, "strips", frame), top(results).cell, ["run", "runq"])
+    assert found is not None
+    assert found["pieces"] == [[[100, 0], [12, 88], [75, 25]]]  # of 4/3 s each: 0-1.33, 1.33-2.67, 2.67-4
 
 
 def test_a_strip_of_many_sessions_keeps_the_most_active(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,16 @@ def test_parts_that_exceed_the_exact_total_a_little_give_way() -> None:
     assert rows["aas"].to_list() == pytest.approx([0.2, 0.2])
 
 
+def test_where_only_some_places_divide_it_the_rest_is_told_apart() -> None:
+    results, places = with_ledger(
+        {"account": "runq", "aas": 0.4},
+        label("IO/Read", 0.4),
+        {"cell": "d", "sessions": 2, "account": "runq", "aas": 1},
+    )
+    labels = stack.stack(results, places)["label"].to_list()
+    assert labels == ["CPU WAIT under IO", "CPU WAIT, not divided"]
+
+
 def test_parts_that_exceed_the_total_by_far_are_not_believed() -> None:
     results, places = with_ledger({"account": "runq", "aas": 0.4}, label("IO/Read", 0.6))
     assert stack.stack(results, places)["key"].to_list() == ["runq"]

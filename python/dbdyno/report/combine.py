@@ -20,6 +20,8 @@ _RATES = [
     *_STATES, "block_io", "unaccounted", "voluntary_per_s", "involuntary_per_s", "slices_per_s",
     "syscalls_per_s",
 ]  # fmt: skip
+_WHOLE = ["usr", "sys", "cpu_wait", "lock", "client", "sleep", "unaccounted"]
+_ALL = 0.95  # of a window
 _PROCESS = ["pid", "start_ticks", "role", "worker"]
 
 
@@ -39,13 +41,27 @@ def events(results: Results) -> pl.DataFrame:
 
 def microstates(results: Results) -> pl.DataFrame:
     """Table microstates of all windows together: a process's means over the time that it was seen."""
-    rows = results.tables["microstates"]
-    made = rows.group_by(_PROCESS, maintain_order=True).agg(
+    made = own_time(results, results.tables["microstates"])
+    made = made.group_by(_PROCESS, maintain_order=True).agg(
         pl.col("session").drop_nulls().last(), pl.col("name").last(),
         *(_mean(c, pl.col("wall_s").sum()) for c in _RATES),
         pl.col("wall_s").sum().alias("seen_s"), _first_not_ok(), _all("source"),
     )  # fmt: skip
     return _conforming("microstates", made.rename({"seen_s": "wall_s"}))
+
+
+def own_time(results: Results, rows: pl.DataFrame) -> pl.DataFrame:
+    """Microstates as shares of the time that the process was there, instead of the whole window.
+
+    Both are the same but for a process that came or went inside it.
+    """
+    whole = pl.sum_horizontal(_WHOLE, ignore_nulls=False)
+    walls = results.tables["windows"].select("cell", window_s="wall_s")
+    there = (pl.col("wall_s") / pl.col("window_s")).clip(0.0, 1.0)
+    # Without all states their sum is not known: how long it was there is, but for the edges of reads.
+    share = pl.when(whole > 0).then(whole).when((there > 0) & (there < _ALL)).then(there).otherwise(1.0)
+    joined = rows.join(walls, on="cell", how="left", maintain_order="left").with_columns(share=share)
+    return joined.with_columns(pl.col(c) / pl.col("share") for c in _RATES).drop("window_s", "share")
 
 
 def _mean(column: str, whole: pl.Expr) -> pl.Expr:

@@ -13,6 +13,8 @@ UNKNOWN = "?"
 _QUANTITIES = {
     "cpu_used": "CPU used",
     "cpu_used_machine": "CPU used, whole machine",
+    "cpu_sessions": "CPU used by the sessions",
+    "run_and_runq": "CPU and CPU WAIT",
     "db_time": "DB time",
     "work_per_call": "work per call",
 }

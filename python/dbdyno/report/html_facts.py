@@ -84,7 +84,8 @@ def findings(results: Results) -> Html:
     items = []
     for f in ordered:
         everywhere = bool(f.cells) and set(results.tables["windows"]["cell"]) <= set(f.cells)
-        about = "all cells" if everywhere else f"cells: {', '.join(f.cells)}" if f.cells else ""
+        what = "windows" if figures.is_observation(results) else "cells"
+        about = f"all {what}" if everywhere else f"{what}: {', '.join(f.cells)}" if f.cells else ""
         notes = " · ".join(t for t in (_interval(f), f.evidence and f"rests on: {f.evidence}", about) if t)
         items.append(
             el(

@@ -82,7 +82,8 @@ def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
         if len(together):
             return together
     if pick.cell is not None:
-        return frame.filter(pl.col("cell") == pick.cell)
+        mine = frame.filter(pl.col("cell") == pick.cell)
+        return combine.own_time(results, mine) if table == "microstates" else mine
     if table == "events":
         return combine.events(results)
     return combine.microstates(results) if table == "microstates" else frame.clear()

@@ -94,7 +94,9 @@ def segments(rows: pl.DataFrame) -> list[Segment]:
     further = [k for k in accounts if ":" not in k and k not in (*_FIRST, *_LAST)]
     middle = [k for c in (NO_LABEL, *classes) for k in (f"runq:{c}", f"sleep:{c}")]
     keys = [k for k in dict.fromkeys((*_FIRST, *further, *middle, *_LAST)) if k in accounts]
-    return [segment(k) for k in keys]
+    made = [segment(k) for k in keys]
+    split = any(k.startswith("runq:") for k in keys)  # elsewhere, where a place has it whole
+    return [s._replace(label="CPU WAIT, not divided") if split and s.key == "runq" else s for s in made]
 
 
 def segment(key: str) -> Segment:

@@ -14,6 +14,7 @@ from dbdyno.report.palette import account_colours
 MAX_ROWS = 60
 MAX_PIECES = 60
 """Of a row; finer strips are drawn in pieces of several."""
+_EDGE = 1e-3  # of a piece: rounding is no overlap
 _FIRST = ("run", "runq")
 _WORDS = {
     "run": "CPU",
@@ -62,12 +63,10 @@ def strip(results: Results, cell: str | None, shown: list[str]) -> dict[str, Any
     order = order.sort(pl.col("busy").fill_null(0.0), "session", descending=[True, False])
     kept = order.head(MAX_ROWS).sort("session", "who")
     names = kept["who"].to_list()
-    middle = (pl.col("start_s") + pl.col("end_s")) / 2 - start
-    spent = (pl.col("end_s") - pl.col("start_s")) * pl.col("share")
     sums = (
-        rows.filter(pl.col("who").is_in(names))
-        .group_by("who", "part", (middle / width).floor().clip(0, count - 1).cast(pl.Int64).alias("piece"))
-        .agg(spent.sum().alias("s"))
+        _cut(rows.filter(pl.col("who").is_in(names)), start, width, count)
+        .group_by("who", "part", "piece")
+        .agg(pl.col("s").sum())
         .with_columns(whole=pl.col("s").sum().over("who", "piece"))
         .with_columns(percent=(100 * pl.col("s") / pl.col("whole")).round(0).cast(pl.Int64))
     )
@@ -99,6 +98,16 @@ def _rows(results: Results, cell: str | None) -> pl.DataFrame:
     shifted = [(pl.col(c) + pl.col("offset")).alias(c) for c in ("start_s", "end_s")]
     session = pl.when(pl.col("process").is_null()).then("session").alias("session")
     return joined.with_columns(*shifted, pl.coalesce("process", who).alias("who"), session)
+
+
+def _cut(rows: pl.DataFrame, start: float, width: float, count: int) -> pl.DataFrame:
+    """Every row in all pieces that it reaches into: who, part, piece, s (its seconds there)."""
+    low, high = (pl.col("start_s") - start) / width, (pl.col("end_s") - start) / width
+    first = (low + _EDGE).floor().clip(0, count - 1).cast(pl.Int64)
+    after = (high - _EDGE).ceil().clip(1, count).cast(pl.Int64)
+    spread = rows.with_columns(low=low, high=high, piece=pl.int_ranges(first, after)).explode("piece")
+    inside = pl.min_horizontal("high", pl.col("piece") + 1) - pl.max_horizontal("low", "piece")
+    return spread.select("who", "part", "piece", s=inside.clip(0.0) * width * pl.col("share"))
 
 
 def _pieces(rows: pl.DataFrame, span: float) -> int:
