@@ -156,6 +156,18 @@ def test_without_rights_others_are_chosen_and_said_to_be_hidden(any_dsn: str, pl
                 assert "GRANT pg_monitor TO plain_role" in hidden.detail
 
 
+def test_without_rights_helpers_are_known_by_their_titles(any_dsn: str, plain: str) -> None:
+    with psycopg.connect(any_dsn) as admin, closing(PostgresServer(plain)) as server:
+        named = dict(admin.execute("select pid, backend_type from pg_stat_activity").fetchall())
+        samples, _ = watched(server)
+    roles = dict(samples.select("pid", "role").unique().iter_rows())
+    helpers = {
+        pid: kind for pid, kind in named.items() if kind not in ("client backend", "autovacuum worker")
+    }
+    assert {"checkpointer", "walwriter", "background writer"} <= set(helpers.values())
+    assert {pid: roles[pid] for pid in helpers} == {pid: f"helper:{kind}" for pid, kind in helpers.items()}
+
+
 def test_backends_name_everybody(server: PostgresServer, any_dsn: str) -> None:
     with psycopg.connect(any_dsn, application_name="teller", autocommit=True) as client:
         start_ns = client.execute(

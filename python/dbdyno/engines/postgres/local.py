@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from pathlib import Path
@@ -15,6 +16,13 @@ from dbdyno.engines.postgres.embedded.postmaster import start_ticks
 
 _CLOSE_S = 2.0
 _UNLISTED = ("logger", "stats collector")  # processes of the server that its activity view leaves out
+_HELPERS = (
+    *_UNLISTED,
+    *("checkpointer", "background writer", "walwriter", "autovacuum launcher", "archiver", "walsummarizer"),
+    *("logical replication launcher", "io worker", "startup", "walreceiver", "slotsync worker"),
+)
+_TITLE = re.compile(rf"postgres: (?:.*: )?({'|'.join(_HELPERS)})\b")  # a cluster_name may be before it
+_CLIENT = re.compile(r"\[local\]|\(\d+\)")  # of a client's title: its host and port
 
 
 class Presence(NamedTuple):
@@ -55,15 +63,16 @@ def _nearness(connection: Connection) -> str | None:
     return None
 
 
-def unlisted(main_pid: int) -> list[tuple[int, str]]:
+def unlisted(main_pid: int, *, all_helpers: bool) -> list[tuple[int, str]]:
     """(process, what it is) of the server's helpers that no view shows: the log collector and, in 14, the
-    statistics collector. By their titles (PostgreSQL, "Standard Unix Tools"), which any user may read."""
-    found = []
-    for pid in _children(main_pid):
-        title = _read(f"/proc/{pid}/cmdline").strip("\0 ")
-        if title.startswith("postgres: "):  # a cluster_name may follow
-            found += [(pid, what) for what in _UNLISTED if title.endswith(what)]
-    return found
+    statistics collector; with ``all_helpers`` all that stay, where the view hides from us what they are.
+
+    By their titles (PostgreSQL, "Standard Unix Tools"), which any user may read.
+    """
+    wanted = _HELPERS if all_helpers else _UNLISTED
+    titles = {pid: _read(f"/proc/{pid}/cmdline").strip("\0 ") for pid in _children(main_pid)}
+    found = {pid: _TITLE.match(title) for pid, title in titles.items() if not _CLIENT.search(title)}
+    return [(pid, title[1]) for pid, title in found.items() if title and title[1] in wanted]
 
 
 def _children(pid: int) -> list[int]:

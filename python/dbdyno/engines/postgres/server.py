@@ -207,7 +207,8 @@ class PostgresServer:
         if self._presence.pid is not None:
             yield self._presence.pid, "dbdyno"
         if self._presence.main_pid is not None:
-            for pid, what in local.unlisted(self._presence.main_pid):
+            hidden = not self._sight.all_sessions
+            for pid, what in local.unlisted(self._presence.main_pid, all_helpers=hidden):
                 yield pid, f"helper:{what}"
 
     def backends(self) -> pl.DataFrame:
