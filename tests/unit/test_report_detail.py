@@ -148,6 +148,16 @@ def test_a_process_that_came_late_has_shares_of_its_own_time() -> None:
     assert [t for t, _ in found.cells[:9]] == [t for t, _ in expected.cells[:9]]
 
 
+def test_an_unknown_state_does_not_stretch_the_others() -> None:
+    results = made.results()
+    frame = results.tables["microstates"].with_columns(
+        usr=pl.lit(None, pl.Float64), client=pl.lit(0.97), wall_s=pl.lit(9.0)
+    )
+    column = [c.name for c in processes.COLUMNS].index("client")
+    shown = processes.blocks(changed(results, "microstates", frame), top(results))[0].processes[0]
+    assert shown.cells[column][0] == "97.0"
+
+
 def test_threads_of_one_process_are_one_row() -> None:
     results = made.results()
     frame = results.tables["microstates"].filter(pl.col("cell") == top(results).cell)

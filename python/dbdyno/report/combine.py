@@ -55,11 +55,12 @@ def own_time(results: Results, rows: pl.DataFrame) -> pl.DataFrame:
 
     Both are the same but for a process that came or went inside it.
     """
-    whole = pl.sum_horizontal(_WHOLE, ignore_nulls=False)
+    whole, told = pl.sum_horizontal(_WHOLE, ignore_nulls=False), pl.sum_horizontal(_WHOLE)
     walls = results.tables["windows"].select("cell", window_s="wall_s")
     there = (pl.col("wall_s") / pl.col("window_s")).clip(0.0, 1.0)
-    # Without all states their sum is not known: how long it was there is, but for the edges of reads.
-    share = pl.when(whole > 0).then(whole).when((there > 0) & (there < _ALL)).then(there).otherwise(1.0)
+    # Without all states their sum is not known: how long it was there is, though reads are up to 1 s apart.
+    partly = (told < _ALL) & (there > 0) & (there < _ALL)
+    share = pl.when(whole > 0).then(whole).when(partly).then(there).otherwise(1.0)
     joined = rows.join(walls, on="cell", how="left", maintain_order="left").with_columns(share=share)
     return joined.with_columns(pl.col(c) / pl.col("share") for c in _RATES).drop("window_s", "share")
 
