@@ -68,13 +68,13 @@ CASES = (
         12,
         lambda: {"run": 2.0, "IO/DataFileRead": 1.0, "Lock/tuple": 2.0, "runq": 7.0},
     ),
-    # All are in one flush: 10 us of CPU, 2 ms, 10 us of its leader, whose next call of 200 us ends first;
-    # the others use 10 us and 200 us, and wait for the leader else.
+    # All are in one flush: 10 us of CPU, 4 ms, 10 us of its leader, whose next call of 400 us ends first;
+    # the others use 10 us and 400 us, and wait for the leader else.
     Case(
         "commit",
-        "fake:cpus=8,cpu=200us,commit=IO/WalSync:2ms",
+        "fake:cpus=8,cpu=400us,commit=IO/WalSync:4ms",
         8,
-        lambda: {"IO/WalSync": 2 / 2.22, "run": 1.69 / 2.22, "LWLock/WALWrite": 8 - 3.69 / 2.22},
+        lambda: {"IO/WalSync": 4 / 4.42, "run": 3.29 / 4.42, "LWLock/WALWrite": 8 - 7.29 / 4.42},
     ),
     # all at once: nothing here that arithmetic could tell
     Case(
@@ -85,7 +85,7 @@ CASES = (
         10,
         dict,
     ),
-    Case("commit-uneven", "fake:cpus=2,cpu=400us,commit=IO/WalSync:2ms,spread=0.6", 8, dict),
+    Case("commit-uneven", "fake:cpus=2,cpu=800us,commit=IO/WalSync:4ms,spread=0.6", 8, dict),
 )
 
 BY_NAME = {case.name: case for case in CASES}
