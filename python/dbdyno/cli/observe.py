@@ -67,7 +67,8 @@ def observe_command(**options: Any) -> None:
     (h explains its keys). Elsewhere: one line a window. Every window is saved as soon as it is over, so
     Ctrl-C (or q) loses nothing; the run is shown, reported and exported like any other.
 
-    Whole figures need no rights but pg_monitor, and to run on the server's host. What is missing is said.
+    Whole figures need the right to see other users' sessions, and to run on the server's host. What is
+    missing is said, with its cure.
 
     \b
     Examples:
