@@ -3,9 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
+RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bpf.o') \
+	Cargo.toml Cargo.lock
 
-.PHONY: demo test build lint lint-rust lint-python test-rust test-python bench clean help
+.PHONY: demo test build bpf lint lint-rust lint-python test-rust test-python bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -44,6 +45,9 @@ test-rust:
 
 test-python: build
 	$(BIN)/python -m pytest
+
+bpf:             ## Compile the scheduler trace's program (needs clang, llvm, libbpf-dev; its object is in the tree)
+	tools/build_bpf.sh
 
 bench: build     ## All benchmarks: figures and ratios, paired with peers
 	$(BIN)/python -m benchmarks

@@ -182,7 +182,10 @@ def test_waiters_for_a_lock_are_asleep_in_it(old_and_new: Sessions) -> None:
     for pid in waiters:
         window, waits = _window(tables, pid), _waits(tables, pid)
         _adds_up(window, waits)
-        assert waits["advisory"]["sleep_ns"] == pytest.approx(window["wall_ns"], rel=0.02)
+        # each looks for a deadlock once, after a second: when it is to run and has no CPU, it still waits
+        waited_ns = waits["advisory"]["sleep_ns"] + waits["advisory"]["runq_ns"]
+        assert waited_ns == pytest.approx(window["wall_ns"], rel=0.02)
+        assert waits["advisory"]["sleep_ns"] > 0.8 * window["wall_ns"]
     held = _waits(tables, holder.info.backend_pid)
     assert held["ClientRead"]["sleep_ns"] == pytest.approx(1.5e9, rel=0.3)
 
@@ -224,15 +227,20 @@ def test_each_statement_is_one_sleep_for_the_client_and_one_answer(old_and_new: 
     watch, tables = _watched(_spec(old_and_new, [pid], syscalls=True), 2.0, ask)
     if not _traced(watch, tables):
         return
-    waits = _waits(tables, pid)
-    _adds_up(_window(tables, pid), waits)
-    # a backend that is still at work when the next statement comes does not sleep
-    assert 0.9 * count < waits["ClientRead"]["sleeps"] <= count + 20
+    window, waits = _window(tables, pid), _waits(tables, pid)
+    _adds_up(window, waits)
+    # a backend that loses its CPU before it sleeps, and then finds the next statement there, does not sleep
+    assert 0.2 * count < waits["ClientRead"]["sleeps"] <= count + 20
+    kernels = tables["tasks"].filter(pl.col("pid") == pid).drop_nulls("voluntary")
+    for kind in ("voluntary", "involuntary"):
+        counted = kernels[kind][-1] - kernels[kind][0]
+        assert window[kind] == pytest.approx(counted, abs=5 + 0.01 * counted)
+    assert sum(w["sleeps"] for w in waits.values()) == window["voluntary"]
     calls = tables["syscalls"].filter(pl.col("pid") == pid).group_by("name").agg(pl.col("calls").max())
     by_name = dict(calls.iter_rows())
-    assert by_name["sendto"] == count
+    assert count <= by_name["sendto"] <= count + 10  # up to version 14 statistics are sent so, too
     assert by_name["recvfrom"] >= count
-    assert by_name["epoll_wait"] == pytest.approx(waits["ClientRead"]["sleeps"], abs=50)
+    assert by_name["epoll_wait"] >= waits["ClientRead"]["sleeps"] - 1
     times = tables["syscalls"].filter((pl.col("pid") == pid) & (pl.col("name") == "epoll_wait"))
     assert times["time_ns"][-1] >= waits["ClientRead"]["sleep_ns"] * 0.99
 
@@ -267,21 +275,25 @@ def test_sessions_that_come_and_go_between_reads_are_traced_too(sessions: Sessio
 def test_time_throttled_by_a_quota_is_told_apart(sessions: Sessions) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can set a quota")
-    pids = [sessions.doing(SPIN) for _ in range(2)]
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    pids = [sessions.doing(SPIN, cpu) for cpu in cpus]
     presence = local.presence(sessions.control)
     assert presence.main_pid is not None
-    with quota(presence.main_pid, 0.5):
-        watch, tables = _watched(_spec(sessions, pids), 4.0)
+    with quota(presence.main_pid, 0.05 * len(cpus)) as group:
+        version = 1 if (group / "cpu.cfs_quota_us").exists() else 2
+        groups = [{"scope": "server", "version": version, "path": str(group)}]
+        watch, tables = _watched(_spec(sessions, pids, cgroups=groups), 4.0)
     if not _traced(watch, tables):
         return
     windows = [_window(tables, pid) for pid in pids]
-    wall_ns = windows[0]["wall_ns"]
-    # half a CPU for both together; hardly anything else of the server runs
-    assert sum(w["run_ns"] for w in windows) == pytest.approx(0.5 * wall_ns, rel=0.1)
+    throttled_ns = sum(w["throttled_ns"] for w in windows)
     for pid, window in zip(pids, windows, strict=True):
         _adds_up(window, _waits(tables, pid))
-        assert window["throttled_ns"] > 0.4 * wall_ns
-        assert window["runq_ns"] - window["throttled_ns"] >= 0
+        assert 0 < window["throttled_ns"] <= window["runq_ns"]
+        assert window["run_ns"] <= 0.05 * len(cpus) * window["wall_ns"] * 1.1
+    # one spinner a queue: what the group's queues were throttled is what the spinners were
+    kept = tables["cgroup"].filter((pl.col("key") == "throttled_ns") & (pl.col("status") == "ok"))
+    assert throttled_ns == pytest.approx(kept["value"][-1] - kept["value"][0], rel=0.1)
 
 
 def test_without_a_quota_nothing_is_throttled(sessions: Sessions) -> None:
@@ -359,7 +371,7 @@ def test_without_rights_it_says_what_is_needed_and_all_else_is_read(sessions: Se
 def test_the_two_rights_it_names_are_enough(sessions: Sessions) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     eventually(lambda: sessions.wait_event(pid) == "PgSleep")
-    status, detail, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("-all,+bpf,+perfmon"))
+    status, detail, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("+bpf,+perfmon"))
     if status == "not supported":
         assert "kernel" in detail or "container" in detail
         return

@@ -62,6 +62,9 @@ enum Trace {
     Off,
 }
 
+/// How many tasks the trace has room for, where there are not more sessions.
+const TRACE_ROOM: u32 = 4096;
+
 fn default_memory_hz() -> f64 {
     100.0
 }
@@ -108,6 +111,13 @@ impl WatchSpec {
 }
 
 impl WatchSpec {
+    fn room(&self) -> u32 {
+        match self.trace_room {
+            0 => TRACE_ROOM.max(2 * self.sessions.len() as u32),
+            room => room,
+        }
+    }
+
     fn tracer(&self) -> Granted<Box<dyn Tracer>> {
         if self.trace == Trace::Off {
             return Err(Refusal::new(Status::Off, "switched off: trace is \"off\""));
@@ -120,7 +130,7 @@ impl WatchSpec {
             main_pid: self.main_pid,
             word: self.word.clone(),
             syscalls: self.syscalls,
-            slots: self.trace_room,
+            slots: self.room(),
         })
     }
 }

@@ -144,3 +144,7 @@ pub fn calls(calls: &Calls, now_ns: u64) -> Vec<Call> {
     }
     all
 }
+
+#[cfg(test)]
+#[path = "account_tests.rs"]
+mod tests;

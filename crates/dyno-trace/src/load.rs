@@ -1,6 +1,7 @@
 //! Loads the program into the kernel and attaches it.
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::OnceLock;
 
 use aya::maps::{Map, MapData, Queue};
 use aya::programs::raw_trace_point::RawTracePoint;
@@ -39,9 +40,9 @@ pub fn load(slots: u32, syscalls: bool) -> Result<Loaded, Refusal> {
     rights::raise_memlock();
     let blocks = pid_max() / TIDS as u32 + 1;
     let calls = if syscalls { slots } else { 1 };
-    let btf = Btf::from_sys_fs().map_err(|e| unsupported(&e))?;
+    let btf = kernel_types()?;
     let mut programs = EbpfLoader::new()
-        .btf(Some(&btf))
+        .btf(Some(btf))
         .map_max_entries("places", blocks)
         .map_max_entries("slots", slots)
         .map_max_entries("calls", calls)
@@ -57,7 +58,7 @@ pub fn load(slots: u32, syscalls: bool) -> Result<Loaded, Refusal> {
     };
     load_look(&mut programs);
     for name in SWITCHES.iter().chain(CALLS.iter().filter(|_| syscalls)) {
-        attach(&mut programs, name, &btf)?;
+        attach(&mut programs, name, btf)?;
     }
     let mut loaded = Loaded {
         programs,
@@ -91,6 +92,16 @@ impl Loaded {
         fds.filter_map(|fd| missed(&std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?))
             .sum()
     }
+}
+
+/// Types of the running kernel: 5 MB to be read, so once a process.
+fn kernel_types() -> Result<&'static Btf, Refusal> {
+    static TYPES: OnceLock<Btf> = OnceLock::new();
+    if let Some(types) = TYPES.get() {
+        return Ok(types);
+    }
+    let read = Btf::from_sys_fs().map_err(|e| unsupported(&e))?;
+    Ok(TYPES.get_or_init(|| read))
 }
 
 fn missed(fdinfo: &str) -> Option<u64> {

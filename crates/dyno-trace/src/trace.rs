@@ -23,12 +23,12 @@ pub struct Options {
     pub word: Option<WordSpec>,
     /// Whether system calls are counted.
     pub syscalls: bool,
-    /// How many tasks there is room for; 0: 4096. A task takes 3 kB of kernel memory, 5 kB with system calls.
+    /// How many tasks there is room for. A task takes 3 kB of kernel memory, 5 kB with system calls.
     pub slots: u32,
 }
 
-/// Room for tasks where nothing else is said.
-const SLOTS: u32 = 4096;
+/// Slot 0 means none.
+const FEWEST_SLOTS: u32 = 2;
 /// The program numbers slots with 16 bits.
 const MOST_SLOTS: u32 = u16::MAX as u32;
 
@@ -45,6 +45,8 @@ pub struct Trace {
     rows: Rows,
     /// Tasks we were told of that found no slot.
     refused: u64,
+    /// Events that were made good, of tasks that have ended and of those that were read last.
+    mended: (i64, i64),
     buffer: Buffer,
     ns_per_tick: i64,
 }
@@ -64,8 +66,8 @@ struct Known {
 /// # Errors
 /// Not permitted or not supported, and the cure.
 pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
-    let slots = if options.slots == 0 { SLOTS } else { options.slots };
-    let loaded = load(slots.clamp(2, MOST_SLOTS), options.syscalls)?;
+    let slots = options.slots.clamp(FEWEST_SLOTS, MOST_SLOTS);
+    let loaded = load(slots, options.syscalls)?;
     let mut finder = options
         .word
         .as_ref()
@@ -91,6 +93,7 @@ pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
         word,
         rows: Rows::default(),
         refused: 0,
+        mended: (0, 0),
         buffer: Buffer::default(),
         ns_per_tick: ns_per_tick(),
     }))
@@ -196,8 +199,10 @@ impl Trace {
         }
         let ended = slot.doing == doing::ENDED || known.task.as_ref().is_some_and(|t| t.gone());
         if ended {
+            self.mended.0 += sums.mended;
             self.loaded.book.release(number);
         } else {
+            self.mended.1 += sums.mended;
             self.known[number] = Some(known);
         }
     }
@@ -245,6 +250,7 @@ impl Tracer for Trace {
     }
 
     fn read(&mut self) {
+        self.mended.1 = 0;
         let used: Vec<usize> = self.loaded.book.used().collect();
         for number in used {
             self.read_slot(number);
@@ -278,6 +284,10 @@ impl Tracer for Trace {
                 refusal.status.as_str(),
                 refusal.detail
             );
+        }
+        let mended = self.mended.0 + self.mended.1;
+        if mended > 0 {
+            detail = format!("{detail}; {mended} events not seen, made good from the kernel's own sums");
         }
         if !self.loaded.throttle_known {
             detail.push_str("; this kernel does not tell throttled time apart");

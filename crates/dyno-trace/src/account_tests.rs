@@ -1,0 +1,162 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::layout::{CALLS, Plain, first_index};
+
+const CLIENT_READ: u32 = 0x0600_0000;
+
+fn slot(state: u32, since_ns: u64) -> Slot {
+    let mut slot = Slot::zeroed();
+    slot.doing = state;
+    slot.first_ns = 1_000;
+    slot.since_ns = since_ns;
+    slot.run_ns = 300;
+    slot.runq_ns = 100;
+    slot.sleep_ns = since_ns - slot.first_ns - 400;
+    slot.wait = first_index(CLIENT_READ) as u32;
+    slot.waits[slot.wait as usize] = Wait {
+        label: CLIENT_READ,
+        used: 1,
+        sleep_ns: slot.sleep_ns,
+        runq_ns: 100,
+        throttled_ns: 0,
+        sleeps: 7,
+        preempted: 1,
+    };
+    slot
+}
+
+fn all(sums: Sums) -> i64 {
+    sums.run_ns + sums.runq_ns + sums.sleep_ns
+}
+
+#[test]
+fn what_is_under_way_goes_to_what_the_task_is_doing() {
+    let (running, labels) = sums(&slot(doing::RUNNING, 2_000), Seed::Asleep, 2_050, 0);
+    assert_eq!(
+        (running.run_ns, running.runq_ns, running.sleep_ns),
+        (350, 100, 600)
+    );
+    assert_eq!((labels[0].sleep_ns, labels[0].runq_ns), (600, 100));
+
+    let (queued, labels) = sums(&slot(doing::QUEUED, 2_000), Seed::Asleep, 2_050, 20);
+    assert_eq!(
+        (queued.run_ns, queued.runq_ns, queued.throttled_ns),
+        (300, 150, 20)
+    );
+    assert_eq!(
+        (labels[0].runq_ns, labels[0].throttled_ns, labels[0].sleeps),
+        (150, 20, 7)
+    );
+
+    let (asleep, labels) = sums(&slot(doing::ASLEEP, 2_000), Seed::Runnable, 2_050, 0);
+    assert_eq!((asleep.sleep_ns, asleep.blocked_ns), (650, 0));
+    assert_eq!(labels[0].sleep_ns, 650);
+
+    let (ended, _) = sums(&slot(doing::ENDED, 2_000), Seed::Runnable, 9_999, 0);
+    assert_eq!(all(ended), 1_000);
+}
+
+#[test]
+fn an_uninterruptible_sleep_is_blocked_time_inside_sleep() {
+    let mut blocked = slot(doing::ASLEEP, 2_000);
+    blocked.blocked = 1;
+    let (sums, _) = sums(&blocked, Seed::Runnable, 2_050, 0);
+    assert_eq!((sums.sleep_ns, sums.blocked_ns), (650, 50));
+}
+
+#[test]
+fn without_an_event_since_it_was_watched_the_seed_says_what_it_does() {
+    let mut fresh = Slot::zeroed();
+    (fresh.first_ns, fresh.since_ns, fresh.seed_label) = (1_000, 1_000, CLIENT_READ);
+    let (run, labels) = sums(&fresh, Seed::of('R'), 1_500, 0);
+    assert_eq!((run.run_ns, run.sleep_ns, labels.len()), (500, 0, 0));
+    let (asleep, labels) = sums(&fresh, Seed::of('S'), 1_500, 0);
+    assert_eq!((asleep.run_ns, asleep.sleep_ns, asleep.blocked_ns), (0, 500, 0));
+    assert_eq!((labels[0].code, labels[0].sleep_ns), (Some(CLIENT_READ), 500));
+    let (blocked, _) = sums(&fresh, Seed::of('D'), 1_500, 0);
+    assert_eq!((blocked.sleep_ns, blocked.blocked_ns), (500, 500));
+}
+
+#[test]
+fn a_label_that_was_not_read_is_not_the_label_of_no_wait() {
+    let mut both = slot(doing::RUNNING, 2_000);
+    both.waits[first_index(UNREAD)] = Wait {
+        label: UNREAD,
+        used: 1,
+        runq_ns: 5,
+        ..Wait::default()
+    };
+    both.waits[first_index(0)] = Wait {
+        label: 0,
+        used: 1,
+        runq_ns: 6,
+        ..Wait::default()
+    };
+    let (_, labels) = sums(&both, Seed::Runnable, 2_000, 0);
+    let runq = |code| labels.iter().find(|l| l.code == code).map(|l| l.runq_ns);
+    assert_eq!(
+        (runq(None), runq(Some(0)), runq(Some(CLIENT_READ))),
+        (Some(5), Some(6), Some(100))
+    );
+}
+
+#[test]
+fn a_system_call_under_way_adds_its_time_and_is_not_counted_yet() {
+    let mut made = Calls::zeroed();
+    made.each[3] = Call {
+        number: 232,
+        used: 1,
+        calls: 10,
+        time_ns: 900,
+    };
+    (made.under_way, made.since_ns) = (233, 1_000);
+    assert_eq!(
+        calls(&made, 1_400),
+        [Call {
+            number: 232,
+            used: 1,
+            calls: 10,
+            time_ns: 1_300
+        }]
+    );
+    made.under_way = 1;
+    assert_eq!(
+        calls(&made, 1_400)[1],
+        Call {
+            number: 0,
+            used: 1,
+            calls: 0,
+            time_ns: 400
+        }
+    );
+    made.under_way = 0;
+    assert_eq!(calls(&made, 1_400).len(), 1);
+    assert_eq!(made.each.len(), CALLS);
+}
+
+proptest! {
+    #[test]
+    fn every_nanosecond_since_it_was_first_watched_is_in_one_sum_and_under_one_label(
+        state in doing::RUNNING..=doing::ASLEEP, since in 2_000_u64..10_000, more in 0_u64..100_000, throttled: u64
+    ) {
+        let slot = slot(state, since);
+        let (sums, labels) = sums(&slot, Seed::Runnable, since + more, throttled);
+        prop_assert_eq!(all(sums), (since + more - slot.first_ns) as i64);
+        prop_assert_eq!(labels.iter().map(|l| l.sleep_ns).sum::<i64>(), sums.sleep_ns);
+        prop_assert_eq!(labels.iter().map(|l| l.runq_ns).sum::<i64>(), sums.runq_ns);
+        prop_assert!(sums.throttled_ns <= sums.runq_ns);
+    }
+
+    #[test]
+    fn sums_never_go_back_from_one_read_to_the_next(
+        state in doing::RUNNING..=doing::ASLEEP, first in 2_000_u64..5_000, then in 0_u64..5_000
+    ) {
+        let slot = slot(state, 2_000);
+        let (before, _) = sums(&slot, Seed::Runnable, first, 0);
+        let (after, _) = sums(&slot, Seed::Runnable, first + then, 0);
+        prop_assert!(before.run_ns <= after.run_ns && before.runq_ns <= after.runq_ns);
+        prop_assert!(before.sleep_ns <= after.sleep_ns);
+        prop_assert_eq!(all(after) - all(before), then as i64);
+    }
+}

@@ -1,0 +1,127 @@
+"""The scheduler trace's object in the tree is what its source compiles to, and its reader reads it right."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+CRATE = ROOT / "crates" / "dyno-trace"
+OBJECT = CRATE / "bpf" / "sched.bpf.o"
+SHARED = ("wait", "slot", "call", "calls", "places", "control")
+PROGRAMS = {
+    "sched_switch", "sched_wakeup", "sched_process_fork", "sys_enter", "sys_exit", "look_throttled",
+}  # fmt: skip
+MAPS = {"control", "places", "slots", "calls", "vacant"}
+
+
+class Object(NamedTuple):
+    """What can be compared between two compilers."""
+
+    sections: set[str]
+    programs: set[str]
+    maps: set[str]
+    license: bytes
+    structs: dict[str, tuple[int, tuple[str, ...]]]  # by name: size in bytes, members in order
+
+
+def _text(strings: bytes, at: int) -> str:
+    return strings[at : strings.index(b"\0", at)].decode()
+
+
+def read(data: bytes) -> Object:
+    """ELF-64, little-endian: elf(5)."""
+    assert data[:6] == b"\x7fELF\x02\x01"
+    start, size, count, names_at = *struct.unpack_from("<40xQ", data), *struct.unpack_from("<58xHHH", data)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", data, start + n * size) for n in range(count)]
+    bodies = [data[h[4] : h[4] + h[5]] for h in headers]
+    names = [_text(bodies[names_at], h[0]) for h in headers]
+    by_name = dict(zip(names, bodies, strict=True))
+    symbols = list(struct.iter_unpack("<IBBHQQ", by_name[".symtab"]))
+    strings = bodies[headers[names.index(".symtab")][6]]
+    maps = names.index(".maps")
+    functions, variables = 2, 1
+    return Object(
+        set(names) - {"", ".llvm_addrsig"},
+        {_text(strings, s[0]) for s in symbols if s[1] & 15 == functions},
+        {_text(strings, s[0]) for s in symbols if s[1] & 15 == variables and s[3] == maps},
+        by_name["license"],
+        _structs(by_name[".BTF"]),
+    )
+
+
+# bytes after a type's first twelve, by kind; those left out have as many as `vlen` says, or none:
+# Documentation/bpf/btf.rst
+_INT, _ARRAY, _STRUCT, _UNION, _ENUM, _FUNC_PROTO, _VAR, _DATASEC, _TAG, _ENUM64 = (
+    1, 3, 4, 5, 6, 13, 14, 15, 17, 19,
+)  # fmt: skip
+_FIXED = {_INT: 4, _ARRAY: 12, _VAR: 4, _TAG: 4}
+_EACH = {_STRUCT: 12, _UNION: 12, _ENUM: 8, _FUNC_PROTO: 8, _DATASEC: 12, _ENUM64: 12}
+
+
+def _structs(btf: bytes) -> dict[str, tuple[int, tuple[str, ...]]]:
+    header, types, types_bytes, strings, strings_bytes = struct.unpack_from("<4xIIIII", btf)
+    text = btf[header + strings : header + strings + strings_bytes]
+    found = {}
+    at, end = header + types, header + types + types_bytes
+    while at < end:
+        name, info, size = struct.unpack_from("<III", btf, at)
+        kind, count = info >> 24 & 31, info & 0xFFFF
+        at += 12
+        if kind == _STRUCT and _text(text, name) in SHARED:
+            members = [struct.unpack_from("<III", btf, at + 12 * n)[0] for n in range(count)]
+            found[_text(text, name)] = (size, tuple(_text(text, m) for m in members))
+        at += _FIXED.get(kind, 0) + _EACH.get(kind, 0) * count
+    return found
+
+
+def test_the_object_is_what_its_source_compiles_to(tmp_path: Path) -> None:
+    if shutil.which("clang") is None or shutil.which("llvm-strip") is None:
+        assert not os.environ.get("CI"), "no clang here: .ci/run installs it"
+        pytest.skip("no clang here: the object cannot be compiled anew")
+    made = tmp_path / "made.o"
+    subprocess.run([str(ROOT / "tools" / "build_bpf.sh"), str(made)], check=True)
+    recorded, ours = (o.with_name(o.name + ".compiler").read_text() for o in (OBJECT, made))
+    if _major(recorded) == _major(ours):
+        assert made.read_bytes() == OBJECT.read_bytes(), "run tools/build_bpf.sh and commit the object"
+    else:
+        print(f"by {ours.strip()}, not {recorded.strip()}: what both must have in common is compared")
+        assert read(made.read_bytes()) == read(OBJECT.read_bytes())
+
+
+def _major(compiler: str) -> str:
+    found = re.fullmatch(r"clang (\d+)\.[\d.]+\n", compiler)
+    assert found, compiler
+    return found[1]
+
+
+def test_the_object_has_these_programs_and_maps() -> None:
+    found = read(OBJECT.read_bytes())
+    assert found.programs == PROGRAMS
+    assert found.maps == MAPS
+    assert found.license == b"Dual BSD/GPL\0"
+    assert {f"tp_btf/{p}" for p in PROGRAMS - {"look_throttled"}} < found.sections
+    assert set(found.structs) == set(SHARED)
+
+
+def test_the_object_tells_no_path_of_the_machine_it_was_made_on() -> None:
+    data = OBJECT.read_bytes()
+    assert str(ROOT).encode() not in data
+    assert not re.search(rb"/(home|root|usr|tmp|work)/", data)
+
+
+def test_the_reader_has_the_same_layout() -> None:
+    """Members by name and in order, and sizes where the source asserts them."""
+    text = (CRATE / "src" / "layout.rs").read_text()
+    for name, (size, members) in read(OBJECT.read_bytes()).structs.items():
+        body = re.search(rf"pub struct {name.capitalize()} {{(.*?)\n}}", text, re.DOTALL)
+        assert body, name
+        assert tuple(re.findall(r"pub (\w+):", body[1])) == members, name
+        assert size % 8 == 0, name
