@@ -43,6 +43,7 @@ from dbdyno.plan import parse_params
 @click.option(
     "--repeats", type=click.IntRange(1, 1000), help="Climb so many times; gives intervals.  [default: 1]"
 )
+@click.option("--think", metavar="TIME", help="Pause of a session between two calls.  [default: none]")
 @click.option(
     "--call-target",
     metavar="TIME",
@@ -134,6 +135,7 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "measure",
         "settle",
         "repeats",
+        "think",
         "call_target",
         "order",
         "seed",
