@@ -18,7 +18,7 @@ from tests.db.pgbench import load, program, terminal
 
 pytestmark = pytest.mark.db
 S = 1_000_000_000
-SLEEPER = "select pg_sleep(0.2);\n"
+SLEEPER = "select pg_sleep(2);\n"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -217,12 +217,13 @@ def test_rights_revoked_in_the_middle_change_what_is_known(bench: Bench, tmp_pat
         observing.send_signal(signal.SIGINT)
         _, errors = observing.communicate(timeout=60)
     assert observing.returncode == 0, errors
+    assert "sessions of other users: not permitted" in errors  # said when it happened
     document = bench.last()
     hidden = [s for s in document["sources"] if s["name"] == "sessions of other users"]
     assert [s["status"] for s in hidden] == ["not permitted"]
     assert "GRANT pg_monitor" in hidden[0]["detail"]
     for window in document["windows"]:
-        assert len(sessions(document, window["cell"])) == 2  # still there, by their databases
+        assert len(sessions(document, window["cell"])) >= 2  # still there, by their databases
 
 
 def test_beside_a_run_of_dbdyno(bench: Bench) -> None:

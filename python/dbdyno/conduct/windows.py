@@ -50,6 +50,7 @@ class Windows:
         self._stored = 0
         self._asked_ns = 0
         self._troubles: set[str] = set()
+        self._failing: dict[str, str] | None = None  # of the window before: witness -> why
         self._before: Watch | None = None  # for the live view, whose seconds reach back
         self.costing = Costing(clock)
 
@@ -146,7 +147,21 @@ class Windows:
         if raw.meta.t1_ns - raw.meta.t0_ns < SHORTEST_NS:
             return
         self._stored += 1
+        self._tell_changes(raw)
         yield raw
+
+    def _tell_changes(self, raw: RawCell) -> None:
+        """Rights that were taken or given since the window before, witnesses that broke off or came back."""
+        rows = raw.tables["sources"].filter(pl.col("status") != "ok")
+        failing = {
+            name: f"{status}: {detail}"
+            for name, status, detail in rows.select("name", "status", "detail").iter_rows()
+        }
+        before, self._failing = self._failing, failing
+        for name in () if before is None else failing.keys() - before.keys():
+            self._looker.notice(f"{name}: {failing[name]}")
+        for name in () if before is None else before.keys() - failing.keys():
+            self._looker.notice(f"{name}: ok again")
 
     def _look(self, watch: Watch) -> None:
         since_s = max(0, self._clock.now_ns() - self._start_ns) / NS_PER_S
