@@ -76,7 +76,9 @@ def test_block_io_is_off_where_its_column_is_unknown() -> None:
 def test_lost_samples_say_what_the_server_said() -> None:
     found = judged(tables(sampler=sampler("lost")), said=Said(trouble="connection refused"))
     assert "connection refused" in found["activity samples"]["detail"]
-    found = judged(tables(sampler=sampler("ok", "ok", "lost")), said=Said(trouble="it broke"))["activity samples"]
+    found = judged(tables(sampler=sampler("ok", "ok", "lost")), said=Said(trouble="it broke"))[
+        "activity samples"
+    ]
     assert (found["status"], found["detail"]) == ("ok", "1 lost of 3 samples: it broke")
 
 
@@ -94,3 +96,36 @@ def test_observation_switched_off_reads_nothing_and_says_so() -> None:
     assert watch.tables() == {}
     found = judged(tables(), enabled=False)
     assert {row["status"] for name, row in found.items() if name != "driver"} == {"off"}
+
+
+def test_a_witness_that_was_refused_says_why_itself() -> None:
+    said = Said(
+        witnesses={"scheduler trace": ("not permitted", "needs CAP_BPF"), "sampler priority": ("ok", "")}
+    )
+    found = judged(tables(tasks=tasks({})), said=said)
+    assert (found["scheduler trace"]["status"], found["scheduler trace"]["detail"]) == (
+        "not permitted",
+        "needs CAP_BPF",
+    )
+    assert found["sampler priority"]["status"] == "ok"
+    refused = sampler("lost").with_columns(via=pl.lit("memory"))
+    said = Said(witnesses={"wait event word": ("not permitted", "another uid")})
+    word = judged(tables(tasks=tasks({}), sampler=refused), said=said)["wait event word"]
+    assert (word["status"], word["detail"]) == ("not permitted", "another uid")
+
+
+def test_memory_samples_and_activity_samples_are_counted_apart() -> None:
+    both = pl.concat([sampler("ok", "lost"), sampler("ok", "ok", "ok").with_columns(via=pl.lit("memory"))])
+    found = judged(tables(tasks=tasks({}), sampler=both))
+    assert found["activity samples"]["detail"] == "1 lost of 2 samples"
+    assert (found["wait event word"]["status"], found["wait event word"]["detail"]) == ("ok", "")
+
+
+def test_what_was_not_asked_for_is_off_and_elsewhere_not_here() -> None:
+    assert judged(tables(tasks=tasks({})))["scheduler trace"]["status"] == "off"
+    elsewhere = judged(tables(tasks=tasks({"status": "not here"})))
+    assert {elsewhere[n]["status"] for n in ("scheduler trace", "wait event word")} == {"not here"}
+
+
+def test_where_nothing_was_driven_there_is_no_driver() -> None:
+    assert "driver" not in judged(tables(), driven=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -24,13 +24,24 @@ class _Witness:
     cures: Mapping[str, str] | None = None
 
 
+_ROLES = ("session", "helper:", "other")
+
+
+def _in(roles: Sequence[str]) -> pl.Expr:
+    return pl.any_horizontal(pl.col("role").str.starts_with(r) for r in roles)
+
+
+_SERVERS = _in(_ROLES)
+
+
 def _of_tasks(*roles: str) -> Callable[[Tables], pl.Series]:
-    chosen = pl.any_horizontal(pl.col("role").str.starts_with(r) for r in roles)
-    return lambda tables: tables["tasks"].filter(chosen)["status"]
+    return lambda tables: tables["tasks"].filter(_in(roles))["status"]
 
 
 def _block_io(tables: Tables) -> pl.Series:
-    read = tables["tasks"].filter((pl.col("role") == "session") & (pl.col("status") == "ok"))
+    read = tables["tasks"].filter(_SERVERS & (pl.col("status") == "ok"))
+    if read.is_empty():
+        return _of_tasks(*_ROLES)(tables)
     return read.select(
         pl.when(pl.col("blkio_ns").is_null()).then(pl.lit("off")).otherwise(pl.lit("ok")).alias("status")
     )["status"]
@@ -49,7 +60,7 @@ _WITNESSES = (
     _Witness(
         "os tasks",
         "/proc/PID/task/TID/schedstat (run, run queue) and stat (user, kernel, state) of the server's tasks",
-        _of_tasks("session", "helper:", "other"),
+        _of_tasks(*_ROLES),
         cures={"not supported": "needs a kernel with CONFIG_SCHED_INFO"},
     ),
     _Witness(
@@ -60,7 +71,7 @@ _WITNESSES = (
     ),
     _Witness(
         "block I/O delay",
-        "/proc/PID/task/TID/stat, field 42, of the sessions' tasks",
+        "/proc/PID/task/TID/stat, field 42, of the server's tasks",
         _block_io,
         cures={
             "off": "sysctl kernel.task_delayacct=1 before the server starts; a task that says 0 is believed "
@@ -115,11 +126,8 @@ _OTHERS = {"sampler priority": "scheduling class of the threads that sample"}
 """What a watch tells of itself that is no series of reads -> provenance."""
 
 _UNTOLD = {
-    "wait event word": (
-        "not supported",
-        "this engine, or a server elsewhere, has no such word that we could read",
-    ),
-    "scheduler trace": ("off", "switched off with --witness sampled, or the server is not on this host"),
+    "wait event word": ("not supported", "no such word of this server is known"),
+    "scheduler trace": ("off", "switched off with --witness sampled"),
 }
 """Of a witness that was not asked for -> status and why."""
 
@@ -179,8 +187,8 @@ def _judge(witness: _Witness, tables: Tables, told: Source | None, enabled: bool
     if not enabled:
         return Source(name=witness.name, provenance=provenance, status="off", detail=_CURES["off"])
     counts = _counts(witness.statuses(tables))
-    announced = said.witnesses.get(witness.name, _UNTOLD.get(witness.name))
-    if not counts and announced is not None:  # never read: it told why
+    announced = said.witnesses.get(witness.name, _untold(witness.name, tables))
+    if announced is not None and (not counts or "ok" not in (*counts, announced[0])):  # it told why
         return Source.model_validate(
             {"name": witness.name, "provenance": provenance, "status": announced[0], "detail": announced[1]}
         )
@@ -191,6 +199,13 @@ def _judge(witness: _Witness, tables: Tables, told: Source | None, enabled: bool
     if told and told.detail and status != "ok":
         detail = f"{detail}; {told.detail}"
     return Source(name=witness.name, provenance=provenance, status=status, detail=detail)
+
+
+def _untold(name: str, tables: Tables) -> tuple[str, str] | None:
+    """Status and why of a witness that was not asked for."""
+    if _verdict(_counts(_of_tasks(*_ROLES)(tables))) == "not here":
+        return None
+    return _UNTOLD.get(name)
 
 
 def _counts(statuses: pl.Series) -> dict[Status, int]:

@@ -20,11 +20,12 @@ def nobody(case: Case) -> Iterator[Finding]:
     usable = case.usable()
     empty = [c for c in usable if not case.wall(c["cell"])]
     if empty:
+        whom = _whom(case)
         which = "every window" if len(empty) == len(usable) else case.many(len(empty))
         yield Finding(
             id="nobody-observed",
-            severity="warning",
-            claim=f"No session {_whom(case)} in {which}.",
+            severity="warning" if whom else "note",
+            claim=f"In {which} " + (f"no session matched {whom}." if whom else "nobody else was connected."),
             value=len(empty),
             unit="windows",
             evidence="table tasks",
@@ -60,5 +61,4 @@ def _whom(case: Case) -> str:
         ("application", chosen.application),
         ("process", ", ".join(map(str, chosen.pids))),
     )
-    words = ", ".join(f"{name} {value}" for name, value in named if value)
-    return f"matched {words}" if words else "of anybody else was connected"
+    return ", ".join(f"{name} {value}" for name, value in named if value)
