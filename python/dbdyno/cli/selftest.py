@@ -25,12 +25,11 @@ MOST_PER_CPU = 4  # sessions of the largest case
 @click.command()
 @click.argument("cases", nargs=-1, metavar="[CASE]...")
 @click.option("--measure", metavar="TIME", default="10s", show_default=True, help="Length of a window.")
-@click.option("--engine", type=click.Choice(["postgres", "fake"]), default="postgres", hidden=True)
 @dsn_option
 @bin_dir_option
 @json_option
 def selftest(
-    cases: tuple[str, ...], measure: str, engine: str, dsn: str | None, bin_dir: Path | None, as_json: bool
+    cases: tuple[str, ...], measure: str, dsn: str | None, bin_dir: Path | None, as_json: bool
 ) -> None:
     """Run loads whose truth is known, and compare the ledger with it.
 
@@ -57,7 +56,7 @@ def selftest(
     with interrupt.caught():
         try:
             found = conduct.selftest(
-                engine,
+                "postgres",
                 target,
                 host,
                 cases,

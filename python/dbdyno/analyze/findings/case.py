@@ -124,7 +124,7 @@ def sessions(n: int) -> str:
 
 def percent(share: float) -> str:
     value = 100 * share
-    return f"{value:.0f} %" if abs(value) >= 9.5 else f"{value:.1f} %"
+    return f"{value:.0f} %" if abs(value) >= 9.5 else f"{round(value, 1) + 0.0:.1f} %"  # no -0.0
 
 
 def listed(items: list[str], most: int = 4) -> str:
