@@ -20,7 +20,8 @@ class Joint:
     tasks: pl.DataFrame
     """:func:`margins`, with ``samples`` (effective number; NULL: none), ``slept`` and ``woken`` (the samples'
     weight asleep and runnable), ``off_low``, ``off_high`` (95 % of the time asleep, by the samples and the
-    margins' errors) and ``asleep_ns``: what is apportioned to waits."""
+    margins' errors) and ``asleep_ns``: what is apportioned to waits; ``blur_ns``: what may stand
+    under a wrong label."""
     seen: pl.DataFrame
     """The samples' rows: what each stands for (seconds per second), asleep or runnable, by the margins
     (``asleep``, ``runnable`` of which ``run``, ``run_low``, ``run_high``), by the samples alone (``raw``)."""
@@ -52,9 +53,11 @@ def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
         sampled_ns=pl.col("sampled_ns").first(),
         word=pl.col("word").any(),
         via=pl.col("via").first(),
+        skew_ns=pl.col("skew_ns").mean().clip(0),
     )
     tasks = tasks.join(found, on="task", how="left", maintain_order="left")
     tasks = tasks.join(size, on="task", how="left", maintain_order="left")
+    tasks = tasks.with_columns(blur_ns=_blur())
     accounted = pl.col("slept") + pl.when("known").then(0.0).otherwise("unlabelled")
     of = pl.when("known").then(pl.col("slept") + pl.col("woken")).otherwise("sampled_ns")
     tasks = tasks.with_columns(raw_share=pl.when(of > 0).then(accounted / of))
@@ -65,6 +68,14 @@ def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     nearest = pl.min_horizontal(pl.max_horizontal(off, "off_low"), "off_high")
     asleep = pl.when("known").then(nearest.clip(0.0)).otherwise(pl.col("raw_share") * wall)
     return tasks.with_columns(asleep_ns=pl.when(pl.col("raw_share").is_not_null()).then(asleep))
+
+
+def _blur() -> pl.Expr:
+    """Time that the samples may show under a label that was over: a task that falls asleep, or gets a CPU,
+    between its label and its state is read is taken for what it was. So often as it slept, that long."""
+    sleeps = pl.coalesce("voluntary", "slices").fill_null(0)
+    blur = pl.min_horizontal(sleeps * pl.col("skew_ns"), pl.col("wall_ns").cast(pl.Float64))
+    return pl.when(pl.col("samples").is_not_null() & ~pl.col("word")).then(blur.fill_null(0.0)).otherwise(0.0)
 
 
 def _known(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.Series:
@@ -85,7 +96,7 @@ def _apportioned(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
         .otherwise(_bare()),
     }
     factors = tasks.select("task", "known", "exact", **{n: f / pl.col("over_ns") for n, f in of.items()})
-    rows = seen.drop("cell", "sampled_ns").join(factors, on="task", maintain_order="left")
+    rows = seen.drop("cell", "sampled_ns", "skew_ns").join(factors, on="task", maintain_order="left")
     rows = rows.join(shares, on=["task", *LABEL], how="left", nulls_equal=True, maintain_order="left")
     kind, weight = pl.col("kind"), pl.col("weight")
     source = (

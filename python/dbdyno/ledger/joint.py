@@ -43,7 +43,8 @@ def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
     spans = cut["cut_sampler"].drop("workload", "variant", "sessions", "repeat", "late_ns")
     spans = spans.with_row_index("instant").join(sampling(cut), on=["cell", "via"], maintain_order="left")
     rows = cut["cut_samples"].select(
-        *("cell", "via", "sample", "pid", "state", *LABEL, "task_state", "status"), its_start="start_ticks"
+        *("cell", "via", "sample", "pid", "state", *LABEL, "task_state", "status", "skew_ns"),
+        its_start="start_ticks",
     )
     joined = rows.join(spans, on=["cell", "via", "sample"], maintain_order="left").join(
         mine, on=["cell", "pid"], maintain_order="left"
@@ -60,7 +61,19 @@ def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
             weight=_inside("low_ns", "high_ns"),
             sampled_ns=_inside("sampled_from", "sampled_to"),
         )
-        .select("task", "cell", "via", "instant", "state", *LABEL, "kind", "word", "weight", "sampled_ns")
+        .select(
+            "task",
+            "cell",
+            "via",
+            "instant",
+            "state",
+            *LABEL,
+            "kind",
+            "word",
+            "weight",
+            "sampled_ns",
+            "skew_ns",
+        )
     )
 
 

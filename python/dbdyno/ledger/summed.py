@@ -17,19 +17,25 @@ Keys = Mapping[str, pl.Expr]
 
 
 def slack(tasks: pl.DataFrame, groups: Groups) -> pl.DataFrame:
-    """Per group how wrong its margins may be, seconds per second: ``run``, ``runq``, and ``off`` of both.
+    """Per group how wrong its margins may be, seconds per second: ``run``, ``runq``, ``off`` of both; and
+    ``blur``, how wrong a label's part of them.
 
     Reads that are stale add up; errors of switches are independent, and add up as squares.
     """
     over = pl.col("over_ns")
-    mine = groups.members.join(tasks.filter("known"), on="task", maintain_order="left")
-    found = mine.group_by("group").agg(
-        stale_run=(pl.col("stale_run_ns") / over).sum(),
-        stale_runq=(pl.col("stale_runq_ns") / over).sum(),
-        switch=((pl.col("switch_ns") / over) ** 2).sum().sqrt(),
+    known = pl.col("known")
+    found = (
+        groups.members.join(tasks, on="task")
+        .group_by("group", maintain_order=True)
+        .agg(
+            stale_run=(pl.col("stale_run_ns") / over).filter(known).sum(),
+            stale_runq=(pl.col("stale_runq_ns") / over).filter(known).sum(),
+            switch=((pl.col("switch_ns") / over) ** 2).filter(known).sum().sqrt(),
+            blur=(pl.col("blur_ns") / over).sum(),
+        )
     )
     run, runq, switch = pl.col("stale_run"), pl.col("stale_runq"), pl.col("switch")
-    return found.select("group", run=run + switch, runq=runq + switch, off=run + runq + switch)
+    return found.select("group", "blur", run=run + switch, runq=runq + switch, off=run + runq + switch)
 
 
 def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> pl.DataFrame:
@@ -41,12 +47,12 @@ def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> 
     found = sums(rows, groups.members, ["kind", *keys])
     found = found.filter(pl.col("kind").is_in(["sleep", "unlabelled"])).drop("kind")
     found = found.join(_column(joint, groups, traced=traced), on="group", how="left", maintain_order="left")
-    whole = pl.col("whole")
-    found = found.with_columns(
-        low=(pl.col("p_low") * (whole - pl.col("less"))).clip(0.0),
-        high=pl.col("p_high") * (whole + pl.col("more")) + pl.col("unseen"),
-    )
-    found = _hull(_widened(found, rows, groups, keys)).with_columns(source="sampled_source")
+    found = _doubted(found, rows, groups, keys)
+    least, most = pl.col("whole") - pl.col("less"), pl.col("whole") + pl.col("more")
+    low = pl.col("p_low") * least - pl.col("blur") - pl.col("below")
+    high = pl.min_horizontal(pl.col("p_high") * most + pl.col("blur") + pl.col("above"), most)
+    found = found.with_columns(low=low.clip(0.0), high=high + pl.col("unseen"), source="sampled_source")
+    found = found.with_columns(low=pl.min_horizontal("low", "value"), high=pl.max_horizontal("high", "value"))
     parts = [found.select("group", *keys, "value", "low", "high", "samples", "source")]
     if traced:
         parts.append(_traced(joint, groups, keys))
@@ -56,8 +62,9 @@ def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> 
 def _column(joint: Joint, groups: Groups, *, traced: bool) -> pl.DataFrame:
     """Per group how much ``less`` or ``more`` its tasks may have slept than what was apportioned, and how
     much of that no sample saw (``unseen``)."""
-    tasks = joint.tasks if not traced else joint.tasks.filter(~pl.col("exact"))
-    tasks = tasks.filter(pl.col("known") & pl.col("asleep_ns").is_not_null())
+    sampled = joint.tasks if not traced else joint.tasks.filter(~pl.col("exact"))
+    sampled = sampled.filter(pl.col("asleep_ns").is_not_null())
+    tasks = sampled.filter("known")
     over, given, off = pl.col("over_ns"), pl.col("asleep_ns"), pl.col("off_ns")
     seen = pl.col("slept") > 0
     mine = groups.members.join(tasks, on="task", maintain_order="left")
@@ -66,12 +73,12 @@ def _column(joint: Joint, groups: Groups, *, traced: bool) -> pl.DataFrame:
         more=((off - given).clip(0.0) / over).filter(seen).sum(),
         unseen=(given / over).filter(~seen).sum(),
     )
-    error = slack(tasks, groups).select("group", "off")
+    error = slack(sampled, groups).select("group", "off", "blur")
     base = groups.table.select("group", "sampled_source")
     found = base.join(found, on="group", how="left").join(error, on="group", how="left")
-    found = found.with_columns(pl.col("less", "more", "unseen", "off").fill_null(0.0))
+    found = found.with_columns(pl.col("less", "more", "unseen", "off", "blur").fill_null(0.0))
     return found.select(
-        "group", "sampled_source", "unseen", *(pl.col(n) + pl.col("off") for n in ("less", "more"))
+        "group", "sampled_source", "unseen", "blur", *(pl.col(n) + pl.col("off") for n in ("less", "more"))
     )
 
 
@@ -85,11 +92,13 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
     parts = ["run", "run_low", "run_high"]
     found = sums(rows, groups.members, list(keys), parts)
     tasks = joint.tasks if not traced else joint.tasks.filter(~pl.col("exact"))
-    error = slack(tasks, groups).select("group", slack_run="run", slack_runq="runq")
+    error = slack(tasks, groups).select("group", "blur", slack_run="run", slack_runq="runq")
     unseen = not_awake(joint, groups, traced=traced).select("group", hidden=pl.col("run") + pl.col("runq"))
     found = found.join(error, on="group", how="left", maintain_order="left")
     found = found.join(unseen, on="group", how="left", maintain_order="left")
-    found = found.with_columns(pl.col("hidden", "slack_run", "slack_runq").fill_null(0.0))
+    found = _doubted(found, rows, groups, keys).with_columns(
+        pl.col("hidden", "slack_run", "slack_runq", "blur").fill_null(0.0)
+    )
     found = found.with_columns(
         **_bounds("run", pl.col("run"), pl.col("run_low"), pl.col("run_high")),
         **_bounds("runq", *(pl.col("value") - pl.col(n) for n in ("run", "run_high", "run_low"))),
@@ -113,8 +122,9 @@ def _bounds(name: str, value: pl.Expr, least: pl.Expr, most: pl.Expr) -> dict[st
     both, whole = pl.col("value"), pl.col("whole")
     slope = (most / both).clip(0.0, 1.0)
     error = pl.col(f"slack_{name}") * both / whole
-    low = least - (both - pl.col("p_low") * whole) * slope - error
-    high = most + (pl.col("p_high") * whole - both) * slope + error + pl.col("hidden")
+    error += pl.col("blur")
+    low = least - (both - pl.col("p_low") * whole + pl.col("below")) * slope - error
+    high = most + (pl.col("p_high") * whole - both + pl.col("above")) * slope + error + pl.col("hidden")
     return {
         name: value,
         f"{name}_low": pl.min_horizontal(low.clip(0.0), value),
@@ -190,31 +200,21 @@ def _traced(joint: Joint, groups: Groups, keys: Keys, name: str = "asleep") -> p
     )
 
 
-def _widened(found: pl.DataFrame, rows: pl.DataFrame, groups: Groups, keys: Keys) -> pl.DataFrame:
-    """Wider by the error of the states' shares, where they come from other samples than the labels."""
-    if "state" not in keys:
-        return found
-    answered = groups.members.join(
-        rows.filter((pl.col("answers") > 0) & pl.col("state").is_not_null()), on="task"
-    )
-    if answered.is_empty():
-        return found
-    by = ["group", *LABEL]
-    at = list(dict.fromkeys([*by, "state", *keys]))
+def _doubted(found: pl.DataFrame, rows: pl.DataFrame, groups: Groups, keys: Keys) -> pl.DataFrame:
+    """``found`` with how much less (``below``) or more (``above``) than their ``y`` it may be because the
+    states come from other samples than the labels: Wilson's interval of a label's share in a state."""
+    told = (pl.col("answers") > 0) & pl.col("state").is_not_null()
+    answered = groups.members.join(rows.filter(told) if "state" in keys else rows.clear(), on="task")
+    at = list(dict.fromkeys(["group", *LABEL, "state", *keys]))
     parts = answered.group_by("task", *at).agg(v=pl.col("y").sum(), n=pl.col("answers").first())
     parts = parts.group_by(at).agg(pl.col("v", "n").sum())
-    parts = parts.with_columns(label=pl.col("v").sum().over(by))
+    parts = parts.with_columns(label=pl.col("v").sum().over("group", *LABEL))
     share = pl.col("v") / pl.col("label")
     low, high = wilson(share, pl.col("n"))
     errors = parts.with_columns(below=(share - low) * pl.col("label"), above=(high - share) * pl.col("label"))
     errors = errors.group_by("group", *keys).agg((pl.col("below", "above") ** 2).sum().sqrt())
     joined = found.join(errors, on=["group", *keys], how="left", nulls_equal=True, maintain_order="left")
-    below, above = (pl.col(n).fill_null(0.0) for n in ("below", "above"))
-    return joined.with_columns(low=(pl.col("low") - below).clip(0.0), high=pl.col("high") + above)
-
-
-def _hull(found: pl.DataFrame) -> pl.DataFrame:
-    return found.with_columns(low=pl.min_horizontal("low", "value"), high=pl.max_horizontal("high", "value"))
+    return joined.with_columns(pl.col("below", "above").fill_null(0.0))
 
 
 def _summed(parts: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

@@ -43,6 +43,12 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("sample", "i64", "number of the sample"),
         _c("via", "str", "sql | memory"),
         _c("at_ns", "i64", "when this row was read"),
+        _c(
+            "skew_ns",
+            "i64",
+            "from label to task state: it may have fallen asleep or woken between",
+            null=True,
+        ),
         _c("state", "str", "the server's word", null=True),
         _c("wait_class", "str", "the server's wait event type", null=True),
         _c("wait_event", "str", "the server's wait event", null=True),

@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 
 def rates_of(cells: Sequence[RawCell], cut: Tables) -> pl.DataFrame:
-    """Table ``rates``, from the cells and this room's other tables. None of an observation: it has no driver."""
+    """Table ``rates``, from the cells and this room's other tables. An observation has none."""
     made: list[Row] = []
     parts = ByCell({name: cut[name] for name in ("cut_work", "cut_tasks", "cell_histogram")})
     for cell in (c for c in cells if c.tables["sessions"].height):

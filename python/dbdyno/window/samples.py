@@ -66,4 +66,5 @@ def _rows(cell: RawCell) -> pl.DataFrame:
         *("pid", "role", "session", "sample", "state", "wait_class", "wait_event", "task_state", "status"),
         *("via", "start_ticks", "query_id", "leader_pid", "worker"),
         at_ns=pl.col("task_ns").fill_null(pl.col("sql_after_ns")),
+        skew_ns=pl.col("task_ns") - (pl.col("sql_before_ns") + pl.col("sql_after_ns")) // 2,
     )
