@@ -31,11 +31,15 @@ def events(results: Results) -> pl.DataFrame:
     rows = results.tables["events"].filter(pl.col("scope") != "session").join(walls, on="cell")
     whole = pl.lit(float(walls["wall_s"].sum()))
     keys = ["scope", "who", "state", "wait_class", "wait_event"]
-    made = rows.group_by(keys, maintain_order=True).agg(
-        *(_mean(c, whole) for c in (*_EVENT, "waits_per_s")),
-        pl.when(pl.col("samples").null_count() < pl.len()).then(pl.col("samples").sum()).alias("samples"),
-        _first_not_ok(), _all("source"),
-    )  # fmt: skip
+    figures = (*_EVENT, "waits_per_s")
+    # A window may tell of a label twice: what samples saw of it, and what none saw.
+    once = rows.group_by(*keys, "cell", maintain_order=True).agg(
+        *(_known_sum(c) for c in (*figures, "samples")),
+        pl.col("wall_s").first(), _first_not_ok(), pl.col("source").unique(maintain_order=True),
+    ).with_columns(pl.col("source").list.join(", "))  # fmt: skip
+    made = once.group_by(keys, maintain_order=True).agg(
+        *(_mean(c, whole) for c in figures), _known_sum("samples"), _first_not_ok(), _all("source")
+    )
     return _conforming("events", made)
 
 
@@ -69,6 +73,11 @@ def _mean(column: str, whole: pl.Expr) -> pl.Expr:
     value, wall = pl.col(column), pl.col("wall_s")
     asked = whole.first() - wall.filter(value.is_null()).sum()
     return pl.when(value.null_count() < pl.len()).then((value * wall).sum() / asked).alias(column)
+
+
+def _known_sum(column: str) -> pl.Expr:
+    value = pl.col(column)
+    return pl.when(value.null_count() < pl.len()).then(value.sum()).alias(column)
 
 
 def _first_not_ok() -> pl.Expr:
