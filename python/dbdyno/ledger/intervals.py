@@ -43,29 +43,49 @@ def sums(
     witnesses. The effective number of observations is that of independent ones with the same variance,
     at least the samples', at most the rows'. Wilson's interval with that number.
     """
-    rows = members.join(seen.filter(pl.col("y") > 0), on="task")
-    at = ["group", *keys]
+    rows = members.join(seen.filter(pl.col("y") > 0), on="task", maintain_order="right")
+    crowds = members.group_by("group").agg(pl.len()).filter(pl.col("len") > 1).select("group")
+    alone = rows.join(crowds, on="group", how="anti", maintain_order="left")
+    crowded = rows.join(crowds, on="group", how="semi", maintain_order="left")
+    found = [_alone(alone, ["group", *keys], more), _crowded(crowded, ["group", *keys], more)]
+    return _with_interval(pl.concat(found, how="diagonal").sort("group", maintain_order=True))
+
+
+def _alone(rows: pl.DataFrame, at: list[str], more: Sequence[str]) -> pl.DataFrame:
+    """Groups of one task: its samples are its observations."""
+    counted = rows.group_by(at, maintain_order=True).agg(
+        _value(), _samples(), *(pl.col(m).sum() for m in more)
+    )
+    whole = _squares(rows).with_columns(aa="yy")
+    return counted.join(whole, on="group", maintain_order="left")
+
+
+def _crowded(rows: pl.DataFrame, at: list[str], more: Sequence[str]) -> pl.DataFrame:
     by_sample = rows.group_by("group", "instant").agg(a=pl.col("y").sum())
+    counted = rows.group_by(*at, "instant").agg(_value(), _samples(), *(pl.col(m).sum() for m in more))
+    x, a = pl.col("value"), pl.col("a")
+    sums = counted.join(by_sample, on=["group", "instant"]).group_by(at, maintain_order=True)
+    found = sums.agg(
+        xx=(x * x).sum(), xa=(x * a).sum(), **{n: pl.col(n).sum() for n in ("value", "samples", *more)}
+    )
+    clusters = by_sample.group_by("group").agg(aa=(a * a).sum())
+    return found.join(_squares(rows).join(clusters, on="group"), on="group", maintain_order="left")
+
+
+def _value() -> pl.Expr:
+    return pl.col("y").sum().alias("value")
+
+
+def _samples() -> pl.Expr:
+    return pl.col("part").sum().alias("samples")
+
+
+def _squares(rows: pl.DataFrame) -> pl.DataFrame:
+    """Per group the sum over its observations, whose parts belong together, and the sum of their squares."""
+    if rows.height and rows["part"].min() < 1:  # type: ignore[operator]
+        rows = rows.group_by("group", "task", "instant").agg(pl.col("y").sum())
     y = pl.col("y")
-    counted = rows.group_by(*at, "instant").agg(
-        x=y.sum(), n=pl.col("part").sum(), **{m: pl.col(m).sum() for m in more}
-    )
-    x, a = pl.col("x"), pl.col("a")
-    found = (
-        counted.join(by_sample, on=["group", "instant"])
-        .group_by(at, maintain_order=True)
-        .agg(
-            value=x.sum(),
-            xx=(x * x).sum(),
-            xa=(x * a).sum(),
-            samples=pl.col("n").sum(),
-            **{m: pl.col(m).sum() for m in more},
-        )
-    )
-    clusters = by_sample.group_by("group").agg(whole=a.sum(), aa=(a * a).sum())
-    single = rows.group_by("group", "task", "instant").agg(y.sum()).group_by("group").agg(yy=(y * y).sum())
-    found = found.join(clusters, on="group").join(single, on="group").sort("group", maintain_order=True)
-    return _with_interval(found).drop("xx", "xa", "aa", "yy")
+    return rows.group_by("group").agg(whole=y.sum(), yy=(y * y).sum())
 
 
 def _with_interval(found: pl.DataFrame) -> pl.DataFrame:
@@ -76,4 +96,5 @@ def _with_interval(found: pl.DataFrame) -> pl.DataFrame:
     n = pl.max_horizontal(pl.min_horizontal(n, most), least)
     low, high = wilson(p, n)
     low, high = pl.min_horizontal(low, p), pl.max_horizontal(high, p)
-    return found.with_columns(p_low=low, p_high=high, p_unseen=wilson(pl.lit(0.0), least)[1])
+    bounds = found.with_columns(p_low=low, p_high=high, p_unseen=wilson(pl.lit(0.0), least)[1])
+    return bounds.drop("xx", "xa", "aa", "yy")
