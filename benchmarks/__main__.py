@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import hot_path, instructions, observation, report, start, tiers, trace
+from benchmarks import hot_path, instructions, observation, observe, report, start, tiers, trace
 
 ALL = {
     "instructions": instructions.main,
     "throughput": hot_path.throughput,
     "client-cpu": hot_path.client_cpu,
     "observation": observation.main,
+    "observe": observe.main,
     "start": start.main,
     "report": report.main,
     "trace": trace.main,

@@ -1,7 +1,8 @@
 """What the scheduler trace costs under the worst load there is: the shortest statements, the most switches.
 
 One pgbench runs all the time; the trace is attached and detached in turn, in slices of some seconds, so that
-both sides of a pair see the same placement and the same neighbours.
+both sides of a pair see the same placement and the same neighbours. Beside throughput stands the CPU time of
+pgbench and its backends for each transaction: on a machine that has other things to do it says more.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -37,9 +39,9 @@ def main(count: int, seconds: float) -> None:
     """``count`` pairs of slices of about ``seconds`` for each kind."""
     slices = max(1, round(seconds))
     with server() as bench, _load(bench, count * len(KINDS) * 2 * (slices + 1) + 30) as load:
-        spec = _spec(bench)
-        for _ in range(3):
+        for _ in range(3):  # pgbench's own first connection is gone by then
             _tps(load)
+        spec = _spec(bench)
         for what, more, wanted in KINDS:
             made = [_pair(load, spec | more, spec | {"trace": "off"}, slices, i) for i in range(count)]
             _tell(what, made, wanted)
@@ -75,16 +77,22 @@ def _spec(bench: Bench) -> dict[str, Any]:
     }  # fmt: skip
 
 
+class Slice(NamedTuple):
+    per_s: float  # transactions
+    cpu_us: float  # for each
+
+
 def _pair(
     load: subprocess.Popen[bytes], on: dict[str, Any], off: dict[str, Any], slices: int, number: int
-) -> tuple[float, float]:
-    """Transactions a second with and without."""
+) -> tuple[Slice, Slice]:
+    """With and without."""
     order = (on, off) if number % 2 else (off, on)
     rates = {id(spec): _slice(load, spec, slices) for spec in order}
     return rates[id(on)], rates[id(off)]
 
 
-def _slice(load: subprocess.Popen[bytes], spec: dict[str, Any], slices: int) -> float:
+def _slice(load: subprocess.Popen[bytes], spec: dict[str, Any], slices: int) -> Slice:
+    tasks = _tasks(load, spec)
     watch = _core.Watch(json.dumps(spec))
     status, detail = watch.witnesses()["scheduler trace"]
     if status not in {"ok", "off"}:
@@ -92,9 +100,20 @@ def _slice(load: subprocess.Popen[bytes], spec: dict[str, Any], slices: int) -> 
     now = _core.now_ns()
     watch.start(now, now + slices * 10**9)
     _tps(load)  # a second in which it was attached
+    before_ns = _cpu_ns(tasks)
     rate = statistics.fmean(_tps(load) for _ in range(slices))
+    cpu_ns = _cpu_ns(tasks) - before_ns
     watch.stop()
-    return rate
+    return Slice(rate, cpu_ns / 1e3 / (rate * slices))
+
+
+def _tasks(load: subprocess.Popen[bytes], spec: dict[str, Any]) -> list[tuple[int, int]]:
+    threads = [(load.pid, int(t.name)) for t in Path(f"/proc/{load.pid}/task").iterdir()]
+    return threads + [(pid, pid) for _, pid in spec["sessions"]]
+
+
+def _cpu_ns(tasks: list[tuple[int, int]]) -> int:
+    return sum(int(_core.read_task(pid, tid)["run_ns"]) for pid, tid in tasks)
 
 
 def _tps(load: subprocess.Popen[bytes]) -> float:
@@ -106,15 +125,24 @@ def _tps(load: subprocess.Popen[bytes]) -> float:
     raise RuntimeError("pgbench ended too early")
 
 
-def _tell(what: str, made: list[tuple[float, float]], wanted: str) -> None:
-    """Mean of the logarithms of the pairs' ratios, with its 95 % interval (normal)."""
-    logs = [math.log(on / off) for on, off in made]
-    middle = statistics.fmean(logs)
-    error = 1.96 * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
-    on, off = (statistics.median(side) for side in zip(*made, strict=True))
-    low, ratio, high = (math.exp(x) for x in (middle - error, middle, middle + error))
+def _tell(what: str, made: list[tuple[Slice, Slice]], wanted: str) -> None:
+    """Ratios with and without, each with its 95 % interval."""
+    per_s = _ratio([(on.per_s, off.per_s) for on, off in made])
+    cpu = _ratio([(off.cpu_us, on.cpu_us) for on, off in made])
+    on, off = (statistics.median(x.cpu_us for x in side) for side in zip(*made, strict=True))
+    median = statistics.median(x.per_s for _, x in made)
     print(
-        f"{what}: {on:,.0f} against {off:,.0f} transactions/s, ratio {ratio:.3f} [{low:.3f}, {high:.3f}] "
-        f"over {len(made)} pairs, load {os.getloadavg()[0]:.1f} (wanted {wanted})",
+        f"{what}: throughput ratio {per_s}, transactions per CPU second {cpu} ({on:.2f} against {off:.2f} us "
+        f"each); {len(made)} pairs, {median:,.0f} transactions/s without, load {os.getloadavg()[0]:.1f} "
+        f"(wanted {wanted})",
         flush=True,
     )
+
+
+def _ratio(pairs: list[tuple[float, float]]) -> str:
+    """Mean of the logarithms of the pairs' ratios, normal."""
+    logs = [math.log(a / b) for a, b in pairs]
+    middle = statistics.fmean(logs)
+    error = 1.96 * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
+    low, ratio, high = (math.exp(x) for x in (middle - error, middle, middle + error))
+    return f"{ratio:.3f} [{low:.3f}, {high:.3f}]"

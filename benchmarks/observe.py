@@ -1,0 +1,171 @@
+"""What ``dbdyno observe`` costs somebody else's load: pgbench -S, observed and not, in alternating slices."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import pty
+import re
+import select
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.common import Bench, server
+from dbdyno.model.mean import t95
+
+_TPS = re.compile(rb"progress: [0-9.]+ s, ([0-9.]+) tps")
+_COST = re.compile(r"observing cost ([0-9.]+) % .*?(?:samplers ([0-9.]+) %)?\) and ([0-9.]+) %")
+_READY_S = 2.0  # after the first window's begin: connected, first reads over
+
+
+@dataclass
+class Load:
+    """pgbench that says its rate each second."""
+
+    process: subprocess.Popen[bytes]
+
+    def rate(self, seconds: float) -> float:
+        """Mean transactions a second of whole seconds that begin from now on."""
+        assert self.process.stderr is not None
+        self._drain()
+        until, found = time.monotonic() + seconds, []
+        self.process.stderr.readline()  # the second under way is partly before
+        while time.monotonic() < until:
+            if match := _TPS.search(self.process.stderr.readline()):
+                found.append(float(match[1]))
+        return statistics.fmean(found)
+
+    def _drain(self) -> None:
+        assert self.process.stderr is not None
+        while select.select([self.process.stderr], [], [], 0)[0]:
+            os.read(self.process.stderr.fileno(), 65536)
+
+
+@contextlib.contextmanager
+def load(bench: Bench, sessions: int, *words: str) -> Iterator[Load]:
+    command = [
+        str(bench.pgbench_program), "-n", "-M", "prepared", "-S", "-P", "1", "-T", "36000", "-j", "2",
+        "-c", str(sessions), "-h", bench.socket, "-U", bench.user, *words, "postgres",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
+    try:
+        yield Load(process)
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Observer:
+    """The program itself, on a terminal (live view) or in a pipe (lines), for at most an hour."""
+
+    def __init__(self, bench: Bench, store: Path, *words: str, live: bool = False) -> None:
+        dsn = f"host={bench.socket} user={bench.user} dbname=postgres"
+        command = [sys.executable, "-m", "dbdyno", "observe", "--dsn", dsn, "--store", str(store), *words]
+        self._master, out = pty.openpty() if live else os.pipe()
+        self._process = subprocess.Popen(
+            command, stdin=out if live else subprocess.DEVNULL, stdout=out, stderr=out
+        )
+        os.close(out)
+        self.output = b""
+        self._read_until(b"postgres 1" if not live else b"waits ")
+        time.sleep(_READY_S)
+
+    def _read_until(self, wanted: bytes | None) -> None:
+        while wanted is None or wanted not in self.output:
+            try:
+                data = os.read(self._master, 65536)
+            except OSError:
+                return
+            if not data:
+                return
+            self.output += data
+
+    def watch(self, seconds: float) -> None:
+        """Reads what is written, so that no pipe is full."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if select.select([self._master], [], [], left)[0]:
+                self.output += os.read(self._master, 65536)
+
+    def end(self) -> tuple[float, float, float]:
+        """CPU of the whole process, of its samplers, of the server's processes for them: % of one CPU."""
+        self._process.send_signal(signal.SIGINT)
+        self._read_until(None)
+        self._process.wait()
+        os.close(self._master)
+        match = _COST.search(self.output.decode("utf-8", "replace").replace("\r", ""))
+        if match is None:
+            raise RuntimeError(self.output.decode("utf-8", "replace")[-2000:])
+        return float(match[1]), float(match[2] or 0), float(match[3])
+
+
+def main(count: int, seconds: float) -> None:
+    with server(2200) as bench, tempfile.TemporaryDirectory() as directory:
+        for witness in ("sampled", "auto"):
+            for sessions in (8, 100):
+                _pairs(bench, Path(directory), count, seconds, sessions, witness)
+        _pairs(bench, Path(directory), count, seconds, 8, "sampled", live=True)
+        _many(bench, Path(directory), 2000)
+
+
+def _pairs(
+    bench: Bench, store: Path, count: int, seconds: float, sessions: int, witness: str, *, live: bool = False
+) -> None:
+    """Each pair is one slice observed and one not; which comes first alternates."""
+    ratios, costs = [], []
+    with load(bench, sessions) as running:
+        running.rate(3)
+        for number in range(count):
+            rates = {}
+            for on in (True, False) if number % 2 else (False, True):
+                if not on:
+                    time.sleep(1)
+                    rates[on] = running.rate(seconds)
+                    continue
+                observer = Observer(bench, store, "--witness", witness, live=live)
+                rates[on] = running.rate(seconds)
+                costs.append(observer.end())
+            ratios.append(rates[True] / rates[False])
+    here, samplers, there = (statistics.median(c) for c in zip(*costs, strict=True))
+    logs = [math.log(r) for r in ratios]
+    half = t95(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    low, mean, high = (math.exp(statistics.fmean(logs) + d) for d in (-half, 0, half))
+    print(
+        f"observe --witness {witness}{', live view' if live else ''}, pgbench -S -c {sessions}: throughput "
+        f"ratio {mean:.4f} [{low:.4f}, {high:.4f}] over {count} pairs (wanted >= 0.99); CPU here {here:.2f} "
+        f"(samplers {samplers:.2f}), at the server {there:.2f} % of one CPU",
+        flush=True,
+    )
+
+
+def _many(bench: Bench, store: Path, sessions: int) -> None:
+    """Very many sessions, nearly all idle, and how far apart the samples are then."""
+    import polars as pl
+
+    with load(bench, sessions, "-R", "500"):
+        time.sleep(20)  # until all are connected
+        observer = Observer(bench, store, "--witness", "sampled", "--window", "10s")
+        observer.watch(25)
+        here, samplers, there = observer.end()
+    run = max(store.glob("*-observed-*"))
+    cell = max(run.glob("cells/*"))
+    taken = pl.read_parquet(cell / "sampler.parquet").filter(pl.col("status") == "ok")
+    gaps = (
+        taken.with_columns(pl.col("via").fill_null("sql"))
+        .group_by("via")
+        .agg((pl.col("start_ns").sort().diff().median() / 1e6).alias("ms"))
+    )
+    rows = pl.read_parquet(cell / "tasks.parquet").filter(pl.col("role") == "session")["pid"].n_unique()
+    print(
+        f"{rows} sessions: CPU here {here:.2f} (samplers {samplers:.2f}), at the server {there:.2f} % of one "
+        f"CPU; ms between samples: {dict(sorted(gaps.iter_rows()))}",
+        flush=True,
+    )
