@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from dbdyno import conduct, observe
 from dbdyno.conduct.clock import clock_of
+from dbdyno.conduct.run import derived_anew
 from dbdyno.conduct.windows import PATIENCE_NS, Windows
 from dbdyno.drive import Interrupt
 from dbdyno.engines.fake import FakeServer
@@ -197,3 +200,15 @@ def test_times_and_pids_that_cannot_be_are_refused_with_the_cure(chosen: dict[st
     with pytest.raises(UsageError) as e:
         planned(**chosen)
     assert e.value.cure
+
+
+def test_windows_with_very_many_samples_are_derived_apart_to_the_same_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = observed(tmp_path, Told(), Interrupt(), duration="30s")
+    whole = derived_anew(made.record)
+    monkeypatch.setattr(sys.modules["dbdyno.conduct.derive"], "MANY_ROWS", 100)
+    parts = derived_anew(made.record)
+    for name, frame in whole.tables.items():
+        assert_frame_equal(parts.tables[name], frame, check_row_order=False)
+    assert {f.id for f in parts.findings} >= {f.id for f in whole.findings} - {"drift"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
@@ -13,22 +13,56 @@ from dbdyno.model.plan import Plan
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results, RunInfo
 from dbdyno.model.tables import DERIVED, empty
+from dbdyno.model.workload import Workload
+
+MANY_ROWS = 1_000_000
+"""Cells with more samples than this are cut apart from others, and their samples are not kept together: an
+observation of hours has more than fit into memory. Only drift within a window is not looked for then."""
+
+Tables = dict[str, pl.DataFrame]
 
 
-def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Sequence[RawCell]) -> Results:
-    """All derived tables and findings of a run, or of a part of its cells."""
-    tables = window.cut(cells)
-    tables |= accounts(tables)
-    tables["witnesses"] = witnesses(tables, tables["ledger"])
+def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Iterable[RawCell]) -> Results:
+    """All derived tables and findings of a run, or of a part of its cells. ``cells`` is read once."""
+    workloads = dict(info.workloads)
+    tables = _joined([_accounts(batch, workloads) for batch in _batches(cells)])
     tables["rungs"] = analyze.rungs(tables)
     tables["profile"] = pl.concat([analyze.profile(tables), analyze.profile_total(tables)])
     tables["top_events"] = pl.concat([analyze.top_events(tables), analyze.top_events_total(tables)])
-    workloads = {**info.workloads, **{c.meta.workload.name: c.meta.workload for c in cells}}
     found = analyze.findings(plan, environment, tables, workloads)
     shown = {name: tables.get(name, empty(name)) for name in DERIVED}
     shown["sources"] = _sources(environment, tables["cell_sources"])
     shown["histogram"] = tables["cell_histogram"]
     return Results(info, plan, environment, shown, found)
+
+
+def _accounts(cells: Sequence[RawCell], workloads: dict[str, Workload]) -> Tables:
+    """The tables that are made cell by cell. Without samples where these are many."""
+    workloads.update({c.meta.workload.name: c.meta.workload for c in cells})
+    tables = window.cut(cells)
+    tables |= accounts(tables)
+    tables["witnesses"] = witnesses(tables, tables["ledger"])
+    if _samples(cells) > MANY_ROWS:
+        tables["cut_samples"] = tables["cut_samples"].clear()
+    return tables
+
+
+def _batches(cells: Iterable[RawCell]) -> Iterator[list[RawCell]]:
+    batch: list[RawCell] = []
+    for cell in cells:
+        batch.append(cell)
+        if _samples(batch) > MANY_ROWS:
+            yield batch
+            batch = []
+    yield batch
+
+
+def _samples(cells: Sequence[RawCell]) -> int:
+    return sum(c.tables["samples"].height for c in cells)
+
+
+def _joined(parts: Sequence[Tables]) -> Tables:
+    return parts[0] if len(parts) == 1 else {t: pl.concat([p[t] for p in parts]) for t in parts[0]}
 
 
 def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:

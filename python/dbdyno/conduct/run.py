@@ -137,8 +137,8 @@ def results_of(record: Run) -> Results:
 
 def derived_anew(record: Run) -> Results:
     """Everything derived from the raw data of a stored run."""
-    cells, damaged = record.read_cells()
-    results = derive(record.info, record.plan, record.environment, cells)
+    damaged: list[DamagedCell] = []
+    results = derive(record.info, record.plan, record.environment, record.each_cell(damaged))
     return replace(results, findings=(*(_damage(d) for d in damaged), *results.findings))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -99,15 +99,20 @@ class Run:
         meta = _model(contents.get("cell.json", b""), CellMeta, f"cell.json of cell {cell_id}")
         return RawCell(meta, {t: empty(t) for t in RAW} | _tables(contents, {t: t for t in RAW}))
 
-    def read_cells(self) -> tuple[list[RawCell], list[DamagedCell]]:
-        """All cells that can be read, and those that were left out with the reason."""
-        good, damaged = [], []
+    def each_cell(self, damaged: list[DamagedCell]) -> Iterator[RawCell]:
+        """One after the other all cells that can be read; the others are added to ``damaged``."""
         for cell_id in self.cells():
             try:
-                good.append(self.read_cell(cell_id))
+                cell = self.read_cell(cell_id)
             except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
                 damaged.append(DamagedCell(cell_id, str(getattr(error, "message", error))))
-        return good, damaged
+            else:
+                yield cell
+
+    def read_cells(self) -> tuple[list[RawCell], list[DamagedCell]]:
+        """All cells that can be read, and those that were left out with the reason."""
+        damaged: list[DamagedCell] = []
+        return list(self.each_cell(damaged)), damaged
 
     # -- derived --------------------------------------------------------------------------------
 
