@@ -83,3 +83,13 @@ def test_a_session_that_ends_counts_as_long_as_it_was_there():
         assert mine.filter(account="run")["aas"].item() == pytest.approx(truth.run / W_NS, abs=1e-9)
         assert mine.filter(account="unaccounted")["aas"].item() == pytest.approx(0, abs=1e-6)
     assert _value(frame, scope="beside", who="other", account="run") == pytest.approx(0.18, abs=0.01)
+
+
+def test_workers_that_live_a_third_of_a_second_are_traced_whole():
+    """Calls of 1 s by a leader and two workers, who are new processes at each call."""
+    made = played("fake:cpus=4,cpu=1s,workers=2", 1)
+    (whole,) = truths(made, workers=True).values()
+    frame = ledger(cut(made.cells))
+    assert _value(frame, scope="rung", account="run") == pytest.approx(whole.run / W_NS, abs=1e-6)
+    assert memo(frame, "workers.run") == pytest.approx(2.0, abs=0.001)
+    assert _value(frame, scope="rung", account="unaccounted") == pytest.approx(0.0, abs=1e-6)

@@ -46,7 +46,8 @@ def margins(cut: Tables) -> pl.DataFrame:
         "involuntary",
     )
     mine = traced.select(*KEY, *(pl.col(n).alias(f"x_{n}") for n in figures), *_only_traced())
-    tasks = cut["cut_tasks"].join(mine, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+    tasks = _with_brief(cut["cut_tasks"], traced)
+    tasks = tasks.join(mine, on=KEY, how="left", nulls_equal=True, maintain_order="left")
     exact = pl.col("x_run_ns").is_not_null()
     chosen = {n: pl.when(exact).then(f"x_{n}").otherwise(n) for n in figures[:-2]}
     counted = {n: pl.coalesce(f"x_{n}", n) for n in figures[-2:]}
@@ -54,6 +55,13 @@ def margins(cut: Tables) -> pl.DataFrame:
     tasks = tasks.with_columns(**chosen, **counted).drop(f"x_{n}" for n in figures)
     tasks = tasks.with_columns(known=pl.col("run_ns").is_not_null() & pl.col("runq_ns").is_not_null())
     return tasks.with_columns(**_errors(), off_ns=_off()).with_row_index("task")
+
+
+def _with_brief(tasks: pl.DataFrame, traced: pl.DataFrame) -> pl.DataFrame:
+    """``tasks``, and those that lived too briefly for two reads: the trace alone knows what they used."""
+    brief = traced.join(tasks, on=KEY, how="anti", nulls_equal=True)
+    known = [c for c in brief.columns if c in tasks.columns]
+    return pl.concat([tasks, brief.select(known)], how="diagonal")
 
 
 def _only_traced() -> list[pl.Expr]:

@@ -28,32 +28,38 @@ def nearest(reads: pl.DataFrame, key: Sequence[str], to: int | str) -> pl.DataFr
 
 
 def grown(
-    reads: pl.DataFrame, t0: int, t1: int, sure: Sequence[str], more: Sequence[str] = ()
+    reads: pl.DataFrame,
+    t0: int,
+    t1: int,
+    sure: Sequence[str],
+    more: Sequence[str] = (),
+    shortest_ns: int = SHORTEST_NS,
 ) -> pl.DataFrame:
     """One row a task: bracket, partial or not, status, and the growth of its figures.
 
     ``sure``: figures that every one of ``reads`` has; where one of them falls, the status is reset and all
     is NULL. ``more``: figures that some reads have; they grow between the reads that do, if those are as
     good as the task's own ends (within :data:`NEAR_NS`), else NULL. Other columns are those of the first
-    read (``NAME``) and, with the suffix ``_b``, of the last.
+    read (``NAME``) and, with the suffix ``_b``, of the last. A difference over less than ``shortest_ns`` is
+    none.
     """
     first, last = nearest(reads, TASK, t0), nearest(reads, TASK, t1)
     both = first.join(last, on=TASK, suffix="_b", nulls_equal=True, maintain_order="left")
     both = both.join(_fallen(reads, both, sure), on=TASK, how="left", nulls_equal=True, maintain_order="left")
-    found = _bracketed(both, t0, t1)
+    found = _bracketed(both, t0, t1, shortest_ns)
     known = pl.col("status") == "ok"
     found = found.with_columns(pl.when(known).then(pl.col(f"{n}_b") - pl.col(n)).alias(n) for n in sure)
     return _with_more(found, reads, t0, t1, more)
 
 
-def _bracketed(both: pl.DataFrame, t0: int, t1: int) -> pl.DataFrame:
+def _bracketed(both: pl.DataFrame, t0: int, t1: int, shortest_ns: int) -> pl.DataFrame:
     first_ns, last_ns = both["at_ns"].min(), both["at_ns_b"].max()
     wall = pl.col("at_ns_b") - pl.col("at_ns")
     late = pl.col("at_ns") > pl.max_horizontal(pl.lit(first_ns), pl.lit(t0)) + NEAR_NS
     early = pl.col("at_ns_b") < pl.min_horizontal(pl.lit(last_ns), pl.lit(t1)) - NEAR_NS
     partial = late | early
     once = (wall == 0) & ~partial  # it was there, but a single read tells no difference: as if unread
-    short, fallen = wall < SHORTEST_NS, pl.col("fallen").fill_null(False)
+    short, fallen = wall < shortest_ns, pl.col("fallen").fill_null(False)
     status = pl.when(short).then(pl.lit("too short")).when(fallen).then(pl.lit("reset"))
     return both.with_columns(
         from_ns=pl.when(once).then(pl.lit(t0)).otherwise("at_ns"),

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.model.raw import RawCell
-from dbdyno.window.growth import TASK, grown, labelled
+from dbdyno.window.growth import NEAR_NS, TASK, grown, labelled
 from dbdyno.window.spans import for_each, middle
 from dbdyno.window.whose import fold, workers
 
+SHORTEST_NS = 1
+"""Measured at each switch: a life of any length has a difference."""
 _SURE = ("run_ns", "runq_ns", "sleep_ns")
 _MORE = ("throttled_ns", "blocked_ns", "voluntary", "involuntary")
 _WHOSE = ("role", "session", "worker")
@@ -43,8 +45,8 @@ def _reads(cell: RawCell, table: str) -> pl.DataFrame:
 
 def _tasks(cell: RawCell) -> pl.DataFrame:
     reads = _reads(cell, "traced").with_columns(half_ns=(pl.col("after_ns") - pl.col("before_ns")) / 2)
-    told = reads.drop_nulls(_SURE)
-    found = grown(told, cell.meta.t0_ns, cell.meta.t1_ns, _SURE, _MORE).drop("status_b")
+    told = _whole_lives(reads.drop_nulls(_SURE), cell.meta.t0_ns)
+    found = grown(told, cell.meta.t0_ns, cell.meta.t1_ns, _SURE, _MORE, SHORTEST_NS).drop("status_b")
     missed = _missed(reads, found)
     return found.join(missed, on=TASK, how="left", nulls_equal=True, maintain_order="left").select(
         *("pid", "tid", "start_ticks", *_WHOSE, *_SURE, *_MORE),
@@ -52,6 +54,26 @@ def _tasks(cell: RawCell) -> pl.DataFrame:
         slack_ns=(pl.col("half_ns") + pl.col("half_ns_b")).cast(pl.Int64),
         status=pl.coalesce("missed", "status"),
     )
+
+
+def _whole_lives(reads: pl.DataFrame, t0: int) -> pl.DataFrame:
+    """``reads`` with each task's first and last instants as they were.
+
+    The sums begin where the trace met the task: at the birth of one that came later. So a read minus its
+    sums is that instant, all sums are 0 there, and one inside the window is a read of its own. An ended
+    task's sums stand still: its last read is true of the instant it ended.
+    """
+    lived = pl.sum_horizontal(_SURE)
+    met = (pl.col("at_ns") - lived).min().over(TASK)
+    ended = pl.col("at_ns") - lived - met > NEAR_NS // 20
+    reads = reads.with_columns(met_ns=met).with_columns(
+        at_ns=pl.when(ended).then(pl.col("met_ns") + lived).otherwise("at_ns")
+    )
+    zero = [pl.lit(0, dtype=pl.Int64).alias(n) for n in (*_SURE, "voluntary", "involuntary")]
+    maybe = [pl.when(pl.col(n).is_not_null()).then(0).alias(n) for n in ("throttled_ns", "blocked_ns")]
+    births = reads.sort("at_ns").unique(TASK, keep="first", maintain_order=True).filter(pl.col("met_ns") > t0)
+    births = births.with_columns(*zero, *maybe, at_ns="met_ns")
+    return pl.concat([reads, births], how="diagonal_relaxed").drop("met_ns")
 
 
 def _missed(reads: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
