@@ -11,11 +11,13 @@ import contextlib
 import json
 import math
 import os
+import queue
 import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,27 +40,53 @@ _PROGRESS = re.compile(rb"progress: [\d.]+ s, ([\d.]+) tps")
 def main(count: int, seconds: float) -> None:
     """``count`` pairs of slices of about ``seconds`` for each kind."""
     slices = max(1, round(seconds))
-    with server() as bench, _load(bench, count * len(KINDS) * 2 * (slices + 1) + 30) as load:
-        for _ in range(3):  # pgbench's own first connection is gone by then
-            _tps(load)
+    with server() as bench, _load(bench, count * len(KINDS) * 2 * (slices + 3) + 30) as load:
+        load.whole_seconds(_core.now_ns(), 3)  # pgbench's own first connection is gone by then
         spec = _spec(bench)
         for what, more, wanted in KINDS:
             made = [_pair(load, spec | more, spec | {"trace": "off"}, slices, i) for i in range(count)]
             _tell(what, made, wanted)
 
 
+class Load:
+    """A running pgbench: transactions in each second, with the instant at which it told them."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.pid = process.pid
+        self._told: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, args=(process,), daemon=True).start()
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if found := _PROGRESS.match(line):
+                self._told.put((_core.now_ns(), float(found[1])))
+
+    def whole_seconds(
+        self, since_ns: int, count: int, before: Callable[[], None] = lambda: None
+    ) -> list[float]:
+        """Transactions a second in ``count`` seconds that began after ``since_ns``.
+
+        ``before`` is called at the beginning of the first.
+        """
+        while self._told.get(timeout=30)[0] < since_ns:
+            pass
+        before()
+        return [self._told.get(timeout=30)[1] for _ in range(count)]
+
+
 @contextlib.contextmanager
-def _load(bench: Bench, seconds: int) -> Iterator[subprocess.Popen[bytes]]:
+def _load(bench: Bench, seconds: int) -> Iterator[Load]:
     command = [
         str(bench.pgbench_program), "-n", "-S", "-M", "prepared", "-P", "1", "-T", str(seconds),
         "-h", bench.socket, "-U", bench.user, "-c", str(SESSIONS), "-j", "2", "postgres",
     ]  # fmt: skip
-    load = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        yield load
+        yield Load(process)
     finally:
-        load.kill()
-        load.wait()
+        process.kill()
+        process.wait()
 
 
 def _dsn(bench: Bench) -> str:
@@ -83,7 +111,7 @@ class Slice(NamedTuple):
 
 
 def _pair(
-    load: subprocess.Popen[bytes], on: dict[str, Any], off: dict[str, Any], slices: int, number: int
+    load: Load, on: dict[str, Any], off: dict[str, Any], slices: int, number: int
 ) -> tuple[Slice, Slice]:
     """With and without."""
     order = (on, off) if number % 2 else (off, on)
@@ -91,7 +119,7 @@ def _pair(
     return rates[id(on)], rates[id(off)]
 
 
-def _slice(load: subprocess.Popen[bytes], spec: dict[str, Any], slices: int) -> Slice:
+def _slice(load: Load, spec: dict[str, Any], slices: int) -> Slice:
     tasks = _tasks(load, spec)
     watch = _core.Watch(json.dumps(spec))
     status, detail = watch.witnesses()["scheduler trace"]
@@ -99,30 +127,20 @@ def _slice(load: subprocess.Popen[bytes], spec: dict[str, Any], slices: int) -> 
         sys.exit(f"no scheduler trace here: {status}: {detail}")
     now = _core.now_ns()
     watch.start(now, now + slices * 10**9)
-    _tps(load)  # a second in which it was attached
-    before_ns = _cpu_ns(tasks)
-    rate = statistics.fmean(_tps(load) for _ in range(slices))
-    cpu_ns = _cpu_ns(tasks) - before_ns
+    cpu_ns = [0]
+    rates = load.whole_seconds(_core.now_ns(), slices, lambda: cpu_ns.append(-_cpu_ns(tasks)))
+    cpu_ns.append(_cpu_ns(tasks))
     watch.stop()
-    return Slice(rate, cpu_ns / 1e3 / (rate * slices))
+    return Slice(statistics.fmean(rates), sum(cpu_ns) / 1e3 / sum(rates))
 
 
-def _tasks(load: subprocess.Popen[bytes], spec: dict[str, Any]) -> list[tuple[int, int]]:
+def _tasks(load: Load, spec: dict[str, Any]) -> list[tuple[int, int]]:
     threads = [(load.pid, int(t.name)) for t in Path(f"/proc/{load.pid}/task").iterdir()]
     return threads + [(pid, pid) for _, pid in spec["sessions"]]
 
 
 def _cpu_ns(tasks: list[tuple[int, int]]) -> int:
     return sum(int(_core.read_task(pid, tid)["run_ns"]) for pid, tid in tasks)
-
-
-def _tps(load: subprocess.Popen[bytes]) -> float:
-    """Of the second that ends next."""
-    assert load.stderr is not None
-    for line in load.stderr:
-        if found := _PROGRESS.match(line):
-            return float(found[1])
-    raise RuntimeError("pgbench ended too early")
 
 
 def _tell(what: str, made: list[tuple[Slice, Slice]], wanted: str) -> None:

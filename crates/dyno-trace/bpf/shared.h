@@ -23,7 +23,7 @@ enum doing {
 	ENDED,
 };
 
-/* Sums of one label. */
+/* Sums of one label: a cache line. */
 struct wait {
 	__u32 label;
 	__u32 used;
@@ -32,9 +32,13 @@ struct wait {
 	__u64 throttled_ns; /* inside runq_ns */
 	__u64 sleeps;
 	__u64 preempted;
+	__u64 unused[2];
 };
 
-/* One watched task. run_ns + runq_ns + sleep_ns == since_ns - first_ns at all times that `seq` is even. */
+/*
+ * One watched task. run_ns + runq_ns + sleep_ns == since_ns - first_ns at all times that `seq` is even.
+ * Three cache lines, the last of which is seldom needed.
+ */
 struct slot {
 	__u32 seq; /* odd while it is written */
 	__u32 tid;
@@ -44,23 +48,27 @@ struct slot {
 	__u64 since_ns; /* doing that since */
 	__u64 start_boottime_ns; /* 0: not seen yet */
 	__u64 word; /* where the pointer to its wait event word is; 0: has none */
-	__u32 seed_label; /* read by whoever told to watch it: its label if it was off the CPU then */
-	__u32 seed_blocked;
+	__u64 queue; /* the group's queue that it waits in and whose quota may be used up; 0: none */
 	__u32 wait; /* index: label of the sleep or queue under way, or of the last */
 	__u32 blocked; /* the sleep under way is uninterruptible */
+
 	__u64 run_ns;
 	__u64 runq_ns;
-	__u64 throttled_ns; /* inside runq_ns */
 	__u64 sleep_ns;
 	__u64 blocked_ns; /* inside sleep_ns */
 	__u64 voluntary;
 	__u64 involuntary;
-	__u64 lost; /* labels that found no room, events that did not fit and could not be made good */
-	__u64 mended; /* events that were not seen, and made good from the kernel's sums */
 	__u64 exec_ns; /* the kernel's own sums when it last left a CPU: time on a CPU, */
 	__u64 delay_ns; /* time in the run queue */
-	__u64 queue; /* the group's queue it was put on, and its throttle clock then; 0: not throttled */
-	__u64 queue_clock_ns;
+
+	__u64 throttled_ns; /* inside runq_ns */
+	__u64 queue_clock_ns; /* how long that queue had been throttled when the wait began */
+	__u64 lost; /* labels that found no room, events that did not fit and could not be made good */
+	__u64 mended; /* events that were not seen, and made good from the kernel's sums */
+	__u32 seed_label; /* read by whoever told to watch it: its label if it was off the CPU then */
+	__u32 seed_blocked;
+	__u64 unused[3];
+
 	struct wait waits[WAITS];
 };
 
@@ -94,8 +102,8 @@ struct control {
 	__u64 throttled_now_ns; /* what look_throttled found */
 };
 
-_Static_assert(sizeof(struct wait) == 48, "wait");
-_Static_assert(sizeof(struct slot) == 168 + WAITS * 48, "slot");
+_Static_assert(sizeof(struct wait) == 64, "wait");
+_Static_assert(sizeof(struct slot) == 192 + WAITS * 64, "slot");
 _Static_assert(sizeof(struct calls) == 24 + CALLS * 24, "calls");
 _Static_assert(sizeof(struct control) == 32, "control");
 

@@ -22,6 +22,7 @@ fn slot(state: u32, since_ns: u64) -> Slot {
         throttled_ns: 0,
         sleeps: 7,
         preempted: 1,
+        ..Wait::default()
     };
     slot
 }

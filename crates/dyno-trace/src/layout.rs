@@ -29,6 +29,7 @@ pub struct Wait {
     pub throttled_ns: u64,
     pub sleeps: u64,
     pub preempted: u64,
+    pub unused: [u64; 2],
 }
 
 /// `struct slot`.
@@ -43,23 +44,24 @@ pub struct Slot {
     pub since_ns: u64,
     pub start_boottime_ns: u64,
     pub word: u64,
-    pub seed_label: u32,
-    pub seed_blocked: u32,
+    pub queue: u64,
     pub wait: u32,
     pub blocked: u32,
     pub run_ns: u64,
     pub runq_ns: u64,
-    pub throttled_ns: u64,
     pub sleep_ns: u64,
     pub blocked_ns: u64,
     pub voluntary: u64,
     pub involuntary: u64,
-    pub lost: u64,
-    pub mended: u64,
     pub exec_ns: u64,
     pub delay_ns: u64,
-    pub queue: u64,
+    pub throttled_ns: u64,
     pub queue_clock_ns: u64,
+    pub lost: u64,
+    pub mended: u64,
+    pub seed_label: u32,
+    pub seed_blocked: u32,
+    pub unused: [u64; 3],
     pub waits: [Wait; WAITS],
 }
 
@@ -124,8 +126,8 @@ unsafe impl Plain for Places {}
 unsafe impl Plain for Control {}
 
 const _: () = {
-    assert!(size_of::<Wait>() == 48);
-    assert!(size_of::<Slot>() == 168 + WAITS * 48);
+    assert!(size_of::<Wait>() == 64);
+    assert!(size_of::<Slot>() == 192 + WAITS * 64);
     assert!(size_of::<Calls>() == 24 + CALLS * 24);
     assert!(size_of::<Control>() == 32);
     assert!(size_of::<Places>() == 8);

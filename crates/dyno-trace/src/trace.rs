@@ -23,7 +23,7 @@ pub struct Options {
     pub word: Option<WordSpec>,
     /// Whether system calls are counted.
     pub syscalls: bool,
-    /// How many tasks there is room for. A task takes 3 kB of kernel memory, 5 kB with system calls.
+    /// How many tasks there is room for. A task takes 4 kB of kernel memory, 6 kB with system calls.
     pub slots: u32,
 }
 
