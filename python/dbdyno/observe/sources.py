@@ -187,7 +187,9 @@ def _judge(witness: _Witness, tables: Tables, told: Source | None, enabled: bool
     if not enabled:
         return Source(name=witness.name, provenance=provenance, status="off", detail=_CURES["off"])
     counts = _counts(witness.statuses(tables))
-    announced = said.witnesses.get(witness.name, _untold(witness.name, tables))
+    announced = said.witnesses.get(witness.name)
+    if announced is None and not counts:
+        announced = _untold(witness.name, tables)
     if announced is not None and (not counts or "ok" not in (*counts, announced[0])):  # it told why
         return Source.model_validate(
             {"name": witness.name, "provenance": provenance, "status": announced[0], "detail": announced[1]}
@@ -209,7 +211,8 @@ def _untold(name: str, tables: Tables) -> tuple[str, str] | None:
 
 
 def _counts(statuses: pl.Series) -> dict[Status, int]:
-    return {known: n for known in get_args(Status) if (n := int((statuses == known).sum()))}
+    found: dict[str, int] = dict(statuses.value_counts().iter_rows())
+    return {known: found[known] for known in get_args(Status) if known in found}
 
 
 def _verdict(counts: Mapping[Status, int]) -> Status:
