@@ -118,3 +118,17 @@ def test_system_calls_are_counted_where_asked_for(run: Program) -> None:
         document = json.loads(run("show", "last", "--json").output)
         known = [m["syscalls_per_s"] for m in document["microstates"] if m["role"] == "session"]
         assert any(v is not None for v in known) == bool(expected)
+
+
+def test_a_recipe_can_observe_and_options_win_over_it(run: Program, tmp_path: Path) -> None:
+    recipe = tmp_path / "watch.toml"
+    recipe.write_text('name = "shop"\nengine = "fake"\n[observation]\nduration = "20s"\nuser = "zoe"\n')
+    words = ("observe", "--recipe", str(recipe), "--dsn", LAW, "--only-user", "app", "--json")
+    document = json.loads(run(*words).stdout)
+    chosen = document["plan"]["experiment"]["observation"]
+    assert (chosen["duration"], chosen["user"]) == ("20s", "app")
+    assert len(document["windows"]) == 2
+    assert "dbdyno observe" in str(run.fails("run", "--recipe", str(recipe)).cure)
+    assert "dbdyno run" in str(run.fails("observe", "--recipe", "demo").cure)
+    recipe.write_text("[observation]\nusr = 1\n")
+    assert "observation" in run.fails("observe", "--recipe", str(recipe)).message

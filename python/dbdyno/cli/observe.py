@@ -15,7 +15,6 @@ from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 from dbdyno.model.plan import Observation
-from dbdyno.model.protocols import Target
 
 
 @click.command("observe")
@@ -25,8 +24,11 @@ from dbdyno.model.protocols import Target
     help="The server by libpq conventions: URI or key=value; PG* variables, ~/.pgpass and service files "
     'count. "" takes all from the environment.  [default: the embedded PostgreSQL if it runs, else ""]',
 )
+@click.option(
+    "--recipe", metavar="NAME|FILE", help="Take everything from its table observation; options win over it."
+)
 @click.option("--for", "duration", metavar="TIME", help="How long.  [default: until Ctrl-C or q]")
-@click.option("--window", metavar="TIME", default="10s", show_default=True, help="Length of a window.")
+@click.option("--window", metavar="TIME", help="Length of a window.  [default: 10s]")
 @click.option("--only-user", "user", metavar="NAME", help="Only sessions of this user.")
 @click.option("--only-database", "database", metavar="NAME", help="Only sessions in this database.")
 @click.option("--only-application", "application", metavar="NAME", help="Only with this application_name.")
@@ -54,9 +56,7 @@ from dbdyno.model.protocols import Target
 @click.option(
     "--engine",
     type=click.Choice(["postgres", "fake"]),
-    default="postgres",
-    help="What is observed.",
-    show_default=True,
+    help="What is observed.  [default: postgres]",
 )
 @store_option
 @json_option
@@ -82,12 +82,11 @@ def observe_command(**options: Any) -> None:
     names = ("duration", "window", "user", "database", "application", "pids")
     experiment = conduct.observation_of(
         {n: options[n] for n in ("sample_hz", "witness", "syscalls", "engine")},
+        options["recipe"],
         **{n: options[n] for n in names},
     )
     plan = conduct.observation_plan(experiment, host)
-    target = (
-        Target(dsn=options["dsn"]) if options["engine"] == "fake" else conduct.observed_target(options["dsn"])
-    )
+    target = conduct.observed_target(experiment.engine, options["dsn"])
     looker = _looker(options, experiment.observation or Observation())
     interrupt = Interrupt(looker.heard)
     if isinstance(looker, LiveLooker):

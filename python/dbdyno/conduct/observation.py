@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbdyno import __version__, observe
+from dbdyno.conduct.catalogue import find_recipe
 from dbdyno.conduct.clock import clock_of
 from dbdyno.conduct.cost import Cost
 from dbdyno.conduct.ending import ending
@@ -16,7 +17,7 @@ from dbdyno.conduct.windows import Windows
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.engines import embedded, open_server
 from dbdyno.model.environment import Environment, Host
-from dbdyno.model.errors import TooFewConnections
+from dbdyno.model.errors import TooFewConnections, UsageError
 from dbdyno.model.plan import Experiment, Observation, Plan
 from dbdyno.model.protocols import Server, Target
 from dbdyno.plan import OBSERVED, resolve_observation
@@ -33,22 +34,29 @@ class Observed:
     cost: Cost
 
 
-def observation_of(overrides: Mapping[str, Any], **chosen: Any) -> Experiment:
-    """The experiment of an observation. ``overrides``: fields of Experiment; ``chosen``: of Observation."""
+def observation_of(overrides: Mapping[str, Any], recipe: str | None = None, **chosen: Any) -> Experiment:
+    """The experiment of an observation, alone or from a recipe's table ``observation``.
+
+    ``overrides``: fields of Experiment; ``chosen``: of Observation. Both win over the recipe, and ``None``
+    leaves it as it is. Raises :class:`UsageError` for a recipe that drives a load.
+    """
+    base = Experiment(name=OBSERVED.name, observation=Observation())
+    if recipe is not None:
+        base, _ = find_recipe(recipe)
+        if base.observation is None:
+            raise UsageError(f"recipe {recipe} drives a load", f"dbdyno run --recipe {recipe}")
     given = {k: v for k, v in chosen.items() if v not in (None, ())}
-    others = {k: v for k, v in overrides.items() if v is not None}
-    return Experiment.model_validate(
-        {"name": OBSERVED.name, **others, "observation": Observation.model_validate(given)}
-    )
+    fields = base.model_dump() | {k: v for k, v in overrides.items() if v is not None}
+    return Experiment.model_validate(fields | {"observation": fields["observation"] | given})
 
 
 def observation_plan(experiment: Experiment, host: Host) -> Plan:
     return resolve_observation(experiment, host.limits.usable_cpus, cpus_reason(host))
 
 
-def observed_target(dsn: str | None) -> Target:
+def observed_target(engine: str, dsn: str | None) -> Target:
     """The server of ``dsn``; None: the embedded one if it runs, else what libpq's environment names."""
-    if dsn is not None:
+    if dsn is not None or engine != Experiment().engine:  # another has no embedded server
         return Target(dsn=dsn)
     running = embedded().status()
     return Target(dsn=str(running["dsn"]) if running.get("running") else "")

@@ -42,6 +42,8 @@ def experiment_of(request: Request) -> Experiment:
     experiment = Experiment.model_validate(base.model_dump() | given)
     if named is not None and request.overrides.get("script") is not None:
         raise UsageError("both a workload and --script were given", "give one of them")
+    if experiment.observation is not None:
+        raise UsageError(f"recipe {recipe} observes a load", f"dbdyno observe --recipe {recipe}")
     if experiment.workload is None and experiment.script is None:
         raise UsageError(
             "nothing to run", "name a workload (dbdyno workloads), --script FILE or --recipe NAME"
