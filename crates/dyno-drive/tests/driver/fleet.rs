@@ -289,7 +289,10 @@ fn sessions_think_between_calls_and_the_time_in_calls_leaves_it_out() {
             let span = tally.last_end_ns.unwrap() - tally.first_start_ns.unwrap();
             let thought = span - tally.in_call_ns as i64;
             assert!(thought >= (tally.calls as i64 - 1) * 5 * MS, "{tally:?}");
-            assert!(tally.calls <= 17, "80 ms hold at most 16 pauses of 5 ms: {tally:?}");
+            assert!(
+                tally.calls <= 17,
+                "80 ms hold at most 16 pauses of 5 ms: {tally:?}"
+            );
         }
     }
 }
@@ -303,6 +306,9 @@ fn a_session_that_thinks_long_ends_at_the_deadline() {
     };
     let (_, outcome) = run(&peers, &spec);
     for record in &outcome.records {
-        assert_eq!((record.end.clone(), record.tally.calls_total()), (End::Deadline, 1));
+        assert_eq!(
+            (record.end.clone(), record.tally.calls_total()),
+            (End::Deadline, 1)
+        );
     }
 }
