@@ -4,18 +4,19 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.fakery import Climb, S, climb, made_cell, sample_row, sampler_row, session_row, task_row
 
 from dbdyno.conduct.derive import derive
-from dbdyno.ledger import ledger
+from dbdyno.ledger import accounts, ledger
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import empty
 from dbdyno.window import cut
 
 STATES = st.sampled_from(["R", "S", "D", "Z", None])
 WAITS = st.sampled_from([None, "Client/ClientRead", "IO/DataFileRead", "LWLock/WALWrite", "Lock/tuple"])
+SERVER_STATES = st.sampled_from(["active", "idle", "idle in transaction", None])
 STATUSES = st.sampled_from(["ok", "ok", "ok", "not here", "not permitted", "vanished"])
 SUMMED = ("run", "runq", "sleep", "client", "active without wait event", "unaccounted")
 
@@ -37,21 +38,50 @@ def task_reads(draw: st.DrawFn, session: int) -> list[dict[str, Any]]:
 
 
 @st.composite
-def any_cells(draw: st.DrawFn) -> RawCell:
-    sessions = draw(st.integers(1, 4))
-    sampled = sorted(draw(st.lists(st.integers(9 * S, 21 * S), max_size=8, unique=True)))
-    samples = []
-    for number, at in enumerate(sampled):
+def samples(draw: st.DrawFn, sessions: int, via: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of sampler and samples; memory tells no states."""
+    times = sorted(draw(st.lists(st.integers(9 * S, 21 * S), max_size=8, unique=True)))
+    rows = []
+    for number, at in enumerate(times):
         for s in range(sessions):
             if draw(st.booleans()):
                 state = draw(STATES)
-                row = sample_row(number, at, state, draw(WAITS), pid=100 + s, session=s)
-                samples.append(row | {"status": "ok" if state else draw(STATUSES)})
+                row = sample_row(number, at, state, draw(WAITS), pid=100 + s, session=s, via=via)
+                row |= {"state": draw(SERVER_STATES) if via == "sql" else None}
+                rows.append(row | {"status": "ok" if state else draw(STATUSES)})
+    return [sampler_row(n, at) | {"via": via} for n, at in enumerate(times)], rows
+
+
+@st.composite
+def traces(draw: st.DrawFn, session: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows of traced and waits: sums that grow, or fall, or were lost."""
+    pid = 100 + session
+    who = {"pid": pid, "tid": pid, "start_ticks": 7, "role": "session", "session": session}
+    traced, waits = [], []
+    for at in sorted(draw(st.lists(st.integers(9 * S, 21 * S), max_size=4, unique=True))):
+        read = who | {"before_ns": at - 1000, "after_ns": at + 1000}
+        sums = {n: draw(st.integers(0, 3 * S)) for n in ("run_ns", "runq_ns", "sleep_ns")}
+        traced.append(read | sums | {"status": draw(st.sampled_from(["ok", "ok", "ok", "lost"]))})
+        for wait in draw(st.lists(WAITS, max_size=3, unique=True)):
+            wait_class, _, event = (wait or "").partition("/")
+            label = {"wait_class": wait_class or None, "wait_event": event or None}
+            times = {n: draw(st.integers(0, 2 * S)) for n in ("sleep_ns", "runq_ns")}
+            waits.append(read | label | times | {"sleeps": 3, "preempted": 1, "status": "ok"})
+    return traced, waits
+
+
+@st.composite
+def any_cells(draw: st.DrawFn) -> RawCell:
+    sessions = draw(st.integers(1, 4))
+    sampled = [draw(samples(sessions, via)) for via in ("sql", "memory")]
+    traced = [draw(traces(s)) for s in range(sessions) if draw(st.booleans())]
     tables = {
         "sessions": [session_row(s) for s in range(sessions)],
         "tasks": [row for s in range(sessions) for row in draw(task_reads(s))],
-        "sampler": [sampler_row(n, at) for n, at in enumerate(sampled)],
-        "samples": samples,
+        "sampler": [row for sampler, _ in sampled for row in sampler],
+        "samples": [row for _, rows in sampled for row in rows],
+        "traced": [row for rows, _ in traced for row in rows],
+        "waits": [row for _, rows in traced for row in rows],
     }
     return made_cell(tables, sessions=sessions)
 
@@ -88,6 +118,68 @@ def test_intervals_hold_their_value_and_unknowns_say_why(cell: RawCell):
     assert found.filter(pl.col("high") < pl.col("aas") - 1e-9).is_empty()
     assert found.filter(pl.col("aas").is_null() & (pl.col("status") == "ok")).is_empty()
 
+
+SUM_OF = {"run": "label.run", "runq": "label.runq"}
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_cells())
+def test_labels_add_up_to_the_exact_margins_and_nothing_is_negative(cell: RawCell):
+    """label.run and label.runq add up to run and runq; only unaccounted and margin.off are signed."""
+    found = ledger(cut([cell])).filter(pl.col("who").is_in(["session", "rung"]))
+    for (_, _), rows in found.group_by("who", "session"):
+        for account, label in SUM_OF.items():
+            whole, source = rows.filter(account=account).select("aas", "source").row(0)
+            parts = rows.filter(account=label)["aas"].sum()
+            if whole is not None and "trace" not in source:
+                assert parts == pytest.approx(whole, abs=1e-6)
+            elif whole is not None:  # labels of the trace are counted by themselves
+                assert parts >= whole - 1e-6
+    signed = pl.col("account").is_in(["unaccounted", "margin.off"])
+    assert found.filter(~signed & ((pl.col("aas") < -1e-9) | (pl.col("low") < -1e-9))).is_empty()
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_cells())
+def test_events_are_the_ledgers_accounts_taken_apart(cell: RawCell):
+    """The rung's sleep is the sum of its events', so is its run queue; a rung is the sum of its sessions."""
+    tables = accounts(cut([cell]))
+    rung = tables["ledger"].filter(scope="rung")
+    events = tables["events"]
+    for column, names in (("sleep", ["sleep", "client"]), ("runq", ["runq"])):
+        whole = rung.filter(pl.col("account").is_in(names))["aas"].sum()
+        mine = events.filter(scope="rung")[column].sum()
+        if rung.filter(account="runq")["status"].to_list() == ["ok"]:
+            assert mine == pytest.approx(whole, abs=1e-6)
+        assert mine == pytest.approx(events.filter(scope="session")[column].sum(), abs=1e-6)
+    for part in ("run", "sleep", "runq"):
+        value, low, high = (pl.col(f"{part}{end}") for end in ("", "_low", "_high"))
+        assert events.filter((low > value + 1e-9) | (high < value - 1e-9) | (low < 0)).is_empty()
+
+
+@settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
+@given(any_cells(), st.randoms(use_true_random=False))
+def test_the_order_of_rows_does_not_matter(cell: RawCell, random: Any):
+    """Tables shuffled: the same accounts, labels and strips."""
+    mixed = {}
+    for name, table in cell.tables.items():
+        order = list(range(table.height))
+        random.shuffle(order)
+        mixed[name] = table[order] if order else table
+    one, other = (accounts(cut([c])) for c in (cell, RawCell(cell.meta, mixed)))
+    for name, keys in KEYS.items():
+        figures = [c for c, t in one[name].schema.items() if t == pl.Float64 and c not in keys]
+        first, second = (frame[name].sort(keys).select(*keys, *figures) for frame in (one, other))
+        assert first.select(keys).equals(second.select(keys))
+        for column in figures:
+            assert first[column].to_list() == pytest.approx(second[column].to_list(), abs=1e-7, nan_ok=True)
+
+
+KEYS = {
+    "ledger": ["scope", "who", "session", "account", "detail"],
+    "events": ["scope", "who", "session", "state", "wait_class", "wait_event", "status"],
+    "strips": ["session", "start_s", "part"],
+}
 
 SOURCES = ("tasks", "samples", "cgroup", "host", "counters", "histogram", "errors", "sources")
 NEEDS = {

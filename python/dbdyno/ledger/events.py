@@ -48,12 +48,13 @@ def _labelled(found: Joint, serving: Groups) -> pl.DataFrame:
         pl.when(pl.col("samples").is_not_null().any()).then(pl.col("samples").sum()),
         pl.col("source").drop_nulls().unique().sort().str.join("; "),
     )
-    return _with_zeros(rows, found, serving).with_columns(status=_status()).drop("unlabelled")
+    return _with_zeros(rows, found, serving).with_columns(status=_status()).drop("unlabelled", "why")
 
 
 def _with_zeros(rows: pl.DataFrame, found: Joint, serving: Groups) -> pl.DataFrame:
     """A label that was seen on one side only has none of the other, up to what so many samples miss."""
     raked = rows.join(missed(found, serving), on="group", how="left", maintain_order="left")
+    raked = raked.join(serving.table.select("group", "why"), on="group", maintain_order="left")
     sampled = (pl.col("source") != TRACE) & ~pl.col("unlabelled")
     filled = {}
     for name in ("run", "sleep", "runq"):
@@ -69,29 +70,25 @@ def _with_zeros(rows: pl.DataFrame, found: Joint, serving: Groups) -> pl.DataFra
 def _status() -> pl.Expr:
     raked = pl.col("run").is_not_null() | (pl.col("source") == TRACE)
     return (
-        pl.when("unlabelled")
-        .then(pl.lit(UNLABELLED))
-        .when(raked)
-        .then(pl.lit("ok"))
-        .otherwise(pl.lit("CPU and run queue unknown"))
+        pl.when("unlabelled").then(pl.lit(UNLABELLED)).when(raked).then(pl.lit("ok")).otherwise(pl.col("why"))
     )
 
 
 def _unseen(found: Joint, serving: Groups) -> pl.DataFrame:
-    """Exact time that no sample tells the label of; CPU time of traced tasks, too, has none."""
+    """Exact time that no sample, or no label of the trace, tells the label of. CPU time of traced tasks has
+    none either, and is left out: it is the account run."""
     slept = not_asleep(found, serving).rename({"value": "sleep", "low": "sleep_low", "high": "sleep_high"})
-    untraced = Joint(found.tasks.filter(~pl.col("exact")), found.seen, found.asked, found.waits)
-    awake = not_awake(untraced, serving)
-    awake = awake.with_columns(**{f"{n}{e}": pl.col(n) for n in ("run", "runq") for e in _ENDS[1:]})
-    rows = slept.join(awake, on="group", how="full", coalesce=True)
+    run, runq = pl.col("run"), pl.col("runq") + pl.col("traced_runq")
+    awake = not_awake(found, serving).filter((run > 0) | (runq > 1e-9))
+    ends = {f"{n}{e}": v for n, v in (("run", pl.when(run > 0).then(run)), ("runq", runq)) for e in _ENDS}
+    rows = slept.join(awake.select("group", **ends), on="group", how="full", coalesce=True)
     told = serving.table.select("group", "wait_source", "cpu_source", "sampled")
     rows = rows.join(told, on="group", maintain_order="left")
     some = pl.col("sampled") > 0
+    unseen = some | (pl.col("wait_source") == TRACE)
     return rows.select(
-        *(c for c in rows.columns if c not in told.columns or c == "group"),
+        pl.exclude("wait_source", "cpu_source", "sampled"),
         samples=pl.when(some).then(0.0),
-        status=pl.when(some | (pl.col("wait_source") == TRACE))
-        .then(pl.lit(UNSEEN))
-        .otherwise(pl.lit("no samples")),
+        status=pl.when(unseen).then(pl.lit(UNSEEN)).otherwise(pl.lit("no samples")),
         source=pl.when(some).then("wait_source").otherwise("cpu_source"),
     )

@@ -52,7 +52,7 @@ def _labels(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     unseen = unseen.join(errors, on="group", maintain_order="left")
     sources = groups.table.select("group", source=pl.coalesce("wait_source", "cpu_source"))
     for name in ("run", "runq"):
-        value, error = pl.col(name), pl.col(f"{name}_error")
+        value, error = pl.col(name) + pl.col(f"traced_{name}"), pl.col(f"{name}_error")
         rows = found.drop_nulls(name).select("group", "detail", "source", **_named(name))
         rest = unseen.filter(value > 0).join(sources, on="group", maintain_order="left")
         rest = rest.select("group", "source", aas=value, low=(value - error).clip(0.0), high=value + error)

@@ -149,20 +149,23 @@ def not_asleep(joint: Joint, groups: Groups) -> pl.DataFrame:
 
 
 def not_awake(joint: Joint, groups: Groups, *, traced: bool = True) -> pl.DataFrame:
-    """Per group: ``run`` and ``runq`` under no known label. All CPU time of exactly traced tasks is that."""
+    """Per group: ``run`` and ``runq`` that no sample told the label of; ``traced_run`` and ``traced_runq``,
+    those of exactly traced tasks: all their CPU time, and what of their run queue has no label."""
     tasks = joint.tasks.filter("known")
     over, unseen = pl.col("over_ns"), pl.col("woken").fill_null(0) == 0
     exact = pl.col("exact") if traced else pl.lit(False)
     queued = joint.waits.group_by("task").agg(queued=pl.col("queued").sum())
     tasks = tasks.join(queued, on="task", how="left", maintain_order="left")
-    rest = (pl.col("runq_ns") / over - pl.col("queued").fill_null(0.0)).clip(0.0)
+    run, runq = pl.col("run_ns") / over, pl.col("runq_ns") / over
     tasks = tasks.with_columns(
-        run=pl.when(exact | unseen).then(pl.col("run_ns") / over),
-        runq=pl.when(exact).then(rest).when(unseen).then(pl.col("runq_ns") / over),
-        sampled_run=unseen & ~exact,
+        run=pl.when(unseen & ~exact).then(run),
+        runq=pl.when(unseen & ~exact).then(runq),
+        traced_run=pl.when(exact).then(run),
+        traced_runq=pl.when(exact).then((runq - pl.col("queued").fill_null(0.0)).clip(0.0)),
     )
-    found = groups.members.join(tasks.drop_nulls("run"), on="task")
-    return found.group_by("group", maintain_order=True).agg(pl.col("run", "runq").sum())
+    parts = ("run", "runq", "traced_run", "traced_runq")
+    found = groups.members.join(tasks, on="task").group_by("group", maintain_order=True)
+    return found.agg(pl.col(parts).sum())
 
 
 def missed(joint: Joint, groups: Groups) -> pl.DataFrame:
