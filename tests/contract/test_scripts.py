@@ -74,7 +74,8 @@ def test_a_script_is_counted_per_session_on_18_and_says_why_not_before(any_dsn: 
         source = {s.name: s for s in server.sources()}["engine counters, per session"]
         new = server.version >= 180000
     if new:
-        assert len(set(loads.work(result, "lio").values())) == 1
+        counted = loads.work(result, "lio").values()
+        assert max(counted) - min(counted) <= 20  # a session may have to look up its catalog entries anew
         assert min(loads.work(result, "lio").values()) >= 40 * 2
         assert source.status == "ok"
     else:
