@@ -178,7 +178,9 @@ def missed(joint: Joint, groups: Groups) -> pl.DataFrame:
     given = pl.when("known").then("asleep_ns").otherwise("wall_ns")
     return members.group_by("group").agg(
         asleep_missed=pl.min_horizontal((given / over).sum(), share * wall.sum()),
-        runnable_missed=pl.min_horizontal((both / over).sum(), share * wall.sum()),
+        runnable_missed=pl.when(pl.col("known").any()).then(
+            pl.min_horizontal((both / over).sum(), share * wall.sum())
+        ),
     )
 
 

@@ -26,7 +26,7 @@ def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
     account = pl.when(unlabelled).then(pl.lit(UNLABELLED)).when(client()).then(pl.lit("client"))
     name = account.otherwise(pl.lit("sleep"))
     keys = {"account": name, "detail": pl.when(name == "sleep").then(detail())}
-    rows = asleep(joint, groups, keys).with_columns(status=pl.lit("ok"))
+    rows = asleep(joint, groups, keys).filter(pl.col("value") > 0).with_columns(status=pl.lit("ok"))
     hidden = not_asleep(joint, groups).with_columns(account=pl.lit("sleep"), status=pl.lit("ok"))
     hidden = hidden.join(
         groups.table.select("group", source="wait_source"), on="group", maintain_order="left"

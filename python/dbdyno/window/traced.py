@@ -45,7 +45,7 @@ def _reads(cell: RawCell, table: str) -> pl.DataFrame:
 
 def _tasks(cell: RawCell) -> pl.DataFrame:
     reads = _reads(cell, "traced").with_columns(half_ns=(pl.col("after_ns") - pl.col("before_ns")) / 2)
-    told = _whole_lives(reads.drop_nulls(_SURE), cell.meta.t0_ns)
+    told = _whole_lives(reads.drop_nulls(_SURE), cell.meta.t0_ns, _alive(cell))
     found = grown(told, cell.meta.t0_ns, cell.meta.t1_ns, _SURE, _MORE, SHORTEST_NS).drop("status_b")
     missed = _missed(reads, found)
     return found.join(missed, on=TASK, how="left", nulls_equal=True, maintain_order="left").select(
@@ -56,24 +56,33 @@ def _tasks(cell: RawCell) -> pl.DataFrame:
     )
 
 
-def _whole_lives(reads: pl.DataFrame, t0: int) -> pl.DataFrame:
+def _alive(cell: RawCell) -> pl.DataFrame:
+    """When the operating system last had each task (``alive_ns``)."""
+    reads = cell.tables["tasks"].filter(pl.col("status") == "ok").with_columns(at_ns=middle())
+    return reads.group_by(TASK).agg(alive_ns=pl.col("at_ns").max())
+
+
+def _whole_lives(reads: pl.DataFrame, t0: int, alive: pl.DataFrame) -> pl.DataFrame:
     """``reads`` with each task's first and last instants as they were.
 
     The sums begin where the trace met the task: at the birth of one that came later. So a read minus its
     sums is that instant, all sums are 0 there, and one inside the window is a read of its own. An ended
-    task's sums stand still: its last read is true of the instant it ended.
+    task's sums stand still: its last read is true of the instant it ended, unless the task was seen alive
+    after that; then time is missing, and stays so.
     """
     lived = pl.sum_horizontal(_SURE)
     met = (pl.col("at_ns") - lived).min().over(TASK)
-    ended = pl.col("at_ns") - lived - met > NEAR_NS // 20
-    reads = reads.with_columns(met_ns=met).with_columns(
-        at_ns=pl.when(ended).then(pl.col("met_ns") + lived).otherwise("at_ns")
+    end, slip = met + lived, NEAR_NS // 20
+    reads = reads.join(alive, on=TASK, how="left", nulls_equal=True, maintain_order="left")
+    ended = (pl.col("at_ns") - end > slip) & (pl.col("alive_ns").fill_null(0) <= end + slip)
+    reads = reads.with_columns(met_ns=met, ended=ended).with_columns(
+        at_ns=pl.when("ended").then(pl.col("met_ns") + lived).otherwise("at_ns")
     )
     zero = [pl.lit(0, dtype=pl.Int64).alias(n) for n in (*_SURE, "voluntary", "involuntary")]
     maybe = [pl.when(pl.col(n).is_not_null()).then(0).alias(n) for n in ("throttled_ns", "blocked_ns")]
     births = reads.sort("at_ns").unique(TASK, keep="first", maintain_order=True).filter(pl.col("met_ns") > t0)
     births = births.with_columns(*zero, *maybe, at_ns="met_ns")
-    return pl.concat([reads, births], how="diagonal_relaxed").drop("met_ns")
+    return pl.concat([reads, births], how="diagonal_relaxed").drop("met_ns", "alive_ns", "ended")
 
 
 def _missed(reads: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
