@@ -130,7 +130,7 @@ def test_a_user_that_does_not_exist_is_an_error_with_the_nearest_name(bench: Ben
 
 
 def test_ctrl_c_keeps_whole_windows_and_the_one_under_way(bench: Bench, tmp_path: Path) -> None:
-    words = ("observe", "--dsn", bench.dsn, "--window", "2s", "--lines")
+    words = ("observe", "--dsn", bench.dsn, "--window", "5s", "--lines")
     with sleepers(bench, tmp_path, 2), bench.background(*words) as observing:
         eventually(lambda: _cells(bench, observing.pid))
         time.sleep(1.5)  # so that more than a second of the next window has been
@@ -141,7 +141,7 @@ def test_ctrl_c_keeps_whole_windows_and_the_one_under_way(bench: Bench, tmp_path
     windows = bench.last()["windows"]
     assert [w["status"] for w in windows] == ["ok"] * (len(windows) - 1) + ["short"]
     assert windows[-1]["reason"] == "stopped by the user"
-    assert 1 <= windows[-1]["wall_s"] < 2
+    assert 1 <= windows[-1]["wall_s"] < 5
     assert bench.last()["run"]["status"] == "complete"
 
 
