@@ -70,8 +70,8 @@ pub fn judge(found: &Found) -> Result<(), Refusal> {
 
 /// What gives the rights without being root.
 pub const CURE: &str = "run dbdyno as root, or as yourself with these two: \
-    sudo setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups --inh-caps=+bpf,+perfmon \
-    --ambient-caps=+bpf,+perfmon dbdyno ...";
+    sudo -E setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups --inh-caps=+bpf,+perfmon \
+    --ambient-caps=+bpf,+perfmon $(command -v dbdyno) ...";
 
 /// What the kernel's refusal at loading means. `log`: the verifier's words.
 pub fn refused(what: &str, error: &io::Error, log: &str) -> Refusal {
