@@ -14,7 +14,7 @@ from tests.fakery import (
 )
 
 from dbdyno.ledger import ledger
-from dbdyno.ledger.intervals import effective, wilson
+from dbdyno.ledger.intervals import effective, interval, wilson
 from dbdyno.model.raw import RawCell
 from dbdyno.window import cut
 
@@ -204,6 +204,25 @@ def test_wilson_is_newcombes(hits: int, n: int, low: float, high: float):
     bounds = wilson(pl.lit(hits / n), pl.lit(float(n)))
     found = pl.select(low=bounds[0], high=bounds[1]).row(0)
     assert found == pytest.approx((low, high), abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("hits", "n", "low", "high"),
+    [
+        (1, 29, 0.051 / 29, 0.1718),  # rare: Poisson's lower end, Wilson's upper end
+        (2, 40, 0.355 / 40, None),
+        (3, 40, 0.818 / 40, None),
+        (39, 40, None, 1 - 0.051 / 40),
+        (15, 148, 0.0624, 0.1605),  # Wilson's
+        (0, 20, 0.0, 0.1611),
+    ],
+)
+def test_rare_shares_have_the_interval_of_brown_cai_and_dasgupta(hits: int, n: int, low, high):
+    """Statistical Science 16 (2001), table 5: 0.051, 0.355, 0.818 for 1, 2, 3 hits at 95 %."""
+    bounds = interval(pl.lit(hits / n), pl.lit(float(n)))
+    found = pl.select(low=bounds[0], high=bounds[1]).row(0)
+    for mine, published in zip(found, (low, high), strict=True):
+        assert published is None or mine == pytest.approx(published, abs=5e-5)
 
 
 def test_unequal_weights_count_for_less():

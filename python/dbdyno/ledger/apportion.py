@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dbdyno.ledger.intervals import effective, wilson
+from dbdyno.ledger.intervals import effective, interval
 from dbdyno.ledger.joint import ASKED, LABEL, READ, WORD_ALONE, chosen, observations
 from dbdyno.ledger.margins import TRACE, Tables, margins
 from dbdyno.ledger.raking import run_shares
@@ -61,7 +61,7 @@ def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     accounted = pl.col("slept") + pl.when("known").then(0.0).otherwise("unlabelled")
     of = pl.when("known").then(pl.col("slept") + pl.col("woken")).otherwise("sampled_ns")
     tasks = tasks.with_columns(raw_share=pl.when(of > 0).then(accounted / of))
-    low, high = wilson(pl.col("raw_share"), pl.col("samples").clip(1.0))
+    low, high = interval(pl.col("raw_share"), pl.col("samples").clip(1.0))
     slack = pl.col("stale_run_ns") + pl.col("stale_runq_ns") + pl.col("switch_ns")
     off, wall = pl.col("off_ns"), pl.col("wall_ns")
     tasks = tasks.with_columns(off_low=low * wall - slack, off_high=high * wall + slack)

@@ -8,7 +8,7 @@ import polars as pl
 
 from dbdyno.ledger.apportion import Joint
 from dbdyno.ledger.groups import Groups
-from dbdyno.ledger.intervals import sums, wilson
+from dbdyno.ledger.intervals import interval, sums, wilson
 from dbdyno.ledger.joint import LABEL
 from dbdyno.ledger.margins import TRACE
 
@@ -215,7 +215,7 @@ def _doubted(found: pl.DataFrame, rows: pl.DataFrame, groups: Groups, keys: Keys
     parts = parts.group_by(at).agg(pl.col("v", "n").sum())
     parts = parts.with_columns(label=pl.col("v").sum().over("group", *LABEL))
     share = pl.col("v") / pl.col("label")
-    low, high = wilson(share, pl.col("n"))
+    low, high = interval(share, pl.col("n"))
     errors = parts.with_columns(below=(share - low) * pl.col("label"), above=(high - share) * pl.col("label"))
     errors = errors.group_by("group", *keys).agg((pl.col("below", "above") ** 2).sum().sqrt())
     joined = found.join(errors, on=["group", *keys], how="left", nulls_equal=True, maintain_order="left")

@@ -1,0 +1,105 @@
+"""Law of the intervals: an account lies in its own in 95 of 100 windows; and they are not just wide."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import polars as pl
+import pytest
+from tests.fakery import Climb, S, climb, sampled_again
+
+from dbdyno.engines.fake.truth import Truth
+from dbdyno.ledger import ledger
+from dbdyno.model.raw import RawCell
+from dbdyno.window import cut
+
+WALL_NS = 10 * S
+SEEDS = 15
+LAWS = {
+    "fake:cpus=2,cpu=2ms,wait=IO/DataFileRead:3ms,think=1ms,spread=0.5": 6,
+    "fake:cpus=2,cpu=5ms,lock=LWLock/WALWrite:3ms,think=1ms,quota=1.2,spread=0.3": 6,
+    "fake:cpus=3,call=cpu:3ms+IO/DataFileRead:2ms+cpu:1ms+Lock/tuple:4ms,spread=0.3": 10,
+    "fake:cpus=4,cpu=8ms,think=30ms,spread=0.7": 3,
+    "fake:cpus=2,cpu=500us,think=300us,driver=20us,spread=0.5": 8,
+}
+# account: the most that its interval may be wide in the mean, of the wall time of its sessions, by
+# 100 samples a second and by 10: sampling alone is 2 z sqrt(p (1 - p) / n), 0.06 and 0.2 at one half
+WIDEST = {
+    "sleep": (0.06, 0.17),
+    "client": (0.06, 0.17),
+    "label.runq": (0.12, 0.22),
+    "unaccounted": (0.07, 0.2),
+}
+
+
+class Tried(NamedTuple):
+    account: str
+    held: bool
+    width: float
+    sessions: int
+
+
+@cache
+def _played(dsn: str, sessions: int) -> Climb:
+    return climb(dsn, [sessions])
+
+
+def _known(truth: Truth) -> dict[tuple[str, str | None], float]:
+    """Seconds per second under the ledger's names."""
+    found = {("client", None): truth.client, ("unaccounted", None): 0}
+    for (wait_class, event), ns in truth.sleep.items():
+        found["sleep", f"{wait_class}/{event}" if wait_class else "no wait event"] = ns
+    for label, under in truth.labels.items():
+        name = f"{label.wait_class}/{label.wait_event}" if label.wait_class else "no wait event"
+        found["label.runq", name] = found.get(("label.runq", name), 0) + under.runq
+    return {k: ns / WALL_NS for k, ns in found.items()}
+
+
+def _again(made: Climb, seed: int, memory_hz: float) -> RawCell:
+    (cell,) = made.cells
+    again = sampled_again(made.server, cell, seed, memory_hz)
+    own = cell.meta.cell.model_copy(update={"id": f"{cell.id}-{seed}"})
+    return RawCell(cell.meta.model_copy(update={"cell": own}), again.tables)
+
+
+def _try(row: dict | None, key: tuple[str, str | None], exact: float, sessions: int) -> Tried:
+    """A label that a window's samples did not see is 0 there, without an interval."""
+    if row is None:
+        return Tried(key[0], exact < 1e-9, 0.0, sessions)
+    held = row["low"] - 1e-9 <= exact <= row["high"] + 1e-9
+    return Tried(key[0], held, (row["high"] - row["low"]) / sessions, sessions)
+
+
+def _tried(memory_hz: float) -> pl.DataFrame:
+    tried = []
+    for dsn, sessions in LAWS.items():
+        made = _played(dsn, sessions)
+        (cell,) = made.cells
+        truth = made.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns)
+        known = {n: _known(t) for n, t in truth.items()}
+        whole = {
+            k: sum(t.get(k, 0.0) for t in known.values()) for k in {k for t in known.values() for k in t}
+        }
+        found = ledger(cut([_again(made, seed, memory_hz) for seed in range(SEEDS)]))
+        told = found.filter(pl.col("who").is_in(["rung", "session"]) & pl.col("account").is_in(list(WIDEST)))
+        rows = {(r["cell"], r["session"], r["account"], r["detail"]): r for r in told.to_dicts()}
+        labels = {key[2:] for key in rows if key[3] is not None or key[2] in ("client", "unaccounted")}
+        for of, exact in ((None, whole), *known.items()):
+            size = sessions if of is None else 1
+            for at in found["cell"].unique():
+                tried += [_try(rows.get((at, of, *key)), key, exact.get(key, 0.0), size) for key in labels]
+    return pl.DataFrame(tried, schema=["account", "held", "width", "size"], orient="row")
+
+
+@pytest.mark.parametrize(("memory_hz", "tier"), [(100.0, 0), (0.0, 1)])
+def test_intervals_hold_the_truth(memory_hz: float, tier: int):
+    """All sessions and rungs of five loads, each sampled fifteen times."""
+    tried = _tried(memory_hz)
+    for alone in (True, False):
+        part = tried.filter((pl.col("size") == 1) == alone)
+        for (account,), rows in part.group_by("account"):
+            share, width = rows["held"].mean(), rows["width"].mean()
+            assert rows.height >= 5 * SEEDS
+            assert share >= 0.95, f"{account}: {share:.3f} of {rows.height}, {width:.4f} wide"
+            assert width <= WIDEST[str(account)][tier], f"{account}: {width:.4f} wide"
