@@ -1,4 +1,4 @@
-"""What ``dbdyno observe`` costs somebody else's load: pgbench -S, observed and not, in alternating slices."""
+"""What ``dbdyno observe`` costs somebody else's load: pgbench -S, observed or not in alternating slices."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from dbdyno.model.mean import t95
 
 _TPS = re.compile(rb"progress: [0-9.]+ s, ([0-9.]+) tps")
 _COST = re.compile(r"observing cost ([0-9.]+) % .*?(?:samplers ([0-9.]+) %)?\) and ([0-9.]+) %")
+SLICES = 4  # pairs of short slices for each pair of runs that was asked for
 _READY_S = 2.0  # after the first window's begin: connected, first reads over
 
 
@@ -64,7 +66,7 @@ def load(bench: Bench, sessions: int, *words: str) -> Iterator[Load]:
 
 
 class Observer:
-    """The program itself, on a terminal (live view) or in a pipe (lines), for at most an hour."""
+    """The program itself, on a terminal (live view) or in a pipe (lines); it can be stopped and continued."""
 
     def __init__(self, bench: Bench, store: Path, *words: str, live: bool = False) -> None:
         dsn = f"host={bench.socket} user={bench.user} dbname=postgres"
@@ -75,32 +77,28 @@ class Observer:
         )
         os.close(out)
         self.output = b""
-        self._read_until(b"postgres 1" if not live else b"waits ")
+        while (b"waits " if live else b"postgres 1") not in self.output:
+            self.output += os.read(self._master, 65536)
+        threading.Thread(target=self._read, daemon=True).start()
         time.sleep(_READY_S)
 
-    def _read_until(self, wanted: bytes | None) -> None:
-        while wanted is None or wanted not in self.output:
-            try:
-                data = os.read(self._master, 65536)
-            except OSError:
-                return
-            if not data:
-                return
-            self.output += data
+    def _read(self) -> None:
+        """So that no pipe is ever full."""
+        with contextlib.suppress(OSError):
+            while data := os.read(self._master, 65536):
+                self.output += data
 
-    def watch(self, seconds: float) -> None:
-        """Reads what is written, so that no pipe is full."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            if select.select([self._master], [], [], left)[0]:
-                self.output += os.read(self._master, 65536)
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     def end(self) -> tuple[float, float, float]:
         """CPU of the whole process, of its samplers, of the server's processes for them: % of one CPU."""
         self._process.send_signal(signal.SIGINT)
-        self._read_until(None)
         self._process.wait()
-        os.close(self._master)
+        time.sleep(0.2)
         match = _COST.search(self.output.decode("utf-8", "replace").replace("\r", ""))
         if match is None:
             raise RuntimeError(self.output.decode("utf-8", "replace")[-2000:])
@@ -109,9 +107,8 @@ class Observer:
 
 def main(count: int, seconds: float) -> None:
     with server(2200) as bench, tempfile.TemporaryDirectory() as directory:
-        for witness in ("sampled", "auto"):
-            for sessions in (8, 100):
-                _pairs(bench, Path(directory), count, seconds, sessions, witness)
+        for sessions in (8, 100):  # a stopped observer's trace goes on: see the benchmark "trace" for that
+            _pairs(bench, Path(directory), count, seconds, sessions, "sampled")
         _pairs(bench, Path(directory), count, seconds, 8, "sampled", live=True)
         _many(bench, Path(directory), 2000)
 
@@ -119,29 +116,27 @@ def main(count: int, seconds: float) -> None:
 def _pairs(
     bench: Bench, store: Path, count: int, seconds: float, sessions: int, witness: str, *, live: bool = False
 ) -> None:
-    """Each pair is one slice observed and one not; which comes first alternates."""
-    ratios, costs = [], []
+    """Slices of one load, with the observer at work or stopped in turn; its CPU from a run of its own."""
+    logs = []
     with load(bench, sessions) as running:
-        running.rate(3)
-        for number in range(count):
+        observer = Observer(bench, store, "--witness", witness, live=live)
+        time.sleep(30)
+        here, samplers, there = observer.end()
+        observer = Observer(bench, store, "--witness", witness, "--window", "10s", live=live)
+        for number in range(count * SLICES):
             rates = {}
             for on in (True, False) if number % 2 else (False, True):
-                if not on:
-                    time.sleep(1)
-                    rates[on] = running.rate(seconds)
-                    continue
-                observer = Observer(bench, store, "--witness", witness, live=live)
-                rates[on] = running.rate(seconds)
-                costs.append(observer.end())
-            ratios.append(rates[True] / rates[False])
-    here, samplers, there = (statistics.median(c) for c in zip(*costs, strict=True))
-    logs = [math.log(r) for r in ratios]
+                observer.go_on() if on else observer.stop()
+                rates[on] = running.rate(seconds / 2)
+            logs.append(math.log(rates[True] / rates[False]))
+        observer.go_on()
+        observer.end()
     half = t95(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     low, mean, high = (math.exp(statistics.fmean(logs) + d) for d in (-half, 0, half))
     print(
         f"observe --witness {witness}{', live view' if live else ''}, pgbench -S -c {sessions}: throughput "
-        f"ratio {mean:.4f} [{low:.4f}, {high:.4f}] over {count} pairs (wanted >= 0.99); CPU here {here:.2f} "
-        f"(samplers {samplers:.2f}), at the server {there:.2f} % of one CPU",
+        f"ratio {mean:.4f} [{low:.4f}, {high:.4f}] over {len(logs)} pairs (wanted >= 0.99); "
+        f"CPU here {here:.2f} (samplers {samplers:.2f}), at the server {there:.2f} % of one CPU",
         flush=True,
     )
 
@@ -153,7 +148,7 @@ def _many(bench: Bench, store: Path, sessions: int) -> None:
     with load(bench, sessions, "-R", "500"):
         time.sleep(20)  # until all are connected
         observer = Observer(bench, store, "--witness", "sampled", "--window", "10s")
-        observer.watch(25)
+        time.sleep(25)
         here, samplers, there = observer.end()
     run = max(store.glob("*-observed-*"))
     cell = max(run.glob("cells/*"))

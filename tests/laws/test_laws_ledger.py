@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.fakery import Climb, S, climb, made_cell, sample_row, sampler_row, session_row, task_row
 
 from dbdyno.conduct.derive import derive
-from dbdyno.ledger import accounts, ledger
+from dbdyno.ledger import accounts
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import empty
 from dbdyno.window import cut
@@ -18,6 +18,7 @@ STATES = st.sampled_from(["R", "S", "D", "Z", None])
 WAITS = st.sampled_from([None, "Client/ClientRead", "IO/DataFileRead", "LWLock/WALWrite", "Lock/tuple"])
 SERVER_STATES = st.sampled_from(["active", "idle", "idle in transaction", None])
 STATUSES = st.sampled_from(["ok", "ok", "ok", "not here", "not permitted", "vanished"])
+Tables = dict[str, pl.DataFrame]
 SUMMED = ("run", "runq", "sleep", "client", "active without wait event", "unaccounted")
 
 
@@ -86,11 +87,9 @@ def any_cells(draw: st.DrawFn) -> RawCell:
     return made_cell(tables, sessions=sessions)
 
 
-@settings(deadline=None, max_examples=60)
-@given(any_cells())
-def test_the_ledger_closes_for_any_raw_tables(cell: RawCell):
+def closes(cell: RawCell, tables: Tables) -> None:
     """run + runq + sleep + client + unaccounted = W for every session and the rung, which is their sum."""
-    found = ledger(cut([cell]))
+    found = tables["ledger"]
     added = found.filter(pl.col("account").is_in(SUMMED))
     walls = found.filter((pl.col("scope") == "memo") & (pl.col("account") == "wall"))
     by_session = added.filter(scope="session").group_by("session").agg(pl.col("aas").sum())
@@ -110,10 +109,8 @@ def test_the_ledger_closes_for_any_raw_tables(cell: RawCell):
             assert whole == pytest.approx(parts.sum(), abs=1e-9)
 
 
-@settings(deadline=None, max_examples=60)
-@given(any_cells())
-def test_intervals_hold_their_value_and_unknowns_say_why(cell: RawCell):
-    found = ledger(cut([cell]))
+def intervals_hold_their_value_and_unknowns_say_why(_cell: RawCell, tables: Tables) -> None:
+    found = tables["ledger"]
     assert found.filter(pl.col("low") > pl.col("aas") + 1e-9).is_empty()
     assert found.filter(pl.col("high") < pl.col("aas") - 1e-9).is_empty()
     assert found.filter(pl.col("aas").is_null() & (pl.col("status") == "ok")).is_empty()
@@ -122,11 +119,9 @@ def test_intervals_hold_their_value_and_unknowns_say_why(cell: RawCell):
 SUM_OF = {"run": "label.run", "runq": "label.runq"}
 
 
-@settings(deadline=None, max_examples=60)
-@given(any_cells())
-def test_labels_add_up_to_the_exact_margins_and_nothing_is_negative(cell: RawCell):
+def labels_add_up_to_the_exact_margins_and_nothing_is_negative(_cell: RawCell, tables: Tables) -> None:
     """label.run and label.runq add up to run and runq; only unaccounted and margin.off are signed."""
-    found = ledger(cut([cell])).filter(pl.col("who").is_in(["session", "rung"]))
+    found = tables["ledger"].filter(pl.col("who").is_in(["session", "rung"]))
     for (_, _), rows in found.group_by("who", "session"):
         for account, label in SUM_OF.items():
             whole, source = rows.filter(account=account).select("aas", "source").row(0)
@@ -139,11 +134,8 @@ def test_labels_add_up_to_the_exact_margins_and_nothing_is_negative(cell: RawCel
     assert found.filter(~signed & ((pl.col("aas") < -1e-9) | (pl.col("low") < -1e-9))).is_empty()
 
 
-@settings(deadline=None, max_examples=60)
-@given(any_cells())
-def test_events_are_the_ledgers_accounts_taken_apart(cell: RawCell):
+def events_are_the_ledgers_accounts_taken_apart(_cell: RawCell, tables: Tables) -> None:
     """The rung's sleep is the sum of its events', so is its run queue; a rung is the sum of its sessions."""
-    tables = accounts(cut([cell]))
     rung = tables["ledger"].filter(scope="rung")
     events = tables["events"]
     for column, names in (("sleep", ["sleep", "client"]), ("runq", ["runq"])):
@@ -157,7 +149,23 @@ def test_events_are_the_ledgers_accounts_taken_apart(cell: RawCell):
         assert events.filter((low > value + 1e-9) | (high < value - 1e-9) | (low < 0)).is_empty()
 
 
-@settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
+LAWS = (
+    closes,
+    intervals_hold_their_value_and_unknowns_say_why,
+    labels_add_up_to_the_exact_margins_and_nothing_is_negative,
+    events_are_the_ledgers_accounts_taken_apart,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(any_cells())
+def test_the_laws_hold_for_any_raw_tables(cell: RawCell):
+    tables = accounts(cut([cell]))
+    for law in LAWS:
+        law(cell, tables)
+
+
+@settings(deadline=None, max_examples=20, phases=[Phase.explicit, Phase.generate])
 @given(any_cells(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(cell: RawCell, random: Any):
     """Tables shuffled: the same accounts, labels and strips."""
@@ -204,7 +212,7 @@ def made() -> Climb:
     return climb("fake:cpus=2,cpu=50ms,wait=IO/Read:20ms,think=9ms,helper=checkpointer:0.1,driver=1ms", [3])
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=12)
 @given(gone=st.sets(st.sampled_from(SOURCES)))
 def test_unknown_stays_unknown(made: Climb, gone: set[str]):
     """Whatever sources are missing: what needs them is NULL, never 0; all else is as it was."""

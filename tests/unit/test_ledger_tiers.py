@@ -68,9 +68,12 @@ def _trace(run: float, runq: float, sleep: float, throttled: float | None = None
     ]
 
 
-def _wait(label: str | None, sleep: float, runq: float, sleeps: int = 0, **who: Any) -> dict[str, Any]:
+def _wait(
+    label: str | None, sleep: float, runq: float, sleeps: int = 0, ticks: int | None = None, **who: Any
+) -> dict[str, Any]:
     wait_class, _, event = (label or "").partition("/")
     times = {"sleep_ns": round(sleep * S), "runq_ns": round(runq * S), "sleeps": sleeps, "preempted": 0}
+    times |= {"run_samples": ticks}
     labels = {"wait_class": wait_class or None, "wait_event": event or None}
     return ME | {"before_ns": 20 * S, "after_ns": 20 * S, "status": "ok"} | labels | times | who
 
@@ -115,18 +118,36 @@ def test_the_exact_tier_by_hand():
     )
 
 
-def test_events_of_the_trace_have_counts_and_no_cpu():
+def test_events_of_the_trace_have_counts_and_cpu_as_ticks_divide_it():
+    """2 s on a CPU of 10; 100 of 400 ticks met it under Lock/tuple, 300 under none, none at the client."""
+    waits = [
+        _wait("Lock/tuple", 1.5, 2.0, 30, ticks=100),
+        _wait("Client/ClientRead", 3.4, 0.9, 20, ticks=0),
+        _wait(None, 0, 0.1, ticks=300),
+    ]
+    events = _tables(_cell(TRACED | {"waits": waits}, tasks=_reads(2.2, 2.7)))["events"].filter(scope="rung")
+    run = {r["wait_event"]: (r["run_low"], r["run"], r["run_high"]) for r in events.to_dicts()}
+    wilson = (0.2101, 0.2947)  # of 100 in 400, z = 1.96
+    assert run["tuple"] == pytest.approx((0.2 * wilson[0], 0.05, 0.2 * wilson[1]), abs=2e-4)
+    assert run[None][1] == pytest.approx(0.15)
+    assert run["ClientRead"][:2] == (0.0, 0.0)
+    assert 0 < run["ClientRead"][2] < 0.003
+
+
+def test_events_of_a_trace_without_a_clock_have_counts_and_no_cpu():
     events = _tables(_cell(TRACED, tasks=_reads(2.2, 2.7)))["events"].filter(scope="rung")
     figures = {
-        r["wait_event"]: (r["sleep"], r["runq"], r["waits_per_s"], r["run"]) for r in events.to_dicts()
+        (r["wait_event"], r["status"]): (r["sleep"], r["runq"], r["waits_per_s"], r["run"])
+        for r in events.to_dicts()
     }
     assert figures == {
-        "tuple": pytest.approx((0.15, 0.2, 3.0, None)),
-        "ClientRead": pytest.approx((0.34, 0.09, 2.0, None)),
-        None: pytest.approx((0.0, 0.01, 0.0, None)),
+        ("tuple", "ok"): pytest.approx((0.15, 0.2, 3.0, None)),
+        ("ClientRead", "ok"): pytest.approx((0.34, 0.09, 2.0, None)),
+        (None, "ok"): pytest.approx((0.0, 0.01, 0.0, None)),
+        (None, "seen by no sample"): (None, 0.0, None, pytest.approx(0.2)),
     }
     assert set(events["source"]) == {"scheduler trace"}
-    assert events["samples"].null_count() == 3
+    assert events["samples"].null_count() == 4
 
 
 def test_a_trace_with_a_gap_gives_way_to_the_samples():

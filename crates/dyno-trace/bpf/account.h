@@ -41,7 +41,7 @@ static __always_inline struct wait *wait_at(struct slot *s, __u32 n)
 	return &s->waits[n & (WAITS - 1)];
 }
 
-/* The label of the task that is leaving this CPU: its memory is still the one mapped. */
+/* The label of the task on this CPU, or about to leave it: its memory is the one mapped. */
 static __always_inline __u32 label_now(struct slot *s)
 {
 	__u64 at = 0;
@@ -63,6 +63,15 @@ static __always_inline void add_sleep(struct slot *s, __u64 ns)
 	wait_at(s, s->wait)->sleep_ns += ns;
 	if (s->blocked)
 		s->blocked_ns += ns;
+}
+
+/* The sleep that its wake-up ended, put where it belongs. */
+static __always_inline void end_sleep(struct slot *s)
+{
+	if (s->doing != WOKEN)
+		return;
+	add_sleep(s, elapsed(s, s->woken_ns));
+	s->doing = QUEUED;
 }
 
 static __always_inline void add_queue(struct slot *s, __u64 ns)

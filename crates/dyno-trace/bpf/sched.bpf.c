@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * Where each watched task's time goes: on a CPU, in the run queue, asleep; the latter two by the label
- * (wait event word) that its program had set when it left the CPU.
+ * (wait event word) that its program had set when it left the CPU. Labels change while a task runs, which no
+ * switch tells: time on a CPU is divided among them by a clock on each CPU.
  *
  * Why plain additions suffice: a task's own events never run at the same time. sched_switch is traced
  * under the lock of the run queue that the task leaves or enters. A wake-up of a task that has left is
@@ -47,8 +48,9 @@ static __always_inline void switch_out(struct slot *s, struct task_struct *p, bo
 	begin(s);
 	if (!s->start_boottime_ns)
 		s->start_boottime_ns = p->start_boottime;
+	end_sleep(s);
 	ns = elapsed(s, now);
-	if (s->doing == QUEUED || s->doing == ASLEEP)
+	if (s->doing != RUNNING && s->doing != UNKNOWN)
 		ns = mend_out(s, p, ns);
 	s->run_ns += ns;
 	s->exec_ns = p->se.sum_exec_runtime;
@@ -82,6 +84,7 @@ static __always_inline void switch_in(struct slot *s, struct task_struct *p, __u
 	begin(s);
 	if (s->doing == UNKNOWN)
 		first_event(s, QUEUED);
+	end_sleep(s);
 	ns = elapsed(s, now);
 	if (s->doing == QUEUED) {
 		add_queue(s, ns);
@@ -108,8 +111,9 @@ static __always_inline int wake_up(struct task_struct *p)
 	if (s->doing == UNKNOWN && !(bpf_core_field_exists(p->on_cpu) && p->on_cpu))
 		first_event(s, ASLEEP);
 	if (s->doing == ASLEEP) {
-		add_sleep(s, elapsed(s, now));
-		s->doing = QUEUED;
+		/* the first cache line only: the others are where it slept, maybe on another CPU */
+		s->woken_ns = now;
+		s->doing = WOKEN;
 		note_queue(s, p);
 	}
 	end(s);
@@ -179,6 +183,20 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	barrier();
 	s->tid = tid; /* last: from now on the reader sees it */
 	p->slot[tid % TIDS] = n;
+	return 0;
+}
+
+/* A tick of this CPU's clock, with interrupts off: the task that it came upon is between two of its events. */
+SEC("perf_event")
+int on_tick(void *ctx)
+{
+	struct slot *s = slot_at(number_of((__u32)bpf_get_current_pid_tgid()));
+
+	if (!s)
+		return 0;
+	begin(s);
+	wait_at(s, wait_of(s, label_now(s)))->run_samples++;
+	end(s);
 	return 0;
 }
 

@@ -18,8 +18,9 @@
 enum doing {
 	UNKNOWN, /* told to watch it, nothing seen yet: its first event says what it was doing since then */
 	RUNNING,
-	QUEUED,
+	QUEUED, /* in the run queue, since it lost its CPU */
 	ASLEEP,
+	WOKEN, /* in the run queue since `woken_ns`, asleep before: added up when it gets its CPU */
 	ENDED,
 };
 
@@ -32,23 +33,24 @@ struct wait {
 	__u64 throttled_ns; /* inside runq_ns */
 	__u64 sleeps;
 	__u64 preempted;
-	__u64 unused[2];
+	__u64 run_samples; /* clock ticks that found it on a CPU under this label */
+	__u64 unused;
 };
 
 /*
  * One watched task. run_ns + runq_ns + sleep_ns == since_ns - first_ns at all times that `seq` is even.
- * Three cache lines, the last of which is seldom needed.
+ * Three cache lines: who wakes it, maybe on another CPU, needs the first alone; the last is seldom needed.
  */
 struct slot {
 	__u32 seq; /* odd while it is written */
 	__u32 tid;
 	__u32 tgid;
 	__u32 doing;
-	__u64 first_ns; /* watched since */
-	__u64 since_ns; /* doing that since */
-	__u64 start_boottime_ns; /* 0: not seen yet */
+	__u64 since_ns; /* up to here all time is in the sums */
+	__u64 woken_ns;
 	__u64 word; /* where the pointer to its wait event word is; 0: has none */
 	__u64 queue; /* the group's queue that it waits in and whose quota may be used up; 0: none */
+	__u64 queue_clock_ns; /* how long that queue had been throttled when the wait began */
 	__u32 wait; /* index: label of the sleep or queue under way, or of the last */
 	__u32 blocked; /* the sleep under way is uninterruptible */
 
@@ -61,13 +63,14 @@ struct slot {
 	__u64 exec_ns; /* the kernel's own sums when it last left a CPU: time on a CPU, */
 	__u64 delay_ns; /* time in the run queue */
 
+	__u64 first_ns; /* watched since */
+	__u64 start_boottime_ns; /* 0: not seen yet */
 	__u64 throttled_ns; /* inside runq_ns */
-	__u64 queue_clock_ns; /* how long that queue had been throttled when the wait began */
 	__u64 lost; /* labels that found no room, events that did not fit and could not be made good */
 	__u64 mended; /* events that were not seen, and made good from the kernel's sums */
 	__u32 seed_label; /* read by whoever told to watch it: its label if it was off the CPU then */
 	__u32 seed_blocked;
-	__u64 unused[3];
+	__u64 unused[2];
 
 	struct wait waits[WAITS];
 };

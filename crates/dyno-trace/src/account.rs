@@ -25,7 +25,7 @@ pub struct Sums {
     pub mended: i64,
 }
 
-/// Time off the CPU under one label.
+/// Time off the CPU under one label, and how often it was met on a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label {
     /// The wait event word; `None`: it could not be read.
@@ -40,6 +40,8 @@ pub struct Label {
     pub sleeps: i64,
     /// How often it lost its CPU so while runnable.
     pub preempted: i64,
+    /// Clock ticks that found it on a CPU so.
+    pub run_samples: i64,
 }
 
 /// What was under way when a task was first watched, for one that has had no event since.
@@ -82,18 +84,22 @@ pub fn sums(slot: &Slot, seed: Seed, now_ns: u64, throttled_now_ns: u64) -> (Sum
     let ns = now_ns.saturating_sub(slot.since_ns);
     match (slot.doing, seed) {
         (doing::RUNNING, _) | (doing::UNKNOWN, Seed::Runnable) => sums.run_ns += ns as i64,
-        (doing::QUEUED, _) => {
-            let throttled_ns = throttled_now_ns.min(ns);
-            sums.runq_ns += ns as i64;
+        (doing::QUEUED | doing::ASLEEP | doing::WOKEN, _) => {
+            let asleep_ns = match slot.doing {
+                doing::QUEUED => 0,
+                doing::ASLEEP => ns,
+                _ => slot.woken_ns.saturating_sub(slot.since_ns).min(ns),
+            };
+            let queued_ns = ns - asleep_ns;
+            let throttled_ns = throttled_now_ns.min(queued_ns);
+            sums.sleep_ns += asleep_ns as i64;
+            sums.blocked_ns += if slot.blocked == 0 { 0 } else { asleep_ns as i64 };
+            sums.runq_ns += queued_ns as i64;
             sums.throttled_ns += throttled_ns as i64;
             let wait = &mut waits[slot.wait as usize % waits.len()];
-            wait.runq_ns += ns;
+            wait.sleep_ns += asleep_ns;
+            wait.runq_ns += queued_ns;
             wait.throttled_ns += throttled_ns;
-        }
-        (doing::ASLEEP, _) => {
-            sums.sleep_ns += ns as i64;
-            sums.blocked_ns += if slot.blocked == 0 { 0 } else { ns as i64 };
-            waits[slot.wait as usize % waits.len()].sleep_ns += ns;
         }
         (doing::UNKNOWN, _) => {
             sums.sleep_ns += ns as i64;
@@ -116,7 +122,7 @@ fn add_sleep(waits: &mut [Wait], label: u32, ns: u64) {
 }
 
 fn label(wait: &Wait) -> Option<Label> {
-    let something = wait.sleep_ns + wait.runq_ns + wait.sleeps + wait.preempted > 0;
+    let something = wait.sleep_ns + wait.runq_ns + wait.sleeps + wait.preempted + wait.run_samples > 0;
     (wait.used != 0 && something).then(|| Label {
         code: (wait.label != UNREAD).then_some(wait.label),
         sleep_ns: wait.sleep_ns as i64,
@@ -124,6 +130,7 @@ fn label(wait: &Wait) -> Option<Label> {
         throttled_ns: wait.throttled_ns as i64,
         sleeps: wait.sleeps as i64,
         preempted: wait.preempted as i64,
+        run_samples: wait.run_samples as i64,
     })
 }
 

@@ -22,6 +22,7 @@ fn slot(state: u32, since_ns: u64) -> Slot {
         throttled_ns: 0,
         sleeps: 7,
         preempted: 1,
+        run_samples: 4,
         ..Wait::default()
     };
     slot
@@ -53,6 +54,15 @@ fn what_is_under_way_goes_to_what_the_task_is_doing() {
     let (asleep, labels) = sums(&slot(doing::ASLEEP, 2_000), Seed::Runnable, 2_050, 0);
     assert_eq!((asleep.sleep_ns, asleep.blocked_ns), (650, 0));
     assert_eq!(labels[0].sleep_ns, 650);
+
+    let mut woken = slot(doing::WOKEN, 2_000);
+    woken.woken_ns = 2_030;
+    let (woken, labels) = sums(&woken, Seed::Runnable, 2_050, 99);
+    assert_eq!(
+        (woken.sleep_ns, woken.runq_ns, woken.throttled_ns),
+        (630, 120, 20)
+    );
+    assert_eq!((labels[0].sleep_ns, labels[0].runq_ns), (630, 120));
 
     let (ended, _) = sums(&slot(doing::ENDED, 2_000), Seed::Runnable, 9_999, 0);
     assert_eq!(all(ended), 1_000);
@@ -139,7 +149,7 @@ fn a_system_call_under_way_adds_its_time_and_is_not_counted_yet() {
 proptest! {
     #[test]
     fn every_nanosecond_since_it_was_first_watched_is_in_one_sum_and_under_one_label(
-        state in doing::RUNNING..=doing::ASLEEP, since in 2_000_u64..10_000, more in 0_u64..100_000, throttled: u64
+        state in doing::RUNNING..=doing::WOKEN, since in 2_000_u64..10_000, more in 0_u64..100_000, throttled: u64
     ) {
         let slot = slot(state, since);
         let (sums, labels) = sums(&slot, Seed::Runnable, since + more, throttled);
@@ -151,7 +161,7 @@ proptest! {
 
     #[test]
     fn sums_never_go_back_from_one_read_to_the_next(
-        state in doing::RUNNING..=doing::ASLEEP, first in 2_000_u64..5_000, then in 0_u64..5_000
+        state in doing::RUNNING..=doing::WOKEN, first in 2_000_u64..5_000, then in 0_u64..5_000
     ) {
         let slot = slot(state, 2_000);
         let (before, _) = sums(&slot, Seed::Runnable, first, 0);

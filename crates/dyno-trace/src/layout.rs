@@ -15,7 +15,8 @@ pub mod doing {
     pub const RUNNING: u32 = 1;
     pub const QUEUED: u32 = 2;
     pub const ASLEEP: u32 = 3;
-    pub const ENDED: u32 = 4;
+    pub const WOKEN: u32 = 4;
+    pub const ENDED: u32 = 5;
 }
 
 /// `struct wait`.
@@ -29,7 +30,8 @@ pub struct Wait {
     pub throttled_ns: u64,
     pub sleeps: u64,
     pub preempted: u64,
-    pub unused: [u64; 2],
+    pub run_samples: u64,
+    pub unused: u64,
 }
 
 /// `struct slot`.
@@ -40,11 +42,11 @@ pub struct Slot {
     pub tid: u32,
     pub tgid: u32,
     pub doing: u32,
-    pub first_ns: u64,
     pub since_ns: u64,
-    pub start_boottime_ns: u64,
+    pub woken_ns: u64,
     pub word: u64,
     pub queue: u64,
+    pub queue_clock_ns: u64,
     pub wait: u32,
     pub blocked: u32,
     pub run_ns: u64,
@@ -55,13 +57,14 @@ pub struct Slot {
     pub involuntary: u64,
     pub exec_ns: u64,
     pub delay_ns: u64,
+    pub first_ns: u64,
+    pub start_boottime_ns: u64,
     pub throttled_ns: u64,
-    pub queue_clock_ns: u64,
     pub lost: u64,
     pub mended: u64,
     pub seed_label: u32,
     pub seed_blocked: u32,
-    pub unused: [u64; 3],
+    pub unused: [u64; 2],
     pub waits: [Wait; WAITS],
 }
 

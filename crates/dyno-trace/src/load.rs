@@ -4,11 +4,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::OnceLock;
 
 use aya::maps::{Map, MapData, Queue};
+use aya::programs::perf_event::{PerfEvent, PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::programs::raw_trace_point::RawTracePoint;
 use aya::programs::{BtfTracePoint, Program, ProgramError, RawTracePointRunOptions, TestRun};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
-use dyno_observe::Status;
 use dyno_observe::status::Refusal;
+use dyno_observe::{Granted, Status};
 
 use crate::book::{Book, Vacant};
 use crate::layout::{Plain, TIDS};
@@ -21,6 +22,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/sched.bpf.o");
 const SWITCHES: [&str; 3] = ["sched_switch", "sched_wakeup", "sched_process_fork"];
 const CALLS: [&str; 2] = ["sys_enter", "sys_exit"];
 const LOOK: &str = "look_throttled";
+const TICK: &str = "on_tick";
+/// 199 ticks a second: not in step with what programs do every 10 ms.
+const TICK_NS: u64 = 1_000_000_000 / 199;
 
 /// A program that runs in the kernel until it is dropped.
 pub struct Loaded {
@@ -29,6 +33,8 @@ pub struct Loaded {
     pub book: Book,
     /// Whether this kernel tells throttled time.
     pub throttle_known: bool,
+    /// Why no clock tells the labels of tasks on a CPU.
+    pub clock: Granted<()>,
 }
 
 /// Loads and attaches.
@@ -60,10 +66,12 @@ pub fn load(slots: u32, syscalls: bool) -> Result<Loaded, Refusal> {
     for name in SWITCHES.iter().chain(CALLS.iter().filter(|_| syscalls)) {
         attach(&mut programs, name, btf)?;
     }
+    let clock = attach_clock(&mut programs);
     let mut loaded = Loaded {
         programs,
         book,
         throttle_known: false,
+        clock,
     };
     loaded.throttled_now_ns(0);
     loaded.throttle_known = loaded.book.control.read(0).throttle_known != 0;
@@ -128,6 +136,22 @@ fn attach(programs: &mut Ebpf, name: &str, btf: &Btf) -> Result<(), Refusal> {
     program
         .attach()
         .map_err(|e| of_program(&format!("attaching {name}"), &e))?;
+    Ok(())
+}
+
+/// A clock on each CPU. Without it only time on a CPU is not known by label.
+fn attach_clock(programs: &mut Ebpf) -> Granted<()> {
+    let program = programs.program_mut(TICK).ok_or_else(|| defect(TICK))?;
+    let program: &mut PerfEvent = program.try_into().map_err(|_| defect(TICK))?;
+    program.load().map_err(|e| of_program("loading on_tick", &e))?;
+    let cpus = aya::util::online_cpus().map_err(|(what, e)| rights::refused(what, &e, ""))?;
+    let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
+    for cpu in cpus {
+        let scope = PerfEventScope::AllProcessesOneCpu { cpu };
+        program
+            .attach(clock, scope, SamplePolicy::Period(TICK_NS), false)
+            .map_err(|e| of_program("attaching a clock", &e))?;
+    }
     Ok(())
 }
 

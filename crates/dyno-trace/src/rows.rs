@@ -38,6 +38,15 @@ struct Part<T> {
     status: Status,
 }
 
+/// What this kernel lets us know.
+#[derive(Debug, Clone, Copy)]
+pub struct Known {
+    /// Throttled time.
+    pub throttle: bool,
+    /// What a task does on a CPU, by a clock.
+    pub clock: bool,
+}
+
 /// All reads.
 #[derive(Debug, Default)]
 pub struct Rows {
@@ -88,10 +97,10 @@ impl Rows {
     }
 
     /// `traced`: reads that were done at or after `since_ns`.
-    pub fn traced(&self, since_ns: i64, throttle_known: bool) -> Table {
+    pub fn traced(&self, since_ns: i64, known: Known) -> Table {
         let reads = &self.reads[self.first(since_ns)..];
         let sum = |of: fn(&Sums) -> i64| Column::I64(reads.iter().map(|r| r.sums.as_ref().map(of)).collect());
-        let throttled = |r: &Read| r.sums.filter(|_| throttle_known).map(|s| s.throttled_ns);
+        let throttled = |r: &Read| r.sums.filter(|_| known.throttle).map(|s| s.throttled_ns);
         let mut columns = self.who(reads);
         columns.extend([
             ("run_ns", sum(|s| s.run_ns)),
@@ -107,7 +116,7 @@ impl Rows {
     }
 
     /// `waits`, as `traced`.
-    pub fn waits(&self, since_ns: i64, throttle_known: bool, names: &Names) -> Table {
+    pub fn waits(&self, since_ns: i64, known: Known, names: &Names) -> Table {
         let parts = self.parts(&self.labels, since_ns);
         let number = |of: fn(&Label) -> i64| Column::known(parts.iter().map(|p| of(&p.value)));
         let (mut classes, mut events) = (Texts::default(), Texts::default());
@@ -116,7 +125,8 @@ impl Rows {
             classes.push(name.as_ref().map(|(class, _)| &**class));
             events.push(name.as_ref().map(|(_, event)| &**event));
         }
-        let throttled = |p: &Part<Label>| throttle_known.then_some(p.value.throttled_ns);
+        let throttled = |p: &Part<Label>| known.throttle.then_some(p.value.throttled_ns);
+        let samples = |p: &Part<Label>| known.clock.then_some(p.value.run_samples);
         let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
         columns.extend([
             ("wait_class", Column::Coded(classes.into())),
@@ -126,6 +136,7 @@ impl Rows {
             ("throttled_ns", Column::I64(parts.iter().map(throttled).collect())),
             ("sleeps", number(|l| l.sleeps)),
             ("preempted", number(|l| l.preempted)),
+            ("run_samples", Column::I64(parts.iter().map(samples).collect())),
             ("status", statuses(parts.iter().map(|p| p.status))),
         ]);
         Table::new("waits", columns)

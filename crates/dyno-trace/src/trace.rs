@@ -12,7 +12,7 @@ use crate::account::{Seed, calls, sums};
 use crate::book::Newcomer;
 use crate::layout::{Slot, UNREAD, doing};
 use crate::load::{Loaded, load};
-use crate::rows::{Key, Rows};
+use crate::rows::{self, Key, Rows};
 
 /// What to trace besides the tasks one is told of.
 #[derive(Debug, Clone, Default)]
@@ -210,7 +210,7 @@ impl Trace {
     /// How much of the wait in the queue under way was throttled. 0 where that cannot be asked: it is booked
     /// when the wait ends.
     fn throttled_now_ns(&self, number: usize, slot: &Slot) -> u64 {
-        if slot.doing != doing::QUEUED || slot.queue == 0 {
+        if !matches!(slot.doing, doing::QUEUED | doing::WOKEN) || slot.queue == 0 {
             return 0;
         }
         self.loaded.throttled_now_ns(number).unwrap_or(0)
@@ -258,7 +258,10 @@ impl Tracer for Trace {
     }
 
     fn tables(&self, since_ns: i64) -> Vec<Table> {
-        let known = self.loaded.throttle_known;
+        let known = rows::Known {
+            throttle: self.loaded.throttle_known,
+            clock: self.loaded.clock.is_ok(),
+        };
         let mut tables = vec![
             self.rows.traced(since_ns, known),
             self.rows.waits(since_ns, known, &self.names),
@@ -275,6 +278,9 @@ impl Tracer for Trace {
             return told(Status::Lost, lost);
         }
         let mut detail = String::from("BPF on sched_switch, sched_wakeup, sched_process_fork");
+        if self.loaded.clock.is_ok() {
+            detail.push_str(", a clock on each CPU");
+        }
         if self.syscalls {
             detail.push_str(", sys_enter, sys_exit");
         }
@@ -282,6 +288,12 @@ impl Tracer for Trace {
             detail = format!(
                 "{detail}; not by wait event ({}): {}",
                 refusal.status.as_str(),
+                refusal.detail
+            );
+        }
+        if let Err(refusal) = &self.loaded.clock {
+            detail = format!(
+                "{detail}; no clock for CPU time by wait event: {}",
                 refusal.detail
             );
         }

@@ -28,7 +28,8 @@ class Joint:
     asked: pl.DataFrame
     """The server's answers alone: ``y`` is each row's share of the task's time."""
     waits: pl.DataFrame
-    """Of exactly traced tasks: ``asleep``, ``queued``, ``throttled``, ``waits`` by label, per second."""
+    """Of exactly traced tasks: ``asleep``, ``queued``, ``throttled``, ``waits`` by label, per second; ``run``
+    divided among the labels by ``ticks`` of a clock on each CPU (NULL: none met it)."""
 
 
 def joint(cut: Tables) -> Joint:
@@ -62,7 +63,7 @@ def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     of = pl.when("known").then(pl.col("slept") + pl.col("woken")).otherwise("sampled_ns")
     tasks = tasks.with_columns(raw_share=pl.when(of > 0).then(accounted / of))
     low, high = interval(pl.col("raw_share"), pl.col("samples").clip(1.0))
-    slack = pl.col("stale_run_ns") + pl.col("stale_runq_ns") + pl.col("switch_ns")
+    slack = pl.sum_horizontal("stale_run_ns", "stale_runq_ns", "switch_ns", "blur_ns")
     off, wall = pl.col("off_ns"), pl.col("wall_ns")
     tasks = tasks.with_columns(off_low=low * wall - slack, off_high=high * wall + slack)
     nearest = pl.min_horizontal(pl.max_horizontal(off, "off_low"), "off_high")
@@ -71,8 +72,9 @@ def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
 
 
 def _blur() -> pl.Expr:
-    """Time that the samples may show under a label that was over: a task that falls asleep, or gets a CPU,
-    between its label and its state is read is taken for what it was. So often as it slept, that long."""
+    """Time that the samples may show under a label, or in a state, that was over: a task that falls asleep,
+    or gets a CPU, between its label and its state is read is taken for what it was; and while the sampler
+    reads, it holds a CPU that somebody else waits for. So often as it slept, that long."""
     sleeps = pl.coalesce("voluntary", "slices").fill_null(0)
     blur = pl.min_horizontal(sleeps * pl.col("skew_ns"), pl.col("wall_ns").cast(pl.Float64))
     return pl.when(pl.col("samples").is_not_null() & ~pl.col("word")).then(blur.fill_null(0.0)).otherwise(0.0)
@@ -135,17 +137,26 @@ def _asked(tasks: pl.DataFrame, everything: pl.DataFrame) -> pl.DataFrame:
 
 
 def _waits(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
-    """What the trace wrote down by label; where it has no labels, all sleep has none to be known."""
-    mine = tasks.filter("exact").select("task", "cell", "pid", "tid", "start_ticks", "over_ns", "slack_ns")
+    """What the trace wrote down by label; where it has no labels, all sleep has none to be known.
+
+    Time on a CPU is exact in all, and divided by the ticks that met the task under each label.
+    """
+    mine = tasks.filter("exact").select(
+        "task", "cell", "pid", "tid", "start_ticks", "over_ns", "slack_ns", "run_ns"
+    )
     rows = mine.join(cut["cut_waits"], on=["cell", "pid", "tid", "start_ticks"], nulls_equal=True)
-    over = pl.col("over_ns")
-    return rows.filter((pl.col("sleep_ns") > 0) | (pl.col("runq_ns") > 0)).select(
+    over, ticks = pl.col("over_ns"), pl.col("run_samples")
+    met = ticks.sum().over("task")
+    rows = rows.with_columns(run=pl.when(met > 0).then(pl.col("run_ns") * ticks / met))
+    return rows.filter(pl.any_horizontal(pl.col("sleep_ns", "runq_ns", "run_samples") > 0)).select(
         "task",
         *LABEL,
         asleep=pl.col("sleep_ns") / over,
         queued=pl.col("runq_ns") / over,
         throttled=pl.col("throttled_ns") / over,
         waits=pl.col("sleeps") * 1e9 / over,
+        run=pl.col("run") / over,
+        ticks=ticks,
         slack=pl.col("slack_ns") / over,
         source=pl.lit(TRACE),
     )

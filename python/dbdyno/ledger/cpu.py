@@ -45,7 +45,7 @@ def _all_known(name: str, needed: pl.Expr) -> pl.Expr:
 def _status() -> pl.Expr:
     known = pl.col("known")
     some = pl.format("{} of {} tasks", known.sum(), pl.len())
-    bad = pl.col("status").filter(~known).first()
+    bad = pl.col("status").filter(~known).min()
     return pl.when(known.all()).then(pl.lit("ok")).when(known.any()).then(some).otherwise(bad)
 
 

@@ -75,12 +75,11 @@ def _status() -> pl.Expr:
 
 
 def _unseen(found: Joint, serving: Groups) -> pl.DataFrame:
-    """Exact time that no sample, or no label of the trace, tells the label of. CPU time of traced tasks has
-    none either, and is left out: it is the account run."""
+    """Exact time that no sample, or no label of the trace, tells the label of."""
     slept = not_asleep(found, serving).rename({"value": "sleep", "low": "sleep_low", "high": "sleep_high"})
-    run, runq = pl.col("run"), pl.col("runq") + pl.col("traced_runq")
-    awake = not_awake(found, serving).filter((run > 0) | (runq > 1e-9))
-    ends = {f"{n}{e}": v for n, v in (("run", pl.when(run > 0).then(run)), ("runq", runq)) for e in _ENDS}
+    run, runq = (pl.col(n) + pl.col(f"traced_{n}") for n in ("run", "runq"))
+    awake = not_awake(found, serving).filter((run > 1e-9) | (runq > 1e-9))
+    ends = {f"{n}{e}": v for n, v in (("run", run), ("runq", runq)) for e in _ENDS}
     rows = slept.join(awake.select("group", **ends), on="group", how="full", coalesce=True)
     told = serving.table.select("group", "wait_source", "cpu_source", "sampled")
     rows = rows.join(told, on="group", maintain_order="left")

@@ -61,7 +61,7 @@ def _grouped(parts: pl.DataFrame, tasks: pl.DataFrame, key: list[str]) -> Groups
         sampled=pl.col("samples").is_not_null().sum(),
         traced=pl.col("exact").sum(),
         known=pl.col("known").sum(),
-        why=pl.col("status").filter(~pl.col("known")).first(),
+        why=pl.col("status").filter(~pl.col("known")).min(),
         sampled_source=_words(pl.col("wait_source").filter(~pl.col("exact"))),
         raw_source=_words(pl.col("raw_source")),
         wait_source=_words(pl.col("wait_source")),

@@ -86,7 +86,7 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
     """Per group and ``keys``: ``run`` and ``runq`` with their ends (seconds per second), ``samples``.
 
     Their sum by label is sampled, and exact over all labels; how it divides is raked, and its interval holds
-    the range over seeds. Of exactly traced tasks ``runq`` alone is known by label.
+    the range over seeds. Of exactly traced tasks ``runq`` is traced by label, and ``run`` divided by ticks.
     """
     rows = _mine(joint.seen, "runnable", keys, traced=traced).with_columns(y=pl.col("runnable"))
     parts = ["run", "run_low", "run_high"]
@@ -113,7 +113,7 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
         mine = _traced(joint, groups, keys, "queued").rename(
             {"value": "runq", "low": "runq_low", "high": "runq_high"}
         )
-        made.append(mine.drop("waits", "throttled"))
+        made.append(_with_run(mine.drop("waits", "throttled"), joint, groups, keys))
     return _summed(pl.concat(made, how="diagonal"), list(keys))
 
 
@@ -150,17 +150,17 @@ def not_asleep(joint: Joint, groups: Groups) -> pl.DataFrame:
 
 def not_awake(joint: Joint, groups: Groups, *, traced: bool = True) -> pl.DataFrame:
     """Per group: ``run`` and ``runq`` that no sample told the label of; ``traced_run`` and ``traced_runq``,
-    those of exactly traced tasks: all their CPU time, and what of their run queue has no label."""
+    those of exactly traced tasks."""
     tasks = joint.tasks.filter("known")
     over, unseen = pl.col("over_ns"), pl.col("woken").fill_null(0) == 0
     exact = pl.col("exact") if traced else pl.lit(False)
-    queued = joint.waits.group_by("task").agg(queued=pl.col("queued").sum())
+    queued = joint.waits.group_by("task").agg(pl.col("queued").sum(), ran=pl.col("run").sum())
     tasks = tasks.join(queued, on="task", how="left", maintain_order="left")
     run, runq = pl.col("run_ns") / over, pl.col("runq_ns") / over
     tasks = tasks.with_columns(
         run=pl.when(unseen & ~exact).then(run),
         runq=pl.when(unseen & ~exact).then(runq),
-        traced_run=pl.when(exact).then(run),
+        traced_run=pl.when(exact).then((run - pl.col("ran").fill_null(0.0)).clip(0.0)),
         traced_runq=pl.when(exact).then((runq - pl.col("queued").fill_null(0.0)).clip(0.0)),
     )
     parts = ("run", "runq", "traced_run", "traced_runq")
@@ -203,6 +203,21 @@ def _traced(joint: Joint, groups: Groups, keys: Keys, name: str = "asleep") -> p
         throttled=pl.col("throttled").sum(),
         source=pl.lit(TRACE),
     )
+
+
+def _with_run(traced: pl.DataFrame, joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
+    """``traced`` with ``run`` and its ends: shares of ticks, with their interval."""
+    rows = joint.waits.drop_nulls("run")
+    rows = rows.with_columns(state=pl.lit(None, dtype=pl.String), kind=pl.lit("sleep"))
+    rows = groups.members.join(rows.with_columns(**keys), on="task", maintain_order="left_right")
+    found = rows.group_by("group", *keys, maintain_order=True).agg(pl.col("run").sum())
+    whole = rows.group_by("group").agg(whole=pl.col("run").sum(), n=pl.col("ticks").sum())
+    low, high = interval(pl.col("run") / pl.col("whole"), pl.col("n"))
+    ends = found.join(whole, on="group").with_columns(
+        run_low=low * pl.col("whole"), run_high=high * pl.col("whole")
+    )
+    by = ["group", *keys]
+    return traced.join(ends.drop("whole", "n"), on=by, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _doubted(found: pl.DataFrame, rows: pl.DataFrame, groups: Groups, keys: Keys) -> pl.DataFrame:

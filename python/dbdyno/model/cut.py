@@ -102,7 +102,7 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("wait_event", "str", "NULL: none", null=True),
         *(
             _c(name, "i64", f"growth of {name} of the table waits", null=True)
-            for name in ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted")
+            for name in ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
         ),
     ),
     "cut_syscalls": (

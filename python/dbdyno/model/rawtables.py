@@ -171,6 +171,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("throttled_ns", "i64", "of which throttled", null=True),
         _c("sleeps", "i64", "how often it fell asleep so"),
         _c("preempted", "i64", "how often it lost its CPU while runnable"),
+        _c("run_samples", "i64", "ticks of a clock on each CPU (199 a second) that met it so", null=True),
         _c("status", "str", "of this read"),
     ),
     "syscalls": (

@@ -67,7 +67,7 @@ def _unread(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
     tasks = fold(cell.tables["tasks"], workers(cell))
     tries = tasks.filter((pl.col("status") != "ok") & ~pl.col("worker"))
     missing = sessions_of(cell).join(read.filter(pl.col("role") == "session"), on="session", how="anti")
-    why = tries.group_by("session").agg(pl.col("status").first())
+    why = tries.group_by("session").agg(pl.col("status").sort_by("before_ns").last())
     missing = missing.join(why, on="session", how="left").with_columns(role=pl.lit("session"))
     others = tries.filter(pl.col("role") != "session").join(read, on="role", how="anti")
     others = others.group_by("role", maintain_order=True).agg(

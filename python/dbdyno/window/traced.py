@@ -17,7 +17,7 @@ _SURE = ("run_ns", "runq_ns", "sleep_ns")
 _MORE = ("throttled_ns", "blocked_ns", "voluntary", "involuntary")
 _WHOSE = ("role", "session", "worker")
 _BRACKET = ("from_ns", "to_ns", "wall_ns", "over_ns", "partial", "status")
-_WAITS = ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted")
+_WAITS = ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
 
 
 def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
@@ -91,7 +91,7 @@ def _missed(reads: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
         found.select(*TASK, "from_ns", "to_ns"), on=TASK, nulls_equal=True, maintain_order="left"
     )
     inside = (pl.col("at_ns") > pl.col("from_ns")) & (pl.col("at_ns") <= pl.col("to_ns"))
-    return bad.filter(inside).group_by(TASK).agg(missed=pl.col("status").first())
+    return bad.filter(inside).group_by(TASK).agg(missed=pl.col("status").min())
 
 
 def _labelled(cell: RawCell, table: str, label: tuple[str, ...], figures: tuple[str, ...]) -> pl.DataFrame:
