@@ -70,6 +70,10 @@ def test_stolen_time_is_not_slept_and_bounds_what_is_left():
     assert _value(raked, scope="rung", account="run") == pytest.approx(run, abs=1e-9)
     left = raked.filter(scope="rung", account="unaccounted").row(0, named=True)
     assert left["low"] <= stolen <= left["high"]
+    slept = raked.filter(scope="rung", account="sleep", detail="IO/DataFileRead").row(0, named=True)
+    truth = sum(t.sleep["IO", "DataFileRead"] for t in told) / W_NS
+    assert slept["low"] <= truth <= slept["high"]
+    assert slept["high"] - slept["low"] < 2 * stolen, "no wider than it must be"
 
 
 def test_a_session_that_ends_counts_as_long_as_it_was_there():

@@ -38,6 +38,25 @@ def test_a_pid_used_again_is_another_task():
     assert mine[7]["over_ns"] == 10 * S, "a partial task's time is divided by the window"
 
 
+@pytest.mark.parametrize(
+    ("born_s", "run_s", "wall_s"),
+    [
+        (12.0, 8.5, 8.0),  # at 13 s it had run 0.5 s: all since its birth
+        (13.5, 8.0, 7.0),  # after its first read: another clock
+        (12.8, 8.0, 7.0),  # more time on a CPU than since its birth: another clock
+        (9.0, 8.0, 7.0),  # before the window, and found late
+    ],
+)
+def test_what_a_task_used_before_its_first_read_counts_if_it_was_born_in_the_window(born_s, run_s, wall_s):
+    """First read at 13 s, 0.5 s of run time by then; last at 20 s, 8.5 s."""
+    who = {"pid": 200, "tid": 200, "role": "other", "session": None, "start_ticks": round(born_s * 100)}
+    late = [task_row(13 * S, S // 2, 0, **who), task_row(20 * S, 17 * S // 2, 0, **who)]
+    own = [task_row(t * S, 0, 0) for t in (10, 20)]
+    found = cut_tasks([made_cell({"tasks": [*own, *late], "sessions": [session_row()]})]).filter(pid=200)
+    row = found.row(0, named=True)
+    assert (row["run_ns"] / S, row["wall_ns"] / S, row["partial"]) == (run_s, wall_s, True)
+
+
 def test_a_counter_that_goes_down_is_unknown():
     tasks = [task_row(10 * S, 5 * S, 0), task_row(15 * S, 1 * S, 0), task_row(20 * S, 9 * S, 0)]
     row = _one(cut_tasks([made_cell({"tasks": tasks, "sessions": [session_row()]})]))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Group
 from rich.table import Table
 
 from dbdyno import conduct, observe
@@ -79,7 +80,7 @@ def _document(truth: Truth) -> dict[str, Any]:
     return truth.model_dump() | {"off": truth.off, "verdict": truth.verdict}
 
 
-def _table(truths: Sequence[Truth]) -> Table:
+def _table(truths: Sequence[Truth]) -> Group:
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
     for head in ("  witness", "account"):
         table.add_column(head, no_wrap=True)
@@ -98,9 +99,8 @@ def _table(truths: Sequence[Truth]) -> Table:
             off,
             f"[{style}]{t.verdict}[/]",
         )
-        if t.verdict != "ok":
-            table.add_row("", f"[dim]  truth: {t.why}[/]")
-    return table
+    why = [f"  [dim]truth of {t.account} ({t.tier}): {t.why}[/]" for t in truths if t.verdict != "ok"]
+    return Group(table, *why)
 
 
 def _figure(value: float | None) -> str:

@@ -11,6 +11,7 @@ from dbdyno.ledger.joint import ASKED, LABEL, READ, WORD_ALONE, chosen, observat
 from dbdyno.ledger.margins import TRACE, Tables, margins
 from dbdyno.ledger.raking import run_shares
 from dbdyno.ledger.states import with_states
+from dbdyno.ledger.steal import with_stolen
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Joint:
 
 def joint(cut: Tables) -> Joint:
     """Everything that the tables of this room are sums of."""
-    tasks = margins(cut)
+    tasks = with_stolen(margins(cut), cut)
     everything = observations(cut, tasks)
     seen = with_states(chosen(everything), everything)
     tasks = _with_column(tasks, seen)

@@ -60,8 +60,8 @@ def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> 
 
 
 def _column(joint: Joint, groups: Groups, *, traced: bool) -> pl.DataFrame:
-    """Per group how much ``less`` or ``more`` its tasks may have slept than what was apportioned, and how
-    much of that no sample saw (``unseen``)."""
+    """Per group how much ``less`` or ``more`` its tasks may have slept than what was apportioned (less, too,
+    by what was stolen while they ran), and how much of that no sample saw (``unseen``)."""
     sampled = joint.tasks if not traced else joint.tasks.filter(~pl.col("exact"))
     sampled = sampled.filter(pl.col("asleep_ns").is_not_null())
     tasks = sampled.filter("known")
@@ -69,7 +69,7 @@ def _column(joint: Joint, groups: Groups, *, traced: bool) -> pl.DataFrame:
     seen = pl.col("slept") > 0
     mine = groups.members.join(tasks, on="task", maintain_order="left")
     found = mine.group_by("group").agg(
-        less=((given - off).clip(0.0) / over).filter(seen).sum(),
+        less=(((given - off).clip(0.0) + pl.col("stolen_ns")) / over).filter(seen).sum(),
         more=((off - given).clip(0.0) / over).filter(seen).sum(),
         unseen=(given / over).filter(~seen).sum(),
     )

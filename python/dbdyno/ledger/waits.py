@@ -8,6 +8,7 @@ from dbdyno.ledger.apportion import Joint
 from dbdyno.ledger.groups import Groups
 from dbdyno.ledger.intervals import sums
 from dbdyno.ledger.joint import SOURCES, UNLABELLED, Tables, detail
+from dbdyno.ledger.steal import steal
 from dbdyno.ledger.summed import asleep, missed, not_asleep, slack
 
 CLIENT = "Client"
@@ -103,7 +104,7 @@ def unaccounted(joint: Joint, groups: Groups, accounts: pl.DataFrame, cut: Table
     slept = sampled_asleep(joint, groups, sampled).drop("value")
     traced = groups.members.join(_remainder(joint), on="task").group_by("group").agg(pl.col("rest").sum())
     error = slack(joint.tasks, groups).select("group", error="off")
-    base = groups.table.join(_steal(cut), on="cell", how="left", maintain_order="left")
+    base = groups.table.join(steal(cut), on="cell", how="left", maintain_order="left")
     for frame in (added, off, slept, traced, error, _busy(joint, groups)):
         base = base.join(frame, on="group", how="left", maintain_order="left")
     base = base.with_columns(
@@ -131,11 +132,6 @@ def _remainder(joint: Joint) -> pl.DataFrame:
     over = pl.col("over_ns")
     slept = pl.coalesce("labelled", pl.col("slept_ns") / over)
     return tasks.select("task", rest=pl.col("off_ns") / over - slept)
-
-
-def _steal(cut: Tables) -> pl.DataFrame:
-    rows = cut["cut_levels"].filter((pl.col("origin") == "host") & (pl.col("key") == "cpu.steal_ns"))
-    return rows.group_by("cell").agg(steal=(pl.col("delta") / pl.col("wall_ns")).first())
 
 
 def _busy(joint: Joint, groups: Groups) -> pl.DataFrame:

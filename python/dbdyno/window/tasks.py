@@ -7,11 +7,14 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.model.raw import RawCell
-from dbdyno.window.growth import NEAR_NS, grown
+from dbdyno.model.units import NS_PER_S
+from dbdyno.window.growth import NEAR_NS, TASK, grown
 from dbdyno.window.samples import seen_spans
 from dbdyno.window.spans import for_each, middle
 from dbdyno.window.whose import fold, sessions_of, workers
 
+TICK_NS = NS_PER_S // 100
+"""Start times are told in these (USER_HZ, the same on all architectures that we run on)."""
 _SURE = ("run_ns", "runq_ns")
 _MORE = ("user_ns", "system_ns", "blkio_ns", "children_ns", "slices", "voluntary", "involuntary")
 _COLUMNS = ("pid", "tid", "start_ticks", "role", "session", "worker")
@@ -31,11 +34,27 @@ def reads_of(cell: RawCell) -> pl.DataFrame:
 
 def _cut(cell: RawCell) -> pl.DataFrame:
     meta = cell.meta
-    found = grown(reads_of(cell), meta.t0_ns, meta.t1_ns, _SURE, _MORE)
+    found = grown(_with_births(reads_of(cell), meta.t0_ns), meta.t0_ns, meta.t1_ns, _SURE, _MORE)
     read = found.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")
     brief = _too_brief(cell, read)
     read = read.join(brief, on=["pid", "start_ticks"], how="anti", nulls_equal=True)
     return pl.concat([read, _unread(cell, read)], how="diagonal_relaxed")
+
+
+def _with_births(reads: pl.DataFrame, t0: int) -> pl.DataFrame:
+    """``reads``, and one of nothing but zeros at the birth of each task that was born inside the window.
+
+    Its start time counts from boot, our clock from boot less suspended time. Where the machine was
+    suspended the two do not fit: a birth after the first read, or too late for the time read there.
+    """
+    first = reads.sort("at_ns").unique(TASK, keep="first", maintain_order=True)
+    birth, lived = pl.col("start_ticks") * TICK_NS, pl.sum_horizontal(_SURE)
+    fits = (birth > t0) & (birth <= pl.col("at_ns")) & (lived <= pl.col("at_ns") - birth + TICK_NS)
+    zeros = [
+        pl.when(pl.col(n).is_not_null()).then(0).cast(reads.schema[n]).alias(n) for n in (*_SURE, *_MORE)
+    ]
+    births = first.filter(fits).with_columns(*zeros, at_ns=birth, state=pl.lit("S"))
+    return pl.concat([births, reads])
 
 
 def _own(reads: pl.DataFrame) -> pl.DataFrame:
