@@ -44,8 +44,8 @@ test-rust:
 	cargo test --workspace --locked --quiet
 
 test-python: build
-	$(BIN)/python -m pytest tests/unit tests/laws tests/docs --numprocesses auto
-	$(BIN)/python -m pytest tests/contract tests/browser tests/db
+	$(BIN)/python -m pytest -m "not alone" --numprocesses auto
+	$(BIN)/python -m pytest -m alone  # these measure: nothing else may run beside them
 
 bpf:             ## Compile the scheduler trace's program (needs clang, llvm, libbpf-dev; its object is in the tree)
 	tools/build_bpf.sh

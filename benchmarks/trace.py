@@ -34,6 +34,7 @@ KINDS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("system calls, too", {"syscalls": True}, "to be known"),
     ("nothing (the figure's own error)", {"trace": "off"}, "1"),
 )
+_STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 _PROGRESS = re.compile(rb"progress: [\d.]+ s, ([\d.]+) tps")
 
 
@@ -46,6 +47,7 @@ def main(count: int, seconds: float) -> None:
         for what, more, wanted in KINDS:
             made = [_pair(load, spec | more, spec | {"trace": "off"}, slices, i) for i in range(count)]
             _tell(what, made, wanted)
+        _own_time(load, spec)
 
 
 class Load:
@@ -132,6 +134,43 @@ def _slice(load: Load, spec: dict[str, Any], slices: int) -> Slice:
     cpu_ns.append(_cpu_ns(tasks))
     watch.stop()
     return Slice(statistics.fmean(rates), sum(cpu_ns) / 1e3 / sum(rates))
+
+
+def _own_time(load: Load, spec: dict[str, Any], seconds: int = 5) -> None:
+    """The kernel's own count of the programs' time (kernel.bpf_stats_enabled; it costs a little itself)."""
+    watch = _core.Watch(json.dumps(spec))
+    now = _core.now_ns()
+    watch.start(now, now + 2 * seconds * 10**9)
+    try:
+        _STATS.write_text("1")
+    except OSError as e:
+        print(f"the programs' own time is not known: {e}")
+        return
+    try:
+        load.whole_seconds(_core.now_ns(), 1)
+        before, start_ns = _programs(), _core.now_ns()
+        per_s = statistics.fmean(load.whole_seconds(_core.now_ns(), seconds))
+        after, wall_ns = _programs(), _core.now_ns() - start_ns
+    finally:
+        _STATS.write_text("0")
+        watch.stop()
+    runs, ns = (sum(after[k][i] - before[k][i] for k in after) for i in (0, 1))
+    cpus = len(os.sched_getaffinity(0))
+    print(
+        f"the programs' own time: {ns / runs:.0f} ns an event, {runs / wall_ns * 1e9:,.0f} events/s, "
+        f"{ns / 1e3 / (per_s * wall_ns / 1e9):.2f} us a transaction, {ns / wall_ns / cpus:.2%} of {cpus} CPUs"
+    )
+
+
+def _programs() -> dict[str, tuple[int, int]]:
+    """Runs and nanoseconds of each BPF program that this process has loaded, by file descriptor."""
+    found = {}
+    for file in Path("/proc/self/fdinfo").iterdir():
+        with contextlib.suppress(OSError):
+            told = dict(line.split(":", 1) for line in file.read_text().splitlines() if ":" in line)
+            if "run_cnt" in told:
+                found[file.name] = (int(told["run_cnt"]), int(told["run_time_ns"]))
+    return found
 
 
 def _tasks(load: Load, spec: dict[str, Any]) -> list[tuple[int, int]]:

@@ -16,7 +16,7 @@ import pytest
 from tests.db.conftest import PROGRAM, Bench, eventually
 from tests.db.pgbench import load, program, terminal
 
-pytestmark = pytest.mark.db
+pytestmark = [pytest.mark.db, pytest.mark.alone]
 S = 1_000_000_000
 SLEEPER = "select pg_sleep(2);\n"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.db
+pytestmark = [pytest.mark.db, pytest.mark.alone]
 
 TIERS = {"sampled", "scheduler trace"}
 

@@ -21,7 +21,7 @@ from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.tables import from_core
 from tests.db.conftest import eventually
 
-pytestmark = pytest.mark.db
+pytestmark = [pytest.mark.db, pytest.mark.alone]
 ACTIVITY = """select pid, case when backend_type <> 'client backend' then backend_type end as helper, state,
     wait_event_type as wait_class, wait_event, query_id, leader_pid, application_name = 'chosen' as chosen
     from pg_stat_get_activity(null) where pid <> pg_backend_pid()"""

@@ -28,6 +28,8 @@ from dbdyno.model.truth import Truth, TruthCase
 from dbdyno.model.units import NS_PER_S
 
 SETTLE_NS = NS_PER_S
+BUDGET = 0.05
+"""CPUs that reading wait event words may cost here, where throughput is no figure: a sample every 10 ms."""
 FLUSH_S = 1.5  # a session's statistics reach the server's within about a second
 TRACED = ("traced", "waits", "syscalls")
 EXACT, SAMPLED = "scheduler trace", "sampled"
@@ -140,7 +142,9 @@ class _Case:
         )
 
     def _plan(self) -> Plan:
-        experiment = Experiment(name="selftest", script=self._case.name, think=self._case.think)
+        experiment = Experiment(
+            name="selftest", script=self._case.name, think=self._case.think, memory_budget=BUDGET
+        )
         return Plan(
             experiment=experiment, cpus=self._cpus, call_target_ns=None, cells=(self._cell(),), expected_ns=0
         )

@@ -62,14 +62,19 @@ def _labels(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
 def _states(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     """By the server's word; of exactly traced tasks too it comes from the samples."""
     keys = {"detail": pl.col("state")}
-    awake = runnable(joint, groups, keys, traced=False)
+    raked = groups.table.select("group", source=pl.concat_str("raw_source", pl.lit(", raked")))
+    awake = _of(raked, runnable(joint, groups, keys, traced=False))
     for name in ("run", "runq"):
         rows = awake.select("group", "detail", "source", account=pl.lit(f"state.{name}"), **_named(name))
         yield rows.filter(pl.col("detail").is_not_null())
-    slept = asleep(joint, groups, {"state": pl.col("state")}, traced=False).drop_nulls("state")
+    slept = _of(raked, asleep(joint, groups, {"state": pl.col("state")}, traced=False).drop_nulls("state"))
     yield slept.select(
         "group", "low", "high", "source", detail="state", aas="value", account=pl.lit("state.sleep")
     )
+
+
+def _of(sources: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.drop("source").join(sources, on="group", how="left", maintain_order="left")
 
 
 def _named(name: str) -> dict[str, str]:

@@ -51,6 +51,7 @@ class Experiment(_Strict):
     order: Literal["ladder", "shuffled"] = "ladder"  # shuffled: within each repeat, by the seed
     seed: int = 1
     sample_hz: float = Field(default=10.0, gt=0, le=100)
+    memory_budget: float = Field(default=0.005, gt=0, le=1)  # of the CPUs, for reading wait event words
     log_calls: bool = False
     observe: bool = True
     witness: Literal["auto", "sampled", "exact"] = "auto"  # exact: the scheduler trace, or an error

@@ -54,11 +54,12 @@ class How:
     enabled: bool = True
     witness: WitnessName = "auto"
     syscalls: bool = False
+    memory_budget: float = 0.005
 
     @staticmethod
     def of(experiment: Experiment) -> How:
         e = experiment
-        return How(e.sample_hz, e.seed, e.observe, e.witness, e.syscalls)
+        return How(e.sample_hz, e.seed, e.observe, e.witness, e.syscalls, e.memory_budget)
 
     def spec(self) -> dict[str, Any]:
         """These keys of ``_core.Watch``; without a trace no system call is counted."""
@@ -66,6 +67,7 @@ class How:
         return {
             "sample_hz": self.sample_hz,
             "seed": self.seed,
+            "memory_budget": self.memory_budget,
             "trace": trace,
             "syscalls": self.syscalls and trace != "off",
         }
@@ -80,13 +82,14 @@ def open_watch(
     enabled: bool = True,
     witness: WitnessName = "auto",
     syscalls: bool = False,
+    memory_budget: float = 0.005,
 ) -> Watch:
     """The watch over ``load``, whose sessions are connected. To be started before t0.
 
     A server that cannot be asked for activity is no error: the samples are lost, everything else is read.
     Raises :class:`TargetError` where ``witness`` demands the exact tier and the trace is refused.
     """
-    how = How(sample_hz, seed, enabled, witness, syscalls)
+    how = How(sample_hz, seed, enabled, witness, syscalls, memory_budget)
     if not how.enabled:
         return NoWatch()
     ours = os.getpid()
