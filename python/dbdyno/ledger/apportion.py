@@ -56,15 +56,16 @@ def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
         word=pl.col("word").any(),
         via=pl.col("via").first(),
         skew_ns=pl.col("skew_ns").mean().clip(0),
+        held_ns=pl.col("held_ns").mean(),
     )
     tasks = tasks.join(found, on="task", how="left", maintain_order="left")
     tasks = tasks.join(size, on="task", how="left", maintain_order="left")
-    tasks = tasks.with_columns(blur_ns=_blur())
+    tasks = tasks.with_columns(blur_ns=_blur("skew_ns"))
     accounted = pl.col("slept") + pl.when("known").then(0.0).otherwise("unlabelled")
     of = pl.when("known").then(pl.col("slept") + pl.col("woken")).otherwise("sampled_ns")
     tasks = tasks.with_columns(raw_share=pl.when(of > 0).then(accounted / of))
     low, high = interval(pl.col("raw_share"), pl.col("samples").clip(1.0))
-    slack = pl.sum_horizontal("stale_run_ns", "stale_runq_ns", "switch_ns", "blur_ns")
+    slack = pl.sum_horizontal("stale_run_ns", "stale_runq_ns", "switch_ns", _blur("held_ns"))
     off, wall = pl.col("off_ns"), pl.col("wall_ns")
     tasks = tasks.with_columns(off_low=low * wall - slack, off_high=high * wall + slack)
     nearest = pl.min_horizontal(pl.max_horizontal(off, "off_low"), "off_high")
@@ -72,12 +73,14 @@ def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     return tasks.with_columns(asleep_ns=pl.when(pl.col("raw_share").is_not_null()).then(asleep))
 
 
-def _blur() -> pl.Expr:
-    """Time that the samples may show under a label, or in a state, that was over: a task that falls asleep,
-    or gets a CPU, between its label and its state is read is taken for what it was; and while the sampler
-    reads, it holds a CPU that somebody else waits for. So often as it slept, that long."""
+def _blur(delay: str) -> pl.Expr:
+    """Time that the samples may show what was over, as often as the task slept and as long as ``delay``.
+
+    ``skew_ns``, under a label: a task that falls asleep, or gets a CPU, between its label and its state is
+    read is taken for what it was. ``held_ns``, in a state: the sampler, too, holds a CPU.
+    """
     sleeps = pl.coalesce("voluntary", "slices").fill_null(0)
-    blur = pl.min_horizontal(sleeps * pl.col("skew_ns"), pl.col("wall_ns").cast(pl.Float64))
+    blur = pl.min_horizontal(sleeps * pl.col(delay), pl.col("wall_ns").cast(pl.Float64))
     return pl.when(pl.col("samples").is_not_null() & ~pl.col("word")).then(blur.fill_null(0.0)).otherwise(0.0)
 
 
@@ -99,7 +102,9 @@ def _apportioned(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
         .otherwise(_bare()),
     }
     factors = tasks.select("task", "known", "exact", **{n: f / pl.col("over_ns") for n, f in of.items()})
-    rows = seen.drop("cell", "sampled_ns", "skew_ns").join(factors, on="task", maintain_order="left")
+    rows = seen.drop("cell", "sampled_ns", "skew_ns", "held_ns").join(
+        factors, on="task", maintain_order="left"
+    )
     rows = rows.join(shares, on=["task", *LABEL], how="left", nulls_equal=True, maintain_order="left")
     kind, weight = pl.col("kind"), pl.col("weight")
     source = (

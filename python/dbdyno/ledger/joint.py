@@ -36,21 +36,25 @@ def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
     ``instant`` numbers the samples of all cells and samplers; ``sampled_ns`` is what the sampler's samples
     stand for of the task's bracket. Kinds: sleep | runnable | unlabelled (active, no event, task state not
     to be had) | unknown. ``word``: the server's word stands alone.
+    ``held_ns``: from when the sample was due to this row's read; in that time the sampler may have held a CPU
+    that others waited for.
     """
     theirs = pl.col("role").is_in(_ROLES) | pl.col("role").str.starts_with("helper:")
     mine = tasks.filter(theirs & (pl.col("pid") == pl.col("tid")))
     mine = mine.select("task", "cell", "pid", "start_ticks", "from_ns", "to_ns", "partial", "known")
-    spans = cut["cut_sampler"].drop("workload", "variant", "sessions", "repeat", "late_ns")
+    spans = cut["cut_sampler"].drop("workload", "variant", "sessions", "repeat")
     spans = spans.with_row_index("instant").join(sampling(cut), on=["cell", "via"], maintain_order="left")
     rows = cut["cut_samples"].select(
         *("cell", "via", "sample", "pid", "state", *LABEL, "task_state", "status", "skew_ns"),
         its_start="start_ticks",
+        read_ns="at_ns",
     )
     joined = rows.join(spans, on=["cell", "via", "sample"], maintain_order="left").join(
         mine, on=["cell", "pid"], maintain_order="left"
     )
     same = pl.col("its_start").is_null() | pl.col("start_ticks").is_null()
     joined = joined.filter(same | (pl.col("its_start") == pl.col("start_ticks")))
+    began = (pl.col("read_ns") - pl.col("skew_ns").fill_null(0)).min().over("instant")
     whole = ~pl.col("partial")
     alive = whole | pl.col("at_ns").is_between("from_ns", "to_ns")
     return (
@@ -60,6 +64,7 @@ def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
             word=_word_alone(),
             weight=_inside("low_ns", "high_ns"),
             sampled_ns=_inside("sampled_from", "sampled_to"),
+            held_ns=(pl.col("late_ns") + pl.col("read_ns") - began).clip(0),
         )
         .select(
             "task",
@@ -73,6 +78,7 @@ def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
             "weight",
             "sampled_ns",
             "skew_ns",
+            "held_ns",
         )
     )
 
