@@ -36,7 +36,7 @@ def _rate(server: Server, sessions: int, seconds: float, *, on: bool) -> Callabl
         load = server.load(workload, cell, None, False, None)
         interrupt = Interrupt()
         drive.connect(load, interrupt)
-        watch = observe.open_watch(server, load, enabled=on)
+        watch = observe.open_watch(server, load, observe.How(enabled=on))
         start_ns = load.now_ns() + 100_000_000
         t0_ns = start_ns + cell.settle_ns
         t1_ns = t0_ns + cell.measure_ns

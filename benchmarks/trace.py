@@ -145,6 +145,7 @@ def _own_time(load: Load, spec: dict[str, Any], seconds: int = 5) -> None:
         _STATS.write_text("1")
     except OSError as e:
         print(f"the programs' own time is not known: {e}")
+        watch.stop()
         return
     try:
         load.whole_seconds(_core.now_ns(), 1)

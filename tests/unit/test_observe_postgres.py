@@ -14,7 +14,7 @@ from dbdyno import _core
 from dbdyno.engines import open_server
 from dbdyno.model.protocols import Target
 from dbdyno.model.tables import empty
-from dbdyno.observe import frames, open_watch, sources
+from dbdyno.observe import How, frames, open_watch, sources
 
 SPIN = "select count(*) from generate_series(1, 1000000000)"
 
@@ -52,7 +52,7 @@ def doing(connection: psycopg.Connection[Any], statement: str) -> Iterator[None]
 def watch(dsn: str, connections: Sequence[psycopg.Connection[Any]]) -> tuple[dict[str, pl.DataFrame], Any]:
     """Tables of a watch of one second, and what the live display showed last."""
     with open_server("postgres", Target(dsn=dsn)) as server:
-        watching = open_watch(server, Sessions(connections), sample_hz=20.0)  # type: ignore[arg-type]
+        watching = open_watch(server, Sessions(connections), How(sample_hz=20.0))  # type: ignore[arg-type]
         t0_ns = _core.now_ns() + 50_000_000
         watching.start(t0_ns, t0_ns + 1_000_000_000)
         time.sleep(1.1)

@@ -11,7 +11,7 @@ from dbdyno.model.source import Source
 from dbdyno.model.tables import RAW, empty, rows
 from dbdyno.observe import sources
 from dbdyno.observe.sources import Said
-from dbdyno.observe.watch import NoWatch, open_watch
+from dbdyno.observe.watch import How, NoWatch, open_watch
 
 Tables = dict[str, pl.DataFrame]
 
@@ -91,7 +91,7 @@ def test_the_engine_names_the_view_and_adds_witnesses_of_its_own() -> None:
 
 
 def test_observation_switched_off_reads_nothing_and_says_so() -> None:
-    watch = open_watch(Engine(), None, enabled=False)  # type: ignore[arg-type]
+    watch = open_watch(Engine(), None, How(enabled=False))  # type: ignore[arg-type]
     assert isinstance(watch, NoWatch)
     assert watch.tables() == {}
     found = judged(tables(), enabled=False)

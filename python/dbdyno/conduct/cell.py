@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -107,7 +107,7 @@ def _measure(
     on_tick: OnTick,
 ) -> RawCell:
     experiment = plan.experiment
-    watch = observe.open_watch(server, load, **asdict(observe.How.of(experiment)))
+    watch = observe.open_watch(server, load, observe.How.of(experiment))
     asked = _Asked(server, load, enabled=experiment.observe)
     clock = _Clock.ahead(load, cell)
     watch.start(clock.t0_ns, clock.t1_ns)

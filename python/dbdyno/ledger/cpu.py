@@ -6,9 +6,7 @@ import polars as pl
 
 from dbdyno.ledger.groups import Groups
 from dbdyno.ledger.summed import slack
-
-TICK_NS = 10_000_000
-"""USER_HZ is 100 on every architecture Linux runs PostgreSQL on: utime and stime count in 10 ms."""
+from dbdyno.model.units import TICK_NS
 
 
 def cpu_sums(tasks: pl.DataFrame, groups: Groups) -> pl.DataFrame:

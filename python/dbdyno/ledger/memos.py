@@ -62,7 +62,8 @@ def _labels(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
 def _states(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     """By the server's word; of exactly traced tasks too it comes from the samples."""
     keys = {"detail": pl.col("state")}
-    raked = groups.table.select("group", source=pl.concat_str("raw_source", pl.lit(", raked")))
+    of_traced = pl.concat_str("raw_source", pl.lit(", raked"))
+    raked = groups.table.select("group", source=pl.coalesce("sampled_source", of_traced))
     awake = _of(raked, runnable(joint, groups, keys, traced=False))
     for name in ("run", "runq"):
         rows = awake.select("group", "detail", "source", account=pl.lit(f"state.{name}"), **_named(name))

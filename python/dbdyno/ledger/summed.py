@@ -191,25 +191,31 @@ def _mine(seen: pl.DataFrame, name: str, keys: Keys, *, traced: bool) -> pl.Data
     return rows.with_columns(**keys)
 
 
+def _written(waits: pl.DataFrame, groups: Groups, keys: Keys) -> pl.DataFrame:
+    """What the trace wrote down by label, with ``keys``; it tells no states."""
+    rows = waits.with_columns(state=pl.lit(None, dtype=pl.String), kind=pl.lit("sleep"))
+    return groups.members.join(rows.with_columns(**keys), on="task", maintain_order="left_right")
+
+
 def _traced(joint: Joint, groups: Groups, keys: Keys, name: str = "asleep") -> pl.DataFrame:
-    rows = joint.waits.with_columns(state=pl.lit(None, dtype=pl.String), kind=pl.lit("sleep"))
-    rows = groups.members.join(rows.with_columns(**keys), on="task", maintain_order="left_right")
     value = pl.col(name).sum()
-    return rows.group_by("group", *keys, maintain_order=True).agg(
-        value=value,
-        low=(value - pl.col("slack").sum()).clip(0.0),
-        high=value + pl.col("slack").sum(),
-        waits=pl.col("waits").sum(),
-        throttled=pl.col("throttled").sum(),
-        source=pl.lit(TRACE),
+    return (
+        _written(joint.waits, groups, keys)
+        .group_by("group", *keys, maintain_order=True)
+        .agg(
+            value=value,
+            low=(value - pl.col("slack").sum()).clip(0.0),
+            high=value + pl.col("slack").sum(),
+            waits=pl.col("waits").sum(),
+            throttled=pl.col("throttled").sum(),
+            source=pl.lit(TRACE),
+        )
     )
 
 
 def _with_run(traced: pl.DataFrame, joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
     """``traced`` with ``run`` and its ends: shares of ticks, with their interval."""
-    rows = joint.waits.drop_nulls("run")
-    rows = rows.with_columns(state=pl.lit(None, dtype=pl.String), kind=pl.lit("sleep"))
-    rows = groups.members.join(rows.with_columns(**keys), on="task", maintain_order="left_right")
+    rows = _written(joint.waits.drop_nulls("run"), groups, keys)
     found = rows.group_by("group", *keys, maintain_order=True).agg(pl.col("run").sum())
     whole = rows.group_by("group").agg(whole=pl.col("run").sum(), n=pl.col("ticks").sum())
     low, high = interval(pl.col("run") / pl.col("whole"), pl.col("n"))

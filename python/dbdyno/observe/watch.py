@@ -73,23 +73,13 @@ class How:
         }
 
 
-def open_watch(
-    server: Server,
-    load: Load,
-    *,
-    sample_hz: float = 10.0,
-    seed: int = 1,
-    enabled: bool = True,
-    witness: WitnessName = "auto",
-    syscalls: bool = False,
-    memory_budget: float = 0.005,
-) -> Watch:
+def open_watch(server: Server, load: Load, how: How | None = None) -> Watch:
     """The watch over ``load``, whose sessions are connected. To be started before t0.
 
     A server that cannot be asked for activity is no error: the samples are lost, everything else is read.
     Raises :class:`TargetError` where ``witness`` demands the exact tier and the trace is refused.
     """
-    how = How(sample_hz, seed, enabled, witness, syscalls, memory_budget)
+    how = how or How()
     if not how.enabled:
         return NoWatch()
     ours = os.getpid()

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.model.raw import RawCell
-from dbdyno.model.units import NS_PER_S
+from dbdyno.model.units import TICK_NS
 from dbdyno.window.growth import NEAR_NS, TASK, grown
 from dbdyno.window.samples import seen_spans
 from dbdyno.window.spans import for_each, middle
 from dbdyno.window.whose import fold, sessions_of, workers
 
-TICK_NS = NS_PER_S // 100
-"""Start times are told in these (USER_HZ, the same on all architectures that we run on)."""
 _SURE = ("run_ns", "runq_ns")
 _MORE = ("user_ns", "system_ns", "blkio_ns", "children_ns", "slices", "voluntary", "involuntary")
 _COLUMNS = ("pid", "tid", "start_ticks", "role", "session", "worker")

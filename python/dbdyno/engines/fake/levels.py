@@ -11,7 +11,8 @@ import numpy as np
 from dbdyno.engines.fake.machine import Task
 from dbdyno.engines.fake.readings import bracket, switches
 from dbdyno.engines.fake.trace import ON_CPU, RUNNABLE, Doing, Ints
-from dbdyno.engines.fake.world import TICK_NS, World
+from dbdyno.engines.fake.world import World
+from dbdyno.model.units import TICK_NS
 
 Row = dict[str, Any]
 

@@ -11,7 +11,8 @@ from dbdyno.engines.fake.law import Law
 from dbdyno.engines.fake.machine import Task
 from dbdyno.engines.fake.roster import Known
 from dbdyno.engines.fake.trace import ON_CPU, RUNNABLE, Doing, Ints, Sums
-from dbdyno.engines.fake.world import TICK_NS, World
+from dbdyno.engines.fake.world import World
+from dbdyno.model.units import TICK_NS
 
 READ_NS = 2_000  # one read of a task
 STATES = {Doing.RUN: "R", Doing.STOLEN: "R", Doing.QUEUE: "R", Doing.THROTTLED: "R", Doing.SLEEP: "S"}

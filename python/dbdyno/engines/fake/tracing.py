@@ -20,7 +20,7 @@ Row = dict[str, Any]
 _CALLS = {"Client": "epoll_wait", "Lock": "epoll_wait", "IPC": "epoll_wait", "Timeout": "epoll_wait"}
 _CALLS |= {"LWLock": "futex", "IO": "pread64", "Activity": "epoll_wait"}
 _SYNC = ("WalSync", "DataFileSync")
-TICK_NS = NS_PER_S // 199
+CLOCK_NS = NS_PER_S // 199
 
 
 class Reads(NamedTuple):
@@ -94,7 +94,7 @@ def waits(of: Reads) -> list[Row]:
             "throttled_ns": _grown(of, sums, mine & sums.are(Doing.THROTTLED)),
             "sleeps": _grown(of, sums, mine & sums.falls_asleep(), count=True),
             "preempted": _grown(of, sums, runnable & from_cpu, count=True),
-            "run_samples": _grown(of, sums, mine & sums.are(*ON_CPU)) // TICK_NS,
+            "run_samples": _grown(of, sums, mine & sums.are(*ON_CPU)) // CLOCK_NS,
         }
         event = {"wait_class": wait_class, "wait_event": wait_event}
         for i in range(len(of.at_ns)):

@@ -23,13 +23,13 @@ from dbdyno.engines.fake.programs import (
 )
 from dbdyno.engines.fake.trace import CLIENT, RUNNING, UNLABELLED
 from dbdyno.engines.fake.truth import Truth
+from dbdyno.model.units import TICK_NS
 
 FIRST_PID = 5000
 HELPER_PID = 4001
 MAIN_PID = 4000
 DRIVER_PID = 3000
 LATER_PID = 20_000  # of processes that come later
-TICK_NS = 10_000_000
 TAIL_NS = 50_000_000  # the world goes on this long after the last call, so that late reads see it
 
 
