@@ -14,6 +14,7 @@ from dbdyno.model.plan import Cell, Observation
 from dbdyno.model.source import Source
 from dbdyno.model.tables import CoreColumn
 from dbdyno.model.truth import TruthCase
+from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.workload import Calibration, Workload
 
 
@@ -111,6 +112,23 @@ class Capacity:
         return max(0, self.maximum - self.reserved - self.in_use)
 
 
+@dataclass(frozen=True)
+class Configured:
+    """What :meth:`Server.configure` did."""
+
+    in_force: Mapping[str, str]  # of each setting asked for, as the server shows it
+    restarted: bool
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A connection pooler in front of the server."""
+
+    size: int  # server connections
+    mode: str  # "transaction" | "session"
+    clients: int  # sessions that will come
+
+
 class Clock(Protocol):
     """The time that a server's watches live in."""
 
@@ -132,6 +150,26 @@ class Server(Protocol):
 
     def claim(self, run: str) -> None:
         """Takes this server for one run; raises ServerBusy saying who holds it."""
+
+    def check_settings(self, settings: Mapping[str, str]) -> Sequence[str]:
+        """Names of those that need a restart; changes nothing. Raises :class:`UsageError` for an unknown one,
+        one that the server refuses, one that needs a restart where the server is not ours to restart, and
+        :class:`NotPrivileged` where they may not be set."""
+
+    def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
+        """The server runs with these settings, and of those set before by this method with no others: by a
+        reload, or a restart where one needs it (the control connection is then a new one). ``{}``: as it was
+        found. Returns when every setting is in force."""
+
+    def check_pool(self, pool: Pool) -> None:
+        """Whether a pooler can be put in front. Raises :class:`UsageError` with the way to install it, or
+        saying why this pool cannot serve so many sessions."""
+
+    def use_pool(self, pool: Pool | None, journal: Journal) -> None:
+        """Later loads go through a pooler of their own; None: to the server itself. Ended by ``close``, too."""
+
+    def put_back(self, undo: Undo) -> str | None:
+        """Of a run that was killed: puts back settings; in words. None: it is not this server's."""
 
     def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
         """Makes the workload's objects in dbdyno's own schema. Idempotent."""

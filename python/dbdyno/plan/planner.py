@@ -6,8 +6,9 @@ import random
 from collections.abc import Mapping
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Cell, Choice, Experiment, Plan, VariantSpec
+from dbdyno.model.plan import Cell, Choice, Experiment, Plan
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
+from dbdyno.model.variant import VariantSpec
 from dbdyno.model.workload import Workload
 from dbdyno.plan.ladder import default_ladder, parse_ladder
 from dbdyno.plan.params import typed

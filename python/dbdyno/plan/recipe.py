@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from dbdyno.model.errors import RecipeError
 from dbdyno.model.nearest import did_you_mean
-from dbdyno.model.plan import Experiment, VariantSpec
+from dbdyno.model.plan import Experiment
+from dbdyno.model.variant import VariantSpec
 
 
 def parse_recipe(text: str, name: str) -> Experiment:
