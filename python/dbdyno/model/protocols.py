@@ -166,7 +166,7 @@ class Server(Protocol):
         saying why this pool cannot serve so many sessions."""
 
     def use_pool(self, pool: Pool | None, journal: Journal) -> None:
-        """Later loads go through a pooler of their own; None: to the server itself. Ended by ``close``, too."""
+        """Later loads go through a pooler of their own; None: to the server itself. ``close`` ends it, too."""
 
     def put_back(self, undo: Undo) -> str | None:
         """Of a run that was killed: puts back settings; in words. None: it is not this server's."""

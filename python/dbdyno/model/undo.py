@@ -15,7 +15,7 @@ class Undo(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Kind
-    key: str  # names the thing: a group's directory, a process, a server; a later one of the same key adds nothing
+    key: str  # names the thing: a group, a process, a server; a later one of the same key adds nothing
     what: str  # in words: "control group /sys/fs/cgroup/cpu/dbdyno-17 with the server's processes"
     data: dict[str, Any] = Field(default_factory=dict)
 
