@@ -102,6 +102,10 @@ class Plan(Strict):
         """The largest session count; 0 for an observation."""
         return max((c.sessions for c in self.cells), default=0)
 
+    def variant(self, name: str) -> Variant:
+        """By name; of a plan from before there were variants, one that changes nothing."""
+        return next((v for v in self.variants if v.name == name), Variant(name=name))
+
     def sealed(self) -> Plan:
         """This plan with its digest filled in."""
         bare = self.model_copy(update={"digest": ""})

@@ -3,12 +3,14 @@
 from dbdyno.plan.ladder import default_ladder, parse_ladder
 from dbdyno.plan.observing import OBSERVED, duration_of, observed_cell, resolve_observation, window_of
 from dbdyno.plan.params import parse_params
-from dbdyno.plan.planner import cell_expected_ns, resolve
+from dbdyno.plan.planner import cell_expected_ns, resolve, switch_ns, until_share
 from dbdyno.plan.recipe import parse_recipe
+from dbdyno.plan.variants import cpus_under, texts
 
 __all__ = [
     "OBSERVED",
     "cell_expected_ns",
+    "cpus_under",
     "default_ladder",
     "duration_of",
     "observed_cell",
@@ -17,5 +19,8 @@ __all__ = [
     "parse_recipe",
     "resolve",
     "resolve_observation",
+    "switch_ns",
+    "texts",
+    "until_share",
     "window_of",
 ]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Cell, Choice, Experiment, Plan
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
-from dbdyno.model.variant import VariantSpec
+from dbdyno.model.variant import Variant, VariantSpec
 from dbdyno.model.workload import Workload
 from dbdyno.plan.ladder import default_ladder, parse_ladder
-from dbdyno.plan.params import typed
+from dbdyno.plan.order import Place, chosen_order, places
+from dbdyno.plan.variants import cpus_under, think_ns, variants_of
 
 MIN_MEASURE_NS = (
     NS_PER_S  # the ledger's figures of foreign tasks move only at ticks and switches (DESIGN 3.1)
@@ -21,27 +22,63 @@ MIN_TARGET_NS = 1_000_000
 CALLS_IN_WINDOW = 20  # at the ladder's top a window should hold about that many calls a session
 _CELL_OVERHEAD_NS = 500_000_000  # connect, prepare, probes, close
 _CALIBRATION_NS = 3 * NS_PER_S
+_RELOAD_NS, _GROUP_NS, _POOL_NS = NS_PER_S // 2, NS_PER_S // 10, NS_PER_S // 2
+MOST_REPEATS = 20  # of a run that may stop early, unless it says otherwise
+LEAST_REPEATS = 4  # before an interval may stop a run
 
 
 def resolve(
-    experiment: Experiment, workload: Workload, cpus: float, cpus_reason: str, script_text: str | None = None
+    experiment: Experiment,
+    workload: Workload,
+    cpus: float,
+    cpus_reason: str,
+    script_text: str | None = None,
+    allowed: Sequence[int] = (),
 ) -> Plan:
-    """The plan of ``experiment`` on a machine where ``cpus`` CPUs may really be used. Raises UsageError."""
+    """The plan of ``experiment`` on a machine where ``cpus`` CPUs may really be used, of those ``allowed``.
+
+    Raises :class:`UsageError`.
+    """
     choices = [Choice(name="CPUs", value=f"{cpus:g}", reason=cpus_reason)]
     ladder = _ladder(experiment, cpus, choices)
-    settle_ns, measure_ns = _times(experiment)
-    target_ns = _call_target(experiment, workload, cpus, ladder[-1], measure_ns, choices)
-    cells = _cells(experiment, workload, ladder, settle_ns, measure_ns)
+    times = _times(experiment)
+    variants = variants_of(experiment, workload, allowed, choices)
+    order = chosen_order(experiment, len(variants), choices)
+    repeats = _repeats(experiment, choices)
+    tightest = min(cpus_under(v.limits, cpus) for v in variants)
+    target_ns = _call_target(experiment, workload, tightest, ladder[-1], times[1], choices)
+    found = list(places(order, [v.name for v in variants], ladder, repeats, experiment.seed))
+    cells = _cells(experiment, workload, {v.name: v for v in variants}, found, times)
     plan = Plan(
         experiment=experiment,
         script_text=script_text,
         cpus=cpus,
         call_target_ns=target_ns,
+        variants=variants,
+        order=order,
         cells=cells,
         choices=tuple(choices),
-        expected_ns=_expected_ns(cells, target_ns, cpus, variants=max(1, len(experiment.variants))),
+        expected_ns=0,
     )
-    return plan.sealed()
+    plan = plan.model_copy(update={"expected_ns": _expected_ns(cells, plan)})
+    return _within_budget(plan).sealed()
+
+
+def _within_budget(plan: Plan) -> Plan:
+    """Raises :class:`UsageError` where not even one repeat fits."""
+    if plan.experiment.budget is None:
+        return plan
+    budget_ns = parse_duration_ns(plan.experiment.budget)
+    one_ns = _expected_ns([c for c in plan.cells if c.repeat == 1], plan)
+    if one_ns > budget_ns:
+        raise UsageError(
+            f"--budget {plan.experiment.budget}: one repeat alone takes about {format_ns(one_ns)}",
+            "fewer rungs or variants, a shorter --measure, or a larger budget",
+        )
+    why = f"all repeats would take about {format_ns(plan.expected_ns)}; none begins that would end later"
+    choice = Choice(name="budget", value=format_ns(budget_ns), reason=why)
+    expected_ns = min(plan.expected_ns, budget_ns)
+    return plan.model_copy(update={"expected_ns": expected_ns, "choices": (*plan.choices, choice)})
 
 
 def _ladder(experiment: Experiment, cpus: float, choices: list[Choice]) -> tuple[int, ...]:
@@ -99,36 +136,30 @@ def _s(n: float) -> str:
 
 
 def _cells(
-    experiment: Experiment, workload: Workload, ladder: tuple[int, ...], settle_ns: int, measure_ns: int
+    experiment: Experiment,
+    workload: Workload,
+    variants: Mapping[str, Variant],
+    found: Sequence[Place],
+    times: tuple[int, int],
 ) -> tuple[Cell, ...]:
-    variants: Mapping[str, VariantSpec] = experiment.variants or {"base": VariantSpec()}
-    params = {n: typed(workload, {**experiment.params, **v.params}) for n, v in variants.items()}
-    order = [
-        (repeat, variant, rung)
-        for repeat in range(1, experiment.repeats + 1)
-        for group in [[(v, r) for v in variants for r in ladder]]
-        for variant, rung in _ordered(group, experiment, repeat)
-    ]
+    specs = experiment.variants or {"base": VariantSpec()}
+    thinks = {name: think_ns(experiment, spec) for name, spec in specs.items()}
     return tuple(
         Cell(
-            id=f"{number:04}-{workload.name}-{variant}-s{rung}-r{repeat}",
+            id=f"{number:04}-{workload.name}-{place.variant}-s{place.sessions}-r{place.repeat}",
             workload=workload.name,
-            variant=variant,
-            sessions=rung,
-            repeat=repeat,
-            params=params[variant],
-            settle_ns=settle_ns,
-            measure_ns=measure_ns,
-            think_ns=parse_duration_ns(experiment.think) if experiment.think else 0,
+            variant=place.variant,
+            sessions=place.sessions,
+            repeat=place.repeat,
+            params=variants[place.variant].params,
+            settle_ns=times[0],
+            measure_ns=times[1],
+            think_ns=thinks[place.variant],
+            driver=variants[place.variant].driver,
+            block=place.block,
         )
-        for number, (repeat, variant, rung) in enumerate(order, start=1)
+        for number, place in enumerate(found, start=1)
     )
-
-
-def _ordered(group: list[tuple[str, int]], experiment: Experiment, repeat: int) -> list[tuple[str, int]]:
-    if experiment.order == "shuffled":
-        return random.Random(f"{experiment.seed}/{repeat}").sample(group, len(group))
-    return group
 
 
 def cell_expected_ns(cell: Cell, target_ns: int | None, cpus: float) -> int:
@@ -137,7 +168,58 @@ def cell_expected_ns(cell: Cell, target_ns: int | None, cpus: float) -> int:
     return _CELL_OVERHEAD_NS + cell.settle_ns + cell.measure_ns + int(last_call_ns)
 
 
-def _expected_ns(cells: tuple[Cell, ...], target_ns: int | None, cpus: float, variants: int) -> int:
-    """Set-up and calibration a variant, then the cells."""
-    total = variants * _CALIBRATION_NS if target_ns is not None else NS_PER_S
-    return total + sum(cell_expected_ns(cell, target_ns, cpus) for cell in cells)
+def _expected_ns(cells: Sequence[Cell], plan: Plan) -> int:
+    """Set-up and calibration for each set of parameters, then the cells, with what lies between them."""
+    variants = {v.name: v for v in plan.variants}
+    kinds = len({tuple(v.params.items()) for v in plan.variants})
+    total = kinds * _CALIBRATION_NS if plan.call_target_ns is not None else NS_PER_S
+    cool_down_ns = parse_duration_ns(plan.experiment.cool_down)
+    for before, cell in zip((None, *cells), cells, strict=False):
+        last = None if before is None else variants[before.variant]
+        total += switch_ns(last, variants[cell.variant]) + cool_down_ns
+        total += cell_expected_ns(
+            cell, plan.call_target_ns, cpus_under(variants[cell.variant].limits, plan.cpus)
+        )
+    return total
+
+
+def switch_ns(before: Variant | None, after: Variant) -> int:
+    """What it takes to go from one variant to another, as far as the plan can tell: not the restarts."""
+    if before is not None and before.name == after.name:
+        return 0
+    nothing = Variant(name="")
+    before = before or nothing
+    total = _RELOAD_NS if before.settings != after.settings else 0
+    total += _GROUP_NS if before.limits != after.limits else 0
+    return total + (_POOL_NS if after.limits.pool is not None else 0)
+
+
+def until_share(experiment: Experiment) -> float | None:
+    """``until`` as a share: ``2%`` -> 0.02. Raises :class:`UsageError`."""
+    if experiment.until is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", experiment.until)
+    share = float(match[1]) / 100 if match else 0.0
+    if not 0 < share < 1:
+        raise UsageError(f"--until {experiment.until}: not a share", "write 2%: half-width of every interval")
+    return share
+
+
+def _repeats(experiment: Experiment, choices: list[Choice]) -> int:
+    """How often to climb; with ``until`` at most."""
+    share = until_share(experiment)
+    if share is None:
+        return experiment.repeats
+    repeats = MOST_REPEATS if experiment.repeats == 1 else experiment.repeats
+    if repeats < LEAST_REPEATS:
+        raise UsageError(
+            f"--until {experiment.until} with {repeats} repeats",
+            f"the rule needs {LEAST_REPEATS} at least; --repeats says how many at most",
+        )
+    what = "ratio to the baseline" if len(experiment.variants) > 1 else "mean rate"
+    why = (
+        f"after each repeat from the {LEAST_REPEATS}th: stop when the 95 % interval of every {what} "
+        f"is within {share:.3g} of it; {repeats} repeats at most"
+    )
+    choices.append(Choice(name="until", value=experiment.until or "", reason=why))
+    return repeats

@@ -5,16 +5,16 @@ No conditions, arithmetic or templates; unknown keys are errors.
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from dbdyno.model.errors import RecipeError
 from dbdyno.model.nearest import did_you_mean
 from dbdyno.model.plan import Experiment
-from dbdyno.model.variant import VariantSpec
 
 
 def parse_recipe(text: str, name: str) -> Experiment:
@@ -25,28 +25,53 @@ def parse_recipe(text: str, name: str) -> Experiment:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as e:
-        raise RecipeError(f"recipe {name}: {e}", "the format is TOML: key = value, texts in quotes") from e
-    _known_keys(name, "", data, Experiment.model_fields)
-    for variant, body in _tables(name, data.get("variants", {})):
-        _known_keys(name, f"variants.{variant}.", body, VariantSpec.model_fields)
+        raise RecipeError(f"recipe {name}: {_toml_words(str(e))}", _toml_cure(str(e))) from e
+    _check_variants(name, data.get("variants", {}))
     try:
         return Experiment.model_validate({"name": name, **data})
     except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(str(p) for p in first["loc"])
-        raise RecipeError(f"recipe {name}: {where}: {first['msg']}", f"it says {first['input']!r}") from e
+        raise _refused(name, e.errors()[0]) from e
 
 
-def _known_keys(name: str, prefix: str, body: Mapping[str, Any], known: Iterable[str]) -> None:
-    known = set(known)
-    for key in body:
-        if key not in known:
-            raise RecipeError(f"recipe {name}: unknown key {prefix}{key}", did_you_mean(key, known))
+def _refused(name: str, first: Any) -> RecipeError:
+    where = ".".join(str(p) for p in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = _fields_at(Experiment, first["loc"][:-1])
+        return RecipeError(f"recipe {name}: unknown key {where}", did_you_mean(str(first["loc"][-1]), known))
+    return RecipeError(f"recipe {name}: {where}: {first['msg']}", f"it says {first['input']!r}")
 
 
-def _tables(name: str, variants: Any) -> Iterable[tuple[str, Mapping[str, Any]]]:
+def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    """Keys of the table at ``path`` below ``model``."""
+    for step in path:
+        field = model.model_fields.get(str(step))
+        inner = None if field is None else _model_in(field.annotation)
+        model = inner or model  # the name of a variant: its table's model is known already
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model in ``Model``, ``Model | None`` or ``dict[str, Model]``."""
+    for part in (annotation, *get_args(annotation)):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            return part
+    return None
+
+
+def _toml_words(words: str) -> str:
+    """``Cannot declare ('variants', 'a') twice`` in the words of recipes."""
+    twice = re.search(r"Cannot declare \('variants', '([^']+)'\) twice(.*)", words)
+    return f"two variants of the same name: {twice[1]}{twice[2]}" if twice else words
+
+
+def _toml_cure(words: str) -> str:
+    if "twice" in words or "overwrite" in words:
+        return "each name may be given once: rename one of them"
+    return "the format is TOML: key = value, texts in quotes"
+
+
+def _check_variants(name: str, variants: Any) -> None:
     if not isinstance(variants, dict) or not all(isinstance(v, dict) for v in variants.values()):
         raise RecipeError(
             f"recipe {name}: variants must be tables", "write [variants.NAME] and its keys below"
         )
-    return variants.items()

@@ -1,0 +1,119 @@
+"""Variants resolved: what each inherits from the experiment is filled in, and what cannot be is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from dbdyno.model.errors import UsageError
+from dbdyno.model.nearest import did_you_mean
+from dbdyno.model.plan import Choice, Experiment
+from dbdyno.model.units import parse_duration_ns
+from dbdyno.model.variant import DriverSetup, DriverSpec, LimitSpec, Strict, Value, Variant, VariantSpec
+from dbdyno.model.workload import Workload
+from dbdyno.plan.cpulist import cpus_of, first_of
+from dbdyno.plan.params import typed
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}\Z")  # of a directory, too
+_PERIOD_NS = (1_000_000, 1_000_000_000)  # scheduler/sched-bwc.rst: 1 ms to 1 s
+
+
+def variants_of(
+    experiment: Experiment, workload: Workload, allowed: Sequence[int], choices: list[Choice]
+) -> tuple[Variant, ...]:
+    """All variants in the recipe's order; ``base`` where it names none.
+
+    ``allowed``: CPUs that this process may use, for limits such as ``first:2``. Raises
+    :class:`UsageError` for what can be seen to be wrong without looking at a server.
+    """
+    specs: Mapping[str, VariantSpec] = experiment.variants or {"base": VariantSpec()}
+    found = tuple(_variant(name, s, experiment, workload, allowed) for name, s in specs.items())
+    if experiment.baseline is not None and experiment.baseline not in specs:
+        raise UsageError(
+            f"the baseline {experiment.baseline!r} is no variant", did_you_mean(experiment.baseline, specs)
+        )
+    thinks = {v: think_ns(experiment, s) for v, s in specs.items()}
+    for a, b in combinations(found, 2):
+        if _bare(a) == _bare(b) and thinks[a.name] == thinks[b.name]:
+            why = "any difference between them is chance (an A/A test)"
+            choices.append(Choice(name="equal variants", value=f"{a.name}, {b.name}", reason=why))
+    for v in found:
+        if v.limits.cpus is not None and v.limits.cpus != _merged(specs[v.name], experiment).cpus:
+            why = f"{_merged(specs[v.name], experiment).cpus} of those that may be used here"
+            choices.append(Choice(name=f"CPUs of {v.name}", value=v.limits.cpus, reason=why))
+    return found
+
+
+def think_ns(experiment: Experiment, spec: VariantSpec) -> int:
+    """Pause of a session between two calls, ns."""
+    text = next((t for t in (spec.driver.think, experiment.driver.think, experiment.think) if t), None)
+    return parse_duration_ns(text) if text else 0
+
+
+def cpus_under(limits: LimitSpec, cpus: float) -> float:
+    """How many of ``cpus`` CPUs the server may use under these limits."""
+    listed = len(cpus_of(limits.cpus)) if limits.cpus is not None else cpus
+    return min(cpus, listed, limits.quota or cpus)
+
+
+def texts(settings: Mapping[str, Value]) -> dict[str, str]:
+    """Settings as a server takes them: true is ``on``."""
+    return {
+        name: ("on" if value else "off") if isinstance(value, bool) else str(value)
+        for name, value in settings.items()
+    }
+
+
+def _variant(
+    name: str, spec: VariantSpec, experiment: Experiment, workload: Workload, allowed: Sequence[int]
+) -> Variant:
+    if not _NAME.match(name):
+        raise UsageError(
+            f"variant {name!r}: not a name", "up to 40 letters, digits, and . _ + - after the first"
+        )
+    limits = _merged(spec, experiment)
+    _check_limits(name, limits)
+    if limits.cpus is not None:
+        limits = limits.model_copy(update={"cpus": first_of(limits.cpus, allowed, f"variant {name}")})
+    driver = DriverSpec.model_validate(_over(experiment.driver, spec.driver))
+    return Variant(
+        name=name,
+        doc=spec.doc,
+        params=typed(workload, {**experiment.params, **spec.params}),
+        settings=texts({**experiment.settings, **spec.settings}),
+        driver=DriverSetup(
+            protocol=driver.protocol or "prepared",
+            pipeline=bool(driver.pipeline),
+            validation=driver.validation or None,
+            threads=driver.threads,
+        ),
+        limits=limits,
+    )
+
+
+def _merged(spec: VariantSpec, experiment: Experiment) -> LimitSpec:
+    return LimitSpec.model_validate(_over(experiment.limits, spec.limits))
+
+
+def _over(base: Strict, variant: Strict) -> dict[str, object]:
+    """One level of inheritance: what the variant says wins."""
+    said = {k: v for k, v in variant.model_dump().items() if v is not None}
+    return base.model_dump() | said
+
+
+def _bare(variant: Variant) -> Variant:
+    return variant.model_copy(update={"name": "", "doc": ""})
+
+
+def _check_limits(name: str, limits: LimitSpec) -> None:
+    if limits.period is not None:
+        period_ns = parse_duration_ns(limits.period)
+        if limits.quota is None:
+            raise UsageError(f"variant {name}: a period without a quota", "add quota = CPUs")
+        if not _PERIOD_NS[0] <= period_ns <= _PERIOD_NS[1]:
+            raise UsageError(
+                f"variant {name}: a period of {limits.period} is outside 1ms..1s", "100ms is the kernel's own"
+            )
+    if limits.pool_mode is not None and limits.pool is None:
+        raise UsageError(f"variant {name}: a pool mode without a pool", "add pool = CONNECTIONS")
