@@ -43,6 +43,7 @@ class Host(BaseModel):
     cpu: Cpu
     limits: Limits
     memory_bytes: int | None
+    clocksource: str | None = None  # that the kernel reads the time from
     notes: tuple[str, ...] = ()
 
 
