@@ -8,7 +8,7 @@ import sys
 import click
 
 from dbdyno import __version__
-from dbdyno.cli import clean, observe, plans, run, runs, screen, selftest, server
+from dbdyno.cli import clean, observe, plans, recipes, run, runs, screen, selftest, server
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError
 from dbdyno.model.nearest import did_you_mean
 
@@ -60,12 +60,13 @@ for _command in (
     observe.observe_command,
     *runs.COMMANDS,
     *plans.COMMANDS,
+    *recipes.COMMANDS,
     server.server,
     selftest.selftest,
     clean.clean,
 ):
     app.add_command(_command)
-server.server.__class__ = plans.plan.__class__ = Commands
+server.server.__class__ = plans.plan.__class__ = recipes.recipe.__class__ = Commands
 
 
 def main() -> None:

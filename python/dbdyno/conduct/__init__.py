@@ -1,6 +1,6 @@
 """The conductor: alone knows the order in time and causes effects. The story of a run is ``run.py``."""
 
-from dbdyno.conduct.catalogue import find_recipe, recipes, workloads
+from dbdyno.conduct.catalogue import find_recipe, recipe_text, recipes, workloads
 from dbdyno.conduct.cost import Cost
 from dbdyno.conduct.derive import derive
 from dbdyno.conduct.looker import Blind, Look, Looker
@@ -37,6 +37,7 @@ __all__ = [
     "observed_target",
     "raw_tables",
     "rebuild",
+    "recipe_text",
     "recipes",
     "results_of",
     "run",

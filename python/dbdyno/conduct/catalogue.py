@@ -47,6 +47,14 @@ def find_recipe(name_or_path: str) -> tuple[Experiment, Path]:
     return known[name_or_path], Path.cwd()
 
 
+def recipe_text(name: str) -> str:
+    """A recipe that comes with dbdyno, as it is written."""
+    known = dict(_toml("recipes"))
+    if name not in known:
+        raise RecipeError(f"no recipe {name!r}", did_you_mean(name, known))
+    return known[name]
+
+
 def read_script(path: Path) -> str:
     """The text of an SQL file; raises :class:`UsageError`."""
     return _read(path, "script")

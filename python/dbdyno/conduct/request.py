@@ -59,7 +59,8 @@ def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
         text, unit = read_script(path), script_workload(path.stem)
     else:
         unit = workload(experiment.workload or "")
-    return resolve(experiment, unit, host.limits.usable_cpus, cpus_reason(host), text), unit
+    limits = host.limits
+    return resolve(experiment, unit, limits.usable_cpus, cpus_reason(host), text, limits.affinity), unit
 
 
 def script_workload(name: str) -> Workload:

@@ -14,49 +14,85 @@ Order = Literal["ladder", "interleaved", "shuffled"]
 
 
 class Observation(Strict):
-    """Somebody else's load: which sessions, for how long. ``None``: all, or until stopped."""
+    """Somebody else's load: which sessions, for how long. Left out: all, or until stopped."""
 
     duration: str | None = None
-    window: str = "10s"  # a cell each; saved as soon as it is over
+    """How long; left out: until Ctrl-C."""
+    window: str = "10s"
+    """A cell each; saved as soon as it is over."""
     user: str | None = None
+    """Only this user's sessions."""
     database: str | None = None
+    """Only sessions on this database."""
     application: str | None = None
+    """Only sessions of this application_name."""
     pids: tuple[int, ...] = ()
+    """Only these processes."""
 
 
 class Experiment(Strict):
-    """A recipe, or what the command line says. ``None`` means: the planner chooses and says why."""
+    """A recipe, or what the command line says. Left out: the planner chooses and says why."""
 
     name: str = "run"
-    doc: str = ""  # the question, in one line
-    notes: str = ""  # where it comes from, what to expect
+    """Part of the run's id."""
+    doc: str = ""
+    """The question, in one line."""
+    notes: str = ""
+    """Where it comes from and what to expect."""
     engine: EngineName = "postgres"
-    workload: str | None = None  # name; None with script
-    script: str | None = None  # path of an SQL file, relative to the recipe
-    sessions: str | None = None  # "1:16", "1,2,4,8", "1:16:5"
+    """What is under load."""
+    workload: str | None = None
+    """One of `dbdyno workloads`; not with script."""
+    script: str | None = None
+    """Own SQL: path of a file, relative to the recipe."""
+    sessions: str | None = None
+    """The ladder: 1,2,4,8 or 1:16 or 1:16:5 or 1:64:x2."""
     measure: str = "10s"
+    """Length of a window."""
     settle: str = "2s"
+    """Warm-up of each cell: from the barrier to the window."""
     repeats: int = Field(default=1, ge=1, le=1000)
-    think: str | None = None  # "10ms": from the end of a call to the start of the session's next
+    """Climb so many times; gives intervals."""
+    think: str | None = None
+    """Pause from the end of a call to the start of the session's next: 10ms."""
     call_target: str | None = None
+    """Length of a call at one session, of workloads that are calibrated."""
     params: dict[str, Value] = Field(default_factory=dict)
-    settings: dict[str, Value] = Field(default_factory=dict)  # of the server, put back at the end
+    """Parameters of the workload."""
+    settings: dict[str, Value] = Field(default_factory=dict)
+    """Settings of the server, put back at the end."""
     driver: DriverSpec = DriverSpec()
+    """How the driver sends calls."""
     limits: LimitSpec = LimitSpec()
+    """Limits on the server's processes."""
     variants: dict[str, VariantSpec] = Field(default_factory=dict)
-    baseline: str | None = None  # the variant that others are compared with; None: the first
-    order: Order | None = None  # None: ladder with one variant, else interleaved
-    cool_down: str = "0s"  # pause before each cell
-    until: str | None = None  # "2%": stop after a repeat when every interval is as tight as that
-    budget: str | None = None  # "30min": no repeat begins that would end later
+    """What is compared: [variants.NAME], each with what it does otherwise."""
+    baseline: str | None = None
+    """The variant that others are compared with; left out: the first."""
+    order: Order | None = None
+    """Of the cells: interleaved where there are several variants, else ladder."""
+    cool_down: str = "0s"
+    """Pause before each cell."""
+    until: str | None = None
+    """2%: stop after a repeat when every interval is as tight as that."""
+    budget: str | None = None
+    """30min: no repeat begins that would end later."""
     seed: int = 1
+    """Of the shuffling and of the sampling instants."""
     sample_hz: float = Field(default=10.0, gt=0, le=100)
-    memory_budget: float = Field(default=0.005, gt=0, le=1)  # of the CPUs, for reading wait event words
+    """Activity samples a second."""
+    memory_budget: float = Field(default=0.005, gt=0, le=1)
+    """Share of the CPUs that reading wait events from memory may take."""
     log_calls: bool = False
+    """Keep start, duration and CPU of every call."""
     observe: bool = True
-    witness: Literal["auto", "sampled", "exact"] = "auto"  # exact: the scheduler trace, or an error
-    syscalls: bool = False  # the trace counts system calls, too
-    observation: Observation | None = None  # None: a load of our own
+    """No: drive only, so no ledger."""
+    witness: Literal["auto", "sampled", "exact"] = "auto"
+    """exact: the scheduler trace, or an error."""
+    syscalls: bool = False
+    """The trace counts system calls, too."""
+    observation: Observation | None = None
+    """Watch somebody else's load instead of driving one."""
 
 
 class Cell(Strict):

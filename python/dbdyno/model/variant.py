@@ -15,20 +15,28 @@ Bind = Literal["spread", "pack", "off"]
 class Strict(BaseModel):
     """Unknown keys are errors; nothing changes after it was made."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class LimitSpec(Strict):
-    """Limits on the server's processes. ``None``: not limited (in a variant: as the experiment says)."""
+    """Limits on the server's processes. Left out: not limited (in a variant: as the experiment says)."""
 
-    cpus: str | None = None  # "0-5,8": affinity, and a cpuset control group where one may be made
-    mems: str | None = None  # "0": NUMA nodes its memory comes from (cpuset.mems)
-    quota: float | None = Field(default=None, gt=0)  # CPUs: CFS bandwidth (cpu.cfs_quota_us, cpu.max)
-    period: str | None = None  # "100ms": of the quota
-    weight: int | None = Field(default=None, ge=1, le=10_000)  # cpu.weight; 100 is everybody's
-    pool: int | None = Field(default=None, ge=1)  # at most so many sessions active at once: a pooler in front
-    pool_mode: PoolMode | None = None  # None: transaction
-    bind: Bind | None = None  # one session, one CPU
+    cpus: str | None = None
+    """CPUs the server may use: 0-5,8 or first:2; by a cpuset control group, else by affinity."""
+    mems: str | None = None
+    """NUMA nodes its memory comes from: 0 or 0-1 (cpuset.mems)."""
+    quota: float | None = Field(default=None, gt=0)
+    """So many CPUs' time: CFS bandwidth control (cpu.cfs_quota_us, cpu.max)."""
+    period: str | None = None
+    """Of the quota, 1ms to 1s; the kernel's own is 100ms."""
+    weight: int | None = Field(default=None, ge=1, le=10_000)
+    """Share under pressure, against 100 of everybody else (cpu.weight, cpu.shares)."""
+    pool: int | None = Field(default=None, ge=1)
+    """At most so many sessions active at once: a connection pooler in front."""
+    pool_mode: PoolMode | None = None
+    """When the pooler gives a connection to the next: after each transaction (the default), or session."""
+    bind: Bind | None = None
+    """Each session's process on one CPU: over sockets and cores first, or threads first."""
 
     @property
     def of_system(self) -> bool:
@@ -37,23 +45,33 @@ class LimitSpec(Strict):
 
 
 class DriverSpec(Strict):
-    """How the driver sends calls. ``None``: the default (in a variant: as the experiment says)."""
+    """How the driver sends calls. Left out: the default (in a variant: as the experiment says)."""
 
-    protocol: Protocol | None = None  # None: prepared
-    pipeline: bool | None = None  # all statements of a call in one go: one round trip
-    validation: str | None = None  # a statement sent before each statement of the call; "" is none
-    think: str | None = None  # "10ms": from the end of a call to the start of the session's next
-    threads: int | None = Field(default=None, ge=1, le=256)  # None: min(sessions, CPUs)
+    protocol: Protocol | None = None
+    """prepared (once a session, the default), extended (parsed with each call), or simple queries."""
+    pipeline: bool | None = None
+    """All statements of a call in one go: one round trip."""
+    validation: str | None = None
+    """A statement sent before each statement of the call, such as SELECT 1; empty: none."""
+    think: str | None = None
+    """Pause from the end of a call to the start of the session's next: 10ms."""
+    threads: int | None = Field(default=None, ge=1, le=256)
+    """Threads of the driver; at most one a session is of use."""
 
 
 class VariantSpec(Strict):
     """A named set of limits, settings or parameters; what it leaves out it inherits from the experiment."""
 
     doc: str = ""
+    """What it stands for, in one line."""
     params: dict[str, Value] = Field(default_factory=dict)
-    settings: dict[str, Value] = Field(default_factory=dict)  # of the server
+    """Parameters of the workload."""
+    settings: dict[str, Value] = Field(default_factory=dict)
+    """Settings of the server, put back at the end."""
     driver: DriverSpec = DriverSpec()
+    """How the driver sends calls."""
     limits: LimitSpec = LimitSpec()
+    """Limits on the server's processes."""
 
 
 class DriverSetup(Strict):

@@ -5,10 +5,12 @@ from dbdyno.plan.observing import OBSERVED, duration_of, observed_cell, resolve_
 from dbdyno.plan.params import parse_params
 from dbdyno.plan.planner import cell_expected_ns, resolve, switch_ns, until_share
 from dbdyno.plan.recipe import parse_recipe
+from dbdyno.plan.schema import SCHEMA_FILE, recipe_schema
 from dbdyno.plan.variants import cpus_under, texts
 
 __all__ = [
     "OBSERVED",
+    "SCHEMA_FILE",
     "cell_expected_ns",
     "cpus_under",
     "default_ladder",
@@ -17,6 +19,7 @@ __all__ = [
     "parse_ladder",
     "parse_params",
     "parse_recipe",
+    "recipe_schema",
     "resolve",
     "resolve_observation",
     "switch_ns",

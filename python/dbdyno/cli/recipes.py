@@ -1,0 +1,113 @@
+"""Recipes: what there is, a new one, the schema for editors."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+
+import click
+
+from dbdyno import conduct, observe
+from dbdyno.cli import screen
+from dbdyno.cli.options import json_option, print_json
+from dbdyno.model.errors import UsageError
+from dbdyno.plan import SCHEMA_FILE, recipe_schema
+
+
+@click.command("recipes")
+@json_option
+def recipes(as_json: bool) -> None:
+    """List the recipes that come with dbdyno, each with its question.
+
+    \b
+    Examples:
+      dbdyno recipes
+      dbdyno run --recipe limits --dry-run
+      dbdyno recipes --json | jq 'keys'
+    """
+    known = conduct.recipes()
+    if as_json:
+        print_json({name: r.model_dump(mode="json", exclude_defaults=True) for name, r in known.items()})
+        return
+    wide = max(map(len, known))
+    for name, recipe in known.items():
+        click.echo(f"{name:{wide}}  {recipe.doc}")
+    click.echo(
+        f"\n{'run one:':{wide}}  dbdyno run --recipe NAME; --dry-run shows its plan and how long it takes"
+    )
+    click.echo(f"{'your own:':{wide}}  dbdyno recipe new FILE.toml")
+
+
+@click.group()
+def recipe() -> None:
+    """Write and check recipes of your own."""
+
+
+@recipe.command("new")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--like", metavar="NAME", help="Begin with a copy of this recipe.  [default: an explained one]")
+def recipe_new(file: Path, like: str | None) -> None:
+    """Write a new recipe to FILE, with its JSON Schema beside it for editors.
+
+    \b
+    Examples:
+      dbdyno recipe new mine.toml
+      dbdyno recipe new mine.toml --like limits
+    """
+    if file.suffix != ".toml":
+        raise UsageError(f"{file}: a recipe's name ends in .toml", f"dbdyno recipe new {file}.toml")
+    schema = file.with_name(SCHEMA_FILE)
+    text = conduct.recipe_text(like) if like else _template()
+    text = text.replace("${schema}", f"./{SCHEMA_FILE}").replace("${file}", str(file))
+    _write(file, text)
+    schema.write_text(_schema_text(), encoding="utf-8")
+    screen.say(f"wrote {file} and {schema}")
+    screen.say(f"next:  dbdyno plan show {file}")
+
+
+@recipe.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+def recipe_check(file: Path) -> None:
+    """Check a recipe without running it: its keys, its workload, its variants.
+
+    \b
+    Examples:
+      dbdyno recipe check mine.toml
+    """
+    request = conduct.Request(recipe=str(file))
+    plan, _ = conduct.make_plan(conduct.experiment_of(request), observe.host())
+    screen.say(f"{file}: good: {len(plan.cells)} cells, {len(plan.variants)} variant(s)")
+
+
+@recipe.command("schema")
+def recipe_schema_command() -> None:
+    """Print the JSON Schema of recipes.
+
+    \b
+    Examples:
+      dbdyno recipe schema > recipe.schema.json
+    """
+    click.echo(_schema_text(), nl=False)
+
+
+def _schema_text() -> str:
+    return json.dumps(recipe_schema(), indent=1) + "\n"
+
+
+def _template() -> str:
+    return (resources.files("dbdyno") / "templates" / "recipe.toml").read_text(encoding="utf-8")
+
+
+def _write(file: Path, text: str) -> None:
+    """Never over what is there."""
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        raise UsageError(f"{file} is there already", "choose another name, or remove it") from None
+    except OSError as e:
+        raise UsageError(f"cannot write {file}: {e.strerror}", "choose another place") from None
+
+
+COMMANDS = (recipes, recipe)
