@@ -1,0 +1,190 @@
+"""What a comparison says: effects as ratios with intervals, claims with verdicts, and the accounts behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Verdict = Literal["better", "worse", "no difference", "undecided"]
+"""``no difference``: none above the margin."""
+
+Basis = Literal["pairs", "samples", "within the window only"]
+"""What an interval stands on: repeats paired by block; repeats of two independent samples; a single repeat."""
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Effect(Frozen):
+    """Mean of the variant over mean of the baseline. NULL: unknown, ``reason`` says why."""
+
+    ratio: float | None = None
+    low: float | None = None
+    """Lower end of Fieller's 95 % interval."""
+    high: float | None = None
+    std_err: float | None = None
+    """Of the ratio, by the delta method."""
+    p: float | None = None
+    """Two-sided, Student's t: that both means are the same. Below 0.05 just where the interval leaves 1 out."""
+    p_permutation: float | None = None
+    """Two-sided, by permutation."""
+    permutation: str = ""
+    """How that one was made: exact, Monte Carlo, normal approximation."""
+    least_p: float | None = None
+    """The smallest that so few repeats could give by permutation."""
+    n_baseline: int = 0
+    n_variant: int = 0
+    degrees: int | None = None
+    """Of freedom."""
+    basis: Basis = "samples"
+    floored: bool = False
+    """The repeats differ less than chance inside their windows allows: the interval stands on the latter."""
+    reason: str = ""
+
+
+class Claim(Frozen):
+    """One variant against another at one rung."""
+
+    workload: str
+    sessions: int
+    series: str = ""
+    """The variant that both runs have; empty where variants of one run are compared."""
+    baseline: str
+    variant: str
+    neighbours: bool = False
+    """Next to each other in the rank, neither of them the baseline."""
+    effect: Effect
+    p_holm: float | None = None
+    """``effect.p`` adjusted for all claims of the table (Holm 1979)."""
+    verdict: Verdict = "undecided"
+    further_repeats: int | None = None
+    """About so many more of each would decide; NULL: decided, or not known."""
+    note: str = ""
+
+
+class Line(Frozen):
+    """A variant at a rung: its place in the rank and its own mean."""
+
+    workload: str
+    sessions: int
+    series: str = ""
+    variant: str
+    rank: int
+    repeats: int
+    mean: float
+    low: float | None = None
+    """Student's 95 % interval over repeats."""
+    high: float | None = None
+
+
+class MetricTable(Frozen):
+    """All lines and claims of one quantity: a family of claims of its own."""
+
+    metric: str
+    title: str
+    unit: str
+    higher_is_better: bool
+    lines: tuple[Line, ...]
+    claims: tuple[Claim, ...]
+
+
+class Account(Frozen):
+    """What an account of session time contributes to the difference, in seconds per unit."""
+
+    account: str
+    detail: str | None = None
+    inside: bool = False
+    """It lies inside another account: shown beside, never added."""
+    baseline_s: float
+    variant_s: float
+    difference_s: float
+    low_s: float | None = None
+    high_s: float | None = None
+    share: float | None = None
+    """Of the whole difference."""
+
+
+class Why(Frozen):
+    """Session time per unit of one variant against another, account by account, the largest change first."""
+
+    workload: str
+    sessions: int
+    series: str = ""
+    baseline: str
+    variant: str
+    unit: str
+    """``call``, ``LIO``, ..."""
+    repeats: int
+    baseline_s: float
+    variant_s: float
+    difference_s: float
+    accounts: tuple[Account, ...]
+
+
+class Difference(Frozen):
+    """Something that is not the same on both sides."""
+
+    what: str
+    baseline: str
+    variant: str
+
+
+class Comparison(Frozen):
+    kind: Literal["variants", "runs"]
+    runs: tuple[str, ...]
+    """Ids; the baseline's first."""
+    baseline: str
+    margin: float
+    """A difference up to this share does not matter."""
+    metrics: tuple[MetricTable, ...]
+    """The first is the one that ranks."""
+    why: tuple[Why, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    summary: tuple[str, ...] = ()
+    """The answer in words."""
+    notes: tuple[str, ...] = ()
+
+
+class Summary(Frozen):
+    """Of a sample of numbers: its median with the order-statistic interval that holds it with 95 %."""
+
+    n: int
+    mean: float
+    median: float
+    low: float | None = None
+    """NULL: so few values cannot bound it."""
+    high: float | None = None
+    confidence: float | None = None
+
+
+class SampleComparison(Frozen):
+    """Two samples of numbers, as benchstat sees them and as a ratio of means."""
+
+    baseline: str
+    variant: str
+    of_baseline: Summary
+    of_variant: Summary
+    median_change: float | None = None
+    """Relative: -0.172 is -17.2 %; NULL: the baseline's median is 0."""
+    higher_is_better: bool = False
+    margin: float
+    effect: Effect
+    verdict: Verdict = "undecided"
+    further_repeats: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Tightness:
+    """Whether a run may stop: every interval is as tight as was asked for."""
+
+    done: bool
+    widest: float | None
+    """The widest relative half-width; NULL: one is not known yet."""
+    where: str
+    """Where that is: variant and sessions."""
+    repeats: int
+    """The least number of usable repeats of any variant and rung."""
