@@ -22,9 +22,9 @@ def parse_law(dsn: str | None) -> Law:
     values: dict[str, Any] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         key, _, value = item.partition("=")
-        field, parse = _KEYS.get(key, (None, None))
+        field, parse = KEYS.get(key, (None, None))
         if field is None or parse is None:
-            raise UsageError(f"fake server: unknown key {key!r}", did_you_mean(key, _KEYS))
+            raise UsageError(f"fake server: unknown key {key!r}", did_you_mean(key, KEYS))
         try:
             values[field] = parse(value)
         except (ValueError, UsageError) as error:
@@ -122,7 +122,7 @@ def _several(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda text: tuple(parse(item) for item in text.split("+"))
 
 
-_KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
+KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "cpus": ("cpus", _positive),
     "quantum": ("quantum", parse_duration_ns),
     "quota": ("quota", _quota),

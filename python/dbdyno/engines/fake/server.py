@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.engines.fake import backends, counters
+from dbdyno.engines.fake import settings as own_settings
 from dbdyno.engines.fake.dsn import parse_law
 from dbdyno.engines.fake.law import describe
 from dbdyno.engines.fake.load import FakeLoad
@@ -22,10 +23,11 @@ from dbdyno.engines.fake.world import MAIN_PID, World
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import ServerLost, UsageError
 from dbdyno.model.plan import Cell, Observation
-from dbdyno.model.protocols import Capacity, Clock, Load, Target, Watch
+from dbdyno.model.protocols import Capacity, Configured, Load, Pool, Target, Watch
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
+from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.workload import Calibration, Workload
 
@@ -53,6 +55,8 @@ class FakeServer:
     """See :class:`dbdyno.model.protocols.Server`."""
 
     def __init__(self, target: Target) -> None:
+        self._dsn = target.dsn
+        self._set: Mapping[str, str] = {}  # over the DSN's law
         self.law = parse_law(target.dsn)
         self._now_ns = EPOCH_NS
         self._worlds: dict[str, World] = {}  # cell id -> its world
@@ -85,6 +89,37 @@ class FakeServer:
 
     def claim(self, run: str) -> None:
         """It belongs to this process alone."""
+
+    def check_settings(self, settings: Mapping[str, str]) -> Sequence[str]:
+        own_settings.law_with(self._dsn, settings)
+        return own_settings.needing_restart({}, settings)
+
+    def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:  # noqa: ARG002
+        """See the protocol. It is gone with its process: nothing is left for a journal to put back."""
+        law = own_settings.law_with(self._dsn, settings)
+        restarted = bool(own_settings.needing_restart(self._set, settings))
+        self.law, self._set = law, dict(settings)
+        if restarted:
+            self._let_pass(own_settings.RESTART_NS)
+        return Configured(dict(settings), restarted)
+
+    def _let_pass(self, ns: int) -> None:
+        self._now_ns += ns
+        if self._last is not None:
+            self._last.machine.run_until(self._last.machine.now_ns + ns)
+
+    def check_pool(self, pool: Pool) -> None:
+        raise UsageError(
+            f"fake server: no pooler of {pool.size} connections can be put in front of it",
+            "leave out the limit pool=, or measure a real server",
+        )
+
+    def use_pool(self, pool: Pool | None, journal: Journal) -> None:  # noqa: ARG002
+        if pool is not None:
+            self.check_pool(pool)
+
+    def put_back(self, undo: Undo) -> str | None:  # noqa: ARG002
+        return None
 
     def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
         """Nothing to make."""
@@ -158,7 +193,7 @@ class FakeServer:
             raise UsageError("fake server: a watch needs a load", "make the load first")
         return FakeWatch(self._last, spec)
 
-    def clock(self) -> Clock | None:
+    def clock(self) -> FakeClock:
         return FakeClock(self._here)
 
     def reconnect(self) -> None:
