@@ -2,6 +2,7 @@
 
 from dbdyno.observe.frames import frames, recent_frames
 from dbdyno.observe.host import host
+from dbdyno.observe.machine import topology
 from dbdyno.observe.sources import Said, sources
 from dbdyno.observe.watch import THREADS, How, NoWatch, check_witness, open_observation, open_watch
 
@@ -17,4 +18,5 @@ __all__ = [
     "open_watch",
     "recent_frames",
     "sources",
+    "topology",
 ]

@@ -11,6 +11,8 @@ from dbdyno.observe.topology import cpu
 from dbdyno.observe.tree import fields, text
 from dbdyno.observe.virtualisation import container, virtualisation
 
+CLOCKSOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
+
 
 def host(root: Path = Path("/")) -> Host:
     """The machine below ``root`` (``/``, or a recorded tree). Needs no rights; raises nothing."""
@@ -23,6 +25,7 @@ def host(root: Path = Path("/")) -> Host:
         cpu=cpu(root),
         limits=limits(root),
         memory_bytes=int(memory[0]) * 1024 if memory else None,
+        clocksource=text(root, CLOCKSOURCE),
         notes=tuple(_notes(root)),
     )
 

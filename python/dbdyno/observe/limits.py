@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dbdyno import _core
 from dbdyno.model.environment import Limits
-from dbdyno.observe.topology import online_cpus
+from dbdyno.observe.places import told_online
 from dbdyno.observe.tree import cpu_list, fields, integer, text
 
 _UNLIMITED_BYTES = 1 << 60  # v1 says "no limit" with a number near 2^63
@@ -25,7 +25,7 @@ def limits(root: Path) -> Limits:
     """Limits of this process. Groups above those mounted here cannot be seen; they may be tighter."""
     may_use = affinity(root)
     groups = find_groups(root, "cpu")
-    quota = min(_quotas(groups), default=None)
+    quota = tightest_quota(groups)
     return Limits(
         affinity=may_use,
         quota_cpus=None if quota is None else quota.cpus,
@@ -38,10 +38,24 @@ def limits(root: Path) -> Limits:
 
 
 def affinity(root: Path) -> tuple[int, ...]:
-    """CPUs of the affinity mask that are online; the mask may name CPUs that are not there (yet)."""
+    """CPUs of the affinity mask that are online; of a recorded tree that has no mask that of this process."""
+    return told_affinity(root) or tuple(sorted(os.sched_getaffinity(0)))
+
+
+def told_affinity(root: Path) -> tuple[int, ...] | None:
+    """CPUs of the affinity mask that are online; the mask may name CPUs that are not there (yet).
+
+    None: a recorded tree that does not tell.
+    """
     listed = fields(text(root, "proc/self/status")).get("Cpus_allowed_list")
+    if not listed and root != Path("/"):
+        return None
     allowed = set(cpu_list(listed)) if listed else os.sched_getaffinity(0)
-    return tuple(sorted(allowed.intersection(online_cpus(root)) or allowed))
+    return tuple(sorted(allowed.intersection(told_online(root)) or allowed))
+
+
+def tightest_quota(groups: Sequence[tuple[int, str]]) -> Quota | None:
+    return min(_quotas(groups), default=None)
 
 
 def find_groups(root: Path, controller: str) -> Sequence[tuple[int, str]]:

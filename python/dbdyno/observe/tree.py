@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -29,6 +30,33 @@ def cpu_list(listed: str) -> tuple[int, ...]:
         first, _, last = part.partition("-")
         cpus.extend(range(int(first), int(last or first) + 1))
     return tuple(cpus)
+
+
+def cpu_mask(mask: str) -> tuple[int, ...]:
+    """``'3,00000003'`` -> (0, 1, 32, 33): words of 32 bits in hexadecimal, the highest first (cpuset(7))."""
+    bits = int(mask.strip().replace(",", "") or "0", 16)
+    return tuple(n for n in range(bits.bit_length()) if bits >> n & 1)
+
+
+def cpus_listed(root: Path, *lists: str, masks: Iterable[str] = ()) -> tuple[int, ...] | None:
+    """CPUs that the first readable one of ``lists`` holds, else of ``masks``. None: nothing tells."""
+    for paths, parse in ((lists, cpu_list), (tuple(masks), cpu_mask)):
+        for path in paths:
+            try:
+                if (found := text(root, path)) is not None:
+                    return parse(found)
+            except ValueError:
+                continue
+    return None
+
+
+def numbered(root: Path, folder: str, prefix: str) -> tuple[int, ...]:
+    """Numbers n of what is called ``PREFIXn`` in a folder; empty where it is absent or may not be listed."""
+    try:
+        names = [p.name.removeprefix(prefix) for p in (root / folder).iterdir() if p.name.startswith(prefix)]
+    except OSError:
+        return ()
+    return tuple(sorted(int(n) for n in names if n.isdecimal()))
 
 
 def fields(listed: str | None, separator: str = ":") -> dict[str, str]:

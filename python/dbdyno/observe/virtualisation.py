@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dbdyno.observe.tree import fields, text
+from dbdyno.observe import cpuinfo
+from dbdyno.observe.tree import text
 
 # What a firmware calls itself -> what it is; after systemd's src/basic/virt.c, dmi_vendor_table.
 _FIRMWARE = {
@@ -25,6 +26,7 @@ _FIRMWARE = {
     "Microsoft Corporation Virtual Machine": "Hyper-V",
     "Google Compute Engine": "Google Compute Engine",
 }
+_CLOCKS = {"kvm-clock": "KVM", "hyperv": "Hyper-V", "xen": "Xen"}
 _DMI = ("sys_vendor", "product_name", "board_vendor", "bios_vendor", "product_version")
 _GROUP = re.compile(r"/(docker|kubepods|lxc|libpod|containerd|garden)\b")
 
@@ -55,13 +57,40 @@ def machine(root: Path) -> str | None:
     out whole machines too).
     """
     xen = text(root, "sys/hypervisor/type")
-    flags = fields(text(root, "proc/cpuinfo")).get("flags", "").split()
-    if flags and "hypervisor" not in flags and not xen:
+    flags = cpuinfo.flags(root)
+    if bare_metal(root) and not xen:
         return None
     firmware = " ".join(text(root, f"sys/class/dmi/id/{name}") or "" for name in _DMI)
-    kind = next((kind for sign, kind in _FIRMWARE.items() if sign in firmware), None)
+    kind = next((kind for sign, kind in _FIRMWARE.items() if sign in firmware), None) or _device_tree(root)
     if kind is None and xen:
         kind = xen.capitalize()
+    kind = kind or _by_clock(root)
     if kind is None and not flags:
         return None
     return f"virtual machine ({kind or 'unnamed hypervisor'})"
+
+
+def bare_metal(root: Path) -> bool:
+    """Whether there is certainly no hypervisor: False is "there is one, or one cannot see"."""
+    flags = cpuinfo.flags(root)
+    if flags:
+        return "hypervisor" not in flags and not text(root, "sys/hypervisor/type")
+    return any(block.get("platform") == "PowerNV" for block in cpuinfo.blocks(root))
+
+
+def _by_clock(root: Path) -> str | None:
+    """A guest kernel that has found its hypervisor offers that one's clock."""
+    clocks = text(root, "sys/devices/system/clocksource/clocksource0/available_clocksource") or ""
+    return next((kind for sign, kind in _CLOCKS.items() if sign in clocks), None)
+
+
+def _device_tree(root: Path) -> str | None:
+    """POWER and ARM; after util-linux's sys-utils/lscpu-virt.c and systemd's src/basic/virt.c."""
+    tree = root / "proc/device-tree"
+    if (tree / "ibm,partition-name").exists() and (tree / "hmc-managed?").exists():
+        return "PowerVM"
+    compatible = text(tree, "compatible") or ""
+    hypervisor = text(tree, "hypervisor/compatible") or ""
+    if "qemu,pseries" in compatible or "linux,dummy-virt" in compatible or "linux,kvm" in hypervisor:
+        return "KVM"
+    return "Xen" if "xen" in hypervisor else None

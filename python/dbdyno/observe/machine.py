@@ -1,0 +1,135 @@
+"""The whole topology of a machine, put together from what each source tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import get_args
+
+from dbdyno.model.topology import (
+    Cache,
+    Core,
+    LogicalCpu,
+    Node,
+    Smt,
+    SmtState,
+    Socket,
+    Topology,
+    Why,
+)
+from dbdyno.observe import cpuinfo, permitted
+from dbdyno.observe.limits import told_affinity
+from dbdyno.observe.nodes import caches, nodes
+from dbdyno.observe.places import CPU, Place, places, present_cpus, told_online
+from dbdyno.observe.tree import cpus_listed, integer, text
+from dbdyno.observe.unknowns import unknowns
+from dbdyno.observe.virtualisation import bare_metal, container, machine
+
+_CLOCK = "sys/devices/system/clocksource/clocksource0"
+
+
+def topology(root: Path = Path("/")) -> Topology:
+    """The machine below ``root`` (``/``, or a recorded tree). Needs no rights; raises nothing."""
+    present, online = present_cpus(root), told_online(root)
+    where = {p.cpu: p for p in places(root, online)}
+    of_nodes, of_caches = nodes(root, online), caches(root, online)
+    affinity, group, quota = told_affinity(root), permitted.cpuset(root), permitted.quota(root)
+    verdicts = permitted.verdicts(present, online, group, affinity)
+    cores = _cores(where.values(), of_nodes)
+    cpus = tuple(_cpu(root, n, where.get(n), cores, of_nodes, of_caches, verdicts[n]) for n in present)
+    may_use = None if any(c.allowed is None for c in cpus) else sum(bool(c.allowed) for c in cpus)
+    found = Topology(
+        model=cpuinfo.model_name(root),
+        cpus=cpus,
+        cores=tuple(cores.values()),
+        sockets=_sockets(cpus),
+        nodes=of_nodes,
+        caches=of_caches,
+        smt=_smt(root, cores),
+        offline=tuple(n for n in present if n not in online),
+        isolated=cpus_listed(root, f"{CPU}/isolated"),
+        affinity=affinity,
+        cpuset=group,
+        quota=quota,
+        usable_cpus=may_use if may_use is None or quota is None else min(may_use, quota.cpus),
+        hypervisor="none" if bare_metal(root) else machine(root),
+        container=container(root),
+        clocksource=text(root, f"{_CLOCK}/current_clocksource") or None,
+        clocksources=tuple((text(root, f"{_CLOCK}/available_clocksource") or "").split()) or None,
+    )
+    return found.model_copy(update={"notes": tuple(unknowns(found))})
+
+
+def _cores(found: Iterable[Place], of_nodes: Sequence[Node]) -> dict[tuple[int, ...], Core]:
+    """By their CPUs, numbered in the order of the first."""
+    cores: dict[tuple[int, ...], Core] = {}
+    seen = list(found)
+    online = {p.cpu for p in seen}
+    for p in seen:
+        if p.core is not None and p.core not in cores:
+            cores[p.core] = Core(
+                core=len(cores),
+                core_id=p.core_id,
+                socket=p.socket,
+                node=_node_of(p.cpu, of_nodes),
+                cpus=tuple(n for n in p.core if n in online),
+            )
+    return cores
+
+
+def _cpu(
+    root: Path,
+    n: int,
+    place: Place | None,
+    cores: Mapping[tuple[int, ...], Core],
+    of_nodes: Sequence[Node],
+    of_caches: Sequence[Cache],
+    verdict: tuple[bool | None, Why | None],
+) -> LogicalCpu:
+    if place is None:
+        return LogicalCpu(cpu=n, online=False, allowed=verdict[0], why_not=verdict[1])
+    khz = [integer(root, f"{CPU}/cpu{n}/cpufreq/cpuinfo_{which}_freq") for which in ("min", "max")]
+    return LogicalCpu(
+        cpu=n,
+        online=True,
+        socket=place.socket,
+        die=place.die,
+        core=None if place.core is None else cores[place.core].core,
+        core_id=place.core_id,
+        node=_node_of(n, of_nodes),
+        thread=place.thread,
+        caches=tuple(i for i, cache in enumerate(of_caches) if n in cache.cpus),
+        allowed=verdict[0],
+        why_not=verdict[1],
+        min_mhz=None if khz[0] is None else khz[0] / 1000,
+        max_mhz=None if khz[1] is None else khz[1] / 1000,
+        governor=text(root, f"{CPU}/cpu{n}/cpufreq/scaling_governor") or None,
+    )
+
+
+def _node_of(n: int, of_nodes: Sequence[Node]) -> int | None:
+    return next((node.node for node in of_nodes if n in node.cpus), None)
+
+
+def _sockets(cpus: Sequence[LogicalCpu]) -> tuple[Socket, ...]:
+    numbers = sorted({c.socket for c in cpus if c.socket is not None})
+    return tuple(_socket(s, [c for c in cpus if c.socket == s]) for s in numbers)
+
+
+def _socket(number: int, inside: Sequence[LogicalCpu]) -> Socket:
+    return Socket(
+        socket=number,
+        cpus=tuple(c.cpu for c in inside),
+        cores=tuple(sorted({c.core for c in inside if c.core is not None})),
+        nodes=tuple(sorted({c.node for c in inside if c.node is not None})),
+    )
+
+
+def _smt(root: Path, cores: Mapping[tuple[int, ...], Core]) -> Smt:
+    """``control`` may be a number of threads (POWER, since 6.6): then SMT is on."""
+    control = text(root, f"{CPU}/smt/control") or None
+    threads = max((len(core.cpus) for core in cores.values()), default=None)
+    state: SmtState | None = next((s for s in get_args(SmtState) if s == control), None)
+    if (control or "").isdecimal() or (control is None and (threads or 1) > 1):
+        state = "on"
+    return Smt(state=state, control=control, threads_per_core=threads)
