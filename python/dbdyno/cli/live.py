@@ -78,6 +78,9 @@ class LiveTeller(Silence):
             f"call{label}: {c.size:,} {c.size_unit}, {format_ns(c.measured_ns)} ({c.basis} time){work}"
         )
 
+    def noted(self, words: str) -> None:
+        self._print(words)
+
     def tick(self, tick: Tick) -> None:
         if self._live:
             self._status(_status_line(self._plan, tick, self._last))

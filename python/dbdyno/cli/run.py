@@ -57,8 +57,31 @@ from dbdyno.plan import parse_params
     help="A parameter of the workload; may be repeated.",
 )
 @click.option(
-    "--order", type=click.Choice(["ladder", "shuffled"]), help="Order of the rungs.  [default: ladder]"
+    "--limit",
+    "limits",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A limit on the server's processes: cpus=0-3, quota=1.5, bind=spread, pool=4 ...",
 )
+@click.option(
+    "--driver",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="How calls are sent: protocol=simple, pipeline=on, validation='SELECT 1', threads=2.",
+)
+@click.option(
+    "--order",
+    type=click.Choice(["ladder", "interleaved", "shuffled"]),
+    help="Order of the cells.  [default: interleaved where there are several variants, else ladder]",
+)
+@click.option("--cool-down", metavar="TIME", help="Pause before each cell.  [default: none]")
+@click.option(
+    "--until",
+    metavar="SHARE",
+    help="Stop after a repeat when every 95 % interval is within that share: 2%.  [default: never]",
+)
+@click.option("--budget", metavar="TIME", help="Begin no repeat that would end later than that: 30min.")
+@click.option("--baseline", metavar="VARIANT", help="Compare with this one.  [default: the first]")
 @click.option("--seed", type=int, help="Of the shuffling and of the sampling instants.  [default: 1]")
 @click.option(
     "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples a second.  [default: 10]"
@@ -76,7 +99,7 @@ from dbdyno.plan import parse_params
     "settings",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting of the embedded server; may be repeated.",
+    help="A setting of the server, put back at the end; may be repeated.",
 )
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the report there too."
@@ -99,6 +122,8 @@ def run(**options: Any) -> None:
       dbdyno run lio --sessions 1:16 --param tables=own
       dbdyno run cpu --sessions 1,2,4,8 --measure 5s --repeats 3
       dbdyno run --script queries.sql --dsn service=reporting --sessions 1:64:x2
+      dbdyno run lio --limit quota=1.5 --limit bind=spread
+      dbdyno run recipes/limits.toml --until 2% --budget 30min
       dbdyno run --recipe demo --dry-run
     """
     experiment = conduct.experiment_of(_request(options))
@@ -138,6 +163,10 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "think",
         "call_target",
         "order",
+        "cool_down",
+        "until",
+        "budget",
+        "baseline",
         "seed",
         "sample_hz",
         "log_calls",
@@ -150,13 +179,19 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         overrides["script"] = str(options["script"])
     if options["params"]:
         overrides["params"] = parse_params(options["params"])
+    if options["settings"] and options["dsn"] is not None:
+        overrides["settings"] = parse_params(options["settings"])
+    for table in ("limits", "driver"):
+        if options[table]:
+            overrides[table] = parse_params(options[table])
     if options["no_observe"]:
         overrides["observe"] = False
     return conduct.Request(workload=options["workload"], recipe=options["recipe"], overrides=overrides)
 
 
 def _target(options: dict[str, Any], plan: Plan) -> Target:
-    settings = {k: str(v) for k, v in parse_params(options["settings"]).items()}
+    embedded = options["dsn"] is None
+    settings = {k: str(v) for k, v in parse_params(options["settings"]).items()} if embedded else {}
     return Target(
         dsn=options["dsn"],
         bin_dir=options["bin_dir"],

@@ -60,18 +60,39 @@ def workloads_table(known: Mapping[str, Workload]) -> None:
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """The plan in a few lines: what, how many cells, how long, and which defaults were chosen why."""
+    """The plan in a few lines: what, how many cells, how long, which variants and which defaults, and why."""
     e, rungs = plan.experiment, sorted({c.sessions for c in plan.cells})
-    variants = sorted({c.variant for c in plan.cells})
     what = e.workload or f"script {e.script}"
     shown = ", ".join(map(str, rungs)) if len(rungs) <= 12 else f"{rungs[0]}, {rungs[1]} ... {rungs[-1]}"
+    repeats = max((c.repeat for c in plan.cells), default=1)
     lines = [
         f"{what}: {len(plan.cells)} cells, sessions {shown}"
-        + (f"; variants {', '.join(variants)}" if variants != ["base"] else "")
-        + (f"; {e.repeats} repeats" if e.repeats > 1 else ""),
-        f"settle {e.settle}, measure {e.measure} a cell; about {format_ns(plan.expected_ns)} in all",
+        + (f"; {repeats} repeats" if repeats > 1 else ""),
+        f"settle {e.settle}, measure {e.measure} a cell; about {in_minutes(plan.expected_ns)} in all",
     ]
-    return lines + [f"{c.name} = {c.value}: {c.reason}" for c in plan.choices]
+    return [*lines, *_variant_lines(plan), *(f"{c.name} = {c.value}: {c.reason}" for c in plan.choices)]
+
+
+def _variant_lines(plan: Plan) -> list[str]:
+    """Each variant by what it does otherwise."""
+    if len(plan.variants) < 2 and not any(v.words() for v in plan.variants):
+        return []
+    wide = max(len(v.name) for v in plan.variants)
+    named = plan.experiment.params.keys() | {n for s in plan.experiment.variants.values() for n in s.params}
+    lines = []
+    for v in plan.variants:
+        params = ", ".join(f"{n}={v.params[n]}" for n in sorted(named))
+        said = ", ".join(filter(None, (v.words(), params))) or "nothing changed"
+        lines.append(f"variant {v.name:{wide}}  {said}" + (f"  ({v.doc})" if v.doc else ""))
+    return lines
+
+
+def in_minutes(value_ns: float) -> str:
+    """``45 s``, ``3.5 min``, ``2.1 h``: as long as a user has to wait."""
+    for unit, factor in (("h", 3600e9), ("min", 60e9)):
+        if value_ns >= 2 * factor:
+            return f"{value_ns / factor:.2g} {unit}"
+    return f"{value_ns / 1e9:.0f} s"
 
 
 def plan_table(plan: Plan) -> None:

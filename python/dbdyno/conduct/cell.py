@@ -15,6 +15,7 @@ from dbdyno.model.raw import CellMeta, CellStatus, RawCell
 from dbdyno.model.tables import RAW, empty, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.workload import Calibration, Workload
+from dbdyno.plan import cpus_under
 
 LEAD_NS = 100_000_000  # from the order to the barrier: threads parked, the first sample taken
 LEAD_PER_SESSION_NS = 40_000
@@ -83,14 +84,24 @@ class _Asked:
 
 
 def measure(
-    server: Server, plan: Plan, cell: Cell, unit: Unit, interrupt: drive.Interrupt, on_tick: OnTick
+    server: Server,
+    plan: Plan,
+    cell: Cell,
+    unit: Unit,
+    interrupt: drive.Interrupt,
+    on_tick: OnTick,
+    connected: Callable[[Load], None] = lambda _load: None,
 ) -> RawCell:
-    """Runs one cell. Raises what keeps it from starting; a fault in mid-run leaves a shorter cell."""
+    """Runs one cell. Raises what keeps it from starting; a fault in mid-run leaves a shorter cell.
+
+    ``connected``: what is to be done once all sessions are there, before anybody watches them.
+    """
     experiment = plan.experiment
     load = server.load(unit.workload, cell, unit.calibration, experiment.log_calls, None)
     try:
         on_tick("connecting", 0.0, Progress(0, 0, 0, 0), {})
         drive.connect(load, interrupt)
+        connected(load)
         return _measure(server, plan, cell, unit, load, interrupt, on_tick)
     except BaseException:
         load.abort()
@@ -133,7 +144,7 @@ def _measure(
         t1_ns=window_end_ns,
         end_ns=end_ns,
         driver_threads=len(load.threads()),
-        usable_cpus=plan.cpus,
+        usable_cpus=cpus_under(plan.variant(cell.variant).limits, plan.cpus),
         status=status,
         reason=reason,
     )

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from dbdyno.conduct.catalogue import find_recipe, read_script, workload
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Experiment, Plan
 from dbdyno.model.workload import Workload
-from dbdyno.plan import resolve
+from dbdyno.plan import refusal, resolve
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,18 @@ def experiment_of(request: Request) -> Experiment:
     if base.script is not None:
         base = base.model_copy(update={"script": str(directory / base.script)})
     given = {k: v for k, v in request.overrides.items() if v is not None}
-    if given.get("params"):
-        given["params"] = {**base.params, **given["params"]}
+    for table in ("params", "settings"):
+        if given.get(table):
+            given[table] = {**getattr(base, table), **given[table]}
+    for table in ("limits", "driver"):
+        if given.get(table):
+            said = getattr(base, table).model_dump(exclude_none=True)
+            given[table] = {**said, **given[table]}
     if named is not None:
         given |= {"workload": named, "script": None}
     if given.get("script") is not None:
         given["workload"] = None
-    experiment = Experiment.model_validate(base.model_dump() | given)
+    experiment = _validated(base.model_dump() | given)
     if named is not None and request.overrides.get("script") is not None:
         raise UsageError("both a workload and --script were given", "give one of them")
     if experiment.observation is not None:
@@ -49,6 +56,14 @@ def experiment_of(request: Request) -> Experiment:
             "nothing to run", "name a workload (dbdyno workloads), --script FILE or --recipe NAME"
         )
     return experiment
+
+
+def _validated(data: dict[str, Any]) -> Experiment:
+    """Raises :class:`UsageError` for what an option says wrongly."""
+    try:
+        return Experiment.model_validate(data)
+    except ValidationError as e:
+        raise UsageError(*refusal(e)) from e
 
 
 def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:

@@ -37,6 +37,9 @@ class Teller(Protocol):
 
     def tick(self, tick: Tick) -> None: ...
 
+    def noted(self, words: str) -> None:
+        """Something the user should know, in a line."""
+
     def measured(self, results: Results) -> None:
         """A cell was saved; ``results`` are of that cell alone."""
 
@@ -55,3 +58,5 @@ class Silence:
     def tick(self, tick: Tick) -> None: ...
 
     def measured(self, results: Results) -> None: ...
+
+    def noted(self, words: str) -> None: ...

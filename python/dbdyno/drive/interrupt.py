@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_REST_S = 0.1
+
 
 class Interrupted(Exception):
     """The user asked for an end."""
@@ -37,6 +39,15 @@ class Interrupt:
         """Raises :class:`Interrupted` if an end was asked for: between the steps of a run."""
         if self.stopping:
             raise Interrupted
+
+    def rest(self, seconds: float, sleep: Callable[[float], None]) -> None:
+        """A pause that an end cuts short; :meth:`check` before, meanwhile, and after."""
+        self.check()
+        while seconds > 0:
+            part = min(seconds, _REST_S)
+            sleep(part)
+            seconds -= part
+            self.check()
 
     @contextmanager
     def caught(self) -> Iterator[Interrupt]:

@@ -19,6 +19,16 @@ RunStatus = Literal["running", "complete", "cut short", "broken"]
 """``broken``: only in listings, for a directory whose ``run.json`` cannot be read."""
 
 
+class Applied(BaseModel):
+    """What was done to the server for a variant, and put back at the end."""
+
+    model_config = ConfigDict(frozen=True)
+
+    settings: dict[str, str] = {}  # as the server showed them while it ran
+    restarts: tuple[str, ...] = ()  # settings that only a restart brought into force
+    limits: tuple[str, ...] = ()  # how each was put on, in words
+
+
 class RunInfo(BaseModel):
     """``run.json``: the run's identity, and how it ended."""
 
@@ -36,6 +46,8 @@ class RunInfo(BaseModel):
     pid_start_ticks: int = 0
     workloads: dict[str, Workload] = {}
     calibrations: dict[str, Calibration] = {}
+    applied: dict[str, Applied] = {}  # by variant
+    stopped: str | None = None  # why it needed no more repeats, where it ended before its plan did
 
 
 @dataclass(frozen=True)

@@ -92,3 +92,13 @@ class Variant(Strict):
     settings: dict[str, str] = Field(default_factory=dict)
     driver: DriverSetup = DriverSetup()
     limits: LimitSpec = LimitSpec()
+
+    def words(self) -> str:
+        """What it does otherwise, in a few words: ``quota 1.5, work_mem=64MB``; empty: nothing."""
+        d = self.driver
+        limits = [f"{k} {v}" for k, v in self.limits.model_dump(exclude_none=True).items() if v != "off"]
+        driver = [str(d.protocol)] if d.protocol != "prepared" else []
+        driver += ["pipelined"] if d.pipeline else []
+        driver += [f"validated by {d.validation}"] if d.validation else []
+        driver += [f"{d.threads} driver thread(s)"] if d.threads else []
+        return ", ".join([*limits, *(f"{k}={v}" for k, v in self.settings.items()), *driver])

@@ -30,15 +30,18 @@ def parse_recipe(text: str, name: str) -> Experiment:
     try:
         return Experiment.model_validate({"name": name, **data})
     except ValidationError as e:
-        raise _refused(name, e.errors()[0]) from e
+        message, cure = refusal(e)
+        raise RecipeError(f"recipe {name}: {message}", cure) from e
 
 
-def _refused(name: str, first: Any) -> RecipeError:
+def refusal(error: ValidationError) -> tuple[str, str]:
+    """What is wrong in an experiment, and the cure."""
+    first = error.errors()[0]
     where = ".".join(str(p) for p in first["loc"])
     if first["type"] == "extra_forbidden":
         known = _fields_at(Experiment, first["loc"][:-1])
-        return RecipeError(f"recipe {name}: unknown key {where}", did_you_mean(str(first["loc"][-1]), known))
-    return RecipeError(f"recipe {name}: {where}: {first['msg']}", f"it says {first['input']!r}")
+        return f"unknown key {where}", did_you_mean(str(first["loc"][-1]), known)
+    return f"{where}: {first['msg']}", f"it says {first['input']!r}"
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
