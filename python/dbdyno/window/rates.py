@@ -17,6 +17,7 @@ from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.window.spans import key
+from dbdyno.window.within import within
 
 _QUANTILES = {"response_p50_ns": 0.50, "response_p95_ns": 0.95, "response_p99_ns": 0.99}
 _DRIVER, _COUNTERS, _TASKS, _DRIVER_TASKS = "driver", "engine counters", "os tasks", "driver tasks"
@@ -111,6 +112,7 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         ("work_per_s", "1/s", _times(rate, work), work_status, work_source),
         ("cpu_per_call_ns", "ns", per_call, cpu_status, _TASKS),
         ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _TASKS),
+        *within(cell),
         *_calibrated(cell),
         *_driver(cut["cut_tasks"].filter(pl.col("role") == "driver")),
     )

@@ -1,0 +1,83 @@
+"""Better, worse, no difference above the margin, or undecided: and then how many more repeats would decide."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from dbdyno.analyze.compare import students
+from dbdyno.model.comparison import Effect, Verdict
+
+ALPHA = 0.05
+MARGIN = 0.02
+MOST_REPEATS = 10_000
+
+
+class Judgement(NamedTuple):
+    verdict: Verdict
+    further_repeats: int | None
+    note: str
+
+    def fields(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def judge(
+    effect: Effect, p_holm: float | None, margin: float, higher_is_better: bool, family: int = 1
+) -> Judgement:
+    """The margin is asked first: a difference that is there but does not matter is none above the margin."""
+    if effect.ratio is None or effect.low is None or effect.high is None:
+        return Judgement("undecided", None, effect.reason)
+    if effect.basis == "within the window only":
+        return Judgement(
+            "undecided", None, "one repeat: what differs from repeat to repeat is not in the interval"
+        )
+    clear = effect.low > 1 or effect.high < 1
+    if effect.low >= 1 - margin and effect.high <= 1 + margin:
+        return Judgement("no difference", None, _small(effect) if clear else "")
+    if clear and p_holm is not None and p_holm < ALPHA:
+        better = (effect.ratio > 1) == higher_is_better
+        return Judgement("better" if better else "worse", None, _scarce(effect))
+    return Judgement("undecided", _further(effect, margin, family), _because(effect, clear, family))
+
+
+def _small(effect: Effect) -> str:
+    return f"it differs, but by less than the margin ({100 * (effect.ratio or 1) - 100:+.2f} %)"
+
+
+def _scarce(effect: Effect) -> str:
+    """So few repeats cannot give a small p by permutation, whatever was measured."""
+    if effect.least_p is None or effect.least_p < ALPHA:
+        return ""
+    return (
+        f"p by permutation cannot be below {effect.least_p:.2g} with so few repeats: it rests on Student's t"
+    )
+
+
+def _because(effect: Effect, clear: bool, family: int) -> str:
+    return f"clear of 1 alone, but not beside {family - 1} other claims" if clear and family > 1 else ""
+
+
+def _further(effect: Effect, margin: float, family: int) -> int | None:
+    """More repeats of each, if the ratio and its spread stay what they are. ``None``: more than 10,000."""
+    n = min(effect.n_baseline, effect.n_variant)
+    low, high = n, n + 1
+    while not _decides(effect, high, margin, family):
+        low, high = high, 2 * high
+        if high > MOST_REPEATS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _decides(effect, middle, margin, family) else (middle, high)
+    return high - n
+
+
+def _decides(effect: Effect, repeats: int, margin: float, family: int) -> bool:
+    assert effect.ratio is not None and effect.std_err is not None
+    n = min(effect.n_baseline, effect.n_variant)
+    std_err = effect.std_err * math.sqrt(n / repeats)
+    degrees = repeats - 1 if effect.basis == "pairs" else 2 * repeats - 2
+    away = abs(effect.ratio - 1)
+    if away > std_err * students.quantile(degrees, ALPHA / family):
+        return True
+    return away + std_err * students.quantile(degrees) <= margin
