@@ -22,6 +22,8 @@ def workloads() -> dict[str, Workload]:
 def workload(name: str) -> Workload:
     """Raises :class:`UsageError` with the nearest name."""
     known = workloads()
+    if name not in known and name in recipes():
+        raise UsageError(f"{name!r} is a recipe, not a workload", f"dbdyno run --recipe {name}")
     if name not in known:
         raise UsageError(
             f"no workload {name!r}", f"{did_you_mean(name, known)} `dbdyno workloads` lists them"
@@ -38,6 +40,10 @@ def find_recipe(name_or_path: str) -> tuple[Experiment, Path]:
     """A recipe by its name or its file, and the directory that its paths are relative to."""
     path = Path(name_or_path)
     if path.suffix == ".toml" or "/" in name_or_path:
+        if not path.exists() and path.stem in dict(_toml("recipes")):
+            raise UsageError(
+                f"there is no file {path}", f"that recipe comes with dbdyno: dbdyno run --recipe {path.stem}"
+            )
         return parse_recipe(_read(path, "recipe"), path.stem), path.parent
     known = recipes()
     if name_or_path not in known:
