@@ -55,6 +55,8 @@ pub struct Record {
     pub errors: ErrorTally,
     /// How it ended.
     pub end: End,
+    /// Messages that its calls sent and waited for, from the barrier on.
+    pub round_trips: Option<u64>,
 }
 
 /// A session, its state and its counts.
@@ -77,12 +79,15 @@ pub struct Seat<S> {
     pub cpu: Option<CpuProbe>,
     /// Set when it has ended.
     pub end: Option<End>,
+    /// The session's round trips before the barrier.
+    warm_trips: Option<u64>,
 }
 
 impl<S: Session> Seat<S> {
     /// Before the barrier.
     pub fn new(session: S, number: usize, max_calls: Option<u64>, log_cpu: bool) -> Self {
         let pid = if log_cpu { session.backend_pid() } else { None };
+        let warm_trips = session.round_trips();
         Self {
             session,
             number,
@@ -93,18 +98,22 @@ impl<S: Session> Seat<S> {
             errors: ErrorTally::default(),
             cpu: pid.and_then(CpuProbe::open),
             end: None,
+            warm_trips,
         }
     }
 
     /// The connection, and what is kept.
     pub fn into_parts(self) -> (S, Record) {
         let end = self.end.unwrap_or(End::Stopped);
+        let all_trips = self.session.round_trips();
+        let round_trips = all_trips.zip(self.warm_trips).map(|(all, warm)| all - warm);
         (
             self.session,
             Record {
                 tally: self.tally,
                 errors: self.errors,
                 end,
+                round_trips,
             },
         )
     }

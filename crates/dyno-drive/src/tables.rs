@@ -41,6 +41,10 @@ pub fn sessions(setups: &[Setup], records: &[Record]) -> Table {
             Column::F64(records.iter().map(|r| Some(r.tally.sum_sq_ns2 as f64)).collect()),
         ),
         (
+            "round_trips",
+            Column::I64(records.iter().map(|r| r.round_trips.map(|n| n as i64)).collect()),
+        ),
+        (
             "end_reason",
             Column::Str(records.iter().map(|r| Some(r.end.reason().to_owned())).collect()),
         ),

@@ -56,4 +56,8 @@ pub trait Session: Send {
     fn advance(&mut self, buffer: &mut [u8]) -> Result<Progress>;
     /// The server's process (or thread) id for this session, if it told.
     fn backend_pid(&self) -> Option<i64>;
+    /// Messages that calls sent and waited for, since it was connected; `None`: not counted.
+    fn round_trips(&self) -> Option<u64> {
+        None
+    }
 }

@@ -40,6 +40,12 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("max_ns", "i64", "longest measured call", null=True),
         _c("sum_sq_ns2", "f64", "sum of squared durations of measured calls"),
         _c(
+            "round_trips",
+            "i64",
+            "messages that calls sent and waited for, from the barrier on: one a statement, one a pipelined call",
+            null=True,
+        ),
+        _c(
             "end_reason",
             "str",
             "deadline | stopped (Ctrl-C) | lost (connection broke) | aborted | limit (call limit)",

@@ -4,14 +4,14 @@
 //! point_select host=/run/x port=5432 user=u database=d sessions=8 threads=2 calls=10000 \
 //!     sql='select abalance from pgbench_accounts where aid = $1' param=1
 //! ```
-//! `calls` (of each session) or `seconds`. Prints one line of JSON: calls, seconds, rate, own CPU of the
+//! `calls` (of each session) or `seconds`; `protocol=extended`, `pipeline=yes`, `validation='select 1'`. Prints one line of JSON: calls, seconds, rate, own CPU of the
 //! measured part, and CPU per call in microseconds.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use dyno_drive::{Load, Phases, Spec};
-use dyno_engine_postgres::{LoadSpec, Postgres, SessionSpec, StatementSpec, TargetSpec};
+use dyno_engine_postgres::{LoadSpec, Postgres, Protocol, SessionSpec, StatementSpec, TargetSpec};
 use dyno_model::{Column, Table, now_ns};
 
 const SQL: &str = "select abalance from pgbench_accounts where aid = $1";
@@ -48,6 +48,15 @@ impl Args {
     }
 }
 
+fn protocol(args: &Args) -> Protocol {
+    match args.text("protocol", "prepared").as_str() {
+        "prepared" => Protocol::Prepared,
+        "extended" => Protocol::Extended,
+        "simple" => Protocol::Simple,
+        other => panic!("no protocol {other}"),
+    }
+}
+
 fn spec(args: &Args) -> LoadSpec {
     let target = TargetSpec {
         host: args.text("host", "/tmp"),
@@ -59,15 +68,22 @@ fn spec(args: &Args) -> LoadSpec {
         application_name: "point_select".to_owned(),
         connect_timeout_ms: 10_000,
     };
-    let call = vec![StatementSpec {
+    let statement = StatementSpec {
         sql: args.text("sql", SQL),
         params: args.params.clone(),
-    }];
+    };
+    let validation = args.values.get("validation").map(|sql| StatementSpec {
+        sql: sql.clone(),
+        params: Vec::new(),
+    });
+    let call = validation.into_iter().chain([statement]).collect();
     let count = args.number("sessions").unwrap_or(1) as usize;
     let session = SessionSpec {
         count,
         setup: Vec::new(),
         call,
+        protocol: protocol(args),
+        pipeline: args.text("pipeline", "no") == "yes",
         warm: Vec::new(),
         warm_calls: 1,
     };

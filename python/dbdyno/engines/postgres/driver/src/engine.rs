@@ -8,7 +8,7 @@ use dyno_model::{CallEnd, Counter, Engine, Error, Reading, Result};
 
 use crate::breaker::Breaker;
 use crate::client::{Client, Rows};
-use crate::plan::{CounterSpec, LoadSpec, Plan, ProbeSpec, statement_name};
+use crate::plan::{CounterSpec, LoadSpec, Plan, ProbeSpec};
 use crate::session::PgSession;
 use crate::target::TargetSpec;
 use crate::tls::TlsSetup;
@@ -120,8 +120,9 @@ fn prepare(plan: &Plan, session: &mut PgSession) -> Result<()> {
         for sql in &plan.spec.setup {
             client.execute(sql)?;
         }
+        // Where nothing is kept prepared this is a check: parsed once, with the same refusals.
         for (i, statement) in plan.spec.call.iter().enumerate() {
-            client.prepare(&statement_name(i), &statement.sql, statement.params.len())?;
+            client.prepare(&plan.prepared_name(i), &statement.sql, statement.params.len())?;
         }
         plan.spec.warm.iter().try_for_each(|sql| client.execute(sql))
     })?;

@@ -232,7 +232,7 @@ mod tests {
     fn bytes(messages: &[Owned]) -> Vec<u8> {
         messages
             .iter()
-            .flat_map(|(tag, body)| crate::plan::message(*tag, body))
+            .flat_map(|(tag, body)| crate::messages::message(*tag, body))
             .collect()
     }
 

@@ -3,7 +3,12 @@
 use dyno_model::{Counter, Error, Result};
 use serde::Deserialize;
 
+use crate::messages;
 use crate::target::TargetSpec;
+
+/// A pipelined call may be so long. Nothing is read while it is sent: a server that waits until its answers
+/// are read must be able to take all of it. That much fits into the buffers of a TCP or Unix socket.
+pub const LONGEST_PIPELINE_BYTES: usize = 64 * 1024;
 
 /// The engine's part of the specification of a load (docs/core.md).
 #[derive(Clone, Debug, Deserialize)]
@@ -30,6 +35,12 @@ pub struct SessionSpec {
     pub setup: Vec<String>,
     /// A call: all of these, in order.
     pub call: Vec<StatementSpec>,
+    /// How a call's statements are sent.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// All statements of a call in one go.
+    #[serde(default)]
+    pub pipeline: bool,
     /// Simple queries, after preparing.
     #[serde(default)]
     pub warm: Vec<String>,
@@ -42,11 +53,24 @@ fn one() -> usize {
     1
 }
 
-/// A prepared statement with constant parameters.
+/// How a statement is sent (PostgreSQL documentation, "Message Flow").
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Prepared once by name; Bind, Execute, Sync a call.
+    #[default]
+    Prepared,
+    /// Parse of the unnamed statement, Bind, Execute, Sync a call: nothing of it outlives the call.
+    Extended,
+    /// Query: text alone.
+    Simple,
+}
+
+/// A statement with constant parameters.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StatementSpec {
-    /// With `$1`, `$2`, ...
+    /// With `$1`, `$2`, ...; without in the simple protocol, which has none.
     pub sql: String,
     /// Texts; `null` is NULL.
     #[serde(default)]
@@ -93,90 +117,143 @@ impl CounterSpec {
 pub struct Plan {
     /// The orders.
     pub spec: SessionSpec,
-    /// Bind, Execute, Sync of each statement, in order.
+    /// What is sent and waited for in turn: a statement each, or all of them in one.
     pub messages: Vec<Vec<u8>>,
+    /// `ReadyForQuery` that answer each of them.
+    pub replies: usize,
 }
 
 impl Plan {
     /// Builds the bytes.
     ///
     /// # Errors
-    /// [`Error::Spec`] on a call without statements.
+    /// [`Error::Spec`] on a call without statements, on parameters in the simple protocol, on a pipeline that
+    /// is too long.
     pub fn new(spec: SessionSpec) -> Result<Self> {
         if spec.call.is_empty() {
             return Err(Error::Spec("a call has no statement".to_owned()));
         }
         let each = spec.call.iter().enumerate();
-        let messages = each
-            .map(|(i, s)| call_bytes(&statement_name(i), &s.params))
-            .collect();
-        Ok(Self { spec, messages })
+        let messages: Result<Vec<_>> = each.map(|(i, s)| statement_bytes(spec.protocol, i, s)).collect();
+        let (mut messages, mut replies) = (messages?, 1);
+        if spec.pipeline {
+            replies = messages.len();
+            messages = vec![pipelined(&messages)?];
+        }
+        Ok(Self {
+            spec,
+            messages,
+            replies,
+        })
     }
+
+    /// Name under which the call's `index`-th statement is known to the server; "": it is sent every time.
+    pub fn prepared_name(&self, index: usize) -> String {
+        match self.spec.protocol {
+            Protocol::Prepared => statement_name(index),
+            Protocol::Extended | Protocol::Simple => String::new(),
+        }
+    }
+}
+
+fn statement_bytes(protocol: Protocol, index: usize, statement: &StatementSpec) -> Result<Vec<u8>> {
+    let StatementSpec { sql, params } = statement;
+    if sql.contains('\0') {
+        return Err(Error::Spec("a statement holds a zero byte".to_owned()));
+    }
+    match protocol {
+        Protocol::Prepared => Ok(messages::bind_execute_sync(&statement_name(index), params)),
+        Protocol::Extended => Ok([messages::parse(sql), messages::bind_execute_sync("", params)].concat()),
+        Protocol::Simple if params.is_empty() => Ok(messages::query(sql)),
+        Protocol::Simple => Err(Error::Spec(
+            "the simple protocol has no parameters: put them into the text".to_owned(),
+        )),
+    }
+}
+
+/// All in one; each keeps its own end, so each is a transaction of its own where none is open.
+fn pipelined(messages: &[Vec<u8>]) -> Result<Vec<u8>> {
+    let all = messages.concat();
+    if messages.len() > 1 && all.len() > LONGEST_PIPELINE_BYTES {
+        return Err(Error::Spec(format!(
+            "a pipelined call is {} bytes, at most {LONGEST_PIPELINE_BYTES} can be sent in one go: leave out the \
+             pipeline, or make fewer or shorter statements",
+            all.len()
+        )));
+    }
+    Ok(all)
 }
 
 /// Name of the call's `index`-th statement on the server. Short: it travels with every call.
-pub fn statement_name(index: usize) -> String {
+fn statement_name(index: usize) -> String {
     format!("d{index}")
-}
-
-/// Bind to the unnamed portal (parameters and results as text), Execute without a row limit, Sync.
-/// No Describe: nobody reads the column names.
-pub fn call_bytes(name: &str, params: &[Option<String>]) -> Vec<u8> {
-    let mut bind = vec![0];
-    bind.extend_from_slice(name.as_bytes());
-    bind.push(0);
-    bind.extend_from_slice(&0_u16.to_be_bytes());
-    bind.extend_from_slice(&(params.len() as u16).to_be_bytes());
-    for param in params {
-        let text = param.as_deref();
-        bind.extend_from_slice(&text.map_or(-1, |t| t.len() as i32).to_be_bytes());
-        bind.extend_from_slice(text.unwrap_or_default().as_bytes());
-    }
-    bind.extend_from_slice(&0_u16.to_be_bytes());
-    [message(b'B', &bind), message(b'E', &[0; 5]), message(b'S', &[])].concat()
-}
-
-/// Type, length, body.
-pub fn message(tag: u8, body: &[u8]) -> Vec<u8> {
-    let length = (body.len() as u32 + 4).to_be_bytes();
-    [&[tag][..], &length, body].concat()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::BytesMut;
-    use postgres_protocol::{IsNull, message::frontend};
-    use proptest::prelude::*;
 
-    /// By hand from the PostgreSQL documentation, "Message Formats": Bind, Execute, Sync.
-    #[test]
-    fn golden_bytes_of_a_call() {
-        let expected = [
-            &b"B\x00\x00\x00\x16\x00d0\x00\x00\x00\x00\x02\x00\x00\x00\x0264"[..],
-            &b"\xff\xff\xff\xff\x00\x00"[..],
-            &b"E\x00\x00\x00\x09\x00\x00\x00\x00\x00"[..],
-            &b"S\x00\x00\x00\x04"[..],
-        ];
-        let mut expected = expected.concat();
-        expected[4] = 4 + 1 + 3 + 2 + 2 + (4 + 2) + 4 + 2;
-        assert_eq!(call_bytes("d0", &[Some("64".into()), None]), expected);
+    fn spec(protocol: &str, pipeline: bool, call: &[(&str, &[&str])]) -> SessionSpec {
+        let call: Vec<_> = call
+            .iter()
+            .map(|(sql, params)| serde_json::json!({"sql": sql, "params": params}))
+            .collect();
+        let spec = serde_json::json!({"protocol": protocol, "pipeline": pipeline, "call": call});
+        serde_json::from_value(spec).unwrap()
     }
 
-    proptest! {
-        /// The same bytes as an independent implementation makes.
-        #[test]
-        fn as_postgres_protocol_has_it(params in prop::collection::vec(prop::option::of(".{0,40}"), 0..6)) {
-            let mut bytes = BytesMut::new();
-            let value = |p: &Option<String>, out: &mut BytesMut| {
-                out.extend_from_slice(p.as_deref().unwrap_or_default().as_bytes());
-                Ok(if p.is_some() { IsNull::No } else { IsNull::Yes })
-            };
-            let bound = frontend::bind("", "d7", [], &params, value, std::iter::empty::<i16>(), &mut bytes);
-            prop_assert!(bound.is_ok());
-            frontend::execute("", 0, &mut bytes).unwrap();
-            frontend::sync(&mut bytes);
-            prop_assert_eq!(call_bytes("d7", &params), bytes.to_vec());
+    fn tags(message: &[u8]) -> String {
+        let (mut tags, mut at) = (String::new(), 0);
+        while at < message.len() {
+            tags.push(char::from(message[at]));
+            let length = u32::from_be_bytes(message[at + 1..at + 5].try_into().unwrap());
+            at += 1 + length as usize;
         }
+        tags
+    }
+
+    const TWO: [(&str, &[&str]); 2] = [("select $1", &["1"]), ("select 2", &[])];
+    const PLAIN: [(&str, &[&str]); 2] = [("select 1", &[]), ("select 2", &[])];
+
+    #[test]
+    fn each_protocol_sends_what_its_name_says() {
+        for (protocol, call, expected) in [
+            ("prepared", TWO, "BES"),
+            ("extended", TWO, "PBES"),
+            ("simple", PLAIN, "Q"),
+        ] {
+            let plan = Plan::new(spec(protocol, false, &call)).unwrap();
+            let sent: Vec<String> = plan.messages.iter().map(|m| tags(m)).collect();
+            assert_eq!((sent, plan.replies), (vec![expected.to_owned(); 2], 1));
+            let whole = Plan::new(spec(protocol, true, &call)).unwrap();
+            assert_eq!(whole.messages, vec![plan.messages.concat()]);
+            assert_eq!(whole.replies, 2);
+        }
+    }
+
+    #[test]
+    fn prepared_is_what_nobody_asked_for() {
+        let spec: SessionSpec = serde_json::from_str(r#"{"call": [{"sql": "select 1"}]}"#).unwrap();
+        assert_eq!((spec.protocol, spec.pipeline), (Protocol::Prepared, false));
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_refused() {
+        let long = "x".repeat(LONGEST_PIPELINE_BYTES);
+        for (wrong, words) in [
+            (spec("simple", false, &TWO), "no parameters"),
+            (
+                spec("simple", true, &[(&long, &[]), ("select 1", &[])]),
+                "in one go",
+            ),
+            (spec("extended", false, &[("select '\0'", &[])]), "zero byte"),
+            (spec("prepared", false, &[]), "no statement"),
+        ] {
+            let Err(Error::Spec(said)) = Plan::new(wrong) else {
+                panic!("not refused: {words}")
+            };
+            assert!(said.contains(words), "{said}");
+        }
+        assert!(Plan::new(spec("simple", true, &[(&long, &[])])).is_ok());
     }
 }

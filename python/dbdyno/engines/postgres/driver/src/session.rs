@@ -29,6 +29,10 @@ pub struct PgSession {
     sent: usize,
     /// Not all of it is sent, or not all has left TLS's buffer.
     sending: bool,
+    /// `ReadyForQuery` still to come: one a statement of a pipeline.
+    due: usize,
+    /// Messages sent and waited for so far.
+    round_trips: u64,
     failure: Option<CallEnd>,
     last_words: Option<String>,
 }
@@ -43,6 +47,8 @@ impl PgSession {
             step,
             sent: 0,
             sending: false,
+            due: 0,
+            round_trips: 0,
             failure: None,
             last_words: None,
         }
@@ -123,16 +129,23 @@ impl PgSession {
     fn step(&mut self, step: usize) -> Result<Progress> {
         self.step = step;
         self.sent = 0;
+        self.due = self.plan.replies;
+        self.round_trips += 1;
         self.send()
     }
 
-    /// Takes a chunk of the answer; the status of ReadyForQuery, if that was in it.
+    /// Takes a chunk of the answer; the status of the last ReadyForQuery that was due, if that was in it.
     #[inline]
     fn take(&mut self, chunk: &[u8]) -> Result<Option<u8>> {
         let (mut at, mut ready) = (0, None);
         while let Some(message) = self.walker.next(chunk, &mut at)? {
             match message.tag {
-                b'Z' => ready = message.body.first().copied(),
+                b'Z' => {
+                    self.due = self.due.saturating_sub(1);
+                    if self.due == 0 {
+                        ready = message.body.first().copied();
+                    }
+                }
                 b'E' => {
                     let end = failed(ServerError::parse(message.body))?;
                     self.failure.get_or_insert(end);
@@ -156,13 +169,15 @@ impl PgSession {
         Ok(Progress::Done(CallEnd::Ok))
     }
 
-    /// The rest of the call is left out; a failed transaction is rolled back, so that the next call
+    /// The rest of the call is left out (of a pipeline the server has it already); a failed transaction is rolled back, so that the next call
     /// starts clean.
     #[cold]
     fn after_failure(&mut self, status: u8) -> Result<Progress> {
         let rolled_back = self.step >= self.plan.messages.len();
         if status == FAILED_TRANSACTION && !rolled_back {
-            return self.step(self.plan.messages.len());
+            let sent = self.step(self.plan.messages.len());
+            self.due = 1;
+            return sent;
         }
         Ok(Progress::Done(self.failure.take().unwrap_or(CallEnd::Ok)))
     }
@@ -217,6 +232,10 @@ impl Session for PgSession {
 
     fn backend_pid(&self) -> Option<i64> {
         self.client.backend_pid
+    }
+
+    fn round_trips(&self) -> Option<u64> {
+        Some(self.round_trips)
     }
 }
 

@@ -14,13 +14,18 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use socket2::Socket;
 
 use crate::client::Client;
-use crate::plan::{Plan, SessionSpec, StatementSpec, message};
+use crate::messages::message;
+use crate::plan::{Plan, Protocol, SessionSpec, StatementSpec};
 use crate::session::PgSession;
 use crate::target::{TlsSpec, Verify};
 use crate::tls::{TlsSetup, TlsStream};
 use crate::wire::Wire;
 
 fn plan(params: &[&str]) -> Arc<Plan> {
+    plan_of(params, false)
+}
+
+fn plan_of(params: &[&str], pipeline: bool) -> Arc<Plan> {
     let statement = |p: &&str| StatementSpec {
         sql: String::new(),
         params: vec![Some((*p).to_owned())],
@@ -30,6 +35,8 @@ fn plan(params: &[&str]) -> Arc<Plan> {
         count: 1,
         setup: Vec::new(),
         call,
+        protocol: Protocol::Prepared,
+        pipeline,
         warm: Vec::new(),
         warm_calls: 0,
     };
@@ -162,6 +169,75 @@ fn after_an_error_the_rest_is_left_out_and_a_failed_transaction_rolled_back() {
         message: "words".into(),
     };
     assert_eq!(session.advance(buffer), Ok(Progress::Done(failed)));
+}
+
+/// A pipelined session of three statements, and the server's end.
+fn pipelined() -> (PgSession, UnixStream) {
+    let (ours, theirs) = pair();
+    let plan = plan_of(&["1", "2", "3"], true);
+    let mut session = PgSession::new(Client::new(Wire::Plain(ours)), plan);
+    session.set_blocking(false).unwrap();
+    (session, theirs)
+}
+
+#[test]
+fn a_pipeline_is_one_message_and_ends_with_its_last_ready() {
+    let (mut session, mut server) = pipelined();
+    let buffer = &mut [0; 4096];
+    for call in 1..=2 {
+        assert_eq!(session.begin(), Ok(Progress::Read));
+        let sent = received(&mut server);
+        assert_eq!(sent, plan(&["1", "2", "3"]).messages.concat());
+        // One alone, then two in one piece, the last of them cut.
+        server.write_all(&ready(b'I')).unwrap();
+        assert_eq!(session.advance(buffer), Ok(Progress::Read));
+        let rest = [ready(b'I'), ready(b'I')].concat();
+        server.write_all(&rest[..9]).unwrap();
+        assert_eq!(session.advance(buffer), Ok(Progress::Read));
+        server.write_all(&rest[9..]).unwrap();
+        assert_eq!(session.advance(buffer), Ok(Progress::Done(CallEnd::Ok)));
+        assert_eq!(session.round_trips(), Some(call));
+    }
+}
+
+#[test]
+fn a_failed_statement_of_a_pipeline_fails_the_call_and_the_others_are_waited_for() {
+    let (mut session, mut server) = pipelined();
+    let buffer = &mut [0; 4096];
+    let failed = |code: &[u8; 5]| CallEnd::Failed {
+        sqlstate: *code,
+        message: "words".into(),
+    };
+    session.begin().unwrap();
+    let answers = [error("ERROR", "22012"), ready(b'I'), ready(b'I')].concat();
+    server.write_all(&answers).unwrap();
+    assert_eq!(session.advance(buffer), Ok(Progress::Read));
+    server.write_all(&ready(b'I')).unwrap();
+    assert_eq!(session.advance(buffer), Ok(Progress::Done(failed(b"22012"))));
+    // Within a transaction the others fail, too; the first error is the call's, and all is rolled back.
+    session.begin().unwrap();
+    received(&mut server);
+    let (first, later) = (error("ERROR", "40001"), error("ERROR", "25P02"));
+    let answers = [
+        &first[..],
+        &ready(b'E'),
+        &later,
+        &ready(b'E'),
+        &later,
+        &ready(b'E'),
+    ]
+    .concat();
+    server.write_all(&answers).unwrap();
+    assert_eq!(session.advance(buffer), Ok(Progress::Read));
+    assert_eq!(received(&mut server), b"Q\0\0\0\x0dROLLBACK\0");
+    server.write_all(&ready(b'I')).unwrap();
+    assert_eq!(session.advance(buffer), Ok(Progress::Done(failed(b"40001"))));
+    assert_eq!(session.round_trips(), Some(3));
+    session.begin().unwrap();
+    server
+        .write_all(&[ready(b'I'), ready(b'I'), ready(b'I')].concat())
+        .unwrap();
+    assert_eq!(session.advance(buffer), Ok(Progress::Done(CallEnd::Ok)));
 }
 
 #[test]
