@@ -12,6 +12,7 @@ import polars as pl
 from dbdyno.model.plan import Cell
 from dbdyno.model.protocols import Load, Server
 from dbdyno.model.tables import from_core
+from dbdyno.model.variant import DriverSetup
 from dbdyno.model.workload import Calibration, Workload
 
 LEAD_NS = 50_000_000
@@ -26,7 +27,9 @@ def defaults(unit: Workload, **given: Any) -> dict[str, Any]:
     return {n: p.default for n, p in unit.parameters.items()} | given
 
 
-def cell(unit: Workload, params: Mapping[str, Any], sessions: int, measure_ns: int) -> Cell:
+def cell(
+    unit: Workload, params: Mapping[str, Any], sessions: int, measure_ns: int, driver: DriverSetup
+) -> Cell:
     return Cell(
         id="0000",
         workload=unit.name,
@@ -36,6 +39,7 @@ def cell(unit: Workload, params: Mapping[str, Any], sessions: int, measure_ns: i
         params=dict(params),
         settle_ns=0,
         measure_ns=measure_ns,
+        driver=driver,
     )
 
 
@@ -63,9 +67,11 @@ def run(
     size: int = 1,
     calls: int | None = 10,
     measure_ns: int = 10_000_000_000,
+    driver: DriverSetup | None = None,
 ) -> dict[str, pl.DataFrame]:
     """Raw tables of one load; every session makes ``calls`` calls."""
-    load = server.load(unit, cell(unit, params, sessions, measure_ns), sized(unit, size), False, calls)
+    made = cell(unit, params, sessions, measure_ns, driver or DriverSetup())
+    load = server.load(unit, made, sized(unit, size), False, calls)
     load.connect()
     _until_done(load)
     start = load.now_ns() + LEAD_NS

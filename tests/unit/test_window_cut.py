@@ -138,6 +138,29 @@ def test_the_rung_is_the_sum_of_each_session_over_its_own_time():
     assert by_session["status"].to_list() == ["ok", "ok", "no measured calls"]
 
 
+def test_round_trips_and_the_drivers_cpu_are_over_all_calls():
+    """30 and 12 round trips of 10 and 6 calls, 4 of them failed: 42 / 20. The lost session's are left out.
+
+    1 s of the driver's CPU in 10 s at 2.5 calls/s: 40 ms a call.
+    """
+    sessions = [
+        session_row(0, round_trips=30, calls_total=10, errors_total=4),
+        session_row(1, round_trips=12, first_start_ns=11 * S, last_end_ns=15 * S, calls=6, calls_total=6),
+        session_row(2, round_trips=99, calls_total=9, end_reason="lost", first_start_ns=None, calls=0),
+    ]
+    driver = {"pid": 5, "tid": 5, "role": "driver", "session": None}
+    tasks = [task_row(t * S, run, 0, **driver) for t, run in ((10, 0), (20, S))]
+    found = cut([made_cell({"sessions": sessions, "tasks": tasks}, sessions=3)])["rates"]
+    figures = dict(found.filter(scope="rung").select("name", "value").rows())
+    assert figures["round_trips_per_call"] == pytest.approx(42 / 20)
+    assert figures["client_cpu_per_call_ns"] == pytest.approx(0.1 / 2.5 * S)
+
+
+def test_round_trips_that_nobody_counted_are_unknown():
+    row = _one(rates([made_cell({"sessions": [session_row()]})]).filter(name="round_trips_per_call"))
+    assert (row["value"], row["status"]) == (None, "not supported")
+
+
 def test_percentiles_come_from_the_histogram_and_the_mean_from_the_sum():
     """50 calls of 1, 45 of 2, 5 of 3: median 1, 95 % in 2, 99 % in 3."""
     histogram = [{"low_ns": n, "high_ns": n, "count": c} for n, c in ((1, 50), (2, 45), (3, 5))]

@@ -42,7 +42,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c(
             "round_trips",
             "i64",
-            "messages that calls sent and waited for, from the barrier on: one a statement, one a pipelined call",
+            "messages that calls sent and waited for, from the barrier on: one a statement or pipeline",
             null=True,
         ),
         _c(

@@ -24,6 +24,7 @@ _DRIVER, _COUNTERS, _TASKS, _DRIVER_TASKS = "driver", "engine counters", "os tas
 
 Tables = Mapping[str, pl.DataFrame]
 Row = dict[str, Any]
+Figure = tuple[str, str, float | None, str, str]  # name, unit, value, status where it is None, source
 
 
 def rates_of(cells: Sequence[RawCell], cut: Tables) -> pl.DataFrame:
@@ -114,7 +115,8 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _TASKS),
         *within(cell),
         *_calibrated(cell),
-        *_driver(cut["cut_tasks"].filter(pl.col("role") == "driver")),
+        _round_trips(sessions),
+        *_driver(cut["cut_tasks"].filter(pl.col("role") == "driver"), rate),
     )
     yield from (_row("rung", None, *figure) for figure in figures)
 
@@ -127,19 +129,31 @@ def _extremes(histogram: pl.DataFrame, sessions: pl.DataFrame) -> Iterator[tuple
     yield "response_max_ns", longest
 
 
-def _driver(tasks: pl.DataFrame) -> Iterator[tuple[str, str, float | None, str, str]]:
-    """CPUs that the driver used, and the part of its runnable time that it had to wait for one."""
+def _round_trips(sessions: pl.DataFrame) -> Figure:
+    """Messages sent and waited for a call, failed ones included. Not of sessions that were lost: their last
+    call sent, and never ended."""
+    whole = sessions.filter(~pl.col("end_reason").is_in(["lost", "aborted"]))
+    made = float((whole["calls_total"] + whole["errors_total"]).sum())
+    counted = None if whole["round_trips"].null_count() else float(whole["round_trips"].sum())
+    status = "not supported" if counted is None else "no measured calls"
+    return ("round_trips_per_call", "round trips", _over(counted, made), status, _DRIVER)
+
+
+def _driver(tasks: pl.DataFrame, rate: float | None) -> Iterator[Figure]:
+    """CPUs that the driver's threads used in the window (dbdyno's observers are not among them), that over
+    the calls, and the part of its runnable time that it had to wait for one."""
     known = tasks.height > 0 and not tasks["run_ns"].null_count()
     status = "ok" if known else _first_bad(tasks["status"], "off")
     run, runq = (_known_sum(tasks[c] / tasks["over_ns"]) if known else None for c in ("run_ns", "runq_ns"))
     runnable = None if run is None or runq is None else run + runq
     starved = 0.0 if runnable == 0 else _over(runq, runnable)
     yield ("driver_cpus", "cores", run, status, _DRIVER_TASKS)
+    yield ("client_cpu_per_call_ns", "ns", _over(run, rate, NS_PER_S), status, _DRIVER_TASKS)
     yield ("driver_runq", "cores", runq, status, _DRIVER_TASKS)
     yield ("driver_starved", "", starved, status, _DRIVER_TASKS)
 
 
-def _calibrated(cell: RawCell) -> Iterator[tuple[str, str, float | None, str, str]]:
+def _calibrated(cell: RawCell) -> Iterator[Figure]:
     """What a call did when it was calibrated, where the workload promises that it stays so."""
     calibration, workload = cell.meta.calibration, cell.meta.workload
     if calibration is not None and calibration.work_per_call is not None and workload.work_constant:

@@ -144,13 +144,13 @@ class PostgresServer:
         recipe = self._recipe(workload, cell.params)
         size = 1 if calibration is None else calibration.size
         with _doing(f"preparing {cell.sessions} sessions"):
-            entries = sessions.entries(self._connection, recipe, cell.sessions, size)
+            entries = sessions.entries(self._connection, recipe, cell.sessions, size, cell.driver)
             probe = self._probe(recipe, cell.sessions)
         spec = {
             "target": self._target,
             "sessions": entries,
             "probe": probe,
-            "threads": None,
+            "threads": cell.driver.threads,
             "log_calls": log_calls,
             "log_cpu": log_calls and self._presence.here,
             "max_calls": max_calls,

@@ -8,8 +8,10 @@ from typing import Any
 
 from dbdyno.engines.postgres import half as halves
 from dbdyno.engines.postgres import objects, sql
+from dbdyno.engines.postgres.calls import as_sent, literal
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.half import Half
+from dbdyno.model.variant import DriverSetup
 
 GRACE_MS = 30_000
 OWN_PROBE_SINCE = 180000  # pg_stat_get_backend_io: per backend, whatever it does
@@ -19,6 +21,7 @@ _NO_TIMEOUTS = (
     "idle_session_timeout",
     "lock_timeout",
 )
+_PLAIN = DriverSetup()
 COLUMNS = (
     {"name": "lio", "kind": "counter", "unit": "blocks"},
     {"name": "blocks_read", "kind": "counter", "unit": "blocks"},
@@ -55,8 +58,11 @@ def in_one_transaction(recipe: Recipe, version: int) -> bool:
     return version < OWN_PROBE_SINCE and recipe.read_only and recipe.half is not None
 
 
-def entries(connection: Connection, recipe: Recipe, sessions: int, size: int) -> list[dict[str, Any]]:
+def entries(
+    connection: Connection, recipe: Recipe, sessions: int, size: int, driver: DriverSetup = _PLAIN
+) -> list[dict[str, Any]]:
     """``sessions`` of the specification: one entry for all, or one for each that has its own objects."""
+    standard = connection.info.parameter_status("standard_conforming_strings") != "off"
     inherited: dict[str, str] = dict(connection.execute(sql.text("session_settings")).fetchall())
     groups = [(n, 1) for n in range(sessions)] if recipe.own else [(0, sessions)]
     relations = _relations(connection, recipe, [n for n, _ in groups])
@@ -64,7 +70,9 @@ def entries(connection: Connection, recipe: Recipe, sessions: int, size: int) ->
         {
             "count": count,
             "setup": setup(connection, recipe, inherited, relations.get(session)),
-            "call": recipe.call(session, size),
+            "call": as_sent(recipe.call(session, size), driver, standard_strings=standard),
+            "protocol": driver.protocol,
+            "pipeline": driver.pipeline,
             "warm": [],
             "warm_calls": 1 if recipe.half is not None else 0,
         }
@@ -113,10 +121,3 @@ def _relations(connection: Connection, recipe: Recipe, sessions: Sequence[int]) 
 
 def _has_tables(recipe: Recipe) -> bool:
     return recipe.half is not None and recipe.half.objects.kind == "table"
-
-
-def literal(value: str) -> str:
-    """An SQL string, safe under any standard_conforming_strings."""
-    if "\\" in value:
-        return " E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
-    return "'" + value.replace("'", "''") + "'"

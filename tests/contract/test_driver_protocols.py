@@ -1,0 +1,192 @@
+"""Protocols, pipelines and validations of the driver, on real servers of every version (docs/core.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+from tests.contract import loads
+from tests.contract.driving import failure, run, statement
+
+from dbdyno.engines.postgres import PostgresServer, connect
+from dbdyno.engines.postgres.calls import as_sent
+from dbdyno.model.variant import DriverSetup
+
+pytestmark = pytest.mark.db
+
+PROTOCOLS = ("prepared", "extended", "simple")
+HOWS = [{"protocol": p, "pipeline": pipeline} for p in PROTOCOLS for pipeline in (False, True)]
+CALLS = 10
+
+
+@pytest.fixture(params=HOWS, ids=lambda h: f"{h['protocol']}{'-pipelined' * h['pipeline']}")
+def how(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return dict(request.param)
+
+
+@pytest.fixture
+def admin(any_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(any_dsn, autocommit=True) as connection:
+        connection.execute("drop table if exists told")
+        connection.execute("create table told (n bigint, what text)")
+        yield connection
+        connection.execute("drop table told")
+
+
+def target(dsn: str) -> dict[str, Any]:
+    with closing(connect.connect(dsn)) as connection:
+        return connect.driver_target(connection)
+
+
+def told(admin: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
+    return admin.execute("select what, count(*)::int from told group by 1 order by 1").fetchall()
+
+
+@pytest.mark.parametrize("sessions", [1, 4])
+def test_all_statements_are_executed_in_order_and_round_trips_counted(
+    admin: psycopg.Connection[Any], any_dsn: str, how: dict[str, Any], sessions: int
+) -> None:
+    call = [
+        statement("begin"),
+        statement("insert into told values (1, 'a')"),
+        statement("update told set n = n + 41 where xmin::text::bigint = txid_current()"),
+        statement("commit"),
+    ]
+    group = how | {"warm_calls": 2}
+    found = run(target(any_dsn), call, sessions, group=group, max_calls=CALLS)["sessions"]
+    made = (CALLS + 2) * sessions  # those that warm, too
+    assert admin.execute("select count(*), min(n), max(n) from told").fetchone() == (made, 42, 42)
+    assert found["calls"].to_list() == [CALLS] * sessions
+    assert found["round_trips"].to_list() == [CALLS * (1 if how["pipeline"] else 4)] * sessions
+
+
+def test_a_statement_is_kept_prepared_where_that_was_asked_for(
+    admin: psycopg.Connection[Any], any_dsn: str, how: dict[str, Any]
+) -> None:
+    """The server's own word: what of this session is prepared while the call runs."""
+    call = [statement("insert into told select count(*), 'x' from pg_prepared_statements")]
+    run(target(any_dsn), call, group=how, max_calls=CALLS)
+    expected = 1 if how["protocol"] == "prepared" else 0
+    assert admin.execute("select count(*), min(n), max(n) from told").fetchone() == (
+        CALLS,
+        expected,
+        expected,
+    )
+
+
+def test_a_failed_statement_fails_the_call(
+    admin: psycopg.Connection[Any], any_dsn: str, how: dict[str, Any]
+) -> None:
+    """Without a transaction: what is behind it is left out, but a pipeline was sent whole."""
+    call = [
+        statement("insert into told values (1, 'before')"),
+        statement("select 1 / (random() * 0)::int"),
+        statement("insert into told values (1, 'behind')"),
+    ]
+    found = run(target(any_dsn), call, 2, group=how, max_calls=CALLS)
+    assert found["sessions"]["errors_total"].to_list() == [CALLS] * 2
+    assert found["sessions"]["calls_total"].to_list() == [0] * 2
+    assert set(found["errors"]["sqlstate"]) == {"22012"}
+    assert dict(told(admin)) == {"before": 2 * CALLS} | ({"behind": 2 * CALLS} if how["pipeline"] else {})
+    trips = 1 if how["pipeline"] else 2
+    assert found["sessions"]["round_trips"].to_list() == [CALLS * trips] * 2
+
+
+def test_a_failed_transaction_is_rolled_back(
+    admin: psycopg.Connection[Any], any_dsn: str, how: dict[str, Any]
+) -> None:
+    call = [
+        statement("begin"),
+        statement("insert into told values (1, 'inside')"),
+        statement("select 1 / (random() * 0)::int"),
+    ]
+    found = run(target(any_dsn), call, 2, group=how, max_calls=CALLS)
+    assert found["sessions"]["errors_total"].to_list() == [CALLS] * 2
+    assert set(found["errors"]["sqlstate"]) == {"22012"}
+    assert told(admin) == []
+    trips = 2 if how["pipeline"] else 4  # the ROLLBACK is one
+    assert found["sessions"]["round_trips"].to_list() == [CALLS * trips] * 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "params", "words"),
+    [
+        ("copy told to stdout", [], "COPY"),
+        ("select 1; select 2", [], "multiple commands"),
+        ("select", ["1"], "parameters"),
+        ("selec 1", [], "syntax error"),
+    ],
+)
+def test_what_cannot_be_a_call_is_refused_alike(
+    admin: psycopg.Connection[Any],  # noqa: ARG001
+    any_dsn: str,
+    how: dict[str, Any],
+    sql: str,
+    params: list[str],
+    words: str,
+) -> None:
+    assert words in failure(target(any_dsn), [statement(sql, *params)], group=how)[1]
+
+
+NASTY = [
+    "it's",
+    "back\\slash '",
+    "$1 $2",
+    "-- no comment",
+    "",
+    None,
+    "ünïcödé 'x' E'",
+    "'; drop table told; --",
+]
+
+
+@pytest.mark.parametrize("standard", ["on", "off"])
+def test_values_in_the_text_are_the_parameters(
+    admin: psycopg.Connection[Any], any_dsn: str, standard: str
+) -> None:
+    sql = "insert into told select $1::int, $2 /* $9 */ where '$1' <> $$$2$$ -- $7\n"
+    admin.execute("set standard_conforming_strings = " + standard)
+    setup = ["set standard_conforming_strings = " + standard, "set escape_string_warning = off"]
+    for value in NASTY:
+        call = as_sent(
+            [{"sql": sql, "params": ["7", value]}],
+            DriverSetup(protocol="simple"),
+            standard_strings=standard == "on",
+        )
+        found = run(target(any_dsn), call, group={"protocol": "simple", "setup": setup}, max_calls=1)
+        assert found["sessions"]["calls"].to_list() == [1]
+    rows = admin.execute("select n, what from told order by ctid").fetchall()
+    assert rows == [(7, value) for value in NASTY]
+
+
+def test_a_validation_goes_before_each_statement() -> None:
+    call = [statement("begin"), statement("select $1::int", "1")]
+    sent = as_sent(call, DriverSetup(validation="SELECT 1"), standard_strings=True)
+    assert [s["sql"] for s in sent] == ["SELECT 1", "begin", "SELECT 1", "select $1::int"]
+    assert as_sent(call, DriverSetup(validation=None), standard_strings=True) == call
+
+
+@pytest.mark.parametrize("validation", [None, "SELECT 1"])
+def test_logical_reads_are_the_same_in_every_protocol(
+    any_dsn: str, how: dict[str, Any], validation: str | None
+) -> None:
+    """Of the very work: 14 to 17 count inside one transaction, which goes on in every protocol."""
+    unit = loads.workload("lio")
+    params = loads.defaults(unit, blocks=128)
+    driver = DriverSetup(**how, validation=validation, threads=1)
+    with closing(PostgresServer(any_dsn)) as server:
+        server.prepare(unit, params, 3)
+        plain = loads.run(server, unit, params, 1, size=50, calls=CALLS)
+        result = loads.run(server, unit, params, 3, size=50, calls=CALLS, driver=driver)
+    assert set(loads.work(result, "lio").values()) == {loads.work(plain, "lio")[0]}
+    statements = 1 if validation is None else 2
+    trips = CALLS * (1 if how["pipeline"] else statements)
+    assert result["sessions"]["round_trips"].to_list() == [trips] * 3
+
+
+def test_a_failure_to_connect_is_told_in_every_protocol(any_dsn: str, how: dict[str, Any]) -> None:
+    wrong = target(any_dsn) | {"database": "nowhere"}
+    assert failure(wrong, [statement("select 1")], group=how)[0] == "server"
