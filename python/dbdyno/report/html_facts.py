@@ -10,6 +10,7 @@ from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate, significant
 from dbdyno.report import figures, headline, observation, times
+from dbdyno.report.html_variants import variants
 from dbdyno.report.markup import Content, Html, definitions, details, el, join, table
 
 _BASES = {"cpu": "CPU", "wall": "wall-clock"}
@@ -121,11 +122,12 @@ def environment(results: Results) -> Html:
 def plan(results: Results) -> Html:
     """What was asked for, what the planner chose and why, how the call's size was found, every cell."""
     p = results.plan
-    cards = [_card("Plan", definitions(_plan(p)))]
+    cards = [_card("Plan", definitions(_plan(results)))]
     cards += [
         _card(f"Calibration: {k}", definitions(_calibration(results, k))) for k in results.info.calibrations
     ]
     parts: list[Content] = [el("div", *cards, class_="facts")]
+    parts.append(variants(results))
     if p.choices:
         rows = [[c.name, c.value, c.reason] for c in p.choices]
         parts.append(
@@ -192,22 +194,25 @@ def _host(results: Results) -> Iterator[tuple[str, Content]]:
     yield "Kernel", host.kernel
     yield "Distribution", host.distribution
     yield "Virtualisation", host.virtualisation
-    yield "Clock", f"{host.clock_ticks_per_s} ticks a second (user and kernel CPU time)"
+    yield "Clock source", host.clocksource
+    yield "Clock ticks", f"{host.clock_ticks_per_s} ticks a second (user and kernel CPU time)"
     yield "Notes", "; ".join(host.notes)
 
 
-def _plan(p: Plan) -> Iterator[tuple[str, Content]]:
-    e = p.experiment
+def _plan(results: Results) -> Iterator[tuple[str, Content]]:
+    p, e = results.plan, results.plan.experiment
     if e.observation is not None:
         yield from _observation(p, e.observation)
         return
+    repeats = max((c.repeat for c in p.cells), default=1)
     yield "Workload", e.workload or e.script
     yield "Sessions", ", ".join(str(n) for n in dict.fromkeys(c.sessions for c in p.cells))
     yield (
         "Per rung",
-        f"{e.measure} measured after {e.settle} of settling, {e.repeats} repeat(s), order: {e.order}",
+        f"{e.measure} measured after {e.settle} of settling, {repeats} repeat(s), order: {p.order}",
     )
     yield "Variants", ", ".join(dict.fromkeys(c.variant for c in p.cells))
+    yield "Stopped", results.info.stopped
     yield "Parameters", ", ".join(f"{k}={v}" for k, v in e.params.items())
     yield "Sampling", f"{e.sample_hz:g} a second" if e.observe else "off (--no-observe)"
     yield "Seed", str(e.seed)
