@@ -1,0 +1,15 @@
+"""Limits on the server's processes: CPUs, memory nodes, quota, weight; and one session, one CPU.
+
+``check`` before the start, ``apply`` before the sessions connect, ``pin`` when they have, ``Applied.undo``
+at the end; ``undo`` with what the journal of a killed run holds. Nothing is changed that the journal does
+not name first.
+
+A cpuset control group is enough for ``cpus``: the kernel narrows the masks of all processes in it. Only
+where none can be made affinity alone has to do, and that is said.
+"""
+
+from dbdyno.limits.apply import Applied, apply, undo
+from dbdyno.limits.binding import bind_order, order, pin
+from dbdyno.limits.check import Means, check, check_spec
+
+__all__ = ["Applied", "Means", "apply", "bind_order", "check", "check_spec", "order", "pin", "undo"]

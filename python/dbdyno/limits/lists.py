@@ -1,0 +1,48 @@
+"""Lists of CPUs and NUMA nodes as people and the kernel write them: ``0-5,8``; with a step ``0-30:2``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dbdyno.model.errors import UsageError
+
+_PART = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?")
+_CURE = "write numbers and ranges, parted by commas: 0-5,8 or 0-30:2 (every second)"
+
+
+def parse(listed: str, what: str) -> tuple[int, ...]:
+    """``'0-2,5'`` -> (0, 1, 2, 5), sorted, each once (taskset(1) has the grammar). ``what`` names the option.
+
+    Raises :class:`UsageError`.
+    """
+    found: set[int] = set()
+    for part in listed.split(","):
+        match = _PART.fullmatch(part.strip())
+        if match is None:
+            raise UsageError(
+                f"{what} = {listed!r}: "
+                + ("it is empty" if not listed.strip() else f"{part!r} is no number"),
+                _CURE,
+            )
+        first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if last < first or step == 0:
+            raise UsageError(f"{what} = {listed!r}: {part.strip()!r} is no range", _CURE)
+        found.update(range(first, last + 1, step))
+    return tuple(sorted(found))
+
+
+def of_kernel(listed: str) -> frozenset[int]:
+    """``'0-2,5'`` as files and /proc show it; empty for an empty one (cpuset(7), "List format")."""
+    return frozenset(parse(listed, "list") if listed.strip() else ())
+
+
+def text(numbers: Iterable[int]) -> str:
+    """(0, 1, 2, 5) -> ``'0-2,5'``."""
+    runs: list[list[int]] = []
+    for n in sorted(numbers):
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -1,0 +1,178 @@
+"""Where a control group for the server's processes may be made, told before anything is changed.
+
+v1 (cgroup-v1/cgroups.rst): below the group that the server is in, in each controller's own hierarchy.
+v2 (cgroup-v2.rst): beside it, where we may write in its parent; else below it, and then every other
+process of the group gets a leaf of its own, too: a group that hands controllers down holds no processes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dbdyno import _core
+from dbdyno.limits import cures, processes
+from dbdyno.model.errors import NotPrivileged, ServerBusy
+
+OURS = re.compile(r"dbdyno-\d+-[0-9a-f]{8}(?:-rest)?")
+
+
+class Refused(NotPrivileged):
+    """No group can be made here: why, the right that is missing, and the command that gives it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """``parent`` gets a new group that holds the server's processes, now in ``home``."""
+
+    version: int
+    controllers: tuple[str, ...]
+    home: Path
+    parent: Path
+    enable: tuple[str, ...] = ()  # v2: controllers that ``parent`` does not hand down yet
+
+    @property
+    def parts(self) -> bool:
+        """Whether the other processes of ``home`` have to leave it, too."""
+        return self.version == 2 and self.parent == self.home and not _is_root(self.home)
+
+
+def find(main_pid: int, controllers: Iterable[str], root: Path = processes.ROOT) -> list[Place]:
+    """One place for each hierarchy that these controllers are in. Raises :class:`Refused`, and
+    :class:`ServerBusy` where the server is in a group of ours already."""
+    homes: dict[tuple[int, Path], list[str]] = {}
+    for controller in controllers:
+        homes.setdefault(_home(main_pid, controller, root), []).append(controller)
+    ours = processes.is_ours(main_pid, root)
+    return [
+        (_v1 if version == 1 else _v2)(home, tuple(wanted), ours) for (version, home), wanted in homes.items()
+    ]
+
+
+def _home(main_pid: int, controller: str, root: Path) -> tuple[int, Path]:
+    """Version and directory of the server's group in the hierarchy of this controller."""
+    try:
+        groups = _core.find_cgroups(main_pid, root, [controller])
+    except OSError as e:
+        raise Refused(
+            f"the control group of the server (process {main_pid}) cannot be read: {e.strerror or e}",
+            cures.as_root(),
+        ) from e
+    if not groups:
+        raise Refused("no control groups are mounted here that the server is in", cures.container())
+    version, directory = groups[0]
+    home = Path(directory)
+    check_not_ours(home)
+    if main_pid not in members(home):
+        raise Refused(
+            f"the server's control group is outside of what is mounted here: {home} does not hold it",
+            cures.container(),
+        )
+    return version, home
+
+
+def check_not_ours(home: Path) -> None:
+    """Limits are not nested: raises :class:`ServerBusy` where ``home`` lies in a group of dbdyno."""
+    for part in home.parts:
+        if OURS.fullmatch(part):
+            raise ServerBusy(
+                f"the server is in control group {home}: limits of another run "
+                f"(process {part.split('-')[1]}), or of one that was killed",
+                "wait for that run; where it is gone: dbdyno clean",
+            )
+
+
+def _v1(home: Path, controllers: tuple[str, ...], ours: bool) -> Place:
+    """Directories have to be writable, and cgroup.procs for the way back; moving a stranger needs root."""
+    if os.geteuid() != 0 and not ours:
+        raise Refused(
+            "the server is another user's: moving it to a control group needs root", cures.as_root()
+        )
+    refuse_unwritable([home, home / "cgroup.procs"], version=1, ours=ours)
+    return Place(1, controllers, home, home)
+
+
+def _v2(home: Path, controllers: tuple[str, ...], ours: bool) -> Place:
+    beside = [] if _is_root(home) or not _is_group(home.parent) else [home.parent]
+    refusals: list[Refused] = []
+    for parent in (*beside, home):
+        place = Place(2, controllers, home, parent)
+        try:
+            place = replace(place, enable=_to_enable(place))
+            refuse_unwritable(_written(place), version=2, ours=ours)
+        except Refused as e:
+            refusals.append(e)
+        else:
+            return place
+    raise refusals[-1]
+
+
+def _to_enable(place: Place) -> tuple[str, ...]:
+    """Controllers that ``parent`` has and does not hand down yet. Raises :class:`Refused`."""
+    parent = place.parent
+    kind = "domain" if _is_root(parent) else words(parent / "cgroup.type")
+    if kind != "domain":
+        raise Refused(
+            f"control group {parent} is {kind}: no group with limits can be made in it "
+            '(cgroups(7), "Thread mode")',
+            "move the server to an ordinary group, for example into a service or a scope of systemd's",
+        )
+    has = words(parent / "cgroup.controllers").split()
+    if missing := [c for c in place.controllers if c not in has]:
+        raise Refused(
+            f"control group {parent} is not given the controller {missing[0]}: it has "
+            f"{' '.join(has) or 'none'}",
+            cures.no_controller(missing[0]),
+        )
+    handed = words(parent / "cgroup.subtree_control").split()
+    enable = tuple(c for c in place.controllers if c not in handed)
+    if enable and not (_is_root(parent) or place.parts) and members(parent):
+        raise Refused(
+            f"control group {parent} has processes of its own, so it cannot hand down {' '.join(enable)}",
+            cures.as_root(),
+        )
+    return enable
+
+
+def _written(place: Place) -> Sequence[Path]:
+    """What will be written: the common ancestor's cgroup.procs decides (cgroup-v2.rst, "Delegation
+    Containment"), and that of ``home`` for the way back."""
+    files = [place.parent, place.parent / "cgroup.procs", place.home / "cgroup.procs"]
+    return [*files, place.parent / "cgroup.subtree_control"] if place.enable else files
+
+
+def refuse_unwritable(paths: Iterable[Path], version: int, ours: bool) -> None:
+    """Raises :class:`Refused` with the first of ``paths`` that we may not write."""
+    for path in paths:
+        if os.access(path, os.W_OK, effective_ids=True):
+            continue
+        if os.geteuid() == 0:
+            raise Refused(f"{path} cannot be written, not even as root", cures.container())
+        cure = cures.delegated() if version == 2 and ours else cures.as_root()
+        right = "root, or a delegated subtree (Delegate=yes)" if version == 2 else "root"
+        raise Refused(f"no control group can be made: {path} may not be written; that needs {right}", cure)
+
+
+def words(file: Path) -> str:
+    """The words of a file of a group; nothing where it is absent or may not be read."""
+    try:
+        return " ".join(file.read_text().split())
+    except OSError:
+        return ""
+
+
+def members(group: Path) -> list[int]:
+    """Its processes that have a pid for us; those outside our pid namespace show as 0."""
+    return [pid for pid in map(int, words(group / "cgroup.procs").split()) if pid]
+
+
+def _is_group(directory: Path) -> bool:
+    return (directory / "cgroup.procs").exists()
+
+
+def _is_root(group: Path) -> bool:
+    """Of the whole v2 hierarchy: only there is no cgroup.type."""
+    return not (group / "cgroup.type").exists()
