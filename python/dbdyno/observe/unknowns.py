@@ -29,17 +29,17 @@ def _guest(t: Topology) -> bool:
 
 
 def _places(t: Topology) -> Iterator[str]:
-    sys_hidden = "/sys is hidden or masked here; look from the host, or bind-mount its /sys read-only"
+    sys_hidden = "where /sys is masked, look from the host"
     if any(c.core is None for c in t.online):
         yield f"cores and threads unknown: neither /sys nor /proc/cpuinfo tells; {sys_hidden}"
     if any(c.socket is None for c in t.online):
         yield f"sockets unknown: neither /sys nor /proc/cpuinfo tells; {sys_hidden}"
     if not t.nodes:
-        yield "NUMA nodes unknown: no /sys/devices/system/node; needs a kernel with CONFIG_NUMA, and an open /sys"
+        yield "NUMA nodes unknown: no /sys/devices/system/node; needs CONFIG_NUMA, and /sys not masked"
     elif any(not node.distances for node in t.nodes):
         yield f"NUMA distances unknown: not in /sys/devices/system/node; {sys_hidden}"
     if not t.caches:
-        yield f"caches unknown: no cpu*/cache in /sys (some hypervisors pass none on); {sys_hidden}"
+        yield f"caches unknown: no cpu*/cache in /sys; some hypervisors pass none on; {sys_hidden}"
 
 
 def _limits(t: Topology) -> Iterator[str]:
