@@ -99,7 +99,7 @@ impl Task {
 
     /// True for a process of the server: a session's, a helper's, somebody else's.
     pub fn of_server(&self) -> bool {
-        &*self.who.role != "dbdyno" && &*self.who.role != "driver" && self.pid == self.tid
+        !matches!(&*self.who.role, "dbdyno" | "driver" | "pooler") && self.pid == self.tid
     }
 
     /// True once a read has found it gone: its numbers may be given to another task.

@@ -127,6 +127,7 @@ class Pool:
     size: int  # server connections
     mode: str  # "transaction" | "session"
     clients: int  # sessions that will come
+    protocol: str = "prepared"  # how they send statements: DriverSetup.protocol
 
 
 class Clock(Protocol):

@@ -6,7 +6,12 @@ from dbdyno.model.column import Column
 from dbdyno.model.column import column as _c
 
 _WHO = (
-    _c("role", "str", "session | helper:<what> | other (somebody else's backend) | driver | dbdyno"),
+    _c(
+        "role",
+        "str",
+        "session (of a pooled cell: a server connection of the pool) | helper:<what> | other (somebody else's "
+        "backend) | driver | pooler | dbdyno",
+    ),
     _c("session", "i64", "session number 0..N-1 where role is session", null=True),
 )
 
@@ -207,7 +212,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("before_ns", "i64", "before the read"),
         _c("after_ns", "i64", "after the read"),
         _c("phase", "str", "per session: before1 before2 after1 after2; else t0 t1"),
-        _c("scope", "str", "session | server | database"),
+        _c("scope", "str", "session | server | database | pooler (its presence: the cell is pooled)"),
         _c("session", "i64", "where scope is session", null=True),
         _c("name", "str", "name in the engine's counters.toml"),
         _c("kind", "str", "counter (monotonic) | gauge"),

@@ -45,7 +45,7 @@ def find_places(account: Account) -> Places:
                 f"the server's user {account.name} cannot reach {place}",
                 "let it pass: chmod a+rx on the directories above, or set DBDYNO_SERVER_DIR to another place",
             )
-    return Places(data, cache, _runtime(account))
+    return Places(data, cache, runtime(account))
 
 
 def _given(directory: Path) -> tuple[Path, Path]:
@@ -90,8 +90,8 @@ def check_private(directory: Path, writable_by: int) -> None:
         )
 
 
-def _runtime(account: Account) -> Path:
-    """The first of the candidates that can be had and leaves room for a socket's name."""
+def runtime(account: Account) -> Path:
+    """Where sockets' directories are made: the first candidate to be had that leaves room for a name."""
     uid = os.geteuid()
     system = Path("/run/dbdyno") if account.switch else Path(f"/run/user/{uid}/dbdyno")
     given = os.environ.get("XDG_RUNTIME_DIR", "")
