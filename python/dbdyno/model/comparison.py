@@ -1,4 +1,4 @@
-"""What a comparison says: effects as ratios with intervals, claims with verdicts, and the accounts behind them."""
+"""What a comparison says: effects as ratios with intervals, claims with verdicts, accounts behind them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from dbdyno.model.units import format_ns, format_rate
+
 Verdict = Literal["better", "worse", "no difference", "undecided"]
 """``no difference``: none above the margin."""
 
 Basis = Literal["pairs", "samples", "within the window only"]
-"""What an interval stands on: repeats paired by block; repeats of two independent samples; a single repeat."""
+"""What an interval stands on: repeats paired by block; two independent samples; a single repeat."""
 
 
 class Frozen(BaseModel):
@@ -28,7 +30,7 @@ class Effect(Frozen):
     std_err: float | None = None
     """Of the ratio, by the delta method."""
     p: float | None = None
-    """Two-sided, Student's t: that both means are the same. Below 0.05 just where the interval leaves 1 out."""
+    """Two-sided, Student's t: both means are the same. Below 0.05 just where the interval leaves 1 out."""
     p_permutation: float | None = None
     """Two-sided, by permutation."""
     permutation: str = ""
@@ -188,3 +190,17 @@ class Tightness:
     """Where that is: variant and sessions."""
     repeats: int
     """The least number of usable repeats of any variant and rung."""
+
+
+def verdict_text(verdict: str, margin: float, further: int | None = None) -> str:
+    """``no difference above 2 %``; ``undecided, about 6 more repeats would decide``."""
+    if verdict == "no difference":
+        return f"no difference above {100 * margin:g} %"
+    if verdict == "undecided" and further is not None:
+        return f"undecided, about {further:,} more repeat{'' if further == 1 else 's'} would decide"
+    return verdict
+
+
+def value_text(unit: str, value: float) -> str:
+    """A figure with its unit: ``6.21 M LIO/s``, ``1.23 ms``."""
+    return format_ns(value) if unit == "ns" else f"{format_rate(value)} {unit}".rstrip()

@@ -32,7 +32,7 @@ class Moments:
         return max(0.0, self.vyy - 2 * rho * self.vxy + rho * rho * self.vxx)
 
     def floored(self, wxx: float, wyy: float) -> Moments:
-        """With these variances of the means instead, where they are the larger ones (and then independent)."""
+        """With these variances of (independent) means instead, where they are the larger ones."""
         other = replace(self, vxx=wxx, vyy=wyy, vxy=0.0)
         return other if other.variance(self.ratio) > self.variance(self.ratio) else self
 

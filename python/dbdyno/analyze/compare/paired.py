@@ -10,19 +10,28 @@ from dbdyno.analyze.compare.making import Floor, effect, without
 from dbdyno.analyze.compare.permutation import signs
 from dbdyno.model.comparison import Effect
 
+Pairs = Sequence[tuple[float, float]]
+"""Baseline and variant."""
 
-def effect_of_pairs(pairs: Sequence[tuple[float, float]], floor: Floor | None = None) -> Effect:
-    """Of (baseline, variant): ratio of means by Fieller with the covariance of pairs, n - 1 degrees of freedom."""
-    xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
+
+def effect_of_pairs(pairs: Pairs, floor: Floor | None = None) -> Effect:
+    """Ratio of means by Fieller with the covariance of the pairs, n - 1 degrees of freedom."""
     n = len(pairs)
     sizes = {"n_baseline": n, "n_variant": n}
     if n < 2:
-        return without("an interval needs at least two repeats of both", xs, ys, basis="pairs", **sizes)
-    x, y = math.fsum(xs) / n, math.fsum(ys) / n
-    dx, dy = [v - x for v in xs], [v - y for v in ys]
+        sides = [x for x, _ in pairs], [y for _, y in pairs]
+        why = "an interval needs at least two repeats of both"
+        return without(why, sides[0], sides[1], basis="pairs", **sizes)
+    return effect(moments_of_pairs(pairs), signs([y - x for x, y in pairs]), "pairs", floor, **sizes)
+
+
+def moments_of_pairs(pairs: Pairs) -> Moments:
+    """Of at least two."""
+    n = len(pairs)
+    x, y = (math.fsum(side) / n for side in zip(*pairs, strict=True))
+    dx, dy = [v - x for v, _ in pairs], [v - y for _, v in pairs]
     vxx, vyy, vxy = (_product(a, b) / (n - 1) / n for a, b in ((dx, dx), (dy, dy), (dx, dy)))
-    test = signs([b - a for a, b in pairs])
-    return effect(Moments(x, y, vxx, vyy, vxy, n - 1), test, "pairs", floor, **sizes)
+    return Moments(x, y, vxx, vyy, vxy, n - 1)
 
 
 def _product(a: Sequence[float], b: Sequence[float]) -> float:

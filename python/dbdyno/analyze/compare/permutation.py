@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_EXACT = 200
-"""Values in both samples together: beyond, a normal approximation with corrections for ties and continuity."""
+"""Values in both samples together: beyond, the normal approximation."""
 MOST_SIGNS = 20
 """Pairs: beyond, random signs."""
 DRAWS = 100_000

@@ -23,10 +23,16 @@ def effect_of_samples(
     sizes = {"n_baseline": len(baseline), "n_variant": len(variant)}
     if min(sizes.values()) < 2:
         return without("an interval needs at least two values on both sides", baseline, variant, **sizes)
+    return effect(
+        moments_of_samples(baseline, variant), rank_sum(baseline, variant), "samples", floor, **sizes
+    )
+
+
+def moments_of_samples(baseline: Sequence[float], variant: Sequence[float]) -> Moments:
+    """Of at least two values each; every sample has its own variance."""
     a, b = Mean.of(baseline), Mean.of(variant)
     vxx, vyy = (m.m2 / (m.n - 1) / m.n for m in (a, b))
-    moments = Moments(a.value, b.value, vxx, vyy, 0.0, _degrees(a, b, vxx, vyy))
-    return effect(moments, rank_sum(baseline, variant), "samples", floor, **sizes)
+    return Moments(a.value, b.value, vxx, vyy, 0.0, _degrees(a, b, vxx, vyy))
 
 
 def _degrees(a: Mean, b: Mean, vxx: float, vyy: float) -> int:

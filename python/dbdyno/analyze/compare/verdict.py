@@ -1,4 +1,4 @@
-"""Better, worse, no difference above the margin, or undecided: and then how many more repeats would decide."""
+"""Better, worse, no difference above the margin, or undecided; then how many more repeats would decide."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def judge(
     if clear and p_holm is not None and p_holm < ALPHA:
         better = (effect.ratio > 1) == higher_is_better
         return Judgement("better" if better else "worse", None, _scarce(effect))
-    return Judgement("undecided", _further(effect, margin, family), _because(effect, clear, family))
+    return Judgement("undecided", _further(effect, margin, family), _because(clear, family))
 
 
 def _small(effect: Effect) -> str:
@@ -54,7 +54,7 @@ def _scarce(effect: Effect) -> str:
     )
 
 
-def _because(effect: Effect, clear: bool, family: int) -> str:
+def _because(clear: bool, family: int) -> str:
     return f"clear of 1 alone, but not beside {family - 1} other claims" if clear and family > 1 else ""
 
 
