@@ -1,30 +1,86 @@
-"""``dbdyno clean``: removes what dbdyno made in a database."""
+"""``dbdyno clean``: puts back what killed runs changed, and removes what dbdyno made in a database."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import click
 
+from dbdyno import limits
 from dbdyno.cli.options import bin_dir_option, dsn_option
 from dbdyno.engines import open_server
+from dbdyno.model.errors import DbdynoError, TargetError
 from dbdyno.model.protocols import Target
+from dbdyno.model.undo import Undo
+from dbdyno.store import journal
+
+_OF_SYSTEM, _OF_SERVER = ("group", "affinity"), ("settings", "pooler")
 
 
 @click.command()
 @dsn_option
 @bin_dir_option
 def clean(dsn: str | None, bin_dir: Path | None) -> None:
-    """Remove dbdyno's schema, with all it made, from a database.
+    """Put back what killed runs changed, and remove dbdyno's schema from a database.
 
-    Nothing else is touched: all objects are in a schema of dbdyno's own.
+    A run that ended, with an error or by Ctrl-C too, has put everything back. One that was killed left a
+    journal: of control groups and affinity (put back at once), of settings and poolers (put back on the
+    server that is named, if it is theirs). Then dbdyno's schema is removed, with all it made; nothing else
+    in the database is touched. Runs that are under way are left alone.
 
     \b
     Examples:
       dbdyno clean
       dbdyno clean --dsn postgresql://app@db1/prod
     """
-    with open_server("postgres", Target(dsn=dsn, bin_dir=bin_dir)) as server:
-        removed = server.clean()
-    for line in removed or ["nothing to remove"]:
+    work = _Work(journal.left_over())
+    work.put_back(_OF_SYSTEM, limits.undo)
+    try:
+        with open_server("postgres", Target(dsn=dsn, bin_dir=bin_dir)) as server:
+            work.put_back(_OF_SERVER, server.put_back)
+            work.say_what_stays("it is another server's: name that one with --dsn")
+            for line in server.clean():
+                work.say(line)
+    except TargetError:
+        work.say_what_stays("the server cannot be reached")
+        raise
+    work.end()
+
+
+class _Work:
+    """Putting back what journals name, a line for each thing."""
+
+    def __init__(self, found: journal.LeftOver) -> None:
+        self._dead, self._damaged = found.dead, found.damaged
+        self._failed: dict[str, DbdynoError] = {}  # by key of what could not be put back
+        self._silent = True
+        for one in found.alive:
+            self.say(f"run {one.run} is under way (process {one.owner_pid}): left alone")
+
+    def say(self, line: str) -> None:
         click.echo(line)
+        self._silent = False
+
+    def put_back(self, kinds: Collection[str], how: Callable[[Undo], str | None]) -> None:
+        """What was changed last comes first. What fails stays in its journal and hinders nothing else."""
+        for one in self._dead:
+            for undo in reversed([u for u in one.undos if u.kind in kinds]):
+                try:
+                    if (done := how(undo)) is not None:
+                        one.forget(undo.key)
+                        self.say(f"run {one.run}: {done}")
+                except DbdynoError as error:
+                    self._failed[undo.key] = error
+
+    def say_what_stays(self, why: str) -> None:
+        for one in self._dead:
+            for undo in one.undos:
+                self.say(f"run {one.run}: not put back: {undo.what}; {self._failed.get(undo.key, why)}")
+
+    def end(self) -> None:
+        """Raises the first of what failed."""
+        for error in (*self._failed.values(), *self._damaged):
+            raise error
+        if self._silent:
+            click.echo("nothing to remove")
