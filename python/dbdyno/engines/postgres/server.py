@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, cast
 
 import polars as pl
@@ -30,16 +31,20 @@ from dbdyno.engines.postgres import half as halves
 from dbdyno.engines.postgres.calibrate import Bench, calibrate
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.errors import server_error
+from dbdyno.engines.postgres.pooler import Fronting
+from dbdyno.engines.postgres.pooler import put_back as end_pooler
 from dbdyno.engines.postgres.sessions import Recipe
+from dbdyno.engines.postgres.settings import Keeper, Site
 from dbdyno.engines.postgres.sight import sight
 from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan import Cell, Observation
-from dbdyno.model.protocols import Capacity, Clock, Load, Watch
+from dbdyno.model.protocols import Capacity, Clock, Configured, Load, Pool, Watch
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
+from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.workload import Calibration, Workload
 
 _Key = tuple[str, tuple[tuple[str, Any], ...]]
@@ -57,6 +62,9 @@ class PostgresServer:
             self._identity = identity.identity(self._connection)
             self._sight = sight(self._connection)
         self._target = connect.driver_target(self._connection)
+        here = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect)
+        self._settings = Keeper(here)
+        self._front = Fronting()
         self._run: str | None = None  # which has claimed this server
         self._recipes: dict[_Key, Recipe] = {}
         self._scripts: dict[str, Recipe] = {}
@@ -71,7 +79,8 @@ class PostgresServer:
     def sources(self) -> Sequence[Source]:
         with suppress(psycopg.Error):  # else what was known last: a lost server has witnesses, too
             self._sight = sight(self._connection)
-        return facts.sources(self.version, self._scripts.values(), self._sight, self._unprobed)
+        known = facts.sources(self.version, self._scripts.values(), self._sight, self._unprobed)
+        return [*known, *self._front.sources()]
 
     def capacity(self) -> Capacity:
         with _doing("counting connections"):
@@ -97,6 +106,28 @@ class PostgresServer:
             raise
         self._connection, self.version = connection, connection.info.server_version
         self._target = connect.driver_target(connection)
+
+    # -- settings of a variant ------------------------------------------------------------------
+    def check_settings(self, settings: Mapping[str, str]) -> Sequence[str]:
+        with _doing("checking settings"):
+            return self._settings.check(settings)
+
+    def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
+        with _doing("changing settings"):
+            return self._settings.configure(settings, journal)
+
+    def put_back(self, undo: Undo) -> str | None:
+        if undo.kind == "pooler":
+            return end_pooler(undo)
+        with _doing("putting back settings"):
+            return self._settings.put_back(undo) if undo.kind == "settings" else None
+
+    # -- a pooler in front ----------------------------------------------------------------------
+    def check_pool(self, pool: Pool) -> None:
+        self._front.check(pool, self._target, self.capacity())
+
+    def use_pool(self, pool: Pool | None, journal: Journal) -> None:
+        self._front.use(pool, journal)
 
     # -- what is run on it ----------------------------------------------------------------------
     def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
@@ -141,7 +172,7 @@ class PostgresServer:
         log_calls: bool,
         max_calls: int | None,
     ) -> Load:
-        recipe = self._recipe(workload, cell.params)
+        recipe = replace(self._recipe(workload, cell.params), varied=self._settings.names)
         size = 1 if calibration is None else calibration.size
         with _doing(f"preparing {cell.sessions} sessions"):
             entries = sessions.entries(self._connection, recipe, cell.sessions, size, cell.driver)
@@ -157,11 +188,15 @@ class PostgresServer:
             "think_us": round(cell.think_ns / 1000),
             "grace_ms": sessions.GRACE_MS,
         }
+        if self._front.pool is not None:
+            with _doing("preparing the pool"):
+                settings = sessions.shared(self._connection, recipe)
+                return self._front.load(self._connection, spec, settings, cell.sessions)
         return cast(Load, _core.Load("postgres", json.dumps(spec)))
 
     def _probe(self, recipe: Recipe, count: int) -> dict[str, Any] | None:
-        self._unprobed = None
-        if self.version >= sessions.OWN_PROBE_SINCE:
+        self._unprobed = self._front.unprobed()
+        if self._unprobed is None and self.version >= sessions.OWN_PROBE_SINCE:
             self._unprobed = probe_memory.refusal(self._connection, count, here=self._presence.here)
         return sessions.probe(recipe, self.version) if self._unprobed is None else None
 
@@ -179,7 +214,8 @@ class PostgresServer:
     # -- watching -------------------------------------------------------------------------------
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
         with _doing("preparing the activity samples"):
-            return self._watch_half(observation.activity_sql(self._connection), load.backends())
+            half = self._watch_half(observation.activity_sql(self._connection), load.backends())
+            return self._front.watched(self._connection, half)
 
     def observation_spec(self, chosen: Observation, known: Mapping[int, int]) -> Mapping[str, Any]:
         with _doing("choosing sessions"):
@@ -223,7 +259,8 @@ class PostgresServer:
 
     def counters(self, phase: str) -> pl.DataFrame:
         with _doing("reading counters"):
-            return rows("counters", counters.read(self._connection, phase, _core.now_ns))
+            read = counters.read(self._connection, phase, _core.now_ns)
+        return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])
 
     # -- loads of known truth -------------------------------------------------------------------
     def truth_cases(self) -> Sequence[TruthCase]:
@@ -256,6 +293,7 @@ class PostgresServer:
             return objects.clean(self._connection)
 
     def close(self) -> None:
+        self._front.close()
         self._connection.close()
         if self._instance is not None:
             self._instance.close()

@@ -40,6 +40,7 @@ class Recipe:
     params: tuple[tuple[str, Any], ...] = ()
     blocks: int = 0
     own: bool = False  # each session has its own objects
+    varied: frozenset[str] = frozenset()  # settings of the server's that a session must not cover
 
     def call(self, session: int, size: int) -> list[dict[str, Any]]:
         """Statements of a call, with their parameters."""
@@ -87,6 +88,7 @@ def setup(
     settings = {**inherited, **recipe.settings}
     if recipe.half is not None:
         settings |= dict.fromkeys(_NO_TIMEOUTS, "0")
+    settings = {name: value for name, value in settings.items() if name.lower() not in recipe.varied}
     if relations is not None:
         settings["dbdyno.relations"] = relations
     # Not SET: that takes the text of a list such as search_path for one name.
@@ -97,6 +99,12 @@ def setup(
     if in_one_transaction(recipe, connection.info.server_version):
         quoted.append("BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED READ ONLY")
     return quoted
+
+
+def shared(connection: Connection, recipe: Recipe) -> list[str]:
+    """Of :func:`setup`, what makes a connection that serves all sessions in turn: no transaction."""
+    inherited: dict[str, str] = dict(connection.execute(sql.text("session_settings")).fetchall())
+    return [s for s in setup(connection, recipe, inherited, None) if not s.startswith("BEGIN")]
 
 
 def probe(recipe: Recipe, version: int) -> dict[str, Any] | None:

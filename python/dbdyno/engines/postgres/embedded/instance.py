@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -26,7 +26,7 @@ from dbdyno.engines.postgres.embedded.places import Places, check_private
 from dbdyno.engines.postgres.embedded.postmaster import Process
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.embedded.wish import Started, Wish, check_fits
-from dbdyno.model.errors import ServerBusy, TargetError
+from dbdyno.model.errors import ServerBusy, ServerLost, TargetError, UsageError
 
 _START_PATIENCE_S = 60.0
 _LOG_LINES = 12
@@ -43,6 +43,7 @@ class Instance:
         self.socket_dir = places.socket_dir(self.data)
         self._owner: IO[str] | None = None
         self._child: subprocess.Popen[bytes] | None = None
+        self.sessions = 1  # that were wished for
 
     # -- looking --------------------------------------------------------------------------------
     def started(self) -> Started | None:
@@ -57,6 +58,11 @@ class Instance:
         last = self.started()
         known = None if last is None else Process(last.pid, last.start_ticks)
         return postmaster.find_postmaster(self.data, self.account.uid, known)
+
+    @property
+    def stays(self) -> bool:
+        """Whether it goes on when those who use it end."""
+        return self._owner is None
 
     def has_owner(self) -> bool:
         """Whether a living process (we too) owns the server."""
@@ -89,6 +95,7 @@ class Instance:
     # -- acting ---------------------------------------------------------------------------------
     def open(self, programs: Programs, wish: Wish) -> None:
         """The server runs when this returns: it did (to stay, or with a living owner), or we started it."""
+        self.sessions = wish.sessions
         with self.deciding():
             running, last = self.process(), self.started()
             if running is not None and last is not None and (last.stay or self.has_owner()):
@@ -112,6 +119,48 @@ class Instance:
             self._owner = None
         if self._child is not None:
             self._child.wait()
+
+    def reconfigure(self, settings: Mapping[str, str], *, restart: bool) -> None:
+        """Its file holds what it was started with and, over it, ``settings``; of earlier ones none.
+
+        Without a restart the caller has the server reload it. Raises :class:`UsageError` where it does not
+        start with them: then it runs without any. The thread that calls is the one that it lives with.
+        """
+        with self.deciding():
+            running, last = self.process(), self.started()
+            if running is None or last is None:
+                raise ServerLost("the embedded server has ended", f"see {self.log}")
+            if self._owner is None and not last.stay:
+                raise ServerBusy(
+                    f"the embedded server belongs to the run of process {last.owner_pid}",
+                    "wait until that has ended",
+                )
+            wish = Wish(last.settings, max_connections=last.max_connections, stay=last.stay)
+            if not restart:
+                self._write(wish, settings)
+                return
+            programs = Programs(Path(last.bin_dir), last.version)
+            self._end_for_restart(running)
+            try:
+                self._run(programs, wish, settings)
+            except TargetError as e:
+                self._revive(programs, wish, e)
+
+    def _end_for_restart(self, running: Process) -> None:
+        self._end(running)
+        postmaster.end_orphans(self.data, self.account.uid)
+        if self._child is not None:
+            self._child.wait()
+
+    def _revive(self, programs: Programs, wish: Wish, error: TargetError) -> None:
+        """Without the settings that it did not start with."""
+        if (left := self.process()) is not None:
+            self._end_for_restart(left)
+        self._run(programs, wish, {})
+        raise UsageError(
+            f"with these settings {error.message.removeprefix('the embedded ')}",
+            "mend the settings; the server runs without them",
+        ) from None
 
     def stop(self) -> Process | None:
         """Ends the server, by hand; what was ended. Raises :class:`ServerBusy` while a run uses it."""
@@ -141,16 +190,23 @@ class Instance:
             shutil.rmtree(self.data, ignore_errors=True)
         if not self.data.exists():
             cluster.make_data(self.data, programs, self.account, self.places.cache)
-        postmaster.disown_pid_file(self.data)
-        self._make_socket_dir()
-        cluster.write_settings(self.data, self.account, self._settings(wish))
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))
-        with self.log.open("wb") as log:
+        self._run(programs, wish, {})
+
+    def _run(self, programs: Programs, wish: Wish, over: Mapping[str, str]) -> None:
+        """On a data directory that is there."""
+        postmaster.disown_pid_file(self.data)
+        self._make_socket_dir()
+        self._write(wish, over)
+        with self.log.open("ab") as log:
             self._child = self._launch(programs, wish, log)
         ticks = postmaster.start_ticks(self._child.pid)
         self._record(programs, wish, Process(self._child.pid, ticks or 0))
         self._await_ready(self._child)
+
+    def _write(self, wish: Wish, over: Mapping[str, str]) -> None:
+        cluster.write_settings(self.data, self.account, self._settings(wish) | dict(over))
 
     def _settings(self, wish: Wish) -> dict[str, str]:
         ours = {

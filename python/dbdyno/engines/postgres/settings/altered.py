@@ -1,0 +1,113 @@
+"""Settings of a server that is not ours: ALTER SYSTEM, the entries before in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import psycopg
+
+from dbdyno.engines.postgres import connect, sql
+from dbdyno.engines.postgres.settings.check import check, statement
+from dbdyno.engines.postgres.settings.reload import in_force, reload, verified
+from dbdyno.engines.postgres.settings.site import Site
+from dbdyno.model.errors import DbdynoError
+from dbdyno.model.protocols import Configured
+from dbdyno.model.undo import Journal, Undo
+
+
+class Altered:
+    """Through ``postgresql.auto.conf``. What is in force already is left alone."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._now: dict[str, str] = {}  # what this object has set
+        self._before: dict[str, str | None] = {}  # the entry of each of these before
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(name.lower() for name in self._now)
+
+    def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
+        asked = check(self._site, settings)
+        now = in_force(self._site)
+        wanted = {a.name: a.value for a in asked if a.name in self._now or not a.is_in_force(now)}
+        back = [name for name in self._now if name not in wanted]
+        changed = {name: value for name, value in wanted.items() if self._now.get(name) != value}
+        try:
+            self._note(list(changed), journal)
+            self._alter(changed, back)
+            found = verified(self._site, asked)
+        except BaseException:
+            self._give_up(journal)
+            raise
+        self._forget(back, journal)
+        return Configured(found, restarted=False)
+
+    def _note(self, names: list[str], journal: Journal) -> None:
+        entries = entries_of(self._site)
+        for name in names:
+            if name not in self._before:
+                journal.note(undo(self._site, name, entries.get(name.lower())))
+                self._before[name] = entries.get(name.lower())
+
+    def _alter(self, changed: Mapping[str, str], back: list[str]) -> None:
+        for name, value in changed.items():
+            self._site.connection().execute(statement(name, value))
+            self._now[name] = value
+        for name in back:
+            self._site.connection().execute(statement(name, self._before[name]))
+        if changed or back:
+            reload(self._site)
+
+    def _give_up(self, journal: Journal) -> None:
+        """As it was found, if that can be done; else the journal still says what to put back."""
+        with suppress(psycopg.Error, DbdynoError):
+            for name, entry in self._before.items():
+                self._site.connection().execute(statement(name, entry))
+            reload(self._site)
+            self._forget(list(self._before), journal)
+
+    def _forget(self, names: list[str], journal: Journal) -> None:
+        for name in names:
+            journal.forget(key(self._site, name))
+            self._now.pop(name, None)
+            del self._before[name]
+
+
+def entries_of(site: Site) -> dict[str, str]:
+    """What ``postgresql.auto.conf`` says: names in lower case."""
+    rows = site.connection().execute(sql.text("auto_entries").encode()).fetchall()
+    return {name.lower(): value for name, value in rows}
+
+
+def key(site: Site, name: str) -> str:
+    return f"settings {site.identity.system} {site.directory()} {name}"
+
+
+def undo(site: Site, name: str, entry: str | None) -> Undo:
+    where = connect.where(site.connection())
+    was = "no entry" if entry is None else f"{entry!r}"
+    return Undo(
+        kind="settings",
+        key=key(site, name),
+        what=f"setting {name} of the server at {where} (before: {was} in postgresql.auto.conf)",
+        data={
+            "system": site.identity.system,
+            "directory": site.directory(),
+            "where": where,
+            "name": name,
+            "entry": entry,
+        },
+    )
+
+
+def put_back(site: Site, name: str, entry: str | None) -> str:
+    """As it was before, in words. Idempotent."""
+    if entries_of(site).get(name.lower()) == entry:
+        return f"setting {name}: is as it was"
+    site.connection().execute(statement(name, entry))
+    reload(site)
+    if entry is None:
+        return f"setting {name}: entry taken out of postgresql.auto.conf"
+    return f"setting {name}: back to {entry!r} in postgresql.auto.conf"

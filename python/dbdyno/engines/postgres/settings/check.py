@@ -1,0 +1,268 @@
+"""Whether settings can be put in force, found out without a trace: the server itself judges each value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql as pgsql
+
+from dbdyno.engines.postgres import connect, sql
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.settings import values
+from dbdyno.engines.postgres.settings.site import Site
+from dbdyno.engines.postgres.settings.values import PRELOADING, Guc
+from dbdyno.model.errors import NotPrivileged, ServerBusy, UsageError
+from dbdyno.model.nearest import did_you_mean
+
+_OWN_CONNECTIONS = 3  # control, activity, calibration
+_SETTABLE = ("user", "superuser")  # of the contexts: in any session, so in a trial, too
+_NOT_TRIED = ("log_timezone", "primary_slot_name")  # a line's end behind their value is no white space
+_GRANT_SINCE = 150000  # GRANT ALTER SYSTEM ON PARAMETER
+_FIXED = dict.fromkeys(
+    ("data_directory", "config_file", "hba_file", "ident_file", "external_pid_file", "cluster_name"),
+    "it says where the server's files are, or what it is called",
+) | dict.fromkeys(
+    ("listen_addresses", "port", "unix_socket_directories", "unix_socket_group", "unix_socket_permissions"),
+    "connections would no longer find the server",
+)
+_FIXED["allow_alter_system"] = "what is set could not be put back"
+# Sources that win over a file, in words (PostgreSQL, "pg_settings", column source).
+_STRONGER = {
+    "command line": "it stands on the server's command line",
+    "database": "ALTER DATABASE ... SET wins for this database",
+    "user": "ALTER ROLE ... SET wins for this role",
+    "database user": "ALTER ROLE ... IN DATABASE ... SET wins for this role here",
+    "client": "the connection's own options (DSN, PGOPTIONS) win",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A setting that can be put in force."""
+
+    name: str  # as the server writes it
+    value: str
+    guc: Guc | None  # None: a library that is yet to be loaded brings it
+    expected: str | None = None  # what the server made of the value in a trial
+
+    @property
+    def at_start(self) -> bool:
+        return self.guc is not None and self.guc.context == "postmaster"
+
+    def is_in_force(self, now: Mapping[str, Guc]) -> bool:
+        found = now.get(self.name.lower())
+        if found is None:
+            return False
+        if self.expected is not None and found.reset_val == self.expected:
+            return True
+        return values.same(found, self.value, found.reset_val)
+
+
+def check(site: Site, settings: Mapping[str, str]) -> list[Asked]:
+    """Changes nothing. Raises :class:`UsageError` and :class:`NotPrivileged`, with the cure."""
+    if not settings:
+        return []
+    for name, value in settings.items():
+        if any(c in value for c in "\n\r\0"):
+            raise UsageError(f"setting {name}: its value has more than one line", "write it in one")
+    with connect.connect(site.dsn) as trial:
+        _load_libraries(trial, settings)
+        known = values.read(trial)
+        asked = [_look(known, settings, name, value) for name, value in settings.items()]
+        _check_rights(site, trial, asked)
+        asked = [_try(trial, a) for a in asked]
+    wanting = [a for a in asked if not a.is_in_force(known)]
+    _check_not_hidden(site, wanting)
+    _check_connections(site, asked)
+    _check_restart(site, [a for a in wanting if a.at_start])
+    return asked
+
+
+def _look(known: Mapping[str, Guc], settings: Mapping[str, str], name: str, value: str) -> Asked:
+    guc = known.get(name.lower())
+    if guc is None:
+        return _unseen(known, settings, name, value)
+    if guc.context == "internal":
+        raise UsageError(
+            f"setting {name} cannot be changed: the server was built or made with {guc.shown}",
+            "it is fixed when the server is built or its data directory is made (initdb)",
+        )
+    if (why := _FIXED.get(guc.name)) is not None:
+        raise UsageError(f"setting {name} is no matter of a variant: {why}", "leave it out")
+    values.canonical(guc, value)
+    return Asked(guc.name, value, guc)
+
+
+def _unseen(known: Mapping[str, Guc], settings: Mapping[str, str], name: str, value: str) -> Asked:
+    """One of a library that the same variant loads is taken on trust: it is looked at when it is there."""
+    brought = {
+        element.rsplit("/", 1)[-1].removesuffix(".so")
+        for list_name in PRELOADING
+        for element in values.elements(list_name, settings.get(list_name, ""))
+    }
+    prefix = name.partition(".")[0]
+    if "." in name and prefix in brought:
+        return Asked(name, value, None)
+    if "." in name:
+        raise UsageError(
+            f"unknown server setting {name!r}: no library that is loaded has it",
+            f"load that in the same variant: shared_preload_libraries = {prefix!r}; "
+            f"or {did_you_mean(name, known)}",
+        )
+    raise UsageError(f"unknown server setting {name!r}", did_you_mean(name, known))
+
+
+def _load_libraries(trial: Connection, settings: Mapping[str, str]) -> None:
+    """Each library is loaded into the trial's session alone: is it there, and what settings does it bring?"""
+    for list_name in PRELOADING:
+        for library in values.elements(list_name, settings.get(list_name, "")):
+            plain = list_name.startswith("local") and "/" not in library
+            path = f"$libdir/plugins/{library}" if plain else library
+            try:
+                trial.execute(pgsql.SQL("load {}").format(pgsql.Literal(path)))
+            except psycopg.errors.UndefinedFile as e:
+                raise UsageError(
+                    f"setting {list_name}: {e.diag.message_primary}",
+                    "install the library on the server, or mend its name",
+                ) from None
+            except psycopg.Error:
+                if trial.closed:
+                    raise
+                continue  # it is there, but wants to be loaded at the start, or by a superuser
+
+
+def _check_rights(site: Site, trial: Connection, asked: Sequence[Asked]) -> None:
+    """Raises :class:`NotPrivileged` with every statement that is missing."""
+    role, missing = site.role(), []
+    for a in asked:
+        try:
+            _alter_nothing(trial, a)
+        except psycopg.errors.InsufficientPrivilege:
+            missing.append(f"GRANT ALTER SYSTEM ON PARAMETER {a.name} TO {role}")
+        except psycopg.Error:
+            if trial.closed:
+                raise
+    lacking_superuser = bool(missing) and trial.info.server_version < _GRANT_SINCE
+    missing += [row[0] for row in trial.execute(sql.text("rights_to_configure").encode()).fetchall()]
+    if lacking_superuser:
+        raise NotPrivileged(
+            f"role {role} may not change settings of the server: before PostgreSQL 15 only a superuser may",
+            "connect as a superuser",
+        )
+    if missing:
+        raise NotPrivileged(
+            f"role {role} may not change these settings of the server and put them back",
+            f"connect as a superuser, or let one say: {'; '.join(missing)};",
+        )
+
+
+def _try(trial: Connection, asked: Asked) -> Asked:
+    """The server's own verdict. A setting for sessions is set in a transaction that is rolled back."""
+    expected = None
+    if asked.guc is not None and asked.guc.context in _SETTABLE:
+        try:
+            with trial.transaction(force_rollback=True):
+                trial.execute("select pg_catalog.set_config(%s, %s, true)", (asked.name, asked.value))
+                expected = _setting(trial, asked.name)
+        except psycopg.errors.InsufficientPrivilege:
+            pass  # for the session; ALTER SYSTEM is a right of its own, looked at already
+        except psycopg.Error as e:
+            raise _refused(trial, asked, e) from None
+    try:
+        _alter_nothing(trial, asked)
+    except psycopg.Error as e:
+        if _is_verdict(asked, e, tried=expected is not None):
+            raise _refused(trial, asked, e) from None
+    return Asked(asked.name, asked.value, asked.guc, expected)
+
+
+def _alter_nothing(trial: Connection, asked: Asked) -> None:
+    """ALTER SYSTEM looks at right, name and value, and only then refuses a value of two lines.
+
+    So nothing is ever written. Raises :class:`psycopg.Error` in any case.
+    """
+    trial.execute(statement(asked.name, f"{asked.value}\n", whole=True))
+
+
+def _is_verdict(asked: Asked, error: psycopg.Error, *, tried: bool) -> bool:
+    """Whether the value (or the name) was refused, and not the end of line that was put behind it."""
+    if asked.guc is None:
+        return False
+    if error.diag.source_function == "AlterSystemSetConfigFile":
+        return error.sqlstate != "22023"  # invalid_parameter_value: more than one line
+    if tried or asked.name in _NOT_TRIED:
+        return False
+    return asked.guc.vartype in ("integer", "real", "string")  # enum and bool bear no white space
+
+
+def statement(name: str, value: str | None, *, whole: bool = False) -> pgsql.Composed:
+    """ALTER SYSTEM for a value as a file has it; None: takes the entry out. ``whole``: a list is not cut."""
+    full = pgsql.Identifier(*name.split("."))
+    if value is None:
+        return pgsql.SQL("alter system reset {}").format(full)
+    pieces = [value] if whole else values.elements(name, value)
+    listed = pgsql.SQL(", ").join(pgsql.Literal(piece) for piece in pieces or [""])
+    return pgsql.SQL("alter system set {} = {}").format(full, listed)
+
+
+def _setting(trial: Connection, name: str) -> str | None:
+    row = trial.execute("select setting from pg_catalog.pg_settings where name = %s", (name,)).fetchone()
+    return None if row is None else row[0]
+
+
+def _refused(trial: Connection, asked: Asked, error: psycopg.Error) -> Exception:
+    if trial.closed:
+        return error
+    hint = error.diag.message_detail or error.diag.message_hint
+    words = (error.diag.message_primary or str(error)).replace("\n", "")
+    return UsageError(f"the server refuses {asked.name} = {asked.value!r}: {words}", hint or "mend the value")
+
+
+def _check_not_hidden(site: Site, wanting: Sequence[Asked]) -> None:
+    """Whether something stronger than the file that we write holds a setting."""
+    now = values.read(site.connection())
+    for a in wanting:
+        if (found := now.get(a.name.lower())) is not None and (why := hidden_by(site, found)):
+            raise UsageError(
+                f"setting {a.name} would stay {found.in_words}: {why}",
+                "take that away first, or measure as another role or database",
+            )
+
+
+def hidden_by(site: Site, found: Guc) -> str | None:
+    """Why a file of ours would change nothing, in words."""
+    if site.instance is not None and (found.sourcefile or "").endswith("/postgresql.auto.conf"):
+        return f"ALTER SYSTEM SET {found.name} was said there; ALTER SYSTEM RESET {found.name} takes it back"
+    return _STRONGER.get(found.source)
+
+
+def _check_connections(site: Site, asked: Sequence[Asked]) -> None:
+    if site.instance is None:
+        return
+    least = site.instance.sessions + _OWN_CONNECTIONS
+    for a in asked:
+        if a.name == "max_connections" and a.guc and float(values.canonical(a.guc, a.value)) < least:
+            raise UsageError(
+                f"max_connections = {a.value} leaves no room for {site.instance.sessions} sessions",
+                f"{least} or more",
+            )
+
+
+def _check_restart(site: Site, wanting: Sequence[Asked]) -> None:
+    if not wanting:
+        return
+    said = ", ".join(f"{a.name} = {a.value}" for a in wanting)
+    if site.instance is None:
+        alter = "; ".join(statement(a.name, a.value).as_string(None) for a in wanting)
+        raise UsageError(
+            f"{said} needs a restart, and dbdyno restarts only servers that it started itself",
+            f"say {alter}; restart the server, and run twice: dbdyno compare RUN RUN. "
+            "Or leave out --dsn: the embedded server may be restarted",
+        )
+    if site.instance.stays and (others := site.strangers()):
+        raise ServerBusy(
+            f"{said} needs a restart, but others are connected to this server: {'; '.join(others)}",
+            "let them disconnect first",
+        )

@@ -1,0 +1,170 @@
+"""Values of settings: PostgreSQL, "Setting Parameters", 20.1.1: types, units, lists."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple
+
+from psycopg.rows import class_row
+
+from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.model.errors import UsageError
+
+# Lists whose elements the server quotes one by one, as pg_dump knows them (variable_is_guc_list_quote).
+_PATHS = ("local_preload_libraries", "session_preload_libraries", "shared_preload_libraries")
+PRELOADING = _PATHS
+_QUOTED_LISTS = (*_PATHS, "search_path", "temp_tablespaces", "unix_socket_directories")
+_BYTES = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_US = {"us": 1, "ms": 10**3, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
+_NUMBER = re.compile(
+    r"\s*([-+]?(?:0x[0-9a-f]+|\d+\.?\d*(?:e[-+]?\d+)?|\.\d+))\s*([a-z]*)\s*\Z", re.IGNORECASE
+)
+_ELEMENT = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^",]+?))\s*(?:,|\Z)')
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+class Guc(NamedTuple):
+    """A row of ``gucs.sql``: ``setting``, ``reset_val``, ``boot_val`` in ``unit``, ``shown`` as SHOW says."""
+
+    name: str
+    setting: str | None
+    reset_val: str | None
+    boot_val: str | None
+    shown: str | None
+    unit: str | None
+    context: str
+    vartype: str
+    min_val: str | None
+    max_val: str | None
+    enumvals: list[str] | None
+    source: str
+    sourcefile: str | None
+    sourceline: int | None
+    pending_restart: bool
+
+    @property
+    def in_words(self) -> str:
+        """What a session begins with, with its unit."""
+        if self.setting == self.reset_val:
+            return self.shown or ""
+        return f"{self.reset_val}{f' x {self.unit}' if self.unit else ''}"
+
+
+def read(connection: Connection) -> dict[str, Guc]:
+    """By name in lower case."""
+    with connection.cursor(row_factory=class_row(Guc)) as cursor:
+        return {row.name.lower(): row for row in cursor.execute(sql.text("gucs").encode())}
+
+
+def canonical(guc: Guc, value: str) -> str | float:
+    """``value`` as the server keeps it, numbers in the setting's unit. Raises :class:`UsageError`."""
+    made: str | float = _MAKERS.get(guc.vartype, _text)(guc, value)
+    if isinstance(made, float):
+        _check_range(guc, value, made)
+    return made
+
+
+def same(guc: Guc, value: str, kept: str | None) -> bool:
+    """Whether ``value`` is what the server keeps as ``kept``."""
+    if kept is None:
+        return False
+    made = canonical(guc, value)
+    if isinstance(made, float):
+        return math.isclose(made, float(kept), rel_tol=1e-9, abs_tol=1e-12)
+    if guc.name in _QUOTED_LISTS:
+        return elements(guc.name, value) == elements(guc.name, kept)
+    return made == kept
+
+
+def elements(name: str, value: str) -> list[str]:
+    """``value`` cut as the server cuts it: one piece, unless it quotes the elements of that list."""
+    if name not in _QUOTED_LISTS:
+        return [value]
+    found, at = [], 0
+    while at < len(value):
+        match = _ELEMENT.match(value, at)
+        if match is None:
+            raise UsageError(f"setting {name}: {value!r} is no list", "part the elements by commas")
+        quoted, plain = match[1], match[2]
+        if quoted is not None:
+            found.append(quoted.replace('""', '"'))
+        else:
+            found.append(plain if name in _PATHS else plain.lower())
+        at = match.end()
+    return found
+
+
+def _switch(guc: Guc, value: str) -> str:
+    """Unique prefixes count (bool.c)."""
+    word = value.strip().lower()
+    for said, words in (("on", _TRUE), ("off", _FALSE)):
+        if word and any(w.startswith(word) for w in words) and word != "o":
+            return said
+    raise _refused(guc, value, "it is on or off")
+
+
+def _choice(guc: Guc, value: str) -> str:
+    allowed = {word.lower(): word for word in guc.enumvals or []}
+    word = value.lower()
+    if word not in allowed and {"on", "off"} <= allowed.keys():  # hidden synonyms
+        word = "on" if word in _TRUE else "off" if word in _FALSE else word
+    if word not in allowed:
+        raise _refused(guc, value, f"one of {', '.join(map(repr, allowed.values()))}")
+    return allowed[word]
+
+
+def _whole(guc: Guc, value: str) -> float:
+    return float(round(_number(guc, value)))
+
+
+def _number(guc: Guc, value: str) -> float:
+    found = _NUMBER.match(value)
+    if found is None:
+        raise _refused(guc, value, "it is a number" + _of_unit(guc))
+    number = float(int(found[1], 16)) if "x" in found[1].lower() else float(found[1])
+    unit = found[2]
+    if not unit:
+        return number
+    step, base = _scale(guc, value, unit)
+    return number * step / base
+
+
+def _scale(guc: Guc, value: str, unit: str) -> tuple[int, int]:
+    """A unit and the setting's own one ("8kB"), both in bytes or both in microseconds."""
+    count, name = _parted(guc.unit or "")
+    for table in (_BYTES, _US):
+        if name in table and unit in table:
+            return table[unit], count * table[name]
+    raise _refused(guc, value, "it is a number" + _of_unit(guc))
+
+
+def _parted(unit: str) -> tuple[int, str]:
+    digits = "".join(c for c in unit if c.isdigit())
+    return int(digits or 1), unit[len(digits) :]
+
+
+def _of_unit(guc: Guc) -> str:
+    if guc.unit is None:
+        return " without a unit"
+    table = _BYTES if _parted(guc.unit)[1] in _BYTES else _US
+    return f", alone in units of {guc.unit}, or with one of {', '.join(table)}"
+
+
+def _check_range(guc: Guc, value: str, made: float) -> None:
+    least, most = (float(v) if v else None for v in (guc.min_val, guc.max_val))
+    if (least is not None and made < least) or (most is not None and made > most):
+        unit = f" (in units of {guc.unit})" if guc.unit else ""
+        raise _refused(guc, value, f"{guc.min_val} to {guc.max_val}{unit}")
+
+
+def _text(guc: Guc, value: str) -> str:  # noqa: ARG001
+    return value
+
+
+def _refused(guc: Guc, value: str, cure: str) -> UsageError:
+    return UsageError(f"setting {guc.name} cannot be {value!r}", cure)
+
+
+_MAKERS: dict[str, Any] = {"bool": _switch, "enum": _choice, "integer": _whole, "real": _number}

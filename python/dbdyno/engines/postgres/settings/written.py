@@ -1,0 +1,120 @@
+"""Settings of the embedded server: its own file, over those that it was started with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import psycopg
+
+from dbdyno.engines.postgres import connect
+from dbdyno.engines.postgres.embedded import Instance
+from dbdyno.engines.postgres.settings import values
+from dbdyno.engines.postgres.settings.check import Asked, check
+from dbdyno.engines.postgres.settings.reload import in_force, reload, verified
+from dbdyno.engines.postgres.settings.site import Site
+from dbdyno.model.errors import DbdynoError, UsageError
+from dbdyno.model.protocols import Configured
+from dbdyno.model.undo import Journal, Undo
+
+
+class Written:
+    """A server that ends with its owner needs no journal: the next start writes the file anew."""
+
+    def __init__(self, site: Site, instance: Instance) -> None:
+        self._site, self._instance = site, instance
+        self._now: dict[str, str] = {}
+        self._before: dict[str, str | None] = {}  # of those read at start only: what they were without us
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(name.lower() for name in self._now)
+
+    def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
+        asked = check(self._site, settings)
+        wanted = {a.name: a.value for a in asked}
+        restart = self._needs_restart(asked)
+        stays = self._instance.stays
+        try:
+            if stays and wanted:
+                journal.note(undo(self._site, self._instance))
+            if wanted != self._now:
+                self._write(wanted, restart=restart)
+            found = verified(self._site, asked)
+        except BaseException:
+            self._give_up(restart=restart)
+            raise
+        if stays and not wanted:
+            journal.forget(key(self._instance))
+        return Configured(found, restart)
+
+    def _needs_restart(self, asked: list[Asked]) -> bool:
+        """Whether one that is read at start is not what it shall be: as asked, or as it was."""
+        now = in_force(self._site)
+        needed = False
+        for a in asked:
+            if a.guc is None or a.at_start:
+                found = now.get(a.name.lower())
+                self._before.setdefault(a.name, None if found is None else found.reset_val)
+                needed |= not a.is_in_force(now)
+        for name in self._now.keys() - {a.name for a in asked}:
+            if name in self._before:
+                found = now.get(name.lower())
+                needed |= (None if found is None else found.reset_val) != self._before[name]
+        return needed
+
+    def _write(self, wanted: Mapping[str, str], *, restart: bool) -> None:
+        self._now = dict(wanted)
+        try:
+            self._instance.reconfigure(wanted, restart=restart)
+        except UsageError:  # it did not start; without them it did
+            self._site.reconnect()
+            self._now = {}
+            raise
+        if restart:
+            self._site.reconnect()
+        else:
+            reload(self._site)
+
+    def _give_up(self, *, restart: bool) -> None:
+        """As it was found, if that can be done; its next start does it in any case."""
+        if self._now:
+            with suppress(psycopg.Error, DbdynoError):
+                self._write({}, restart=restart)
+
+
+def key(instance: Instance) -> str:
+    return f"settings {instance.data}"
+
+
+def undo(site: Site, instance: Instance) -> Undo:
+    return Undo(
+        kind="settings",
+        key=key(instance),
+        what=f"settings of the embedded server in {instance.data}",
+        data={
+            "system": site.identity.system,
+            "embedded": str(instance.data),
+            "where": connect.where(site.connection()),
+        },
+    )
+
+
+def put_back(site: Site, instance: Instance) -> str:
+    """The file as at its start; what is read at start alone is put back by a restart, if nobody is there."""
+    words = f"settings of the embedded server in {instance.data}"
+    if not instance.stays:
+        return f"{words}: they were written anew when it was started"
+    instance.reconfigure({}, restart=False)
+    reload(site)
+    late = [g.name for g in values.read(site.connection()).values() if g.pending_restart]
+    if not late:
+        return f"{words}: back to what it was started with"
+    if others := site.strangers():
+        return (
+            f"{words}: back to what it was started with, but {', '.join(late)} only after a restart, "
+            f"which must wait for {'; '.join(others)}: dbdyno server stop, then dbdyno server start"
+        )
+    instance.reconfigure({}, restart=True)
+    site.reconnect()
+    return f"{words}: back to what it was started with, by a restart"

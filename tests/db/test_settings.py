@@ -1,0 +1,304 @@
+"""Settings of a variant on real servers: checked without a trace, put in force, put back, after kill -9 too."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from dbdyno.engines.postgres import PostgresServer
+from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
+from dbdyno.model.undo import Undo
+from tests.contract.plain_server import PlainServer, plain_server
+
+pytestmark = pytest.mark.db
+
+ENTRIES = "select name, setting from pg_file_settings where sourcefile like '%postgresql.auto.conf'"
+
+
+class Notes:
+    """A journal in memory: of one key the first counts."""
+
+    def __init__(self) -> None:
+        self.undos: dict[str, Undo] = {}
+        self.ever: list[str] = []
+
+    def note(self, undo: Undo) -> None:
+        self.undos.setdefault(undo.key, undo)
+        self.ever.append(undo.what)
+
+    def forget(self, key: str) -> None:
+        self.undos.pop(key, None)
+
+
+@pytest.fixture(scope="module", params=range(14, 19), ids=lambda v: f"pg{v}")
+def plain(servers: Any, request: pytest.FixtureRequest) -> Iterator[PlainServer]:
+    """A server that dbdyno did not start."""
+    with plain_server(servers.bin_dir(request.param)) as made:
+        yield made
+
+
+@pytest.fixture
+def server(plain: PlainServer) -> Iterator[PostgresServer]:
+    plain.ask("alter system reset all")
+    plain.ask("select pg_reload_conf()")
+    with closing(PostgresServer(plain.dsn)) as made:
+        yield made
+
+
+def entries(plain: PlainServer) -> dict[str, str]:
+    return dict(plain.ask(ENTRIES))
+
+
+# -- a check, which changes nothing ---------------------------------------------------------------
+
+REFUSED = [
+    ({"work_memm": "8MB"}, "did you mean 'work_mem'"),
+    ({"work_mem": "8XB"}, "8XB"),
+    ({"work_mem": "-1"}, "64"),
+    ({"block_size": "4096"}, "cannot be changed"),
+    ({"synchronous_commit": "maybe"}, "maybe"),
+    ({"autovacuum_naptime": "0"}, "autovacuum_naptime"),
+    ({"checkpoint_timeout": "5 parsecs"}, "parsecs"),
+    ({"checkpoint_timeout": "2d"}, "30 to 86400"),
+    ({"full_page_writes": "perhaps"}, "on or off"),
+    ({"log_destination": "pigeon"}, "pigeon"),
+    ({"synchronous_standby_names": "a((("}, "synchronous_standby_names"),
+    ({"wal_sync_method": "hope"}, "fsync"),
+    ({"default_tablespace": "nowhere"}, "nowhere"),
+    ({"transaction_isolation": "serializable"}, "transaction_isolation"),
+    ({"session_preload_libraries": "no_such_library"}, "no_such_library"),
+    ({"nothing.of_that": "1"}, "no library"),
+    ({"listen_addresses": "*"}, "no longer find the server"),
+    ({"data_directory": "/tmp"}, "where the server's files are"),
+    ({"work_mem": "8MB\n"}, "more than one line"),
+    ({"search_path": 'a, "b'}, "search_path"),
+]
+
+
+@pytest.mark.parametrize(("settings", "words"), REFUSED, ids=lambda v: str(v)[:40])
+def test_what_the_server_would_refuse_is_refused_before(
+    server: PostgresServer, plain: PlainServer, settings: dict[str, str], words: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        server.check_settings(settings)
+    assert words in str(caught.value)
+    assert entries(plain) == {}
+
+
+def test_a_check_leaves_no_trace(server: PostgresServer, plain: PlainServer) -> None:
+    good = {
+        "work_mem": "8MB",
+        "track_io_timing": "on",
+        "log_destination": "stderr,csvlog",
+        "search_path": '"$user", public',
+        "checkpoint_timeout": "7min",
+        "vacuum_cost_delay": "2.5ms",
+        "log_timezone": "UTC",
+        "wal_sync_method": "fdatasync",
+        "TimeZone": "Asia/Tokyo",
+        "shared_buffers": "32MB",  # needs a restart, but is so already
+    }
+    assert list(server.check_settings(good)) == []
+    assert entries(plain) == {}
+    assert plain.ask("show work_mem") == [("4MB",)]
+
+
+def test_a_restart_of_a_server_that_is_not_ours_is_refused_with_the_cure(server: PostgresServer) -> None:
+    with pytest.raises(UsageError) as caught:
+        server.check_settings({"shared_buffers": "64MB"})
+    said = str(caught.value)
+    assert "restarts only servers that it started itself" in said
+    assert "alter system set \"shared_buffers\" = '64MB'" in said
+    assert "compare RUN RUN" in said
+
+
+def test_a_right_that_is_missing_is_named_and_suffices(server: PostgresServer, plain: PlainServer) -> None:  # noqa: ARG001
+    plain.ask("drop role if exists app")
+    plain.ask("create role app login")
+    hba = plain.data / "pg_hba.conf"
+    hba.write_text("local all all trust\n")
+    plain.ask("select pg_reload_conf()")
+    dsn = psycopg.conninfo.make_conninfo(plain.dsn, user="app")
+    wanted = {"work_mem": "9MB", "checkpoint_timeout": "7min"}
+    with closing(PostgresServer(dsn)) as poor:
+        with pytest.raises(NotPrivileged) as caught:
+            poor.check_settings(wanted)
+        if poor.version < 150000:
+            assert "superuser" in str(caught.value.cure)
+            plain.ask("drop role app")
+            return
+        grants = [g for g in str(caught.value.cure).split(": ", 1)[1].split(";") if g.strip()]
+        for grant in grants:
+            assert grant.strip().startswith("GRANT")
+            plain.ask(grant)
+        notes = Notes()
+        assert poor.configure(wanted, notes).in_force == wanted
+        poor.configure({}, notes)
+    assert entries(plain) == {}
+    plain.ask("drop owned by app")
+    plain.ask("drop role app")
+
+
+# -- put in force, put back -----------------------------------------------------------------------
+
+
+def test_variants_follow_each_other_and_nothing_is_left(server: PostgresServer, plain: PlainServer) -> None:
+    notes = Notes()
+    done = server.configure({"work_mem": "8192kB", "checkpoint_timeout": "420s"}, notes)
+    assert (dict(done.in_force), done.restarted) == (
+        {"work_mem": "8MB", "checkpoint_timeout": "7min"},
+        False,
+    )
+    assert entries(plain) == {"work_mem": "8192kB", "checkpoint_timeout": "420s"}
+    assert len(notes.undos) == 2
+    done = server.configure({"work_mem": "16MB", "log_destination": "stderr,csvlog"}, notes)
+    assert done.in_force == {"work_mem": "16MB", "log_destination": "stderr,csvlog"}
+    assert entries(plain) == {"work_mem": "16MB", "log_destination": "stderr,csvlog"}
+    assert plain.ask("show checkpoint_timeout") == [("5min",)]
+    server.configure({}, notes)
+    assert entries(plain) == {}
+    assert plain.ask("show work_mem") == [("4MB",)]
+    assert notes.undos == {}
+
+
+def test_what_is_so_already_is_left_alone(server: PostgresServer, plain: PlainServer) -> None:
+    notes = Notes()
+    done = server.configure({"work_mem": "4096kB", "shared_buffers": "32MB"}, notes)
+    assert done.in_force == {"work_mem": "4MB", "shared_buffers": "32MB"}
+    assert (entries(plain), notes.ever) == ({}, [])
+
+
+def test_an_entry_that_was_there_comes_back(server: PostgresServer, plain: PlainServer) -> None:
+    plain.ask("alter system set search_path = 'Own', \"$user\", public")
+    plain.ask("alter system set work_mem = '5MB'")
+    plain.ask("select pg_reload_conf()")
+    before = entries(plain)
+    notes = Notes()
+    done = server.configure({"search_path": 'pg_catalog, "Mixed Case"', "work_mem": "6MB"}, notes)
+    assert done.in_force["search_path"] == 'pg_catalog, "Mixed Case"'
+    assert plain.ask("select current_schemas(false)") == [(["pg_catalog"],)]
+    server.configure({}, notes)
+    assert entries(plain) == before == {"search_path": '"Own", "$user", public', "work_mem": "5MB"}
+
+
+@pytest.mark.parametrize(
+    ("how", "undone", "words"),
+    [
+        ("alter role boss set {}", "alter role boss reset work_mem", "ALTER ROLE ... SET wins"),
+        ("alter database postgres set {}", "alter database postgres reset work_mem", "ALTER DATABASE"),
+    ],
+)
+def test_what_wins_over_the_file_is_named(
+    server: PostgresServer, plain: PlainServer, how: str, undone: str, words: str
+) -> None:
+    server.close()
+    plain.ask(how.format("work_mem = '3MB'"))
+    try:
+        with closing(PostgresServer(plain.dsn)) as late, pytest.raises(UsageError, match=words):
+            late.check_settings({"work_mem": "8MB"})
+    finally:
+        plain.ask(undone)
+
+
+def test_what_comes_to_win_afterwards_is_found_and_everything_put_back(
+    server: PostgresServer, plain: PlainServer
+) -> None:
+    """The control connection has not seen it: a new session has."""
+    plain.ask("alter role boss set work_mem = '3MB'")
+    notes = Notes()
+    try:
+        with pytest.raises(TargetError, match="ALTER ROLE"):
+            server.configure({"work_mem": "8MB"}, notes)
+    finally:
+        plain.ask("alter role boss reset work_mem")
+    assert (entries(plain), notes.undos) == ({}, {})
+
+
+def test_a_broken_file_is_said_and_the_entry_taken_back(server: PostgresServer, plain: PlainServer) -> None:
+    conf = plain.data / "postgresql.conf"
+    whole = conf.read_text()
+    conf.write_text(whole + "\nthis = is = broken\n")
+    notes = Notes()
+    try:
+        with pytest.raises(TargetError, match=r"postgresql.conf, line \d+: syntax error"):
+            server.configure({"work_mem": "8MB"}, notes)
+    finally:
+        conf.write_text(whole)
+    assert entries(plain) == {}
+
+
+# -- a run that is killed -------------------------------------------------------------------------
+
+KILLED = """
+import json, os, sys
+from dbdyno.engines.postgres import PostgresServer
+from dbdyno.model.undo import Undo
+
+class Notes:
+    def note(self, undo):
+        with open(sys.argv[2], "a") as journal:
+            journal.write(undo.model_dump_json() + "\\n")
+            journal.flush()
+            os.fsync(journal.fileno())
+    def forget(self, key):
+        raise AssertionError(key)
+
+server = PostgresServer(sys.argv[1])
+server.configure(json.loads(sys.argv[3]), Notes())
+print("configured", flush=True)
+sys.stdin.read()
+"""
+
+
+def killed_after(program: str, *words: str) -> None:
+    """Runs it until it has said that it has changed the settings, then kill -9."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    said = process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert said == "configured\n"
+
+
+def test_settings_of_a_killed_run_are_put_back(
+    server: PostgresServer, plain: PlainServer, tmp_path: Path
+) -> None:
+    plain.ask("alter system set work_mem = '5MB'")
+    journal = tmp_path / "journal"
+    wanted = {"work_mem": "8MB", "track_io_timing": "on"}
+    killed_after(KILLED, plain.dsn, str(journal), json.dumps(wanted))
+    assert entries(plain) == wanted
+    undos = [Undo.model_validate_json(line) for line in journal.read_text().splitlines()]
+    assert len(undos) == 2
+    for undo in undos:
+        said = server.put_back(undo)
+        assert said is not None
+        assert undo.data["name"] in said
+    assert entries(plain) == {"work_mem": "5MB"}
+    assert plain.ask("show work_mem") == [("5MB",)]
+    assert plain.ask("show track_io_timing") == [("off",)]
+    assert "is as it was" in str(server.put_back(undos[0]))  # once more does no harm
+
+
+def test_another_servers_settings_are_not_put_back(server: PostgresServer, plain: PlainServer) -> None:
+    notes = Notes()
+    server.configure({"work_mem": "8MB"}, notes)
+    (undo,) = notes.undos.values()
+    stranger = undo.model_copy(update={"data": undo.data | {"system": 1}})
+    copied = undo.model_copy(update={"data": undo.data | {"directory": "/elsewhere"}})
+    assert server.put_back(stranger) is None
+    assert server.put_back(copied) is None
+    assert server.put_back(Undo(kind="group", key="x", what="x")) is None
+    assert entries(plain) == {"work_mem": "8MB"}
+    server.configure({}, notes)
