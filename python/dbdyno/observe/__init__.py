@@ -3,6 +3,7 @@
 from dbdyno.observe.frames import frames, recent_frames
 from dbdyno.observe.host import host
 from dbdyno.observe.machine import topology
+from dbdyno.observe.recorded import opened, record
 from dbdyno.observe.sources import Said, sources
 from dbdyno.observe.watch import THREADS, How, NoWatch, check_witness, open_observation, open_watch
 
@@ -16,7 +17,9 @@ __all__ = [
     "host",
     "open_observation",
     "open_watch",
+    "opened",
     "recent_frames",
+    "record",
     "sources",
     "topology",
 ]

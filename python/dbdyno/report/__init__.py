@@ -15,6 +15,11 @@ import polars as pl
 from dbdyno.model.results import Results
 from dbdyno.report.terminal import summary
 from dbdyno.report.terminal_tables import events_text, microstates_text, profile_text, witnesses_text
+from dbdyno.report.topology import facts as topology_facts
+from dbdyno.report.topology import parsable as topology_parsable
+from dbdyno.report.topology import table as topology_table
+from dbdyno.report.topology_svg import write as write_topology_svg
+from dbdyno.report.topology_text import picture as topology_picture
 
 __all__ = [
     "document",
@@ -23,8 +28,13 @@ __all__ = [
     "microstates_text",
     "profile_text",
     "summary",
+    "topology_facts",
+    "topology_parsable",
+    "topology_picture",
+    "topology_table",
     "witnesses_text",
     "write_html",
+    "write_topology_svg",
 ]
 
 

@@ -75,6 +75,11 @@ def css() -> str:
     )
 
 
+def dark(name: str) -> str:
+    """The colour as ``#rrggbb`` on a black ground, for what has no custom properties."""
+    return _COLOURS[name][1]
+
+
 def light(name: str) -> str:
     """The colour as ``#rrggbb`` on a white ground, for what knows no themes."""
     return _COLOURS[name][0]

@@ -1,0 +1,81 @@
+"""``dbdyno topology``: the machine, which CPUs may be used, and why."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+
+from dbdyno import observe, report
+from dbdyno.cli.options import json_option, print_json
+from dbdyno.model.errors import UsageError
+from dbdyno.model.topology import Topology
+
+_WIDTH = 100  # where the output is no terminal
+
+
+@click.command()
+@click.option("--table", "as_table", is_flag=True, help="As cpu_topology of the cputoolkit prints it.")
+@click.option("--parse", "as_parse", is_flag=True, help="As lscpu -p=CPU,CORE,SOCKET,NODE prints it.")
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw it there.")
+@json_option
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path, exists=True),
+    default=Path("/"),
+    help="A recorded machine: a directory with its sys and proc, or a file of --record.  [default: /]",
+)
+@click.option(
+    "--record", type=click.Path(path_type=Path, dir_okay=False), help="Record this machine in a tar file."
+)
+def topology(
+    as_table: bool, as_parse: bool, svg: Path | None, as_json: bool, root: Path, record: Path | None
+) -> None:
+    """Show the machine: sockets, NUMA nodes, cores, threads, caches, and which CPUs may be used, and why.
+
+    Needs no rights and no server. What is unknown is said, with what would make it known.
+
+    \b
+    Examples:
+      dbdyno topology
+      dbdyno topology --table
+      dbdyno topology --svg machine.svg
+      dbdyno topology --json | jq -c '.cpus[] | select(.allowed) | [.cpu, .socket, .core]'
+      dbdyno topology --record db1.tar.gz; dbdyno topology --root db1.tar.gz
+    """
+    if as_table + as_parse + as_json + (svg is not None) + (record is not None) > 1:
+        raise UsageError(
+            "--table, --parse, --json, --svg and --record exclude each other", "choose one of them"
+        )
+    if record is not None:
+        click.echo(f"{record}: {observe.record(record, root)} files")
+        return
+    found = _read(root)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    elif svg is not None:
+        click.echo(report.write_topology_svg(found, svg))
+    else:
+        for line in _lines(found, as_table, as_parse):
+            click.echo(line)
+
+
+def _read(root: Path) -> Topology:
+    with observe.opened(root) as tree:
+        found = observe.topology(tree)
+    if not found.online:
+        raise UsageError(
+            f"{root} tells of no CPU",
+            "a recorded machine holds sys/devices/system/cpu or proc/cpuinfo; --record FILE makes one",
+        )
+    return found
+
+
+def _lines(found: Topology, as_table: bool, as_parse: bool) -> list[str]:
+    if as_table:
+        return report.topology_table(found)
+    if as_parse:
+        return report.topology_parsable(found)
+    width = shutil.get_terminal_size((_WIDTH, 24)).columns
+    return [*report.topology_facts(found, width), "", *report.topology_picture(found, width)]
