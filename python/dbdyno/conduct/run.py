@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,12 @@ import polars as pl
 
 from dbdyno import __version__, observe, report
 from dbdyno.conduct.cell import Unit, measure
+from dbdyno.conduct.clock import clock_of
 from dbdyno.conduct.derive import derive
 from dbdyno.conduct.ending import ending
 from dbdyno.conduct.progress import Progressing
+from dbdyno.conduct.repeats import Repeats
+from dbdyno.conduct.stage import Stage
 from dbdyno.conduct.teller import Teller
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
@@ -24,8 +28,10 @@ from dbdyno.model.protocols import Server, Target
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
 from dbdyno.model.tables import DERIVED, RAW
+from dbdyno.model.units import NS_PER_S, parse_duration_ns
+from dbdyno.model.variant import Value
 from dbdyno.model.workload import Workload
-from dbdyno.store import DamagedCell, Run, RunStore
+from dbdyno.store import DamagedCell, FileJournal, Run, RunStore
 
 EXTRA_CONNECTIONS = 3  # control, activity, calibration
 
@@ -48,7 +54,7 @@ def run(
         check_capacity(server, plan)
         observe.check_witness(server, observe.How.of(plan.experiment))
         record = store.create(plan)
-        with ending(record):
+        with ending(record), contextlib.closing(FileJournal(record.id)) as journal:
             server.claim(record.id)
             teller.planned(plan, record.id)
             environment = Environment(
@@ -56,32 +62,51 @@ def run(
             )
             record.write_environment(environment)
             teller.opened(environment)
-            units = _prepare(server, plan, workload, record, teller, interrupt)
-            _climb(server, plan, units, record, environment, teller, interrupt)
+            with Stage(server, plan, observe.topology(), journal, teller) as stage:
+                stage.check()
+                units = _prepare(server, plan, workload, record, teller, interrupt)
+                _climb(server, plan, units, record, environment, stage, teller, interrupt)
     return record
 
 
 def _prepare(
     server: Server, plan: Plan, workload: Workload, record: Run, teller: Teller, interrupt: Interrupt
 ) -> dict[str, Unit]:
-    """A unit for each variant: objects made, call calibrated at one session."""
+    """A unit for each variant: objects made, call calibrated at one session, without the variant's limits and
+    settings. Variants of the same parameters do the same work: they share the calibration."""
     if plan.script_text is not None:
         workload = server.script(plan.script_text, plan.experiment.script or "script")
-    units = {}
+    units: dict[str, Unit] = {}
+    alike: dict[tuple[tuple[str, object], ...], Unit] = {}
     for variant, params in {c.variant: c.params for c in plan.cells}.items():
-        interrupt.check()
-        teller.preparing(f"{workload.name}, variant {variant}")
-        server.prepare(workload, params, plan.top)
-        calibration = None
-        if plan.call_target_ns is not None:
-            interrupt.check()
-            teller.preparing(f"calibrating a call of {workload.name} at one session")
-            calibration = server.calibrate(workload, params, plan.call_target_ns, _target_reason(plan))
-            teller.calibrated(variant, calibration)
-        units[variant] = Unit(workload, calibration)
+        key = tuple(sorted(params.items()))
+        if key not in alike:
+            alike[key] = _unit(server, plan, workload, variant, params, teller, interrupt)
+        units[variant] = alike[key]
     calibrations = {f"{workload.name}/{v}": u.calibration for v, u in units.items() if u.calibration}
     record.update_info(workloads={workload.name: workload}, calibrations=calibrations)
     return units
+
+
+def _unit(
+    server: Server,
+    plan: Plan,
+    workload: Workload,
+    variant: str,
+    params: Mapping[str, Value],
+    teller: Teller,
+    interrupt: Interrupt,
+) -> Unit:
+    interrupt.check()
+    teller.preparing(f"{workload.name}, variant {variant}")
+    server.prepare(workload, params, plan.top)
+    if plan.call_target_ns is None:
+        return Unit(workload, None)
+    interrupt.check()
+    teller.preparing(f"calibrating a call of {workload.name} at one session")
+    calibration = server.calibrate(workload, params, plan.call_target_ns, _target_reason(plan))
+    teller.calibrated(variant, calibration)
+    return Unit(workload, calibration)
 
 
 def _climb(
@@ -90,16 +115,27 @@ def _climb(
     units: dict[str, Unit],
     record: Run,
     environment: Environment,
+    stage: Stage,
     teller: Teller,
     interrupt: Interrupt,
 ) -> None:
-    progress = Progressing(plan, teller)
+    progress, clock = Progressing(plan, teller), clock_of(server)
+    repeats = Repeats(plan, clock.now_ns())
+    cool_down_s = parse_duration_ns(plan.experiment.cool_down) / NS_PER_S
     for cell in plan.cells:
-        interrupt.check()
-        raw = measure(server, plan, cell, units[cell.variant], interrupt, progress.of(cell))
+        if (why := repeats.enough(cell, clock.now_ns())) is not None:
+            record.update_info(stopped=why)
+            teller.noted(why)
+            return
+        interrupt.rest(cool_down_s, clock.sleep)
+        stage.enter(plan.variant(cell.variant))
+        raw = measure(server, plan, cell, units[cell.variant], interrupt, progress.of(cell), stage.bind)
+        record.update_info(applied=stage.applied)
         record.write_cell(raw)
         progress.done(cell)
-        teller.measured(derive(record.info, plan, environment, [raw]))
+        results = derive(record.info, plan, environment, [raw])
+        repeats.measured(results)
+        teller.measured(results)
         _after(raw, interrupt)
 
 

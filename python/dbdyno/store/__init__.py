@@ -11,8 +11,19 @@
           manifest.json  windows.parquet  rates.parquet  ...  findings.json
 """
 
+from dbdyno.store.journal import FileJournal, LeftOver, left_over
 from dbdyno.store.run import DamagedCell, Run
 from dbdyno.store.runs import RunStore, default_root
 from dbdyno.store.views import connect, query
 
-__all__ = ["DamagedCell", "Run", "RunStore", "connect", "default_root", "query"]
+__all__ = [
+    "DamagedCell",
+    "FileJournal",
+    "LeftOver",
+    "Run",
+    "RunStore",
+    "connect",
+    "default_root",
+    "left_over",
+    "query",
+]

@@ -1,0 +1,137 @@
+"""The server as each variant wants it, and as it was when all is over.
+
+What is changed is written to a journal first: `dbdyno clean` puts it back where a run was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from dbdyno import limits
+from dbdyno.conduct.teller import Teller
+from dbdyno.model.errors import DbdynoError
+from dbdyno.model.plan import Plan
+from dbdyno.model.protocols import Load, Pool, Server
+from dbdyno.model.results import Applied
+from dbdyno.model.topology import Topology
+from dbdyno.model.undo import Journal
+from dbdyno.model.variant import Variant
+
+
+class Stage:
+    """See the module. Left by ``with``, everything is put back, whatever happened."""
+
+    def __init__(
+        self, server: Server, plan: Plan, topology: Topology, journal: Journal, teller: Teller
+    ) -> None:
+        self._server, self._plan, self._topology = server, plan, topology
+        self._journal, self._teller = journal, teller
+        self._now: Variant | None = None
+        self._limited: limits.Applied | None = None
+        self.applied: dict[str, Applied] = {}
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(
+        self, _t: type[BaseException] | None, error: BaseException | None, _tb: TracebackType | None
+    ) -> None:
+        trouble = [e for e in (self._tried(step) for step in self._ways_back()) if e is not None]
+        for e in trouble:
+            self._teller.noted(f"not put back: {e.message}; dbdyno clean does it as soon as it can be done")
+        if trouble and error is None:
+            raise trouble[0]
+
+    # -- before the start ---------------------------------------------------------------------------
+    def check(self) -> None:
+        """Looks at every variant before anything is changed. Raises what cannot be applied, with the cure."""
+        facts = self._server.facts()
+        for variant in self._plan.variants:
+            restarts = self._server.check_settings(variant.settings)
+            means = limits.check(
+                variant.limits, self._topology, facts.main_pid, facts.here, self._plan.top, self._journal
+            )
+            if (pool := self._pool(variant)) is not None:
+                self._server.check_pool(pool)
+            self.applied[variant.name] = Applied(
+                restarts=tuple(restarts), limits=tuple(m.words for m in means)
+            )
+
+    def restarts(self) -> int:
+        """How often the server will be restarted on the way through the cells."""
+        names = [c.variant for c in self._plan.cells]
+        kinds = [self._restarting(name) for name in names]
+        return sum(a != b for a, b in zip(["", *kinds], [*kinds, ""], strict=True))
+
+    def _restarting(self, name: str) -> str:
+        variant = self._plan.variant(name)
+        needs = self.applied[name].restarts if name in self.applied else ()
+        return ";".join(f"{n}={variant.settings[n]}" for n in sorted(needs))
+
+    # -- from variant to variant --------------------------------------------------------------------
+    def enter(self, variant: Variant) -> None:
+        """The server as this variant wants it. Raises what went wrong; the journal knows what was changed."""
+        if self._now is not None and self._now.name == variant.name:
+            return
+        self._unlimit()
+        self._now = None
+        if self._uses_pool(variant):
+            self._server.use_pool(None, self._journal)
+        done = self._server.configure(variant.settings, self._journal)
+        if variant.limits.of_system:
+            main_pid = self._server.facts().main_pid
+            assert main_pid is not None  # limits.check has seen to that
+            self._limited = limits.apply(variant.limits, main_pid, self._journal)
+        if (pool := self._pool(variant)) is not None:
+            self._server.use_pool(pool, self._journal)
+        self._now = variant
+        known = self.applied.get(variant.name, Applied())
+        self.applied[variant.name] = known.model_copy(update={"settings": dict(done.in_force)})
+
+    def bind(self, load: Load) -> None:
+        """Each session's process on a CPU of its own, where the variant says so."""
+        spec = self._now.limits if self._now is not None else None
+        if spec is None or spec.bind in (None, "off"):
+            return
+        main_pid = self._server.facts().main_pid
+        assert main_pid is not None  # limits.check has seen to that
+        limits.pin(load.backends(), limits.bind_order(spec, self._topology, main_pid))
+
+    # -- the end ------------------------------------------------------------------------------------
+    def _ways_back(self) -> Sequence[Callable[[], None]]:
+        return (self._unlimit, self._without_pool, self._as_found)
+
+    def _tried(self, step: Callable[[], None]) -> DbdynoError | None:
+        try:
+            step()
+        except DbdynoError as e:
+            return e
+        return None
+
+    def _unlimit(self) -> None:
+        limited, self._limited = self._limited, None
+        if limited is not None:
+            limited.undo()
+
+    def _without_pool(self) -> None:
+        if any(v.limits.pool is not None for v in self._plan.variants):
+            self._server.use_pool(None, self._journal)
+
+    def _as_found(self) -> None:
+        if any(v.settings for v in self._plan.variants):
+            self._server.configure({}, self._journal)
+
+    def _uses_pool(self, variant: Variant) -> bool:
+        return any(v.limits.pool is not None for v in self._plan.variants) and variant is not self._now
+
+    def _pool(self, variant: Variant) -> Pool | None:
+        size = variant.limits.pool
+        if size is None:
+            return None
+        return Pool(
+            size=size,
+            mode=variant.limits.pool_mode or "transaction",
+            clients=self._plan.top,
+            protocol=variant.driver.protocol,
+        )
