@@ -10,8 +10,9 @@ from dbdyno.analyze.compare.fieller import Moments, interval
 from dbdyno.analyze.compare.permutation import Test
 from dbdyno.model.comparison import Basis, Effect
 
-NO_SPREAD = "no value differs from another on its side: there is no spread to judge the difference by"
+NO_SPREAD = "nothing varies from repeat to repeat: there is no spread to judge the difference by"
 NOT_POSITIVE = "a ratio needs means above zero"
+_ROUNDING = 1e-9
 UNBOUNDED = "Fieller's interval is unbounded: the baseline's mean is not clear of zero"
 
 
@@ -24,9 +25,7 @@ class Floor(NamedTuple):
 
 def effect(m: Moments, test: Test | None, basis: Basis, floor: Floor | None, **sizes: int) -> Effect:
     """The ratio with its interval; NULL with the reason where there is none."""
-    known: dict[str, Any] = {"basis": basis, **sizes}
-    if test is not None:
-        known |= {"p_permutation": test.p, "permutation": test.how, "least_p": test.least}
+    known: dict[str, Any] = {"basis": basis, **sizes, **_tested(test)}
     if not (m.x > 0 and m.y > 0):
         return Effect(reason=NOT_POSITIVE, **known)
     wide = m if floor is None else m.floored(*floor)
@@ -40,12 +39,18 @@ def effect(m: Moments, test: Test | None, basis: Basis, floor: Floor | None, **s
     return Effect(low=ends[0], high=ends[1], **known)
 
 
-def without(reason: str, baseline: Sequence[float], variant: Sequence[float], **known: Any) -> Effect:
-    """The ratio alone, where there is one."""
+def without(
+    reason: str, baseline: Sequence[float], variant: Sequence[float], test: Test | None, **known: Any
+) -> Effect:
+    """The ratio and the permutation test alone, where there is one."""
     x, y = (math.fsum(side) / len(side) if side else 0.0 for side in (baseline, variant))
-    return Effect(ratio=y / x if x > 0 and y > 0 else None, reason=reason, **known)
+    return Effect(ratio=y / x if x > 0 and y > 0 else None, reason=reason, **_tested(test), **known)
+
+
+def _tested(test: Test | None) -> dict[str, Any]:
+    return {} if test is None else {"p_permutation": test.p, "permutation": test.how, "least_p": test.least}
 
 
 def _is_zero(variance: float, m: Moments) -> bool:
     """Below what rounding leaves of a sum of squares."""
-    return variance <= (1e-14 * max(m.x, m.y)) ** 2
+    return variance <= (_ROUNDING * max(m.x, m.y)) ** 2

@@ -15,6 +15,9 @@ from dbdyno.model.comparison import Comparison
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 
+LABELS = ("A", "B")
+"""What the two runs are called; the baseline's first."""
+
 
 def compare_runs(baseline: Results, other: Results, options: Options | None = None) -> Comparison:
     """The other is divided by ``baseline``. Raises :class:`UsageError` without common ground."""
@@ -23,18 +26,18 @@ def compare_runs(baseline: Results, other: Results, options: Options | None = No
     if ids[0] == ids[1]:
         raise UsageError(f"{ids[0]} twice: a run cannot differ from itself", "name another run: dbdyno runs")
     sides = cells_of(baseline.tables), cells_of(other.tables)
-    matches = list(_matches(*sides, ids, _pairs(baseline, other)))
+    matches = list(_matches(*sides, _pairs(baseline, other)))
     if not matches:
         raise UsageError(
             "; ".join(_grounds(baseline, other)), "compare runs of one workload with common rungs"
         )
     matches = only_rung(matches, options.rung)
     tables = tables_of(matches, options, work_short(baseline))
-    ledgers = {r.info.id: r.tables["ledger"] for r in (baseline, other)}
+    ledgers = {label: r.tables["ledger"] for label, r in zip(LABELS, (baseline, other), strict=True)}
     made = Comparison(
         kind="runs",
         runs=ids,
-        baseline=ids[0],
+        baseline=LABELS[0],
         margin=options.margin,
         metrics=tables,
         why=tuple(whys(matches, ledgers, *unit(baseline, tables[0].metric))),
@@ -58,17 +61,16 @@ def _pairs(a: Results, b: Results) -> Mapping[str, str]:
     return common
 
 
-def _matches(a: Cells, b: Cells, ids: tuple[str, str], pairs: Mapping[str, str]) -> Iterator[Match]:
+def _matches(a: Cells, b: Cells, pairs: Mapping[str, str]) -> Iterator[Match]:
     for (workload, variant, sessions), cells in sorted(a.of.items()):
         if variant not in pairs:
             continue
         other = b.of.get(Key(workload, pairs[variant], sessions))
         if other is not None:
-            groups = {ids[0]: cells, ids[1]: other}
+            groups = dict(zip(LABELS, (cells, other), strict=True))
             series = variant if len(pairs) > 1 else ""
-            yield Match(
-                workload, sessions, ids[0], groups, paired=False, series=series, of={i: i for i in ids}
-            )
+            of = {label: label for label in LABELS}
+            yield Match(workload, sessions, LABELS[0], groups, paired=False, series=series, of=of)
 
 
 def _grounds(a: Results, b: Results) -> Iterator[str]:

@@ -37,21 +37,12 @@ def judge(
         return Judgement("no difference", None, _small(effect) if clear else "")
     if clear and p_holm is not None and p_holm < ALPHA:
         better = (effect.ratio > 1) == higher_is_better
-        return Judgement("better" if better else "worse", None, _scarce(effect))
+        return Judgement("better" if better else "worse", None, "")
     return Judgement("undecided", _further(effect, margin, family), _because(clear, family))
 
 
 def _small(effect: Effect) -> str:
     return f"it differs, but by less than the margin ({100 * (effect.ratio or 1) - 100:+.2f} %)"
-
-
-def _scarce(effect: Effect) -> str:
-    """So few repeats cannot give a small p by permutation, whatever was measured."""
-    if effect.least_p is None or effect.least_p < ALPHA:
-        return ""
-    return (
-        f"p by permutation cannot be below {effect.least_p:.2g} with so few repeats: it rests on Student's t"
-    )
 
 
 def _because(clear: bool, family: int) -> str:

@@ -1,0 +1,150 @@
+"""Variants of a run, two runs, or two files of numbers: which is better, and by how much."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from dbdyno import conduct, report
+from dbdyno.analyze import compare as comparing
+from dbdyno.cli import screen
+from dbdyno.cli.numbers import read_numbers
+from dbdyno.cli.options import json_option, open_store, print_json, store_option
+from dbdyno.model.comparison import Comparison
+from dbdyno.model.errors import UsageError
+
+_SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)\Z")
+
+
+class Share(click.ParamType):
+    """``2%`` or ``0.02``."""
+
+    name = "SHARE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        match = _SHARE.match(str(value).strip())
+        share = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+        if not 0 <= share < 1:
+            self.fail(f"{value!r} is no share: write 2% or 0.02", param, ctx)
+        return share
+
+
+@click.command()
+@click.argument("first", metavar="RUN|FILE", default="last")
+@click.argument("second", metavar="[RUN|FILE]", required=False)
+@click.option("--by", type=click.Choice(["variant"]), default="variant", help="What one run is compared by.")
+@click.option("--baseline", metavar="NAME", help="The variant that others are compared with.")
+@click.option(
+    "--margin", type=Share(), default="2%", show_default=True, help="A difference up to this does not matter."
+)
+@click.option(
+    "--metric", metavar="NAME", help="Rank by this quantity alone: calls_per_s, response_p95_ns, ..."
+)
+@click.option("--rung", type=int, metavar="N", help="At N sessions alone.")
+@click.option("--column", metavar="NAME", help="Of CSV files: the column with the numbers.")
+@click.option(
+    "--better",
+    type=click.Choice(["lower", "higher"]),
+    default="lower",
+    show_default=True,
+    help="Of files: which numbers are better.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write HTML there.")
+@store_option
+@json_option
+def compare(
+    first: str,
+    second: str | None,
+    by: str,
+    baseline: str | None,
+    margin: float,
+    metric: str | None,
+    rung: int | None,
+    column: str | None,
+    better: str,
+    output: Path | None,
+    store: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare the variants of a run, two runs, or two files of numbers: ratio, 95 % interval, verdict.
+
+    One RUN: its variants, paired block by block. Two: the second over the first, which is the baseline. Two
+    files (one number a line, or CSV with --column): benchstat's row and the ratio of means. The verdict is
+    better or worse, no difference above the margin, or undecided, and then how many more repeats would decide.
+
+    \b
+    Examples:
+      dbdyno compare last
+      dbdyno compare last --baseline none --margin 1% --rung 8
+      dbdyno compare 20261121-1045 20261121-1130 -o difference.html
+      dbdyno compare last --metric response_p95_ns --json | jq .metrics[0].claims
+      dbdyno compare old.txt new.txt
+      dbdyno compare old.csv new.csv --column ms
+    """
+    del by  # variants are all there is so far
+    options = comparing.Options(margin, baseline, metric, rung)
+    if _is_file(first) or (second is not None and _is_file(second)):
+        _files(first, second, column, margin, better == "higher", output, as_json)
+        return
+    if column is not None:
+        raise UsageError("--column is for files of numbers", "leave it out for runs")
+    made = _runs(first, second, options, store)
+    if output is not None:
+        report.write_comparison(made, output)
+    if as_json:
+        print_json(report.comparison_document(made))
+        return
+    screen.out().print(report.comparison_text(made))
+    if output is not None:
+        screen.say(f"report: {output}")
+
+
+def _runs(first: str, second: str | None, options: comparing.Options, store: Path | None) -> Comparison:
+    found = open_store(store)
+    one = found.open(first)
+    if second is None:
+        return comparing.compare_variants(conduct.results_of(one), options)
+    two = found.open(second)
+    if options.baseline is not None:
+        raise UsageError("--baseline names a variant of one run", "of two runs the first is the baseline")
+    if one.id == two.id:
+        raise UsageError(
+            f"{one.id} twice: a run cannot differ from itself",
+            f"its variants: dbdyno compare {one.id}; another run: dbdyno runs",
+        )
+    return comparing.compare_runs(conduct.results_of(one), conduct.results_of(two), options)
+
+
+def _files(
+    first: str,
+    second: str | None,
+    column: str | None,
+    margin: float,
+    higher: bool,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    if second is None:
+        raise UsageError(f"{first} is a file: one sample alone", "name a second file")
+    paths = Path(first), Path(second)
+    missing = [p for p in paths if not p.is_file()]
+    if missing:
+        raise UsageError(f"no file {missing[0]}", "two files, or two runs")
+    if paths[0].samefile(paths[1]):
+        raise UsageError(f"{first} twice: a sample cannot differ from itself", "name another file")
+    if output is not None:
+        raise UsageError("HTML is made of runs", "--json prints the comparison of two files as data")
+    numbers = [read_numbers(p, column) for p in paths]
+    names = (paths[0].name, paths[1].name) if paths[0].name != paths[1].name else (first, second)
+    made = comparing.compare_samples(numbers[0], numbers[1], names, margin, higher)
+    if as_json:
+        print_json(report.comparison_document(made))
+    else:
+        screen.out().print(report.samples_text(made))
+
+
+def _is_file(word: str) -> bool:
+    """A file, or what was surely meant to be one: a run's id has no dot and no slash."""
+    return Path(word).is_file() or "/" in word or word.endswith((".txt", ".csv"))
