@@ -18,7 +18,7 @@ from dbdyno.model.errors import UsageError
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)\Z")
 
 
-class Share(click.ParamType):
+class Share(click.ParamType[float]):
     """``2%`` or ``0.02``."""
 
     name = "SHARE"
@@ -72,7 +72,7 @@ def compare(
 
     One RUN: its variants, paired block by block. Two: the second over the first, which is the baseline. Two
     files (one number a line, or CSV with --column): benchstat's row and the ratio of means. The verdict is
-    better or worse, no difference above the margin, or undecided, and then how many more repeats would decide.
+    better or worse, no difference above the margin, or undecided: then how many more repeats would decide.
 
     \b
     Examples:

@@ -22,7 +22,7 @@ class Correlated(NamedTuple):
 
 
 def correlated(values: Sequence[float]) -> Correlated | None:
-    """``None``: fewer than five values. With few values the error comes out too small rather than too large."""
+    """``None``: fewer than five values. Of few values the error is rather too small than too large."""
     series = np.asarray(values, dtype=float)
     n = len(series)
     if n < LEAST:
@@ -37,8 +37,8 @@ def integrated_time(centred: Sequence[float] | np.typing.NDArray[np.float64]) ->
     """Integrated autocorrelation time, 1 + 2 times the sum of autocorrelations, in steps (Sokal 1997).
 
     The sum is cut by Geyer's initial monotone sequence (1992, Statistical Science 7, 473-483): sums of
-    neighbouring pairs of autocovariances, as long as they are positive, none above the one before. Below 1 where
-    neighbours lie on opposite sides of the mean; never below 1/n.
+    neighbouring pairs of autocovariances, as long as they are positive, none above the one before. Below 1
+    where neighbours lie on opposite sides of the mean; never below 1/n.
     """
     series = np.asarray(centred, dtype=float)
     n = len(series)

@@ -12,7 +12,10 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.model.comparison import Comparison, SampleComparison
 from dbdyno.model.results import Results
+from dbdyno.report.compare import comparison as comparison_text
+from dbdyno.report.compare import samples as samples_text
 from dbdyno.report.terminal import summary
 from dbdyno.report.terminal_tables import events_text, microstates_text, profile_text, witnesses_text
 from dbdyno.report.topology import facts as topology_facts
@@ -22,17 +25,21 @@ from dbdyno.report.topology_svg import write as write_topology_svg
 from dbdyno.report.topology_text import picture as topology_picture
 
 __all__ = [
+    "comparison_document",
+    "comparison_text",
     "document",
     "events_text",
     "export",
     "microstates_text",
     "profile_text",
+    "samples_text",
     "summary",
     "topology_facts",
     "topology_parsable",
     "topology_picture",
     "topology_table",
     "witnesses_text",
+    "write_comparison",
     "write_html",
     "write_topology_svg",
 ]
@@ -57,3 +64,17 @@ def export(results: Results, raw_tables: Mapping[str, pl.DataFrame], to: str, pa
     from dbdyno.report import exports
 
     return exports.export(results, raw_tables, to, path)
+
+
+def comparison_document(made: Comparison | SampleComparison) -> dict[str, Any]:
+    """A comparison as JSON-ready data with stable keys (docs/json.md)."""
+    from dbdyno.report import compare_json
+
+    return compare_json.document(made)
+
+
+def write_comparison(made: Comparison, path: Path) -> Path:
+    """A comparison as one HTML file at ``path``. Raises StoreError where that cannot be written."""
+    from dbdyno.report import compare_html
+
+    return compare_html.write(made, path)

@@ -1,8 +1,8 @@
 """How sure a window's own figures are: standard errors from what happened in it second by second.
 
 The driver tells about once a second how many calls ended. From bin to bin that is a series whose neighbours
-resemble each other; :mod:`dbdyno.model.correlated` takes that into account. What differs from repeat to repeat
-is not in these errors: they are a lower bound.
+resemble each other; :mod:`dbdyno.model.correlated` takes that into account. What differs from repeat to
+repeat is not in these errors: they are a lower bound.
 """
 
 from __future__ import annotations
