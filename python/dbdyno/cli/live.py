@@ -33,7 +33,7 @@ class LiveTeller(Silence):
             Live(console=console, refresh_per_second=8, transient=True) if console.is_terminal else None
         )
         self._chosen: tuple[terminal.Column, ...] = ()
-        self._first: Mapping[str, Any] | None = None
+        self._first: dict[str, Mapping[str, Any]] = {}  # by variant
         self._last: Tick | None = None
 
     def __enter__(self) -> LiveTeller:
@@ -95,17 +95,22 @@ class LiveTeller(Silence):
         row = self._scaled(results.tables["rungs"].to_dicts()[0])
         if not self._chosen:
             work = results.info.workloads[row["workload"]].work_short
-            self._chosen = terminal.columns(min(self._console.width, 120), work, errors=True)
-            self._console.print(terminal.rung_header(self._chosen))
-        self._console.print(terminal.rung_row(row, self._chosen))
+            room = min(self._console.width, 120) - len(self._variant("variant"))
+            self._chosen = terminal.columns(room, work, errors=True)
+            self._console.print(self._variant("variant") + terminal.rung_header(self._chosen))
+        self._console.print(self._variant(row["variant"]) + terminal.rung_row(row, self._chosen))
+
+    def _variant(self, name: str) -> Text:
+        """A column of its own where there are several."""
+        wide = max((len(v.name) for v in self._plan.variants), default=0)
+        several = len(self._plan.variants) > 1
+        return Text(f"{name:{max(wide, len('variant'))}}  " if several else "", no_wrap=True)
 
     def _scaled(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """``row`` with its scaling against the first rung measured."""
-        self._first = self._first or row
-        base, rate = self._first["calls_per_s"], row["calls_per_s"]
-        scaling = (
-            None if not base or rate is None else rate / row["sessions"] / (base / self._first["sessions"])
-        )
+        """``row`` with its scaling against the first rung measured of its variant."""
+        first = self._first.setdefault(row["variant"], row)
+        base, rate = first["calls_per_s"], row["calls_per_s"]
+        scaling = None if not base or rate is None else rate / row["sessions"] / (base / first["sessions"])
         return {**row, "scaling": scaling}
 
     def _print(self, text: str, style: str = "") -> None:
@@ -121,7 +126,9 @@ def _status_line(plan: Plan, tick: Tick, before: Tick | None) -> Text:
     cell = tick.cell
     whole_s = (cell.settle_ns + cell.measure_ns) / 1e9
     filled = round(_BAR * min(1.0, tick.elapsed_s / whole_s))
-    text = Text(f"[{tick.number}/{len(plan.cells)}] {cell.sessions} sessions ", style="cyan", no_wrap=True)
+    variant = f"{cell.variant}, " if len(plan.variants) > 1 else ""
+    head = f"[{tick.number}/{len(plan.cells)}] {variant}{cell.sessions} sessions "
+    text = Text(head, style="cyan", no_wrap=True)
     text.append(f"{tick.phase:10} ")
     text.append("#" * filled + "." * (_BAR - filled), style="green")
     text.append(_rates(tick, before))

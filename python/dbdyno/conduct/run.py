@@ -78,10 +78,13 @@ def _prepare(
         workload = server.script(plan.script_text, plan.experiment.script or "script")
     units: dict[str, Unit] = {}
     alike: dict[tuple[tuple[str, object], ...], Unit] = {}
-    for variant, params in {c.variant: c.params for c in plan.cells}.items():
+    of_variants = {c.variant: c.params for c in plan.cells}
+    several = len({tuple(sorted(p.items())) for p in of_variants.values()}) > 1
+    for variant, params in of_variants.items():
         key = tuple(sorted(params.items()))
         if key not in alike:
-            alike[key] = _unit(server, plan, workload, variant, params, teller, interrupt)
+            name = variant if several else "base"
+            alike[key] = _unit(server, plan, workload, name, params, teller, interrupt)
         units[variant] = alike[key]
     calibrations = {f"{workload.name}/{v}": u.calibration for v, u in units.items() if u.calibration}
     record.update_info(workloads={workload.name: workload}, calibrations=calibrations)
