@@ -96,7 +96,7 @@ def compare(
     if as_json:
         print_json(report.comparison_document(made))
         return
-    screen.out().print(report.comparison_text(made))
+    screen.out().print(report.comparison_text(made), crop=False)
     if output is not None:
         screen.say(f"report: {output}")
 
@@ -142,7 +142,7 @@ def _files(
     if as_json:
         print_json(report.comparison_document(made))
     else:
-        screen.out().print(report.samples_text(made))
+        screen.out().print(report.samples_text(made), crop=False)
 
 
 def _is_file(word: str) -> bool:

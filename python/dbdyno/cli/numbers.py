@@ -22,7 +22,7 @@ def read_numbers(path: Path, column: str | None) -> list[float]:
     lines = [(n, line) for n, line in lines if line and not line.startswith("#")]
     if not lines:
         raise UsageError(f"{path} has no values", _CURE)
-    is_table = column is not None or "," in lines[0][1]
+    is_table = "," in lines[0][1] or (column is not None and not _is_number(lines[0][1]))
     return [_number(path, n, word) for n, word in (_column(path, lines, column) if is_table else lines)]
 
 
@@ -39,6 +39,14 @@ def _column(path: Path, lines: list[tuple[int, str]], column: str | None) -> lis
     if short is not None:
         raise UsageError(f"{path}, line {short}: not as many fields as the header has", _CURE)
     return [(n, r[place]) for (n, _), r in zip(lines[1:], records[1:], strict=True)]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _number(path: Path, line: int, word: str) -> float:

@@ -50,9 +50,9 @@ def _by_rung(made: Comparison, table: MetricTable) -> Iterator[RenderableType]:
 def _others(made: Comparison, place: rows.Place, many: bool) -> Iterator[RenderableType]:
     """Every other quantity at one rung, ranked."""
     found = [
-        (table.title, *row[1:])
+        ("" if n else table.title, *row[1:])
         for table in made.metrics[1:]
-        for row in rows.rank_rows(table, place, made.margin)
+        for n, row in enumerate(rows.rank_rows(table, place, made.margin))
     ]
     if found:
         named = rows.heads(rows.RANK_HEADS, by=rows.by(made), baseline=made.baseline)

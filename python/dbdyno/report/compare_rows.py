@@ -22,7 +22,7 @@ RANK_HEADS = (
     "",
     "{by}",
     "mean",
-    "±95 %",
+    "±95%",
     "of {baseline}",
     "95 % interval",
     "p (Holm)",
@@ -105,8 +105,8 @@ def _rank_row(table: MetricTable, line: Line, claim: Claim | None, margin: float
     own = (
         str(line.rank),
         line.variant,
-        value_text(table.unit, line.mean),
-        UNKNOWN if half is None or not line.mean else f"{100 * half / line.mean:.1f} %",
+        figure(table.unit, line.mean),
+        UNKNOWN if half is None or not line.mean else f"{100 * half / line.mean:.1f}%",
     )
     if claim is None:
         return (*own, "baseline", "", "", "", str(line.repeats), "")
@@ -119,7 +119,7 @@ def rung_rows(table: MetricTable, margin: float) -> list[Texts]:
     made = []
     for c in table.claims:
         place = Place(c.workload, c.series, c.sessions)
-        sides = (value_text(table.unit, means[(*place, v)]) for v in (c.baseline, c.variant))
+        sides = (figure(table.unit, means[(*place, v)]) for v in (c.baseline, c.variant))
         made.append((" ".join(filter(None, place[:2])), str(c.sessions), *sides, *_effect(c, margin)))
     return made
 
@@ -128,6 +128,11 @@ def next_rows(table: MetricTable, place: Place, margin: float) -> list[Texts]:
     """Neighbours in the rank, neither of them the baseline."""
     claims = (c for c in _claims(table, place) if c.neighbours)
     return [(c.variant, c.baseline, *_effect(c, margin)) for c in claims]
+
+
+def figure(unit: str, value: float) -> str:
+    """Without the unit where the quantity's title says it: ``6.21 M``, ``1.23 ms``."""
+    return value_text("ns" if unit == "ns" else "", value)
 
 
 def _effect(claim: Claim, margin: float) -> Texts:
@@ -160,10 +165,10 @@ def claim_notes(table: MetricTable, place: Place | None = None) -> list[str]:
 
 
 def interval(e: Effect) -> str:
-    """``0.817 .. 0.833``; in brackets where it is of the windows alone."""
+    """``0.817..0.833``; in brackets where it is of the windows alone."""
     if e.low is None or e.high is None:
         return UNKNOWN
-    ends = f"{e.low:.3f} .. {e.high:.3f}"
+    ends = f"{e.low:.3f}..{e.high:.3f}"
     return f"({ends})" if e.basis == "within the window only" else ends
 
 
@@ -203,7 +208,7 @@ def why_rows(why: Why, least_share: float = 0.0) -> list[Texts]:
 
 
 def _account(a: Account) -> Texts:
-    ends = UNKNOWN if a.low_s is None or a.high_s is None else f"{_signed(a.low_s)} .. {_signed(a.high_s)}"
+    ends = UNKNOWN if a.low_s is None or a.high_s is None else f"{_signed(a.low_s)}..{_signed(a.high_s)}"
     return (
         account_name(a.account, a.detail),
         value_text("ns", a.baseline_s * 1e9),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dbdyno.analyze.compare.collect import CellFigures, known
 from dbdyno.analyze.compare.fieller import Moments
 from dbdyno.analyze.compare.making import Floor, effect
-from dbdyno.analyze.compare.metrics import Metric, within_of
+from dbdyno.analyze.compare.metrics import Metric, least_error, within_of
 from dbdyno.analyze.compare.paired import effect_of_pairs
 from dbdyno.analyze.compare.samples import effect_of_samples
 from dbdyno.model.comparison import Effect
@@ -24,21 +24,20 @@ def effect_between(baseline: Group, variant: Group, metric: Metric, paired: bool
         a, b = {r: a[r] for r in common}, {r: b[r] for r in common}
     if not a or not b:
         return Effect(n_baseline=len(a), n_variant=len(b), reason="not known on both sides")
-    floor = _floor(baseline, a, metric), _floor(variant, b, metric)
     if len(a) == len(b) == 1:
         return _single(next(iter(a)), next(iter(b)), baseline, variant, metric)
-    both = Floor(floor[0], floor[1]) if floor[0] is not None and floor[1] is not None else None
+    floor = Floor(_floor(baseline, a, metric), _floor(variant, b, metric))
     if paired:
-        return effect_of_pairs([(a[r], b[r]) for r in a], both)
-    return effect_of_samples(list(a.values()), list(b.values()), both)
+        return effect_of_pairs([(a[r], b[r]) for r in a], floor)
+    return effect_of_samples(list(a.values()), list(b.values()), floor)
 
 
-def _floor(group: Group, values: Mapping[int, float], metric: Metric) -> float | None:
-    """Variance of the mean of these values by their windows alone; ``None``: of one it is not known."""
-    errors = [(v, within_of(metric, group[r].rates)) for r, v in values.items()]
-    if any(e is None for _, e in errors):
-        return None
-    return math.fsum((v * (e or 0.0)) ** 2 for v, e in errors) / len(errors) ** 2
+def _floor(group: Group, values: Mapping[int, float], metric: Metric) -> float:
+    """Variance of the mean of these values by their windows alone."""
+    return (
+        math.fsum((v * least_error(metric, group[r].rates)) ** 2 for r, v in values.items())
+        / len(values) ** 2
+    )
 
 
 def _single(r: int, s: int, baseline: Group, variant: Group, metric: Metric) -> Effect:

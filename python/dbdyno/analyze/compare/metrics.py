@@ -30,12 +30,12 @@ _BUCKET = 0.001
 _TICK = 0.0005
 """The scheduler's own books are up to a tick old: 4 ms, of windows of some 10 s."""
 _COUNTED = 1e-6
-"""Exact counts: repeats that agree are no accident."""
+"""Counts and times of a clock: repeats that agree to that are no accident."""
 
 METRICS = (
-    Metric("work_per_s", "{work} per second", "{work}/s", True, "calls_per_s"),
-    Metric("calls_per_s", "calls per second", "calls/s", True, "calls_per_s"),
-    Metric("response_mean_ns", "response time, mean", "ns", False, "response_mean"),
+    Metric("work_per_s", "{work} per second", "{work}/s", True, "calls_per_s", _COUNTED),
+    Metric("calls_per_s", "calls per second", "calls/s", True, "calls_per_s", _COUNTED),
+    Metric("response_mean_ns", "response time, mean", "ns", False, "response_mean", _COUNTED),
     Metric("response_p50_ns", "response time, median", "ns", False, None, _BUCKET),
     Metric("response_p95_ns", "response time, 95 %", "ns", False, None, _BUCKET),
     Metric("response_p99_ns", "response time, 99 %", "ns", False, None, _BUCKET),
@@ -57,6 +57,11 @@ _WITHIN = {
 def within_of(metric: Metric, rates: dict[str, float | None]) -> float | None:
     """Relative standard error of a window's own figure, from its rung's rates; ``None``: not known."""
     if metric.within is None:
-        return metric.rounding or None
+        return None
     value, error = (rates.get(name) for name in _WITHIN[metric.within])
     return error / value if value and error is not None else None
+
+
+def least_error(metric: Metric, rates: dict[str, float | None]) -> float:
+    """Relative: what happens within the window, or the steps in which the figure is told."""
+    return max(within_of(metric, rates) or 0.0, metric.rounding)

@@ -27,7 +27,8 @@ def judge(
 ) -> Judgement:
     """The margin is asked first: a difference that is there but does not matter is none above the margin."""
     if effect.ratio is None or effect.low is None or effect.high is None:
-        return Judgement("undecided", None, effect.reason)
+        known = effect.ratio is not None and effect.std_err is not None
+        return Judgement("undecided", _further(effect, margin, family) if known else None, effect.reason)
     if effect.basis == "within the window only":
         return Judgement(
             "undecided", None, "one repeat: what differs from repeat to repeat is not in the interval"
