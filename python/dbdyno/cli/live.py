@@ -67,6 +67,8 @@ class LiveTeller(Silence):
     def opened(self, environment: Environment) -> None:
         server = environment.server
         self._print(f"{server.engine} {server.version} at {server.where}")
+        for name, words in server.clock.items():
+            self._print(f"{name}: {words}")
         if not server.here:
             self._print(f"server not here: {server.here_detail}", "yellow")
 

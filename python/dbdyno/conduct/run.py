@@ -20,7 +20,7 @@ from dbdyno.conduct.stage import Stage
 from dbdyno.conduct.teller import Teller
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
-from dbdyno.model.environment import Environment, Host
+from dbdyno.model.environment import Environment, Host, ServerFacts
 from dbdyno.model.errors import ServerLost, StoreError, TooFewConnections
 from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
@@ -58,7 +58,7 @@ def run(
             server.claim(record.id)
             teller.planned(plan, record.id)
             environment = Environment(
-                dbdyno=__version__, host=host, server=server.facts(), sources=tuple(server.sources())
+                dbdyno=__version__, host=host, server=_facts(server, plan), sources=tuple(server.sources())
             )
             record.write_environment(environment)
             teller.opened(environment)
@@ -67,6 +67,13 @@ def run(
                 units = _prepare(server, plan, workload, record, teller, interrupt)
                 _climb(server, plan, units, record, environment, stage, teller, interrupt)
     return record
+
+
+def _facts(server: Server, plan: Plan) -> ServerFacts:
+    """With what the clock costs, where a variant sets what times calls."""
+    facts = server.facts()
+    times = any("timing" in name for variant in plan.variants for name in variant.settings)
+    return facts.model_copy(update={"clock": dict(server.clock_facts())}) if times else facts
 
 
 def _prepare(

@@ -173,6 +173,7 @@ def _server(results: Results) -> Iterator[tuple[str, Content]]:
     yield "In its own words", s.description
     yield "Where", s.where + (" (embedded)" if s.embedded else "")
     yield "Encryption", s.tls or "none"
+    yield from s.clock.items()
     yield "On this host", f"{'yes' if s.here else 'no'}: {s.here_detail}"
 
 
