@@ -22,6 +22,8 @@ Row = dict[str, object]
 
 DB_CPU, CPU_WAIT = "DB CPU", "CPU WAIT"
 UNLABELLED = "active without wait event"
+POOL_QUEUE = "pool queue"
+_WHOLE = {"run": DB_CPU, "runq": CPU_WAIT, "pool.queue": POOL_QUEUE}
 NO_EVENT, UNSEEN = "no wait event", "asleep, seen by no sample"
 CLIENT = "Client"
 _SECOND = 1e-12
@@ -59,7 +61,7 @@ def parts(cell: Tables) -> dict[str, Part]:
     """All parts by name, of a cell's ``ledger`` and ``events``."""
     ledger = cell["ledger"].filter((pl.col("scope") == "rung") & (pl.col("aas") > _SECOND))
     found: dict[str, Part] = {}
-    for name, label in (("run", DB_CPU), ("runq", CPU_WAIT), (UNLABELLED, UNLABELLED)):
+    for name, label in (*_WHOLE.items(), (UNLABELLED, UNLABELLED)):
         for row in ledger.filter(pl.col("account") == name).iter_rows(named=True):
             found[label] = Part(row["aas"], row["low"], row["high"], row["source"])
     queued, waits = _queued(cell["ledger"]), _waits(cell["events"])

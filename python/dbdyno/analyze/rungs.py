@@ -26,7 +26,14 @@ _MEANS = (
     "driver_starved",
 )
 _QUANTILES = {"response_p50_ns": 0.50, "response_p95_ns": 0.95, "response_p99_ns": 0.99}
-_ACCOUNTS = ("run", "runq", "sleep", "client", "unaccounted")
+_ACCOUNTS = {
+    "run_aas": "run",
+    "runq_aas": "runq",
+    "sleep_aas": "sleep",
+    "client_aas": "client",
+    "pool_queue_aas": "pool.queue",
+    "unaccounted_aas": "unaccounted",
+}
 _WORST = ("ok", "short", "invalid")
 
 
@@ -62,7 +69,7 @@ def _rung(parts: ByCell, cells: pl.DataFrame) -> Row:
     }
     row |= {name: _value(_mean(f.get(name) for f in figures.values())) for name in _MEANS}
     row |= _response(pl.concat([parts.table("cell_histogram", c) for c in ids]), figures.values())
-    row |= {f"{a}_aas": _value(_mean(_account(f, a) for f in ledgers.values())) for a in _ACCOUNTS}
+    row |= {n: _value(_mean(_account(f, a) for f in ledgers.values())) for n, a in _ACCOUNTS.items()}
     row["helpers_aas"] = _value(_mean(_helpers(f) for f in ledgers.values()))
     return row
 

@@ -9,6 +9,7 @@ from dbdyno.ledger.cpu import cpu_accounts, cpu_sums, halves, inside
 from dbdyno.ledger.groups import SCOPES, groups
 from dbdyno.ledger.joint import Tables
 from dbdyno.ledger.memos import memos
+from dbdyno.ledger.pooled import with_pool
 from dbdyno.ledger.throttle import throttle_bracket
 from dbdyno.ledger.waits import unaccounted, wait_accounts
 from dbdyno.model.column import CELL
@@ -34,6 +35,7 @@ def ledger_of(found: Joint, cut: Tables) -> pl.DataFrame:
     noted = memos(found, whole).join(
         whole.table.select("group", "cell", "session", "who"), on="group", maintain_order="left"
     )
+    rows, noted = with_pool(rows, noted, cut)
     bracket = throttle_bracket(cut).with_columns(scope=pl.lit("rung"), who=pl.lit("rung"))
     return _ordered([rows, bracket, noted.with_columns(scope=pl.lit("memo"))], cut)
 

@@ -8,6 +8,7 @@ from dbdyno.ledger.apportion import Joint
 from dbdyno.ledger.groups import Groups, groups
 from dbdyno.ledger.joint import LABEL, UNLABELLED, Tables
 from dbdyno.ledger.margins import TRACE
+from dbdyno.ledger.pooled import through_pool
 from dbdyno.ledger.summed import asleep, missed, not_asleep, not_awake, runnable
 from dbdyno.ledger.waits import UNSEEN
 from dbdyno.model.column import CELL
@@ -31,7 +32,8 @@ def events_of(found: Joint, cut: Tables) -> pl.DataFrame:
     keys = cut["windows"].select(c.name for c in CELL)
     whose = serving.table.select("group", "cell", "scope", "session", "who")
     rows = rows.join(whose, on="group", maintain_order="left").sort("group", maintain_order=True)
-    return conform("events", keys.join(rows.drop("group"), on="cell", maintain_order="right"))
+    rows = through_pool(rows.drop("group"), cut)
+    return conform("events", keys.join(rows, on="cell", maintain_order="right"))
 
 
 def _labelled(found: Joint, serving: Groups) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from dbdyno.ledger.joint import ASKED, READ, WORD_ALONE
 from dbdyno.ledger.margins import TASKS, TRACE
 
 SCOPES = ("session", "rung", "helper", "beside")
-_BESIDE = ("other", "driver", "dbdyno")
+_BESIDE = ("other", "driver", "pooler", "dbdyno")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ LOCKS = ("Lock", "LWLock", "BufferPin")
 _SLEEPS = ("lock", "client", "sleep")
 _CPU = {"run.user": "usr", "run.system": "sys", "runq": "cpu_wait"}
 _ENDS = ("", "_low", "_high")
-_LABELLESS = ("driver", "dbdyno")
+_LABELLESS = ("driver", "pooler", "dbdyno")
 
 
 def microstates_of(found: Joint, cut: Tables) -> pl.DataFrame:

@@ -41,7 +41,7 @@ def _waiting(cut: Tables) -> pl.DataFrame:
     servers = cut["cut_levels"].filter(pl.col("scope") == "server").select("cell", "place")
     shared = drivers.drop_nulls().join(servers, on=["cell", "place"], how="semi")["cell"].unique()
     session = pl.col("role") == "session"
-    inside = ~pl.col("role").is_in(["driver", "dbdyno"]) | pl.col("cell").is_in(shared.implode())
+    inside = ~pl.col("role").is_in(["driver", "pooler", "dbdyno"]) | pl.col("cell").is_in(shared.implode())
     runq, run = pl.col("runq_ns") / pl.col("over_ns"), pl.col("run_ns") / pl.col("over_ns")
     return (
         cut["cut_tasks"]

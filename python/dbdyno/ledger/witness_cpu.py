@@ -11,6 +11,7 @@ from dbdyno.ledger.joint import UNLABELLED
 from dbdyno.ledger.testimony import Tables, Testimony, level, rung
 
 _SERVER = ("session", "helper:", "other")
+_BESIDE = ("driver", "pooler", "dbdyno")
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time lies inside user (proc_stat(5))
 _NEAR_NS = 200_000_000
 """All tasks are read within less; one whose reads begin or end further from the others' came or went."""
@@ -147,7 +148,7 @@ def _rest_of_machine(cut: Tables, shared_used: float | None) -> Testimony:
     busy, status = _busy(cut)
     if shared_used is not None:
         return Testimony("cpu_used", "host: whole machine", busy, "cores", status, _TICKS)
-    others = cut["cut_tasks"].filter(pl.col("role").is_in(["driver", "dbdyno"])).drop_nulls("run_ns")
+    others = cut["cut_tasks"].filter(pl.col("role").is_in(_BESIDE)).drop_nulls("run_ns")
     less = float((others["run_ns"] / others["over_ns"]).sum() or 0.0)
     here = cut["cut_tasks"].filter((pl.col("role") == "session") & pl.col("run_ns").is_not_null()).height > 0
     if busy is None or not here:

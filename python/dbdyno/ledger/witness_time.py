@@ -7,10 +7,13 @@ from collections.abc import Iterator
 import polars as pl
 
 from dbdyno.ledger.joint import UNLABELLED
+from dbdyno.ledger.pooled import QUEUE
 from dbdyno.ledger.testimony import LAG_S, Tables, Testimony, level, rung
 from dbdyno.model.driven import in_call
 
 _UNIT = "seconds per second"
+_SERVED = ("run", "runq", "sleep", UNLABELLED)
+_BEHIND = "the server does not see the pool's queue"
 _LEDGER = "run, run queue and sleep outside class Client; a driver's call is longer by the way to it and back"
 _SERVERS = (
     "a session is active from when it got a CPU for a call until its end: run-queue time before that "
@@ -24,8 +27,12 @@ def db_time(cut: Tables) -> Iterator[Testimony]:
     if window["sessions"]:
         driven = in_call(cut["cell_sessions"], window["t0_ns"], window["t1_ns"])
         yield Testimony("db_time", "driver", driven, _UNIT, "ok" if driven else "no measured calls")
+    queued = rung(cut["ledger"], QUEUE)["aas"]
     yield _ledger(cut)
-    yield from _traced(cut)
+    yield from _traced(cut, float(queued.sum()))
+    if queued.len():
+        yield Testimony("db_time", "engine counters", None, _UNIT, _BEHIND)
+        return
     value, status = level(cut, "engine", "db_time_ns", "server", absent="off")
     yield Testimony("db_time", "engine counters", value, _UNIT, status, _SERVERS, lag_s=LAG_S)
     active = rung(cut["ledger"], "naive.active", "memo")["aas"].drop_nulls()
@@ -43,14 +50,13 @@ def _ledger(cut: Tables) -> Testimony:
         return Testimony(
             "db_time", "ledger", None, _UNIT, str(sampled["status"][0]) if sampled.height else "off"
         )
-    rows = cut["ledger"].filter(
-        (pl.col("scope") == "rung") & pl.col("account").is_in(["run", "runq", "sleep", UNLABELLED])
-    )
+    rows = cut["ledger"].filter((pl.col("scope") == "rung") & pl.col("account").is_in([*_SERVED, QUEUE]))
     return Testimony("db_time", "ledger", float(rows["aas"].drop_nulls().sum()), _UNIT, "ok", _LEDGER)
 
 
-def _traced(cut: Tables) -> Iterator[Testimony]:
-    """Run and run queue of the sessions' tasks, and their sleeps outside class Client."""
+def _traced(cut: Tables, queued: float) -> Iterator[Testimony]:
+    """Run and run queue of the sessions' tasks, and their sleeps outside class Client; a pool's queue is
+    ``queued``."""
     tasks = cut["cut_traced"].filter(pl.col("role") == "session")
     if tasks.is_empty():
         return
@@ -65,4 +71,4 @@ def _traced(cut: Tables) -> Iterator[Testimony]:
         return
     runnable = float(((known["run_ns"] + known["runq_ns"]) / known["over_ns"]).sum())
     asleep = float((slept["sleep_ns"] / slept["over_ns"]).sum() or 0.0)
-    yield Testimony("db_time", "scheduler trace", runnable + asleep, _UNIT, "ok", _LEDGER)
+    yield Testimony("db_time", "scheduler trace", runnable + asleep + queued, _UNIT, "ok", _LEDGER)

@@ -41,9 +41,11 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c(
             "account",
             "str",
-            "run.user run.system run runq runq.throttled_bracket sleep client unaccounted, block_io, ...; "
+            "run.user run.system run runq runq.throttled_bracket sleep client pool.queue unaccounted, "
+            "block_io, ...; "
             "memo: wall, label.run and label.runq (CPU and run queue by wait label), state.run, state.runq, "
-            "state.sleep (by the server's state), workers.run, workers.runq, workers.sleep, margin.off",
+            "state.sleep (by the server's state), workers.run, workers.runq, workers.sleep, margin.off, "
+            "pool.connections, pool.idle, client.between, client.in_transaction",
         ),
         _c("detail", "str", "wait class/event of a sleep account", null=True),
         _c("aas", "f64", "seconds per second; NULL: unknown", null=True),
@@ -178,6 +180,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("runq_aas", "f64", "sessions in the run queue: CPU WAIT", null=True),
         _c("sleep_aas", "f64", "sessions asleep in a wait that is not the client", null=True),
         _c("client_aas", "f64", "sessions waiting for their client", null=True),
+        _c("pool_queue_aas", "f64", "sessions queued for a pool's server connections", null=True),
         _c("unaccounted_aas", "f64", "signed remainder", null=True),
         _c("helpers_aas", "f64", "CPU of the server's own processes", null=True),
         _c("cpu_per_call_ns", "f64", "session CPU per call", null=True),

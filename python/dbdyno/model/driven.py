@@ -24,16 +24,41 @@ def in_call(sessions: pl.DataFrame, t0_ns: int, t1_ns: int) -> float | None:
 
     A session whose one call spans the whole window was in it all the time. ``None``: no measured calls.
     """
-    throughout = (pl.col("straddle_in") > 0) & (pl.col("calls") + pl.col("errors") == 0)
-    return _sum(sessions, pl.col("in_call_ns"), pl.when(throughout).then(1.0).otherwise(0.0), t0_ns, t1_ns)
+    return _sum(sessions, pl.col("in_call_ns"), _whole(), t0_ns, t1_ns)
+
+
+def each_in_call(sessions: pl.DataFrame, t0_ns: int, t1_ns: int) -> pl.DataFrame:
+    """Per session: ``alive`` (the part of the window in which it lived) and ``in_call``, as shares of it.
+
+    ``in_call``: NULL without measured calls.
+    """
+    known = (pl.col("last_end_ns") > pl.col("first_start_ns")) | _throughout()
+    spent = _each(pl.col("in_call_ns"), _whole(), t0_ns, t1_ns)
+    return sessions.select(
+        "session", alive=_alive(t0_ns, t1_ns), in_call=pl.when(known.fill_null(False)).then(spent)
+    )
+
+
+def _throughout() -> pl.Expr:
+    return (pl.col("straddle_in") > 0) & (pl.col("calls") + pl.col("errors") == 0)
+
+
+def _whole() -> pl.Expr:
+    return pl.when(_throughout()).then(1.0).otherwise(0.0)
+
+
+def _alive(t0_ns: int, t1_ns: int) -> pl.Expr:
+    end = pl.when(pl.col("end_reason").is_in(_EARLY)).then(pl.min_horizontal("last_end_ns", pl.lit(t1_ns)))
+    return (end.otherwise(t1_ns) - t0_ns).clip(0) / (t1_ns - t0_ns)
+
+
+def _each(amount: pl.Expr, otherwise: pl.Expr | float, t0_ns: int, t1_ns: int) -> pl.Expr:
+    span = pl.col("last_end_ns") - pl.col("first_start_ns")
+    return pl.when(span > 0).then(amount / span * _alive(t0_ns, t1_ns)).otherwise(otherwise)
 
 
 def _sum(
     sessions: pl.DataFrame, amount: pl.Expr, otherwise: pl.Expr | float, t0_ns: int, t1_ns: int
 ) -> float | None:
-    span = pl.col("last_end_ns") - pl.col("first_start_ns")
-    end = pl.when(pl.col("end_reason").is_in(_EARLY)).then(pl.min_horizontal("last_end_ns", pl.lit(t1_ns)))
-    alive = (end.otherwise(t1_ns) - t0_ns).clip(0) / (t1_ns - t0_ns)
-    each = pl.when(span > 0).then(amount / span * alive).otherwise(otherwise)
-    total = float(sessions.select(each.sum()).item() or 0.0)
+    total = float(sessions.select(_each(amount, otherwise, t0_ns, t1_ns).sum()).item() or 0.0)
     return total if total > 0 else None

@@ -167,7 +167,7 @@ class Server(Protocol):
         saying why this pool cannot serve so many sessions."""
 
     def use_pool(self, pool: Pool | None, journal: Journal) -> None:
-        """Later loads go through a pooler of their own; None: to the server itself. ``close`` ends it, too."""
+        """Later loads go through a pooler of their own; None: to the server itself. ``close`` ends it."""
 
     def put_back(self, undo: Undo) -> str | None:
         """Of a run that was killed: puts back settings; in words. None: it is not this server's."""
@@ -203,6 +203,10 @@ class Server(Protocol):
 
     def watch(self, spec: Mapping[str, Any]) -> Watch | None:
         """The engine's own observers where it is its own world (fake); None: watch the real one."""
+
+    def clock_facts(self) -> Mapping[str, str]:
+        """What reading the clock costs the server, and which clock that is, in words: takes a second or two,
+        and is asked for where timing itself is varied. Empty where it cannot be known."""
 
     def clock(self) -> Clock | None:
         """The engine's own clock where it is its own world (fake); None: the machine's."""

@@ -22,6 +22,7 @@ NAMES = {
     "run.system": "CPU, kernel",
     "runq": "CPU WAIT",
     "client": "client",
+    "pool.queue": "pool queue",
     "unaccounted": "unaccounted",
 }
 

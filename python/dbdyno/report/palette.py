@@ -32,6 +32,7 @@ _COLOURS = {
     "sleep-4": ("#6f5fb0", "#9a8be0"),
     "sleep-5": ("#7a6a3f", "#b3a06b"),
     "sleep-other": ("#8d7b8a", "#a896a5"),
+    "pool-queue": ("#f0a6a0", "#a8524c"),
     "client": ("#c3cad2", "#56616d"),
     "unaccounted": ("#3f4752", "#c9d1da"),
     # series and sources, in their order

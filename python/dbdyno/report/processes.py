@@ -38,7 +38,7 @@ COLUMNS = (
     Column("syscalls_per_s", "SCL/s", "system calls a second", False),
 )
 _TICKS = "too little CPU time to tell USR from SYS: no clock tick fell on it"
-_OURS = ("driver", "dbdyno")
+_OURS = ("driver", "pooler", "dbdyno")
 _SOURCES = {"block_io": ("block I/O delay",), "syscalls_per_s": ("system calls", "scheduler trace")}
 _SWITCHED_OFF = {
     "syscalls_per_s": "system calls are counted by the scheduler trace when asked for: --trace-syscalls"

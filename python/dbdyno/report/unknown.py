@@ -30,6 +30,7 @@ _WORDS = {
     "off": "it was switched off",
     "lost": "the source broke off",
     "vanished": "the process ended while it was read",
+    "shared": "sessions take turns on the server connections of a pool",
 }
 _FIXED = {
     "scaling": "the rate of this rung or of the lowest one is unknown",

@@ -10,7 +10,7 @@ from dbdyno.model.raw import RawCell
 from dbdyno.window.growth import TASK
 from dbdyno.window.spans import SHORTEST_NS, for_each
 from dbdyno.window.tasks import reads_of
-from dbdyno.window.whose import sessions_of
+from dbdyno.window.whose import pooled, sessions_of
 
 BINS = 60
 
@@ -19,9 +19,9 @@ def cut_bins(cells: Sequence[RawCell]) -> pl.DataFrame:
     """Table ``cut_bins``: about 60 bins, none under 1 s, of each session's own task (workers are not in it).
 
     What a task did between two reads is spread evenly over the time between them; ``known_ns`` is how much
-    of a bin lies between reads.
+    of a bin lies between reads. A session behind a pooler has no task of its own.
     """
-    return for_each("cut_bins", cells, _bins)
+    return for_each("cut_bins", [c for c in cells if not pooled(c)], _bins)
 
 
 def _bins(cell: RawCell) -> pl.DataFrame:

@@ -17,6 +17,7 @@ from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.window.spans import key
+from dbdyno.window.whose import pooled
 from dbdyno.window.within import within
 
 _QUANTILES = {"response_p50_ns": 0.50, "response_p95_ns": 0.95, "response_p99_ns": 0.99}
@@ -49,6 +50,8 @@ def _sessions(cell: RawCell, cut: Tables) -> pl.DataFrame:
         cpu=_sum(pl.col("run_ns") / pl.when("worker").then("over_ns").otherwise("wall_ns")),
         cpu_status=pl.col("status").sort_by("worker").first(),
     )
+    if pooled(cell):  # those tasks serve all sessions in turn
+        cpu = cpu.clear()
     return (
         cell.tables["sessions"]
         .with_columns(
@@ -70,7 +73,7 @@ def _per_session(cell: RawCell, sessions: pl.DataFrame) -> Iterator[Row]:
         work, work_source = _work_per_call(cell, s["work"], s["calls_total"])
         idle = "ok" if s["calls"] else "no measured calls"
         work_status = "ok" if work is not None else s["work_status"] or "not supported"
-        cpu_status = s["cpu_status"] or "off"
+        cpu_status = s["cpu_status"] or ("shared" if pooled(cell) else "off")
         per_call = _over(s["cpu"], s["rate"], NS_PER_S)
         mean_ns = _over(s["in_call_ns"], s["calls"])
         figures = (
@@ -97,8 +100,7 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
     if 0 < known.height < sessions.height:
         work_source += f", {known.height} of {sessions.height} sessions"
     work_status = "ok" if work is not None else _first_bad(sessions["work_status"], "not supported")
-    cpu = float(sessions["cpu"].sum()) if sessions.height and not sessions["cpu"].null_count() else None
-    cpu_status = "ok" if cpu is not None else _first_bad(sessions["cpu_status"], "off")
+    cpu, cpu_status = _rung_cpu(cell, cut, sessions)
     per_call = _over(cpu, rate, NS_PER_S)
     straddling = int((sessions["straddle_in"] + sessions["straddle_out"]).sum())
     figures = (
@@ -119,6 +121,18 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         *_driver(cut["cut_tasks"].filter(pl.col("role") == "driver"), rate),
     )
     yield from (_row("rung", None, *figure) for figure in figures)
+
+
+def _rung_cpu(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> tuple[float | None, str]:
+    """CPU of all sessions; behind a pooler that of its server connections."""
+    if pooled(cell):
+        tasks = cut["cut_tasks"].filter(pl.col("role") == "session")
+        known = tasks.height > 0 and not tasks["run_ns"].null_count()
+        cpu = float((tasks["run_ns"] / tasks["over_ns"]).sum()) if known else None
+        return cpu, "ok" if known else _first_bad(tasks["status"], "off")
+    known = sessions.height > 0 and not sessions["cpu"].null_count()
+    cpu = float(sessions["cpu"].sum()) if known else None
+    return cpu, "ok" if known else _first_bad(sessions["cpu_status"], "off")
 
 
 def _extremes(histogram: pl.DataFrame, sessions: pl.DataFrame) -> Iterator[tuple[str, float | None]]:

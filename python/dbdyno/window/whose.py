@@ -7,13 +7,19 @@ import polars as pl
 from dbdyno.model.raw import RawCell
 
 
+def pooled(cell: RawCell) -> bool:
+    """Whether a connection pooler stood in front of the server: then its counters were asked for."""
+    return bool((cell.tables["counters"]["scope"] == "pooler").any())
+
+
 def sessions_of(cell: RawCell) -> pl.DataFrame:
     """``session``, ``pid``, ``start_ticks`` (NULL: not known) of all sessions of a cell.
 
-    A load of our own lists them; of an observation they are the processes that were met as sessions.
+    A load of our own lists them; of an observation they are the processes that were met as sessions, and of
+    a pooled cell the server connections of its pool.
     """
     driven = cell.tables["sessions"].select("session", pid="backend_pid")
-    if driven.height:
+    if driven.height and not pooled(cell):
         return driven.with_columns(start_ticks=pl.lit(None, dtype=pl.Int64))
     met = [
         cell.tables[table]

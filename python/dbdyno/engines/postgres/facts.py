@@ -58,6 +58,8 @@ def _session_counters(version: int, script: bool, unprobed: str | None) -> Sourc
             detail=unprobed or "",
         )
     provenance = "pg_stat_get_xact_blocks_fetched(own tables and indexes), the session being one transaction"
+    if unprobed is not None:
+        return Source(name=name, provenance=provenance, status="off", detail=unprobed)
     if not script:
         return Source(name=name, provenance=provenance, status="ok")
     return Source(
