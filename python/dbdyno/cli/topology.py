@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import click
@@ -78,4 +79,5 @@ def _lines(found: Topology, as_table: bool, as_parse: bool) -> list[str]:
     if as_parse:
         return report.topology_parsable(found)
     width = shutil.get_terminal_size((_WIDTH, 24)).columns
-    return [*report.topology_facts(found, width), "", *report.topology_picture(found, width)]
+    lines = [*report.topology_facts(found, width), "", *report.topology_picture(found, width)]
+    return lines if "utf" in (sys.stdout.encoding or "").lower() else report.ascii_only(lines)

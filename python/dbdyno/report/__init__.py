@@ -22,9 +22,11 @@ from dbdyno.report.topology import facts as topology_facts
 from dbdyno.report.topology import parsable as topology_parsable
 from dbdyno.report.topology import table as topology_table
 from dbdyno.report.topology_svg import write as write_topology_svg
+from dbdyno.report.topology_text import ascii_only
 from dbdyno.report.topology_text import picture as topology_picture
 
 __all__ = [
+    "ascii_only",
     "comparison_document",
     "comparison_text",
     "document",

@@ -33,9 +33,21 @@ def _socket(t: Topology, number: int | None, cpus: Sequence[LogicalCpu]) -> Box:
     nodes = _by(cpus, lambda c: c.node)
     title = "socket unknown" if number is None else f"socket {number}"
     if len(nodes) > 1:
-        return Box("socket", title, [_node(t, node, inside) for node, inside in nodes])
+        inside = [_node(t, node, within) for node, within in nodes]
+        return Box("socket", f"{title}{_spanning(t, cpus, nodes)}", inside)
     node = nodes[0][0]
     return _filled(t, "socket", title if node is None else f"{title}, {_node_title(t, node)}", cpus)
+
+
+def _spanning(
+    t: Topology, cpus: Sequence[LogicalCpu], nodes: Sequence[tuple[int | None, Sequence[LogicalCpu]]]
+) -> str:
+    """The cache that all cores of a socket share across its nodes."""
+    shared = {_shared_cache(t, c, cpus) for c in cpus}
+    cache = shared.pop() if len(shared) == 1 else None
+    if cache is None or _shared_cache(t, cpus[0], nodes[0][1]) is not None:
+        return ""
+    return f", {_cache_title(t.caches[cache])}"
 
 
 def _node(t: Topology, number: int | None, cpus: Sequence[LogicalCpu]) -> Box:
@@ -49,7 +61,7 @@ def _node_title(t: Topology, number: int) -> str:
 
 def _filled(t: Topology, kind: str, title: str, cpus: Sequence[LogicalCpu]) -> Box:
     """With a box for each cache of the last level where there are several; the only one goes to the title."""
-    caches = _by(cpus, lambda c: _shared_cache(t, c))
+    caches = _by(cpus, lambda c: _shared_cache(t, c, cpus))
     if len(caches) == 1:
         cache = caches[0][0]
         full = title if cache is None else f"{title}, {_cache_title(t.caches[cache])}"
@@ -60,13 +72,14 @@ def _filled(t: Topology, kind: str, title: str, cpus: Sequence[LogicalCpu]) -> B
     return Box(kind, title, inside)
 
 
-def _shared_cache(t: Topology, cpu: LogicalCpu) -> int | None:
-    """The place in ``t.caches`` of its last-level cache, where more than one core shares that."""
+def _shared_cache(t: Topology, cpu: LogicalCpu, within: Sequence[LogicalCpu]) -> int | None:
+    """The place in ``t.caches`` of its last-level cache, if cores share it, all of them ``within``."""
     last = max(cpu.caches, key=lambda i: t.caches[i].level, default=None)
     if last is None:
         return None
     core = next((c.cpus for c in t.cores if c.core == cpu.core), (cpu.cpu,))
-    return last if set(t.caches[last].cpus) - set(core) else None
+    sharing = {c.cpu for c in t.online}.intersection(t.caches[last].cpus)
+    return last if sharing - set(core) and sharing <= {c.cpu for c in within} else None
 
 
 def _cache_title(cache: Cache) -> str:

@@ -17,17 +17,7 @@ _ROOM = 1320  # width of a picture of many boxes; that of a small machine is nar
 _LINE = 19
 _LETTER = 7.0  # width of one in a line of 12 px
 _WRAP = 110  # letters a line
-_SHOWN = (
-    "CPUs",
-    "may be used",
-    "why",
-    "may not",
-    "SMT",
-    "hypervisor",
-    "container",
-    "frequency",
-    "clocksource",
-)
+_HIDDEN = ("isolated", "unknown")  # the description has them
 
 
 def write(t: Topology, path: Path) -> Path:
@@ -64,17 +54,17 @@ def svg(t: Topology) -> str:
 
 def _heading(t: Topology) -> Drawn:
     """The facts that no box shows."""
-    lines, keep = [], False
+    lines, subject = [], ""
     for line in facts(t, _WRAP):
         name, words = line[:14].strip(), line[14:]
-        keep = name in _SHOWN if name else keep
-        if keep:
-            lines.append((name, words))
+        subject = name or subject
+        if subject not in _HIDDEN:
+            lines.append((name, words, "matrix" if subject == "NUMA" else "fact"))
     texts = []
-    for i, (name, words) in enumerate(lines):
+    for i, (name, words, kind) in enumerate(lines):
         y = (i + 1) * _LINE - 5
-        texts += [label(name, 0, y, "name"), label(words, 100, y, "fact")]
-    width = 100 + _LETTER * max(len(words) for _, words in lines)
+        texts += [label(name, 0, y, "name"), label(words, 100, y, kind)]
+    width = 100 + _LETTER * max(len(words) for _, words, _ in lines)
     return Drawn(width, len(lines) * _LINE, joined(texts))
 
 
@@ -92,8 +82,8 @@ def _legend(t: Topology) -> Drawn:
 def _style() -> str:
     return (
         "text{font-family:system-ui,sans-serif}.number{font-size:12px;text-anchor:middle}"
-        ".label{font-size:12px}.name,.socket.label,.node.label{font-weight:600}"
-        ".box{stroke-width:1.5}.core{stroke-width:1}.cpu.unknown{stroke-dasharray:1 2}"
+        ".label{font-size:12px}.matrix{font-family:monospace;white-space:pre}.number{paint-order:stroke}.name,.socket.label,.node.label{font-weight:600}"
+        ".box{stroke-width:1.5}.core{stroke-width:.6}.cpu.unknown{stroke-dasharray:1 2}"
         ".cpu.offline{stroke-dasharray:4 3}.struck{stroke-width:1}"
         f"{_colours(light)}@media (prefers-color-scheme:dark){{{_colours(dark)}}}"
     )
@@ -103,9 +93,10 @@ def _colours(of: Callable[[str], str]) -> str:
     """Plain values, no custom properties: not every program that shows SVG knows those."""
     return (
         f".page{{fill:{of('page')}}}text{{fill:{of('text')}}}.name{{fill:{of('muted')}}}"
-        f".box{{fill:{of('card')};stroke:{of('muted')}}}.cache{{stroke:{of('series-5')}}}"
-        f".core{{fill:{of('page')};stroke:{of('line')}}}"
+        f".box{{fill:{of('card')};stroke:{of('muted')}}}.box.cache{{stroke:{of('series-5')}}}"
+        f".core{{fill:{of('page')};stroke:{of('muted')}}}"
         f".cpu{{fill:none;stroke:{of('muted')}}}.cpu.allowed{{fill:{of('accent')};stroke:{of('accent')}}}"
         f".number.allowed{{fill:{of('card')}}}.number.cpuset,.number.affinity,.number.offline{{fill:{of('muted')}}}"
         f".cpu.cpuset,.cpu.affinity{{fill:{of('line')}}}.struck{{stroke:{of('muted')}}}"
+        f".number.cpuset,.number.affinity{{stroke:{of('line')};stroke-width:3}}"
     )

@@ -10,12 +10,19 @@ from dbdyno.report.topology_boxes import Box, Cores, boxes
 
 _MARKS = {True: " ", False: "×", None: "?"}  # before a CPU: may be used, may not, unknown
 
+_ASCII = str.maketrans({"─": "-", "│": "|", "×": "x", **dict.fromkeys("┌┬┐├┼┤└┴┘", "+")})
+
 
 def picture(t: Topology, width: int = 100) -> list[str]:
     """Boxes no wider than ``width``, as long as one core fits in; the last line says how to read them."""
     digits = len(str(max((c.cpu for c in t.cpus), default=0)))
     drawn = [_draw(box, width, digits) for box in boxes(t)]
     return [*_pack(drawn, width), _legend(t)]
+
+
+def ascii_only(lines: Sequence[str]) -> list[str]:
+    """For terminals that have no other letters."""
+    return [line.translate(_ASCII) for line in lines]
 
 
 def _legend(t: Topology) -> str:
