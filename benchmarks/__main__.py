@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import hot_path, instructions, observation, observe, report, start, tiers, trace
+from benchmarks import aa, hot_path, instructions, observation, observe, report, start, tiers, trace
 
 ALL = {
     "instructions": instructions.main,
@@ -17,6 +17,7 @@ ALL = {
     "trace": trace.main,
     "tiers": tiers.main,
     "naive": tiers.naive,
+    "aa": aa.main,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from dbdyno.model.comparison import Claim, Comparison, MetricTable
@@ -54,6 +55,15 @@ def _x(value: float, low: float, high: float) -> float:
     return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
 
 
+def _ticks(low: float, high: float) -> list[float]:
+    """About six round numbers."""
+    rough = (high - low) / _TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [float(f"{n * step:.6g}") for n in range(first, last + 1)]
+
+
 def _ground(low: float, high: float, made: Comparison, height: int, direction: str) -> Iterator[Html]:
     """The margin's band, the line at 1, ticks."""
     bottom = height - 26
@@ -62,10 +72,9 @@ def _ground(low: float, high: float, made: Comparison, height: int, direction: s
     yield el("rect", x=left, y=_TOP - 8, width=round(right - left, 1), height=bottom - _TOP + 8, style=band)
     one = _x(1, low, high)
     yield el("line", x1=one, x2=one, y1=_TOP - 8, y2=bottom, stroke=var("text"), stroke_width=1)
-    for n in range(_TICKS):
-        value = low + (n + 0.5) * (high - low) / _TICKS
+    for value in _ticks(low, high):
         yield el(
-            "text", f"{value:.2f}", x=_x(value, low, high), y=height - 8, text_anchor="middle", class_="muted"
+            "text", f"{value:g}", x=_x(value, low, high), y=height - 8, text_anchor="middle", class_="muted"
         )
     yield el("text", f"ratio to {made.baseline}; {direction}", x=_LEFT, y=12, class_="muted")
 
@@ -75,7 +84,8 @@ def _row(n: int, claim: Claim, low: float, high: float, made: Comparison) -> Ite
     e = claim.effect
     colour = var(_COLOURS[claim.verdict])
     who = claim.variant if made.kind == "variants" else claim.series or claim.workload
-    yield el("text", f"{_cut(who)}, {claim.sessions}", x=_LEFT - 10, y=y + 4, text_anchor="end")
+    sessions = f"{claim.sessions} session{'' if claim.sessions == 1 else 's'}"
+    yield el("text", f"{_cut(who)}, {sessions}", x=_LEFT - 10, y=y + 4, text_anchor="end")
     if e.low is not None and e.high is not None:
         dash = "4 3" if e.basis == "within the window only" else None
         ends = {"x1": _x(e.low, low, high), "x2": _x(e.high, low, high)}
@@ -90,5 +100,5 @@ def _row(n: int, claim: Claim, low: float, high: float, made: Comparison) -> Ite
     )
 
 
-def _cut(text: str, most: int = 32) -> str:
+def _cut(text: str, most: int = 24) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"

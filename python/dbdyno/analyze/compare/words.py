@@ -87,8 +87,8 @@ def notes(made: Comparison, left_out: Sequence[str], runs: Sequence[Results]) ->
     yield from _repeats(claims)
     if any(c.effect.floored for c in claims):
         yield (
-            "Where the repeats happen to agree better than chance inside their windows (autocorrelation taken "
-            "into account) or the steps of the figure allow, the interval stands on these."
+            "Where the repeats happen to agree better than chance inside their windows (autocorrelation "
+            "taken into account) or the steps of the figure allow, the interval stands on these."
         )
     for run in runs:
         if run.plan.experiment.until is not None:

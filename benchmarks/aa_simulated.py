@@ -1,0 +1,122 @@
+"""Simulated runs whose truth is known: how often a comparison sees a difference where there is none.
+
+A cell's rate is drift of the block (the same for all variants of it) times what differs from repeat to
+repeat, times the mean of a window whose seconds resemble their neighbours (first-order autoregression).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dbdyno.analyze.compare.collect import CellFigures
+from dbdyno.analyze.compare.metrics import BY_NAME
+from dbdyno.analyze.compare.table import Match, metric_table
+from dbdyno.analyze.compare.tight import LEAST_REPEATS
+from dbdyno.model.comparison import Claim
+from dbdyno.model.correlated import correlated
+
+RATE = 1000.0
+DIFFERENT = ("better", "worse")
+
+
+@dataclass(frozen=True)
+class World:
+    variants: int = 3
+    """The first is the baseline."""
+    rungs: int = 2
+    repeats: int = 5
+    drift: float = 0.05
+    """Standard deviation from block to block, relative; the blocks before count, too."""
+    between: float = 0.01
+    """From repeat to repeat of a variant."""
+    within: float = 0.05
+    """From second to second."""
+    neighbours: float = 0.6
+    """Correlation of a second with the one before."""
+    seconds: int = 10
+    effect: float = 1.0
+    """Every variant's rate over the baseline's."""
+    paired: bool = True
+
+
+def claims(world: World, chance: np.random.Generator) -> tuple[Claim, ...]:
+    """Of one simulated run."""
+    matches = [
+        Match("simulated", n + 1, "v0", _groups(world, chance), world.paired) for n in range(world.rungs)
+    ]
+    return metric_table(BY_NAME["calls_per_s"], matches, 0.02, "work").claims
+
+
+def _groups(world: World, chance: np.random.Generator) -> dict[str, dict[int, CellFigures]]:
+    drift = np.exp(np.cumsum(chance.normal(0, world.drift, world.repeats)))
+    return {
+        f"v{v}": {
+            r + 1: _cell(world, drift[r] * (world.effect if v else 1.0), chance) for r in range(world.repeats)
+        }
+        for v in range(world.variants)
+    }
+
+
+def _cell(world: World, level: float, chance: np.random.Generator) -> CellFigures:
+    noise = chance.normal(0, world.within, world.seconds)
+    for n in range(1, world.seconds):
+        noise[n] = world.neighbours * noise[n - 1] + np.sqrt(1 - world.neighbours**2) * noise[n]
+    bins = RATE * level * (1 + chance.normal(0, world.between)) * (1 + noise)
+    found = correlated(bins.tolist())
+    rates: dict[str, float | None] = {"calls_per_s": float(bins.mean())}
+    if found is not None:
+        rates |= {"calls_per_s_se": found.std_err, "effective_bins": found.effective}
+    return CellFigures("", rates)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    runs: int
+    false_runs: float
+    """Share of runs with at least one claim of a difference."""
+    covered: float
+    """Share of intervals against the baseline that hold the true ratio."""
+    decided: float
+    """Share of claims that are not undecided."""
+
+
+def outcome(world: World, runs: int, seed: int = 1) -> Outcome:
+    """``false_runs`` is an error only where ``world.effect`` is 1."""
+    chance = np.random.default_rng(seed)
+    return _counted([claims(world, chance) for _ in range(runs)], world.effect)
+
+
+def _counted(made: Sequence[Sequence[Claim]], effect: float) -> Outcome:
+    every = [c for run in made for c in run]
+    against = [c.effect for c in every if not c.neighbours]
+    held = [e.low is not None and e.high is not None and e.low <= effect <= e.high for e in against]
+    return Outcome(
+        runs=len(made),
+        false_runs=float(np.mean([any(c.verdict in DIFFERENT for c in run) for run in made])),
+        covered=float(np.mean(held)),
+        decided=float(np.mean([c.verdict != "undecided" for c in every])),
+    )
+
+
+def stopped(world: World, runs: int, target: float, most: int = 40, seed: int = 1) -> tuple[Outcome, float]:
+    """Runs of two variants that stop as ``--until`` does, and their mean number of repeats."""
+    chance = np.random.default_rng(seed)
+    ended = [next(_until(world, target, most, chance)) for _ in range(runs)]
+    return _counted([c for c, _ in ended], world.effect), float(np.mean([n for _, n in ended]))
+
+
+def _until(
+    world: World, target: float, most: int, chance: np.random.Generator
+) -> Iterator[tuple[tuple[Claim, ...], int]]:
+    whole = _groups(replace(world, variants=2, repeats=most), chance)
+    metric = BY_NAME["calls_per_s"]
+    for n in range(LEAST_REPEATS, most + 1):
+        first = {v: {r: c for r, c in cells.items() if r <= n} for v, cells in whole.items()}
+        made = metric_table(metric, [Match("simulated", 1, "v0", first, paired=True)], 0.02, "work").claims
+        e = made[0].effect
+        tight = e.low is not None and e.high is not None and (e.high - e.low) / 2 <= target * (e.ratio or 1)
+        if tight or n == most:
+            yield made, n
