@@ -1,0 +1,134 @@
+"""Variants for real: what they change is in force in their cells, and gone when the run is, killed or not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.conftest import Servers
+from tests.db.conftest import Bench, eventually
+
+pytestmark = pytest.mark.db
+GROUPS = ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuset", "/sys/fs/cgroup")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="control groups need root or a delegated group")
+
+
+def _groups_of_ours() -> set[str]:
+    return {str(p) for g in GROUPS for p in Path(g).glob("**/dbdyno-*") if p.is_dir()}
+
+
+def _group(pid: int) -> str:
+    return Path(f"/proc/{pid}/cgroup").read_text()
+
+
+def _recipe(bench: Bench, text: str) -> str:
+    file = bench.home / "variants.toml"
+    file.write_text('workload = "cpu"\nmeasure = "1s"\nsettle = "200ms"\n' + text)
+    return str(file)
+
+
+def _asked(dsn: str, what: str) -> str:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row = connection.execute(what.encode()).fetchone()
+    return str(row[0] if row else None)
+
+
+def _postmaster(dsn: str) -> int:
+    backend = int(_asked(dsn, "select pg_backend_pid()"))
+    with psycopg.connect(dsn) as connection:
+        stat = Path(f"/proc/{connection.info.backend_pid}/stat").read_text()
+    assert backend
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+@needs_root
+def test_every_variant_is_in_force_and_nothing_stays(bench: Bench, servers: Servers) -> None:
+    dsn = servers.dsn(15)
+    main = _postmaster(dsn)
+    before, mask = _group(main), os.sched_getaffinity(main)
+    recipe = _recipe(
+        bench,
+        """
+sessions = "2"
+repeats = 2
+[variants.none]
+[variants.half]
+limits = { quota = 0.5 }
+[variants.one-cpu]
+limits = { cpus = "first:1", bind = "pack" }
+[variants.timed]
+settings = { track_io_timing = true, work_mem = "5MB" }
+""",
+    )
+    done = bench.dbdyno("run", recipe, "--dsn", dsn, "--json", timeout_s=180)
+    assert done.returncode == 0, done.stderr
+    assert _groups_of_ours() == set()
+    assert _group(main) == before
+    assert os.sched_getaffinity(main) == mask
+    assert _asked(dsn, "select setting from pg_settings where name = 'track_io_timing'") == "off"
+    assert _asked(dsn, "select count(*) from pg_settings where sourcefile like '%auto.conf'") == "0"
+    shown = json.loads(done.stdout)
+    applied = shown["run"]["applied"]
+    assert applied["timed"]["settings"] == {"track_io_timing": "on", "work_mem": "5MB"}
+    assert any("0.5" in words for words in applied["half"]["limits"])
+    ran = {r["variant"]: r["run_aas"] for r in shown["rungs"]}
+    assert 0.3 < ran["half"] < 0.65
+    assert ran["one-cpu"] < 1.1
+    assert not list(bench.home.glob(".local/state/dbdyno/undo/*"))
+
+
+@needs_root
+def test_what_a_killed_run_changed_is_put_back(bench: Bench, servers: Servers) -> None:
+    dsn = servers.dsn(15)
+    main = _postmaster(dsn)
+    before = _group(main)
+    recipe = _recipe(
+        bench,
+        'sessions = "1"\nlimits = { quota = 0.7 }\nsettings = { work_mem = "7MB", track_io_timing = true }',
+    )
+    with bench.background("run", recipe, "--dsn", dsn, "--measure", "60s", "--sessions", "1") as run:
+        eventually(lambda: _groups_of_ours())
+        eventually(lambda: _asked(dsn, "show work_mem") == "7MB")
+        eventually(lambda: bench.home.glob("data/dbdyno/*/cells"))
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait(timeout=20)
+    assert _groups_of_ours()
+    assert _asked(dsn, "show work_mem") == "7MB"
+    cleaned = bench.dbdyno("clean", "--dsn", dsn)
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert "work_mem" in cleaned.stdout
+    assert _groups_of_ours() == set()
+    assert _group(main) == before
+    eventually(lambda: _asked(dsn, "show work_mem") == "4MB")
+    assert _asked(dsn, "show track_io_timing") == "off"
+    again = bench.dbdyno("clean", "--dsn", dsn)
+    assert again.stdout.splitlines() == ["nothing to remove"]
+
+
+def test_a_run_stops_when_its_intervals_are_tight(bench: Bench) -> None:
+    """Sleeping calls: rates that differ by next to nothing."""
+    (bench.home / "sleep.sql").write_text("select pg_sleep(0.05)")
+    recipe = bench.home / "until.toml"
+    recipe.write_text(
+        'script = "sleep.sql"\nsessions = "1"\nmeasure = "1s"\nsettle = "100ms"\n[variants.a]\n[variants.b]\n'
+    )
+    done = bench.dbdyno(
+        "run", str(recipe), "--dsn", bench.dsn, "--until", "20%", "--repeats", "9", "--json", timeout_s=180
+    )
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["run"]["status"] == "complete"
+    assert "of 9 repeats every interval is within" in shown["run"]["stopped"]
+    assert len(shown["windows"] if "windows" in shown else shown["cells"]) < 18
+
+
+def test_a_budget_begins_no_repeat_that_would_end_later(bench: Bench) -> None:
+    recipe = _recipe(bench, 'sessions = "1"\nrepeats = 50\nbudget = "14s"\n')
+    done = bench.dbdyno("run", recipe, "--dsn", bench.dsn, "--json", timeout_s=120)
+    assert done.returncode == 0, done.stderr
+    assert "budget of 14.0 s" in json.loads(done.stdout)["run"]["stopped"]
