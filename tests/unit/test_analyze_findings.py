@@ -194,6 +194,36 @@ def test_a_test_must_read_as_it_promises(
     assert found == ({expected} if expected else set())
 
 
+@pytest.mark.parametrize(
+    ("percent", "wal", "source", "expected"),
+    [
+        (0, 0.0, "engine counters", "writes-as-planned"),
+        (0, 12.0, "engine counters", "writes-unexpected"),
+        (20, 900.0, "engine counters", "writes-as-planned"),
+        (20, 0.0, "engine counters", "writes-unexpected"),
+        (0, 12.0, "engine counters, server-wide", None),  # others write, too
+        (0, None, "engine counters", None),
+    ],
+)
+def test_a_test_must_write_as_it_promises(
+    clean: Climb, percent: int, wal: float | None, source: str, expected: str | None
+):
+    """Bytes of WAL a call, of calls that change so many percent of their rows."""
+    made = Made(clean)
+    made.workloads = {"lio": LIO.model_copy(update={"changes_with": "update"})}
+    cells = tuple(c.model_copy(update={"params": {"update": percent}}) for c in made.plan.cells)
+    made.plan = made.plan.model_copy(update={"cells": cells})
+    is_wal = (pl.col("name") == "wal_bytes_per_call") & (pl.col("scope") == "rung")
+    changed = {"value": pl.lit(wal, pl.Float64), "source": pl.lit(source)}
+    made.tables["rates"] = made.tables["rates"].with_columns(
+        pl.when(is_wal).then(value).otherwise(name).alias(name) for name, value in changed.items()
+    )
+    found = made.find()
+    assert set(found) & {"writes-as-planned", "writes-unexpected"} == ({expected} if expected else set())
+    made.workloads = {"lio": LIO}
+    assert not {"writes-as-planned", "writes-unexpected"} & set(made.find())
+
+
 @pytest.mark.parametrize(("delay", "told"), [(0.001, True), (0.5, False), (None, False)])
 def test_blocks_that_the_operating_system_had_are_told(clean: Climb, delay: float | None, told: bool):
     made = Made(clean)

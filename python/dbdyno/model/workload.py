@@ -21,6 +21,7 @@ class Parameter(BaseModel):
     default: str | int | float | bool
     choices: tuple[str, ...] = ()
     minimum: float | None = None
+    maximum: float | None = None
 
 
 class Workload(BaseModel):
@@ -34,6 +35,8 @@ class Workload(BaseModel):
     work_unit: str  # plural noun: "logical reads", "iterations"
     work_short: str  # "LIO", "iterations": as in "LIO/s"
     work_constant: bool  # work units per call must be constant: checked, and a finding if not
+    work_tolerance: float = 0.001  # relative: work per call that varies by no more is called nearly constant
+    changes_with: str | None = None  # the parameter above 0 with which its calls change rows; else none does
     cached: bool | None = None  # promises to read from the cache alone; False: to read physically
     calibrated: bool  # has a size that is set so that a call takes the call target at one session
     parameters: dict[str, Parameter] = Field(default_factory=dict)

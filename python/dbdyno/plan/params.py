@@ -45,6 +45,8 @@ def _typed(name: str, parameter: Parameter, value: Value) -> Value:
         )
     if parameter.minimum is not None and isinstance(result, int | float) and result < parameter.minimum:
         raise UsageError(f"parameter {name}: {value} is less than {parameter.minimum:g}", parameter.doc)
+    if parameter.maximum is not None and isinstance(result, int | float) and result > parameter.maximum:
+        raise UsageError(f"parameter {name}: {value} is more than {parameter.maximum:,.12g}", parameter.doc)
     return result
 
 

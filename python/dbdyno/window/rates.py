@@ -31,7 +31,7 @@ Figure = tuple[str, str, float | None, str, str]  # name, unit, value, status wh
 def rates_of(cells: Sequence[RawCell], cut: Tables) -> pl.DataFrame:
     """Table ``rates``, from the cells and this room's other tables. An observation has none."""
     made: list[Row] = []
-    parts = ByCell({name: cut[name] for name in ("cut_work", "cut_tasks", "cell_histogram")})
+    parts = ByCell({name: cut[name] for name in ("cut_work", "cut_tasks", "cut_levels", "cell_histogram")})
     for cell in (c for c in cells if c.tables["sessions"].height):
         mine = parts.of(cell.id)
         sessions = _sessions(cell, mine)
@@ -116,6 +116,7 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         ("cpu_per_call_ns", "ns", per_call, cpu_status, _TASKS),
         ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _TASKS),
         *within(cell),
+        _wal(cut["cut_work"], cut["cut_levels"], sessions, rate),
         *_calibrated(cell),
         _round_trips(sessions),
         *_driver(cut["cut_tasks"].filter(pl.col("role") == "driver"), rate),
@@ -151,6 +152,21 @@ def _round_trips(sessions: pl.DataFrame) -> Figure:
     counted = None if whole["round_trips"].null_count() else float(whole["round_trips"].sum())
     status = "not supported" if counted is None else "no measured calls"
     return ("round_trips_per_call", "round trips", _over(counted, made), status, _DRIVER)
+
+
+def _wal(work: pl.DataFrame, levels: pl.DataFrame, sessions: pl.DataFrame, rate: float | None) -> Figure:
+    """Write-ahead log a call: of all the sessions' own calls, where the engine counts that; else all that the
+    server wrote in the window, over the calls."""
+    own = work.filter(pl.col("name") == "wal_bytes").drop_nulls("value")
+    made = sessions.join(own.select("session", wal="value"), on="session")
+    if made.height:
+        calls = float((made["calls_total"] + made["errors_total"]).sum())
+        return ("wal_bytes_per_call", "bytes", _over(float(made["wal"].sum()), calls), "ok", _COUNTERS)
+    server = levels.filter((pl.col("origin") == "engine") & (pl.col("key") == "wal_bytes")).head(1)
+    grown, over_ns = server.select("delta", "wall_ns").row(0) if server.height else (None, None)
+    per_s = _over(grown, over_ns, NS_PER_S)
+    status = "off" if server.is_empty() else str(server["status"][0])
+    return ("wal_bytes_per_call", "bytes", _over(per_s, rate), status, f"{_COUNTERS}, server-wide")
 
 
 def _driver(tasks: pl.DataFrame, rate: float | None) -> Iterator[Figure]:

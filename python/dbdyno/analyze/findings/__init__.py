@@ -36,6 +36,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     counting.errors,
     counting.work_constant,
     counting.executions,
+    counting.changes,
     cache.cached,
     cache.os_cached,
     scaling.peak,

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.analyze.findings.case import Case, at, ids, listed, many, sentence
+from dbdyno.analyze.findings.case import Case, Row, at, ids, listed, many, sentence
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import significant
 
-NEARLY = 0.001
-"""Work per call that varies by no more than this (hint bits, a page more) is called nearly constant."""
 LOST_SQLSTATE = "08006"
 
 
@@ -83,7 +81,7 @@ def work_constant(case: Case) -> Iterator[Finding]:
                 evidence=evidence,
             )
             continue
-        nearly = high - low <= NEARLY * high
+        nearly = high - low <= known.work_tolerance * high
         yield Finding(
             id="work-not-constant",
             severity="note" if nearly else "warning",
@@ -136,3 +134,57 @@ def _with_errors(case: Case) -> pl.DataFrame:
     """Sessions with failed calls: what those had done already is in the counters."""
     failed = case.tables["cell_sessions"].filter(pl.col("errors_total") > 0)
     return failed.select("cell", "session")
+
+
+def changes(case: Case) -> Iterator[Finding]:
+    """What only reads makes no WAL, and what changes rows does: by the sessions' own counters."""
+    found: dict[bool, list[tuple[float, Row]]] = {False: [], True: []}
+    for cell in case.usable():
+        wal = _own_wal(case, cell["cell"])
+        workload = case.workloads.get(cell["workload"])
+        if wal is None or workload is None or workload.changes_with is None:
+            continue
+        found[_changes(case, cell["cell"], workload.changes_with)].append((wal, cell))
+    for changing, cells in found.items():
+        if cells:
+            yield _written(case, changing, cells)
+
+
+def _written(case: Case, changing: bool, cells: list[tuple[float, Row]]) -> Finding:
+    wrong = [c for c in cells if (c[0] > 0) != changing]
+    wal, cell = max(wrong or cells, key=lambda c: c[0])
+    what = "change rows" if changing else "only read"
+    made = f"{significant(wal)} bytes of WAL a call" if wal else "no WAL"
+    if wrong:
+        claim = f"Calls that {what} made {made} {at(cell, case)} ({case.many(len(wrong))})."
+    else:
+        most = "at most " if len(cells) > 1 and wal else ""
+        claim = f"Calls that {what} made {most}{made} in {case.many(len(cells))}."
+    cures = {
+        True: "is nothing changed, or are the tables unlogged? See the errors",
+        False: "what others changed in these blocks is tidied up by their readers: dbdyno clean, and again",
+    }
+    return Finding(
+        id="writes-unexpected" if wrong else "writes-as-planned",
+        severity="warning" if wrong else "good",
+        claim=claim,
+        value=wal,
+        unit="bytes per call",
+        evidence="engine counters of the sessions: WAL, probes taken off",
+        cure=cures[changing] if wrong else "",
+        cells=ids([c for _, c in wrong or cells]),
+    )
+
+
+def _own_wal(case: Case, cell: str) -> float | None:
+    rates = case.table("rates", cell).filter(
+        (pl.col("scope") == "rung")
+        & (pl.col("name") == "wal_bytes_per_call")
+        & ~pl.col("source").str.contains("server")
+    )
+    return rates["value"].item() if rates.height else None
+
+
+def _changes(case: Case, cell: str, parameter: str) -> bool:
+    planned = {c.id: c for c in case.plan.cells}
+    return cell in planned and float(planned[cell].params.get(parameter) or 0) > 0

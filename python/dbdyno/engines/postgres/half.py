@@ -22,7 +22,9 @@ _GOLDEN = 0.6180339887498949  # of all fractions the one whose multiples spread 
 
 
 class Objects(BaseModel):
-    """What a workload needs in our schema. ``own_name``: where each session may have its own."""
+    """What a workload needs in our schema. ``own_name``: where each session may have its own.
+
+    A table has one row a block, and ``blocks_parameter`` says how many."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,6 +33,8 @@ class Objects(BaseModel):
     own_name: str | None = None
     build: tuple[str, ...]  # in one transaction
     after: tuple[str, ...] = ()  # outside
+    blocks_parameter: str = "blocks"
+    in_cache: bool = True  # refused where it would not stay in the database's cache
 
     def name_for(self, session: int, params: Mapping[str, Any]) -> str:
         """The object that a session uses."""
@@ -43,6 +47,18 @@ class Objects(BaseModel):
         return list(dict.fromkeys(self.name_for(n, params) for n in range(sessions)))
 
 
+class Changing(BaseModel):
+    """What differs where ``parameter`` is above 0: the call changes rows, of objects of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    parameter: str
+    call: str
+    name: str
+    own_name: str | None = None
+    after: tuple[str, ...]
+
+
 class Half(BaseModel):
     """``half.toml``; unknown keys are errors."""
 
@@ -52,10 +68,26 @@ class Half(BaseModel):
     call: str
     size_unit: str
     size_start: int
+    size_parameter: str | None = None  # whose value a call's size is, where that is not calibrated
     work: Literal["lio", "size"]
     read_only: bool
     session: dict[str, str] = Field(default_factory=dict)
     objects: Objects
+    changing: Changing | None = None
+
+    def with_params(self, params: Mapping[str, Any]) -> Half:
+        """As it is with these parameters."""
+        changing = self.changing
+        if changing is None or not params.get(changing.parameter):
+            return self
+        other = {"name": changing.name, "own_name": changing.own_name, "after": changing.after}
+        objects = self.objects.model_copy(update=other)
+        return self.model_copy(update={"call": changing.call, "read_only": False, "objects": objects})
+
+    def all_objects(self) -> list[Objects]:
+        """With whatever parameters."""
+        changing = self.changing
+        return [self.objects, *([self.with_params({changing.parameter: 1}).objects] if changing else [])]
 
 
 @cache
@@ -72,10 +104,13 @@ def names() -> list[str]:
     return sorted(d.name for d in _FOLDER.iterdir() if (d / "half.toml").is_file())
 
 
-def sql(workload: str, file: str, object_name: str, blocks: int) -> str:
-    """A workload's statement for one object."""
+def sql(
+    workload: str, file: str, object_name: str, blocks: int, params: Mapping[str, Any] | None = None
+) -> str:
+    """A workload's statement for one object. ``params`` (checked by their types) may stand in it by name."""
     span = max(1, blocks - RANGE_ROWS + 1)
     values = {
+        **(params or {}),
         "table": f"{SCHEMA}.{object_name}",
         "blocks": blocks,
         "span": span,

@@ -27,8 +27,8 @@ def prepare(connection: Connection, name: str, params: Mapping[str, Any], sessio
 
     Returns the blocks of each table.
     """
-    half = halves.half(name)
-    blocks = blocks_of(connection, params, sessions)
+    half = halves.half(name).with_params(params)
+    blocks = blocks_of(connection, half, params, sessions)
     wanted = half.objects.names(sessions, params)
     own_schema(connection)
     stamp = f"dbdyno {name} v{half.version} blocks={blocks}"
@@ -40,9 +40,12 @@ def prepare(connection: Connection, name: str, params: Mapping[str, Any], sessio
     return blocks
 
 
-def blocks_of(connection: Connection, params: Mapping[str, Any], sessions: int) -> int:
-    """Blocks of each table. Raises :class:`UsageError` where own tables cannot all stay in the cache."""
-    asked = int(params.get("blocks") or 0)
+def blocks_of(connection: Connection, half: Half, params: Mapping[str, Any], sessions: int) -> int:
+    """Blocks of each table. Raises :class:`UsageError` where a call visits more than there are, or where own
+    tables that must cannot all stay in the cache."""
+    asked = int(params.get(half.objects.blocks_parameter) or 0)
+    if not half.objects.in_cache:
+        return _enough(asked, half, params)
     if 0 < asked < RANGE_ROWS:
         raise UsageError(f"blocks={asked}: a range is {RANGE_ROWS} blocks", f"blocks={RANGE_ROWS} or more")
     buffers, block_bytes = connection.execute(sql.text("cache")).fetchone() or (0, 8192)
@@ -56,6 +59,17 @@ def blocks_of(connection: Connection, params: Mapping[str, Any], sessions: int) 
             "fewer blocks, fewer sessions, tables=shared, or a larger shared_buffers",
         )
     return asked or min(_USUAL_BLOCKS, room)
+
+
+def _enough(asked: int, half: Half, params: Mapping[str, Any]) -> int:
+    visited = int(params[half.size_parameter]) if half.size_parameter else 0
+    if visited > asked:
+        name = half.objects.blocks_parameter
+        raise UsageError(
+            f"{half.size_parameter}={visited}: a table has only {asked} blocks ({name}={asked})",
+            f"{name}={visited} or more",
+        )
+    return asked
 
 
 def own_schema(connection: Connection) -> None:
@@ -109,7 +123,20 @@ def _build(connection: Connection, name: str, half: Half, target: str, blocks: i
             connection.execute(halves.sql(name, file, target, blocks).encode())
     for file in half.objects.after:
         connection.execute(halves.sql(name, file, target, blocks).encode())
+    if half.objects.kind == "table":
+        _check_blocks(connection, full, blocks)
     connection.execute(pgsql.SQL("comment on {} {} is {}").format(kind, full, stamp))
+
+
+def _check_blocks(connection: Connection, table: pgsql.Identifier, rows: int) -> None:
+    """One row a block: else the work of a call would not be what it says."""
+    query = pgsql.SQL(sql.text("table_blocks")).format(pgsql.Literal(table.as_string(connection)))
+    (found,) = connection.execute(query).fetchone() or (0,)
+    if found < rows:
+        raise TargetError(
+            f"table {table.as_string(connection)} has {rows:,} rows in {found:,} blocks, not one a block",
+            "this is a defect of dbdyno: please report it with the server's block_size",
+        )
 
 
 def relations(connection: Connection, names: Sequence[str]) -> dict[str, str]:
@@ -155,7 +182,8 @@ def _is_ours(kind: str, name: str, stamp: str | None) -> bool:
         return True
     return stamp is None and any(
         kind == o.kind and re.fullmatch(f"{o.name}|{_pattern(o.own_name)}", name)
-        for o in (halves.half(w).objects for w in halves.names())
+        for w in halves.names()
+        for o in halves.half(w).all_objects()
     )
 
 

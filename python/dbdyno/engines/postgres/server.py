@@ -133,7 +133,7 @@ class PostgresServer:
     def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
         if workload.name in self._scripts:
             return
-        half = halves.half(workload.name)
+        half = halves.half(workload.name).with_params(params)
         with _doing(f"preparing {workload.name}"):
             blocks = objects.prepare(self._connection, workload.name, params, sessions)
         self._recipes[_key(workload, params)] = Recipe(

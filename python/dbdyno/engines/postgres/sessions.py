@@ -26,6 +26,7 @@ COLUMNS = (
     {"name": "lio", "kind": "counter", "unit": "blocks"},
     {"name": "blocks_read", "kind": "counter", "unit": "blocks"},
 )
+WAL = {"name": "wal_bytes", "kind": "counter", "unit": "bytes"}
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,10 @@ class Recipe:
         """Statements of a call, with their parameters."""
         if self.half is None:
             return [{"sql": s, "params": []} for s in self.statements]
-        text = halves.sql(self.name, self.half.call, self.object_name(session), self.blocks)
+        params = dict(self.params)
+        text = halves.sql(self.name, self.half.call, self.object_name(session), self.blocks, params)
+        if self.half.size_parameter is not None:
+            size = params[self.half.size_parameter]
         return [{"sql": text, "params": [str(size)]}]
 
     def object_name(self, session: int) -> str:
@@ -110,12 +114,12 @@ def shared(connection: Connection, recipe: Recipe) -> list[str]:
 def probe(recipe: Recipe, version: int) -> dict[str, Any] | None:
     """How a session's own counters are read; None: they cannot be."""
     if version >= OWN_PROBE_SINCE:
-        flush, read = [sql.text("probe_flush_18")], sql.text("probe_18")
+        flush, read, columns = [sql.text("probe_flush_18")], sql.text("probe_18"), [*COLUMNS, WAL]
     elif in_one_transaction(recipe, version) and _has_tables(recipe):
-        flush, read = [], sql.text("probe_14")
+        flush, read, columns = [], sql.text("probe_14"), [*COLUMNS]
     else:
         return None
-    return {"flush": flush, "read": read, "columns": list(COLUMNS)}
+    return {"flush": flush, "read": read, "columns": columns}
 
 
 def _relations(connection: Connection, recipe: Recipe, sessions: Sequence[int]) -> dict[int, str]:

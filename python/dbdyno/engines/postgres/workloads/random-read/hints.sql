@@ -1,0 +1,2 @@
+-- Sets the hint bits of every row.
+select count(pad) from ${table}
