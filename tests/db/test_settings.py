@@ -1,8 +1,9 @@
-"""Settings of a variant on real servers: checked without a trace, put in force, put back, after kill -9 too."""
+"""Settings of a variant on servers that are not ours: checked without a trace, put in force, put back."""
 
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import psycopg
 import pytest
 
 from dbdyno.engines.postgres import PostgresServer
+from dbdyno.engines.postgres.settings import values
 from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
 from dbdyno.model.undo import Undo
 from tests.contract.plain_server import PlainServer, plain_server
@@ -105,11 +107,76 @@ def test_a_check_leaves_no_trace(server: PostgresServer, plain: PlainServer) -> 
         "log_timezone": "UTC",
         "wal_sync_method": "fdatasync",
         "TimeZone": "Asia/Tokyo",
+        "statement_timeout": "1ms",
+        "idle_in_transaction_session_timeout": "1ms",
         "shared_buffers": "32MB",  # needs a restart, but is so already
     }
     assert list(server.check_settings(good)) == []
     assert entries(plain) == {}
     assert plain.ask("show work_mem") == [("4MB",)]
+
+
+SAMPLES = {
+    "bool": ("on", "off", "tr", "NO", "1", "maybe", "o"),
+    "integer": (
+        "0",
+        "1",
+        "7",
+        "100",
+        "-1",
+        "3.7",
+        "0x20",
+        "64kB",
+        "1MB",
+        "1.5GB",
+        "90s",
+        "2min",
+        "x",
+        "5 kb",
+    ),
+    "real": ("0", "0.5", "1", "-1", "1e2", "2500us", "3ms", "x"),
+}
+
+
+def test_values_are_read_as_this_server_reads_them(server: PostgresServer, plain: PlainServer) -> None:
+    """Every setting of sessions, with values of all kinds: our reading against set_config's."""
+    asked = [
+        (guc, value)
+        for guc in values.read(server._connection).values()
+        if guc.context in ("user", "superuser") and not hooked(guc.name)
+        for value in (*SAMPLES.get(guc.vartype, ()), *(guc.enumvals or ()))
+    ]
+    assert len(asked) > 1000
+    with psycopg.connect(plain.dsn, autocommit=True) as session:
+        made = [(guc.name, value, ours(guc, value), theirs(session, guc, value)) for guc, value in asked]
+    others = [row for row in made if row[2] != row[3]]
+    assert not others, others
+
+
+# The server has more to say about these than type, unit and range.
+HOOKED = ("max_stack_depth", "wal_compression", "vacuum_buffer_usage_limit")
+
+
+def hooked(name: str) -> bool:
+    return name in HOOKED or name.startswith(("tcp_", "transaction_")) or name.endswith("_timeout")
+
+
+def ours(guc: values.Guc, value: str) -> str | float | None:
+    try:
+        return values.canonical(guc, value)
+    except UsageError:
+        return None
+
+
+def theirs(session: psycopg.Connection[Any], guc: values.Guc, value: str) -> str | float | None:
+    try:
+        with session.transaction(force_rollback=True):
+            session.execute("select set_config(%s, %s, true)", (guc.name, value))
+            row = session.execute("select setting from pg_settings where name = %s", (guc.name,)).fetchone()
+    except psycopg.Error:
+        return None
+    assert row is not None
+    return float(row[0]) if guc.vartype in ("integer", "real") else str(row[0])
 
 
 def test_a_restart_of_a_server_that_is_not_ours_is_refused_with_the_cure(server: PostgresServer) -> None:
@@ -241,6 +308,7 @@ def test_a_broken_file_is_said_and_the_entry_taken_back(server: PostgresServer, 
 KILLED = """
 import json, os, sys
 from dbdyno.engines.postgres import PostgresServer
+from dbdyno.engines.postgres.settings import values
 from dbdyno.model.undo import Undo
 
 class Notes:
@@ -302,3 +370,11 @@ def test_another_servers_settings_are_not_put_back(server: PostgresServer, plain
     assert server.put_back(Undo(kind="group", key="x", what="x")) is None
     assert entries(plain) == {"work_mem": "8MB"}
     server.configure({}, notes)
+
+
+def test_the_clock_of_the_servers_machine(server: PostgresServer, plain: PlainServer) -> None:
+    facts = server.clock_facts()
+    if (plain.bin_dir / "pg_test_timing").exists():
+        assert re.fullmatch(r"[\d.]+ ns a loop", facts["pg_test_timing"])
+    else:
+        assert facts["pg_test_timing"].startswith("unknown")

@@ -196,6 +196,9 @@ class FakeServer:
     def clock(self) -> FakeClock:
         return FakeClock(self._here)
 
+    def clock_facts(self) -> Mapping[str, str]:
+        return {"clock": "virtual: to read it costs nothing"}
+
     def reconnect(self) -> None:
         self._asked()
 

@@ -24,6 +24,7 @@ from dbdyno.engines.postgres import (
     probe_memory,
     scripts,
     sessions,
+    timing,
     truth,
 )
 from dbdyno.engines.postgres import capacity as capacities
@@ -250,6 +251,11 @@ class PostgresServer:
     def backends(self) -> pl.DataFrame:
         with _doing("asking who is connected"):
             return rows("backends", backends.read(self._connection, _core.now_ns))
+
+    def clock_facts(self) -> Mapping[str, str]:
+        programs = None if self._instance is None else self._instance.bin_dir
+        with _doing("asking for the clock"):
+            return timing.clock_facts(self._connection, self._presence.main_pid, programs)
 
     def clock(self) -> Clock | None:
         return None

@@ -64,6 +64,12 @@ class Instance:
         """Whether it goes on when those who use it end."""
         return self._owner is None
 
+    @property
+    def bin_dir(self) -> Path | None:
+        """Where the programs of the running server are."""
+        last = self.started()
+        return None if last is None else Path(last.bin_dir)
+
     def has_owner(self) -> bool:
         """Whether a living process (we too) owns the server."""
         try:

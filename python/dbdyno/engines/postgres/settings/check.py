@@ -159,9 +159,10 @@ def _check_rights(site: Site, trial: Connection, asked: Sequence[Asked]) -> None
 
 
 def _try(trial: Connection, asked: Asked) -> Asked:
-    """The server's own verdict. A setting for sessions is set in a transaction that is rolled back."""
+    """The server's own verdict. A setting for sessions is set in a transaction that is rolled back;
+    a timeout is not, for it could end that very transaction."""
     expected = None
-    if asked.guc is not None and asked.guc.context in _SETTABLE:
+    if asked.guc is not None and asked.guc.context in _SETTABLE and not asked.name.endswith("_timeout"):
         try:
             with trial.transaction(force_rollback=True):
                 trial.execute("select pg_catalog.set_config(%s, %s, true)", (asked.name, asked.value))

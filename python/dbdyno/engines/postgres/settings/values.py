@@ -21,6 +21,7 @@ _US = {"us": 1, "ms": 10**3, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "
 _NUMBER = re.compile(
     r"\s*([-+]?(?:0x[0-9a-f]+|\d+\.?\d*(?:e[-+]?\d+)?|\.\d+))\s*([a-z]*)\s*\Z", re.IGNORECASE
 )
+_OCTAL = re.compile(r"[-+]?0[0-7]+")
 _ELEMENT = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^",]+?))\s*(?:,|\Z)')
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
@@ -123,8 +124,11 @@ def _number(guc: Guc, value: str) -> float:
     found = _NUMBER.match(value)
     if found is None:
         raise _refused(guc, value, "it is a number" + _of_unit(guc))
-    number = float(int(found[1], 16)) if "x" in found[1].lower() else float(found[1])
-    unit = found[2]
+    digits, unit = found[1], found[2]
+    if guc.vartype == "integer" and _OCTAL.fullmatch(digits):  # as C reads it (strtol)
+        number = float(int(digits, 8))
+    else:
+        number = float(int(digits, 16)) if "x" in digits.lower() else float(digits)
     if not unit:
         return number
     step, base = _scale(guc, value, unit)
