@@ -25,6 +25,7 @@ _CLIENT = "Client"  # the wait class
 _OWN = ("client", "unaccounted")  # accounts of the connections that are none of the sessions
 _INSIDE = ("run.user", "run.system", "runq.throttled", "block_io")
 _SOURCE = "pooler"
+_IDLE = "a server connection of the pool that waits for work is no session's time"
 _LEFT = "W less all other accounts; the way through the pooler and back is in it"
 
 
@@ -53,7 +54,7 @@ def through_pool(events: pl.DataFrame, cut: Tables) -> pl.DataFrame:
     sleeps = [n for n in events.columns if n.startswith("sleep")]
     rows = events.filter(~mine | (pl.col("scope") != "session")).with_columns(
         *(pl.when(own).then(None).otherwise(n).alias(n) for n in sleeps),
-        status=pl.when(own).then(pl.lit("of server connections")).otherwise("status"),
+        status=pl.when(own).then(pl.lit(_IDLE)).otherwise("status"),
     )
     busy = (pl.col("run").fill_null(0.0) > 0) | (pl.col("runq").fill_null(0.0) > 0)
     queue = pools.select(

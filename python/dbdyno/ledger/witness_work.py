@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.ledger.testimony import LAG_S, Tables, Testimony, level, rung_rate
+from dbdyno.ledger.pooled import QUEUE
+from dbdyno.ledger.testimony import LAG_S, Tables, Testimony, level, rung, rung_rate
 from dbdyno.model.units import NS_PER_S
 
+_READS = "logical reads"
 _SERVERS = "all of the server's sessions, dbdyno's own too; the server reports late"
 
 
@@ -55,17 +57,23 @@ def work(cut: Tables) -> Iterator[Testimony]:
 
 
 def logical_reads(cut: Tables) -> Iterator[Testimony]:
-    """Blocks a second, where the workload counts them: the sessions' probes against the server."""
-    if cut["cut_work"].filter(pl.col("is_work") & (pl.col("name") == "lio")).is_empty():
-        return
+    """Blocks a second, where the workload counts them: the sessions' probes against the server; behind a
+    pooler, where there are none, the calls times what one did at calibration."""
+    probed = cut["cut_work"].filter(pl.col("is_work") & (pl.col("name") == "lio")).height > 0
     rate = rung_rate(cut, "work_per_s")
-    if rate is None:
+    if rate is None or not (probed or _calibrated_reads(cut)):
         return
-    unit = "blocks per second"
-    yield Testimony("logical_reads", "engine counters of the sessions", rate["value"], unit, rate["status"])
+    unit, source = "blocks per second", "engine counters of the sessions" if probed else "calls x calibration"
+    yield Testimony("logical_reads", source, rate["value"], unit, rate["status"])
     value, status = level(cut, "engine", "logical_reads", "server", absent="off")
     value = None if value is None else value * NS_PER_S
     yield Testimony("logical_reads", "engine counters", value, unit, status, _SERVERS, lag_s=LAG_S)
+
+
+def _calibrated_reads(cut: Tables) -> bool:
+    work = rung_rate(cut, "work_per_call")
+    known = work is not None and work["source"] == "calibration" and work["unit"] == _READS
+    return known and rung(cut["ledger"], QUEUE).height > 0
 
 
 def _total(values: pl.Series, known: bool) -> float | None:

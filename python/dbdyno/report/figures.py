@@ -46,6 +46,11 @@ def of_series(frame: pl.DataFrame, series: Series) -> pl.DataFrame:
     return frame.filter((pl.col("workload") == series.workload) & (pl.col("variant") == series.variant))
 
 
+def has_pool(rungs: pl.DataFrame) -> bool:
+    """Whether a connection pooler stood in front of the server."""
+    return "pool_queue_aas" in rungs.columns and rungs["pool_queue_aas"].null_count() < len(rungs)
+
+
 def ladder(results: Results, series: Series) -> pl.DataFrame:
     """The rungs of one series, from few sessions to many."""
     return of_series(results.tables["rungs"], series).sort("sessions")

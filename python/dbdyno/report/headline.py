@@ -19,6 +19,7 @@ _TIMES = {
     "runq_aas": "waiting for a CPU (CPU WAIT)",
     "sleep_aas": "asleep in the server's waits",
     "client_aas": "at the client",
+    "pool_queue_aas": "queued for a server connection of the pool",
     "unaccounted_aas": "unaccounted for",
 }
 
@@ -152,8 +153,8 @@ def _at_top(found: Answer) -> str:
 def _time(found: Answer) -> str:
     """What a session-second goes to at the top rung, the largest account first."""
     top = found.top
-    known = {c: top[c] / top["sessions"] for c in _TIMES if top[c] is not None}
-    complete = len(known) == len(_TIMES)
+    known = {c: top[c] / top["sessions"] for c in _TIMES if top.get(c) is not None}
+    complete = known.keys() >= _TIMES.keys() - {"pool_queue_aas"}
     if not complete:
         known.pop("unaccounted_aas", None)  # it holds what is unknown
     large = [c for c in sorted(known, key=lambda c: -known[c])[:2] if known[c] >= 0.005]

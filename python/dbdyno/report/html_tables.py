@@ -16,7 +16,7 @@ from dbdyno.report.palette import var
 Cell = Callable[[dict[str, Any]], Content]
 _UNKNOWN = el("span", figures.UNKNOWN, class_="unknown", title="unknown: see the footnotes")
 _ALL = "Per rung; the table scrolls sideways"
-_PARTS = ("run", "runq", "sleep", "client", "unaccounted")
+_PARTS = ("run", "runq", "sleep", "client", "pool_queue", "unaccounted")
 
 
 def _value(column: str, text: Callable[[Any], str]) -> Cell:
@@ -53,6 +53,7 @@ def _columns(work: str) -> list[tuple[str, str, Cell]]:
         ("runq_aas", "CPU WAIT", _share("runq_aas")),
         ("sleep_aas", "sleep", _share("sleep_aas")),
         ("client_aas", "client", _share("client_aas")),
+        ("pool_queue_aas", "pool queue", _share("pool_queue_aas")),
         ("unaccounted_aas", "unacc.", _share("unaccounted_aas")),
         ("top_wait", "top wait", lambda r: r["top_wait"] or ""),
         ("cpu_per_call_ns", "CPU/call", _value("cpu_per_call_ns", format_ns)),
@@ -75,8 +76,10 @@ def rungs(results: Results) -> Html:
 
 
 def _rungs(results: Results, series: Series, *, named: bool) -> Html:
+    ladder = figures.ladder(results, series)
+    rows = ladder.to_dicts()
     columns = _columns(figures.work_short(results, series.workload))
-    rows = figures.ladder(results, series).to_dicts()
+    columns = [c for c in columns if c[0] != "pool_queue_aas" or figures.has_pool(ladder)]
     numeric = [name not in ("", "top_wait", "status") for name, _, _ in columns]
     cells = [[cell(r) for _, _, cell in columns] for r in rows]
     made = table(f"Rungs of {series.label}" if named else _ALL, [h for _, h, _ in columns], cells, numeric)
@@ -87,9 +90,9 @@ def _bar(row: dict[str, Any]) -> Content:
     """The shares as a strip of colours; unknown parts stay empty."""
     parts = []
     for name in _PARTS:
-        value = row[f"{name}_aas"]
+        value = row.get(f"{name}_aas")
         if value is not None and value > 0:
-            colour = var("sleep-3" if name == "sleep" else name)
+            colour = var("sleep-3" if name == "sleep" else name.replace("_", "-"))
             parts.append(el("i", style=f"width:{100 * value / row['sessions']:.1f}%;background:{colour}"))
     return el("span", *parts, class_="bar", aria_hidden="true")
 

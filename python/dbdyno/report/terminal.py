@@ -16,6 +16,7 @@ from dbdyno.report.figures import (
     UNKNOWN,
     cpus_text,
     half_width,
+    has_pool,
     is_observation,
     ladder,
     percent,
@@ -71,6 +72,7 @@ def all_columns(work: str) -> tuple[Column, ...]:
         Column("runq_aas", "WAIT%", 5, 0, _share("runq_aas")),
         Column("sleep_aas", "sleep%", 6, 0, _share("sleep_aas")),
         Column("client_aas", "clnt%", 5, 0, _share("client_aas")),
+        Column("pool_queue_aas", "pool%", 5, 0, _share("pool_queue_aas")),
         Column("unaccounted_aas", "unac%", 5, 0, _share("unaccounted_aas")),
         Column("errors", "err", 4, 0, lambda r: short_number(r.get("errors"))),
         Column("top_wait", "top wait", 12, 1, lambda r: str(r.get("top_wait") or "")),
@@ -78,14 +80,11 @@ def all_columns(work: str) -> tuple[Column, ...]:
 
 
 def columns(
-    width: int, work: str = "work", *, repeats: bool = False, errors: bool = False
+    width: int, work: str = "work", *, repeats: bool = False, errors: bool = False, pooled: bool = False
 ) -> tuple[Column, ...]:
-    """The columns that fit into ``width`` characters; ``repeats``: with intervals."""
-    chosen = [
-        c
-        for c in all_columns(work)
-        if (repeats or c.name != "calls_per_s_low") and (errors or c.name != "errors")
-    ]
+    """The columns that fit into ``width`` characters; ``repeats``: with intervals; ``pooled``: with queue."""
+    asked = {"calls_per_s_low": repeats, "errors": errors, "pool_queue_aas": pooled}
+    chosen = [c for c in all_columns(work) if asked.get(c.name, True)]
     while _line_width(chosen) > width and any(c.rank for c in chosen):
         chosen.remove(max(chosen, key=lambda c: c.rank))
     spare = max(0, min(width, 120) - _line_width(chosen))
@@ -112,7 +111,13 @@ def rung_table(results: Results, width: int = 100) -> RenderableType:
     for one in series:
         frame = ladder(results, one)
         work = work_short(results, one.workload)
-        chosen = columns(width, work, repeats=_any(frame["repeats"] > 1), errors=_any(frame["errors"] > 0))
+        chosen = columns(
+            width,
+            work,
+            repeats=_any(frame["repeats"] > 1),
+            errors=_any(frame["errors"] > 0),
+            pooled=has_pool(frame),
+        )
         shown.update({c.name: c for c in chosen})
         if len(series) > 1:
             lines.append(Text(one.label, style="bold underline"))

@@ -18,6 +18,7 @@ _LEDGER = {
     "runq_aas": ("rung", "runq"),
     "sleep_aas": ("rung", "sleep"),
     "client_aas": ("rung", "client"),
+    "pool_queue_aas": ("rung", "pool.queue"),
     "unaccounted_aas": ("rung", "unaccounted"),
     "helpers_aas": ("helper", "run"),
 }
@@ -32,6 +33,8 @@ _WORDS = {
     "vanished": "the process ended while it was read",
     "shared": "sessions take turns on the server connections of a pool",
 }
+_OPTIONAL = ("pool_queue_aas",)
+"""Not unknown but not there, where no row of the ledger says otherwise: a rung without a pooler."""
 _FIXED = {
     "scaling": "the rate of this rung or of the lowest one is unknown",
     "top_wait": "no wait was seen, or there were no activity samples",
@@ -49,7 +52,8 @@ class Unknown(NamedTuple):
 def reasons(results: Results, columns: tuple[str, ...]) -> list[Unknown]:
     """One line for each of ``columns`` of table ``rungs`` that holds a NULL."""
     rungs = results.tables["rungs"]
-    return [_reason(results, c) for c in columns if c in rungs.columns and rungs[c].null_count()]
+    absent = [c for c in columns if c in rungs.columns and rungs[c].null_count()]
+    return [_reason(results, c) for c in absent if c not in _OPTIONAL or _evidence(results, c).height]
 
 
 def grouped(unknowns: list[Unknown]) -> dict[tuple[str, str], list[str]]:

@@ -16,7 +16,8 @@ from dbdyno.report.unknown import in_words
 
 MAX_ROWS = 60
 _PARTS = ("run", "sleep", "runq")
-_TOTALS = (("run", "run.user", "run.system"), ("sleep", "client", "active without wait event"), ("runq",))
+_ASLEEP = ("sleep", "client", "pool.queue", "active without wait event")
+_TOTALS = (("run", "run.user", "run.system"), _ASLEEP, ("runq",))
 _UNLABELLED = "active without wait event"
 _NAMELESS = (UNSEEN, "no samples", _UNLABELLED)
 """What table events says in status of time under no known label."""
