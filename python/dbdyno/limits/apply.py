@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 
 from dbdyno.limits import affinity, groups, lists, places, processes
-from dbdyno.limits.check import Decision, Means, decide, period_us, words
-from dbdyno.limits.places import Place, members
+from dbdyno.limits.means import Decision, Means, decide, period_us, words
+from dbdyno.limits.places import Place
 from dbdyno.model.errors import NotPrivileged, TargetError
 from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.variant import LimitSpec
@@ -52,7 +52,7 @@ class Applied:
             for name, value in content.items():
                 if (now := places.words(group / name)) != value:
                     return f"{group / name} is {now or 'gone'}, not {value}"
-            if outside := tree - set(members(group)):
+            if outside := groups.outside(self._main_pid, group):
                 return f"{len(outside)} processes of the server are outside of control group {group}"
         cpus = self._decision.cpus
         free = [] if cpus is None else [p for p in tree if not processes.cpus_allowed(p) <= cpus]

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from dbdyno import _core
 from dbdyno.limits import binding, cures, groups, lists, places, processes
-from dbdyno.limits.places import Place, Refused
-from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
+from dbdyno.limits.means import PERIOD_NS, Means, decide, period_us, words
+from dbdyno.limits.places import Place
+from dbdyno.model.errors import TargetError, UsageError
 from dbdyno.model.topology import Topology
 from dbdyno.model.undo import Journal
-from dbdyno.model.units import format_ns, parse_duration_ns, significant
+from dbdyno.model.units import format_ns, significant
 from dbdyno.model.variant import LimitSpec
-
-_PERIOD_NS = (1_000_000, 1_000_000_000)  # kernel/sched/core.c: min_cfs_quota_period, max_cfs_quota_period
-_DEFAULT_PERIOD = "100ms"
-
-
-class Means(NamedTuple):
-    """By which means a limit is set, in words."""
-
-    limit: str  # key of LimitSpec
-    words: str
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What will be done to the server's processes."""
-
-    places: tuple[Place, ...] = ()
-    cpus: frozenset[int] | None = None
-    alone: str | None = None  # why affinity alone has to do for ``cpus``
-    mems_there: bool = False  # the server has these nodes and no others: nothing to do
 
 
 def check(
@@ -110,12 +89,12 @@ def _check_quota(spec: LimitSpec, cpus: Iterable[int]) -> None:
             raise UsageError("period without quota", "add quota = 1.5 (CPUs), or leave period out")
         return
     check_fits(spec, len(set(cpus)), "the machine" if spec.cpus is None else f"cpus = {spec.cpus!r}")
-    least_ms = _PERIOD_NS[0] / 1e6
-    if spec.quota * period < _PERIOD_NS[0] / 1000:
+    least_ms = PERIOD_NS[0] / 1e6
+    if spec.quota * period < PERIOD_NS[0] / 1000:
         raise UsageError(
             f"quota = {spec.quota:g}: {significant(spec.quota * period / 1000)} ms in a period of "
             f"{format_ns(period * 1000)}, and the kernel's least is {least_ms:g} ms",
-            f"take a period of {format_ns(_PERIOD_NS[0] / spec.quota)} or more (at most 1 s)",
+            f"take a period of {format_ns(PERIOD_NS[0] / spec.quota)} or more (at most 1 s)",
         )
 
 
@@ -126,14 +105,6 @@ def check_fits(spec: LimitSpec, cpus: float, of: str) -> None:
             f"quota = {spec.quota:g} CPUs is more than {of} has: {significant(cpus)}",
             f"take a quota of at most {cpus:g}, or leave it out",
         )
-
-
-def period_us(spec: LimitSpec) -> int:
-    """Of the quota. Raises :class:`UsageError` outside of what the kernel takes, 1 ms to 1 s."""
-    period_ns = parse_duration_ns(spec.period or _DEFAULT_PERIOD)
-    if not _PERIOD_NS[0] <= period_ns <= _PERIOD_NS[1]:
-        raise UsageError(f"period = {spec.period!r}: the kernel takes 1ms to 1s", "100ms is the usual one")
-    return period_ns // 1000
 
 
 def check_server(spec: LimitSpec, topology: Topology, main_pid: int) -> None:
@@ -187,33 +158,6 @@ def _groups(main_pid: int, controller: str) -> list[tuple[int, str]]:
         return []
 
 
-def decide(spec: LimitSpec, main_pid: int, root: Path = processes.ROOT) -> Decision:
-    """Groups where they can be had; affinity where it must do. Raises :class:`NotPrivileged`."""
-    if not spec.of_system:
-        return Decision()
-    cpus = None if spec.cpus is None else frozenset(lists.parse(spec.cpus, "cpus"))
-    needed = [c for limit, c in groups.CONTROLLERS.items() if getattr(spec, limit) is not None]
-    try:
-        return Decision(tuple(places.find(main_pid, dict.fromkeys(needed), root)), cpus)
-    except Refused as refusal:
-        if "cpuset" not in needed:
-            raise
-        rest = tuple(places.find(main_pid, ["cpu"], root)) if "cpu" in needed else ()
-        mems_there = spec.mems is not None and _has_mems(spec, main_pid, root)
-        if spec.mems is not None and not mems_there:
-            raise NotPrivileged(
-                f"mems = {spec.mems!r} needs a cpuset control group: {refusal.message}",
-                f"{refusal.cure}; or {cures.no_cpuset(spec.mems)}",
-            ) from refusal
-        if cpus is not None and not processes.may_place(main_pid, root):
-            raise binding.not_placed(main_pid) from refusal
-        return Decision(rest, cpus, alone=refusal.message, mems_there=mems_there)
-
-
-def _has_mems(spec: LimitSpec, main_pid: int, root: Path) -> bool:
-    return processes.mems_allowed(main_pid, root) == set(lists.parse(spec.mems or "", "mems"))
-
-
 def _rehearse(spec: LimitSpec, place: Place, main_pid: int, journal: Journal | None) -> None:
     name = groups.new_name()
     undo = groups.undo_of(place, name, main_pid)
@@ -224,36 +168,6 @@ def _rehearse(spec: LimitSpec, place: Place, main_pid: int, journal: Journal | N
         journal.forget(undo.key)
 
 
-def words(spec: LimitSpec, decision: Decision) -> tuple[Means, ...]:
-    """What will be done, a line for each limit of the operating system."""
-    at = {controller: place for place in decision.places for controller in place.controllers}
-    found = []
-    for limit, controller in groups.CONTROLLERS.items():
-        value = getattr(spec, limit)
-        if value is None:
-            continue
-        place = at.get(controller)
-        found.append(Means(limit, _by_group(spec, limit, place) if place else _without(limit, decision)))
-    return tuple(found)
-
-
-def _by_group(spec: LimitSpec, limit: str, place: Place) -> str:
-    file = _FILES[limit][place.version - 1]
-    value = groups.values(spec, period_us(spec), place)[file]
-    what = f"{_SAYS[limit].format(value=getattr(spec, limit))} by {file} = {value}"
-    if limit == "quota" and place.version == 1:
-        what += f" (us of each {period_us(spec)})"
-    beside = "beside" if place.parent != place.home else "in"
-    return f"{what} of a control group {beside} {place.home}" + (_PARTS if place.parts else "")
-
-
-def _without(limit: str, decision: Decision) -> str:
-    if limit == "mems":
-        return "the server has no other nodes: nothing to do"
-    cpus = lists.text(decision.cpus or ())
-    return f"CPUs {cpus} by affinity alone, which a process may change: {decision.alone}"
-
-
 def _binding_words(spec: LimitSpec, topology: Topology, main_pid: int, sessions_top: int) -> Means:
     order = binding.bind_order(spec, topology, main_pid)
     shown = ", ".join(map(str, order[:8])) + (", ..." if len(order) > 8 else "")
@@ -261,19 +175,3 @@ def _binding_words(spec: LimitSpec, topology: Topology, main_pid: int, sessions_
         "" if sessions_top <= len(order) else f"; up to {-(-sessions_top // len(order))} sessions share one"
     )
     return Means("bind", f"session by session to CPUs {shown} ({spec.bind}){more}")
-
-
-_FILES = {
-    "quota": ("cpu.cfs_quota_us", "cpu.max"),
-    "weight": ("cpu.shares", "cpu.weight"),
-    "cpus": ("cpuset.cpus", "cpuset.cpus"),
-    "mems": ("cpuset.mems", "cpuset.mems"),
-}
-"""Limit -> its file in v1 and v2."""
-_SAYS = {
-    "quota": "quota of {value:g} CPUs",
-    "weight": "weight {value} (100 is everybody's, among the groups beside it)",
-    "cpus": "CPUs {value}",
-    "mems": "memory of NUMA nodes {value} (what it has already stays where it is)",
-}
-_PARTS = "; its other processes go to a group of their own meanwhile"

@@ -156,14 +156,18 @@ def fill(group: Path, content: Mapping[str, str], version: int) -> None:
             raise _refused(e, f"write {value!r} to {group / name}", version) from e
 
 
-def gather(main_pid: int, group: Path, root: Path = processes.ROOT) -> int:
-    """Moves the server's processes until none is outside; how many are in. Later ones are born inside."""
+def outside(main_pid: int, group: Path) -> set[int]:
+    """Processes of the server that are not in its group; one that ends between two looks is none."""
+    left = processes.tree(main_pid) - set(members(group))
+    return {pid for pid in left if processes.identity(pid) is not None} - set(members(group))
+
+
+def gather(main_pid: int, group: Path) -> None:
+    """Moves the server's processes until none is outside. Later ones are born inside."""
     for _ in range(_ROUNDS):
-        inside = set(members(group))
-        outside = processes.tree(main_pid, root) - inside
-        if not outside:
-            return len(inside)
-        move(outside, group)
+        if not (left := outside(main_pid, group)):
+            return
+        move(left, group)
     raise Refused(f"processes of the server escape from control group {group}", cures.as_root())
 
 
