@@ -81,6 +81,42 @@ def test_what_no_source_tells_is_unknown(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("sys/devices/system/clocksource/clocksource0/available_clocksource", "tsc kvm-clock", "(KVM)"),
+        ("proc/device-tree/hypervisor/compatible", "linux,kvm", "(KVM)"),
+        ("proc/device-tree/compatible", "qemu,pseries", "(KVM)"),
+        ("proc/device-tree/hypervisor/compatible", "xen,xen-4.17", "(Xen)"),
+    ],
+)
+def test_a_hypervisor_is_known_by_its_clock_or_the_device_tree(
+    file: str, content: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(content)
+    assert host(tmp_path).virtualisation == f"virtual machine {said}"
+
+
+def test_bare_metal_is_no_guest_whatever_clocks_it_has(tmp_path: Path) -> None:
+    assert host(unpack("v2-container-cpuset", tmp_path)).virtualisation == "docker container"
+    (tmp_path / "proc/cpuinfo").write_text("processor: 0\nplatform: PowerNV\n")
+    (tmp_path / "sys/class/dmi/id").mkdir(parents=True)
+    (tmp_path / "sys/class/dmi/id/sys_vendor").write_text("QEMU")
+    assert host(tmp_path).virtualisation == "docker container"
+
+
+def test_an_arm_cpu_of_no_name_is_told_by_its_numbers(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("processor: 0\nCPU implementer: 0x61\nCPU part: 0x022\n")
+    assert host(tmp_path).cpu.model == "ARM CPU, implementer 0x61, part 0x022"
+
+
+def test_the_clock(tmp_path: Path) -> None:
+    assert host(tmp_path).clocksource is None
+    assert host(unpack("ec2-c4-4xlarge", tmp_path)).clocksource == "xen"
+
+
 def test_an_empty_tree_is_no_error(tmp_path: Path) -> None:
     found = host(tmp_path)
     assert (found.cpu.cores, found.cpu.model, found.distribution) == (None, None, None)

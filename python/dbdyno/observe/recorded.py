@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.observe.limits import find_groups
 
 _CPU = "sys/devices/system/cpu"
@@ -49,7 +49,7 @@ _LARGEST_BYTES = 16 << 20
 def record(into: Path, root: Path = Path("/")) -> int:
     """Writes the machine below ``root`` as a tar file (compressed where it ends in gz or xz); files in it.
 
-    What may not be read is left out. Raises UsageError where the file cannot be written.
+    What may not be read is left out. Raises StoreError where the file cannot be written.
     """
     mode = {".gz": "w:gz", ".tgz": "w:gz", ".xz": "w:xz"}.get(into.suffix, "w")
     count = 0
@@ -61,7 +61,7 @@ def record(into: Path, root: Path = Path("/")) -> int:
                 tar.addfile(info, io.BytesIO(content))
                 count += 1
     except OSError as e:
-        raise UsageError(f"cannot write {into}: {e.strerror}", "name a file where you may write") from None
+        raise StoreError(f"cannot write {into}: {e.strerror}", "name a file where you may write") from None
     return count
 
 
