@@ -15,6 +15,7 @@ from dbdyno.analyze.compare.collect import CellFigures
 from dbdyno.analyze.compare.metrics import BY_NAME
 from dbdyno.analyze.compare.table import Match, metric_table
 from dbdyno.analyze.compare.tight import LEAST_REPEATS
+from dbdyno.analyze.compare.verdict import ALPHA_STOPPED
 from dbdyno.model.comparison import Claim
 from dbdyno.model.correlated import correlated
 
@@ -115,7 +116,8 @@ def _until(
     metric = BY_NAME["calls_per_s"]
     for n in range(LEAST_REPEATS, most + 1):
         first = {v: {r: c for r, c in cells.items() if r <= n} for v, cells in whole.items()}
-        made = metric_table(metric, [Match("simulated", 1, "v0", first, paired=True)], 0.02, "work").claims
+        match = Match("simulated", 1, "v0", first, paired=True)
+        made = metric_table(metric, [match], 0.02, "work", ALPHA_STOPPED).claims
         e = made[0].effect
         tight = e.low is not None and e.high is not None and (e.high - e.low) / 2 <= target * (e.ratio or 1)
         if tight or n == most:

@@ -141,6 +141,8 @@ class Comparison(Frozen):
     baseline: str
     margin: float
     """A difference up to this share does not matter."""
+    alpha: float = 0.05
+    """Below it an adjusted p tells a difference."""
     metrics: tuple[MetricTable, ...]
     """The first is the one that ranks."""
     why: tuple[Why, ...] = ()

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from dbdyno.analyze.compare.collect import everywhere
 from dbdyno.analyze.compare.metrics import BY_NAME, METRICS, RANKING, Metric
 from dbdyno.analyze.compare.table import Match, metric_table
-from dbdyno.analyze.compare.verdict import MARGIN
+from dbdyno.analyze.compare.verdict import ALPHA, ALPHA_STOPPED, MARGIN
 from dbdyno.model.comparison import MetricTable
 from dbdyno.model.errors import UsageError
 from dbdyno.model.nearest import did_you_mean
+from dbdyno.model.results import Results
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,15 @@ class Options:
     """At so many sessions alone."""
 
 
-def tables_of(matches: Sequence[Match], options: Options, work: str) -> tuple[MetricTable, ...]:
+def alpha_of(*runs: Results) -> float:
+    """Below it a p tells a difference: stricter where a run stopped because its intervals were tight."""
+    return ALPHA_STOPPED if any(r.plan.experiment.until is not None for r in runs) else ALPHA
+
+
+def tables_of(matches: Sequence[Match], options: Options, work: str, alpha: float) -> tuple[MetricTable, ...]:
     """The ranking quantity first, then all others that are known everywhere."""
     chosen = _chosen(matches, options)
-    return tuple(metric_table(m, matches, options.margin, work) for m in chosen)
+    return tuple(metric_table(m, matches, options.margin, work, alpha) for m in chosen)
 
 
 def _chosen(matches: Sequence[Match], options: Options) -> list[Metric]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from dbdyno.analyze.compare.collect import Cells, Key, cells_of
 from dbdyno.analyze.compare.differences import of_runs
-from dbdyno.analyze.compare.options import Options, only_rung, tables_of
+from dbdyno.analyze.compare.options import Options, alpha_of, only_rung, tables_of
 from dbdyno.analyze.compare.table import Match
 from dbdyno.analyze.compare.variants import unit, variants_of, work_short
 from dbdyno.analyze.compare.why import whys
@@ -32,13 +32,14 @@ def compare_runs(baseline: Results, other: Results, options: Options | None = No
             "; ".join(_grounds(baseline, other)), "compare runs of one workload with common rungs"
         )
     matches = only_rung(matches, options.rung)
-    tables = tables_of(matches, options, work_short(baseline))
+    tables = tables_of(matches, options, work_short(baseline), alpha_of(baseline, other))
     ledgers = {label: r.tables["ledger"] for label, r in zip(LABELS, (baseline, other), strict=True)}
     made = Comparison(
         kind="runs",
         runs=ids,
         baseline=LABELS[0],
         margin=options.margin,
+        alpha=alpha_of(baseline, other),
         metrics=tables,
         why=tuple(whys(matches, ledgers, *unit(baseline, tables[0].metric))),
         differences=tuple(of_runs(baseline, other)),

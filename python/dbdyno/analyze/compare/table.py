@@ -11,7 +11,7 @@ from dbdyno.analyze.compare.collect import CellFigures, known
 from dbdyno.analyze.compare.effects import effect_between
 from dbdyno.analyze.compare.holm import holm
 from dbdyno.analyze.compare.metrics import Metric
-from dbdyno.analyze.compare.verdict import judge
+from dbdyno.analyze.compare.verdict import ALPHA, judge
 from dbdyno.model.comparison import Claim, Line, MetricTable
 from dbdyno.model.mean import Mean
 
@@ -37,7 +37,9 @@ class _Pair(NamedTuple):
     neighbours: bool
 
 
-def metric_table(metric: Metric, matches: Sequence[Match], margin: float, work: str) -> MetricTable:
+def metric_table(
+    metric: Metric, matches: Sequence[Match], margin: float, work: str, alpha: float = ALPHA
+) -> MetricTable:
     """All lines and claims of ``metric`` over the rungs. Holm's family are all claims of the table.
 
     ``work``: the work unit's short name."""
@@ -59,7 +61,7 @@ def metric_table(metric: Metric, matches: Sequence[Match], margin: float, work: 
             neighbours=p.neighbours,
             effect=e,
             p_holm=q,
-            **judge(e, q, margin, metric.higher_is_better, family).fields(),
+            **judge(e, q, margin, metric.higher_is_better, family, alpha).fields(),
         )
         for p, e, q in zip(pairs, effects, adjusted, strict=True)
     ]

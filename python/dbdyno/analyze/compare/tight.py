@@ -10,6 +10,7 @@ import polars as pl
 from dbdyno.analyze.compare.collect import CellFigures, cells_of, everywhere, known
 from dbdyno.analyze.compare.effects import effect_between
 from dbdyno.analyze.compare.metrics import BY_NAME, RANKING, Metric
+from dbdyno.analyze.compare.verdict import ALPHA_STOPPED
 from dbdyno.model.comparison import Tightness
 from dbdyno.model.mean import Mean
 from dbdyno.model.plan import Plan
@@ -17,12 +18,18 @@ from dbdyno.model.plan import Plan
 LEAST_REPEATS = 4
 """Before these many no interval is believed to be tight: the variance of two or three values says little."""
 
-RULE = (
+_RULE = (
     "The run stops after the first repeat, from repeat {least} on, when every 95 % interval is within "
     "±{target}: with variants of the ratio to the baseline, else of the mean rate (Chow and Robbins 1965). "
-    "Because it stops when the spread happens to look small, its intervals hold less often than 95 %."
+    "Because it stops when the spread happens to look small, its intervals hold a little less often (in 92 "
+    "to 95 % of simulated runs), and a difference needs p below {alpha} instead of 0.05, which keeps false ones "
+    "to 5 %."
 )
-"""In words, for plan and report: ``RULE.format(least=LEAST_REPEATS, target="2%")``."""
+
+
+def rule(target: str) -> str:
+    """The stopping rule and its consequence in words, for plan and report. ``target``: ``2%``."""
+    return _RULE.format(least=LEAST_REPEATS, target=target, alpha=ALPHA_STOPPED)
 
 
 class _Width(NamedTuple):

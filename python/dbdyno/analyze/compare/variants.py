@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dbdyno.analyze.compare.collect import Cells, Key, cells_of
 from dbdyno.analyze.compare.differences import of_variants
-from dbdyno.analyze.compare.options import Options, only_rung, tables_of
+from dbdyno.analyze.compare.options import Options, alpha_of, only_rung, tables_of
 from dbdyno.analyze.compare.table import Match
 from dbdyno.analyze.compare.why import whys
 from dbdyno.analyze.compare.words import notes, summary
@@ -33,12 +33,13 @@ def compare_variants(results: Results, options: Options | None = None) -> Compar
             f"run {results.info.id}: no rung has usable windows of {baseline} and another variant",
             f"look at it: dbdyno show {results.info.id}",
         )
-    tables = tables_of(matches, options, work_short(results))
+    tables = tables_of(matches, options, work_short(results), alpha_of(results))
     made = Comparison(
         kind="variants",
         runs=(results.info.id,),
         baseline=baseline,
         margin=options.margin,
+        alpha=alpha_of(results),
         metrics=tables,
         why=tuple(whys(matches, {"": results.tables["ledger"]}, *unit(results, tables[0].metric))),
         differences=tuple(of_variants(results.plan, baseline)),

@@ -9,6 +9,8 @@ from dbdyno.analyze.compare import students
 from dbdyno.model.comparison import Effect, Verdict
 
 ALPHA = 0.05
+ALPHA_STOPPED = 0.025
+"""In a run that stopped when its intervals were tight: simulated, false differences are then 5 % at most."""
 MARGIN = 0.02
 MOST_REPEATS = 10_000
 
@@ -23,12 +25,22 @@ class Judgement(NamedTuple):
 
 
 def judge(
-    effect: Effect, p_holm: float | None, margin: float, higher_is_better: bool, family: int = 1
+    effect: Effect,
+    p_holm: float | None,
+    margin: float,
+    higher_is_better: bool,
+    family: int = 1,
+    alpha: float = ALPHA,
 ) -> Judgement:
-    """The margin is asked first: a difference that is there but does not matter is none above the margin."""
+    """The margin is asked first: a difference that is there but does not matter is none above the margin.
+
+    ``family``: how many claims ``p_holm`` is adjusted for.
+    """
     if effect.ratio is None or effect.low is None or effect.high is None:
         known = effect.ratio is not None and effect.std_err is not None
-        return Judgement("undecided", _further(effect, margin, family) if known else None, effect.reason)
+        return Judgement(
+            "undecided", _further(effect, margin, alpha / family) if known else None, effect.reason
+        )
     if effect.basis == "within the window only":
         return Judgement(
             "undecided", None, "one repeat: what differs from repeat to repeat is not in the interval"
@@ -36,10 +48,10 @@ def judge(
     clear = effect.low > 1 or effect.high < 1
     if effect.low >= 1 - margin and effect.high <= 1 + margin:
         return Judgement("no difference", None, _small(effect) if clear else "")
-    if clear and p_holm is not None and p_holm < ALPHA:
+    if clear and p_holm is not None and p_holm < alpha:
         better = (effect.ratio > 1) == higher_is_better
         return Judgement("better" if better else "worse", None, "")
-    return Judgement("undecided", _further(effect, margin, family), _because(clear, family))
+    return Judgement("undecided", _further(effect, margin, alpha / family), _because(clear, family))
 
 
 def _small(effect: Effect) -> str:
@@ -50,26 +62,26 @@ def _because(clear: bool, family: int) -> str:
     return f"clear of 1 alone, but not beside {family - 1} other claims" if clear and family > 1 else ""
 
 
-def _further(effect: Effect, margin: float, family: int) -> int | None:
+def _further(effect: Effect, margin: float, alpha: float) -> int | None:
     """More repeats of each, if the ratio and its spread stay what they are. ``None``: more than 10,000."""
     n = min(effect.n_baseline, effect.n_variant)
     low, high = n, n + 1
-    while not _decides(effect, high, margin, family):
+    while not _decides(effect, high, margin, alpha):
         low, high = high, 2 * high
         if high > MOST_REPEATS:
             return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _decides(effect, middle, margin, family) else (middle, high)
+        low, high = (low, middle) if _decides(effect, middle, margin, alpha) else (middle, high)
     return high - n
 
 
-def _decides(effect: Effect, repeats: int, margin: float, family: int) -> bool:
+def _decides(effect: Effect, repeats: int, margin: float, alpha: float) -> bool:
     assert effect.ratio is not None and effect.std_err is not None
     n = min(effect.n_baseline, effect.n_variant)
     std_err = effect.std_err * math.sqrt(n / repeats)
     degrees = repeats - 1 if effect.basis == "pairs" else 2 * repeats - 2
     away = abs(effect.ratio - 1)
-    if away > std_err * students.quantile(degrees, ALPHA / family):
+    if away > std_err * students.quantile(degrees, alpha):
         return True
     return away + std_err * students.quantile(degrees) <= margin

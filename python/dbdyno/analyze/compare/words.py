@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dbdyno.analyze.compare.tight import LEAST_REPEATS, RULE
+from dbdyno.analyze.compare.tight import rule
 from dbdyno.model.comparison import Claim, Comparison, Line, MetricTable, value_text, verdict_text
 from dbdyno.model.results import Results
 from dbdyno.model.variant import LimitSpec
@@ -92,7 +92,7 @@ def notes(made: Comparison, left_out: Sequence[str], runs: Sequence[Results]) ->
         )
     for run in runs:
         if run.plan.experiment.until is not None:
-            yield RULE.format(least=LEAST_REPEATS, target=run.plan.experiment.until)
+            yield rule(run.plan.experiment.until)
         if run.info.status != "complete":
             yield f"Run {run.info.id} is {run.info.status}: {run.info.reason or 'no reason recorded'}."
     yield from (f"Left out: {cell}" for cell in left_out)
