@@ -66,7 +66,7 @@ def _home(main_pid: int, controller: str, root: Path) -> tuple[int, Path]:
     version, directory = groups[0]
     home = Path(directory)
     check_not_ours(home)
-    if main_pid not in members(home):
+    if words(home / "cgroup.type") != "threaded" and main_pid not in members(home):
         raise Refused(
             f"the server's control group is outside of what is mounted here: {home} does not hold it",
             cures.container(),
@@ -101,13 +101,14 @@ def _v2(home: Path, controllers: tuple[str, ...], ours: bool) -> Place:
     for parent in (*beside, home):
         place = Place(2, controllers, home, parent)
         try:
+            refuse_unwritable(_written(place), version=2, ours=ours)
             place = replace(place, enable=_to_enable(place))
             refuse_unwritable(_written(place), version=2, ours=ours)
         except Refused as e:
             refusals.append(e)
         else:
             return place
-    raise refusals[-1]
+    raise refusals[0 if os.geteuid() == 0 else -1]  # a plain user's own group is what can be delegated
 
 
 def _to_enable(place: Place) -> tuple[str, ...]:
