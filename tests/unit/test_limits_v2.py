@@ -181,10 +181,10 @@ def test_a_controller_that_is_not_given_is_named(box: Path) -> None:
 
 def test_a_threaded_group_is_refused_in_words(box: Path, controller: str) -> None:
     home = sub(box, "service")
-    with process(home) as server:
-        (home / "cgroup.type").write_text("threaded")
-        with pytest.raises(Refused, match=r"is (domain )?threaded: no group with limits can be made"):
-            places.find(server, [controller])
+    (home / "cgroup.type").write_text("threaded")
+    threaded = pytest.raises(Refused, match=r"is (domain )?threaded: no group with limits can be made")
+    with process(home) as server, threaded:
+        places.find(server, [controller])
 
 
 def test_a_parent_with_processes_of_its_own_hands_nothing_down(box: Path, controller: str) -> None:
