@@ -51,7 +51,8 @@ def _server(front: Front) -> str:
         "dbname": target["database"],
         "user": target["user"],
         "password": target["password"],
-        "connect_query": "; ".join([_named(front.application), *front.setup]),
+        # Not the place for settings: what is longer than 500 bytes is silently never sent (PgBouncer 1.18).
+        "connect_query": f"SELECT pg_catalog.set_config('application_name', '{front.application}', false)",
     }
     return " ".join(f"{name}={_quoted(name, value)}" for name, value in parts.items() if value is not None)
 

@@ -45,6 +45,7 @@ class Fronting:
         self._ended = ExitStack()
         self._pooler: Pooler | None = None
         self._console: Console | None = None
+        self._processes: list[int] = []  # server connections of the latest load, as they were made
 
     def use(self, pool: Pool | None, journal: Journal) -> None:
         """A pooler is started with each load, for its server connections are made for that."""
@@ -64,7 +65,7 @@ class Fronting:
         _check_room(pool, capacity)
         tried = Pool(1, pool.mode, 1, pool.protocol)
         with _ending(Pooler(Front(program, tried, target, _application()), None)) as pooler:
-            _fill(pooler, 1)
+            _fill(pooler, 1, ())
 
     # -- a load -----------------------------------------------------------------------------------
     def load(self, connection: Connection, spec: dict[str, Any], settings: Sequence[str], count: int) -> Load:
@@ -74,11 +75,10 @@ class Fronting:
         assert pool is not None
         self.close()
         shared = pool.mode == "transaction"
-        setup = tuple(settings) if shared else ()
-        front = Front(find_program(), pool, spec["target"], _application(), setup)
+        front = Front(find_program(), pool, spec["target"], _application())
         pooler = self._started(front)
-        _fill(pooler, min(pool.size, count))
-        processes = _processes(connection, front.application)
+        _fill(pooler, min(pool.size, count), settings if shared else ())
+        processes = self._processes = _processes(connection, front.application)
         entries = [{**e, "setup": []} for e in spec["sessions"]] if shared else spec["sessions"]
         own = {"target": _target(pooler, spec["target"]), "sessions": entries}
         probe = None if shared else spec["probe"]
@@ -136,12 +136,18 @@ class Fronting:
             "STATS and SHOW CLIENTS at the ends of the window"
         )
         try:
-            self._console.show("VERSION")
+            lost = set(self._processes) - self._console.processes()
         except psycopg.Error:
             detail = self._pooler.log_tail()
             yield Source(name=ROLE, provenance=provenance, status="lost", detail=detail)
-        else:
-            yield Source(name=ROLE, provenance=provenance, status="ok")
+            return
+        detail = f"{len(lost)} server connections broke: those made anew lack the sessions' settings"
+        yield Source(
+            name=ROLE,
+            provenance=provenance,
+            status="lost" if lost else "ok",
+            detail=detail if lost else "",
+        )
 
 
 def _check_pool(pool: Pool, program: Program) -> None:
@@ -205,14 +211,17 @@ def _target(pooler: Pooler, target: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _fill(pooler: Pooler, count: int) -> None:
-    """So many server connections are there when this returns, made as they will be used."""
+def _fill(pooler: Pooler, count: int, settings: Sequence[str]) -> None:
+    """So many server connections are there when this returns, each with ``settings`` (statements).
+
+    Each client in a transaction keeps one; what it sets stays when it leaves, for nothing is reset.
+    """
     with ExitStack() as held:
         try:
             for _ in range(count):
                 client = psycopg.connect(pooler.conninfo(ALIAS), autocommit=True)
                 held.callback(_release, client)
-                psycopg.ClientCursor(client).execute("BEGIN")  # keeps its connection until the rollback
+                psycopg.ClientCursor(client).execute("; ".join(["BEGIN", *settings]).encode())
         except psycopg.Error as e:
             raise _refused(pooler, e) from None
 
@@ -220,7 +229,7 @@ def _fill(pooler: Pooler, count: int) -> None:
 def _release(client: psycopg.Connection[Any]) -> None:
     """A client that left in mid-transaction would take its server connection with it."""
     with suppress(psycopg.Error):
-        psycopg.ClientCursor(client).execute("ROLLBACK")
+        psycopg.ClientCursor(client).execute("COMMIT")
     client.close()
 
 

@@ -49,6 +49,10 @@ class Console:
             names = [c.name for c in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
+    def processes(self) -> set[int]:
+        """The server's processes that it is connected to. Raises :class:`psycopg.Error`."""
+        return {int(row["remote_pid"]) for row in self.show("SERVERS") if row["database"] == ALIAS}
+
     def read(self, phase: str, size: int, now_ns: Callable[[], int]) -> list[Row]:
         """Rows of the table ``counters``, scope ``pooler``; NULL and a status where the pooler is gone."""
         before_ns = now_ns()
