@@ -81,6 +81,7 @@ REFUSED = [
     ({"nothing.of_that": "1"}, "no library"),
     ({"listen_addresses": "*"}, "no longer find the server"),
     ({"data_directory": "/tmp"}, "where the server's files are"),
+    ({"archive_command": "scp %p backup@host:"}, "secret"),
     ({"work_mem": "8MB\n"}, "more than one line"),
     ({"search_path": 'a, "b'}, "search_path"),
 ]
@@ -235,6 +236,26 @@ def test_variants_follow_each_other_and_nothing_is_left(server: PostgresServer, 
     assert entries(plain) == {}
     assert plain.ask("show work_mem") == [("4MB",)]
     assert notes.undos == {}
+
+
+def test_settings_that_only_new_sessions_get(server: PostgresServer, plain: PlainServer) -> None:
+    notes = Notes()
+    wanted = {"log_connections": "on", "statement_timeout": "90s", "max_parallel_workers": "3"}
+    done = server.configure(wanted, notes)
+    assert done.in_force["log_connections"] == "on"
+    assert done.in_force["statement_timeout"] == "90000ms"  # our own sessions have none
+    assert plain.ask("show statement_timeout") == [("90s",)]
+    assert plain.ask("show max_parallel_workers") == [("3",)]
+    server.configure({}, notes)
+    assert (entries(plain), notes.undos) == ({}, {})
+
+
+@pytest.mark.parametrize("major", [17, 18])
+def test_a_server_that_does_not_allow_alter_system(servers: Any, major: int) -> None:
+    forbidding = plain_server(servers.bin_dir(major), {"allow_alter_system": "off"})
+    with forbidding as made, closing(PostgresServer(made.dsn)) as server:  # noqa: SIM117
+        with pytest.raises(UsageError, match="ALTER SYSTEM is not allowed"):
+            server.check_settings({"work_mem": "8MB"})
 
 
 def test_what_is_so_already_is_left_alone(server: PostgresServer, plain: PlainServer) -> None:

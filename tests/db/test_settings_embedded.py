@@ -267,6 +267,28 @@ def test_a_server_that_stays_is_put_back_after_kill_9(
     embedded.stop()
 
 
+def test_a_server_that_stays_is_put_back_by_the_next_run_too(home: Path, tmp_path: Path) -> None:  # noqa: ARG001
+    """Nobody said `dbdyno clean`: the settings of the dead run are in no variant of the next."""
+    embedded.start(settings=BASE, max_connections=30)
+    killed(tmp_path, {"work_mem": "9MB", "shared_buffers": "32MB"}, {})
+    with closing(open_server(Target())) as server:
+        assert show(server, "shared_buffers") == "32MB"
+        done = server.configure({"autovacuum_naptime": "2min"}, Notes())
+        assert done.in_force == {"autovacuum_naptime": "2min"}
+        assert (show(server, "work_mem"), show(server, "shared_buffers")) == ("5MB", "64MB")
+        server.configure({}, Notes())
+    embedded.stop()
+
+
+def test_the_note_of_a_server_that_has_ended_since(home: Path, tmp_path: Path) -> None:  # noqa: ARG001
+    embedded.start(settings=BASE, max_connections=30)
+    _, undos = killed(tmp_path, {"work_mem": "9MB"}, {})
+    embedded.stop()
+    with closing(open_server(Target())) as server:
+        assert "it has ended since" in str(server.put_back(undos[0]))
+        assert show(server, "work_mem") == "4MB"
+
+
 def test_a_server_that_stays_is_not_restarted_under_others(home: Path) -> None:  # noqa: ARG001
     embedded.start(settings=BASE, max_connections=30)
     notes = Notes()

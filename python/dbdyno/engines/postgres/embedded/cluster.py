@@ -92,6 +92,15 @@ def clean_environment() -> dict[str, str]:
 
 def write_settings(data: Path, account: Account, settings: Mapping[str, str]) -> None:
     """``dbdyno.conf``: the server reads it at start. Raises :class:`UsageError` on a bad name."""
+    file = data / SETTINGS_FILE
+    file.write_text(settings_text(settings))
+    file.chmod(0o600)
+    if account.switch:
+        os.chown(file, account.uid, account.gid)
+
+
+def settings_text(settings: Mapping[str, str]) -> str:
+    """What stands in that file."""
     lines = ["# Written anew at each start by dbdyno.\n"]
     for name, value in settings.items():
         if not _NAME.match(name):
@@ -100,8 +109,4 @@ def write_settings(data: Path, account: Account, settings: Mapping[str, str]) ->
             raise UsageError(f"setting {name}: its value has more than one line", "write it in one")
         quoted = value.replace("\\", "\\\\").replace("'", "''")
         lines.append(f"{name} = '{quoted}'\n")
-    file = data / SETTINGS_FILE
-    file.write_text("".join(lines))
-    file.chmod(0o600)
-    if account.switch:
-        os.chown(file, account.uid, account.gid)
+    return "".join(lines)

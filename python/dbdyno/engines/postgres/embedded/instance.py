@@ -141,7 +141,7 @@ class Instance:
                     f"the embedded server belongs to the run of process {last.owner_pid}",
                     "wait until that has ended",
                 )
-            wish = Wish(last.settings, max_connections=last.max_connections, stay=last.stay)
+            wish = _wish(last)
             if not restart:
                 self._write(wish, settings)
                 return
@@ -151,6 +151,17 @@ class Instance:
                 self._run(programs, wish, settings)
             except TargetError as e:
                 self._revive(programs, wish, e)
+
+    def is_as_started(self) -> bool:
+        """Whether its file holds what it was started with, and no settings of a run that was killed."""
+        last = self.started()
+        if last is None:
+            return True
+        try:
+            found = (self.data / cluster.SETTINGS_FILE).read_text()
+        except OSError:
+            return False
+        return found == cluster.settings_text(self._settings(_wish(last)))
 
     def _end_for_restart(self, running: Process) -> None:
         self._end(running)
@@ -304,3 +315,8 @@ class Instance:
             "settings": last.settings,
             "uptime_s": round(max(0.0, time.time() - last.started), 1),
         }
+
+
+def _wish(last: Started) -> Wish:
+    """That would start it again."""
+    return Wish(last.settings, max_connections=last.max_connections, stay=last.stay)

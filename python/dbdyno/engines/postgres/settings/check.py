@@ -27,6 +27,11 @@ _FIXED = dict.fromkeys(
     ("listen_addresses", "port", "unix_socket_directories", "unix_socket_group", "unix_socket_permissions"),
     "connections would no longer find the server",
 )
+_COMMANDS = ("archive_command", "restore_command", "archive_cleanup_command", "recovery_end_command")
+_FIXED |= dict.fromkeys(
+    ("primary_conninfo", "ssl_passphrase_command", *_COMMANDS),
+    "it may hold a secret, and what a variant sets is recorded with the run",
+)
 _FIXED["allow_alter_system"] = "what is set could not be put back"
 # Sources that win over a file, in words (PostgreSQL, "pg_settings", column source).
 _STRONGER = {

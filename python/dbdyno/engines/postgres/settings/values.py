@@ -50,7 +50,8 @@ class Guc(NamedTuple):
         """What a session begins with, with its unit."""
         if self.setting == self.reset_val:
             return self.shown or ""
-        return f"{self.reset_val}{f' x {self.unit}' if self.unit else ''}"
+        count, name = _parted(self.unit or "")
+        return f"{self.reset_val}{f' x {self.unit}' if count > 1 else name}"
 
 
 def read(connection: Connection) -> dict[str, Guc]:

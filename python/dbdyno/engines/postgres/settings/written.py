@@ -24,6 +24,7 @@ class Written:
     def __init__(self, site: Site, instance: Instance) -> None:
         self._site, self._instance = site, instance
         self._now: dict[str, str] = {}
+        self._looked = False  # at what a run before us may have left
         self._before: dict[str, str | None] = {}  # of those read at start only: what they were without us
 
     @property
@@ -31,6 +32,7 @@ class Written:
         return frozenset(name.lower() for name in self._now)
 
     def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
+        self._begin()
         asked = check(self._site, settings)
         wanted = {a.name: a.value for a in asked}
         restart = self._needs_restart(asked)
@@ -47,6 +49,12 @@ class Written:
         if stays and not wanted:
             journal.forget(key(self._instance))
         return Configured(found, restart)
+
+    def _begin(self) -> None:
+        """A server that stays may still have the settings of a run that was killed."""
+        if not self._looked and not self._instance.is_as_started():
+            put_back(self._site, self._instance)
+        self._looked = True
 
     def _needs_restart(self, asked: list[Asked]) -> bool:
         """Whether one that is read at start is not what it shall be: as asked, or as it was."""
@@ -65,6 +73,8 @@ class Written:
 
     def _write(self, wanted: Mapping[str, str], *, restart: bool) -> None:
         self._now = dict(wanted)
+        if restart:
+            self._site.connection().execute("checkpoint")  # else the shutdown might take longer than it may
         try:
             self._instance.reconfigure(wanted, restart=restart)
         except UsageError:  # it did not start; without them it did
@@ -104,7 +114,7 @@ def put_back(site: Site, instance: Instance) -> str:
     """The file as at its start; what is read at start alone is put back by a restart, if nobody is there."""
     words = f"settings of the embedded server in {instance.data}"
     if not instance.stays:
-        return f"{words}: they were written anew when it was started"
+        return f"{words}: it has ended since, and they are written anew at each start (dbdyno server start)"
     instance.reconfigure({}, restart=False)
     reload(site)
     late = [g.name for g in values.read(site.connection()).values() if g.pending_restart]
@@ -115,6 +125,7 @@ def put_back(site: Site, instance: Instance) -> str:
             f"{words}: back to what it was started with, but {', '.join(late)} only after a restart, "
             f"which must wait for {'; '.join(others)}: dbdyno server stop, then dbdyno server start"
         )
+    site.connection().execute("checkpoint")
     instance.reconfigure({}, restart=True)
     site.reconnect()
     return f"{words}: back to what it was started with, by a restart"

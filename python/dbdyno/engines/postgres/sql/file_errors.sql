@@ -1,4 +1,6 @@
--- Why the configuration files are not read to their end.
-select pg_catalog.format('%s, line %s: %s', sourcefile, sourceline, error)
-from pg_catalog.pg_file_settings
-where error is not null and error not like '%restart%'
+-- Why the configuration files are not read at all: what cannot be parsed, and names that nobody knows.
+select pg_catalog.format('%s, line %s: %s', f.sourcefile, f.sourceline, f.error)
+from pg_catalog.pg_file_settings as f
+where f.error is not null
+  and (f.name is null or (f.name not like '%.%' and not exists (
+        select from pg_catalog.pg_settings as s where lower(s.name) = lower(f.name))))

@@ -1,0 +1,106 @@
+"""What every engine promises of settings: checks change nothing, variants follow each other, {} is as found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from tests.contract.plain_server import plain_server
+
+from dbdyno.engines.fake import FakeServer
+from dbdyno.engines.postgres import PostgresServer
+from dbdyno.model.errors import UsageError
+from dbdyno.model.protocols import Server, Target
+from dbdyno.model.undo import Undo
+
+
+class Notes:
+    """A journal in memory: of one key the first counts."""
+
+    def __init__(self) -> None:
+        self.undos: dict[str, Undo] = {}
+
+    def note(self, undo: Undo) -> None:
+        self.undos.setdefault(undo.key, undo)
+
+    def forget(self, key: str) -> None:
+        self.undos.pop(key, None)
+
+
+@dataclass
+class Case:
+    """A server with two settings of its own, each with two values other than that in force."""
+
+    server: Server
+    one: tuple[str, str, str]
+    other: tuple[str, str, str]
+    refused: dict[str, str]
+    unknown: str  # near the first
+
+
+@pytest.fixture(params=["fake", pytest.param("postgres", marks=pytest.mark.db)])
+def case(request: pytest.FixtureRequest) -> Iterator[Case]:
+    if request.param == "fake":
+        server = cast(Server, FakeServer(Target()))
+        yield Case(server, ("think", "2ms", "3ms"), ("cpu", "5ms", "6ms"), {"cpu": "much"}, "thinks")
+        return
+    servers: Any = request.getfixturevalue("servers")
+    with plain_server(servers.bin_dir(18)) as plain, closing(PostgresServer(plain.dsn)) as made:
+        yield Case(
+            made,
+            ("work_mem", "8MB", "9MB"),
+            ("track_io_timing", "on", "true"),
+            {"work_mem": "much"},
+            "work_memory",
+        )
+
+
+def shown(case: Case) -> tuple[str | None, str | None]:
+    settings = case.server.facts().settings
+    return settings.get(case.one[0]), settings.get(case.other[0])
+
+
+def test_a_check_changes_nothing(case: Case) -> None:
+    before = shown(case)
+    case.server.check_settings({case.one[0]: case.one[1], case.other[0]: case.other[1]})
+    assert shown(case) == before
+
+
+def test_variants_follow_each_other_and_the_empty_one_is_as_found(case: Case) -> None:
+    notes, found = Notes(), _in_force(case)
+    for settings in (
+        {case.one[0]: case.one[1]},
+        {case.one[0]: case.one[2], case.other[0]: case.other[1]},
+        {case.other[0]: case.other[2]},
+        {case.other[0]: case.other[2]},
+    ):
+        assert case.server.configure(settings, notes).in_force.keys() == settings.keys()
+    case.server.configure({}, notes)
+    assert notes.undos == {}
+    assert _in_force(case) == found
+
+
+def _in_force(case: Case) -> list[str]:
+    """As a new session sees it."""
+    case.server.reconnect()
+    return [str(value) for value in shown(case)]
+
+
+def test_unknown_and_refused_ones_are_usage_errors_with_the_cure(case: Case) -> None:
+    with pytest.raises(UsageError, match=case.one[0]):
+        case.server.check_settings({case.unknown: case.one[1]})
+    with pytest.raises(UsageError) as caught:
+        case.server.check_settings(case.refused)
+    assert caught.value.cure
+    before = shown(case)
+    with pytest.raises(UsageError):
+        case.server.configure(case.refused, Notes())
+    assert shown(case) == before
+
+
+def test_what_is_another_servers_is_not_put_back(case: Case) -> None:
+    undo = Undo(kind="settings", key="x", what="x", data={"system": 1, "name": case.one[0], "entry": None})
+    assert case.server.put_back(undo) is None
