@@ -98,12 +98,27 @@ def test_a_hypervisor_is_known_by_its_clock_or_the_device_tree(
     assert host(tmp_path).virtualisation == f"virtual machine {said}"
 
 
-def test_bare_metal_is_no_guest_whatever_clocks_it_has(tmp_path: Path) -> None:
-    assert host(unpack("v2-container-cpuset", tmp_path)).virtualisation == "docker container"
-    (tmp_path / "proc/cpuinfo").write_text("processor: 0\nplatform: PowerNV\n")
-    (tmp_path / "sys/class/dmi/id").mkdir(parents=True)
-    (tmp_path / "sys/class/dmi/id/sys_vendor").write_text("QEMU")
-    assert host(tmp_path).virtualisation == "docker container"
+@pytest.mark.parametrize(
+    ("cpuinfo", "vendor", "pci", "said"),
+    [
+        ("flags: fpu vme", "Dell Inc.", "0008\t80867000\t0", None),
+        ("flags: fpu vme", "Amazon EC2", "", None),  # a whole machine, rented
+        ("flags: fpu hypervisor", "Amazon EC2", "", "virtual machine (Amazon EC2)"),
+        ("flags: fpu vme", "QEMU", "", "virtual machine (QEMU)"),  # the flag is hidden
+        ("flags: fpu vme", "", "0010\t80eebeef\t0", "virtual machine (VirtualBox)"),
+        ("flags: fpu hypervisor", "", "", "virtual machine (unnamed hypervisor)"),
+        ("platform: PowerNV", "", "", None),
+    ],
+)
+def test_guest_or_bare_metal(cpuinfo: str, vendor: str, pci: str, said: str | None, tmp_path: Path) -> None:
+    for path, content in {
+        "proc/cpuinfo": f"processor: 0\n{cpuinfo}\n",
+        "sys/class/dmi/id/sys_vendor": vendor,
+        "proc/bus/pci/devices": pci,
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    assert host(tmp_path).virtualisation == said
 
 
 def test_an_arm_cpu_of_no_name_is_told_by_its_numbers(tmp_path: Path) -> None:

@@ -97,6 +97,18 @@ def test_the_picture_names_nodes_within_a_socket(tmp_path: Path) -> None:
     assert re.search(r"─ socket 0, L3 25 MiB ─.*\n.*─ node 0, 30 GiB ─.*─ node 1 ─", text)
 
 
+def test_the_picture_shows_memory_without_cpus_and_says_when_it_knows_no_limits(tmp_path: Path) -> None:
+    root = unpack("arm-board", tmp_path)
+    for path, text in {"online": "0,2", "node0/cpulist": "0-1", "node2/cpulist": ""}.items():
+        file = root / "sys/devices/system/node" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+    lines = report.topology_picture(topology(root))
+    assert any("─ node 2, no CPUs ─" in line for line in lines)
+    assert "unknown" in lines[-1]
+    assert not any("×" in line for line in lines)
+
+
 @pytest.mark.parametrize("name", [*TREES, "xeon"])
 def test_the_svg_is_sound_and_has_each_cpu_once(name: str, tmp_path: Path) -> None:
     t = topology(big_numa_machine(tmp_path) if name == "xeon" else unpack(name, tmp_path))

@@ -23,6 +23,7 @@ _FILES = (
     "run/.containerenv",
     "run/systemd/container",
     "sys/hypervisor/type",
+    "proc/bus/pci/devices",
     *(f"sys/class/dmi/id/{n}" for n in ("sys_vendor", "product_name", "board_vendor", "bios_vendor")),
     "sys/class/dmi/id/product_version",
     "proc/device-tree/compatible",

@@ -26,6 +26,10 @@ _FIRMWARE = {
     "Microsoft Corporation Virtual Machine": "Hyper-V",
     "Google Compute Engine": "Google Compute Engine",
 }
+_RENT_METAL = ("Amazon EC2", "Google Compute Engine", "KVM")  # OpenStack counts as KVM, above
+# vendor and device in hexadecimal; after util-linux's sys-utils/lscpu-virt.c
+_DEVICES = {"80eebeef": "VirtualBox", "80eecafe": "VirtualBox", "15ad0405": "VMware", "58530001": "Xen"}
+_PCI = "proc/bus/pci/devices"
 _CLOCKS = {"kvm-clock": "KVM", "hyperv": "Hyper-V", "xen": "Xen"}
 _DMI = ("sys_vendor", "product_name", "board_vendor", "bios_vendor", "product_version")
 _GROUP = re.compile(r"/(docker|kubepods|lxc|libpod|containerd|garden)\b")
@@ -51,31 +55,39 @@ def container(root: Path) -> str | None:
 
 
 def machine(root: Path) -> str | None:
-    """``virtual machine (KVM)`` and the like; None on bare metal, as far as one can see.
-
-    An x86 CPU without the flag ``hypervisor`` is bare metal, whatever its firmware is called (clouds rent
-    out whole machines too).
-    """
-    xen = text(root, "sys/hypervisor/type")
-    flags = cpuinfo.flags(root)
-    if bare_metal(root) and not xen:
+    """``virtual machine (KVM)`` and the like; None on bare metal, as far as one can see."""
+    if bare_metal(root):
         return None
-    firmware = " ".join(text(root, f"sys/class/dmi/id/{name}") or "" for name in _DMI)
-    kind = next((kind for sign, kind in _FIRMWARE.items() if sign in firmware), None) or _device_tree(root)
-    if kind is None and xen:
-        kind = xen.capitalize()
-    kind = kind or _by_clock(root)
-    if kind is None and not flags:
+    xen = text(root, "sys/hypervisor/type")
+    known = (_firmware(root), _by_device(root), _device_tree(root), xen and xen.capitalize(), _by_clock(root))
+    kind = next(filter(None, known), None)
+    if kind is None and not cpuinfo.flags(root):
         return None
     return f"virtual machine ({kind or 'unnamed hypervisor'})"
 
 
 def bare_metal(root: Path) -> bool:
-    """Whether there is certainly no hypervisor: False is "there is one, or one cannot see"."""
+    """Whether there is certainly no hypervisor: False is "there is one, or one cannot see".
+
+    An x86 CPU without the flag ``hypervisor`` is bare metal, even if its firmware has the name of a cloud
+    (they rent out whole machines too), but not if that has the name of a hypervisor which hides the flag.
+    """
     flags = cpuinfo.flags(root)
-    if flags:
-        return "hypervisor" not in flags and not text(root, "sys/hypervisor/type")
-    return any(block.get("platform") == "PowerNV" for block in cpuinfo.blocks(root))
+    if not flags:
+        return any(block.get("platform") == "PowerNV" for block in cpuinfo.blocks(root))
+    hidden = _firmware(root) not in (None, *_RENT_METAL) or _by_device(root)
+    return "hypervisor" not in flags and not text(root, "sys/hypervisor/type") and not hidden
+
+
+def _firmware(root: Path) -> str | None:
+    named = " ".join(text(root, f"sys/class/dmi/id/{name}") or "" for name in _DMI)
+    return next((kind for sign, kind in _FIRMWARE.items() if sign in named), None)
+
+
+def _by_device(root: Path) -> str | None:
+    """By a device that only this hypervisor has."""
+    devices = {line.split("\t")[1] for line in (text(root, _PCI) or "").splitlines() if "\t" in line}
+    return next((kind for id_, kind in _DEVICES.items() if id_ in devices), None)
 
 
 def _by_clock(root: Path) -> str | None:

@@ -8,8 +8,6 @@ from itertools import zip_longest
 from dbdyno.model.topology import LogicalCpu, Topology
 from dbdyno.report.topology_boxes import Box, Cores, boxes
 
-_MARKS = {True: " ", False: "×", None: "?"}  # before a CPU: may be used, may not, unknown
-
 _ASCII = str.maketrans({"─": "-", "│": "|", "×": "x", **dict.fromkeys("┌┬┐├┼┤└┴┘", "+")})
 
 
@@ -30,14 +28,22 @@ def _legend(t: Topology) -> str:
     if any(c.allowed is False for c in t.online):
         legend += " ×: this process may not run there."
     if any(c.allowed is None for c in t.online):
-        legend += " ?: unknown whether this process may run there."
+        legend += " Which of them may be used is unknown."
     return legend
 
 
 def _draw(box: Box, width: int, digits: int) -> list[str]:
     inner = width - 4
+    if box.kind == "cache" and (drawn := _titled(box.title, _grid(box.cores, width, digits))):
+        return drawn
     inside = _pack([_draw(b, inner, digits) for b in box.boxes], inner)
     return _framed(box.title, [*inside, *_grid(box.cores, inner, digits)])
+
+
+def _titled(title: str, grid: list[str]) -> list[str]:
+    """With the title in its upper border; empty where that is too short."""
+    head = f"┌─ {title} " if title else ""
+    return [head + grid[0][len(head) :], *grid[1:]] if len(head) < len(grid[0]) else []
 
 
 def _framed(title: str, lines: Sequence[str]) -> list[str]:
@@ -69,8 +75,7 @@ def _rows(cells: int, cell: int, width: int) -> int:
 
 def _cpu(cpu: LogicalCpu, digits: int) -> str:
     """The number with its mark close to it."""
-    mark = _MARKS[cpu.allowed] if cpu.online else " "
-    return f"{mark}{cpu.cpu}".rjust(digits + 1)
+    return f"{'×' if cpu.online and cpu.allowed is False else ''}{cpu.cpu}".rjust(digits + 1)
 
 
 def _rule(corners: str, columns: int, cell: int) -> str:
