@@ -48,7 +48,7 @@ def _titled(title: str, grid: list[str]) -> list[str]:
 
 def _framed(title: str, lines: Sequence[str]) -> list[str]:
     head = f"─ {title} " if title else ""
-    inner = max([len(head), *(len(line) + 2 for line in lines)])
+    inner = max([len(head) + 1, *(len(line) + 2 for line in lines)])
     return [f"┌{head:─<{inner}}┐", *(f"│ {line:<{inner - 2}} │" for line in lines), f"└{'':─<{inner}}┘"]
 
 
