@@ -1,4 +1,4 @@
-"""What every engine promises of settings: checks change nothing, variants follow each other, {} is as found."""
+"""What every engine promises of settings: a check changes nothing, variants follow each other, {} is back."""
 
 from __future__ import annotations
 

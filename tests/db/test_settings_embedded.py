@@ -128,8 +128,11 @@ def test_a_start_that_fails_is_survived(server: PostgresServer) -> None:
     server.configure({"work_mem": "6MB"}, notes)
     with pytest.raises(UsageError) as caught:
         server.configure({"wal_level": "minimal", "max_wal_senders": "5"}, notes)
-    assert "did not start" in str(caught.value)
-    assert "wal_level" in str(caught.value)
+    assert "with wal_level = minimal, max_wal_senders = 5: the embedded server did not start" in str(
+        caught.value
+    )
+    assert "WAL streaming" in str(caught.value)
+    assert "shutdown request" not in str(caught.value)  # of the life before
     assert (show(server, "wal_level"), show(server, "work_mem")) == ("replica", "5MB")
     assert server.configure({"work_mem": "7MB"}, notes).in_force == {"work_mem": "7MB"}
 

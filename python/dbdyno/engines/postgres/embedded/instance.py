@@ -43,6 +43,7 @@ class Instance:
         self.socket_dir = places.socket_dir(self.data)
         self._owner: IO[str] | None = None
         self._child: subprocess.Popen[bytes] | None = None
+        self._log_from = 0  # where the log of the latest start begins
         self.sessions = 1  # that were wished for
 
     # -- looking --------------------------------------------------------------------------------
@@ -82,9 +83,9 @@ class Instance:
         return False
 
     def log_tail(self) -> str:
-        """The last lines of the server's log."""
+        """The last lines of the server's log, of its latest start."""
         try:
-            lines = self.log.read_text(errors="replace").splitlines()
+            lines = self.log.read_bytes()[self._log_from :].decode(errors="replace").splitlines()
         except OSError:
             return "(it wrote no log)"
         return "\n".join(lines[-_LOG_LINES:]) or "(its log is empty)"
@@ -150,7 +151,7 @@ class Instance:
             try:
                 self._run(programs, wish, settings)
             except TargetError as e:
-                self._revive(programs, wish, e)
+                self._revive(programs, wish, settings, e)
 
     def is_as_started(self) -> bool:
         """Whether its file holds what it was started with, and no settings of a run that was killed."""
@@ -169,13 +170,16 @@ class Instance:
         if self._child is not None:
             self._child.wait()
 
-    def _revive(self, programs: Programs, wish: Wish, error: TargetError) -> None:
+    def _revive(
+        self, programs: Programs, wish: Wish, settings: Mapping[str, str], error: TargetError
+    ) -> None:
         """Without the settings that it did not start with."""
         if (left := self.process()) is not None:
             self._end_for_restart(left)
         self._run(programs, wish, {})
+        said = ", ".join(f"{name} = {value}" for name, value in settings.items())
         raise UsageError(
-            f"with these settings {error.message.removeprefix('the embedded ')}",
+            f"with {said}: {error.message}",
             "mend the settings; the server runs without them",
         ) from None
 
@@ -217,6 +221,7 @@ class Instance:
         self._make_socket_dir()
         self._write(wish, over)
         with self.log.open("ab") as log:
+            self._log_from = log.tell()
             self._child = self._launch(programs, wish, log)
         ticks = postmaster.start_ticks(self._child.pid)
         self._record(programs, wish, Process(self._child.pid, ticks or 0))
