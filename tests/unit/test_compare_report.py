@@ -1,0 +1,194 @@
+"""A comparison on the terminal, as HTML, as JSON, and the command that makes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from compare_runs import noisy
+from report_results import HOSTILE, World
+from rich.console import Console
+from test_compare_samples import GOB, JSON
+
+from dbdyno import report
+from dbdyno.analyze.compare import Options, compare_runs, compare_variants
+from dbdyno.cli.compare import compare
+from dbdyno.model.comparison import Comparison
+from dbdyno.model.errors import DbdynoError
+from dbdyno.model.results import Results
+from dbdyno.store import RunStore
+
+WORLD = World(rungs=(1, 4), repeats=6, variants=("base", "second", "third"))
+Invoke = Callable[..., Result]
+
+
+def text(made: Comparison, width: int = 100) -> str:
+    console = Console(file=StringIO(), width=width)
+    console.print(report.comparison_text(made), crop=False)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_terminal_shows_rank_ratio_interval_both_p_and_verdict() -> None:
+    shown = text(compare_variants(noisy(WORLD)))
+    line = next(x for x in shown.splitlines() if re.match(r"3  third +\d", x))
+    assert re.search(r"0\.\d{3} +0\.\d{3}\.\.0\.\d{3} +\S+ +0\.031 +6 +worse$", line)
+    assert "Why, 4 sessions" in shown and "CPU WAIT" in shown and "paired by block" in shown
+
+
+def test_a_narrow_terminal_loses_no_verdict() -> None:
+    shown = text(compare_variants(noisy(WORLD)), width=40)
+    assert shown.count("worse\n") >= 4
+
+
+def test_two_runs_have_a_line_for_each_rung() -> None:
+    a, b = noisy(WORLD, id="first"), noisy(WORLD, seed=2, id="other")
+    shown = text(compare_runs(a, b))
+    assert "A = first against B = other" in shown
+    assert len(re.findall(r"^lio (?:base|second|third) +[14] ", shown, re.M)) == 6
+
+
+class Page(HTMLParser):
+    """Elements that were opened and not closed, and what could load something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in {"meta", "link", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_draws_every_interval_and_loads_nothing(tmp_path: Path) -> None:
+    made = compare_variants(noisy(WORLD))
+    page = Page()
+    page.feed(report.write_comparison(made, tmp_path / "c.html").read_text("utf-8"))
+    assert page.open == []
+    tags = [t for t, _ in page.seen]
+    against = sum(not c.neighbours for t in made.metrics for c in t.claims)
+    assert tags.count("svg") == len(made.metrics) and tags.count("circle") == against
+    assert "script" not in tags
+    sources = [a.get("src") or a.get("href") or "" for _, a in page.seen]
+    assert not [s for s in sources if s and not s.startswith(("data:", "#"))]
+
+
+def test_texts_from_outside_stay_texts(tmp_path: Path) -> None:
+    a, b = noisy(WORLD, id="first"), noisy(WORLD, seed=2, id="other")
+    settings = b.environment.server.model_copy(update={"settings": {"application_name": HOSTILE}})
+    other = Results(
+        b.info, b.plan, b.environment.model_copy(update={"server": settings}), b.tables, b.findings
+    )
+    written = report.write_comparison(compare_runs(a, other), tmp_path / "c.html").read_text("utf-8")
+    assert "alert(" in written and "<script" not in written
+
+
+def test_the_document_has_stable_keys_and_no_nan() -> None:
+    document = report.comparison_document(compare_variants(noisy(WORLD), Options(rung=4)))
+    again = json.loads(json.dumps(document, allow_nan=False))
+    assert again["format"] == 1 and again["kind"] == "variants"
+    assert {
+        "runs",
+        "baseline",
+        "margin",
+        "alpha",
+        "metrics",
+        "why",
+        "differences",
+        "summary",
+        "notes",
+    } <= set(again)
+    claim = again["metrics"][0]["claims"][0]
+    assert {"effect", "p_holm", "verdict", "further_repeats", "variant", "baseline"} <= set(claim)
+    assert {"ratio", "low", "high", "p", "p_permutation", "basis"} <= set(claim["effect"])
+
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """The command, in a directory and with a store of its own."""
+    monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(compare, words)
+
+
+def stored(results: Results) -> str:
+    """The id of a run in the store with these tables."""
+    run = RunStore(Path("store")).create(results.plan, workloads=results.info.workloads)
+    run.write_environment(results.environment)
+    run.write_derived(results.tables, results.findings)
+    run.finish("complete")
+    return run.id
+
+
+def test_the_command_compares_variants_runs_and_files(invoke: Invoke, tmp_path: Path) -> None:
+    first = stored(noisy(WORLD, drift=0))
+    assert "3 variants of run" in invoke(first).output
+    assert json.loads(invoke("last", "--baseline", "third", "--json").output)["baseline"] == "third"
+    second = stored(noisy(WORLD, seed=2, drift=0))
+    done = invoke(first, second, "--margin", "5%", "-o", "c.html")
+    assert done.exit_code == 0 and (tmp_path / "c.html").exists()
+    assert "no difference above 5 %" in done.output
+    Path("old.txt").write_text("# ns/op\n" + "\n".join(map(str, JSON[0])))
+    Path("new.csv").write_text("run,ns\n" + "\n".join(f"{n},{v}" for n, v in enumerate(JSON[1])))
+    told = invoke("old.txt", "new.csv", "--column", "ns").output
+    assert "-17.20% (p=0.000 n=10)" in told and "0.817602 .. 0.833288" in told and "1.0825e-05" in told
+
+
+def test_files_can_say_that_higher_is_better(invoke: Invoke) -> None:
+    for name, values in zip(("a.txt", "b.txt"), GOB, strict=True):
+        Path(name).write_text("\n".join(map(str, values)))
+    Path("c.txt").write_text("\n".join(str(2 * v) for v in GOB[0]))
+    assert json.loads(invoke("a.txt", "b.txt", "--json").output)["verdict"] == "no difference"
+    assert json.loads(invoke("a.txt", "c.txt", "--json").output)["verdict"] == "worse"
+    assert json.loads(invoke("a.txt", "c.txt", "--better", "higher", "--json").output)["verdict"] == "better"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("n.txt", "none.txt"), "no file none.txt"),
+        (("n.txt", "n.txt"), "twice"),
+        (("n.txt",), "one sample alone"),
+        (("n.txt", "empty.txt"), "no values"),
+        (("n.txt", "bad.txt"), "line 2: 'x' is no number"),
+        (("n.txt", "nan.txt"), "not a finite number"),
+        (("n.txt", "t.csv"), "choose a column: --column a | b"),
+        (("n.txt", "t.csv", "--column", "c"), "no column 'c'"),
+        (("n.txt", "t.csv", "--column", "b"), "line 3: not as many fields"),
+        (("n.txt", "t.csv", "-o", "x.html"), "HTML is made of runs"),
+        (("n.txt", "binary.txt"), "not UTF-8"),
+        (("last", "nix"), "no runs"),
+    ],
+)
+def test_mistakes_are_told(invoke: Invoke, words: tuple[str, ...], told: str) -> None:
+    for name, content in {
+        "n.txt": "1\n2\n3\n", "empty.txt": "\n# none\n", "bad.txt": "1\nx\n", "nan.txt": "1\nnan\n",
+        "t.csv": "a,b\n1,2\n3\n",
+    }.items():  # fmt: skip
+        Path(name).write_text(content)
+    Path("binary.txt").write_bytes(b"\xff\xfe\x00")
+    done = invoke(*words)
+    assert isinstance(done.exception, DbdynoError) and done.exception.cure
+    assert told in str(done.exception)
+
+
+@pytest.mark.parametrize("margin", ["3x", "-1%", "100%", "150", ""])
+def test_a_margin_is_a_share(invoke: Invoke, margin: str) -> None:
+    assert invoke("a", "b", "--margin", margin).exit_code == 2
+
+
+def test_the_same_run_twice_and_a_baseline_of_two_runs_are_refused(invoke: Invoke) -> None:
+    first, second = stored(noisy(WORLD)), stored(noisy(WORLD))
+    assert "twice" in str(invoke(first, first).exception)
+    assert "--baseline names a variant" in str(invoke(first, second, "--baseline", "base").exception)
+    assert "--column is for files" in str(invoke(first, second, "--column", "x").exception)
