@@ -117,7 +117,9 @@ def _queue(told: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Who waits at a read may have begun or ended its wait while it was read."""
     wait = told.get("pool_wait_ns", {})
     if wait.get("delta") is None:
-        return {"queue": None, "queue_slack": None, "queue_status": wait.get("status", "lost")}
+        status = wait.get("status", "lost")  # too short: read at one end alone
+        status = "lost" if status == "too short" else status
+        return {"queue": None, "queue_slack": None, "queue_status": status}
     waiting, read = told.get("pool_waiting", {}), told.get("pool_read_ns", {})
     unsure = sum((waiting.get(e) or 0.0) * (read.get(e) or 0.0) for e in ("first", "last"))
     return {

@@ -40,7 +40,7 @@ def queue(case: Case) -> Iterator[Finding]:
     yield Finding(
         id="pool-queue",
         severity="note",
-        claim=f"Sessions queued for one of {_size(case, cell['cell'])}: {significant(queued)} of "
+        claim=f"Sessions queued for {_size(case, cell['cell'])}: {significant(queued)} of "
         f"{significant(wall)} seconds per second {at(cell, case)} ({percent(queued / wall)}){many}.",
         value=queued,
         unit="s/s",
@@ -104,8 +104,9 @@ def _largest(case: Case, cell: str) -> float:
 def _size(case: Case, cell: str) -> str:
     sizes = case.levels(cell, "engine").filter(pl.col("key") == "pool_size")["last"].drop_nulls()
     if not len(sizes):
-        return "the pool's server connections"
-    return "1 server connection" if sizes[0] == 1 else f"{sizes[0]:.0f} server connections"
+        return "a server connection of the pool"
+    one = sizes[0] == 1
+    return "the pool's only server connection" if one else f"one of {sizes[0]:.0f} server connections"
 
 
 def _own(case: Case, cell: str) -> tuple[float, float]:
