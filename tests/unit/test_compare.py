@@ -85,6 +85,24 @@ def test_accounts_add_up_to_the_difference_and_the_largest_comes_first() -> None
     assert math.fsum(a.share or 0 for a in added) == pytest.approx(1)
 
 
+def test_throttling_without_the_trace_is_told_by_its_bound_and_never_added() -> None:
+    run = noisy(THREE)
+    ledger = run.tables["ledger"]
+    third = ledger.filter((ledger["account"] == "runq") & (ledger["variant"] == "third"))
+    bound = third.filter(third["scope"] == "rung").with_columns(
+        account=pl.lit("runq.throttled_bracket"), aas=None, low=0.0, high=0.5
+    )
+    told = replace(run, tables={**run.tables, "ledger": ledger.vstack(bound.cast(dict(ledger.schema)))})
+    plain, more = (
+        next(w for w in compare_variants(r).why if (w.variant, w.sessions) == ("third", 4))
+        for r in (run, told)
+    )
+    throttled = more.accounts[-1]
+    assert throttled.inside and throttled.share is None and throttled.baseline_s == 0
+    assert throttled.variant_s == pytest.approx(0.5 * more.variant_s / 4, rel=0.05)
+    assert more.difference_s == pytest.approx(plain.difference_s)
+
+
 def test_one_repeat_decides_nothing_and_says_so() -> None:
     made = compare_variants(results(replace(THREE, repeats=1)))
     assert {c.verdict for t in made.metrics for c in t.claims} == {"undecided"}

@@ -16,6 +16,7 @@ from dbdyno.model.comparison import (
     value_text,
     verdict_text,
 )
+from dbdyno.report.accounts import BRACKET, NAMES, THROTTLED
 from dbdyno.report.figures import UNKNOWN
 
 RANK_HEADS = (
@@ -48,13 +49,9 @@ NEXT_HEADS = ("ahead", "of", "ratio", "95 % interval", "p (Holm)", "p (perm.)", 
 NEXT_NUMERIC = (False, False, True, False, True, True, True, False)
 WHY_HEADS = ("account", "{baseline}", "{variant}", "difference", "95 % interval", "share")
 WHY_NUMERIC = (False, True, True, True, False, True)
-_NAMES = {
-    "run": "CPU",
-    "runq": "CPU WAIT",
-    "client": "client",
-    "unaccounted": "unaccounted",
-    "runq.throttled_bracket": "of CPU WAIT throttled, at most",
-    "runq.throttled": "of CPU WAIT throttled",
+_NAMES = NAMES | {
+    BRACKET: "of CPU WAIT throttled, at most",
+    THROTTLED: "of CPU WAIT throttled",
     "block_io": "of sleep: block I/O",
 }
 

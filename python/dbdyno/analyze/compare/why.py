@@ -22,7 +22,8 @@ from dbdyno.model.comparison import Account, Why
 
 PARTS = frozenset({"run.user", "run.system"})
 """They add up to ``run``."""
-INSIDE = frozenset({"runq.throttled_bracket", "runq.throttled", "block_io"})
+BRACKET, MEASURED = "runq.throttled_bracket", "runq.throttled"
+INSIDE = frozenset({BRACKET, MEASURED, "block_io"})
 """They lie inside other accounts: shown, never added."""
 
 _Name = tuple[str, str | None]
@@ -51,14 +52,20 @@ def _per_unit(parts: ByCell, cells: Mapping[int, CellFigures], rate: str) -> dic
     found: dict[int, _Seconds] = {}
     for repeat, cell in cells.items():
         per_s = cell.rates.get(rate)
-        rows = parts.table("ledger", cell.cell).filter(
-            (pl.col("scope") == "rung") & pl.col("aas").is_not_null()
-        )
-        rows = rows.filter(~pl.col("account").is_in(PARTS))
+        rows = _accounts(parts.table("ledger", cell.cell))
         if per_s and rows.height:
             summed = rows.group_by("account", "detail", maintain_order=True).agg(pl.col("aas").sum())
             found[repeat] = {(a, d): s / per_s for a, d, s in summed.rows()}
     return found
+
+
+def _accounts(ledger: pl.DataFrame) -> pl.DataFrame:
+    """Known accounts of the rung, without parts of others; throttling measured, else its bound."""
+    rows = ledger.filter((pl.col("scope") == "rung") & ~pl.col("account").is_in(PARTS))
+    if (rows["account"] == MEASURED).any():
+        rows = rows.filter(pl.col("account") != BRACKET)
+    bound = pl.when(pl.col("account") == BRACKET).then("high")
+    return rows.with_columns(aas=pl.coalesce("aas", bound)).filter(pl.col("aas").is_not_null())
 
 
 def _why(
