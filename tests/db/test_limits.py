@@ -22,9 +22,9 @@ import pytest
 
 from dbdyno import _core, limits
 from dbdyno.limits import processes
-from dbdyno.limits.lists import of_kernel
 from dbdyno.limits.places import members
 from dbdyno.model.errors import NotPrivileged, ServerBusy, TargetError, UsageError
+from dbdyno.model.lists import of_kernel
 from dbdyno.model.topology import Topology
 from dbdyno.model.undo import Undo
 from dbdyno.model.variant import LimitSpec
@@ -137,6 +137,8 @@ def test_limits_are_not_nested(main_pid: int) -> None:
         assert "dbdyno clean" in str(raised.value)
         with pytest.raises(ServerBusy):
             limits.apply(LimitSpec(weight=50), main_pid, FileJournal("inner"))
+        with pytest.raises(ServerBusy):  # a variant without limits, too: it would measure these
+            limits.check(LimitSpec(), machine(), main_pid, True, 1)
         with limits.apply(LimitSpec(cpus="0"), main_pid, FileJournal("another hierarchy")):
             pass
     assert ours() == []
@@ -357,7 +359,7 @@ def test_cpus_that_the_server_may_not_use(main_pid: int) -> None:
         _eventually(lambda: processes.cpus_allowed(server.pid) == {0})
         with pytest.raises(UsageError, match="CPU 1 is not allowed to the server: its affinity is 0"):
             limits.check(LimitSpec(cpus="0,1"), machine(), server.pid, True, 1)
-        with pytest.raises(UsageError, match=r"quota = 1\.5 CPUs is more than the server may use has: 1"):
+        with pytest.raises(UsageError, match=r"quota = 1\.5 CPUs is more than the server may use: 1"):
             limits.check(LimitSpec(quota=1.5), machine(), server.pid, True, 1)
         server.kill()
     with pytest.raises(TargetError, match="not seen here"):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from observe_trees import big_numa_machine, unpack
 
 from dbdyno import limits
-from dbdyno.limits import groups, lists, means, places
+from dbdyno.limits import groups, means, places
 from dbdyno.limits.places import Place, Refused
+from dbdyno.model import lists
 from dbdyno.model.errors import NotPrivileged, ServerBusy, UsageError
 from dbdyno.model.topology import LogicalCpu, Topology
 from dbdyno.model.variant import LimitSpec
@@ -132,7 +133,7 @@ def test_orders_are_fair(t: Topology, data: st.DataObject) -> None:
         ({"cpus": "x"}, "'x' is no number"),
         ({"mems": "8"}, "there is no NUMA node 8; this machine has 0-7"),
         ({"quota": 161.0}, "quota = 161 CPUs is more than the machine has: 160"),
-        ({"quota": 6.5, "cpus": "1-6"}, "quota = 6.5 CPUs is more than cpus = '1-6' has: 6"),
+        ({"quota": 6.5, "cpus": "1-6"}, "quota = 6.5 CPUs is more than cpus = '1-6': 6"),
         ({"quota": 1.0, "period": "2s"}, "the kernel takes 1ms to 1s"),
         ({"quota": 1.0, "period": "500us"}, "the kernel takes 1ms to 1s"),
         ({"quota": 1.0, "period": "fast"}, "not a duration"),

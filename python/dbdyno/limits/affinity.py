@@ -7,8 +7,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dbdyno.limits import lists, processes
+from dbdyno.limits import processes
 from dbdyno.limits.binding import not_placed
+from dbdyno.model import lists
 from dbdyno.model.undo import Undo
 
 _ROUNDS = 50

@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from dbdyno.limits import affinity, groups, lists, places, processes
+from dbdyno.limits import affinity, groups, places, processes
 from dbdyno.limits.means import Decision, Means, decide, period_us, words
 from dbdyno.limits.places import Place
+from dbdyno.model import lists
 from dbdyno.model.errors import NotPrivileged, TargetError
 from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.variant import LimitSpec

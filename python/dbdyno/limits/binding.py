@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from dbdyno.limits import lists, processes
+from dbdyno.limits import processes
+from dbdyno.model import lists
 from dbdyno.model.errors import NotPrivileged, UsageError
 from dbdyno.model.topology import LogicalCpu, Topology
 from dbdyno.model.variant import LimitSpec

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dbdyno import _core
-from dbdyno.limits import binding, cures, groups, lists, places, processes
+from dbdyno.limits import binding, cures, groups, places, processes
 from dbdyno.limits.means import PERIOD_NS, Means, decide, period_us, words
 from dbdyno.limits.places import Place
+from dbdyno.model import lists
 from dbdyno.model.errors import TargetError, UsageError
 from dbdyno.model.topology import Topology
 from dbdyno.model.undo import Journal
@@ -27,10 +28,13 @@ def check(
     """By which means the limits of a variant will be set on the server with this main process.
 
     Tries what can be tried without touching a process: makes each group, fills it, removes it (noted in
-    ``journal``, where there is one). Raises :class:`UsageError`, :class:`TargetError` where the server's
+    ``journal``, where there is one). Also without limits: a server that a killed run left limited is refused
+    (:class:`ServerBusy`). Raises :class:`UsageError`, :class:`TargetError` where the server's
     processes are not seen, and :class:`NotPrivileged` with the right needed and the command that gives it.
     """
     check_spec(spec, topology)
+    if here and main_pid is not None:
+        _refuse_left_over(main_pid)
     binds = spec.bind not in (None, "off")
     if not (spec.of_system or binds):
         return ()
@@ -50,6 +54,12 @@ def check(
     if not processes.may_place(main_pid):
         raise binding.not_placed(main_pid)
     return (*means, _binding_words(spec, topology, main_pid, sessions_top))
+
+
+def _refuse_left_over(main_pid: int) -> None:
+    for controller in dict.fromkeys(groups.CONTROLLERS.values()):
+        for _, directory in _groups(main_pid, controller)[:1]:
+            places.check_not_ours(Path(directory))
 
 
 def check_spec(spec: LimitSpec, topology: Topology) -> None:
@@ -88,7 +98,7 @@ def _check_quota(spec: LimitSpec, cpus: Iterable[int]) -> None:
         if spec.period is not None:
             raise UsageError("period without quota", "add quota = 1.5 (CPUs), or leave period out")
         return
-    check_fits(spec, len(set(cpus)), "the machine" if spec.cpus is None else f"cpus = {spec.cpus!r}")
+    check_fits(spec, len(set(cpus)), "the machine has" if spec.cpus is None else f"cpus = {spec.cpus!r}")
     least_ms = PERIOD_NS[0] / 1e6
     if spec.quota * period < PERIOD_NS[0] / 1000:
         raise UsageError(
@@ -102,7 +112,7 @@ def check_fits(spec: LimitSpec, cpus: float, of: str) -> None:
     """Raises :class:`UsageError` where the quota is above ``cpus``: it would never throttle."""
     if spec.quota is not None and spec.quota > cpus:
         raise UsageError(
-            f"quota = {spec.quota:g} CPUs is more than {of} has: {significant(cpus)}",
+            f"quota = {spec.quota:g} CPUs is more than {of}: {cpus:g}",
             f"take a quota of at most {cpus:g}, or leave it out",
         )
 
@@ -126,7 +136,7 @@ def check_server(spec: LimitSpec, topology: Topology, main_pid: int) -> None:
         )
     check_fits(spec, len(may_use), "the server may use")
     if (above := _quota_above(main_pid)) is not None:
-        check_fits(spec, above[0], f"control group {above[1]}, which the server is in,")
+        check_fits(spec, above[0], f"control group {above[1]} leaves to the server")
 
 
 def _why(main_pid: int, refused: set[int], may_use: frozenset[int]) -> str:

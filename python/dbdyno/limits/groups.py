@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno import _core
-from dbdyno.limits import cures, lists, processes
+from dbdyno.limits import cures, processes
 from dbdyno.limits.places import OURS, Place, Refused, members, words
+from dbdyno.model import lists
 from dbdyno.model.undo import Undo
 from dbdyno.model.variant import LimitSpec
 

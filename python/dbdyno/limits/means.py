@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from dbdyno.limits import binding, cures, groups, lists, places, processes
+from dbdyno.limits import binding, cures, groups, places, processes
 from dbdyno.limits.places import Place, Refused
+from dbdyno.model import lists
 from dbdyno.model.errors import NotPrivileged, UsageError
 from dbdyno.model.units import parse_duration_ns
 from dbdyno.model.variant import LimitSpec

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from dbdyno.limits import lists
+from dbdyno.model import lists
 
 ROOT = Path("/")
 _PPID, _START = 1, 19  # fields of stat after the name (proc_pid_stat(5): 4, 22)
