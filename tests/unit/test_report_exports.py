@@ -165,7 +165,7 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
     assert list(found) == [
         "format", "run", "title", "summary", "plan", "environment", "rungs", "windows", "witnesses",
         "sources", "rates", "ledger", "ledger_witnesses", "events", "microstates", "profile", "top_events",
-        "observation", "findings",
+        "observation", "comparison", "findings",
     ]  # fmt: skip
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert {r["scope"] for r in found["ledger"]} == {"rung", "helper", "memo"}
@@ -175,6 +175,7 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
 
 def test_every_key_of_the_document_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "json.md").read_text("utf-8")
+    text = text.partition("`dbdyno compare")[0]
     documented = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
     assert documented == list(report.document(made.results()))
 

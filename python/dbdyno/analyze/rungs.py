@@ -46,7 +46,8 @@ def rungs(tables: Tables) -> pl.DataFrame:
     for key, cells in tables["windows"].group_by("workload", "variant", "sessions", maintain_order=True):
         head = dict(zip(("workload", "variant", "sessions"), key, strict=True))
         made.append(head | _rung(parts, cells))
-    made.sort(key=lambda r: (r["workload"], r["variant"], r["sessions"]))
+    met = list(dict.fromkeys((r["workload"], r["variant"]) for r in made))
+    made.sort(key=lambda r: (met.index((r["workload"], r["variant"])), r["sessions"]))
     return rows("rungs", [row | {"scaling": _scaling(row, made)} for row in made])
 
 

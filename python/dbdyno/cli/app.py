@@ -8,7 +8,7 @@ import sys
 import click
 
 from dbdyno import __version__
-from dbdyno.cli import clean, observe, plans, recipes, run, runs, screen, selftest, server, topology
+from dbdyno.cli import clean, compare, observe, plans, recipes, run, runs, screen, selftest, server, topology
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError
 from dbdyno.model.nearest import did_you_mean
 
@@ -63,6 +63,7 @@ for _command in (
     *recipes.COMMANDS,
     server.server,
     selftest.selftest,
+    compare.compare,
     topology.topology,
     clean.clean,
 ):

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from dbdyno import __version__, observe, report
+from dbdyno.analyze.compare import compare_variants
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.clock import clock_of
 from dbdyno.conduct.derive import derive
@@ -21,7 +22,7 @@ from dbdyno.conduct.teller import Teller
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.model.environment import Environment, Host, ServerFacts
-from dbdyno.model.errors import ServerLost, StoreError, TooFewConnections
+from dbdyno.model.errors import ServerLost, StoreError, TooFewConnections, UsageError
 from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Server, Target
@@ -177,15 +178,24 @@ def results_of(record: Run) -> Results:
     with contextlib.suppress(StoreError):
         stored = None if record.info.status == "running" else record.read_derived()
         if stored is not None and stored[0].keys() >= {*DERIVED, "sources", "histogram"}:
-            return Results(record.info, record.plan, record.environment, *stored)
+            return _compared(Results(record.info, record.plan, record.environment, *stored))
     return derived_anew(record)
+
+
+def _compared(results: Results) -> Results:
+    """With its variants compared, where there is anything to compare."""
+    if len(results.plan.variants) < 2:
+        return results
+    with contextlib.suppress(UsageError):  # cut short before a second variant was measured
+        return replace(results, comparison=compare_variants(results))
+    return results
 
 
 def derived_anew(record: Run) -> Results:
     """Everything derived from the raw data of a stored run."""
     damaged: list[DamagedCell] = []
     results = derive(record.info, record.plan, record.environment, record.each_cell(damaged))
-    return replace(results, findings=(*(_damage(d) for d in damaged), *results.findings))
+    return _compared(replace(results, findings=(*(_damage(d) for d in damaged), *results.findings)))
 
 
 def rebuild(record: Run) -> tuple[Results, Path]:

@@ -10,6 +10,7 @@ from typing import Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from dbdyno.model.comparison import Comparison
 from dbdyno.model.environment import Environment
 from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
@@ -57,3 +58,4 @@ class Results:
     environment: Environment
     tables: Mapping[str, pl.DataFrame]  # windows, rates, ledger, witnesses, rungs, sources, histogram
     findings: tuple[Finding, ...]
+    comparison: Comparison | None = None  # of its variants, where it has several

@@ -33,6 +33,18 @@ def comparison(made: Comparison) -> RenderableType:
     return Group(*parts, *_differences(made), *_notes(made.notes))
 
 
+def heart(made: Comparison, run: str) -> Iterator[RenderableType]:
+    """Beneath a run: the rank by the first quantity at every rung, and where the rest is."""
+    first = made.metrics[0]
+    many = len({p.workload for p in rows.places(first)}) > 1
+    yield from (Text(s) for s in made.summary)
+    for place in rows.places(first):
+        yield Text(f"{first.title}, {place.words(many)}", style="bold")
+        named = rows.heads(rows.RANK_HEADS, by=rows.by(made), baseline=made.baseline)
+        yield from columns(named, rows.RANK_NUMERIC, rows.rank_rows(first, place, made.margin))
+    yield Text(f"All quantities, and why: dbdyno compare {run}", style="dim")
+
+
 def _ranked(made: Comparison, table: MetricTable, place: rows.Place) -> Iterator[RenderableType]:
     named = rows.heads(rows.RANK_HEADS, by=rows.by(made), baseline=made.baseline)
     yield from columns(named, rows.RANK_NUMERIC, rows.rank_rows(table, place, made.margin))

@@ -30,6 +30,17 @@ def page(made: Comparison) -> str:
     return f'<!doctype html>\n<html lang="en">{_head(made)}{body}</html>\n'
 
 
+def digest(made: Comparison) -> Iterator[Html]:
+    """The heart of it, for the report of a run: the answer, the first quantity at every rung, and why."""
+    first = made.metrics[0]
+    yield from (el("p", s) for s in made.summary)
+    yield plot(first, made)
+    yield from _tables(made, first)
+    if made.why:
+        yield details("Why: where the session time went", *_whys(made))
+    yield el("p", "All quantities: dbdyno compare RUN; what a verdict means: docs/compare.md", class_="muted")
+
+
 def _head(made: Comparison) -> Html:
     css = resources("dbdyno.report").joinpath("assets", "page.css").read_text("utf-8")
     return el(

@@ -13,6 +13,8 @@ from dbdyno.model.results import Results
 from dbdyno.report import (
     bundle,
     charts,
+    compare_html,
+    compare_plot,
     figures,
     headline,
     html_detail,
@@ -59,7 +61,7 @@ def page(results: Results, code: Future[str]) -> str:
 
 
 def _head(results: Results) -> Html:
-    style = Html(f"<style>{palette.css()}{_asset('page.css')}</style>")
+    style = Html(f"<style>{palette.css()}{_asset('page.css')}{compare_plot.STYLE}</style>")
     return el(
         "head",
         el("meta", charset="utf-8"),
@@ -87,6 +89,8 @@ def _header(results: Results) -> Html:
 def _sections(results: Results, rates: list[Group], ledgers: list[Group], shown: Picks) -> Iterator[Html]:
     observed = figures.is_observation(results)
     yield html_facts.banner(results)
+    if results.comparison is not None:
+        yield _section("comparison", "Variants compared", *compare_html.digest(results.comparison))
     yield _section("findings", "Findings", html_facts.findings(results))
     if not observed:
         yield _section("rungs", "Rungs", html_tables.rungs(results))

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results import Results
-from dbdyno.report import combine, headline, tier
+from dbdyno.report import combine, compare_json, headline, tier
 from dbdyno.report.accounts import EXACT
 from dbdyno.report.figures import is_observation
 
@@ -38,6 +38,7 @@ def document(results: Results) -> dict[str, Any]:
         "events": records(events),
         **{name: records(tables[name]) for name in _LEDGER},
         "observation": _observation(results),
+        "comparison": None if results.comparison is None else compare_json.document(results.comparison),
         "findings": [f.model_dump(mode="json") for f in results.findings],
     }
 

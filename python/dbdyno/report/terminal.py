@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dbdyno.model.finding import Finding
 from dbdyno.model.results import Results
-from dbdyno.report import headline, terminal_tables, tier, unknown
+from dbdyno.report import compare, headline, terminal_tables, tier, unknown
 from dbdyno.report.figures import (
     UNKNOWN,
     cpus_text,
@@ -184,6 +184,10 @@ def _summary(results: Results, width: int) -> RenderableType:
     if results.info.status != "complete":
         reason = results.info.reason or "no reason recorded"
         parts.insert(1, Text(f"This run is {results.info.status}: {reason}", style="yellow"))
+    if results.info.stopped is not None:
+        parts.insert(1, Text(f"Stopped {results.info.stopped}"))
+    if results.comparison is not None:
+        parts += [Text(""), *compare.heart(results.comparison, results.info.id)]
     if results.findings:
         parts += [Text(""), findings_text(results.findings)]
     return Group(*parts, Text(""), environment_text(results))
