@@ -9,6 +9,9 @@ use dyno_model::now_ns;
 
 use crate::Schedule;
 
+/// A task that has ended cannot be read any more, and the read at t1 may be a little late.
+const LINGER_NS: i64 = 50_000_000;
+
 /// Orders to the threads, and what they tell of themselves. Single words are relaxed atomics: each has one
 /// writer, and none guards another.
 pub struct Control {
@@ -178,6 +181,25 @@ impl Control {
             state = self
                 .changed
                 .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// Sleeps for a while after the deadline, if that has passed: whoever reads the threads' CPU time at t1
+    /// finds them there.
+    pub fn linger(&self) {
+        let deadline_ns = self.deadline_ns();
+        let mut state = self.state();
+        loop {
+            let now = now_ns();
+            let left_ns = deadline_ns.saturating_add(LINGER_NS) - now;
+            if now < deadline_ns || left_ns <= 0 || self.is_aborted() {
+                return;
+            }
+            state = self
+                .changed
+                .wait_timeout(state, Duration::from_nanos(left_ns as u64))
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }

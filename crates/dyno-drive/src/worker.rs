@@ -90,6 +90,7 @@ impl<S: Session> Worker<S> {
         if let Err(error) = done {
             (0..self.seats.len()).for_each(|i| self.lose(i, &error));
         }
+        self.counts.control.linger();
     }
 
     /// A thread with one session needs no poll.

@@ -312,3 +312,22 @@ fn a_session_that_thinks_long_ends_at_the_deadline() {
         );
     }
 }
+
+#[test]
+fn threads_outlive_the_deadline_so_that_they_can_be_read_then() {
+    let peers = Peers::new(3, |_, _| Answer::Well);
+    let fleet = Fleet::park(peers.sessions(), &spec(2)).unwrap();
+    let tids = fleet.threads().to_vec();
+    let schedule = soon();
+    let watcher = std::thread::spawn(move || {
+        while now_ns() < schedule.t1_ns {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let there = |tid: &i64| std::path::Path::new(&format!("/proc/self/task/{tid}")).exists();
+        (tids.iter().all(there), now_ns())
+    });
+    fleet.run(schedule).unwrap();
+    let (there, looked_ns) = watcher.join().unwrap();
+    // A machine that is so busy that the look came late proves nothing.
+    assert!(there || looked_ns > schedule.t1_ns + 40 * MS);
+}

@@ -1,0 +1,96 @@
+"""random-read and the driver's protocols through the program, as a user would type it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.db.conftest import SHORT, Bench
+
+pytestmark = pytest.mark.db
+
+LIO = 64 * 3  # a table of 4096 blocks has an index of two levels
+
+
+def rates(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    found = [r for r in document["rates"] if r["name"] == name and r["scope"] == "rung"]
+    return sorted(found, key=lambda r: r["cell"])
+
+
+def findings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {f["id"]: f for f in document["findings"]}
+
+
+@pytest.mark.parametrize(("update", "lio"), [(0, LIO), (20, LIO + 2 * 12.8)])
+def test_a_run_verifies_its_work(bench: Bench, update: int, lio: float) -> None:
+    done = bench.dbdyno("run", "random-read", "--sessions", "1,2", *SHORT, "--param", f"update={update}")
+    assert done.returncode == 0, done.stderr
+    document = bench.last()
+    found = findings(document)
+    assert found["writes-as-planned"]["severity"] == "good"
+    exact = found.get("work-constant")
+    nearly = found.get("work-not-constant", {"severity": "note"})
+    assert (exact is not None) if update == 0 else nearly["severity"] == "note"
+    assert not [i for i in found if i.startswith("errors") or i == "sessions-lost"]
+    work = rates(document, "work_per_call")
+    assert [w["value"] for w in work] == pytest.approx([lio] * 2, rel=0.01 if update else 1e-12)
+    wal = rates(document, "wal_bytes_per_call")
+    assert all((w["value"] > 0) == (update > 0) and w["status"] == "ok" for w in wal)
+
+
+@pytest.mark.parametrize("update", [0, 20])
+def test_every_version_is_measured(bench: Bench, any_dsn: str, update: int) -> None:
+    """Before 18 the work of calls that change rows is unknown, and says so: it is not zero."""
+    words = ("--sessions", "2", *SHORT, "--param", f"update={update}", "--dsn", any_dsn)
+    done = bench.dbdyno("run", "random-read", *words)
+    assert done.returncode == 0, done.stderr
+    document = bench.last()
+    major = int(document["environment"]["server"]["version"].split(".")[0])
+    assert not [i for i in findings(document) if i.startswith("errors") or i == "sessions-lost"]
+    (work,) = rates(document, "work_per_call")
+    if update and major < 18:
+        assert (work["value"], work["status"]) == (None, "not supported")
+    else:
+        assert work["value"] == pytest.approx(LIO + 2 * 12.8 * (update > 0), rel=0.01)
+    (wal,) = rates(document, "wal_bytes_per_call")
+    assert ("server-wide" in wal["source"]) == (major < 18)
+    if update:
+        assert wal["value"] > 12 * 30
+    bench.dbdyno("clean", "--dsn", any_dsn)
+
+
+def test_a_variant_says_how_calls_are_sent(bench: Bench) -> None:
+    recipe = bench.home / "sent.toml"
+    recipe.write_text(
+        """
+        workload = "random-read"
+        sessions = "2"
+        measure = "2s"
+        settle = "300ms"
+        params = { blocks = 1, scale = 64 }
+        variants.plain.driver = {}
+        variants.checked.driver = { validation = "SELECT 1" }
+        variants.pipelined.driver = { validation = "SELECT 1", pipeline = true }
+        variants.parsed.driver = { protocol = "extended", threads = 1 }
+        variants.simple.driver = { protocol = "simple", validation = "SELECT 1" }
+        """
+    )
+    done = bench.dbdyno("run", "--recipe", str(recipe))
+    assert done.returncode == 0, done.stderr
+    document = bench.last()
+    trips = {r["variant"]: r["value"] for r in rates(document, "round_trips_per_call")}
+    assert trips == {"plain": 1, "checked": 2, "pipelined": 1, "parsed": 1, "simple": 2}
+    work = {r["variant"]: r["value"] for r in rates(document, "work_per_call")}
+    assert set(work.values()) == {2.0}  # the index is a single page
+    assert all(r["value"] > 0 for r in rates(document, "client_cpu_per_call_ns"))
+
+
+def test_what_cannot_be_is_said_before_the_start(bench: Bench) -> None:
+    for words, said in (
+        (("--param", "update=101"), "more than 100"),
+        (("--param", "blocks=0"), "less than 1"),
+        (("--param", "scale=64", "--param", "blocks=65"), "only 64 blocks"),
+    ):
+        done = bench.dbdyno("run", "random-read", "--sessions", "1", *SHORT, *words)
+        assert done.returncode == 2 and said in done.stderr, done.stderr
