@@ -170,6 +170,55 @@ def test_somebody_elses_change_is_seen(main_pid: int) -> None:
         assert f"{file} is " in str(applied.broken())
 
 
+@contextlib.contextmanager
+def boxes(*names: str) -> Iterator[list[Path]]:
+    """Groups of others with the cpu controller."""
+    parent = Path(next(d for _, d in _core.find_cgroups(None, controllers=["cpu"])))
+    made = [parent / f"{name}-of-others" for name in names]
+    for box in made:
+        box.mkdir()
+    try:
+        yield made
+    finally:
+        for box in made:
+            for pid in members(box):
+                (parent / "cgroup.procs").write_text(str(pid))
+            box.rmdir()
+
+
+@needs_root
+@needs_cpu
+def test_each_process_goes_back_to_the_group_it_came_from() -> None:
+    argv = ["sh", "-c", "sleep 60 & sleep 60 & wait"]
+    with boxes("main", "child") as (first, second), subprocess.Popen(argv, process_group=0) as main:
+        _eventually(lambda: len(processes.tree(main.pid)) == 3)
+        child, other = sorted(processes.tree(main.pid) - {main.pid})
+        for pid, box in ((main.pid, first), (other, first), (child, second)):
+            (box / "cgroup.procs").write_text(str(pid))
+        before = where([main.pid, child, other])
+        with limits.apply(LimitSpec(quota=0.5), main.pid, FileJournal("apart")) as applied:
+            assert set(members(applied.groups[0])) == {main.pid, child, other}
+            assert applied.groups[0].parent in (first, first.parent)
+        assert where([main.pid, child, other]) == before
+        os.killpg(main.pid, signal.SIGKILL)
+
+
+@needs_root
+@needs_cpu
+@needs_cpuset
+def test_a_server_that_forks_all_the_time_cannot_escape() -> None:
+    argv = ["sh", "-c", "while :; do (sleep 0.01 &); sleep 0.002; done"]
+    with subprocess.Popen(argv, process_group=0) as main:
+        before = where([main.pid])
+        for _ in range(5):
+            with limits.apply(LimitSpec(quota=0.5, cpus="0"), main.pid, FileJournal("forking")) as applied:
+                assert all(main.pid in members(group) for group in applied.groups)
+                assert applied.broken() is None
+            assert where([main.pid]) == before
+            assert ours() == []
+        os.killpg(main.pid, signal.SIGKILL)
+
+
 BECOME = """
 import os
 if uid := int(sys.argv[1]):
@@ -371,24 +420,15 @@ def test_cpus_that_the_server_may_not_use(main_pid: int) -> None:
 @needs_root
 @needs_cpu
 def test_a_quota_above_that_of_the_group_it_is_in() -> None:
-    parent = Path(next(d for _, d in _core.find_cgroups(None, controllers=["cpu"])))
-    box = parent / "box-of-others"
-    with subprocess.Popen(["sleep", "60"]) as server:
-        box.mkdir()
-        try:
-            if (box / "cpu.max").exists():
-                (box / "cpu.max").write_text("50000 100000")
-            else:
-                (box / "cpu.cfs_quota_us").write_text("50000")
-            (box / "cgroup.procs").write_text(str(server.pid))
-            with pytest.raises(UsageError, match=r"more than control group .*box-of-others"):
-                limits.check(LimitSpec(quota=0.6), machine(), server.pid, True, 1)
-            limits.check(LimitSpec(quota=0.5), machine(), server.pid, True, 1)
-            assert list(box.glob("dbdyno-*")) == []
-        finally:
-            server.kill()
-            server.wait(10)
-            box.rmdir()
+    with boxes("box") as (box,), subprocess.Popen(["sleep", "60"]) as server:
+        v2 = (box / "cpu.max").exists()
+        (box / ("cpu.max" if v2 else "cpu.cfs_quota_us")).write_text("50000 100000" if v2 else "50000")
+        (box / "cgroup.procs").write_text(str(server.pid))
+        with pytest.raises(UsageError, match=r"more than control group .*box-of-others leaves .* 0\.5"):
+            limits.check(LimitSpec(quota=0.6), machine(), server.pid, True, 1)
+        limits.check(LimitSpec(quota=0.5), machine(), server.pid, True, 1)
+        assert list(box.glob("dbdyno-*")) == []
+        server.kill()
 
 
 REFUSE = """

@@ -38,12 +38,7 @@ def check(
     binds = spec.bind not in (None, "off")
     if not (spec.of_system or binds):
         return ()
-    if not here or main_pid is None:
-        raise TargetError(
-            "limits are set on the server's processes, and these are not seen here: the server is on another "
-            "host, or in another pid namespace",
-            cures.other_host(),
-        )
+    main_pid = _seen(main_pid, here)
     check_server(spec, topology, main_pid)
     decision = decide(spec, main_pid)
     for place in decision.places:
@@ -54,6 +49,19 @@ def check(
     if not processes.may_place(main_pid):
         raise binding.not_placed(main_pid)
     return (*means, _binding_words(spec, topology, main_pid, sessions_top))
+
+
+def _seen(main_pid: int | None, here: bool) -> int:
+    """The main process, which limits need. Raises :class:`TargetError`."""
+    if not here or main_pid is None:
+        raise TargetError(
+            "limits are set on the server's processes, and these are not seen here: the server is on another "
+            "host, or in another pid namespace",
+            cures.other_host(),
+        )
+    if processes.identity(main_pid) is None:
+        raise TargetError(f"the server's main process {main_pid} is gone", "look at the server's log")
+    return main_pid
 
 
 def _refuse_left_over(main_pid: int) -> None:
