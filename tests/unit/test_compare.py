@@ -71,6 +71,16 @@ def test_an_invalid_window_takes_its_block_out_and_is_named() -> None:
     assert any("second-s4-r2" in n and "cut short" in n for n in made.notes)
 
 
+def test_a_quantity_that_is_not_known_of_all_is_compared_where_it_is() -> None:
+    run = noisy(THREE)
+    rates = run.tables["rates"]
+    gone = rates.filter((rates["name"] != "cpu_per_call_ns") | (rates["variant"] != "third"))
+    made = compare_variants(replace(run, tables={**run.tables, "rates": gone}))
+    table = next(t for t in made.metrics if t.metric == "cpu_per_call_ns")
+    assert {x.variant for x in table.lines} == {"base", "second"} and len(table.claims) == 2
+    assert any("server CPU of a call, of third" in n for n in made.notes)
+
+
 def test_accounts_add_up_to_the_difference_and_the_largest_comes_first() -> None:
     made = compare_variants(noisy(THREE))
     why = next(w for w in made.why if (w.variant, w.sessions) == ("third", 4))

@@ -33,19 +33,26 @@ def alpha_of(*runs: Results) -> float:
 
 
 def tables_of(matches: Sequence[Match], options: Options, work: str, alpha: float) -> tuple[MetricTable, ...]:
-    """The ranking quantity first, then all others that are known everywhere."""
+    """The ranking quantity first, which is known everywhere; then others that can be compared somewhere."""
     chosen = _chosen(matches, options)
     return tuple(metric_table(m, matches, options.margin, work, alpha) for m in chosen)
 
 
 def _chosen(matches: Sequence[Match], options: Options) -> list[Metric]:
-    known = [m for m in METRICS if everywhere([g for x in matches for g in x.groups.values()], m.name)]
+    known = [m for m in METRICS if any(_comparable(x, m.name) for x in matches)]
     if options.metric is not None:
         return [_named(options.metric, known)]
-    first = next((BY_NAME[n] for n in RANKING if BY_NAME[n] in known), None)
+    groups = [g for x in matches for g in x.groups.values()]
+    first = next((BY_NAME[n] for n in RANKING if everywhere(groups, n)), None)
     if first is None:
         raise UsageError("no cell of the comparison has a rate", "look at the runs: dbdyno show RUN")
     return [first, *(m for m in known if m is not first)]
+
+
+def _comparable(match: Match, metric: str) -> bool:
+    """Known of the baseline and of one more."""
+    there = [label for label, cells in match.groups.items() if everywhere([cells], metric)]
+    return match.baseline in there and len(there) > 1
 
 
 def _named(name: str, known: Sequence[Metric]) -> Metric:
@@ -53,7 +60,7 @@ def _named(name: str, known: Sequence[Metric]) -> Metric:
         raise UsageError(f"no quantity {name!r}", did_you_mean(name, BY_NAME))
     if BY_NAME[name] not in known:
         raise UsageError(
-            f"{name} is not known in every cell that is compared",
+            f"{name} is not known of what is compared",
             f"known are {', '.join(m.name for m in known)}",
         )
     return BY_NAME[name]

@@ -85,6 +85,7 @@ def notes(made: Comparison, left_out: Sequence[str], runs: Sequence[Results]) ->
     elif runs[0].plan.order == "ladder":
         yield "The variants did not alternate (order: ladder): drift of the machine counts as a difference."
     yield from _repeats(claims)
+    yield from _unknown(made)
     if any(c.effect.floored for c in claims):
         yield (
             "Where the repeats happen to agree better than chance inside their windows (autocorrelation "
@@ -103,6 +104,17 @@ def _method(made: Comparison) -> str:
     family = max((len(t.claims) for t in made.metrics), default=0)
     holm = f"; p adjusted (Holm) for the {family} claims of each table" if family > 1 else ""
     return f"Ratio of means with Fieller's 95 % interval over {how}{holm}."
+
+
+def _unknown(made: Comparison) -> Iterator[str]:
+    """Quantities that are known of some only."""
+    everyone = list(dict.fromkeys(line.variant for line in made.metrics[0].lines))
+    for table in made.metrics[1:]:
+        lines = {(x.workload, x.series, x.sessions, x.variant) for x in table.lines}
+        every = ((x.workload, x.series, x.sessions, x.variant) for x in made.metrics[0].lines)
+        lacking = {key[-1] for key in every if key not in lines}
+        if lacking:
+            yield f"Not known everywhere: {table.title}, of {', '.join(v for v in everyone if v in lacking)}."
 
 
 def _repeats(claims: Sequence[Claim]) -> Iterator[str]:
