@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -281,6 +282,16 @@ def test_a_server_that_stays_is_put_back_by_the_next_run_too(home: Path, tmp_pat
         assert (show(server, "work_mem"), show(server, "shared_buffers")) == ("5MB", "64MB")
         server.configure({}, Notes())
     embedded.stop()
+
+
+def test_a_run_killed_in_the_middle_of_a_restart(home: Path) -> None:  # noqa: ARG001
+    """The server has been told to end, and nobody is left to start it again."""
+    embedded.start(settings=BASE, max_connections=30)
+    pid = embedded.status()["pid"]
+    os.kill(pid, signal.SIGINT)
+    with closing(open_server(Target(settings={"work_mem": "6MB"}))) as server:
+        assert main_pid(server) != pid
+        assert show(server, "work_mem") == "6MB"
 
 
 def test_the_note_of_a_server_that_has_ended_since(home: Path, tmp_path: Path) -> None:  # noqa: ARG001

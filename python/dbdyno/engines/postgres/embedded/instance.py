@@ -105,7 +105,8 @@ class Instance:
         self.sessions = wish.sessions
         with self.deciding():
             running, last = self.process(), self.started()
-            if running is not None and last is not None and (last.stay or self.has_owner()):
+            others = last is not None and (last.stay or self.has_owner())
+            if running is not None and last is not None and others and self._becomes_ready(running):
                 check_fits(last, wish)
                 return
             if running is not None:
@@ -298,6 +299,13 @@ class Instance:
                     f"see {self.log}",
                 )
             time.sleep(0.002)
+
+    def _becomes_ready(self, running: Process) -> bool:
+        """Of one that somebody else started, who may have been killed meanwhile."""
+        deadline = time.monotonic() + _START_PATIENCE_S
+        while running.alive and not postmaster.is_ready(self.data) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return running.alive and postmaster.is_ready(self.data)
 
     def facts(self) -> dict[str, Any]:
         """Its status, fit for JSON; no credentials (there are none)."""

@@ -103,11 +103,14 @@ def undo(site: Site, name: str, entry: str | None) -> Undo:
 
 
 def put_back(site: Site, name: str, entry: str | None) -> str:
-    """As it was before, in words. Idempotent."""
-    if entries_of(site).get(name.lower()) == entry:
-        return f"setting {name}: is as it was"
-    site.connection().execute(statement(name, entry))
+    """As it was before, in words. Idempotent. It is reloaded in any case: the run may have been killed
+    between the change of the file and that."""
+    same = entries_of(site).get(name.lower()) == entry
+    if not same:
+        site.connection().execute(statement(name, entry))
     reload(site)
+    if same:
+        return f"setting {name}: is as it was in postgresql.auto.conf"
     if entry is None:
         return f"setting {name}: entry taken out of postgresql.auto.conf"
     return f"setting {name}: back to {entry!r} in postgresql.auto.conf"
