@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -287,8 +288,11 @@ def test_a_server_that_stays_is_put_back_by_the_next_run_too(home: Path, tmp_pat
 def test_a_run_killed_in_the_middle_of_a_restart(home: Path) -> None:  # noqa: ARG001
     """The server has been told to end, and nobody is left to start it again."""
     embedded.start(settings=BASE, max_connections=30)
-    pid = embedded.status()["pid"]
+    facts = embedded.status()
+    pid = facts["pid"]
     os.kill(pid, signal.SIGINT)
+    while postmaster.is_ready(Path(facts["data_dir"])):
+        time.sleep(0.001)
     with closing(open_server(Target(settings={"work_mem": "6MB"}))) as server:
         assert main_pid(server) != pid
         assert show(server, "work_mem") == "6MB"
