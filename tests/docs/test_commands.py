@@ -33,6 +33,7 @@ def test_every_command_of_a_page_works(page: Path, tmp_path: Path, server_home: 
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "XDG_DATA_HOME": str(tmp_path / "data"),
         "XDG_RUNTIME_DIR": str(tmp_path / "run"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
         "DBDYNO_SERVER_DIR": str(servers),
     }
     (tmp_path / "run").mkdir(mode=0o700)

@@ -22,6 +22,9 @@ Examples:
   dbdyno run lio --dsn postgresql://app@db1/prod --sessions 1,4,16,64
   dbdyno run --script q.sql --measure 30s --repeats 3
   dbdyno observe --for 60s               somebody else's load: live, and stored
+  dbdyno run --recipe limits             binding or caging, and by how much?
+  dbdyno compare last                    its variants: ratios, intervals, verdicts, why
+  dbdyno topology                        sockets, cores, threads, nodes, and which may be used
   dbdyno show last                       the table and the findings once more
   dbdyno profile last                    the load profile and the top ten events
   dbdyno export last --to xlsx           a sheet per table, with charts
