@@ -7,7 +7,7 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.model.results import Results
-from dbdyno.report.accounts import EXACT
+from dbdyno.report.accounts import EXACT, POOLER
 from dbdyno.report.unknown import in_words
 
 _WORDS = {
@@ -38,7 +38,7 @@ class Tier(NamedTuple):
 
 def tiers(results: Results, cell: str | None = None) -> list[Tier]:
     """The witnesses of table events, the commonest first; of one cell, or of all."""
-    silent = pl.col("status") == "no samples"
+    silent = (pl.col("status") == "no samples") | (pl.col("source") == POOLER)
     rows = results.tables["events"].filter((pl.col("scope") == "rung") & ~silent)
     if cell is not None:
         rows = rows.filter(pl.col("cell") == cell)
