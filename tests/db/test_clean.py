@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from dbdyno.store.journal import left_over
+from tests.db.limiting import clean
 
 NAME, OURS = "work_mem", "7777kB"
 SET = """
@@ -32,13 +33,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def in_force(dsn: str) -> str:
     with psycopg.connect(dsn) as connection:
         return str(connection.execute(f"show {NAME}".encode()).fetchone()[0])  # type: ignore[index]
-
-
-def clean(dsn: str, code: int = 0) -> str:
-    program = Path(sys.executable).parent / "dbdyno"
-    done = subprocess.run([program, "clean", "--dsn", dsn], capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_settings_of_a_killed_run(dsn18: str, servers) -> None:  # type: ignore[no-untyped-def]

@@ -1,0 +1,184 @@
+"""What tests of limits share: this machine's groups, processes to limit, other users, kill -9."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dbdyno import _core
+from dbdyno.limits import processes
+from dbdyno.limits.places import members
+from dbdyno.model.topology import Topology
+from dbdyno.model.undo import Undo
+from dbdyno.model.variant import LimitSpec
+from dbdyno.observe import topology
+
+
+def main_of(dsn: str) -> int:
+    """The server's main process."""
+    with psycopg.connect(dsn) as c:
+        stat = Path(f"/proc/{c.info.backend_pid}/stat").read_text()
+        return int(stat.rpartition(")")[2].split()[1])
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: control groups are made")
+NOBODY = 65534
+SPIN = """do $$ declare t timestamptz := clock_timestamp();
+begin while clock_timestamp() < t + '1s' loop end loop; end $$"""
+
+
+def _has(controller: str) -> bool:
+    groups = _core.find_cgroups(None, controllers=[controller])
+    return bool(groups) and (
+        groups[0][0] == 1 or controller in (Path(groups[0][1]) / "cgroup.controllers").read_text().split()
+    )
+
+
+needs_cpu = pytest.mark.skipif(not _has("cpu"), reason="no cpu controller here")
+needs_cpuset = pytest.mark.skipif(not _has("cpuset"), reason="no cpuset controller here")
+needs_two = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+
+
+def machine() -> Topology:
+    return topology(Path("/"))
+
+
+def where(pids: Sequence[int]) -> dict[int, tuple[str, str]]:
+    """Of each process its groups, and its mask."""
+    return {p: (Path(f"/proc/{p}/cgroup").read_text(), str(sorted(processes.cpus_allowed(p)))) for p in pids}
+
+
+def ours(owner: int | None = None) -> list[Path]:
+    """Groups that a process (this one) has made, anywhere; other runs on this machine have theirs."""
+    return [p for p in Path("/sys/fs/cgroup").rglob(f"dbdyno-{owner or os.getpid()}-*") if p.is_dir()]
+
+
+@contextlib.contextmanager
+def sessions(dsn: str, count: int) -> Iterator[list[psycopg.Connection]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(psycopg.connect(dsn, autocommit=True)) for _ in range(count)]
+
+
+def stat_of(group: Path, key: str) -> int:
+    lines = (group / "cpu.stat").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.split()[0] == key)
+
+
+@contextlib.contextmanager
+def boxes(*names: str) -> Iterator[list[Path]]:
+    """Groups of others with the cpu controller."""
+    parent = Path(next(d for _, d in _core.find_cgroups(None, controllers=["cpu"])))
+    made = [parent / f"{name}-of-others" for name in names]
+    for box in made:
+        box.mkdir()
+    try:
+        yield made
+    finally:
+        for box in made:
+            for pid in members(box):
+                (parent / "cgroup.procs").write_text(str(pid))
+            box.rmdir()
+
+
+BECOME = """
+import os
+if uid := int(sys.argv[1]):
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+"""
+APPLY = """
+import signal, sys
+from dbdyno import limits
+from dbdyno.model.variant import LimitSpec
+from dbdyno.store.journal import FileJournal
+{become}
+applied = limits.apply(LimitSpec.model_validate_json(sys.argv[3]), int(sys.argv[2]), FileJournal("killed"))
+print("applied", *[m.words for m in applied.means], flush=True)
+signal.pause()
+"""
+
+
+@contextlib.contextmanager
+def applying(
+    main_pid: int, spec: LimitSpec, uid: int = 0, said: list[str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A process (of user ``uid``) that has set limits and waits; ``said``: by which means."""
+    script = APPLY.replace("{become}", BECOME)
+    argv = [sys.executable, "-c", script, str(uid), str(main_pid), spec.model_dump_json()]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            assert line.startswith("applied ")
+            if said is not None:
+                said.append(line)
+            yield process
+        finally:
+            process.kill()
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait(10)
+
+
+REFUSE = """
+import json, sys
+from dbdyno import limits
+from dbdyno.model.errors import DbdynoError
+from dbdyno.model.topology import Topology
+from dbdyno.model.variant import LimitSpec
+{become}
+try:
+    means = limits.check(
+        LimitSpec.model_validate_json(sys.argv[3]), Topology.model_validate_json(sys.argv[4]),
+        int(sys.argv[2]), True, 1)
+    print(json.dumps(["none", [m.words for m in means]]))
+except DbdynoError as e:
+    print(json.dumps([type(e).__name__, str(e)]))
+"""
+
+
+def as_nobody(main_pid: int, spec: LimitSpec) -> tuple[str, str]:
+    script = REFUSE.replace("{become}", BECOME)
+    words = [str(NOBODY), str(main_pid), spec.model_dump_json(), machine().model_dump_json()]
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    kind, text = json.loads(done.stdout)
+    return kind, str(text)
+
+
+def eventually(what: Callable[[], object]) -> None:
+    """Waits until ``what()`` is true."""
+    deadline = time.monotonic() + 10
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def clean(dsn: str, code: int = 0) -> str:
+    program = Path(sys.executable).parent / "dbdyno"
+    done = subprocess.run([program, "clean", "--dsn", dsn], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+class Unwritten:
+    """A journal of a test whose place belongs to another user than the one it acts as."""
+
+    def note(self, undo: Undo) -> None:
+        assert undo.kind == "group"
+
+    def forget(self, key: str) -> None:
+        assert key.startswith("group ")
