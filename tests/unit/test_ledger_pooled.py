@@ -138,8 +138,11 @@ def test_of_one_session_only_the_time_between_calls_is_known() -> None:
 
 def test_failed_calls_may_hide_in_the_time_at_the_client() -> None:
     sessions = [session_row(n, backend_pid=None, in_call_ns=9 * S, errors=1) for n in range(3)]
-    row = ledger(window.cut([cell(sessions=sessions)])).filter(scope="rung", account="client")
-    assert row.select("low", "high").row(0) == pytest.approx((0.0, 0.3))
+    found = ledger(window.cut([cell(sessions=sessions)])).filter(scope="rung")
+    client, left = (found.filter(account=name).row(0, named=True) for name in ("client", "unaccounted"))
+    sure = ledger(window.cut([cell()])).filter(scope="rung", account="unaccounted").row(0, named=True)
+    assert (client["low"], client["high"]) == pytest.approx((0.0, 0.3))
+    assert left["high"] == pytest.approx(sure["high"] + 0.3)
 
 
 def test_a_parallel_worker_adds_its_time_to_both_sides() -> None:

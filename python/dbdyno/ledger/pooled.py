@@ -196,7 +196,10 @@ def _rungs(pools: pl.DataFrame) -> pl.DataFrame:
         account=pl.lit("unaccounted"),
         aas="left",
         low=pl.col("left") - pl.col("unsure") - pl.col("below").fill_null(0.0),
-        high=pl.col("left") + pl.col("unsure") + pl.col("above").fill_null(0.0),
+        high=pl.col("left")
+        + pl.col("unsure")
+        + pl.col("above").fill_null(0.0)
+        + pl.when("failed").then("client").otherwise(0.0),
         status=pl.lit("ok"),
         source=pl.lit(_LEFT),
     )
