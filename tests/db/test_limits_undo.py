@@ -1,4 +1,4 @@
-"""Limits of a run that was killed with -9: put back from its journal, by ``dbdyno clean``; nothing else is."""
+"""Limits of a run that was killed with -9: put back from its journal or by ``dbdyno clean``, nothing else."""
 
 from __future__ import annotations
 
