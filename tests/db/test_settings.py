@@ -216,6 +216,18 @@ def test_a_right_that_is_missing_is_named_and_suffices(server: PostgresServer, p
     plain.ask("drop role app")
 
 
+def test_a_run_without_settings_needs_no_right(server: PostgresServer, plain: PlainServer) -> None:  # noqa: ARG001
+    plain.ask("create role poor login")
+    (plain.data / "pg_hba.conf").write_text("local all all trust\n")
+    plain.ask("select pg_reload_conf()")
+    try:
+        with closing(PostgresServer(psycopg.conninfo.make_conninfo(plain.dsn, user="poor"))) as poor:
+            assert list(poor.check_settings({})) == []
+            assert poor.configure({}, Notes()).in_force == {}
+    finally:
+        plain.ask("drop role poor")
+
+
 # -- put in force, put back -----------------------------------------------------------------------
 
 

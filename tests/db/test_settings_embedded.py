@@ -298,6 +298,24 @@ def test_a_run_killed_in_the_middle_of_a_restart(home: Path) -> None:  # noqa: A
         assert show(server, "work_mem") == "6MB"
 
 
+def test_a_run_without_settings_leaves_a_staying_server_alone(
+    home: Path,  # noqa: ARG001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though we would start it with others now: memory limits differ from group to group."""
+    embedded.start(max_connections=30)
+    monkeypatch.setattr("dbdyno.engines.postgres.embedded.memory.shared_buffers", lambda: "48MB")
+    with closing(open_server(Target())) as server:
+        pid, found = main_pid(server), show(server, "shared_buffers")
+        assert found != "48MB"
+        assert server.configure({}, Notes()).in_force == {}
+        server.configure({"max_connections": "40"}, Notes())
+        assert show(server, "shared_buffers") == found
+        server.configure({}, Notes())
+        assert (main_pid(server) == pid, show(server, "shared_buffers")) == (False, found)
+    embedded.stop()
+
+
 def test_the_note_of_a_server_that_has_ended_since(home: Path, tmp_path: Path) -> None:  # noqa: ARG001
     embedded.start(settings=BASE, max_connections=30)
     _, undos = killed(tmp_path, {"work_mem": "9MB"}, {})

@@ -143,27 +143,28 @@ class Instance:
                     f"the embedded server belongs to the run of process {last.owner_pid}",
                     "wait until that has ended",
                 )
-            wish = _wish(last)
+            wish = Wish(last.settings, max_connections=last.max_connections, stay=last.stay)
+            base = last.base or self._settings(wish)
             if not restart:
-                self._write(wish, settings)
+                self._write({**base, **settings})
                 return
             programs = Programs(Path(last.bin_dir), last.version)
             self._end_for_restart(running)
             try:
-                self._run(programs, wish, settings)
+                self._run(programs, wish, base, settings)
             except TargetError as e:
-                self._revive(programs, wish, settings, e)
+                self._revive(programs, wish, base, settings, e)
 
     def is_as_started(self) -> bool:
         """Whether its file holds what it was started with, and no settings of a run that was killed."""
         last = self.started()
-        if last is None:
+        if last is None or not last.base:
             return True
         try:
             found = (self.data / cluster.SETTINGS_FILE).read_text()
         except OSError:
             return False
-        return found == cluster.settings_text(self._settings(_wish(last)))
+        return found == cluster.settings_text(last.base)
 
     def _end_for_restart(self, running: Process) -> None:
         self._end(running)
@@ -172,12 +173,17 @@ class Instance:
             self._child.wait()
 
     def _revive(
-        self, programs: Programs, wish: Wish, settings: Mapping[str, str], error: TargetError
+        self,
+        programs: Programs,
+        wish: Wish,
+        base: Mapping[str, str],
+        settings: Mapping[str, str],
+        error: TargetError,
     ) -> None:
         """Without the settings that it did not start with."""
         if (left := self.process()) is not None:
             self._end_for_restart(left)
-        self._run(programs, wish, {})
+        self._run(programs, wish, base, {})
         said = ", ".join(f"{name} = {value}" for name, value in settings.items())
         raise UsageError(
             f"with {said}: {error.message}",
@@ -214,22 +220,22 @@ class Instance:
             cluster.make_data(self.data, programs, self.account, self.places.cache)
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))
-        self._run(programs, wish, {})
+        self._run(programs, wish, self._settings(wish), {})
 
-    def _run(self, programs: Programs, wish: Wish, over: Mapping[str, str]) -> None:
+    def _run(self, programs: Programs, wish: Wish, base: Mapping[str, str], over: Mapping[str, str]) -> None:
         """On a data directory that is there."""
         postmaster.disown_pid_file(self.data)
         self._make_socket_dir()
-        self._write(wish, over)
+        self._write({**base, **over})
         with self.log.open("ab") as log:
             self._log_from = log.tell()
             self._child = self._launch(programs, wish, log)
         ticks = postmaster.start_ticks(self._child.pid)
-        self._record(programs, wish, Process(self._child.pid, ticks or 0))
+        self._record(programs, wish, base, Process(self._child.pid, ticks or 0))
         self._await_ready(self._child)
 
-    def _write(self, wish: Wish, over: Mapping[str, str]) -> None:
-        cluster.write_settings(self.data, self.account, self._settings(wish) | dict(over))
+    def _write(self, settings: Mapping[str, str]) -> None:
+        cluster.write_settings(self.data, self.account, settings)
 
     def _settings(self, wish: Wish) -> dict[str, str]:
         ours = {
@@ -266,7 +272,7 @@ class Instance:
             start_new_session=True,  # a terminal's Ctrl-C does not reach it
         )
 
-    def _record(self, programs: Programs, wish: Wish, process: Process) -> None:
+    def _record(self, programs: Programs, wish: Wish, base: Mapping[str, str], process: Process) -> None:
         started = Started(
             pid=process.pid,
             start_ticks=process.start_ticks,
@@ -277,6 +283,7 @@ class Instance:
             settings=dict(wish.settings),
             bin_dir=str(programs.bin_dir),
             version=programs.version,
+            base=dict(base),
         )
         file = self.directory / "instance.json"
         new = file.with_suffix(".new")
@@ -328,8 +335,3 @@ class Instance:
             "settings": last.settings,
             "uptime_s": round(max(0.0, time.time() - last.started), 1),
         }
-
-
-def _wish(last: Started) -> Wish:
-    """That would start it again."""
-    return Wish(last.settings, max_connections=last.max_connections, stay=last.stay)

@@ -41,6 +41,7 @@ class Started:
     settings: dict[str, str]
     bin_dir: str
     version: str
+    base: dict[str, str] = field(default_factory=dict)  # all settings of its file, ours too
 
 
 def check_fits(last: Started, wish: Wish) -> None:

@@ -29,6 +29,8 @@ class Altered:
         return frozenset(name.lower() for name in self._now)
 
     def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
+        if not settings and not self._before:
+            return Configured({}, restarted=False)
         asked = check(self._site, settings)
         now = in_force(self._site)
         wanted = {a.name: a.value for a in asked if a.name in self._now or not a.is_in_force(now)}
@@ -45,9 +47,10 @@ class Altered:
         return Configured(found, restarted=False)
 
     def _note(self, names: list[str], journal: Journal) -> None:
-        entries = entries_of(self._site)
-        for name in names:
-            if name not in self._before:
+        new = [name for name in names if name not in self._before]
+        if new:
+            entries = entries_of(self._site)
+            for name in new:
                 journal.note(undo(self._site, name, entries.get(name.lower())))
                 self._before[name] = entries.get(name.lower())
 

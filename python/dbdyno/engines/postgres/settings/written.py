@@ -33,6 +33,8 @@ class Written:
 
     def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
         self._begin()
+        if not settings and not self._now:
+            return Configured({}, restarted=False)
         asked = check(self._site, settings)
         wanted = {a.name: a.value for a in asked}
         restart = self._needs_restart(asked)
