@@ -13,11 +13,12 @@ from tests.contract.driving import failure, run, statement
 
 from dbdyno.engines.postgres import PostgresServer, connect
 from dbdyno.engines.postgres.calls import as_sent
-from dbdyno.model.variant import DriverSetup
+from dbdyno.model.errors import UsageError
+from dbdyno.model.variant import DriverSetup, Protocol
 
 pytestmark = pytest.mark.db
 
-PROTOCOLS = ("prepared", "extended", "simple")
+PROTOCOLS: tuple[Protocol, ...] = ("prepared", "extended", "simple")
 HOWS = [{"protocol": p, "pipeline": pipeline} for p in PROTOCOLS for pipeline in (False, True)]
 CALLS = 10
 
@@ -167,6 +168,34 @@ def test_a_validation_goes_before_each_statement() -> None:
     sent = as_sent(call, DriverSetup(validation="SELECT 1"), standard_strings=True)
     assert [s["sql"] for s in sent] == ["SELECT 1", "begin", "SELECT 1", "select $1::int"]
     assert as_sent(call, DriverSetup(validation=None), standard_strings=True) == call
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("SELEC 1", "validation:1:1: syntax error"),
+        ("SELECT 1; SELECT 2", "2 statements"),
+        ("COPY t TO STDOUT", "COPY"),
+        ("SELECT $1", "parameter"),
+        ("-- nothing", "no statement"),
+    ],
+)
+def test_what_cannot_be_a_validation_is_refused_with_the_cure(any_dsn: str, wrong: str, words: str) -> None:
+    with closing(PostgresServer(any_dsn)) as server:
+        server.check_driver(DriverSetup(validation="select 1;"))
+        with pytest.raises(UsageError, match=words) as caught:
+            server.check_driver(DriverSetup(validation=wrong))
+    assert caught.value.cure
+
+
+def test_a_pipeline_that_is_too_long_is_refused_with_the_cure() -> None:
+    call = [statement("select $1", "x" * 40_000)] * 2
+    for protocol in PROTOCOLS:
+        with pytest.raises(UsageError, match="in one go") as caught:
+            as_sent(call, DriverSetup(protocol=protocol, pipeline=True), standard_strings=True)
+        assert caught.value.cure
+        as_sent(call, DriverSetup(protocol=protocol), standard_strings=True)
+        as_sent(call[:1], DriverSetup(protocol=protocol, pipeline=True), standard_strings=True)
 
 
 @pytest.mark.parametrize("validation", [None, "SELECT 1"])

@@ -15,6 +15,7 @@ from dbdyno.model.source import Source
 from dbdyno.model.tables import CoreColumn
 from dbdyno.model.truth import TruthCase
 from dbdyno.model.undo import Journal, Undo
+from dbdyno.model.variant import DriverSetup
 from dbdyno.model.workload import Calibration, Workload
 
 
@@ -161,6 +162,9 @@ class Server(Protocol):
         """The server runs with these settings, and of those set before by this method with no others: by a
         reload, or a restart where one needs it (the control connection is then a new one). ``{}``: as it was
         found. Returns when every setting is in force."""
+
+    def check_driver(self, driver: DriverSetup) -> None:
+        """Whether calls can be sent so. Raises :class:`UsageError` for a validation that cannot be one."""
 
     def check_pool(self, pool: Pool) -> None:
         """Whether a pooler can be put in front. Raises :class:`UsageError` with the way to install it, or

@@ -29,6 +29,7 @@ from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
 from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.units import NS_PER_S
+from dbdyno.model.variant import DriverSetup
 from dbdyno.model.workload import Calibration, Workload
 
 EPOCH_NS = 1_000_000_000_000
@@ -107,6 +108,9 @@ class FakeServer:
         self._now_ns += ns
         if self._last is not None:
             self._last.machine.run_until(self._last.machine.now_ns + ns)
+
+    def check_driver(self, driver: DriverSetup) -> None:
+        """A simulated session sends nothing: however that is done is the same to it."""
 
     def check_pool(self, pool: Pool) -> None:
         raise UsageError(

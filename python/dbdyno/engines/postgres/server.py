@@ -14,6 +14,7 @@ import psycopg
 from dbdyno import _core
 from dbdyno.engines.postgres import (
     backends,
+    calls,
     connect,
     counters,
     facts,
@@ -46,6 +47,7 @@ from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
 from dbdyno.model.undo import Journal, Undo
+from dbdyno.model.variant import DriverSetup
 from dbdyno.model.workload import Calibration, Workload
 
 _Key = tuple[str, tuple[tuple[str, Any], ...]]
@@ -123,6 +125,11 @@ class PostgresServer:
         with _doing("putting back settings"):
             return self._settings.put_back(undo) if undo.kind == "settings" else None
 
+    # -- how calls are sent ---------------------------------------------------------------------
+    def check_driver(self, driver: DriverSetup) -> None:
+        with _doing("checking how calls are sent"):
+            calls.check(self._connection, driver)
+
     # -- a pooler in front ----------------------------------------------------------------------
     def check_pool(self, pool: Pool) -> None:
         self._front.check(pool, self._target, self.capacity())
@@ -175,6 +182,7 @@ class PostgresServer:
     ) -> Load:
         recipe = replace(self._recipe(workload, cell.params), varied=self._settings.names)
         size = 1 if calibration is None else calibration.size
+        self.check_driver(cell.driver)
         with _doing(f"preparing {cell.sessions} sessions"):
             entries = sessions.entries(self._connection, recipe, cell.sessions, size, cell.driver)
             probe = self._probe(recipe, cell.sessions)

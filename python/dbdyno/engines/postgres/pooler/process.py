@@ -83,7 +83,9 @@ class Pooler:
         text = config.render(self.front, self.directory)
         file = self.directory / config.FILE
         made = [file, *config.certificates(self.front.target["tls"], self.directory)]
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+        with os.fdopen(
+            os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as out:
             out.write(text)
         for path in made if account.switch else ():
             os.chown(path, account.uid, account.gid)
