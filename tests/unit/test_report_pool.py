@@ -1,0 +1,89 @@
+"""A pool's queue in tables, words and charts: there where a pooler was, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+
+import polars as pl
+import report_results as made
+from rich.console import Console
+
+from dbdyno.model.results import Results
+from dbdyno.report import figures, headline, html_tables, stack, terminal, tier, unknown
+
+
+def with_pool(share: float = 0.6) -> Results:
+    """At every rung ``share`` of the sessions' time is in the queue, taken from the rest."""
+    results = made.results(made.World(rungs=(1, 4)))
+    queued = pl.col("sessions") * share
+    shrunk = {n: pl.col(n) * (1 - share) for n in ("run_aas", "runq_aas", "sleep_aas", "client_aas")}
+    rungs = results.tables["rungs"].with_columns(**shrunk, pool_queue_aas=queued)
+    ledger = results.tables["ledger"]
+    rung = ledger.filter(pl.col("scope") == "rung").unique("cell", keep="first", maintain_order=True)
+    rows = rung.with_columns(
+        account=pl.lit("pool.queue"),
+        detail=None,
+        aas=queued,
+        low=queued,
+        high=queued,
+        source=pl.lit("pooler"),
+    )
+    tables = {**results.tables, "rungs": rungs, "ledger": pl.concat([ledger, rows.select(ledger.columns)])}
+    return replace(results, tables=tables)
+
+
+def shown(results: Results) -> str:
+    out = StringIO()
+    Console(file=out, width=120).print(terminal.rung_table(results, 120))
+    return out.getvalue()
+
+
+def test_the_terminal_has_a_column_only_with_a_pool() -> None:
+    pooled, direct = shown(with_pool()), shown(made.results(made.World(rungs=(1, 4))))
+    assert "pool%" in pooled and "   60 " in pooled
+    assert "pool%" not in direct
+
+
+def test_the_page_has_a_column_only_with_a_pool() -> None:
+    assert "pool queue" in str(html_tables.rungs(with_pool()))
+    assert "pool queue" not in str(html_tables.rungs(made.results(made.World(rungs=(1, 4)))))
+
+
+def test_the_stack_has_a_segment_of_its_own() -> None:
+    results = with_pool()
+    drawn = stack.stack(results, stack.rungs(results, figures.series_of(results)[0]))
+    mine = drawn.filter(key="pool.queue").sort("place")
+    assert mine.select("label", "family").unique().rows() == [("pool queue", "pool.queue")]
+    assert mine["aas"].to_list() == [0.6, 2.4]
+
+
+def test_the_headline_says_what_sessions_do_most() -> None:
+    results = with_pool()
+    found = headline.answer(results, figures.series_of(results)[0])
+    assert found is not None
+    assert "60 % queued for a server connection of the pool" in headline._time(found)
+
+
+def test_a_rung_without_a_pooler_is_not_unknown() -> None:
+    results = with_pool()
+    rungs = results.tables["rungs"].with_columns(
+        pool_queue_aas=pl.when(pl.col("sessions") == 1).then(None).otherwise("pool_queue_aas")
+    )
+    results = replace(results, tables={**results.tables, "rungs": rungs})
+    assert unknown.reasons(results, ("pool_queue_aas",)) == []
+    lost = pl.when(pl.col("account") == "pool.queue").then(None).otherwise("aas").alias("aas")
+    ledger = results.tables["ledger"].with_columns(
+        lost, status=pl.when(pl.col("account") == "pool.queue").then(pl.lit("lost")).otherwise("status")
+    )
+    results = replace(results, tables={**results.tables, "ledger": ledger})
+    (told,) = unknown.reasons(results, ("pool_queue_aas",))
+    assert told.why == "pooler: the source broke off"
+
+
+def test_the_queues_witness_is_no_tier() -> None:
+    results = with_pool()
+    events = results.tables["events"]
+    queue = events.head(1).with_columns(source=pl.lit("pooler"), scope=pl.lit("rung"), status=pl.lit("ok"))
+    results = replace(results, tables={**results.tables, "events": pl.concat([events, queue])})
+    assert "pooler" not in {t.source for t in tier.tiers(results)}
