@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from dbdyno import limits, observe
 from dbdyno.conduct.catalogue import find_recipe, read_script, workload
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import UsageError
@@ -74,8 +75,13 @@ def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
         text, unit = read_script(path), script_workload(path.stem)
     else:
         unit = workload(experiment.workload or "")
-    limits = host.limits
-    return resolve(experiment, unit, limits.usable_cpus, cpus_reason(host), text, limits.affinity), unit
+    here = host.limits
+    plan = resolve(experiment, unit, here.usable_cpus, cpus_reason(host), text, here.affinity)
+    if any(v.limits.of_system for v in plan.variants):
+        topology = observe.topology()
+        for variant in plan.variants:
+            limits.check_spec(variant.limits, topology)
+    return plan, unit
 
 
 def script_workload(name: str) -> Workload:

@@ -141,6 +141,7 @@ def _climb(
         interrupt.rest(cool_down_s, clock.sleep)
         stage.enter(plan.variant(cell.variant))
         raw = measure(server, plan, cell, units[cell.variant], interrupt, progress.of(cell), stage.bind)
+        stage.look()
         record.update_info(applied=stage.applied)
         record.write_cell(raw)
         progress.done(cell)

@@ -10,7 +10,7 @@ from types import TracebackType
 
 from dbdyno import limits
 from dbdyno.conduct.teller import Teller
-from dbdyno.model.errors import DbdynoError
+from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Load, Pool, Server
 from dbdyno.model.results import Applied
@@ -47,7 +47,13 @@ class Stage:
     def check(self) -> None:
         """Looks at every variant before anything is changed. Raises what cannot be applied, with the cure."""
         facts = self._server.facts()
+        own_world = self._server.clock() is not None
         for variant in self._plan.variants:
+            if own_world and (variant.limits.of_system or variant.limits.bind not in (None, "off")):
+                raise UsageError(
+                    f"variant {variant.name}: the {facts.engine} engine has no processes to limit",
+                    "leave out cpus, mems, quota, weight and bind",
+                )
             restarts = self._server.check_settings(variant.settings)
             means = limits.check(
                 variant.limits, self._topology, facts.main_pid, facts.here, self._plan.top, self._journal
@@ -88,6 +94,11 @@ class Stage:
         self._now = variant
         known = self.applied.get(variant.name, Applied())
         self.applied[variant.name] = known.model_copy(update={"settings": dict(done.in_force)})
+
+    def look(self) -> None:
+        """Tells what of the limits is in force no more: a service manager may take groups for its own."""
+        if self._limited is not None and (why := self._limited.broken()) is not None:
+            self._teller.noted(f"limits are not in force as they were set: {why}")
 
     def bind(self, load: Load) -> None:
         """Each session's process on a CPU of its own, where the variant says so."""
