@@ -82,6 +82,7 @@ REFUSED = [
     ({"listen_addresses": "*"}, "no longer find the server"),
     ({"data_directory": "/tmp"}, "where the server's files are"),
     ({"archive_command": "scp %p backup@host:"}, "secret"),
+    ({"work_mem": "8MB", "Work_Mem": "9MB"}, "twice"),
     ({"work_mem": "8MB\n"}, "more than one line"),
     ({"search_path": 'a, "b'}, "search_path"),
 ]
@@ -275,6 +276,9 @@ def test_what_is_so_already_is_left_alone(server: PostgresServer, plain: PlainSe
     done = server.configure({"work_mem": "4096kB", "shared_buffers": "32MB"}, notes)
     assert done.in_force == {"work_mem": "4MB", "shared_buffers": "32MB"}
     assert (entries(plain), notes.ever) == ({}, [])
+    assert server._settings.names == {"work_mem", "shared_buffers"}  # no workload may cover them
+    server.configure({}, notes)
+    assert server._settings.names == frozenset()
 
 
 def test_an_entry_that_was_there_comes_back(server: PostgresServer, plain: PlainServer) -> None:

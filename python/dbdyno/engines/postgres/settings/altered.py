@@ -23,12 +23,10 @@ class Altered:
         self._site = site
         self._now: dict[str, str] = {}  # what this object has set
         self._before: dict[str, str | None] = {}  # the entry of each of these before
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(name.lower() for name in self._now)
+        self.names: frozenset[str] = frozenset()  # that were asked for, in lower case
 
     def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
+        self.names = frozenset()
         if not settings and not self._before:
             return Configured({}, restarted=False)
         asked = check(self._site, settings)
@@ -44,6 +42,7 @@ class Altered:
             self._give_up(journal)
             raise
         self._forget(back, journal)
+        self.names = frozenset(a.name.lower() for a in asked)
         return Configured(found, restarted=False)
 
     def _note(self, names: list[str], journal: Journal) -> None:

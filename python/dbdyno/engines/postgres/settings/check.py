@@ -69,6 +69,8 @@ def check(site: Site, settings: Mapping[str, str]) -> list[Asked]:
     """Changes nothing. Raises :class:`UsageError` and :class:`NotPrivileged`, with the cure."""
     if not settings:
         return []
+    if len({name.lower() for name in settings}) < len(settings):
+        raise UsageError("a setting is given twice, in other letters", "names of settings have no case")
     for name, value in settings.items():
         if any(c in value for c in "\n\r\0"):
             raise UsageError(f"setting {name}: its value has more than one line", "write it in one")
