@@ -303,3 +303,15 @@ def test_a_strangers_directory_is_left_alone(server18: PostgresServer, tmp_path:
     undo = Undo(kind="pooler", key="x", what="x", data={"directory": str(tmp_path)})
     assert server18.put_back(undo) is None
     assert (tmp_path / "kept").exists()
+
+
+def test_what_a_killed_check_left_is_swept_away(tmp_path: Path) -> None:
+    place = tmp_path / "dbdyno"
+    old, new, strange = (place / name for name in ("p0123456789a", "pabcdef01234", "postgres"))
+    for directory in (old, new, strange):
+        directory.mkdir(parents=True)
+        (directory / "pgbouncer.ini").touch()
+    for directory in (old, strange):
+        os.utime(directory, (0, 0))
+    process.sweep(place)
+    assert (old.exists(), new.exists(), strange.exists()) == (False, True, True)

@@ -33,6 +33,7 @@ _PATIENCE_S = 10.0
 _POLL_S = 0.005
 _LOG_LINES = 8
 _NAME = re.compile(r"p[0-9a-f]{11}")
+_STALE_S = 600.0
 _PLACE = re.compile(r"dbdyno(-\d+)?")  # as places.runtime() has them
 _STOPS = ((signal.SIGTERM, 0.5), (signal.SIGKILL, 5.0))
 
@@ -143,7 +144,9 @@ def account_for(host: str, port: int) -> Account:
 
 
 def _private_directory(account: Account) -> Path:
-    directory = places.runtime(account) / f"p{secrets.token_hex(6)[:11]}"
+    place = places.runtime(account)
+    sweep(place)
+    directory = place / f"p{secrets.token_hex(6)[:11]}"
     directory.mkdir(mode=0o700)
     if account.switch:
         os.chown(directory, account.uid, account.gid)
@@ -183,6 +186,15 @@ def put_back(undo: Undo) -> str | None:
     if pids:
         return f"ended {undo.what} (process {', '.join(map(str, pids))})"
     return f"removed what a {undo.what} had left" if there else None
+
+
+def sweep(place: Path) -> None:
+    """Removes what was left of poolers that no journal names: killed while they were tried."""
+    for directory in place.glob("p*"):
+        with suppress(OSError):
+            old = time.time() - directory.stat().st_mtime > _STALE_S
+            if old and _ours(directory) and not _processes(directory):
+                shutil.rmtree(directory, ignore_errors=True)
 
 
 def _ours(directory: Path) -> bool:
