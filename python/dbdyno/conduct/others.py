@@ -5,23 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dbdyno.limits.processes import tree
+
 _PROC = Path("/proc")
 _NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-_PPID, _UTIME, _STIME = 1, 11, 12  # fields of stat after the name (proc_pid_stat(5): 4, 14, 15)
-
-
-def children(main_pid: int) -> set[int]:
-    """The process and all its descendants, as far as they can be seen."""
-    parents = {pid: int(fields[_PPID]) for pid, fields in _stats()}
-    found = {main_pid}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
+_UTIME, _STIME = 11, 12  # fields of stat after the name (proc_pid_stat(5): 14, 15)
 
 
 def cpu_ns_of_others(main_pid: int) -> dict[int, int]:
     """CPU time (ns, in ticks) of every process that is not of the server's tree, by pid."""
-    server = children(main_pid)
+    server = tree(main_pid)
     return {
         pid: (int(fields[_UTIME]) + int(fields[_STIME])) * _NS_PER_TICK
         for pid, fields in _stats()
