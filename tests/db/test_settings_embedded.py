@@ -125,6 +125,22 @@ def test_a_restart_where_one_is_needed_and_only_there(server: PostgresServer) ->
     assert not embedded.status()["running"]
 
 
+@pytest.mark.parametrize("major", [14, 15, 16, 17])
+def test_other_versions_restart_too_and_survive_a_start_that_fails(
+    servers: Any,
+    home: Path,  # noqa: ARG001
+    major: int,
+) -> None:
+    with closing(open_server(Target(bin_dir=servers.bin_dir(major), settings=BASE))) as server:
+        first, notes = main_pid(server), Notes()
+        done = server.configure({"shared_buffers": "32MB", "work_mem": "6MB"}, notes)
+        assert (done.in_force, done.restarted) == ({"shared_buffers": "32MB", "work_mem": "6MB"}, True)
+        with pytest.raises(UsageError, match="WAL streaming"):
+            server.configure({"wal_level": "minimal"}, notes)
+        assert (show(server, "shared_buffers"), show(server, "work_mem")) == ("64MB", "5MB")
+        assert main_pid(server) != first
+
+
 def test_a_start_that_fails_is_survived(server: PostgresServer) -> None:
     notes = Notes()
     server.configure({"work_mem": "6MB"}, notes)
