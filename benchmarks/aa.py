@@ -26,6 +26,8 @@ _WORLDS = {
     "the same, seconds that resemble each other more (0.9)": World(neighbours=0.9),
     "2 variants, 8 rungs, 6 blocks": World(variants=2, rungs=8, repeats=6),
     "nearly all spread between repeats": World(between=0.02, within=0.002),
+    "two modes, 3 blocks": World(repeats=3, modes=1.5, within=0.002),
+    "two modes, 5 blocks": World(repeats=5, modes=1.5, within=0.002),
     "two runs of 6 repeats without drift between them": World(
         variants=2, rungs=1, repeats=6, drift=0, paired=False
     ),

@@ -59,6 +59,8 @@ def test_quantiles_are_those_of_published_tables() -> None:
     for degrees, quantile in ((1, 12.706), (4, 2.776), (9, 2.262), (18, 2.101), (100, 1.984)):
         assert round(students.quantile(degrees), 3) == quantile
     assert round(students.quantile(10, 0.01), 3) == 3.169
+    for degrees, alpha in ((200, 0.05), (450, 0.0005), (999, 0.01)):  # expansion against the exact tail
+        assert students.tail(students.quantile(degrees, alpha), degrees) == pytest.approx(alpha, rel=1e-8)
 
 
 def brute(a: Sequence[float], b: Sequence[float]) -> float:

@@ -60,7 +60,7 @@ class Claim(Frozen):
     """Next to each other in the rank, neither of them the baseline."""
     effect: Effect
     p_holm: float | None = None
-    """``effect.p`` adjusted for all claims of the table (Holm 1979)."""
+    """``effect.p``, not below 2 ** (1 - n - m), adjusted for all claims of the table (Holm 1979)."""
     verdict: Verdict = "undecided"
     further_repeats: int | None = None
     """About so many more of each would decide; NULL: decided, or not known."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from dbdyno.analyze.compare.samples import effect_of_samples, summary
-from dbdyno.analyze.compare.verdict import MARGIN, judge
+from dbdyno.analyze.compare.verdict import MARGIN, careful_p, judge
 from dbdyno.model.comparison import SampleComparison
 from dbdyno.model.errors import UsageError
 
@@ -32,7 +32,7 @@ def compare_samples(
         higher_is_better=higher_is_better,
         margin=margin,
         effect=effect,
-        **judge(effect, effect.p, margin, higher_is_better).fields(),
+        **judge(effect, careful_p(effect), margin, higher_is_better).fields(),
     )
 
 

@@ -11,7 +11,7 @@ from dbdyno.analyze.compare.collect import CellFigures, known
 from dbdyno.analyze.compare.effects import effect_between
 from dbdyno.analyze.compare.holm import holm
 from dbdyno.analyze.compare.metrics import Metric
-from dbdyno.analyze.compare.verdict import ALPHA, judge
+from dbdyno.analyze.compare.verdict import ALPHA, careful_p, judge
 from dbdyno.model.comparison import Claim, Line, MetricTable
 from dbdyno.model.mean import Mean
 
@@ -49,7 +49,7 @@ def metric_table(
         effect_between(p.match.groups[p.baseline], p.match.groups[p.variant], metric, p.match.paired)
         for p in pairs
     ]
-    adjusted = holm([e.p for e in effects])
+    adjusted = holm([careful_p(e) for e in effects])
     family = sum(p is not None for p in adjusted) or 1
     claims = [
         Claim(
