@@ -17,6 +17,7 @@ from dbdyno.model.results import Applied
 from dbdyno.model.topology import Topology
 from dbdyno.model.undo import Journal
 from dbdyno.model.variant import Variant
+from dbdyno.store import left_over
 
 
 class Stage:
@@ -45,7 +46,8 @@ class Stage:
 
     # -- before the start ---------------------------------------------------------------------------
     def check(self) -> None:
-        """Looks at every variant before anything is changed. Raises what cannot be applied, with the cure."""
+        """Looks at every variant before the first cell. Raises what cannot be applied, with the cure."""
+        self._tidy()
         facts = self._server.facts()
         own_world = self._server.clock() is not None
         for variant in self._plan.variants:
@@ -63,6 +65,26 @@ class Stage:
             self.applied[variant.name] = Applied(
                 restarts=tuple(restarts), limits=tuple(m.words for m in means)
             )
+
+        self._rehearse()
+
+    def _tidy(self) -> None:
+        """Settings that a killed run left on this server would be taken for the server's own."""
+        for journal in left_over().dead:
+            for undo in reversed([u for u in journal.undos if u.kind == "settings"]):
+                if (words := self._server.put_back(undo)) is not None:
+                    journal.forget(undo.key)
+                    self._teller.noted(f"left by run {journal.run}, which was killed: {words}")
+
+    def _rehearse(self) -> None:
+        """Whether the server starts with the settings that need a restart shows only when it does."""
+        needing = [v for v in self._plan.variants if self.applied[v.name].restarts]
+        for variant in {self._restarting(v.name): v for v in needing}.values():
+            self._teller.preparing(f"restarting the server as {variant.name} wants it")
+            self._server.configure(variant.settings, self._journal)
+        if needing:
+            self._server.configure({}, self._journal)
+            self._teller.noted(f"{self.restarts()} restarts of the server on the way, about 0.2 s each")
 
     def restarts(self) -> int:
         """How often the server will be restarted on the way through the cells."""
