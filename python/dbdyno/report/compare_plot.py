@@ -10,12 +10,12 @@ from dbdyno.report import compare_rows as rows
 from dbdyno.report.markup import Html, el
 from dbdyno.report.palette import var
 
-_WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 760, 250, 150, 24, 26
+_WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 820, 250, 200, 24, 26
 _COLOURS = {"better": "good", "worse": "invalid", "no difference": "accent", "undecided": "muted"}
 _TICKS = 6
 
 STYLE = (
-    ".intervals{width:100%;max-width:760px;height:auto;display:block;margin:12px 0}"
+    ".intervals{width:100%;max-width:820px;height:auto;display:block;margin:12px 0}"
     ".intervals text{font-size:12px;fill:var(--text)}.intervals .muted{fill:var(--muted)}"
 )
 
