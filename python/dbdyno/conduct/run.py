@@ -164,14 +164,20 @@ def _target_reason(plan: Plan) -> str:
 
 def check_capacity(server: Server, plan: Plan) -> None:
     """Raises :class:`TooFewConnections` before anything is started."""
-    capacity = server.capacity()
-    needed = plan.top + EXTRA_CONNECTIONS
+    capacity, sessions = server.capacity(), connections(plan)
+    needed = sessions + EXTRA_CONNECTIONS
     if capacity.free < needed:
         raise TooFewConnections(
-            f"{plan.top} sessions need {needed} connections (with {EXTRA_CONNECTIONS} of dbdyno's own), "
+            f"{sessions} sessions need {needed} connections (with {EXTRA_CONNECTIONS} of dbdyno's own), "
             f"{capacity.free} are free: {capacity.detail}",
             f"climb to {max(0, capacity.free - EXTRA_CONNECTIONS)} sessions at most, or raise the limit",
         )
+
+
+def connections(plan: Plan) -> int:
+    """How many the sessions take at the server: behind a pool no more than it has."""
+    pools = [v.limits.pool for v in plan.variants] or [None]
+    return max(min(plan.top, pool or plan.top) for pool in pools)
 
 
 def results_of(record: Run) -> Results:
