@@ -56,6 +56,7 @@ class Stage:
                     f"variant {variant.name}: the {facts.engine} engine has no processes to limit",
                     "leave out cpus, mems, quota, weight and bind",
                 )
+            self._server.check_driver(variant.driver)
             restarts = self._server.check_settings(variant.settings)
             means = limits.check(
                 variant.limits, self._topology, facts.main_pid, facts.here, self._plan.top, self._journal
