@@ -21,7 +21,7 @@ LEAST_REPEATS = 4
 _RULE = (
     "The run stops after the first repeat, from repeat {least} on, when every 95 % interval is within "
     "±{target}: with variants of the ratio to the baseline, else of the mean rate (Chow and Robbins 1965). "
-    "Because it stops when the spread happens to look small, its intervals hold a little less often (in 92 "
+    "Because it stops when the spread happens to look small, its intervals hold a little less often (in 91 "
     "to 95 % of simulated runs), and a difference needs p below {alpha} instead of 0.05, so that false ones "
     "stay below 5 %."
 )
