@@ -29,8 +29,8 @@ def how(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 @pytest.fixture
-def admin(any_dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(any_dsn, autocommit=True) as connection:
+def admin(kind_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(kind_dsn, autocommit=True) as connection:
         connection.execute("drop table if exists told")
         connection.execute("create table told (n bigint, what text)")
         yield connection
@@ -48,7 +48,7 @@ def told(admin: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("sessions", [1, 4])
 def test_all_statements_are_executed_in_order_and_round_trips_counted(
-    admin: psycopg.Connection[Any], any_dsn: str, how: dict[str, Any], sessions: int
+    admin: psycopg.Connection[Any], kind_dsn: str, how: dict[str, Any], sessions: int
 ) -> None:
     call = [
         statement("begin"),
@@ -57,7 +57,7 @@ def test_all_statements_are_executed_in_order_and_round_trips_counted(
         statement("commit"),
     ]
     group = how | {"warm_calls": 2}
-    found = run(target(any_dsn), call, sessions, group=group, max_calls=CALLS)["sessions"]
+    found = run(target(kind_dsn), call, sessions, group=group, max_calls=CALLS)["sessions"]
     made = (CALLS + 2) * sessions  # those that warm, too
     assert admin.execute("select count(*), min(n), max(n) from told").fetchone() == (made, 42, 42)
     assert found["calls"].to_list() == [CALLS] * sessions
@@ -65,11 +65,11 @@ def test_all_statements_are_executed_in_order_and_round_trips_counted(
 
 
 def test_a_statement_is_kept_prepared_where_that_was_asked_for(
-    admin: psycopg.Connection[Any], any_dsn: str, how: dict[str, Any]
+    admin: psycopg.Connection[Any], kind_dsn: str, how: dict[str, Any]
 ) -> None:
     """The server's own word: what of this session is prepared while the call runs."""
     call = [statement("insert into told select count(*), 'x' from pg_prepared_statements")]
-    run(target(any_dsn), call, group=how, max_calls=CALLS)
+    run(target(kind_dsn), call, group=how, max_calls=CALLS)
     expected = 1 if how["protocol"] == "prepared" else 0
     assert admin.execute("select count(*), min(n), max(n) from told").fetchone() == (
         CALLS,
@@ -79,7 +79,7 @@ def test_a_statement_is_kept_prepared_where_that_was_asked_for(
 
 
 def test_a_failed_statement_fails_the_call(
-    admin: psycopg.Connection[Any], any_dsn: str, how: dict[str, Any]
+    admin: psycopg.Connection[Any], kind_dsn: str, how: dict[str, Any]
 ) -> None:
     """Without a transaction: what is behind it is left out, but a pipeline was sent whole."""
     call = [
@@ -87,7 +87,7 @@ def test_a_failed_statement_fails_the_call(
         statement("select 1 / (random() * 0)::int"),
         statement("insert into told values (1, 'behind')"),
     ]
-    found = run(target(any_dsn), call, 2, group=how, max_calls=CALLS)
+    found = run(target(kind_dsn), call, 2, group=how, max_calls=CALLS)
     assert found["sessions"]["errors_total"].to_list() == [CALLS] * 2
     assert found["sessions"]["calls_total"].to_list() == [0] * 2
     assert set(found["errors"]["sqlstate"]) == {"22012"}
@@ -97,14 +97,14 @@ def test_a_failed_statement_fails_the_call(
 
 
 def test_a_failed_transaction_is_rolled_back(
-    admin: psycopg.Connection[Any], any_dsn: str, how: dict[str, Any]
+    admin: psycopg.Connection[Any], kind_dsn: str, how: dict[str, Any]
 ) -> None:
     call = [
         statement("begin"),
         statement("insert into told values (1, 'inside')"),
         statement("select 1 / (random() * 0)::int"),
     ]
-    found = run(target(any_dsn), call, 2, group=how, max_calls=CALLS)
+    found = run(target(kind_dsn), call, 2, group=how, max_calls=CALLS)
     assert found["sessions"]["errors_total"].to_list() == [CALLS] * 2
     assert set(found["errors"]["sqlstate"]) == {"22012"}
     assert told(admin) == []
@@ -123,13 +123,13 @@ def test_a_failed_transaction_is_rolled_back(
 )
 def test_what_cannot_be_a_call_is_refused_alike(
     admin: psycopg.Connection[Any],  # noqa: ARG001
-    any_dsn: str,
+    kind_dsn: str,
     how: dict[str, Any],
     sql: str,
     params: list[str],
     words: str,
 ) -> None:
-    assert words in failure(target(any_dsn), [statement(sql, *params)], group=how)[1]
+    assert words in failure(target(kind_dsn), [statement(sql, *params)], group=how)[1]
 
 
 NASTY = [
@@ -146,7 +146,7 @@ NASTY = [
 
 @pytest.mark.parametrize("standard", ["on", "off"])
 def test_values_in_the_text_are_the_parameters(
-    admin: psycopg.Connection[Any], any_dsn: str, standard: str
+    admin: psycopg.Connection[Any], kind_dsn: str, standard: str
 ) -> None:
     sql = "insert into told select $1::int, $2 /* $9 */ where '$1' <> $$$2$$ -- $7\n"
     admin.execute("set standard_conforming_strings = " + standard)
@@ -157,7 +157,7 @@ def test_values_in_the_text_are_the_parameters(
             DriverSetup(protocol="simple"),
             standard_strings=standard == "on",
         )
-        found = run(target(any_dsn), call, group={"protocol": "simple", "setup": setup}, max_calls=1)
+        found = run(target(kind_dsn), call, group={"protocol": "simple", "setup": setup}, max_calls=1)
         assert found["sessions"]["calls"].to_list() == [1]
     rows = admin.execute("select n, what from told order by ctid").fetchall()
     assert rows == [(7, value) for value in NASTY]
@@ -180,8 +180,8 @@ def test_a_validation_goes_before_each_statement() -> None:
         ("-- nothing", "no statement"),
     ],
 )
-def test_what_cannot_be_a_validation_is_refused_with_the_cure(any_dsn: str, wrong: str, words: str) -> None:
-    with closing(PostgresServer(any_dsn)) as server:
+def test_what_cannot_be_a_validation_is_refused_with_the_cure(kind_dsn: str, wrong: str, words: str) -> None:
+    with closing(PostgresServer(kind_dsn)) as server:
         server.check_driver(DriverSetup(validation="select 1;"))
         with pytest.raises(UsageError, match=words) as caught:
             server.check_driver(DriverSetup(validation=wrong))
@@ -200,13 +200,13 @@ def test_a_pipeline_that_is_too_long_is_refused_with_the_cure() -> None:
 
 @pytest.mark.parametrize("validation", [None, "SELECT 1"])
 def test_logical_reads_are_the_same_in_every_protocol(
-    any_dsn: str, how: dict[str, Any], validation: str | None
+    kind_dsn: str, how: dict[str, Any], validation: str | None
 ) -> None:
     """Of the very work: 14 to 17 count inside one transaction, which goes on in every protocol."""
     unit = loads.workload("lio")
     params = loads.defaults(unit, blocks=128)
     driver = DriverSetup(**how, validation=validation, threads=1)
-    with closing(PostgresServer(any_dsn)) as server:
+    with closing(PostgresServer(kind_dsn)) as server:
         server.prepare(unit, params, 3)
         plain = loads.run(server, unit, params, 1, size=50, calls=CALLS)
         result = loads.run(server, unit, params, 3, size=50, calls=CALLS, driver=driver)
@@ -216,6 +216,6 @@ def test_logical_reads_are_the_same_in_every_protocol(
     assert result["sessions"]["round_trips"].to_list() == [trips] * 3
 
 
-def test_a_failure_to_connect_is_told_in_every_protocol(any_dsn: str, how: dict[str, Any]) -> None:
-    wrong = target(any_dsn) | {"database": "nowhere"}
+def test_a_failure_to_connect_is_told_in_every_protocol(kind_dsn: str, how: dict[str, Any]) -> None:
+    wrong = target(kind_dsn) | {"database": "nowhere"}
     assert failure(wrong, [statement("select 1")], group=how)[0] == "server"

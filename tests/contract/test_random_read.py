@@ -24,8 +24,8 @@ LEVELS = 2  # of an index of 1000 keys: a root and leaves
 
 
 @pytest.fixture
-def server(any_dsn: str) -> Iterator[PostgresServer]:
-    with closing(PostgresServer(any_dsn)) as made:
+def server(kind_dsn: str) -> Iterator[PostgresServer]:
+    with closing(PostgresServer(kind_dsn)) as made:
         made.clean()
         yield made
         made.clean()
@@ -63,18 +63,18 @@ def reads(plan: dict[str, Any]) -> int:
 @pytest.mark.parametrize("update", [0, 20])
 @pytest.mark.parametrize("tables", ["shared", "own"])
 def test_one_row_a_block_in_tables_of_their_own(
-    server: PostgresServer, any_dsn: str, tables: str, update: int
+    server: PostgresServer, kind_dsn: str, tables: str, update: int
 ) -> None:
     server.prepare(UNIT, params(tables=tables, update=update), 3)
     stem = "random_update" if update else "random_read"
     names = [f"{stem}_shared"] if tables == "shared" else [f"{stem}_own_{n:04}" for n in range(3)]
     made = "select relname from pg_class where relnamespace = 'dbdyno'::regnamespace and relkind = 'r'"
-    assert ask(any_dsn, f"{made} order by 1") == [(name,) for name in names]
+    assert ask(kind_dsn, f"{made} order by 1") == [(name,) for name in names]
     for name in names:
         counts = f"select count(*), count(distinct split_part(ctid::text, ',', 1)) from dbdyno.{name}"
-        assert ask(any_dsn, counts) == [(SCALE, SCALE)]
+        assert ask(kind_dsn, counts) == [(SCALE, SCALE)]
         pages = f"select relpages, reltuples::int from pg_class where oid = 'dbdyno.{name}'::regclass"
-        assert ask(any_dsn, pages) == [(SCALE, SCALE)]
+        assert ask(kind_dsn, pages) == [(SCALE, SCALE)]
     assert f"table dbdyno.{names[-1]}" in server.clean()
 
 
@@ -117,12 +117,12 @@ def test_a_call_cannot_visit_more_blocks_than_there_are(server: PostgresServer) 
 
 @pytest.mark.parametrize("blocks", [1, 7, 64, SCALE])
 def test_a_reading_call_visits_its_blocks_and_writes_nothing(
-    server: PostgresServer, any_dsn: str, blocks: int
+    server: PostgresServer, kind_dsn: str, blocks: int
 ) -> None:
     """Each block costs its heap page and the levels of the index above it."""
     chosen = params(blocks=blocks)
     server.prepare(UNIT, chosen, 1)
-    for plan in explained(any_dsn, chosen):
+    for plan in explained(kind_dsn, chosen):
         assert reads(plan) == blocks * (LEVELS + 1)
         assert (plan["Shared Dirtied Blocks"], plan["WAL Records"], plan["WAL Bytes"]) == (0, 0, 0)
 
@@ -138,7 +138,7 @@ def test_every_session_is_counted_to_the_block(server: PostgresServer, tables: s
         assert loads.work(found, "wal_bytes") == dict.fromkeys(range(4), 0)
 
 
-def test_all_rows_are_visited_alike(server: PostgresServer, any_dsn: str) -> None:
+def test_all_rows_are_visited_alike(server: PostgresServer, kind_dsn: str) -> None:
     """A changing load of all its rows counts its visits itself: 64 of 1000 a call, each in its own part.
 
     A row of a part of 15 or 16 is visited once in so many calls; of 3000 calls that is 188 to 200 times, give
@@ -147,7 +147,7 @@ def test_all_rows_are_visited_alike(server: PostgresServer, any_dsn: str) -> Non
     chosen = params(update=100)
     server.prepare(UNIT, chosen, 2)
     loads.run(server, UNIT, chosen, 2, calls=1499)  # and one each that warms
-    row = ask(any_dsn, "select sum(visits)::int, min(visits), max(visits) from dbdyno.random_update_shared")[
+    row = ask(kind_dsn, "select sum(visits)::int, min(visits), max(visits) from dbdyno.random_update_shared")[
         0
     ]
     assert row[0] == 3000 * 64
@@ -161,34 +161,34 @@ def test_all_rows_are_visited_alike(server: PostgresServer, any_dsn: str) -> Non
     ("blocks", "update", "changed"), [(64, 25, 16), (64, 100, 64), (10, 20, 2), (50, 2, 1)]
 )
 def test_as_many_rows_are_changed_as_were_asked_for(
-    server: PostgresServer, any_dsn: str, blocks: int, update: int, changed: int
+    server: PostgresServer, kind_dsn: str, blocks: int, update: int, changed: int
 ) -> None:
     chosen = params(blocks=blocks, update=update)
     server.prepare(UNIT, chosen, 1)
     loads.run(server, UNIT, chosen, 1, calls=99)
-    assert ask(any_dsn, "select sum(visits)::int from dbdyno.random_update_shared") == [(100 * changed,)]
+    assert ask(kind_dsn, "select sum(visits)::int from dbdyno.random_update_shared") == [(100 * changed,)]
 
 
-def test_a_part_of_a_row_is_rounded_up_or_down_at_random(server: PostgresServer, any_dsn: str) -> None:
+def test_a_part_of_a_row_is_rounded_up_or_down_at_random(server: PostgresServer, kind_dsn: str) -> None:
     """20 % of 64 rows are 12.8: 12 or 13 a call. Of 4000 calls 51,200, give or take 25; here 150."""
     chosen = params(update=20)
     server.prepare(UNIT, chosen, 4)
     loads.run(server, UNIT, chosen, 4, calls=999)
-    (total,) = ask(any_dsn, "select sum(visits)::int from dbdyno.random_update_shared")[0]
+    (total,) = ask(kind_dsn, "select sum(visits)::int from dbdyno.random_update_shared")[0]
     assert abs(total - 51_200) < 150
 
 
-def test_a_change_stays_in_its_block_and_its_work_is_constant(server: PostgresServer, any_dsn: str) -> None:
+def test_a_change_stays_in_its_block_and_its_work_is_constant(server: PostgresServer, kind_dsn: str) -> None:
     """A changed row costs two more reads and makes WAL; next to none leaves its block."""
     chosen = params(update=25)
     expected = 64 * (LEVELS + 1) + 2 * 16
     server.prepare(UNIT, chosen, 3)
-    for plan in explained(any_dsn, chosen):
+    for plan in explained(kind_dsn, chosen):
         assert reads(plan) == expected
         assert plan["WAL Records"] >= 16 and plan["WAL Bytes"] > 16 * 30
     loads.run(server, UNIT, chosen, 1, calls=400)
     blocks = "select pg_relation_size('dbdyno.random_update_shared') / current_setting('block_size')::int"
-    assert ask(any_dsn, blocks)[0][0] <= 1.01 * SCALE
+    assert ask(kind_dsn, blocks)[0][0] <= 1.01 * SCALE
     found = loads.run(server, UNIT, chosen, 3, calls=100)
     if server.version >= 180000:
         for session, work in loads.work(found, "lio").items():
@@ -198,7 +198,7 @@ def test_a_change_stays_in_its_block_and_its_work_is_constant(server: PostgresSe
 
 @pytest.mark.parametrize("tables", ["shared", "own"])
 def test_sessions_that_change_the_same_rows_never_deadlock(
-    server: PostgresServer, any_dsn: str, tables: str
+    server: PostgresServer, kind_dsn: str, tables: str
 ) -> None:
     """64 of 64 rows a call: every call meets every other."""
     chosen = params(scale=64, update=100, tables=tables)
@@ -208,7 +208,7 @@ def test_sessions_that_change_the_same_rows_never_deadlock(
     assert found["sessions"]["calls_total"].to_list() == [100] * 4
     made = 101 * (4 if tables == "shared" else 1)
     name = "random_update_" + ("shared" if tables == "shared" else "own_0003")
-    assert ask(any_dsn, f"select min(visits), max(visits) from dbdyno.{name}") == [(made, made)]
+    assert ask(kind_dsn, f"select min(visits), max(visits) from dbdyno.{name}") == [(made, made)]
 
 
 def test_before_18_only_what_reads_runs_in_one_transaction(server: PostgresServer) -> None:
@@ -220,7 +220,7 @@ def test_before_18_only_what_reads_runs_in_one_transaction(server: PostgresServe
 
 
 @pytest.mark.parametrize("protocol", ["extended", "simple"])
-def test_in_every_protocol_the_work_is_the_same(server: PostgresServer, any_dsn: str, protocol: str) -> None:
+def test_in_every_protocol_the_work_is_the_same(server: PostgresServer, kind_dsn: str, protocol: str) -> None:
     for update, changed in ((0, 0), (25, 16)):
         chosen = params(update=update)
         server.prepare(UNIT, chosen, 2)
@@ -231,4 +231,4 @@ def test_in_every_protocol_the_work_is_the_same(server: PostgresServer, any_dsn:
             assert loads.work(found, "lio") == dict.fromkeys(range(2), 49 * 64 * (LEVELS + 1))
         else:
             query = "select sum(visits)::int from dbdyno.random_update_shared"
-            assert ask(any_dsn, query) == [(100 * changed,)]
+            assert ask(kind_dsn, query) == [(100 * changed,)]

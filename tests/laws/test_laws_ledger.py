@@ -157,7 +157,7 @@ LAWS = (
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(any_cells())
 def test_the_laws_hold_for_any_raw_tables(cell: RawCell):
     tables = accounts(cut([cell]))
