@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WORKERS := $(shell echo $$(( 2 * $$(nproc) )))  # tests wait for servers half of their time
 RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bpf.o') \
 	Cargo.toml Cargo.lock
 
@@ -44,7 +45,7 @@ test-rust:
 	cargo test --workspace --locked --quiet
 
 test-python: build
-	$(BIN)/python -m pytest -m "not alone" --numprocesses auto
+	$(BIN)/python -m pytest -m "not alone" --numprocesses $(WORKERS) --dist worksteal
 	$(BIN)/python -m pytest -m alone  # these measure: nothing else may run beside them
 
 bpf:             ## Compile the scheduler trace's program (needs clang, llvm, libbpf-dev; its object is in the tree)

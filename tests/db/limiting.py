@@ -54,8 +54,19 @@ def machine() -> Topology:
 
 
 def where(pids: Sequence[int]) -> dict[int, tuple[str, str]]:
-    """Of each process its groups, and its mask."""
-    return {p: (Path(f"/proc/{p}/cgroup").read_text(), str(sorted(processes.cpus_allowed(p)))) for p in pids}
+    """Of each process that is there its groups, and its mask."""
+    found = {}
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a server's workers come and go
+            groups = Path(f"/proc/{pid}/cgroup").read_text()
+            found[pid] = (groups, str(sorted(processes.cpus_allowed(pid))))
+    return found
+
+
+def unmoved(before: dict[int, tuple[str, str]]) -> bool:
+    """Whether each of these processes that is still there is where it was; most of them are."""
+    now = where(sorted(before))
+    return now.items() <= before.items() and len(now) > len(before) / 2
 
 
 def ours(owner: int | None = None) -> list[Path]:

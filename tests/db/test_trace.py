@@ -74,8 +74,8 @@ def sessions(dsn18: str) -> Iterator[Sessions]:
 
 
 @pytest.fixture
-def old_and_new(any_dsn: str) -> Iterator[Sessions]:
-    made = Sessions(any_dsn)
+def old_and_new(kind_dsn: str) -> Iterator[Sessions]:
+    made = Sessions(kind_dsn)
     yield made
     made.close()
 

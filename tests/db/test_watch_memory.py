@@ -63,7 +63,15 @@ class Held:
 
 
 @pytest.fixture
-def held(any_dsn: str) -> Iterator[Held]:
+def held(kind_dsn: str) -> Iterator[Held]:
+    made = Held(kind_dsn)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def held_by_each(any_dsn: str) -> Iterator[Held]:
+    """Where the word's place and names are the version's own."""
     made = Held(any_dsn)
     yield made
     made.close()
@@ -105,21 +113,21 @@ def _labels(samples: pl.DataFrame, pid: int, via: str) -> set[tuple[str | None, 
     return set(of.select("wait_class", "wait_event").rows())
 
 
-def test_known_waits_read_from_memory_are_what_the_server_says(held: Held) -> None:
-    held.control.execute("create table if not exists held_by_test ()")
-    holder = held.session()
+def test_known_waits_read_from_memory_are_what_the_server_says(held_by_each: Held) -> None:
+    held_by_each.control.execute("create table if not exists held_by_test ()")
+    holder = held_by_each.session()
     holder.execute("begin")
     holder.execute("lock table held_by_test")
     holder.execute("select pg_advisory_lock(4711)")
     expected = {
-        held.session().info.backend_pid: ("Client", "ClientRead"),
+        held_by_each.session().info.backend_pid: ("Client", "ClientRead"),
         holder.info.backend_pid: ("Client", "ClientRead"),
-        held.waits("select pg_sleep(100)"): ("Timeout", "PgSleep"),
-        held.waits("select from held_by_test"): ("Lock", "relation"),
-        held.waits("select pg_advisory_lock(4711)"): ("Lock", "advisory"),
+        held_by_each.waits("select pg_sleep(100)"): ("Timeout", "PgSleep"),
+        held_by_each.waits("select from held_by_test"): ("Lock", "relation"),
+        held_by_each.waits("select pg_advisory_lock(4711)"): ("Lock", "advisory"),
     }
-    eventually(lambda: all(held.label(pid) == label for pid, label in expected.items()))
-    watch, tables = _watched(_spec(held, sessions=[[n, pid] for n, pid in enumerate(expected)]))
+    eventually(lambda: all(held_by_each.label(pid) == label for pid, label in expected.items()))
+    watch, tables = _watched(_spec(held_by_each, sessions=[[n, pid] for n, pid in enumerate(expected)]))
     assert watch.witnesses()["wait event word"] == ("ok", "")
     samples = tables["samples"]
     for pid, label in expected.items():
@@ -134,8 +142,8 @@ def test_known_waits_read_from_memory_are_what_the_server_says(held: Held) -> No
     assert shares["Client:ClientRead"] == pytest.approx(0.4, abs=0.05)
 
 
-def test_the_servers_own_processes_are_read_too(held: Held) -> None:
-    _, tables = _watched(_spec(held))
+def test_the_servers_own_processes_are_read_too(held_by_each: Held) -> None:
+    _, tables = _watched(_spec(held_by_each))
     samples = tables["samples"].filter(pl.col("role").str.starts_with("helper:"))
     asleep = samples.filter(pl.col("task_state") == "S")
     usual = asleep.group_by("role", "via").agg(
