@@ -19,7 +19,7 @@ from dbdyno.cli.options import (
     witness_options,
 )
 from dbdyno.drive import Interrupt, Interrupted
-from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
+from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Target
 from dbdyno.plan import parse_params
@@ -27,6 +27,7 @@ from dbdyno.plan import parse_params
 
 @click.command()
 @click.argument("workload", required=False)
+@click.argument("more", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--recipe", metavar="NAME|FILE", help="Take everything from a recipe; options win over it.")
 @click.option(
     "--script",
@@ -110,8 +111,8 @@ from dbdyno.plan import parse_params
 def run(**options: Any) -> None:
     """Climb a ladder of sessions with WORKLOAD and account for every second.
 
-    WORKLOAD is one of `dbdyno workloads`, or a recipe's .toml file. Without --dsn the embedded PostgreSQL
-    is started, and stopped again at the end.
+    WORKLOAD is one of `dbdyno workloads`, or a recipe's .toml file; its parameters may follow it. Without
+    --dsn the embedded PostgreSQL is started, and stopped again at the end.
 
     Ctrl-C ends cleanly: calls in flight end, and what was measured is kept and reported. A second Ctrl-C
     ends at once.
@@ -122,6 +123,7 @@ def run(**options: Any) -> None:
       dbdyno run lio --sessions 1:16 --param tables=own
       dbdyno run cpu --sessions 1,2,4,8 --measure 5s --repeats 3
       dbdyno run --script queries.sql --dsn service=reporting --sessions 1:64:x2
+      dbdyno run random-read blocks=64 scale=8192 update=20 --repeats 3
       dbdyno run lio --limit quota=1.5 --limit bind=spread
       dbdyno run recipes/limits.toml --until 2% --budget 30min
       dbdyno run --recipe demo --dry-run
@@ -175,10 +177,11 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "engine",
     )
     overrides = {n: options[n] for n in names}
+    workload, params = _words(options)
     if options["script"] is not None:
         overrides["script"] = str(options["script"])
-    if options["params"]:
-        overrides["params"] = parse_params(options["params"])
+    if params:
+        overrides["params"] = parse_params(params)
     if options["settings"] and options["dsn"] is not None:
         overrides["settings"] = parse_params(options["settings"])
     for table in ("limits", "driver"):
@@ -186,7 +189,18 @@ def _request(options: dict[str, Any]) -> conduct.Request:
             overrides[table] = parse_params(options[table])
     if options["no_observe"]:
         overrides["observe"] = False
-    return conduct.Request(workload=options["workload"], recipe=options["recipe"], overrides=overrides)
+    return conduct.Request(workload=workload, recipe=options["recipe"], overrides=overrides)
+
+
+def _words(options: dict[str, Any]) -> tuple[str | None, list[str]]:
+    """The workload, and its parameters in whatever way they were given."""
+    words = [w for w in (options["workload"], *options["more"]) if w is not None]
+    named = [w for w in words if "=" not in w]
+    if len(named) > 1:
+        raise UsageError(
+            f"one workload at a time: {', '.join(named)}", "its parameters are NAME=VALUE; dbdyno workloads"
+        )
+    return (named[0] if named else None), [*options["params"], *(w for w in words if "=" in w)]
 
 
 def _target(options: dict[str, Any], plan: Plan) -> Target:
