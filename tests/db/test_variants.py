@@ -56,7 +56,7 @@ def test_every_variant_is_in_force_and_nothing_stays(bench: Bench, servers: Serv
         bench,
         """
 sessions = "2"
-repeats = 2
+repeats = 1
 [variants.none]
 [variants.half]
 limits = { quota = 0.5 }

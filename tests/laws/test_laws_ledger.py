@@ -157,7 +157,7 @@ LAWS = (
 )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(any_cells())
 def test_the_laws_hold_for_any_raw_tables(cell: RawCell):
     tables = accounts(cut([cell]))
@@ -165,7 +165,7 @@ def test_the_laws_hold_for_any_raw_tables(cell: RawCell):
         law(cell, tables)
 
 
-@settings(deadline=None, max_examples=20, phases=[Phase.explicit, Phase.generate])
+@settings(deadline=None, max_examples=10, phases=[Phase.explicit, Phase.generate])
 @given(any_cells(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(cell: RawCell, random: Any):
     """Tables shuffled: the same accounts, labels and strips."""
@@ -212,7 +212,7 @@ def made() -> Climb:
     return climb("fake:cpus=2,cpu=50ms,wait=IO/Read:20ms,think=9ms,helper=checkpointer:0.1,driver=1ms", [3])
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 @given(gone=st.sets(st.sampled_from(SOURCES)))
 def test_unknown_stays_unknown(made: Climb, gone: set[str]):
     """Whatever sources are missing: what needs them is NULL, never 0; all else is as it was."""
