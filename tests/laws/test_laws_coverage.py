@@ -15,7 +15,7 @@ from dbdyno.model.raw import RawCell
 from dbdyno.window import cut
 
 WALL_NS = 10 * S
-SEEDS = 15
+SEEDS = 10
 LAWS = {
     "fake:cpus=2,cpu=2ms,wait=IO/DataFileRead:3ms,think=1ms,spread=0.5": 6,
     "fake:cpus=2,cpu=5ms,lock=LWLock/WALWrite:3ms,think=1ms,quota=1.2,spread=0.3": 6,
