@@ -11,12 +11,14 @@ from dbdyno.ledger.margins import TASKS, TRACE
 
 SCOPES = ("session", "rung", "helper", "beside")
 _BESIDE = ("other", "driver", "pooler", "dbdyno")
+_HEARD = pl.col("samples").is_not_null() | pl.col("exact")
 
 
 @dataclass(frozen=True)
 class Groups:
     """``table``: one row a group (``group``, ``cell``, ``scope``, ``session``, ``who``, ``total``: its W
-    over the window, ``tasks``, sources in words). ``members``: ``group`` of each ``task``, which may have
+    over the window, ``tasks``, how many of them were ``heard`` (sampled or traced) and the W of the others,
+    sources in words). ``members``: ``group`` of each ``task``, which may have
     several."""
 
     table: pl.DataFrame
@@ -59,7 +61,8 @@ def _grouped(parts: pl.DataFrame, tasks: pl.DataFrame, key: list[str]) -> Groups
         total=(pl.col("wall_ns") / pl.col("over_ns")).sum(),
         tasks=pl.len(),
         sampled=pl.col("samples").is_not_null().sum(),
-        traced=pl.col("exact").sum(),
+        heard=_HEARD.sum(),
+        unheard=(pl.col("wall_ns") / pl.col("over_ns")).filter(~_HEARD).sum(),
         known=pl.col("known").sum(),
         why=pl.col("status").filter(~pl.col("known")).min(),
         sampled_source=_words(pl.col("wait_source").filter(~pl.col("exact"))),

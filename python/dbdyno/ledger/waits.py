@@ -44,20 +44,26 @@ def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
 
 
 def _absent(joint: Joint, rows: pl.DataFrame, groups: Groups, account: str, cut: Tables) -> pl.DataFrame:
-    """For groups without any: 0, up to what so many samples may have missed; NULL and why where none were."""
+    """For groups without any: 0, up to what so many samples may have missed and unheard tasks slept; NULL and
+    why where no task was heard."""
     empty = groups.table.filter(pl.col("scope") != "beside").join(
         rows.filter(pl.col("account") == account), on="group", how="anti"
     )
     empty = empty.join(_why(cut), on="cell", how="left", maintain_order="left")
-    told = (pl.col("sampled") > 0) | (pl.col("traced") == pl.col("tasks"))
+    told, all_told = pl.col("heard") > 0, pl.col("heard") == pl.col("tasks")
+    some = pl.format("{} of {} tasks", "heard", "tasks")
     empty = empty.join(missed(joint, groups), on="group", how="left", maintain_order="left")
     return empty.select(
         "group",
         account=pl.lit(account),
         value=pl.when(told).then(0.0),
         low=pl.when(told).then(0.0),
-        high=pl.when(told).then(pl.col("asleep_missed").fill_null(0.0)),
-        status=pl.when(told).then(pl.lit("ok")).otherwise(pl.col("why").fill_null("off")),
+        high=pl.when(told).then(pl.col("asleep_missed").fill_null(0.0) + pl.col("unheard")),
+        status=pl.when(all_told)
+        .then(pl.lit("ok"))
+        .when(told)
+        .then(some)
+        .otherwise(pl.col("why").fill_null("off")),
         source=pl.when(told).then("wait_source").otherwise(pl.lit("activity samples")),
     )
 
