@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from scipy import stats
 
 from dbdyno.analyze.compare import compare_samples, students
 from dbdyno.analyze.compare.paired import effect_of_pairs
@@ -106,7 +107,6 @@ def test_beyond_their_sizes_tests_say_that_they_are_not_exact() -> None:
 
 def test_another_implementation_agrees() -> None:
     """scipy.stats: mannwhitneyu is exact where there are no ties; permutation_test twice the smaller tail."""
-    from scipy import stats
     chance = random.Random(2)
     for n, m in ((5, 9), (12, 4), (30, 30)):
         a, b = [chance.random() for _ in range(n)], [chance.random() + 0.1 for _ in range(m)]
