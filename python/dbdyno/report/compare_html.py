@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.resources import files as resources
 from pathlib import Path
 
 from dbdyno.model.comparison import Comparison, MetricTable
 from dbdyno.report import compare_rows as rows
-from dbdyno.report import palette
 from dbdyno.report.compare_plot import STYLE, plot
 from dbdyno.report.files import write_atomic
 from dbdyno.report.markup import Html, details, el, table
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+from dbdyno.report.page import head
 
 
 def write(made: Comparison, path: Path) -> Path:
@@ -27,7 +24,7 @@ def page(made: Comparison) -> str:
     top = el("div", el("span", "dbdyno", class_="brand"), class_="top")
     header = el("header", el("div", top, el("h1", rows.title(made)), *words))
     body = el("body", header, el("main", *_sections(made), id="content"))
-    return f'<!doctype html>\n<html lang="en">{_head(made)}{body}</html>\n'
+    return f'<!doctype html>\n<html lang="en">{head(rows.title(made), STYLE)}{body}</html>\n'
 
 
 def digest(made: Comparison) -> Iterator[Html]:
@@ -39,19 +36,6 @@ def digest(made: Comparison) -> Iterator[Html]:
     if made.why:
         yield details("Why: where the session time went", *_whys(made))
     yield el("p", "All quantities: dbdyno compare RUN; what a verdict means: docs/compare.md", class_="muted")
-
-
-def _head(made: Comparison) -> Html:
-    css = resources("dbdyno.report").joinpath("assets", "page.css").read_text("utf-8")
-    return el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("link", rel="icon", href="data:,"),
-        el("title", f"dbdyno: {rows.title(made)}"),
-        Html(f"<style>{palette.css()}{css}{STYLE}</style>"),
-    )
 
 
 def _sections(made: Comparison) -> Iterator[Html]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import Future
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,8 @@ from dbdyno.report.chart import Chart, Key
 from dbdyno.report.charts import Group
 from dbdyno.report.files import write_atomic
 from dbdyno.report.markup import Html, el, join
+from dbdyno.report.page import asset, head
 from dbdyno.report.picks import Picks
-
-# The page may run its own code and draw; it may not load a thing from anywhere. Vega compiles expressions.
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
-    "img-src data: blob:; base-uri 'none'; form-action 'none'"
-)
 
 
 def write(results: Results, path: Path) -> Path:
@@ -56,21 +50,9 @@ def page(results: Results, code: Future[str]) -> str:
     data = join(
         _data("specs", _specs(*drawn)), _data("strips", html_detail.strip_data(results, shown)), _hatches()
     )
-    scripts = join(data, _script(code.result()), _script(_asset("strips.js")), _script(_asset("page.js")))
-    return f'<!doctype html>\n<html lang="en">{_head(results)}<body>{body}{scripts}</body></html>\n'
-
-
-def _head(results: Results) -> Html:
-    style = Html(f"<style>{palette.css()}{_asset('page.css')}{compare_plot.STYLE}</style>")
-    return el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("link", rel="icon", href="data:,"),
-        el("title", f"dbdyno: {headline.title(results)}"),
-        style,
-    )
+    scripts = join(data, _script(code.result()), _script(asset("strips.js")), _script(asset("page.js")))
+    top = head(headline.title(results), compare_plot.STYLE, scripts=True)
+    return f'<!doctype html>\n<html lang="en">{top}<body>{body}{scripts}</body></html>\n'
 
 
 def _header(results: Results) -> Html:
@@ -192,7 +174,3 @@ def _hatches() -> Html:
 
 def _script(code: str) -> Html:
     return Html(f"<script>{code}</script>")
-
-
-def _asset(name: str) -> str:
-    return resources("dbdyno.report").joinpath("assets", name).read_text("utf-8")
