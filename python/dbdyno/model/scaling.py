@@ -50,6 +50,9 @@ class Ladder:
     """Pause between calls; ``None``: not known, taken for none."""
     notes: tuple[str, ...] = ()
     """What was left out or put in order when it was read."""
+    workload: str | None = None
+    """Of a ladder of a run: what was climbed, by which its tables are found."""
+    variant: str | None = None
 
 
 @dataclass(frozen=True)

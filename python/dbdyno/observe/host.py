@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dbdyno.model.environment import Host
 from dbdyno.observe.limits import limits
-from dbdyno.observe.topology import cpu
+from dbdyno.observe.topology import cpu, siblings
 from dbdyno.observe.tree import fields, text
 from dbdyno.observe.virtualisation import container, virtualisation
 
@@ -26,6 +26,7 @@ def host(root: Path = Path("/")) -> Host:
         limits=limits(root),
         memory_bytes=int(memory[0]) * 1024 if memory else None,
         clocksource=text(root, CLOCKSOURCE),
+        siblings=siblings(root),
         notes=tuple(_notes(root)),
     )
 

@@ -28,3 +28,9 @@ def cpu(root: Path) -> Cpu:
         threads_per_core=None if None in cores else max(cores.values(), default=None),
         max_mhz=None if max_khz is None else max_khz / 1000,
     )
+
+
+def siblings(root: Path) -> tuple[tuple[int, ...], ...] | None:
+    """The online CPUs of each core, by the first of them. None: neither source tells of every CPU."""
+    cores = {p.core for p in places(root, online_cpus(root))}
+    return None if None in cores else tuple(sorted(core for core in cores if core is not None))
