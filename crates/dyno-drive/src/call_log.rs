@@ -14,6 +14,8 @@ pub struct LoggedCall {
     pub session: u32,
     /// CPU the backend last ran on; -1: unknown.
     pub cpu: i32,
+    /// How often it was moved to another CPU, the way to its call's start included; -1: unknown.
+    pub migrations: i32,
     /// False: it failed.
     pub ok: bool,
     /// Started in [t0, t1).
@@ -32,6 +34,7 @@ impl CallLog {
     pub fn with_limit(limit: usize) -> Self {
         let mut calls = vec![
             LoggedCall {
+                // Not all zero: such memory would be had without being touched.
                 cpu: -1,
                 ..LoggedCall::default()
             };
@@ -63,22 +66,72 @@ impl CallLog {
     }
 }
 
-/// Reads the CPU a process last ran on: field 39 of `/proc/PID/stat` (proc(5)), its descriptor kept.
+/// Where a process ran during a call; -1: unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// CPU at its end.
+    pub cpu: i32,
+    /// Moves since the reading before.
+    pub migrations: i32,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self {
+            cpu: -1,
+            migrations: -1,
+        }
+    }
+}
+
+/// Reads where a process runs: field 39 of `/proc/PID/stat` (proc(5)), and `se.nr_migrations` of
+/// `/proc/PID/sched` (kernel/sched/debug.c; needs `CONFIG_SCHED_DEBUG`). Descriptors are kept.
 #[derive(Debug)]
-pub struct CpuProbe(File);
+pub struct CpuProbe {
+    stat: File,
+    sched: Option<File>,
+    moves: Option<i64>,
+}
 
 impl CpuProbe {
     /// `None` where the process cannot be seen.
     pub fn open(pid: i64) -> Option<Self> {
-        File::open(format!("/proc/{pid}/stat")).ok().map(Self)
+        let stat = File::open(format!("/proc/{pid}/stat")).ok()?;
+        let sched = File::open(format!("/proc/{pid}/sched")).ok();
+        let mut probe = Self {
+            stat,
+            sched,
+            moves: None,
+        };
+        probe.moves = probe.moves_so_far();
+        Some(probe)
     }
 
-    /// `None` when it has ended.
-    pub fn read(&self) -> Option<i32> {
+    /// Now, and since the reading before.
+    pub fn read(&mut self) -> Place {
         let mut buffer = [0; 1024];
-        let n = self.0.read_at(&mut buffer, 0).ok()?;
-        last_cpu(&buffer[..n])
+        let n = self.stat.read_at(&mut buffer, 0).unwrap_or(0);
+        let moves = self.moves_so_far();
+        let new = moves.zip(self.moves).map(|(now, before)| now - before);
+        self.moves = moves;
+        Place {
+            cpu: last_cpu(&buffer[..n]).unwrap_or(-1),
+            migrations: new.and_then(|n| i32::try_from(n).ok()).unwrap_or(-1),
+        }
     }
+
+    fn moves_so_far(&self) -> Option<i64> {
+        let mut buffer = [0; 1024];
+        let n = self.sched.as_ref()?.read_at(&mut buffer, 0).ok()?;
+        migrations(&buffer[..n])
+    }
+}
+
+/// `se.nr_migrations   :   3`; the name in the first line may hold anything but a line's end.
+fn migrations(sched: &[u8]) -> Option<i64> {
+    let text = String::from_utf8_lossy(sched);
+    let line = text.lines().skip(1).find(|l| l.starts_with("se.nr_migrations"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
 }
 
 /// Field 39; the name in field 2 may hold anything, so fields are counted from its last parenthesis.
@@ -106,8 +159,24 @@ mod tests {
 
     #[test]
     fn our_own_cpu_can_be_read() {
-        let cpu = CpuProbe::open(i64::from(std::process::id())).and_then(|p| p.read());
-        assert!(cpu.is_some_and(|c| c >= 0), "{cpu:?}");
+        let place = CpuProbe::open(i64::from(std::process::id())).map(|mut p| p.read());
+        assert!(place.is_some_and(|p| p.cpu >= 0), "{place:?}");
+    }
+
+    /// The beginning of the file as Linux 6.18 prints it, its name made awkward.
+    const SCHED: &[u8] = b"a se.nr_migrations : 9 (19502, #threads: 1)\n\
+        -------------------------------------------------------------------\n\
+        se.exec_start                                :      51075292.475199\n\
+        se.vruntime                                  :          1181.050219\n\
+        se.sum_exec_runtime                          :             0.000000\n\
+        se.nr_migrations                             :                   17\n\
+        nr_switches                                  :                    4\n";
+
+    #[test]
+    fn migrations_are_those_of_the_process_whatever_its_name_is() {
+        assert_eq!(migrations(SCHED), Some(17));
+        assert_eq!(migrations(b"x (1, #threads: 1)\nse.exec_start : 1.0\n"), None);
+        assert_eq!(migrations(b""), None);
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl<S: Session + 'static> Fleet<S> {
     /// When there is no thread to be had.
     pub fn park(sessions: Vec<S>, spec: &Spec) -> Result<Self> {
         let count = sessions.len();
-        let threads = spec.threads.unwrap_or_else(limits::cpus).clamp(1, count.max(1));
+        let threads = threads(spec, count);
         let descriptors = sessions.iter().map(Session::fd).collect();
         let control = Arc::new(Control::new(descriptors, threads, spec.grace_ms));
         let (tell, told) = mpsc::channel();
@@ -48,7 +48,7 @@ impl<S: Session + 'static> Fleet<S> {
         };
         for (number, seats) in spread(sessions, threads, spec).into_iter().enumerate() {
             let (log, control) = (log(spec, threads), fleet.control.clone());
-            let worker = Worker::new(number, seats, spec.think_us, log, control);
+            let worker = Worker::new(number, seats, spec, log, control);
             fleet.add(number, worker, tell.clone())?;
         }
         drop(tell);
@@ -120,6 +120,12 @@ impl Drop for Done {
     fn drop(&mut self) {
         self.0.thread_done();
     }
+}
+
+/// Rounds are kept by one thread: it wakes as little as can be beside the calls, and needs no barrier between.
+fn threads(spec: &Spec, sessions: usize) -> usize {
+    let wanted = if spec.rounds { Some(1) } else { spec.threads };
+    wanted.unwrap_or_else(limits::cpus).clamp(1, sessions.max(1))
 }
 
 /// Session i to thread i modulo threads.

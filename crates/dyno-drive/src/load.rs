@@ -137,7 +137,7 @@ impl<E: Engine> Shared<E> {
 
     fn connect(&self) -> Step<E::Session> {
         let each = if self.spec.log_calls && self.spec.log_cpu {
-            2
+            3
         } else {
             1
         };

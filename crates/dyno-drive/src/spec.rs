@@ -12,8 +12,10 @@ pub struct Spec {
     pub log_calls: bool,
     /// Of at most so many calls, all threads together: the first ones of each thread.
     pub log_limit: usize,
-    /// With the CPU the backend last ran on, where its process is here.
+    /// With the CPU the backend last ran on and how often it was moved, where its process is here.
     pub log_cpu: bool,
+    /// In rounds: all sessions begin a call together, and the next when all have ended. On one thread.
+    pub rounds: bool,
     /// A session also ends after so many calls.
     pub max_calls: Option<u64>,
     /// From the end of a call to the start of the session's next.
@@ -24,11 +26,12 @@ pub struct Spec {
 
 impl Spec {
     /// Names of the keys that are the driver's.
-    pub const KEYS: [&'static str; 7] = [
+    pub const KEYS: [&'static str; 8] = [
         "threads",
         "log_calls",
         "log_limit",
         "log_cpu",
+        "rounds",
         "max_calls",
         "think_us",
         "grace_ms",
@@ -42,6 +45,7 @@ impl Default for Spec {
             log_calls: false,
             log_limit: 1_000_000,
             log_cpu: false,
+            rounds: false,
             max_calls: None,
             think_us: 0,
             grace_ms: 30_000,

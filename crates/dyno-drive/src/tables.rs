@@ -110,17 +110,15 @@ pub fn calls(log: &CallLog) -> Table {
             "measured",
             Column::Bool(calls.iter().map(|c| c.measured).collect()),
         ),
-        (
-            "cpu",
-            Column::I64(
-                calls
-                    .iter()
-                    .map(|c| (c.cpu >= 0).then_some(i64::from(c.cpu)))
-                    .collect(),
-            ),
-        ),
+        ("cpu", unless_negative(calls.iter().map(|c| c.cpu))),
+        ("migrations", unless_negative(calls.iter().map(|c| c.migrations))),
     ];
     Table::new("calls", columns)
+}
+
+/// Below zero is unknown.
+fn unless_negative(values: impl Iterator<Item = i32>) -> Column {
+    Column::I64(values.map(|v| (v >= 0).then_some(i64::from(v))).collect())
 }
 
 /// The table `counters`, of scope session.

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use dyno_model::{CallEnd, Progress as Step, Result, Session, now_ns};
 
-use crate::call_log::{CallLog, LoggedCall};
+use crate::call_log::{CallLog, CpuProbe, LoggedCall};
 use crate::control::{Control, Progress};
 use crate::poll::{Interest, Poll};
 use crate::seat::{End, Seat};
-use crate::{LOST, Latency, Schedule};
+use crate::{LOST, Latency, Schedule, Spec};
 
 /// Room for a socket's whole receive buffer at a time; one a thread, so it stays in the cache.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -28,6 +28,8 @@ pub struct Worker<S> {
     think_ns: i64,
     /// When the next call of each session that thinks is due.
     thinking: BinaryHeap<Reverse<(i64, usize)>>,
+    /// In rounds: sessions whose call of this round is over.
+    round: Option<Vec<usize>>,
     pub latency: Latency,
     pub log: Option<CallLog>,
     counts: Counts,
@@ -47,7 +49,7 @@ impl<S: Session> Worker<S> {
     pub fn new(
         thread: usize,
         seats: Vec<Seat<S>>,
-        think_us: u64,
+        spec: &Spec,
         log: Option<CallLog>,
         control: Arc<Control>,
     ) -> Self {
@@ -69,8 +71,11 @@ impl<S: Session> Worker<S> {
         };
         Self {
             seats,
-            think_ns: i64::try_from(think_us).unwrap_or(i64::MAX).saturating_mul(1000),
+            think_ns: i64::try_from(spec.think_us)
+                .unwrap_or(i64::MAX)
+                .saturating_mul(1000),
             thinking: BinaryHeap::new(),
+            round: spec.rounds.then(Vec::new),
             latency: Latency::default(),
             log,
             counts,
@@ -139,6 +144,7 @@ impl<S: Session> Worker<S> {
             for i in turn.drain(..) {
                 self.begin(i, now_ns(), &poll, &mut at_once)?;
             }
+            self.next_round(&mut at_once);
             if self.counts.progress.live == 0 {
                 break;
             }
@@ -180,9 +186,29 @@ impl<S: Session> Worker<S> {
         }
     }
 
-    /// The session's next call: due when it has thought enough. False: at once.
+    /// When the last call of a round has ended, all begin the next: at once, or when they have thought.
     #[inline]
-    fn thinks(&mut self, i: usize, now: i64) -> bool {
+    fn next_round(&mut self, at_once: &mut Vec<usize>) {
+        let Some(round) = &mut self.round else { return };
+        if round.len() as u64 != self.counts.progress.live {
+            return;
+        }
+        if self.think_ns == 0 {
+            at_once.append(round);
+        } else {
+            let due_ns = now_ns().saturating_add(self.think_ns);
+            self.thinking
+                .extend(round.drain(..).map(|i| Reverse((due_ns, i))));
+        }
+    }
+
+    /// The session's next call: due in the next round, or when it has thought enough. False: at once.
+    #[inline]
+    fn pauses(&mut self, i: usize, now: i64) -> bool {
+        if let Some(round) = &mut self.round {
+            round.push(i);
+            return true;
+        }
         if self.think_ns == 0 {
             return false;
         }
@@ -193,7 +219,8 @@ impl<S: Session> Worker<S> {
 
     #[inline]
     fn begin(&mut self, i: usize, now: i64, poll: &Poll, at_once: &mut Vec<usize>) -> Result<()> {
-        if !self.may_start(i, now) {
+        // A session may be lost between two calls.
+        if self.seats[i].end.is_some() || !self.may_start(i, now) {
             return Ok(());
         }
         let seat = &mut self.seats[i];
@@ -203,7 +230,7 @@ impl<S: Session> Worker<S> {
             Ok(Step::Done(end)) => {
                 let now = now_ns();
                 self.ended(i, now, end);
-                if !self.thinks(i, now) {
+                if !self.pauses(i, now) {
                     at_once.push(i);
                 }
                 Ok(())
@@ -226,7 +253,7 @@ impl<S: Session> Worker<S> {
             Ok(Step::Done(end)) => {
                 let now = now_ns();
                 self.ended(i, now, end);
-                if self.thinks(i, now) {
+                if self.pauses(i, now) {
                     return Ok(());
                 }
                 self.begin(i, now, poll, at_once)
@@ -299,6 +326,9 @@ impl<S: Session> Worker<S> {
     fn close(&mut self, i: usize, end: End) {
         let seat = &mut self.seats[i];
         seat.end = Some(end);
+        if let Some(round) = &mut self.round {
+            round.retain(|&other| other != i);
+        }
         self.counts.control.session_ended(seat.number);
         self.counts.progress.live -= 1;
         self.counts
@@ -326,17 +356,14 @@ impl<S: Session> Worker<S> {
         counts.control.tell(counts.thread, &counts.progress);
         if let Some(log) = &mut self.log {
             let measured = counts.schedule.measures(start_ns);
-            let cpu = seat
-                .cpu
-                .as_ref()
-                .and_then(crate::call_log::CpuProbe::read)
-                .unwrap_or(-1);
+            let place = seat.cpu.as_mut().map(CpuProbe::read).unwrap_or_default();
             let (session, duration_ns) = (seat.number as u32, now - start_ns);
             log.push(LoggedCall {
                 start_ns,
                 duration_ns,
                 session,
-                cpu,
+                cpu: place.cpu,
+                migrations: place.migrations,
                 ok,
                 measured,
             });

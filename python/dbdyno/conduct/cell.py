@@ -14,8 +14,8 @@ from dbdyno.model.protocols import Load, Progress, Server, Watch
 from dbdyno.model.raw import CellMeta, CellStatus, RawCell
 from dbdyno.model.tables import RAW, empty, rows
 from dbdyno.model.units import NS_PER_S
+from dbdyno.model.variant import cpus_under
 from dbdyno.model.workload import Calibration, Workload
-from dbdyno.plan import cpus_under
 
 LEAD_NS = 100_000_000  # from the order to the barrier: threads parked, the first sample taken
 LEAD_PER_SESSION_NS = 40_000
@@ -97,7 +97,8 @@ def measure(
     ``connected``: what is to be done once all sessions are there, before anybody watches them.
     """
     experiment = plan.experiment
-    load = server.load(unit.workload, cell, unit.calibration, experiment.log_calls, None)
+    log_calls = experiment.log_calls or cell.driver.rounds
+    load = server.load(unit.workload, cell, unit.calibration, log_calls, None)
     try:
         on_tick("connecting", 0.0, Progress(0, 0, 0, 0), {})
         drive.connect(load, interrupt)

@@ -75,6 +75,12 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("ok", "bool", "false: ended in an error"),
         _c("measured", "bool", "started in [t0, t1)"),
         _c("cpu", "i64", "CPU the backend last ran on, read at the call's end", null=True),
+        _c(
+            "migrations",
+            "i64",
+            "how often it was moved to another CPU since the session's call before (se.nr_migrations)",
+            null=True,
+        ),
     ),
     "progress": (
         _c("at_ns", "i64", "when the driver was asked, about once a second"),

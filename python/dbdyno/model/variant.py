@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dbdyno.model import lists
+
 Value = str | int | float | bool
 Protocol = Literal["prepared", "extended", "simple"]
 PoolMode = Literal["transaction", "session"]
@@ -57,6 +59,8 @@ class DriverSpec(Strict):
     """Pause from the end of a call to the start of the session's next: 10ms."""
     threads: int | None = Field(default=None, ge=1, le=256)
     """Threads of the driver; at most one a session is of use."""
+    rounds: bool | None = None
+    """All sessions begin a call together, and the next when all have ended. Each call is kept."""
 
 
 class VariantSpec(Strict):
@@ -81,6 +85,7 @@ class DriverSetup(Strict):
     pipeline: bool = False
     validation: str | None = None
     threads: int | None = None
+    rounds: bool = False
 
 
 class Variant(Strict):
@@ -101,4 +106,11 @@ class Variant(Strict):
         driver += ["pipelined"] if d.pipeline else []
         driver += [f"validated by {d.validation}"] if d.validation else []
         driver += [f"{d.threads} driver thread(s)"] if d.threads else []
+        driver += ["in rounds"] if d.rounds else []
         return ", ".join([*limits, *(f"{k}={v}" for k, v in self.settings.items()), *driver])
+
+
+def cpus_under(limits: LimitSpec, cpus: float) -> float:
+    """How many of ``cpus`` CPUs the server may use under these limits."""
+    listed = len(lists.parse(limits.cpus, "cpus")) if limits.cpus is not None else cpus
+    return min(cpus, listed, limits.quota or cpus)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from dbdyno.model import lists
 from dbdyno.model.errors import UsageError
 from dbdyno.model.nearest import did_you_mean
 from dbdyno.model.plan import Choice, Experiment
@@ -51,12 +50,6 @@ def think_ns(experiment: Experiment, spec: VariantSpec) -> int:
     return parse_duration_ns(text) if text else 0
 
 
-def cpus_under(limits: LimitSpec, cpus: float) -> float:
-    """How many of ``cpus`` CPUs the server may use under these limits."""
-    listed = len(lists.parse(limits.cpus, "cpus")) if limits.cpus is not None else cpus
-    return min(cpus, listed, limits.quota or cpus)
-
-
 def texts(settings: Mapping[str, Value]) -> dict[str, str]:
     """Settings as a server takes them: true is ``on``."""
     return {
@@ -87,6 +80,7 @@ def _variant(
             pipeline=bool(driver.pipeline),
             validation=driver.validation or None,
             threads=driver.threads,
+            rounds=bool(driver.rounds),
         ),
         limits=limits,
     )

@@ -227,7 +227,7 @@ fn the_log_holds_each_call_and_no_more_than_its_limit() {
     let log = outcome.log.unwrap();
     assert_eq!(log.calls().len(), 30);
     for call in log.calls() {
-        assert!(call.ok && call.cpu == -1);
+        assert!(call.ok && call.cpu == -1 && call.migrations == -1);
         assert_eq!(call.measured, schedule.measures(call.start_ns));
     }
     let short = Spec {
@@ -243,6 +243,62 @@ fn the_log_holds_each_call_and_no_more_than_its_limit() {
             .len(),
         12
     );
+}
+
+/// Start and end of each call, by session, in the order of its calls.
+fn calls_of(outcome: &Outcome<FakeSession>, session: u32) -> Vec<(i64, i64)> {
+    let log = outcome.log.as_ref().unwrap().calls();
+    let own = log.iter().filter(|c| c.session == session);
+    own.map(|c| (c.start_ns, c.start_ns + c.duration_ns)).collect()
+}
+
+#[test]
+fn in_rounds_no_call_begins_before_all_of_the_round_before_have_ended() {
+    // Session 2 takes longest; the others wait for it. Without and with time to think.
+    for think_us in [0, 3_000] {
+        let peers = Peers::new(5, |s, _| match s {
+            2 => Answer::After(Duration::from_millis(4)),
+            _ => Answer::Well,
+        });
+        let rounds = Spec {
+            log_calls: true,
+            rounds: true,
+            think_us,
+            ..spec(3)
+        };
+        let fleet = Fleet::park(peers.sessions(), &rounds).unwrap();
+        assert_eq!(fleet.threads().len(), 1, "one thread keeps the rounds");
+        let schedule = soon();
+        let outcome = fleet.run(schedule).unwrap();
+        check(&peers, &schedule, &outcome);
+        let calls: Vec<_> = (0..5).map(|s| calls_of(&outcome, s)).collect();
+        assert!(calls[0].len() > 2 && calls.iter().all(|c| c.len() == calls[0].len()));
+        for round in 1..calls[0].len() {
+            let ended = calls.iter().map(|c| c[round - 1].1).max().unwrap();
+            let begun = calls.iter().map(|c| c[round].0).min().unwrap();
+            assert!(begun >= ended + 1000 * think_us as i64, "round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_round_does_not_wait_for_a_session_that_is_lost_nor_for_one_that_failed() {
+    let peers = Peers::new(4, |s, n| match (s, n) {
+        (1, 2) => Answer::HangUp,
+        (3, _) => Answer::Failed,
+        _ => Answer::Well,
+    });
+    let rounds = Spec {
+        log_calls: true,
+        rounds: true,
+        max_calls: Some(6),
+        ..spec(1)
+    };
+    let (_, outcome) = run(&peers, &rounds);
+    let made: Vec<_> = (0..4).map(|s| calls_of(&outcome, s).len()).collect();
+    assert_eq!(made, [6, 2, 6, 6]);
+    assert_eq!(outcome.records[1].end.reason(), "lost");
+    assert_eq!(outcome.records[3].end, End::Limit);
 }
 
 #[test]

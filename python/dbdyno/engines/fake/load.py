@@ -18,11 +18,20 @@ CONNECT_NS = records.CONNECT_NS + records.PREPARE_NS
 class FakeLoad:
     """See :class:`dbdyno.model.protocols.Load`."""
 
-    def __init__(self, world: World, work: records.Work, log_calls: bool, max_calls: int | None) -> None:
+    def __init__(
+        self,
+        world: World,
+        work: records.Work,
+        log_calls: bool,
+        max_calls: int | None,
+        *,
+        rounds: bool = False,
+    ) -> None:
         self.world = world
         self._work = work
         self._log_calls = log_calls
         self._max_calls = max_calls
+        self._rounds = rounds
         self._planned: Schedule | None = None
         self._played = False
 
@@ -30,7 +39,7 @@ class FakeLoad:
         self._pass(len(self.world.sessions) * CONNECT_NS)
 
     def start(self, start_ns: int, t0_ns: int, t1_ns: int) -> None:
-        self._planned = Schedule(start_ns, t0_ns, t1_ns, self._max_calls)
+        self._planned = Schedule(start_ns, t0_ns, t1_ns, self._max_calls, self._rounds)
 
     def finish(self) -> None:
         self._pass(records.PREPARE_NS)

@@ -39,6 +39,7 @@ class Schedule:
     t0_ns: int
     t1_ns: int
     max_calls: int | None
+    rounds: bool = False
     stopped: bool = False  # t1 was brought forward by hand
 
 
@@ -68,8 +69,39 @@ class Driver:
             self.machine.wake(self.task)
 
 
+@dataclass
+class Rounds:
+    """Sessions whose call of this round is over wait here for those that are still in it."""
+
+    machine: Machine
+    sessions: list[Session]
+    waiting: list[Task] = field(default_factory=list)
+
+    def over(self, me: Task) -> bool:
+        """Whether ``me`` was the last of its round; then the others are woken. False: it has to wait."""
+        self.waiting.append(me)
+        return self.look(me)
+
+    def look(self, me: Task | None = None) -> bool:
+        """Lets all go on if nobody is in a call any more; ``me`` goes on by itself."""
+        self.waiting = [t for t in self.waiting if t.program is not None]
+        if len(self.waiting) < sum(s.end_reason is None for s in self.sessions):
+            return False
+        waiting, self.waiting = self.waiting, []
+        for task in waiting:
+            if task is not me:
+                self.machine.wake(task)
+        return True
+
+
 def session_program(
-    session: Session, place: Place, varied: Varied, schedule: Schedule, driver: Driver, me: list[Task]
+    session: Session,
+    place: Place,
+    varied: Varied,
+    schedule: Schedule,
+    driver: Driver,
+    rounds: Rounds | None,
+    me: list[Task],
 ) -> Program:
     """``me`` holds the session's own task once it is spawned."""
     law, machine = place.law, place.machine
@@ -91,13 +123,18 @@ def session_program(
             now = machine.now_ns
             if schedule.max_calls is not None and len(session.calls) >= schedule.max_calls:
                 session.end_reason = "limit"
-            elif law.think:
+                continue
+            if rounds is not None and not rounds.over(me[0]):
+                now = yield Block(CLIENT)
+            if law.think:
                 now = yield Sleep(law.think, CLIENT)
         yield Block(CLIENT)
     except GeneratorExit:
         if started is not None:
             session.calls.append(Call(started, machine.now_ns, "08006"))
         session.end_reason = session.end_reason or "lost"
+        if rounds is not None:
+            rounds.look()
         raise
 
 

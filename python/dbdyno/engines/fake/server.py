@@ -77,6 +77,7 @@ class FakeServer:
             here_detail="it is a part of dbdyno, on a machine of its own",
             main_pid=MAIN_PID,
             settings=describe(self.law),
+            own_cpus=min(self.law.cpus, self.law.quota or self.law.cpus),
         )
 
     def sources(self) -> Sequence[Source]:
@@ -178,7 +179,7 @@ class FakeServer:
         half = _half(workload)
         work = Work(workload.work_short.lower(), half["work_unit"], size * half["work_per_size"])
         self._work_per_call = work.per_call
-        return FakeLoad(self._last, work, log_calls, max_calls)
+        return FakeLoad(self._last, work, log_calls, max_calls, rounds=cell.driver.rounds)
 
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
         return {**HALF, "sessions": [list(pair) for pair in load.backends()]}

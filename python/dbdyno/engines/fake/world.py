@@ -10,6 +10,7 @@ from dbdyno.engines.fake.law import Helper, Law
 from dbdyno.engines.fake.machine import Machine, Program, Task
 from dbdyno.engines.fake.programs import (
     Driver,
+    Rounds,
     Schedule,
     Session,
     checkpointer_program,
@@ -65,10 +66,11 @@ class World:
         """Lets everything happen: from now to the end of the last session."""
         self.schedule = schedule
         self.span = (schedule.t0_ns, schedule.t1_ns)
+        rounds = Rounds(self.machine, self.sessions) if schedule.rounds else None
         for session in self.sessions:
             me = [self._task(FIRST_PID + session.number, "backend", "session", session=session.number)]
             varied = variation(self.place, session.number, len(self.sessions), self._window)
-            program = session_program(session, self.place, varied, schedule, self.driver, me)
+            program = session_program(session, self.place, varied, schedule, self.driver, rounds, me)
             self.tasks[session.number] = me[0]
             self.machine.spawn(me[0], program, CLIENT)
         self._plan(schedule.start_ns)

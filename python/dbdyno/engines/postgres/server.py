@@ -193,6 +193,7 @@ class PostgresServer:
             "threads": cell.driver.threads,
             "log_calls": log_calls,
             "log_cpu": log_calls and self._presence.here,
+            "rounds": cell.driver.rounds,
             "max_calls": max_calls,
             "think_us": round(cell.think_ns / 1000),
             "grace_ms": sessions.GRACE_MS,
