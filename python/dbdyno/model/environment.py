@@ -64,6 +64,7 @@ class ServerFacts(BaseModel):
     here_detail: str  # how that was found out
     main_pid: int | None  # the server's main process, where here
     settings: dict[str, str]  # name -> value with unit, those that matter and those not at their default
+    own_cpus: float | None = None  # CPUs of its machine, where that is not this host
     clock: dict[str, str] = {}  # what reading the clock costs it; asked where a variant concerns timing calls
 
 

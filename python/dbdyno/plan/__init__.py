@@ -6,13 +6,12 @@ from dbdyno.plan.params import parse_params
 from dbdyno.plan.planner import cell_expected_ns, resolve, switch_ns, until_share
 from dbdyno.plan.recipe import parse_recipe, refusal
 from dbdyno.plan.schema import SCHEMA_FILE, recipe_schema
-from dbdyno.plan.variants import cpus_under, texts
+from dbdyno.plan.variants import texts
 
 __all__ = [
     "OBSERVED",
     "SCHEMA_FILE",
     "cell_expected_ns",
-    "cpus_under",
     "default_ladder",
     "duration_of",
     "observed_cell",

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Cell, Choice, Experiment, Plan
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
-from dbdyno.model.variant import Variant, VariantSpec
+from dbdyno.model.variant import Variant, VariantSpec, cpus_under
 from dbdyno.model.workload import Workload
 from dbdyno.plan.ladder import default_ladder, parse_ladder
 from dbdyno.plan.order import Place, chosen_order, places
-from dbdyno.plan.variants import cpus_under, think_ns, variants_of
+from dbdyno.plan.variants import think_ns, variants_of
 
 MIN_MEASURE_NS = (
     NS_PER_S  # the ledger's figures of foreign tasks move only at ticks and switches (DESIGN 3.1)
