@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -24,11 +23,12 @@ from dbdyno.report import (
     picks,
     tier,
 )
-from dbdyno.report.chart import Chart, Key
+from dbdyno.report.chart import Chart
 from dbdyno.report.charts import Group
 from dbdyno.report.files import write_atomic
 from dbdyno.report.markup import Html, el, join
 from dbdyno.report.page import asset, head
+from dbdyno.report.page_parts import data, figure, script, section
 from dbdyno.report.picks import Picks
 
 
@@ -47,10 +47,10 @@ def page(results: Results, code: Future[str]) -> str:
         el("main", *_sections(results, *drawn, shown), id="content"),
         html_facts.footer(results),
     )
-    data = join(
-        _data("specs", _specs(*drawn)), _data("strips", html_detail.strip_data(results, shown)), _hatches()
+    inside = join(
+        data("specs", _specs(*drawn)), data("strips", html_detail.strip_data(results, shown)), _hatches()
     )
-    scripts = join(data, _script(code.result()), _script(asset("strips.js")), _script(asset("page.js")))
+    scripts = join(inside, script(code.result()), script(asset("strips.js")), script(asset("page.js")))
     top = head(headline.title(results), compare_plot.STYLE, scripts=True)
     return f'<!doctype html>\n<html lang="en">{top}<body>{body}{scripts}</body></html>\n'
 
@@ -72,19 +72,19 @@ def _sections(results: Results, rates: list[Group], ledgers: list[Group], shown:
     observed = figures.is_observation(results)
     yield html_facts.banner(results)
     if results.comparison is not None:
-        yield _section("comparison", "Variants compared", *compare_html.digest(results.comparison))
-    yield _section("findings", "Findings", html_facts.findings(results))
+        yield section("comparison", "Variants compared", *compare_html.digest(results.comparison))
+    yield section("findings", "Findings", html_facts.findings(results))
     if not observed:
-        yield _section("rungs", "Rungs", html_tables.rungs(results))
-        yield _section("charts", "Throughput and response time", *_groups(rates, "rate"))
-    yield _section("ledger", "Where the time went", *_ledger(results, ledgers, shown))
-    yield _section("profile", "Load profile", html_detail.chosen(results, shown, html_detail.load_profile))
+        yield section("rungs", "Rungs", html_tables.rungs(results))
+        yield section("charts", "Throughput and response time", *_groups(rates, "rate"))
+    yield section("ledger", "Where the time went", *_ledger(results, ledgers, shown))
+    yield section("profile", "Load profile", html_detail.chosen(results, shown, html_detail.load_profile))
     title = "Sessions and processes" if observed else "Microstates of every process"
-    yield _section("microstates", title, html_detail.chosen(results, shown, html_detail.microstates))
-    yield _section("witnesses", "Source against source", html_witnesses.witnesses(results, shown))
-    yield _section("environment", "Environment", html_facts.environment(results))
-    yield _section("plan", "Plan" if observed else "Plan and calibration", html_facts.plan(results))
-    yield _section("methods", "How each figure was obtained", html_tables.methods(results))
+    yield section("microstates", title, html_detail.chosen(results, shown, html_detail.microstates))
+    yield section("witnesses", "Source against source", html_witnesses.witnesses(results, shown))
+    yield section("environment", "Environment", html_facts.environment(results))
+    yield section("plan", "Plan" if observed else "Plan and calibration", html_facts.plan(results))
+    yield section("methods", "How each figure was obtained", html_tables.methods(results))
 
 
 def _ledger(results: Results, drawn: list[Group], shown: Picks) -> Iterator[Html]:
@@ -94,12 +94,6 @@ def _ledger(results: Results, drawn: list[Group], shown: Picks) -> Iterator[Html
     yield html_detail.strip(results, shown)
     yield el("h3", "Every state and wait event")
     yield html_detail.chosen(results, shown, html_detail.events)
-
-
-def _section(name: str, title: str, *children: Html) -> Html:
-    return el(
-        "section", el("h2", title, id=f"{name}-title"), *children, id=name, aria_labelledby=f"{name}-title"
-    )
 
 
 def _groups(drawn: list[Group], part: str) -> Iterator[Html]:
@@ -112,29 +106,8 @@ def _groups(drawn: list[Group], part: str) -> Iterator[Html]:
     for number, group in enumerate(drawn):
         if group.heading:
             yield el("h3", group.heading)
-        figures = [_figure(_id(part, number, c), c) for c in group.charts]
-        yield el("div", *figures, class_="charts")
-
-
-def _figure(identifier: str, chart: Chart) -> Html:
-    log = el("button", "log scale", type="button", class_="log", aria_pressed="false", hidden=True)
-    head = el("div", el("h3", chart.title), log if chart.log else None, class_="head")
-    plot = el("div", class_="plot", role="img", aria_label=str(chart.spec.get("description", chart.title)))
-    legend = el("ul", *map(_key, chart.legend), class_="legend") if chart.legend else None
-    caption = el("figcaption", chart.caption)
-    return el(
-        "figure", head, plot, legend, caption, id=identifier, class_=_class(chart), data_marks=chart.marks
-    )
-
-
-def _class(chart: Chart) -> str:
-    return "chart card wide" if chart.wide else "chart card"
-
-
-def _key(key: Key) -> Html:
-    paint = f"color:{key.colour};opacity:{key.opacity}"
-    fill = f";background:{key.colour}" if key.mark in ("fill", "dot") else ""
-    return el("li", el("i", class_=key.mark, style=paint + fill), key.label)
+        drawn_here = [figure(_id(part, number, c), c) for c in group.charts]
+        yield el("div", *drawn_here, class_="charts")
 
 
 def _id(part: str, number: int, chart: Chart) -> str:
@@ -146,12 +119,6 @@ def _specs(rates: list[Group], ledgers: list[Group]) -> dict[str, Any]:
     return {
         _id(p, n, c): c.spec for p, groups in parts.items() for n, g in enumerate(groups) for c in g.charts
     }
-
-
-def _data(name: str, value: Any) -> Html:
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return Html(f'<script type="application/json" id="{name}">{safe}</script>')
 
 
 def _hatches() -> Html:
@@ -170,7 +137,3 @@ def _hatches() -> Html:
         for n in palette.hatches()
     ]
     return el("svg", el("defs", *patterns), class_="hatches", width=0, height=0, aria_hidden="true")
-
-
-def _script(code: str) -> Html:
-    return Html(f"<script>{code}</script>")
