@@ -46,7 +46,11 @@ class Experiment(Strict):
     script: str | None = None
     """Own SQL: path of a file, relative to the recipe."""
     sessions: str | None = None
-    """The ladder: 1,2,4,8 or 1:16 or 1:16:5 or 1:64:x2."""
+    """The ladder: 1,2,4,8 or 1:16 or 1:16:5 or 1:64:x2; or auto, or auto:64 with the highest rung."""
+    rungs: int | None = Field(default=None, ge=3, le=200)
+    """Of an auto ladder at most so many."""
+    target: str | None = None
+    """p95<20ms: an auto ladder looks for the highest rung that meets it."""
     measure: str = "10s"
     """Length of a window."""
     settle: str = "2s"
@@ -95,6 +99,29 @@ class Experiment(Strict):
     """Watch somebody else's load instead of driving one."""
 
 
+class Goal(Strict):
+    """What a rung must show. Met below ``limit``, or above it where the metric is the throughput."""
+
+    metric: Literal["p50", "p90", "p95", "p99", "mean", "max", "throughput"]
+    relation: Literal["<", "<=", ">", ">="]
+    limit: float  # ns; calls per second of the throughput
+    text: str  # "p95 < 20 ms"
+
+    def met(self, figure: float) -> bool:
+        tests = {"<": figure < self.limit, "<=": figure <= self.limit, ">": figure > self.limit}
+        return tests.get(self.relation, figure >= self.limit)
+
+
+class Adaptive(Strict):
+    """The rule of an auto ladder: which rungs it has is found while it is climbed."""
+
+    top: int  # no rung above
+    most_rungs: int
+    near: int  # sessions: the knee is first looked for around so many, the CPUs
+    repeats: int  # of the ladder; where there is a goal, of the two rungs on both sides of it
+    goal: Goal | None = None
+
+
 class Cell(Strict):
     """The smallest thing that runs: workload x variant x rung x repeat."""
 
@@ -128,15 +155,19 @@ class Plan(Strict):
     call_target_ns: int | None  # None where nothing is calibrated
     variants: tuple[Variant, ...] = ()  # in the recipe's order; none in plans of before there were any
     order: Order = "ladder"
-    cells: tuple[Cell, ...]  # none for an observation: its windows are cells as they come
+    # None for an observation: its windows are cells as they come. Of an auto ladder the first ones; those
+    # that it asks for are added before they run.
+    cells: tuple[Cell, ...]
+    adaptive: Adaptive | None = None
     choices: tuple[Choice, ...] = ()
     expected_ns: int  # expected duration of the whole run
     digest: str = ""
 
     @property
     def top(self) -> int:
-        """The largest session count; 0 for an observation."""
-        return max((c.sessions for c in self.cells), default=0)
+        """The largest session count, of an auto ladder the largest there may be; 0 for an observation."""
+        planned = max((c.sessions for c in self.cells), default=0)
+        return planned if self.adaptive is None else self.adaptive.top
 
     def variant(self, name: str) -> Variant:
         """By name; of a plan from before there were variants, one that changes nothing."""

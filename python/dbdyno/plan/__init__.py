@@ -1,5 +1,7 @@
 """Recipe -> resolved plan -> cells. Pure: texts and numbers in, values out; no file, no engine, no clock."""
 
+from dbdyno.plan.adaptive import capped, grown, next_rung, repeated, so_far
+from dbdyno.plan.adaptive_findings import Done, Findings, Next, Seen
 from dbdyno.plan.ladder import default_ladder, parse_ladder
 from dbdyno.plan.observing import OBSERVED, duration_of, observed_cell, resolve_observation, window_of
 from dbdyno.plan.params import parse_params
@@ -11,17 +13,26 @@ from dbdyno.plan.variants import texts
 __all__ = [
     "OBSERVED",
     "SCHEMA_FILE",
+    "Done",
+    "Findings",
+    "Next",
+    "Seen",
+    "capped",
     "cell_expected_ns",
     "default_ladder",
     "duration_of",
+    "grown",
+    "next_rung",
     "observed_cell",
     "parse_ladder",
     "parse_params",
     "parse_recipe",
     "recipe_schema",
     "refusal",
+    "repeated",
     "resolve",
     "resolve_observation",
+    "so_far",
     "switch_ns",
     "texts",
     "until_share",

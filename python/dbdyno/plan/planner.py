@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Cell, Choice, Experiment, Plan
+from dbdyno.model.plan import Adaptive, Cell, Choice, Experiment, Plan
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
 from dbdyno.model.variant import Variant, VariantSpec, cpus_under
 from dbdyno.model.workload import Workload
+from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
 from dbdyno.plan.ladder import default_ladder, parse_ladder
 from dbdyno.plan.order import Place, chosen_order, places
 from dbdyno.plan.variants import think_ns, variants_of
@@ -40,14 +41,22 @@ def resolve(
     Raises :class:`UsageError`.
     """
     choices = [Choice(name="CPUs", value=f"{cpus:g}", reason=cpus_reason)]
-    ladder = _ladder(experiment, cpus, choices)
     times = _times(experiment)
     variants = variants_of(experiment, workload, allowed, choices)
-    order = chosen_order(experiment, len(variants), choices)
-    repeats = _repeats(experiment, choices)
     tightest = min(cpus_under(v.limits, cpus) for v in variants)
-    target_ns = _call_target(experiment, workload, tightest, ladder[-1], times[1], choices)
-    found = list(places(order, [v.name for v in variants], ladder, repeats, experiment.seed))
+    repeats = _repeats(experiment, choices)
+    adaptive = adaptive_of(experiment, tightest, repeats, choices)
+    ladder = _ladder(experiment, cpus, choices) if adaptive is None else (1,)
+    order = chosen_order(experiment, len(variants), choices)
+    if adaptive is not None and order == "ladder" and len(variants) > 1:
+        raise UsageError(
+            "--order ladder: a rung of an auto ladder is measured under every variant before the next",
+            "--order interleaved, or --sessions with every rung",
+        )
+    top = ladder[-1] if adaptive is None else adaptive.top
+    target_ns = _call_target(experiment, workload, tightest, top, times[1], adaptive, choices)
+    known = repeats if adaptive is None else 1
+    found = list(places(order, [v.name for v in variants], ladder, known, experiment.seed))
     cells = _cells(experiment, workload, {v.name: v for v in variants}, found, times)
     plan = Plan(
         experiment=experiment,
@@ -57,11 +66,19 @@ def resolve(
         variants=variants,
         order=order,
         cells=cells,
+        adaptive=adaptive,
         choices=tuple(choices),
         expected_ns=0,
     )
-    plan = plan.model_copy(update={"expected_ns": _expected_ns(cells, plan)})
-    return _within_budget(plan).sealed()
+    expected_ns = _expected_ns(cells, plan) if adaptive is None else _at_most_ns(plan, adaptive)
+    return _within_budget(plan.model_copy(update={"expected_ns": expected_ns})).sealed()
+
+
+def _at_most_ns(plan: Plan, rule: Adaptive) -> int:
+    """Of an auto ladder: all rungs it may have, in every repeat; of a goal's, the repeats of two."""
+    block_ns = _expected_ns(plan.cells, plan)
+    blocks = rule.most_rungs * rule.repeats if rule.goal is None else rule.most_rungs + 2 * (rule.repeats - 1)
+    return block_ns * blocks
 
 
 def _within_budget(plan: Plan) -> Plan:
@@ -106,7 +123,13 @@ def _times(experiment: Experiment) -> tuple[int, int]:
 
 
 def _call_target(
-    experiment: Experiment, workload: Workload, cpus: float, top: int, measure_ns: int, choices: list[Choice]
+    experiment: Experiment,
+    workload: Workload,
+    cpus: float,
+    top: int,
+    measure_ns: int,
+    adaptive: Adaptive | None,
+    choices: list[Choice],
 ) -> int | None:
     if not workload.calibrated:
         if experiment.call_target is not None:
@@ -119,6 +142,15 @@ def _call_target(
                 f"--call-target {experiment.call_target}: outside 10us..{format_ns(measure_ns)} (the window)",
                 "a call must fit into the window several times",
             )
+        return target_ns
+    goal = None if adaptive is None else adaptive.goal
+    if goal is not None and goal.metric != "throughput":
+        target_ns = int(min(MAX_TARGET_NS, max(10_000, goal.limit / CALLS_PER_LIMIT)))
+        reason = (
+            f"1/{CALLS_PER_LIMIT} of the {format_ns(goal.limit)} of the target, so that one session meets it "
+            "and many do not: the answer depends on it; --call-target chooses otherwise"
+        )
+        choices.append(Choice(name="call target", value=format_ns(target_ns), reason=reason))
         return target_ns
     stretch = max(1.0, top / cpus)  # a CPU-bound call at the top lasts that many times longer
     target_ns = int(min(MAX_TARGET_NS, max(MIN_TARGET_NS, measure_ns / CALLS_IN_WINDOW / stretch)))
