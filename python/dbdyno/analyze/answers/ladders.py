@@ -66,6 +66,11 @@ def figures_of(parts: ByCell, cell: str) -> Figures:
     return dict(mine.select("name", "value").rows())
 
 
+def figures_of_cell(parts: Mapping[str, pl.DataFrame]) -> Figures:
+    """The same of a cell's own tables."""
+    return dict(parts["rates"].filter(pl.col("scope") == "rung").select("name", "value").rows())
+
+
 def account(ledger: pl.DataFrame, name: str) -> float | None:
     """Sum over the account's rows of a cell's rung; ``None`` where one of them is unknown."""
     values = ledger.filter((pl.col("scope") == "rung") & (pl.col("account") == name))["aas"]
