@@ -14,7 +14,7 @@ pub struct LoggedCall {
     pub session: u32,
     /// CPU the backend last ran on; -1: unknown.
     pub cpu: i32,
-    /// How often it was moved to another CPU, the way to its call's start included; -1: unknown.
+    /// How often it was moved to another CPU: in rounds during the call, else since the call before; -1: unknown.
     pub migrations: i32,
     /// False: it failed.
     pub ok: bool,
@@ -71,7 +71,7 @@ impl CallLog {
 pub struct Place {
     /// CPU at its end.
     pub cpu: i32,
-    /// Moves since the reading before.
+    /// Moves since the mark or the reading before.
     pub migrations: i32,
 }
 
@@ -107,7 +107,12 @@ impl CpuProbe {
         Some(probe)
     }
 
-    /// Now, and since the reading before.
+    /// Moves before this do not count.
+    pub fn mark(&mut self) {
+        self.moves = self.moves_so_far();
+    }
+
+    /// Now, and since the mark or the reading before.
     pub fn read(&mut self) -> Place {
         let mut buffer = [0; 1024];
         let n = self.stat.read_at(&mut buffer, 0).unwrap_or(0);

@@ -118,6 +118,8 @@ impl<S: Session> Worker<S> {
             let seat = &mut self.seats[0];
             seat.start_ns = now;
             let mut step = seat.session.begin()?;
+            self.mark(&[0]);
+            let seat = &mut self.seats[0];
             let end = loop {
                 if let Step::Done(end) = step {
                     break end;
@@ -141,9 +143,11 @@ impl<S: Session> Worker<S> {
         let mut turn = Vec::new();
         while self.counts.progress.live > 0 {
             std::mem::swap(&mut turn, &mut at_once);
-            for i in turn.drain(..) {
+            for &i in &turn {
                 self.begin(i, now_ns(), &poll, &mut at_once)?;
             }
+            self.mark(&turn);
+            turn.clear();
             self.next_round(&mut at_once);
             if self.counts.progress.live == 0 {
                 break;
@@ -183,6 +187,17 @@ impl<S: Session> Worker<S> {
             }
             self.thinking.pop();
             at_once.push(i);
+        }
+    }
+
+    /// In rounds: moves count from here, when all of a round have been woken. (Who sends wakes, and a wake-up
+    /// may be a move: `try_to_wake_up` in kernel/sched/core.c.)
+    #[inline]
+    fn mark(&mut self, begun: &[usize]) {
+        for &i in begun.iter().filter(|_| self.round.is_some()) {
+            if let Some(probe) = &mut self.seats[i].cpu {
+                probe.mark();
+            }
         }
     }
 

@@ -78,7 +78,8 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c(
             "migrations",
             "i64",
-            "how often it was moved to another CPU since the session's call before (se.nr_migrations)",
+            "how often it was moved to another CPU: in rounds during the call, else since the session's "
+            "call before (se.nr_migrations)",
             null=True,
         ),
     ),

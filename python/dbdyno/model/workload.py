@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -36,10 +37,18 @@ class Workload(BaseModel):
     work_short: str  # "LIO", "iterations": as in "LIO/s"
     work_constant: bool  # work units per call must be constant: checked, and a finding if not
     work_tolerance: float = 0.001  # relative: work per call that varies by no more is called nearly constant
+    work_power: tuple[str, str] | None = None  # a call's work: the one parameter to the power of the other
     changes_with: str | None = None  # the parameter above 0 with which its calls change rows; else none does
     cached: bool | None = None  # promises to read from the cache alone; False: to read physically
     calibrated: bool  # has a size that is set so that a call takes the call target at one session
     parameters: dict[str, Parameter] = Field(default_factory=dict)
+
+    def work_of(self, params: Mapping[str, object]) -> float | None:
+        """Work units of a call where its parameters alone say so, and each call verifies them itself."""
+        if self.work_power is None:
+            return None
+        base, exponent = (int(str(params[name])) for name in self.work_power)
+        return float(base**exponent)
 
 
 class Calibration(BaseModel):

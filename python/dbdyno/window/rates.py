@@ -192,13 +192,14 @@ def _calibrated(cell: RawCell) -> Iterator[Figure]:
 
 
 def _work_per_call(cell: RawCell, work: float | None, calls: int) -> tuple[float | None, str]:
-    """Counted, else as calibrated (and then said so)."""
+    """Counted, else as calibrated or as the workload's parameters say (and then said so)."""
     if work is not None and calls:
         return work / calls, _COUNTERS
     calibration = cell.meta.calibration
     if calibration is not None and calibration.work_per_call is not None and work is None:
         return calibration.work_per_call, "calibration"
-    return None, _COUNTERS
+    stated = cell.meta.workload.work_of(cell.meta.cell.params) if work is None else None
+    return stated, _COUNTERS if stated is None else "parameters, verified in each call"
 
 
 def _row(

@@ -69,6 +69,7 @@ class Half(BaseModel):
     size_unit: str
     size_start: int
     size_parameter: str | None = None  # whose value a call's size is, where that is not calibrated
+    size_power: str | None = None  # to the power of whose value
     work: Literal["lio", "size"]
     read_only: bool
     session: dict[str, str] = Field(default_factory=dict)
