@@ -129,14 +129,16 @@ def _status_line(plan: Plan, tick: Tick, before: Tick | None) -> Text:
     whole_s = (cell.settle_ns + cell.measure_ns) / 1e9
     filled = round(_BAR * min(1.0, tick.elapsed_s / whole_s))
     variant = f"{cell.variant}, " if len(plan.variants) > 1 else ""
-    head = f"[{tick.number}/{len(plan.cells)}] {variant}{cell.sessions} sessions "
+    of = f"/{len(plan.cells)}" if plan.adaptive is None else ""
+    head = f"[{tick.number}{of}] {variant}{cell.sessions} sessions "
     text = Text(head, style="cyan", no_wrap=True)
     text.append(f"{tick.phase:10} ")
     text.append("#" * filled + "." * (_BAR - filled), style="green")
     text.append(_rates(tick, before))
     for name, share in sorted(tick.shares.items(), key=lambda s: -s[1])[:_SHARES]:
         text.append(f"  {name} {share:.0%}", style="dim")
-    text.append(f"  {format_ns(tick.left_s * 1e9)} left")
+    most = "" if plan.adaptive is None else "at most "
+    text.append(f"  {most}{format_ns(tick.left_s * 1e9)} left")
     return text
 
 

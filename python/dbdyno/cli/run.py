@@ -36,8 +36,20 @@ from dbdyno.plan import parse_params
 )
 @click.option(
     "--sessions",
+    "--ladder",
+    "sessions",
     metavar="LADDER",
-    help="1,2,4,8 | FROM:TO | FROM:TO:STEP | FROM:TO:x2.  [default: 1, 2, 4 ... 4 x CPUs]",
+    help="1,2,4,8 | FROM:TO | FROM:TO:STEP | FROM:TO:x2 | auto | auto:TOP: rungs are placed around the knee, "
+    "or the target.  [default: 1, 2, 4 ... 4 x CPUs]",
+)
+@click.option(
+    "--target",
+    metavar="METRIC<LIMIT",
+    help="The ladder is auto and finds the highest rung that meets it: 'p95<20ms' (p50, p90, p95, p99, mean, "
+    "max), or the lowest: 'throughput>1000'.",
+)
+@click.option(
+    "--rungs", type=click.IntRange(3, 200), help="Of an auto ladder at most so many.  [default: 16]"
 )
 @click.option("--measure", metavar="TIME", help="Length of a window.  [default: 10s]")
 @click.option("--settle", metavar="TIME", help="From the barrier to the window.  [default: 2s]")
@@ -122,6 +134,9 @@ def run(**options: Any) -> None:
       dbdyno run lio
       dbdyno run lio --sessions 1:16 --param tables=own
       dbdyno run cpu --sessions 1,2,4,8 --measure 5s --repeats 3
+      dbdyno run lio --ladder auto
+      dbdyno run cpu --ladder auto:200 --repeats 3 --rungs 10
+      dbdyno run lio --target 'p95<20ms'
       dbdyno run --script queries.sql --dsn service=reporting --sessions 1:64:x2
       dbdyno run random-read blocks=64 scale=8192 update=20 --repeats 3
       dbdyno run lio --limit quota=1.5 --limit bind=spread
@@ -159,6 +174,8 @@ def run(**options: Any) -> None:
 def _request(options: dict[str, Any]) -> conduct.Request:
     names = (
         "sessions",
+        "target",
+        "rungs",
         "measure",
         "settle",
         "repeats",

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dbdyno import report
-from dbdyno.model.plan import Plan
+from dbdyno.model.plan import Adaptive, Plan
 from dbdyno.model.results import Results, RunInfo
 from dbdyno.model.units import format_ns
 from dbdyno.model.workload import Workload
@@ -65,12 +65,25 @@ def plan_lines(plan: Plan) -> list[str]:
     what = e.workload or f"script {e.script}"
     shown = ", ".join(map(str, rungs)) if len(rungs) <= 12 else f"{rungs[0]}, {rungs[1]} ... {rungs[-1]}"
     repeats = max((c.repeat for c in plan.cells), default=1)
+    again = f"; {repeats} repeats" if repeats > 1 else ""
+    cells, about = f"{len(plan.cells)} cells, sessions {shown}{again}", "about"
+    if plan.adaptive is not None:
+        cells, about = _auto_words(plan, plan.adaptive), "at most"
     lines = [
-        f"{what}: {len(plan.cells)} cells, sessions {shown}"
-        + (f"; {repeats} repeats" if repeats > 1 else ""),
-        f"settle {e.settle}, measure {e.measure} a cell; about {in_minutes(plan.expected_ns)} in all",
+        f"{what}: {cells}",
+        f"settle {e.settle}, measure {e.measure} a cell; {about} {in_minutes(plan.expected_ns)} in all",
     ]
     return [*lines, *_variant_lines(plan), *(f"{c.name} = {c.value}: {c.reason}" for c in plan.choices)]
+
+
+def _auto_words(plan: Plan, rule: Adaptive) -> str:
+    """Its cells come as they go."""
+    around = "the knee" if rule.goal is None else rule.goal.text
+    again = "" if rule.repeats == 1 else f"; {rule.repeats} repeats"
+    again += " of the rungs beside it" if again and rule.goal is not None else ""
+    several = f", each under {len(plan.variants)} variants" if len(plan.variants) > 1 else ""
+    most = f"at most {rule.most_rungs} rungs up to {rule.top} sessions"
+    return f"auto ladder around {around}, {most}{several}{again}"
 
 
 def _variant_lines(plan: Plan) -> list[str]:
@@ -105,6 +118,8 @@ def plan_table(plan: Plan) -> None:
     out().print(table)
     if len(plan.cells) > _LISTED_CELLS:
         say(f"... and {len(plan.cells) - _LISTED_CELLS} more; --json lists them all")
+    if plan.adaptive is not None:
+        say("the other cells come as the ladder asks for them")
     say(f"digest {plan.digest}")
 
 

@@ -17,7 +17,8 @@ class Repeats:
     """Asked before each cell whether it is still wanted. ``clock_ns`` at the run's start and now."""
 
     def __init__(self, plan: Plan, start_ns: int) -> None:
-        self._plan, self._start_ns = plan, start_ns
+        self.plan = plan  # of an auto ladder: set anew when it has more cells
+        self._start_ns = start_ns
         self._share = until_share(plan.experiment)
         budget = plan.experiment.budget
         self._budget_ns = None if budget is None else parse_duration_ns(budget)
@@ -42,7 +43,7 @@ class Repeats:
         if self._share is None:
             return None
         tables = {name: pl.concat([t[name] for t in self._tables]) for name in _LOOKED_AT}
-        found = tight_enough(tables, self._plan, self._share)
+        found = tight_enough(tables, self.plan, self._share)
         if not found.done:
             return None
         return (
@@ -58,4 +59,5 @@ class Repeats:
         )
 
     def _all(self) -> int:
-        return max(c.repeat for c in self._plan.cells)
+        rule = self.plan.adaptive
+        return max(c.repeat for c in self.plan.cells) if rule is None else rule.repeats

@@ -13,10 +13,11 @@ from dbdyno import __version__, observe, report
 from dbdyno.analyze.compare import compare_variants
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.clock import clock_of
+from dbdyno.conduct.course import course_of
 from dbdyno.conduct.derive import derive
 from dbdyno.conduct.ending import ending
 from dbdyno.conduct.progress import Progressing
-from dbdyno.conduct.repeats import Repeats
+from dbdyno.conduct.sought import sought
 from dbdyno.conduct.stage import Stage
 from dbdyno.conduct.teller import Teller
 from dbdyno.drive import Interrupt
@@ -32,6 +33,7 @@ from dbdyno.model.tables import DERIVED, RAW
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 from dbdyno.model.variant import Value
 from dbdyno.model.workload import Workload
+from dbdyno.plan import capped
 from dbdyno.store import DamagedCell, FileJournal, Run, RunStore
 
 EXTRA_CONNECTIONS = 3  # control, activity, calibration
@@ -52,6 +54,7 @@ def run(
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
     """
     with open_server(plan.experiment.engine, target) as server:
+        plan = fitted(server, plan)
         check_capacity(server, plan)
         observe.check_witness(server, observe.How.of(plan.experiment))
         record = store.create(plan)
@@ -131,13 +134,14 @@ def _climb(
     interrupt: Interrupt,
 ) -> None:
     progress, clock = Progressing(plan, teller), clock_of(server)
-    repeats = Repeats(plan, clock.now_ns())
+
+    def grew(grown: Plan) -> None:
+        record.write_plan(grown)
+        progress.grown(grown)
+
+    course = course_of(plan, clock, grew)
     cool_down_s = parse_duration_ns(plan.experiment.cool_down) / NS_PER_S
-    for cell in plan.cells:
-        if (why := repeats.enough(cell, clock.now_ns())) is not None:
-            record.update_info(stopped=why)
-            teller.noted(why)
-            return
+    for cell in course.cells():
         interrupt.rest(cool_down_s, clock.sleep)
         stage.enter(plan.variant(cell.variant))
         raw = measure(server, plan, cell, units[cell.variant], interrupt, progress.of(cell), stage.bind)
@@ -146,9 +150,12 @@ def _climb(
         record.write_cell(raw)
         progress.done(cell)
         results = derive(record.info, plan, environment, [raw])
-        repeats.measured(results)
+        course.measured(results)
         teller.measured(results)
         _after(raw, interrupt)
+    if course.stopped is not None:
+        record.update_info(stopped=course.stopped)
+        teller.noted(course.stopped)
 
 
 def _after(raw: RawCell, interrupt: Interrupt) -> None:
@@ -160,6 +167,15 @@ def _after(raw: RawCell, interrupt: Interrupt) -> None:
 def _target_reason(plan: Plan) -> str:
     chosen = [c.reason for c in plan.choices if c.name == "call target"]
     return chosen[0] if chosen else "--call-target"
+
+
+def fitted(server: Server, plan: Plan) -> Plan:
+    """An auto ladder ends at what the server has room for; of others every rung must have its connections."""
+    capacity, sessions = server.capacity(), connections(plan)
+    room = capacity.free - EXTRA_CONNECTIONS
+    if plan.adaptive is None or not 1 <= room < sessions:
+        return plan
+    return capped(plan, room, f"{capacity.free} connections are free: {capacity.detail}")
 
 
 def check_capacity(server: Server, plan: Plan) -> None:
@@ -202,7 +218,8 @@ def derived_anew(record: Run) -> Results:
     """Everything derived from the raw data of a stored run."""
     damaged: list[DamagedCell] = []
     results = derive(record.info, record.plan, record.environment, record.each_cell(damaged))
-    return _compared(replace(results, findings=(*(_damage(d) for d in damaged), *results.findings)))
+    found = (*(_damage(d) for d in damaged), *sought(record.plan, results.tables), *results.findings)
+    return _compared(replace(results, findings=found))
 
 
 def rebuild(record: Run) -> tuple[Results, Path]:

@@ -70,6 +70,10 @@ def adaptive_of(experiment: Experiment, cpus: float, repeats: int, choices: list
                 )
         return None
     goal = None if experiment.target is None else parse_goal(experiment.target)
+    if goal is not None and experiment.until is not None:
+        raise UsageError(
+            "--until with --target: the rungs beside the target are repeated", "--repeats says how often"
+        )
     top = _top(experiment.sessions or AUTO, cpus, PER_CPU if goal is None else PER_CPU_GOAL)
     again = GOAL_REPEATS if goal is not None and repeats == 1 else repeats
     rule = Adaptive(

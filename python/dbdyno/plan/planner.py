@@ -76,9 +76,8 @@ def resolve(
 
 def _at_most_ns(plan: Plan, rule: Adaptive) -> int:
     """Of an auto ladder: all rungs it may have, in every repeat; of a goal's, the repeats of two."""
-    block_ns = _expected_ns(plan.cells, plan)
     blocks = rule.most_rungs * rule.repeats if rule.goal is None else rule.most_rungs + 2 * (rule.repeats - 1)
-    return block_ns * blocks
+    return _expected_ns([c.model_copy(update={"sessions": rule.top}) for c in plan.cells] * blocks, plan)
 
 
 def _within_budget(plan: Plan) -> Plan:

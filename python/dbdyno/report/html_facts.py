@@ -217,7 +217,7 @@ def _plan(results: Results) -> Iterator[tuple[str, Content]]:
     yield "Parameters", ", ".join(f"{k}={v}" for k, v in e.params.items())
     yield "Sampling", f"{e.sample_hz:g} a second" if e.observe else "off (--no-observe)"
     yield "Seed", str(e.seed)
-    yield "Expected", format_ns(p.expected_ns)
+    yield "Expected", ("at most " if p.adaptive is not None else "") + format_ns(p.expected_ns)
 
 
 def _observation(p: Plan, asked: Observation) -> Iterator[tuple[str, Content]]:

@@ -60,6 +60,10 @@ class Run:
     def environment(self) -> Environment:
         return _read_model(self.path / "environment.json", Environment)
 
+    def write_plan(self, plan: Plan) -> None:
+        """In place of the one there: an auto ladder's plan has more cells as it is climbed."""
+        files.write_atomic(self.path / "plan.json", to_json(plan))
+
     def write_environment(self, environment: Environment) -> None:
         files.write_atomic(self.path / "environment.json", to_json(environment))
 
