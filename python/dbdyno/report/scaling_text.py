@@ -1,0 +1,94 @@
+"""What a ladder says of scaling, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from dbdyno.model.scaling import Fitted, Scaling
+from dbdyno.report import scaling_rows as rows
+from dbdyno.report.compare import columns
+
+
+def scaling_text(scalings: Sequence[Scaling]) -> RenderableType:
+    """One block a ladder: the paragraph, the answers, the model, the choice, every rung, the fine print."""
+    parts: list[RenderableType] = []
+    for n, scaling in enumerate(scalings):
+        parts += [Text("")] if n else []
+        parts += _one(scaling)
+    return Group(*parts)
+
+
+def heart(scalings: Sequence[Scaling]) -> Iterator[RenderableType]:
+    """Beneath a run: which model, and what follows; no table."""
+    many = len(scalings) > 1
+    for scaling in scalings:
+        name = f"{scaling.ladder.name}: " if many else ""
+        if scaling.best is not None:
+            yield Text(f"{name}{_chosen(scaling.best)}", style="bold")
+        yield from (Text(a.claim) for a in rows.answers(scaling))
+        yield from (Text(r, style="yellow") for r in scaling.refused)
+
+
+def _one(scaling: Scaling) -> Iterator[RenderableType]:
+    yield Text(rows.title(scaling), style="bold")
+    known = rows.machine(scaling.ladder.machine)
+    if known:
+        yield Text(known, style="dim")
+    words = rows.paragraph(scaling)
+    if words:
+        yield Text(words)
+    yield from _answers(scaling)
+    yield from (Text(r, style="yellow") for r in scaling.refused)
+    if scaling.best is not None:
+        yield from _model(scaling.best)
+        yield from _choice(scaling)
+    if not scaling.ladder.points.is_empty():
+        yield from _headed("Every rung", columns(*rows.rung_table(scaling)))
+    yield from _notes(rows.caveats(scaling))
+
+
+def _answers(scaling: Scaling) -> Iterator[RenderableType]:
+    found = rows.answers(scaling)
+    if found:
+        yield Text("")
+        yield Text("Answers", style="bold")
+    for a in found:
+        yield Text.assemble("- ", a.claim, (f"  ({a.evidence})" if a.evidence else "", "dim"))
+
+
+def _model(fit: Fitted) -> Iterator[RenderableType]:
+    yield Text("")
+    yield Text(_chosen(fit), style="bold")
+    if fit.formula:
+        formula = fit.formula if "=" in fit.formula else f"X(N) = {fit.formula}"
+        yield Text(f"{formula}" + (f"  [{fit.cites}]" if fit.cites else ""), style="dim")
+    yield from columns(rows.PARAMETER_HEADS, rows.PARAMETER_NUMERIC, rows.parameter_rows(fit))
+
+
+def _choice(scaling: Scaling) -> Iterator[RenderableType]:
+    if len(scaling.fits) > 1:
+        drop = rows.MODEL_HEADS.index("X(N)")  # formulas are long, and the HTML has them
+        heads, numeric, *lines = (
+            [*line[:drop], *line[drop + 1 :]]
+            for line in (rows.MODEL_HEADS, rows.MODEL_NUMERIC, *rows.model_rows(scaling))
+        )
+        yield from _headed("Models that were tried", columns(heads, numeric, lines))  # type: ignore[arg-type]
+
+
+def _headed(title: str, lines: Iterable[RenderableType]) -> Iterator[RenderableType]:
+    yield Text("")
+    yield Text(title, style="bold")
+    yield from lines
+
+
+def _notes(notes: Sequence[str]) -> Iterator[RenderableType]:
+    if notes:
+        yield Text("")
+    yield from (Text(n, style="dim") for n in notes)
+
+
+def _chosen(fit: Fitted) -> str:
+    return f"Best model: {fit.title} (weight {fit.weight:.2f}, R² {fit.r_squared:.4f})"
