@@ -11,7 +11,7 @@ NORRIS = (
 )  # fmt: skip
 
 # Greene 1993, Econometric Analysis, 2nd edition, table 15.1: US 1963-1982. GNP, investment (billions), price
-# index, interest %. Newey-West covariance as the R package sandwich prints it (Zeileis 2004, J. Stat. Softw. 11).
+# index, interest %. Newey-West covariance as the R package sandwich prints it (Zeileis 2004).
 INVESTMENT = (
     (596.7, 90.9, 0.7167, 3.23), (637.7, 97.4, 0.7277, 3.55), (691.1, 113.5, 0.7436, 4.04),
     (756.0, 125.7, 0.7676, 4.50), (799.6, 122.8, 0.7906, 4.19), (873.4, 133.3, 0.8254, 5.16),
@@ -22,7 +22,7 @@ INVESTMENT = (
     (2954.1, 474.9, 1.9514, 13.42), (3073.0, 414.5, 2.0688, 11.02),
 )  # fmt: skip
 
-# Greene 1993, table 14.1: expenditure on public schools and income per head, US states 1979 (without Wisconsin).
+# Greene 1993, table 14.1: expenditure on public schools and income per head, US 1979 (without Wisconsin).
 SCHOOLS = (
     (275, 6247), (821, 10851), (339, 7374), (275, 6183), (387, 8850), (452, 8001), (531, 8914), (424, 8604),
     (316, 7505), (265, 6700), (403, 8380), (304, 6813), (437, 8745), (345, 7696), (431, 7873), (355, 8001),

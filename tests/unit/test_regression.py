@@ -65,6 +65,12 @@ def test_hc3_as_published() -> None:
     assert printed == pytest.approx([97.84092, 25053.095, 46955.800], rel=6e-8)
 
 
+def test_breusch_pagan_as_published() -> None:
+    """Studentised, 15.834 with 2 degrees of freedom (Greene 1993, example 14.7; lmtest's bptest)."""
+    spent, income = np.array(SCHOOLS, dtype=float).T
+    assert linear.breusch_pagan(_fit(spent, income, income**2)) == pytest.approx(0.0003645, abs=5e-8)
+
+
 def test_hc3_is_the_jackknife() -> None:
     """The spread of the lines without a point each, about the line of all (MacKinnon, White 1985, eq. 12)."""
     spent, income = np.array(SCHOOLS, dtype=float).T
@@ -190,7 +196,7 @@ def _ladder(loads: object, rate: object, cpu: object, **more: object) -> Ladder:
 
 
 def _two_regimes() -> Ladder:
-    """8 threads of 4 cores: beyond 4 sessions a unit costs 2 / 1.3 times the CPU, as both siblings are busy."""
+    """8 threads of 4 cores: beyond 4 sessions a unit costs more than threefold, as both siblings are busy."""
     loads = np.arange(1, 9, dtype=float)
     rate = np.where(loads <= 4, loads * 1000, 4000 + (loads - 4) * 300)
     cpu = 0.1 + np.where(loads <= 4, rate * 1e-3, 4 + (rate - 4000) / 300)
