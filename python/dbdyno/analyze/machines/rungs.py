@@ -42,8 +42,10 @@ class Rungs:
         x0, x1 = math.log(self.loads[low]), math.log(self.loads[high])
         w = (math.log(load) - x0) / (x1 - x0)
         log = (1 - w) * self.logs[low] + w * self.logs[high]
-        variance = (1 - w) ** 2 * self.variances[low] + w**2 * self.variances[high]
-        return float(log), float(variance)
+        v0, v1 = float(self.variances[low]), float(self.variances[high])
+        if math.isinf(self.degrees):  # a model's band errs alike at both rungs
+            return float(log), ((1 - w) * math.sqrt(v0) + w * math.sqrt(v1)) ** 2
+        return float(log), (1 - w) ** 2 * v0 + w**2 * v1
 
     def measured(self, load: float) -> bool:
         return bool((self.loads == load).any())
