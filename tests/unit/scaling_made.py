@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import polars as pl
 
@@ -12,7 +13,7 @@ SPECSDM91 = ((1, 64.9), (18, 995.9), (36, 1652.4), (72, 1853.2), (108, 1828.9), 
 RATE, SIGMA, KAPPA, PEAK = 89.9952, 0.0277284, 0.000104366, 96.5195
 
 
-def usl(n: float) -> float:
+def usl(n: Any) -> Any:
     return RATE * n / (1 + SIGMA * (n - 1) + KAPPA * n * (n - 1))
 
 
@@ -75,7 +76,7 @@ def scaling(of: Ladder | None = None) -> Scaling:
         }
     )
     residuals = of.points.select("load", "repeat", "throughput").with_columns(
-        pl.col("load").map_elements(usl, return_dtype=pl.Float64).alias("predicted")
+        usl(pl.col("load")).alias("predicted")
     )
     residuals = residuals.with_columns(
         residual=pl.col("throughput") - pl.col("predicted"),

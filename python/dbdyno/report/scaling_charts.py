@@ -38,7 +38,7 @@ def throughput(scaling: Scaling) -> Chart:
     most = max(p["throughput"] for p in points)
     cap = 1.22 * max([most, *(r["throughput"] for r in within if r["throughput"] is not None)])
     y = _y("throughput", unit, alt.Scale(domain=[0, cap], nice=False), "~s")
-    x = load_axis(scaling)
+    x = load_axis(scaling, beyond=True)
     layers = [
         *marking.machine_marks(scaling),
         _area([*within, *beyond]).encode(x=x, y=alt.Y("low:Q", title=unit), y2="high:Q"),

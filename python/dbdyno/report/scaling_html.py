@@ -49,8 +49,10 @@ class Sections:
         yield section("scaling", "Where it stops scaling", *parts)
 
     def figures(self, number: int) -> Html:
-        drawn = [figure(_id(number, c), c) for c in self._charts[number]]
-        return join(_DRAWING, el("div", *drawn, class_="charts")) if drawn else join()
+        """The wide charts above the others, which go two and two."""
+        drawn = self._charts[number]
+        sizes = [[figure(_id(number, c), c) for c in drawn if c.wide is wide] for wide in (True, False)]
+        return join(_DRAWING, *(el("div", *some, class_="charts") for some in sizes if some))
 
 
 def scaling_sections(scalings: Sequence[Scaling]) -> Sections:
@@ -157,9 +159,9 @@ def _tables(scaling: Scaling) -> Iterator[Html]:
     best = scaling.best
     if best is not None:
         caption = f"Best model: {best.title}" + (f" ({best.cites})" if best.cites else "")
-        yield table(caption, rows.PARAMETER_HEADS, rows.parameter_rows(best), rows.PARAMETER_NUMERIC)
+        yield table(caption, rows.PARAMETER_HEADS, rows.parameter_rows(best), rows.PARAMETER_NUMERIC, "named")
         caption = "Models that were tried; the weight is how much the data speak for each"
-        yield table(caption, rows.MODEL_HEADS, rows.model_rows(scaling), rows.MODEL_NUMERIC)
+        yield table(caption, rows.MODEL_HEADS, rows.model_rows(scaling), rows.MODEL_NUMERIC, "named")
     if not scaling.ladder.points.is_empty():
         heads, numeric, lines = rows.rung_table(scaling)
         yield table("Every rung, means over repeats", heads, lines, numeric)

@@ -23,16 +23,16 @@ def is_wide(scaling: Scaling) -> bool:
     return float(loads.max() or 1) > _WIDE_LADDER * float(loads.median() or 1)  # type: ignore[arg-type]
 
 
-def domain(scaling: Scaling) -> tuple[float, float]:
-    """Ends of the axis of loads."""
-    loads = [*scaling.ladder.points["load"], *scaling.curve["load"]]
+def domain(scaling: Scaling, beyond: bool = True) -> tuple[float, float]:
+    """Ends of the axis of loads; ``beyond``: as far as the curve goes."""
+    loads = [*scaling.ladder.points["load"], *(scaling.curve["load"] if beyond else ())]
     low, high = min(loads), max(loads)
     return (0.9 * max(low, 0.5), 1.1 * high) if is_wide(scaling) else (0.0, high)
 
 
-def load_axis(scaling: Scaling) -> alt.X:
+def load_axis(scaling: Scaling, beyond: bool = False) -> alt.X:
     """Loads to scale; on a logarithmic axis, ticks at powers of two, where they would crowd at its foot."""
-    first, last = domain(scaling)
+    first, last = domain(scaling, beyond)
     title = scaling.ladder.load_unit
     if not is_wide(scaling):
         axis = alt.Axis(tickMinStep=1, format="d", labelOverlap=True)
@@ -64,7 +64,7 @@ def marks(scaling: Scaling) -> Iterator[alt.Chart]:
     for line, (name, at, paint) in enumerate(_named(scaling)):
         low, high = (min(max(v, first), last) for v in (at.low or first, at.high or last))
         data = inline(
-            [{"load": at.value, "from": low, "to": high, "name": f"{name} {rows.number(at.value, 3)}"}]
+            [{"load": at.value, "from": low, "to": high, "name": f"{name}: {rows.number(at.value, 3)}"}]
         )
         if at.low is not None or at.high is not None:
             shade = alt.Chart(data).mark_rect(opacity=0.16, color=var(paint))
