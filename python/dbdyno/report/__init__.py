@@ -6,16 +6,19 @@ what is slow to load (Altair, XlsxWriter) is loaded when it is called for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from dbdyno.model.comparison import Comparison, SampleComparison
 from dbdyno.model.results import Results
+from dbdyno.model.scaling import Scaling
 from dbdyno.report.compare import comparison as comparison_text
 from dbdyno.report.compare import samples as samples_text
+from dbdyno.report.scaling_terminal import heart as scaling_heart
+from dbdyno.report.scaling_terminal import scaling_text
 from dbdyno.report.terminal import summary
 from dbdyno.report.terminal_tables import events_text, microstates_text, profile_text, witnesses_text
 from dbdyno.report.topology import facts as topology_facts
@@ -24,6 +27,9 @@ from dbdyno.report.topology import table as topology_table
 from dbdyno.report.topology_svg import write as write_topology_svg
 from dbdyno.report.topology_text import ascii_only
 from dbdyno.report.topology_text import picture as topology_picture
+
+if TYPE_CHECKING:  # it draws with Altair, which is slow to load
+    from dbdyno.report.scaling_page import Sections
 
 __all__ = [
     "ascii_only",
@@ -35,6 +41,11 @@ __all__ = [
     "microstates_text",
     "profile_text",
     "samples_text",
+    "scaling_heart",
+    "scaling_html",
+    "scaling_json",
+    "scaling_sections",
+    "scaling_text",
     "summary",
     "topology_facts",
     "topology_parsable",
@@ -43,6 +54,7 @@ __all__ = [
     "witnesses_text",
     "write_comparison",
     "write_html",
+    "write_scaling",
     "write_topology_svg",
 ]
 
@@ -80,3 +92,31 @@ def write_comparison(made: Comparison, path: Path) -> Path:
     from dbdyno.report import compare_html
 
     return compare_html.write(made, path)
+
+
+def scaling_json(scalings: Sequence[Scaling]) -> dict[str, Any]:
+    """What ladders say, as JSON-ready data with stable keys (docs/analyze.md)."""
+    from dbdyno.report import scaling_record
+
+    return scaling_record.document(scalings)
+
+
+def scaling_sections(scalings: Sequence[Scaling]) -> Sections:
+    """The section ``scaling`` of a run's page, and the specifications of its charts."""
+    from dbdyno.report import scaling_page
+
+    return scaling_page.Sections(scalings)
+
+
+def scaling_html(scalings: Sequence[Scaling]) -> str:
+    """What ladders say, as one HTML document that loads nothing."""
+    from dbdyno.report import scaling_page
+
+    return scaling_page.document(scalings)
+
+
+def write_scaling(scalings: Sequence[Scaling], path: Path) -> Path:
+    """The same as a file. Raises StoreError where ``path`` cannot be written."""
+    from dbdyno.report import scaling_page
+
+    return scaling_page.write(scalings, path)

@@ -19,15 +19,17 @@ PARAMETER_NUMERIC = (False, True, False, True, False, True, False)
 MODEL_HEADS = ("model", "X(N)", "parameters", "R²", "AICc", "BIC", "weight (AICc)", "weight (BIC)")
 MODEL_NUMERIC = (False, False, True, True, True, True, True, True)
 _TITLES = {
-    "one-session": "One session",
-    "one-core": "One core",
-    "machine": "The machine",
-    "knee": "Knee",
-    "peak": "Peak",
-    "smt-yield": "SMT yield",
-    "equivalent-cores": "Equivalent cores",
+    "one-machine": "The machine",
+    "one-cpu": "One CPU",
+    "at-cpus": "At as many as CPUs",
+    "one-more-session": "One more",
     "cpu-wait-onset": "CPU WAIT begins",
+    "smt-yield": "SMT yield",
+    "cpu-per-work": "CPU per unit of work",
+    "cpu-inflation": "CPU inflation",
+    "reason": "Why it bends",
 }
+_TILES = ("one-session", "peak", "knee", "scales-to", "smt-yield", "second-knee", "cpu-wait-onset")
 _DEPENDENT = 0.05
 
 
@@ -58,6 +60,12 @@ def paragraph(scaling: Scaling) -> str | None:
 
 def answers(scaling: Scaling) -> list[Answer]:
     return [a for a in scaling.answers if a.id != PARAGRAPH]
+
+
+def tiles(scaling: Scaling, most: int = 5) -> list[tuple[Answer, Estimate]]:
+    """The answers with a number that matter most, in their order."""
+    found = {a.id: (a, a.value) for a in reversed(scaling.answers) if a.value is not None}
+    return [found[name] for name in _TILES if name in found][:most]
 
 
 def answer_title(answer: Answer) -> str:

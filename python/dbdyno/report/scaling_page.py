@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno import __version__
-from dbdyno.model.scaling import Answer, Scaling
+from dbdyno.model.scaling import Answer, Estimate, Scaling
 from dbdyno.report import bundle, scaling_charts
 from dbdyno.report import scaling_rows as rows
 from dbdyno.report.chart import Chart
@@ -20,7 +20,6 @@ from dbdyno.report.page_parts import data, figure, script, section
 _DRAWING = Html(
     '<noscript><p class="muted">Charts need JavaScript; the tables hold the figures.</p></noscript>'
 )
-_TILES = 5
 
 
 class Sections:
@@ -55,18 +54,14 @@ class Sections:
         return join(_DRAWING, *(el("div", *some, class_="charts") for some in sizes if some))
 
 
-def scaling_sections(scalings: Sequence[Scaling]) -> Sections:
-    return Sections(scalings)
-
-
-def scaling_html(scalings: Sequence[Scaling]) -> str:
+def document(scalings: Sequence[Scaling]) -> str:
     """A page of its own."""
     return page(scalings, bundle.begin())
 
 
 def write(scalings: Sequence[Scaling], path: Path) -> Path:
     """Raises StoreError where ``path`` cannot be written."""
-    return write_atomic(path, scaling_html(scalings).encode("utf-8"))
+    return write_atomic(path, document(scalings).encode("utf-8"))
 
 
 def page(scalings: Sequence[Scaling], code: Future[str]) -> str:
@@ -119,17 +114,14 @@ def _sections(made: Sections, number: int) -> Iterator[Html]:
 
 
 def _tiles(scaling: Scaling) -> Html | None:
-    found = [a for a in rows.answers(scaling) if a.value is not None][:_TILES]
-    return el("dl", *(_tile(a) for a in found), class_="tiles") if found else None
+    found = [_tile(answer, value) for answer, value in rows.tiles(scaling)]
+    return el("dl", *found, class_="tiles") if found else None
 
 
-def _tile(answer: Answer) -> Html:
-    e = answer.value
-    if e is None:
-        return join()
-    note = ", ".join(t for t in (e.unit, rows.interval(e, 3)) if t)
+def _tile(answer: Answer, value: Estimate) -> Html:
+    note = ", ".join(t for t in (value.unit, rows.interval(value, 3)) if t)
     small = el("small", note) if note else None
-    return el("div", el("dt", rows.answer_title(answer)), el("dd", rows.number(e.value, 3), small))
+    return el("div", el("dt", rows.answer_title(answer)), el("dd", rows.number(value.value, 3), small))
 
 
 def _answers(scaling: Scaling) -> Html:

@@ -15,12 +15,12 @@ FORMAT = 1
 """Raised when a key changes its meaning or goes; new keys do not raise it."""
 
 
-def scaling_json(scalings: Sequence[Scaling]) -> dict[str, Any]:
+def document(scalings: Sequence[Scaling]) -> dict[str, Any]:
     """Unknown is ``None``, and so is what is not finite."""
-    return {"format": FORMAT, "scalings": [scaling_record(s) for s in scalings]}
+    return {"format": FORMAT, "scalings": [record_of(s) for s in scalings]}
 
 
-def scaling_record(scaling: Scaling) -> dict[str, Any]:
+def record_of(scaling: Scaling) -> dict[str, Any]:
     """One ladder: its points, all fits (the best first), the curve, the residuals, the answers."""
     ladder = scaling.ladder
     record: dict[str, Any] = _plain(
