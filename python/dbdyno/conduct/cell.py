@@ -74,11 +74,12 @@ class _Asked:
             self._progress.append({"at_ns": now_ns, **found._asdict()})
         return found
 
-    def tables(self, counters: pl.DataFrame) -> dict[str, pl.DataFrame]:
-        """``counters`` of the load with the server's own, and who was connected."""
+    def tables(self, counters: pl.DataFrame, host: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        """``counters`` of the load with the server's own, who was connected, and ``host`` CPU by CPU, too."""
         return {
             "counters": pl.concat([counters, *(m.counters for m in self._marks)]),
             "backends": pl.concat([empty("backends"), *(m.backends for m in self._marks)]),
+            "host": pl.concat([host, *(m.host for m in self._marks)]),
             "progress": rows("progress", self._progress),
         }
 
@@ -131,7 +132,7 @@ def _measure(
     on_tick("closing", (end_ns - clock.start_ns) / NS_PER_S, load.progress(), {})
     drive.finish(load)
     tables = {**drive.frames(load), **observe.frames(watch)}
-    tables |= asked.tables(tables["counters"])
+    tables |= asked.tables(tables["counters"], tables["host"])
     tables["sources"] = observe.sources(
         server, tables, enabled=experiment.observe, said=observe.Said.by(watch)
     )

@@ -25,7 +25,7 @@ Tables = dict[str, pl.DataFrame]
 def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Iterable[RawCell]) -> Results:
     """All derived tables and findings of a run, or of a part of its cells. ``cells`` is read once."""
     workloads = dict(info.workloads)
-    tables = _joined([_accounts(batch, workloads) for batch in _batches(cells)])
+    tables = _joined([_accounts(batch, workloads, environment) for batch in _batches(cells)])
     tables["rungs"] = analyze.rungs(tables)
     tables["profile"] = pl.concat([analyze.profile(tables), analyze.profile_total(tables)])
     tables["top_events"] = pl.concat([analyze.top_events(tables), analyze.top_events_total(tables)])
@@ -36,10 +36,12 @@ def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Iterable[
     return Results(info, plan, environment, shown, found)
 
 
-def _accounts(cells: Sequence[RawCell], workloads: dict[str, Workload]) -> Tables:
+def _accounts(cells: Sequence[RawCell], workloads: dict[str, Workload], environment: Environment) -> Tables:
     """The tables that are made cell by cell. Without samples where these are many."""
     workloads.update({c.meta.workload.name: c.meta.workload for c in cells})
     tables = window.cut(cells)
+    siblings = environment.host.siblings if environment.server.here else None
+    tables["cores"] = window.cores_of(cells, tables["cut_levels"], siblings)
     tables |= accounts(tables)
     tables["witnesses"] = witnesses(tables, tables["ledger"])
     if _samples(cells) > MANY_ROWS:

@@ -1,15 +1,16 @@
-"""What the server is asked where a window begins and ends: its counters, and who is connected."""
+"""What is asked where a window begins and ends: the server's counters, who is connected, and each CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from dbdyno.model.errors import ServerLost, TargetError, Unreachable
 from dbdyno.model.protocols import Server
 from dbdyno.model.tables import empty
+from dbdyno.observe import per_cpu
 
 PHASES = ("t0", "t1")
 LOST = (ServerLost, Unreachable)
@@ -20,6 +21,7 @@ LOST = (ServerLost, Unreachable)
 class Mark:
     counters: pl.DataFrame
     backends: pl.DataFrame
+    host: pl.DataFrame = field(default_factory=lambda: empty("host"))  # CPU by CPU
     lost: str | None = None  # the error of a server that no longer answered
     refused: str | None = None  # the error of one that did, but would not tell
 
@@ -47,4 +49,5 @@ def read_mark(server: Server, phase: str) -> Mark:
 
     counters = asked("counters", lambda: server.counters(phase))
     backends = asked("backends", server.backends)
-    return Mark(counters, backends, next(iter(lost), None), next(iter(refused), None))
+    cpus = per_cpu() if server.clock() is None else empty("host")  # else it is a world of its own
+    return Mark(counters, backends, cpus, next(iter(lost), None), next(iter(refused), None))

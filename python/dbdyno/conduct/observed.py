@@ -49,6 +49,7 @@ def closed(
     tables = numbers.of(observe.frames(window.watch))
     tables["counters"] = pl.concat([window.first.counters, last.counters])
     tables["backends"] = pl.concat([window.first.backends, last.backends])
+    tables["host"] = pl.concat([tables["host"], window.first.host, last.host])
     tables["sources"] = observe.sources(server, tables, driven=False, said=observe.Said.by(window.watch))
     t1_ns = _end_ns(window, tables, end, now_ns)
     early = end is not None and t1_ns < window.t1_ns

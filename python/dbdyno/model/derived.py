@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
+from dbdyno.model.placed import PLACED, PLACEMENTS
 
 DERIVED: dict[str, tuple[Column, ...]] = {
     "windows": (
@@ -53,6 +54,16 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("high", "f64", "upper end of its interval", null=True),
         _c("status", "str", "why unknown"),
         _c("source", "str", "which witness"),
+    ),
+    "cores": (
+        *CELL,
+        _c("threads", "f64", "CPUs busy, whoever used them: thread-seconds per second", null=True),
+        _c("cores", "f64", "cores with any thread busy: core-seconds per second", null=True),
+        _c("low", "f64", "lower end: of its interval, or of what is possible", null=True),
+        _c("high", "f64", "upper end", null=True),
+        _c("looks", "i64", "looks at the tasks that told which threads ran together", null=True),
+        _c("status", "str", "ok | off (not read) | not here | no topology"),
+        _c("source", "str", "which witness, and how the value within its bounds was found"),
     ),
     "events": (
         *CELL,
@@ -189,4 +200,6 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("driver_cpus", "f64", "CPUs the driver used", null=True),
         _c("driver_starved", "f64", "driver's run-queue time / (run + run-queue)", null=True),
     ),
+    "placed": PLACED,
+    "placements": PLACEMENTS,
 }

@@ -12,10 +12,15 @@ REGISTERS = ("purr", "idle_purr", "spurr", "idle_spurr")
 class Purr:
     """Registers of one hardware thread, in ticks of the time base. ``None``: the kernel does not tell."""
 
-    purr: int
+    purr: int | None
     idle_purr: int | None = None
     spurr: int | None = None
     idle_spurr: int | None = None
+
+    @staticmethod
+    def of(values: Mapping[str, float | None]) -> Purr:
+        """By the registers' names."""
+        return Purr(*(None if (v := values.get(name)) is None else int(v) for name in REGISTERS))
 
 
 @dataclass(frozen=True)

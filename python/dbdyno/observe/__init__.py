@@ -3,6 +3,7 @@
 from dbdyno.observe.frames import frames, recent_frames
 from dbdyno.observe.host import host
 from dbdyno.observe.machine import topology
+from dbdyno.observe.percpu import per_cpu
 from dbdyno.observe.recorded import opened, record
 from dbdyno.observe.sources import Said, sources
 from dbdyno.observe.watch import THREADS, How, NoWatch, check_witness, open_observation, open_watch
@@ -18,6 +19,7 @@ __all__ = [
     "open_observation",
     "open_watch",
     "opened",
+    "per_cpu",
     "recent_frames",
     "record",
     "sources",

@@ -68,9 +68,8 @@ def read(root: Path, at_s: float) -> PurrRead | None:
 
 
 def _of_cpu(root: Path, n: int) -> Purr | None:
-    found = {name: register(text(root, f"{CPU}/cpu{n}/{name}") or "") for name in REGISTERS}
-    purr = found.pop("purr")
-    return None if purr is None else Purr(purr, **found)
+    found = Purr.of({name: register(text(root, f"{CPU}/cpu{n}/{name}") or "") for name in REGISTERS})
+    return None if found.purr is None else found
 
 
 def _whole(said: Mapping[str, str], key: str) -> int | None:

@@ -9,17 +9,21 @@ import polars as pl
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import OF_CELL
 from dbdyno.window.bins import cut_bins
+from dbdyno.window.cores import cores_of
 from dbdyno.window.counters import cut_levels, cut_work
 from dbdyno.window.rates import rates_of
+from dbdyno.window.rounds import cut_rounds
 from dbdyno.window.samples import cut_sampler, cut_samples
 from dbdyno.window.spans import of_cells, windows
 from dbdyno.window.tasks import cut_tasks
 from dbdyno.window.traced import cut_syscalls, cut_traced, cut_waits
 
 __all__ = [
+    "cores_of",
     "cut",
     "cut_bins",
     "cut_levels",
+    "cut_rounds",
     "cut_sampler",
     "cut_samples",
     "cut_syscalls",
@@ -45,6 +49,7 @@ def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
         "cut_bins": cut_bins(cells),
         "cut_work": cut_work(cells),
         "cut_levels": cut_levels(cells),
+        "rounds": cut_rounds(cells),
         **{table: of_cells(table, cells) for table in OF_CELL},
     }
     return tables | {"rates": rates_of(cells, tables)}

@@ -52,7 +52,11 @@ def _peak(scaling: Scaling) -> Iterator[Answer]:
     unit = ladder.throughput_unit
     text = f"Peak throughput {say.rate(top.value, unit)}{say.rate_spread(top)} at "
     text += f"{say.load(where, ladder.load_unit)}"
-    text += ", the highest rung: it may still grow" if where == last and _grows(scaling) else ""
+    reached = rungs.reached(ladder)
+    if reached < where:
+        text += f", within 1 % of that from {say.load(reached, ladder.load_unit)} on"
+    elif where == last and _grows(scaling):
+        text += ", the highest rung: it may still grow"
     if best is not None and best.peak is not None:
         beyond = ", outside what was measured" if best.peak.value > last else ""
         text += f"; {best.title} puts it at {say.load(best.peak.value, ladder.load_unit)}"

@@ -33,6 +33,12 @@ def best_rung(ladder: Ladder) -> float:
     return max(loads(ladder), key=lambda n: (throughput(ladder, n), -n))
 
 
+def reached(ladder: Ladder, share: float = 0.99) -> float:
+    """The lowest load that delivers so much of the largest mean throughput."""
+    top = throughput(ladder, best_rung(ladder))
+    return next(n for n in loads(ladder) if throughput(ladder, n) >= share * top)
+
+
 def fitted_at(scaling: Scaling, load: float) -> Estimate | None:
     """The best fit's throughput with its band, within the range of its curve; ``None`` without a fit."""
     curve = scaling.curve.sort("load") if scaling.curve.height else scaling.curve

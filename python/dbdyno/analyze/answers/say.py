@@ -34,7 +34,8 @@ def percent(share: float) -> str:
 
 def plain(value: float) -> str:
     """Three significant digits, whole numbers as they are."""
-    return f"{value:,.0f}" if abs(value) >= 1 and value == round(value) else significant(value)
+    rounded = float(f"{value:.3g}") if abs(value) < 100 else value
+    return f"{rounded:,.0f}" if rounded == round(rounded) else significant(rounded)
 
 
 def spread(found: Estimate) -> str:

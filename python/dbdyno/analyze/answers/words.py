@@ -28,7 +28,7 @@ def paragraph(scaling: Scaling) -> str:
 
 def _delivers(scaling: Scaling) -> str:
     ladder = scaling.ladder
-    top, unit = rungs.best_rung(ladder), ladder.throughput_unit
+    top, unit = rungs.reached(ladder), ladder.throughput_unit
     peak, one = rungs.at(ladder, top), rungs.alone(scaling)
     assert peak is not None
     text = f"{ladder.name}: {say.load(top, ladder.load_unit)} deliver {say.rate(peak.value, unit)}"

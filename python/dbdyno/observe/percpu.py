@@ -1,0 +1,52 @@
+"""CPU by CPU, where a window begins and ends: busy time of each, and on POWER its utilization registers.
+
+Rows of the table ``host``; what the watch reads there every second is the sum over CPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import polars as pl
+
+from dbdyno import _core
+from dbdyno.model.power import REGISTERS, PurrRead
+from dbdyno.model.tables import rows
+from dbdyno.model.units import NS_PER_S, TICK_NS
+from dbdyno.observe import purr
+from dbdyno.observe.tree import text
+
+_BUSY = (0, 1, 2, 5, 6)
+"""user nice system, without idle and iowait, irq softirq, without steal (proc(5)); guest is in user."""
+
+
+def per_cpu(root: Path = Path("/")) -> pl.DataFrame:
+    """``cpuN.busy_ns`` of every CPU online, read now; on POWER its registers (``cpuN.purr_ticks``, ...) and
+    ``timebase_hz``, too. Empty where /proc/stat cannot be read."""
+    before_ns = _core.now_ns()
+    stat = text(root, "proc/stat")
+    values = dict(_values(busy_ns(stat or ""), purr.read(root, before_ns / NS_PER_S)))
+    bracket = {"before_ns": before_ns, "after_ns": _core.now_ns(), "status": "ok"}
+    return rows("host", [bracket | {"key": key, "value": value} for key, value in values.items()])
+
+
+def busy_ns(stat: str) -> dict[int, int]:
+    """Busy time of each CPU since boot, of /proc/stat (proc(5)); ticks of 10 ms."""
+    found = {}
+    for line in stat.splitlines():
+        word, *numbers = line.split()
+        cpu = word.removeprefix("cpu")
+        if word != cpu and cpu.isdecimal():
+            found[int(cpu)] = TICK_NS * sum(int(numbers[i]) for i in _BUSY if i < len(numbers))
+    return found
+
+
+def _values(busy: Mapping[int, int], registers: PurrRead | None) -> Iterator[tuple[str, int]]:
+    yield from ((f"cpu{n}.busy_ns", ns) for n, ns in busy.items())
+    if registers is None:
+        return
+    yield "timebase_hz", registers.timebase_hz
+    for n, found in registers.cpus.items():
+        told = ((name, getattr(found, name)) for name in REGISTERS)
+        yield from ((f"cpu{n}.{name}_ticks", value) for name, value in told if value is not None)
