@@ -1,0 +1,162 @@
+"""Throughput of a closed system as a function of its load: the curves, each with its citation.
+
+``n``: loads (sessions, threads, processors), shape (points,), above 0. ``p``: parameters, shape (..., parameters).
+Throughput: units of work a second, shape (..., points). Every first parameter is ``rate``: throughput per unit of
+load without any loss, 1/s.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+Floats = NDArray[np.float64]
+NEWTON_STEPS = 30
+"""Most that are taken; about six are needed."""
+
+
+def parts(p: Floats) -> Any:
+    """One array a parameter, ready to be combined with loads along the last axis."""
+    return (p[..., i, None] for i in range(p.shape[-1]))
+
+
+def linear(n: Floats, p: Floats) -> Floats:
+    """X = rate N."""
+    (rate,) = parts(p)
+    return np.asarray(rate * n)
+
+
+def amdahl(n: Floats, p: Floats) -> Floats:
+    """X = rate N / (1 + sigma (N - 1)): Amdahl, AFIPS Conference Proceedings 30 (1967) 483."""
+    rate, sigma = parts(p)
+    return np.asarray(rate * n / (1 + sigma * (n - 1)))
+
+
+def usl(n: Floats, p: Floats) -> Floats:
+    """X = rate N / (1 + sigma (N - 1) + kappa N (N - 1)): Gunther, Guerrilla Capacity Planning (2007), section 4.4,
+    the throughput of one as the third parameter."""
+    rate, sigma, kappa = parts(p)
+    return np.asarray(rate * n / (1 + sigma * (n - 1) + kappa * n * (n - 1)))
+
+
+def plateau(n: Floats, p: Floats) -> Floats:
+    """X = rate min(N, servers): the asymptotic bounds of a closed system (Denning and Buzen, Computing Surveys 10
+    (1978) 225, bottleneck analysis)."""
+    rate, servers = parts(p)
+    return np.asarray(rate * np.minimum(n, servers))
+
+
+def one_knee(n: Floats, p: Floats) -> Floats:
+    """rate N up to ``knee``, then ``rate yield`` for each further session: continuous piecewise linear regression
+    (Muggeo, Statistics in Medicine 22 (2003) 3055)."""
+    rate, knee, after = parts(p)
+    return np.asarray(rate * (np.minimum(n, knee) + after * np.maximum(n - knee, 0)))
+
+
+def two_knees(n: Floats, p: Floats) -> Floats:
+    """As one knee, and from ``knee2`` on ``rate yield2`` for each further session: cores, then threads."""
+    rate, knee, after, knee2, after2 = parts(p)
+    knee2 = np.maximum(knee, knee2)
+    middle = np.clip(n, knee, knee2) - knee
+    return np.asarray(rate * (np.minimum(n, knee) + after * middle + after2 * np.maximum(n - knee2, 0)))
+
+
+def queue(n: Floats, p: Floats) -> Floats:
+    """M/M/c: the throughput at which N calls are on average at c servers, waiting or served, each served at ``rate``.
+
+    N = a + C(c, a) a / (c - a) with a = X / rate, C: Erlang's delay formula (Kleinrock, Queueing Systems I (1975),
+    section 3.5, and Little's law), solved for X. It is the plateau rounded by arrivals at random; c may be broken
+    (Jagers and van Doorn, Operations Research Letters 5 (1986) 229).
+    """
+    rate, servers = parts(p)
+    return np.asarray(rate * servers * _utilisation(*np.broadcast_arrays(n, servers)))
+
+
+def calls_present(busy: Floats, servers: Floats) -> tuple[Floats, Floats]:
+    """Mean number of calls in M/M/c at the utilisation ``busy`` (0..1), and its derivative by ``busy``."""
+    offered = busy * servers
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):
+        log_loss = servers * np.log(offered) - offered - special.gammaln(servers + 1)
+        loss = np.exp(log_loss) / special.gammaincc(servers + 1, offered)
+    slope = servers * loss * (1 / busy - 1 + loss)
+    below = 1 - busy * (1 - loss)
+    delay = loss / below
+    delay_slope = (slope * below - loss * (busy * slope - (1 - loss))) / below**2
+    idle = 1 - busy
+    return (
+        offered + delay * busy / idle,
+        servers + delay_slope * busy / idle + delay / idle**2,
+    )
+
+
+def _utilisation(n: Floats, servers: Floats) -> Floats:
+    """``calls_present`` turned round: Newton's steps in the logarithm of busy / idle, kept within bounds."""
+    low = np.log(n / (servers + n)) - 1e-9  # all calls wait: n = busy (servers + 1 / idle) at most
+    low = np.minimum(low, np.log(np.maximum(n / (1 + servers), 1e-300)))
+    high = np.log(np.maximum(n, 1e-300)) + np.log1p(n)  # none waits longer than on one server
+    high = np.maximum(high, np.where(n < servers, np.log(n / np.maximum(servers - n, 1e-9)), high))
+    z = np.where(
+        n < 0.9 * servers,
+        np.log(n / np.maximum(servers - n, 0.1 * n)),
+        np.log(np.maximum(n - servers, 0) + 2),
+    )
+    z = np.clip(z, low, high)
+    for _ in range(NEWTON_STEPS):
+        busy = special.expit(z)
+        there, slope = calls_present(busy, servers)
+        error = np.log(there / n)
+        low, high = np.where(error < 0, z, low), np.where(error > 0, z, high)
+        step = error * there / (slope * busy * (1 - busy))
+        new = z - step
+        new = np.where((new > low) & (new < high), new, (low + high) / 2)
+        done, z = bool(np.all(np.abs(new - z) <= 1e-8)), new  # the next error is of the square of this one
+        if done:
+            break
+    return np.asarray(special.expit(z))
+
+
+def repairman(n: Floats, p: Floats) -> Floats:
+    """M/M/c//N, the machine-repairman model: N sessions think for Z and are served for S by one of c servers
+    (Kleinrock, Queueing Systems I (1975), section 3.8; Allen, Probability, Statistics and Queueing Theory (1990)).
+
+    ``p``: rate = 1 / (S + Z), servers c, think = Z / S. Throughput is the mean number of busy servers over S. Up to
+    c sessions present the states are binomial, above it Poisson by those who think: both sums are incomplete beta and
+    gamma functions, which also say what N and c between whole numbers mean.
+    """
+    rate, servers, think = parts(p)
+    think = np.maximum(think, 1e-9)
+    whole = np.floor(servers)
+    waiting = np.maximum(n - whole, 1e-12)
+    share, rest = 1 / (1 + think), think / (1 + think)
+    thinkers = servers * think
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        served = special.betainc(waiting, whole + 1, rest)
+        log_queue = special.gammaln(n + 1) - special.gammaln(whole + 1) + whole * np.log(servers)
+        log_queue = log_queue - n * np.log(thinkers) + thinkers + n * np.log(rest)
+        queued = np.exp(np.minimum(log_queue, 600)) * special.gammaincc(waiting, thinkers)
+        busy = (n * share * special.betainc(waiting, whole, rest) + servers * queued) / (served + queued)
+    busy = np.where(n <= whole, n * share, np.minimum(busy, np.minimum(n * share, servers)))
+    return np.asarray(rate / share * busy)
+
+
+def usl_by_peak(n: Floats, p: Floats) -> Floats:
+    """The Universal Scalability Law by what it has at its peak: throughput ``top``, ``sigma``, load ``peak``; the other
+    two are kappa = (1 - sigma) / peak^2 and rate, Gunther (2007), equation 4.33."""
+    return usl(n, by_peak(p))
+
+
+def by_peak(p: Floats) -> Floats:
+    """(top, sigma, peak) -> (rate, sigma, kappa)."""
+    top, sigma, peak = p[..., 0], p[..., 1], p[..., 2]
+    kappa = (1 - sigma) / peak**2
+    rate = top / peak * (1 + sigma * (peak - 1) + kappa * peak * (peak - 1))
+    return np.stack([rate, sigma, kappa], axis=-1)
+
+
+def repairman_by_knee(n: Floats, p: Floats) -> Floats:
+    """Its ``knee`` = servers (1 + think), where the two asymptotes cross, in place of the servers."""
+    servers = np.maximum(p[..., 1] / (1 + p[..., 2]), 1.0)
+    return repairman(n, np.stack([p[..., 0], servers, p[..., 2]], axis=-1))
