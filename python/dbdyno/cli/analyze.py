@@ -1,0 +1,124 @@
+"""``dbdyno analyze``: how anybody's ladder scales, from a file of sessions and throughput or a stored run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dbdyno import report
+from dbdyno.analyze.scaling import NAMES
+from dbdyno.cli import screen
+from dbdyno.cli.analyze_options import (
+    column_options,
+    columns_of,
+    machine_of,
+    machine_options,
+    of_files,
+    think_s,
+)
+from dbdyno.cli.options import json_option, open_store, print_json, store_option
+from dbdyno.conduct import results_of
+from dbdyno.conduct.ladder_csv import read_ladder
+from dbdyno.conduct.scaling import asked, scaled, scalings_of
+from dbdyno.model.errors import UsageError
+from dbdyno.model.scaling import Scaling
+from dbdyno.model.units import parse_duration_ns
+
+
+@click.command()
+@click.argument("target", metavar="FILE|RUN", default="last")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write HTML there.")
+@click.option("--model", type=click.Choice(NAMES), help="This model, whatever the data say of it.")
+@click.option("--predict", type=float, multiple=True, metavar="N", help="Throughput at a load of N.")
+@click.option("--response-target", multiple=True, metavar="TIME", help="The load with this response time.")
+@click.option(
+    "--throughput-target", type=float, multiple=True, metavar="X", help="The load for this throughput."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of random draws.")
+@column_options
+@machine_options
+@store_option
+@json_option
+def analyze(
+    target: str,
+    output: Path | None,
+    model: str | None,
+    predict: tuple[float, ...],
+    response_target: tuple[str, ...],
+    throughput_target: tuple[float, ...],
+    seed: int,
+    store: Path | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Say how a system scales: which model, where it bends, what it delivers, what it will.
+
+    FILE: lines of sessions and throughput, and if there are, response time, CPU, repeats (- reads standard
+    input). Columns go by their headings: sessions, clients, threads, N; throughput, tps, qps, rate;
+    response_ms, latency (us); cpu_user; repeat. RUN: the ladders of a stored run. docs/analyze.md has all.
+
+    \b
+    Examples:
+      dbdyno analyze ladder.csv
+      dbdyno analyze ladder.csv --cores 8 --threads-per-core 2 -o scaling.html
+      dbdyno analyze pgbench.tsv --load clients --throughput tps --response-unit ms
+      dbdyno analyze ladder.csv --predict 200 --response-target 20ms
+      dbdyno analyze all.csv --where machine=db1 --model usl --json | jq .scalings[0].fits[0]
+      psql -AXF, -c 'select clients, tps from tests' | dbdyno analyze -
+      dbdyno analyze last
+    """
+    seconds = [_seconds(text) for text in response_target]
+    made = (
+        _of_file(target, model, seed, given)
+        if _is_file(target)
+        else _of_run(target, model, seed, store, given)
+    )
+    if predict or seconds or throughput_target:
+        made = tuple(asked(m, predict, seconds, throughput_target) for m in made)
+    if output is not None:
+        report.write_scaling(made, output)
+    if as_json:
+        print_json(report.scaling_json(made))
+        return
+    screen.out().print(report.scaling_text(made), crop=False)
+    if output is not None:
+        screen.say(f"report: {output}")
+
+
+def _of_file(target: str, model: str | None, seed: int, given: dict[str, Any]) -> tuple[Scaling, ...]:
+    ladder = read_ladder(
+        target,
+        columns_of(given),
+        machine=machine_of(given),
+        think_s=think_s(given),
+        load_unit=given["load_unit"],
+        throughput_unit=given["throughput_unit"],
+    )
+    return (scaled(ladder, model=model, seed=seed),)
+
+
+def _of_run(
+    target: str, model: str | None, seed: int, store: Path | None, given: dict[str, Any]
+) -> tuple[Scaling, ...]:
+    extra = of_files(given)
+    if extra:
+        raise UsageError(f"{', '.join(extra)}: of files only", "a run knows its columns, units and machine")
+    found = open_store(store).open(target)
+    made = scalings_of(results_of(found), model=model, seed=seed)
+    if not made:
+        raise UsageError(f"{found.id} has no ladder", "an observation has windows: dbdyno show RUN")
+    return made
+
+
+def _seconds(text: str) -> float:
+    seconds = parse_duration_ns(text) / 1e9
+    if seconds <= 0:
+        raise UsageError("--response-target 0: nothing takes no time", "write a time: 20ms")
+    return seconds
+
+
+def _is_file(word: str) -> bool:
+    """A file, or what was surely meant to be one: a run's id has no dot and no slash."""
+    return word == "-" or Path(word).is_file() or "/" in word or "." in word

@@ -1,0 +1,128 @@
+"""From a ladder to all that it says: models, answers, the paragraph, and what was asked of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dbdyno.analyze import answers, scaling
+from dbdyno.model.errors import UsageError
+from dbdyno.model.results import Results
+from dbdyno.model.scaling import Answer, Estimate, Fitted, Ladder, Scaling
+from dbdyno.model.units import format_ns, significant
+
+FARTHEST = 2.0
+"""Times the largest measured load beyond which a model's word is a guess."""
+
+
+def scaled(
+    ladder: Ladder, results: Results | None = None, *, model: str | None = None, seed: int = 1
+) -> Scaling:
+    """``ladder`` with models, answers and paragraph; ``results``: of the run that it is of.
+
+    ``model`` is put first whatever the data say of it. Raises UsageError: there is no such model, or it
+    cannot be fitted.
+    """
+    made = answers.answered(fitted(ladder, model, seed), results)
+    if any(a.id == "paragraph" for a in made.answers):
+        return made
+    words = answers.paragraph(made)
+    return replace(made, answers=(*made.answers, Answer("paragraph", words))) if words else made
+
+
+def scalings_of(results: Results, *, model: str | None = None, seed: int = 1) -> tuple[Scaling, ...]:
+    """One a ladder of the run: a workload under a variant. Empty: an observation has none."""
+    return tuple(scaled(ladder, results, model=model, seed=seed) for ladder in answers.ladders_of(results))
+
+
+def fitted(ladder: Ladder, model: str | None, seed: int) -> Scaling:
+    """All models, best first, or ``model`` first."""
+    if model is not None and model not in scaling.NAMES:
+        raise UsageError(f"no model {model!r}", f"there are: {', '.join(scaling.NAMES)}")
+    made = scaling.scale(ladder, seed)
+    if model is None or made.best is None or made.best.model == model:
+        return made
+    alone = scaling.scale(ladder, seed, (model,))
+    if alone.best is None:
+        raise UsageError(f"{model} cannot be fitted: {'; '.join(alone.refused)}", "measure more rungs")
+    chosen, said = made.best, made.fit(model)
+    first = said or replace(alone.best, weight=0.0, weight_bic=0.0)
+    note = f"{first.title} was asked for; the data speak for {chosen.title} (weight {chosen.weight:.2f})"
+    others = tuple(f for f in made.fits if f.model != model)
+    return replace(alone, fits=(first, *others), refused=made.refused, notes=(note, *made.notes))
+
+
+def asked(
+    made: Scaling,
+    loads: Sequence[float] = (),
+    response_s: Sequence[float] = (),
+    throughputs: Sequence[float] = (),
+) -> Scaling:
+    """``made`` with an answer for each question to the model: throughput at a load, load for a response
+    time, load and response time for a throughput. Raises UsageError where nothing was fitted."""
+    best = made.best
+    if best is None:
+        raise UsageError(f"no model was fitted: {'; '.join(made.refused)}", "measure more rungs")
+    found = [
+        *(_prediction(made, load) for load in loads),
+        *(_within(made, best, seconds) for seconds in response_s),
+        *(_for_rate(made, best, rate) for rate in throughputs),
+    ]
+    return replace(made, answers=(*found, *made.answers))
+
+
+def _prediction(made: Scaling, load: float) -> Answer:
+    told = scaling.predict(made, load, made.best.model if made.best else None)
+    ends = "" if told.low is None or told.high is None else f" ({_number(told.low)} .. {_number(told.high)})"
+    unit = made.ladder.load_unit
+    claim = f"At {load:g} {unit} the model has {_number(told.value)} {told.unit}{ends}{_note(told.note)}."
+    return Answer("prediction", claim, replace(told, name=f"at {load:g} {unit}"), told.note)
+
+
+def _within(made: Scaling, best: Fitted, seconds: float) -> Answer:
+    from dbdyno.analyze.scaling import inverse
+
+    think, shown = made.ladder.think_s or 0.0, format_ns(seconds * 1e9)
+    try:
+        load = inverse.load_for_response(best, seconds, think)
+    except inverse.OutOfReach as e:
+        return Answer("response-target", f"A response time of {shown}: {e.message}.")
+    rate = load / (seconds + think)
+    note = _beyond(made, load)
+    claim = (
+        f"The mean response time reaches {shown} at {_number(load)} {made.ladder.load_unit} "
+        f"({_number(rate)} {made.ladder.throughput_unit}){_note(note)}."
+    )
+    return Answer(
+        "response-target", claim, Estimate(f"at {shown}", load, made.ladder.load_unit, note=note), note
+    )
+
+
+def _for_rate(made: Scaling, best: Fitted, rate: float) -> Answer:
+    from dbdyno.analyze.scaling import inverse
+
+    think, shown = made.ladder.think_s or 0.0, f"{_number(rate)} {made.ladder.throughput_unit}"
+    try:
+        load = inverse.load_for_throughput(best, rate)
+    except inverse.OutOfReach as e:
+        return Answer("throughput-target", f"{shown}: {e.message}.")
+    note = _beyond(made, load)
+    took = format_ns(max(load / rate - think, 0.0) * 1e9)
+    unit = made.ladder.load_unit
+    claim = f"{shown} take {_number(load)} {unit}, at a mean response time of {took}{_note(note)}."
+    return Answer("throughput-target", claim, Estimate(shown, load, made.ladder.load_unit, note=note), note)
+
+
+def _beyond(made: Scaling, load: float) -> str:
+    last = max(made.ladder.points["load"])
+    if load > FARTHEST * last:
+        return f"warning: more than twice the largest measured load, {last:g}: no forecast to rely on"
+    return f"beyond the measured range, which ends at {last:g}" if load > last else ""
+
+
+def _note(note: str) -> str:
+    return f"; {note}" if note else ""
+
+
+def _number(value: float) -> str:
+    return significant(value, 4)
