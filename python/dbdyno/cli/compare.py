@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from dbdyno import conduct, report
 from dbdyno.analyze import compare as comparing
-from dbdyno.cli import screen
+from dbdyno.cli import compare_machines, screen
+from dbdyno.cli.compare_machines import Asked
 from dbdyno.cli.numbers import read_numbers
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.model.comparison import Comparison
 from dbdyno.model.errors import UsageError
+from dbdyno.model.machines import Machines
+from dbdyno.model.results import Results
 
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)\Z")
 
@@ -51,6 +55,11 @@ class Share(click.ParamType[float]):
     show_default=True,
     help="Of files: which numbers are better.",
 )
+@click.option(
+    "--machines", is_flag=True, help="Two machines: one session, equal load, crossing, peak per core."
+)
+@click.option("--cores", type=float, nargs=2, metavar="N N", help="Physical cores of the two machines.")
+@click.option("--threads", type=float, nargs=2, metavar="N N", help="Their logical CPUs.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write HTML there.")
 @store_option
 @json_option
@@ -64,6 +73,9 @@ def compare(
     rung: int | None,
     column: str | None,
     better: str,
+    machines: bool,
+    cores: tuple[float, float] | None,
+    threads: tuple[float, float] | None,
     output: Path | None,
     store: Path | None,
     as_json: bool,
@@ -73,6 +85,7 @@ def compare(
     One RUN: its variants, paired block by block. Two: the second over the first, which is the baseline. Two
     files (one number a line, or CSV with --column): benchstat's row and the ratio of means. The verdict is
     better or worse, no difference above the margin, or undecided: then how many more repeats would decide.
+    Runs of two machines, or two CSV files of sessions and throughput: the ladders side by side, too.
 
     \b
     Examples:
@@ -82,31 +95,49 @@ def compare(
       dbdyno compare last --metric response_p95_ns --json | jq .metrics[0].claims
       dbdyno compare old.txt new.txt
       dbdyno compare old.csv new.csv --column ms
+      dbdyno compare xeon.csv power.csv --cores 16 8 --threads 32 64
     """
     del by  # variants are all there is so far
     options = comparing.Options(margin, baseline, metric, rung)
+    asked = Asked.of(machines, cores, threads)
     if _is_file(first) or (second is not None and _is_file(second)):
-        _files(first, second, column, margin, better == "higher", output, as_json)
+        paths = _two_files(first, second)
+        if column is None and (asked.told or compare_machines.are_ladders(paths)):
+            _show(None, compare_machines.of_files(paths, asked), output, as_json)
+        else:
+            _files(paths, column, margin, better == "higher", output, as_json)
         return
     if column is not None:
         raise UsageError("--column is for files of numbers", "leave it out for runs")
-    made = _runs(first, second, options, store)
-    if output is not None:
-        report.write_comparison(made, output)
-    if as_json:
-        print_json(report.comparison_document(made))
+    if second is None:
+        if asked.told:
+            raise UsageError("two machines are of two runs", "name a second run")
+        only = conduct.results_of(open_store(store).open(first))
+        _show(comparing.compare_variants(only, options), (), output, as_json)
         return
-    screen.out().print(report.comparison_text(made), crop=False)
+    _show(*_runs(*_two_runs(first, second, options, store), options, asked), output, as_json)
+
+
+def _show(made: Comparison | None, machines: Sequence[Machines], output: Path | None, as_json: bool) -> None:
+    """What there is: the comparison of runs, the machines behind them, or both."""
+    if output is not None:
+        report.write_comparison(made, output, machines)
+    if as_json:
+        print_json(report.machines_document(made, machines))
+        return
+    if made is not None:
+        screen.out().print(report.comparison_text(made), crop=False)
+    if machines:
+        screen.out().print(report.machines_text(machines), crop=False)
     if output is not None:
         screen.say(f"report: {output}")
 
 
-def _runs(first: str, second: str | None, options: comparing.Options, store: Path | None) -> Comparison:
+def _two_runs(
+    first: str, second: str, options: comparing.Options, store: Path | None
+) -> tuple[Results, Results]:
     found = open_store(store)
-    one = found.open(first)
-    if second is None:
-        return comparing.compare_variants(conduct.results_of(one), options)
-    two = found.open(second)
+    one, two = found.open(first), found.open(second)
     if options.baseline is not None:
         raise UsageError("--baseline names a variant of one run", "of two runs the first is the baseline")
     if one.id == two.id:
@@ -114,18 +145,29 @@ def _runs(first: str, second: str | None, options: comparing.Options, store: Pat
             f"{one.id} twice: a run cannot differ from itself",
             f"its variants: dbdyno compare {one.id}; another run: dbdyno runs",
         )
-    return comparing.compare_runs(conduct.results_of(one), conduct.results_of(two), options)
+    return conduct.results_of(one), conduct.results_of(two)
 
 
-def _files(
-    first: str,
-    second: str | None,
-    column: str | None,
-    margin: float,
-    higher: bool,
-    output: Path | None,
-    as_json: bool,
-) -> None:
+def _runs(
+    a: Results, b: Results, options: comparing.Options, asked: Asked
+) -> tuple[Comparison | None, Sequence[Machines]]:
+    """Ladders of two machines need no rung in common, and then stand alone."""
+    machines: Sequence[Machines] = ()
+    if asked.told or compare_machines.hosts_differ(a, b):
+        try:
+            machines = compare_machines.of_runs(a, b, asked)
+        except UsageError:
+            if asked.told:
+                raise
+    try:
+        return comparing.compare_runs(a, b, options), machines
+    except UsageError:
+        if not machines:
+            raise
+        return None, machines
+
+
+def _two_files(first: str, second: str | None) -> tuple[Path, Path]:
     if second is None:
         raise UsageError(f"{first} is a file: one sample alone", "name a second file")
     paths = Path(first), Path(second)
@@ -134,10 +176,22 @@ def _files(
         raise UsageError(f"no file {missing[0]}", "two files, or two runs")
     if paths[0].samefile(paths[1]):
         raise UsageError(f"{first} twice: a sample cannot differ from itself", "name another file")
+    return paths
+
+
+def _files(
+    paths: tuple[Path, Path],
+    column: str | None,
+    margin: float,
+    higher: bool,
+    output: Path | None,
+    as_json: bool,
+) -> None:
     if output is not None:
         raise UsageError("HTML is made of runs", "--json prints the comparison of two files as data")
     numbers = [read_numbers(p, column) for p in paths]
-    names = (paths[0].name, paths[1].name) if paths[0].name != paths[1].name else (first, second)
+    same = paths[0].name == paths[1].name
+    names = (str(paths[0]), str(paths[1])) if same else (paths[0].name, paths[1].name)
     made = comparing.compare_samples(numbers[0], numbers[1], names, margin, higher)
     if as_json:
         print_json(report.comparison_document(made))

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+from rich.console import RenderableType
 
 from dbdyno.model.comparison import Comparison, SampleComparison
+from dbdyno.model.machines import Machines
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Scaling
 from dbdyno.report.compare import comparison as comparison_text
@@ -38,6 +40,8 @@ __all__ = [
     "document",
     "events_text",
     "export",
+    "machines_document",
+    "machines_text",
     "microstates_text",
     "profile_text",
     "samples_text",
@@ -87,11 +91,29 @@ def comparison_document(made: Comparison | SampleComparison) -> dict[str, Any]:
     return compare_json.document(made)
 
 
-def write_comparison(made: Comparison, path: Path) -> Path:
-    """A comparison as one HTML file at ``path``. Raises StoreError where that cannot be written."""
+def write_comparison(made: Comparison | None, path: Path, machines: Sequence[Machines] = ()) -> Path:
+    """A comparison, the machines behind it, or both, as one HTML file at ``path``.
+
+    Raises StoreError where that cannot be written."""
     from dbdyno.report import compare_html
 
-    return compare_html.write(made, path)
+    return compare_html.write(made, path, machines)
+
+
+def machines_document(made: Comparison | None, machines: Sequence[Machines]) -> dict[str, Any]:
+    """The comparison, with a key ``machines`` where there are some; these alone where it is ``None``."""
+    from dbdyno.report import compare_json
+    from dbdyno.report import machines as told
+
+    document = {"format": told.FORMAT} if made is None else compare_json.document(made)
+    return {**document, "machines": told.machines_json(machines)} if machines else document
+
+
+def machines_text(machines: Sequence[Machines]) -> RenderableType:
+    """Two machines under the same work, one table a ladder."""
+    from dbdyno.report import machines as told
+
+    return told.machines_text(machines)
 
 
 def scaling_json(scalings: Sequence[Scaling]) -> dict[str, Any]:

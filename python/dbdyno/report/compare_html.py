@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dbdyno.model.comparison import Comparison, MetricTable
+from dbdyno.model.machines import Machines
 from dbdyno.report import compare_rows as rows
+from dbdyno.report import machines as told
 from dbdyno.report.compare_plot import STYLE, plot
 from dbdyno.report.files import write_atomic
 from dbdyno.report.markup import Html, details, el, table
 from dbdyno.report.page import head
 
 
-def write(made: Comparison, path: Path) -> Path:
+def write(made: Comparison | None, path: Path, machines: Sequence[Machines] = ()) -> Path:
     """Raises StoreError where ``path`` cannot be written."""
-    return write_atomic(path, page(made).encode("utf-8"))
+    return write_atomic(path, page(made, machines).encode("utf-8"))
 
 
-def page(made: Comparison) -> str:
-    """The whole document."""
-    words = [el("p", s, class_="lead") for s in made.summary]
+def page(made: Comparison | None, machines: Sequence[Machines] = ()) -> str:
+    """The whole document: the comparison, the machines behind it, or both."""
+    title = rows.title(made) if made is not None else told.title(machines[0])
+    words = [el("p", s, class_="lead") for s in made.summary] if made is not None else []
     top = el("div", el("span", "dbdyno", class_="brand"), class_="top")
-    header = el("header", el("div", top, el("h1", rows.title(made)), *words))
-    body = el("body", header, el("main", *_sections(made), id="content"))
-    return f'<!doctype html>\n<html lang="en">{head(rows.title(made), STYLE)}{body}</html>\n'
+    header = el("header", el("div", top, el("h1", title), *words))
+    sections = [*(_sections(made) if made is not None else ()), *_machines(machines)]
+    body = el("body", header, el("main", *sections, id="content"))
+    return f'<!doctype html>\n<html lang="en">{head(title, STYLE)}{body}</html>\n'
+
+
+def _machines(machines: Sequence[Machines]) -> Iterator[Html]:
+    for n, made in enumerate(machines):
+        name = "machines" if n == 0 else f"machines-{n + 1}"
+        yield _section(name, told.title(made), told.machines_html(made))
 
 
 def digest(made: Comparison) -> Iterator[Html]:

@@ -51,9 +51,8 @@ def machines_json(made: Iterable[Machines]) -> list[dict[str, Any]]:
 
 
 def title(made: Machines) -> str:
-    same = made.a.name == made.b.name
-    what = made.a.name if same else f"{made.a.name} against {made.b.name}"
-    return f"Machine against machine: {what}, {made.names[1]} over {made.names[0]}"
+    what = f"{made.a.name}, " if made.a.name == made.b.name else ""
+    return f"Machine against machine: {what}{made.names[1]} over {made.names[0]}"
 
 
 def _sides(made: Machines) -> tuple[tuple[str, Machine], ...]:
@@ -83,9 +82,9 @@ def rows(made: Machines) -> list[Row]:
         found.append(_speed(at.throughput, response, "" if at.how == "measured" else at.how))
     unit = made.a.load_unit
     for e in made.crossings:
-        found.append(("crossing", f"{e.value:.3g} {unit}", "", "1", _ends(e), "", e.note))
+        found.append((f"crossing, {unit}", "", "", f"{e.value:.3g}", _ends(e), "", e.note))
     if not made.crossings:
-        found.append(("crossing", "none", "", "", "", "", "within the common range"))
+        found.append((f"crossing, {unit}", "", "", "none", "", "", "within the common range"))
     at_peak = " and ".join(f"{n:g}" for n in made.peak_loads)
     found.append(_speed(made.peak, "", f"at {at_peak} {unit}"))
     return [*found, _speed(made.per_core), _speed(made.per_thread)]

@@ -85,10 +85,14 @@ def _at_loads(a: Ladder, b: Ladder, left: Rungs, right: Rungs, loads: Sequence[f
         both = left.measured(n) and right.measured(n)
         yield AtLoad(
             n,
-            throughput=_speed(f"at {n:g} {a.load_unit}", a.throughput_unit, left, right, n),
+            throughput=_speed(_units(n, a), a.throughput_unit, left, right, n),
             response=_response(*responses, n),
             how="measured" if both else "interpolated",
         )
+
+
+def _units(load: float, ladder: Ladder) -> str:
+    return f"one {ladder.load_unit.removesuffix('s')}" if load == 1 else f"{load:g} {ladder.load_unit}"
 
 
 def _speed(what: str, unit: str, a: Rungs, b: Rungs, load: float) -> Speed:
@@ -107,7 +111,7 @@ def _response(a: Rungs | None, b: Rungs | None, load: float) -> Speed:
 
 def _one(left: Rungs, right: Rungs, ladder: Ladder) -> Speed:
     one = ladder.load_unit.removesuffix("s")
-    what = f"one {one}"
+    what = _units(1, ladder)
     if left.loads[0] == right.loads[0] == 1:
         return _speed(what, ladder.throughput_unit, left, right, 1.0)
     return Speed(
