@@ -152,7 +152,8 @@ RAW: dict[str, tuple[Column, ...]] = {
             "cpu.user_ns cpu.nice_ns cpu.system_ns cpu.idle_ns cpu.iowait_ns cpu.irq_ns cpu.softirq_ns "
             "cpu.steal_ns (all CPUs), cpus, context_switches, procs_running, procs_blocked, psi.cpu.some_ns, "
             "psi.io.some_ns, psi.io.full_ns, psi.memory.some_ns, psi.memory.full_ns; read at t0 and t1 only: "
-            "cpuN.busy_ns, and on POWER cpuN.purr_ticks idle_purr_ticks spurr_ticks idle_spurr_ticks, timebase_hz",
+            "cpuN.busy_ns, and on POWER cpuN.purr_ticks idle_purr_ticks spurr_ticks idle_spurr_ticks, "
+            "timebase_hz",
         ),
         _c("value", "i64", "as of the read", null=True),
         _c("status", "str", "of this read"),

@@ -32,6 +32,12 @@ def percent(share: float) -> str:
     return f"{value:.0f} %" if abs(value) >= 9.5 else f"{round(value, 1) + 0.0:.1f} %"  # no -0.0
 
 
+def apart(first: float, second: float) -> tuple[str, str]:
+    """Two shares in percent, with a decimal more where they would look the same."""
+    texts = percent(first), percent(second)
+    return texts if texts[0] != texts[1] else (f"{100 * first:.1f} %", f"{100 * second:.1f} %")
+
+
 def plain(value: float) -> str:
     """Three significant digits, whole numbers as they are."""
     rounded = float(f"{value:.3g}") if abs(value) < 100 else value
