@@ -8,9 +8,8 @@ import sys
 import click
 
 from dbdyno import __version__
-from dbdyno.cli import clean, compare, observe, plans, recipes, run, runs, screen, selftest, server, topology
+from dbdyno.cli.commands import Commands
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError
-from dbdyno.model.nearest import did_you_mean
 
 _HELP = """A dynamometer for databases: climbs a ladder of session counts on a real server, counts exactly,
 and says where each second of each session went.
@@ -24,6 +23,7 @@ Examples:
   dbdyno observe --for 60s               somebody else's load: live, and stored
   dbdyno run --recipe limits             binding or caging, and by how much?
   dbdyno compare last                    its variants: ratios, intervals, verdicts, why
+  dbdyno analyze ladder.csv              how it scales: sessions and throughput, anybody's
   dbdyno topology                        sockets, cores, threads, nodes, and which may be used
   dbdyno show last                       the table and the findings once more
   dbdyno profile last                    the load profile and the top ten events
@@ -35,21 +35,34 @@ Exit codes: 0 good; 1 a defect; 2 wrong words; 3 the server; 4 the run store;
 """
 
 
-class Commands(click.Group):
-    """A group that names the nearest command."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0] if args else ""
-        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
-            ctx.fail(f"no command {name!r}: {did_you_mean(name, self.list_commands(ctx))}")
-        return super().resolve_command(ctx, args)
+_PLACES = {
+    "run": "run:run",
+    "observe": "observe:observe_command",
+    "runs": "runs:runs",
+    "show": "runs:show",
+    "profile": "runs:profile",
+    "report": "runs:report_command",
+    "export": "runs:export",
+    "rebuild": "runs:rebuild",
+    "rm": "runs:remove",
+    "workloads": "plans:workloads",
+    "plan": "plans:plan",
+    "recipes": "recipes:recipes",
+    "recipe": "recipes:recipe",
+    "server": "server:server",
+    "selftest": "selftest:selftest",
+    "analyze": "analyze:analyze",
+    "compare": "compare:compare",
+    "topology": "topology:topology",
+    "clean": "clean:clean",
+}
+"""Command -> its place in this package."""
 
 
 @click.group(
     "dbdyno",
     cls=Commands,
+    places={name: f"dbdyno.cli.{place}" for name, place in _PLACES.items()},
     help=_HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
@@ -58,24 +71,9 @@ def app() -> None:
     pass
 
 
-for _command in (
-    run.run,
-    observe.observe_command,
-    *runs.COMMANDS,
-    *plans.COMMANDS,
-    *recipes.COMMANDS,
-    server.server,
-    selftest.selftest,
-    compare.compare,
-    topology.topology,
-    clean.clean,
-):
-    app.add_command(_command)
-server.server.__class__ = plans.plan.__class__ = recipes.recipe.__class__ = Commands
-
-
 def main() -> None:
     """Entry point of the program ``dbdyno``."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's; else a thread for each CPU, none of use
     try:
         sys.exit(app(standalone_mode=False) or 0)
     except click.exceptions.Exit as e:
@@ -86,6 +84,8 @@ def main() -> None:
         e.show()
         sys.exit(e.exit_code)
     except DbdynoError as e:
+        from dbdyno.cli import screen
+
         screen.error(str(e))
         sys.exit(e.exit_code)
     except KeyboardInterrupt:

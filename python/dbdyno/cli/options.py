@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from dbdyno.store import RunStore
+if TYPE_CHECKING:
+    from dbdyno.store import RunStore
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -66,6 +67,8 @@ def run_argument(f: _F) -> _F:
 
 
 def open_store(path: Path | None) -> RunStore:
+    from dbdyno.store import RunStore  # here, since not every command needs Polars
+
     return RunStore(path)
 
 

@@ -6,6 +6,7 @@ import click
 
 from dbdyno import conduct, observe
 from dbdyno.cli import screen
+from dbdyno.cli.commands import Commands
 from dbdyno.cli.options import json_option, print_json
 
 
@@ -26,7 +27,7 @@ def workloads(as_json: bool) -> None:
         screen.workloads_table(known)
 
 
-@click.group()
+@click.group(cls=Commands)
 def plan() -> None:
     """Look at recipes and resolved plans."""
 
@@ -69,6 +70,3 @@ def plan_list(as_json: bool) -> None:
     else:
         for name, recipe in known.items():
             click.echo(f"{name:12} {recipe.doc}")
-
-
-COMMANDS = (workloads, plan)

@@ -10,6 +10,7 @@ import click
 
 from dbdyno import conduct, observe
 from dbdyno.cli import screen
+from dbdyno.cli.commands import Commands
 from dbdyno.cli.options import json_option, print_json
 from dbdyno.model.errors import UsageError
 from dbdyno.plan import SCHEMA_FILE, recipe_schema
@@ -39,7 +40,7 @@ def recipes(as_json: bool) -> None:
     click.echo(f"{'your own:':{wide}}  dbdyno recipe new FILE.toml")
 
 
-@click.group()
+@click.group(cls=Commands)
 def recipe() -> None:
     """Write and check recipes of your own."""
 
@@ -108,6 +109,3 @@ def _write(file: Path, text: str) -> None:
         raise UsageError(f"{file} is there already", "choose another name, or remove it") from None
     except OSError as e:
         raise UsageError(f"cannot write {file}: {e.strerror}", "choose another place") from None
-
-
-COMMANDS = (recipes, recipe)

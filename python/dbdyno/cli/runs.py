@@ -199,6 +199,3 @@ def remove(run: str, store: Path | None) -> None:
         raise StoreError(f"run {record.id} is still running", "stop it first, or wait")
     shutil.rmtree(record.path)
     click.echo(f"removed {record.id}")
-
-
-COMMANDS = (runs, show, profile, report_command, export, rebuild, remove)

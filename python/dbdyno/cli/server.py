@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
+from dbdyno.cli.commands import Commands
 from dbdyno.cli.options import bin_dir_option, json_option, print_json
 from dbdyno.engines import embedded
-from dbdyno.plan import parse_params
 
 
-@click.group()
+@click.group(cls=Commands)
 def server() -> None:
     """Start, stop and look at the embedded PostgreSQL."""
 
@@ -40,6 +40,8 @@ def start(
       dbdyno server start --setting shared_buffers=2GB --max-connections 500
       dbdyno server start --pg-bin /usr/lib/postgresql/15/bin
     """
+    from dbdyno.plan import parse_params  # here: looking and stopping need no plans
+
     chosen = {k: str(v) for k, v in parse_params(settings).items()}
     _print(
         embedded().start(bin_dir=bin_dir, settings=chosen, max_connections=max_connections, fresh=fresh),

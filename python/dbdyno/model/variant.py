@@ -15,9 +15,9 @@ Bind = Literal["spread", "pack", "off"]
 
 
 class Strict(BaseModel):
-    """Unknown keys are errors; nothing changes after it was made."""
+    """Unknown keys are errors; nothing changes after it was made. Texts below fields go to the schema."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class LimitSpec(Strict):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from dbdyno.engines.postgres.embedded import PORT, Wish, open_instance
 from dbdyno.engines.postgres.embedded.cluster import ROLE
-from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.errors import UsageError
-from dbdyno.model.protocols import Target
+
+if TYPE_CHECKING:
+    from dbdyno.engines.postgres.server import PostgresServer
+    from dbdyno.model.protocols import Target
 
 __all__ = ["PostgresServer", "open_server"]
 
 
 def open_server(target: Target) -> PostgresServer:
     """The server of ``target.dsn``; None: the embedded one, started if need be, ended by ``close``."""
+    from dbdyno.engines.postgres.server import PostgresServer  # `dbdyno server` needs none of it
+
     if target.dsn is not None:
         if target.bin_dir is not None:
             raise UsageError("both --dsn and --pg-bin were given", "--pg-bin is for the embedded server")
@@ -27,3 +33,12 @@ def open_server(target: Target) -> PostgresServer:
     except BaseException:
         instance.close()
         raise
+
+
+def __getattr__(name: str) -> Any:
+    """``PostgresServer``, loaded with all it needs when it is asked for."""
+    if name != "PostgresServer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dbdyno.engines.postgres import server
+
+    return server.PostgresServer
