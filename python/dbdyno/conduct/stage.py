@@ -85,7 +85,9 @@ class Stage:
             self._server.configure(variant.settings, self._journal)
         if needing:
             self._server.configure({}, self._journal)
-            self._teller.noted(f"{self.restarts()} restarts of the server on the way, about 0.2 s each")
+            often = f"{self.restarts()} restarts of the server "
+            often += "on the way" if self._plan.adaptive is None else "or more at each rung"
+            self._teller.noted(f"{often}, about 0.2 s each")
 
     def restarts(self) -> int:
         """How often the server will be restarted on the way through the cells."""

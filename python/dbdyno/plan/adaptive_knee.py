@@ -42,7 +42,7 @@ def bend(throughputs: Mapping[int, Mean], share: float) -> Bend:
     one = max(m.value / n for n, m in throughputs.items())
     surplus = {n: m.value - share * one * n for n, m in throughputs.items()}
     at = max(surplus, key=lambda n: surplus[n])
-    noise = noise_of(throughputs)
+    noise = noise_of(throughputs).share
     errors = {n: noise * m.value / math.sqrt(m.n) for n, m in throughputs.items()}
     lower = [n for n in surplus if surplus[at] - surplus[n] > _SIGMAS * math.hypot(errors[at], errors[n])]
     return Bend(
@@ -76,7 +76,7 @@ def _first(findings: Findings) -> Next | None:
 def _nearer(findings: Findings, throughputs: Mapping[int, Mean], share: float) -> int | None:
     """A rung nearer to the bend; ``None`` where both its neighbours are near enough."""
     rungs, at, tried = list(throughputs), bend(throughputs, share).at, findings.tried
-    noise = noise_of(throughputs)
+    noise = noise_of(throughputs).share
     step_down, step_up = _step(at, share, noise, 1 - share), _step(at, share, noise, share)
     place = rungs.index(at)
     if place + 1 == len(rungs) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dbdyno.model.mean import Mean
 from dbdyno.model.plan import Goal
 from dbdyno.model.units import format_ns, format_rate
-from dbdyno.plan.adaptive_findings import Done, Findings, noise_of
+from dbdyno.plan.adaptive_findings import NOISE, Done, Findings, noise_of
 from dbdyno.plan.adaptive_goal import Sides, wilson
 from dbdyno.plan.adaptive_knee import END, KNEE, Bend, bend
 from dbdyno.plan.ladder import MAX_SESSIONS
@@ -21,9 +21,9 @@ def knee_found(findings: Findings, *, cut: str = "") -> Done:
         return Done(f"no rung could be used: {fault}", cure="see the findings of the rungs")
     knee, end, last = bend(throughputs, KNEE), bend(throughputs, END), max(throughputs)
     noise = noise_of(throughputs)
-    measured = any(m.n > 1 for m in throughputs.values())
-    evidence = f"{len(throughputs)} rungs; noise of a rung {noise:.1%}, " + (
-        "measured by repeats" if measured else "taken for granted: --repeats measures it"
+    evidence = f"{len(throughputs)} rungs; noise of a rung {noise.share:.1%}, {noise.source}"
+    quieter = (
+        "measure longer, when the machine is quiet, or with --repeats" if noise.share > 2 * NOISE else ""
     )
     tail = _ends(findings, last) if end.at == last else _growth_ends(throughputs, end)
     cut = f"; {cut}" if cut else ""
@@ -35,7 +35,7 @@ def knee_found(findings: Findings, *, cut: str = "") -> Done:
         f"the knee is at {_n(knee.at)}{_range(knee)}: beyond it a further session brings less than half of "
         f"what one brings at best; {tail}{cut}"
     )
-    return Done(words, knee.at, knee.low, knee.high, found=True, evidence=evidence)
+    return Done(words, knee.at, knee.low, knee.high, knee.high is not None, evidence, quieter)
 
 
 def _growth_ends(throughputs: dict[int, Mean], end: Bend) -> str:
@@ -119,11 +119,8 @@ def _strays(sides: Sides) -> str:
     found = sides.stray()
     if not found:
         return ""
-    verb = "fail" if sides.rate else "meet"
-    again = ", ".join(f"{n} ({_figure(sides, n)})" for n in found)
-    return (
-        f"; not monotone: {again} {verb}{'s' if len(found) == 1 else ''} it{'' if sides.rate else ' again'}"
-    )
+    which = ", ".join(f"{n} ({_figure(sides, n)})" for n in found)
+    return f"; not monotone: higher up {which} " + ("fail it" if sides.rate else "meet it again")
 
 
 def _shown(sides: Sides, rung: int) -> str:

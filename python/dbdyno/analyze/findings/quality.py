@@ -216,7 +216,7 @@ def sources_missing(case: Case) -> Iterator[Finding]:
 
 
 def one_repeat(case: Case) -> Iterator[Finding]:
-    if case.plan.experiment.repeats == 1 and case.cells() and not case.observed:
+    if all(c["repeat"] == 1 for c in case.cells()) and case.cells() and not case.observed:
         yield Finding(
             id="one-repeat",
             severity="note",

@@ -1,0 +1,487 @@
+"""The auto ladder: which rung comes next, on known laws, with noise, with faults; and as conduct asks it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fakery import climb_one, environment_of, info_of, plan_cell
+from tests.unit.test_plan import LIO
+
+from dbdyno.cli.app import app
+from dbdyno.conduct.course import Asked
+from dbdyno.conduct.run import fitted
+from dbdyno.engines.fake import FakeServer
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan import Adaptive, Cell, Experiment, Goal, Plan
+from dbdyno.model.protocols import Target
+from dbdyno.model.results import Results
+from dbdyno.model.tables import rows
+from dbdyno.model.variant import VariantSpec
+from dbdyno.plan import Done, Findings, Next, Seen, grown, next_rung, repeated, resolve
+from dbdyno.plan.adaptive_goal import parse_goal, wilson
+
+S, MS = 1_000_000_000, 1_000_000
+Law = Callable[[int], float]
+
+
+def plateau(cores: int) -> Law:
+    return lambda n: 100.0 * min(n, cores)
+
+
+def usl(sigma: float, kappa: float) -> Law:
+    return lambda n: 100.0 * n / (1 + sigma * (n - 1) + kappa * n * (n - 1))
+
+
+def segments(cores: int, threads: int, smt: float) -> Law:
+    return lambda n: 100.0 * (min(n, cores) + smt * max(0, min(n, threads) - cores))
+
+
+def falling(cores: int, until: int) -> Law:
+    return lambda n: 100.0 * min(n, cores) * min(1.0, until / n)
+
+
+def climb(
+    law: Law,
+    cpus: int,
+    *,
+    noise: float = 0.0,
+    seed: int = 1,
+    most: int = 16,
+    top: int | None = None,
+    goal: str | None = None,
+    response_ms: Law = lambda _n: 0.0,
+    fault: Callable[[int], str | None] = lambda _n: None,
+) -> tuple[list[int], Done]:
+    """Rungs in the order in which they were asked for, and the verdict."""
+    chance = random.Random(seed)
+    seen: list[Seen] = []
+    found = None if goal is None else parse_goal(goal)
+    top = top or 8 * cpus
+    rule = Adaptive(
+        top=top, most_rungs=most, near=min(top, max(2, cpus)), repeats=3 if goal else 1, goal=found
+    )
+    while len(seen) < 100:
+        step = next_rung(Findings(rule, tuple(seen)))
+        if isinstance(step, Done):
+            return [s.sessions for s in seen], step
+        n, error = step.sessions, 1 + chance.gauss(0, noise)
+        figure = law(n) * error if found and found.metric == "throughput" else response_ms(n) * MS * error
+        seen.append(Seen(n, law(n) * error, figure=figure, fault=fault(n)))
+    pytest.fail("it never ends")
+
+
+# -- the knee -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("law", "cpus", "knee", "rungs"),
+    [
+        (plateau(2), 2, 2, 6),
+        (plateau(1), 2, 1, 6),
+        (plateau(3), 4, 3, 6),
+        (plateau(6), 64, 6, 6),  # another limit than the CPUs
+        (plateau(16), 16, 16, 6),
+        (plateau(40), 16, 40, 8),  # sessions that wait: the knee is above the CPUs
+        (plateau(100), 64, 100, 7),
+        (segments(2, 4, 0.3), 4, 2, 6),  # cores, then threads
+        (segments(8, 16, 0.3), 16, 8, 9),
+        (segments(8, 16, 0.6), 16, 16, 6),  # a thread brings more than half
+        (falling(8, 10), 8, 8, 6),
+        (lambda _n: 100.0, 8, 1, 6),  # nothing runs beside anything
+    ],
+)
+def test_the_knee_is_found_with_few_rungs(law: Law, cpus: int, knee: int, rungs: int) -> None:
+    asked, done = climb(law, cpus)
+    assert (done.at, done.found) == (knee, True)
+    assert len(asked) == len(set(asked)) <= rungs
+    assert asked[0] == 1
+    assert max(asked) <= 8 * cpus
+    assert (done.low or 1) <= knee
+    assert done.high is not None
+    near = [n for n in asked if n != knee and abs(n - knee) <= max(1, 0.13 * knee)]
+    assert len(near) >= (2 if knee > 1 else 1)  # on both sides
+    assert f"the knee is at {knee} session" in done.words
+
+
+@pytest.mark.parametrize(("sigma", "kappa", "cpus"), [(0.05, 0.002, 16), (0.02, 0.0001, 64), (0.3, 0.01, 4)])
+def test_a_rounded_law_bends_where_a_session_brings_half(sigma: float, kappa: float, cpus: int) -> None:
+    """Where the USL gains less than half of one session's throughput, by counting."""
+    law = usl(sigma, kappa)
+    surplus = [law(n) - 50.0 * n for n in range(1, 200)]
+    knee = 1 + surplus.index(max(surplus))
+    asked, done = climb(law, cpus)
+    assert len(asked) <= 12
+    assert done.at is not None
+    assert done.high is not None
+    assert (done.low or 1) <= knee <= done.high
+    assert surplus[done.at - 1] > 0.97 * max(surplus)
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.05])
+@pytest.mark.parametrize("cores", [3, 16, 50])
+def test_noise_neither_hides_the_knee_nor_costs_many_rungs(noise: float, cores: int) -> None:
+    missed = 0
+    for seed in range(60):
+        asked, done = climb(plateau(cores), 16, noise=noise, seed=seed)
+        assert len(asked) <= 12
+        missed += done.high is None or not (done.low or 1) <= cores <= done.high
+    assert missed <= (3 if noise == 0.02 else 12)  # one climb takes a noise of 2 % for granted
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 4, 64])
+def test_a_straight_line_ends_at_the_cap_and_says_so(cpus: int) -> None:
+    asked, done = climb(lambda n: 100.0 * n, cpus, noise=0.02)
+    assert max(asked) == 8 * cpus
+    assert (done.at, done.found) == (None, False)
+    assert f"does not bend up to {8 * cpus} sessions" in done.words
+    assert "still grows" in done.words
+    assert f"--ladder auto:{64 * cpus}" in done.cure
+
+
+def test_a_peak_with_a_fall_behind_it_is_told() -> None:
+    _, done = climb(falling(8, 10), 8)
+    assert "16 deliver 62% of the peak" in done.words
+
+
+def test_rungs_that_cannot_be_used_are_not_climbed_over() -> None:
+    asked, done = climb(plateau(100), 16, fault=lambda n: "the driver was starved" if n >= 40 else None)
+    assert [n for n in asked if n > 32] == [64, 48, 40]
+    assert "it ends there because 40 could not be used (the driver was starved)" in done.words
+    asked, done = climb(plateau(4), 4, fault=lambda n: "cold" if n == 1 else None)
+    assert done.at == 4
+    asked, done = climb(plateau(4), 4, fault=lambda _n: "every call ended in an error")
+    assert asked == [1, 4, 8]
+    assert done.words == "no rung could be used: every call ended in an error"
+
+
+def test_the_most_rungs_are_kept_and_told() -> None:
+    asked, done = climb(usl(0.02, 0.0001), 64, most=5)
+    assert len(asked) == 5
+    assert "5 rungs are the most asked for" in done.words
+    assert done.at is not None
+
+
+def test_repeats_tell_the_noise() -> None:
+    rule = Adaptive(top=32, most_rungs=16, near=4, repeats=2)
+    quiet = [Seen(n, 100.0 * min(n, 4)) for n in (1, 4, 8, 5, 3, 2)]
+    loud = [Seen(n, 100.0 * min(n, 4) * (1 + e)) for n in (1, 4, 8, 5, 3, 2) for e in (-0.3, 0.3)]
+    a, b = (next_rung(Findings(rule, tuple(seen))) for seen in (quiet, loud))
+    assert isinstance(a, Done)
+    assert isinstance(b, Done)
+    assert (a.low, a.high) == (3, 5)
+    assert b.high is None or b.high > 5
+    assert "by repeats" in b.evidence
+
+
+def test_a_ladder_that_jumps_about_is_not_believed() -> None:
+    """Measured on two CPUs with seven others at work: no law rises like that."""
+    seen = {1: 34.0, 2: 38.6, 4: 67.6, 8: 55.4, 6: 112.0, 3: 54.7}
+    rule = Adaptive(top=16, most_rungs=6, near=2, repeats=1)
+    done = next_rung(Findings(rule, tuple(Seen(n, x) for n, x in seen.items())))
+    assert isinstance(done, Done)
+    assert "below a line between others" in done.evidence
+    assert "--repeats" in done.cure
+    assert (done.low or 1) <= 2
+    assert done.high is None or done.high >= 6
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=20), st.integers(1, 40), st.integers(3, 20))
+def test_it_ends_whatever_is_measured(values: list[float], cpus: int, most: int) -> None:
+    asked, _ = climb(lambda n: values[n % len(values)], cpus, most=most)
+    assert len(asked) == len(set(asked)) <= most
+    assert all(1 <= n <= 8 * cpus for n in asked)
+
+
+# -- a target -------------------------------------------------------------------------------------
+
+
+def fair(cpus: int, call_ms: float) -> Law:
+    return lambda n: call_ms * max(1.0, n / cpus)
+
+
+@pytest.mark.parametrize(
+    ("goal", "highest"), [("p95<20ms", 39), ("p95<=20ms", 40), ("p99 <= 7.3ms", 14), ("max<2500us", 4)]
+)
+def test_the_highest_rung_that_meets_a_target(goal: str, highest: int) -> None:
+    asked, done = climb(plateau(4), 4, top=128, goal=goal, response_ms=fair(4, 2.0))
+    assert (done.at, done.low, done.high) == (highest, highest, highest + 1)
+    assert asked.count(highest) == asked.count(highest + 1) == 3
+    assert len(set(asked)) <= 12
+    assert f": {highest} sessions" in done.words
+    assert "met in 3 of 3 repeats" in done.words
+    assert f"; {highest + 1} fail" in done.words
+
+
+def test_a_boundary_that_noise_moves_is_repeated_and_told() -> None:
+    """True boundary 39|40; a rung is off by 3 %, that is 1.2 sessions."""
+    ends = [
+        climb(plateau(4), 4, top=128, goal="p95<20ms", response_ms=fair(4, 2.0), noise=0.03, seed=s)[1].at
+        or 0
+        for s in range(40)
+    ]
+    assert sum(abs(at - 39) <= 3 for at in ends) >= 36
+
+
+def test_targets_that_all_or_no_rungs_meet() -> None:
+    asked, done = climb(plateau(4), 4, goal="mean<1s", response_ms=fair(4, 2.0))
+    assert (done.at, done.high, done.found) == (32, None, True)
+    assert "none higher was measured (at most 32)" in done.words
+    asked, done = climb(plateau(4), 4, goal="mean<1ms", response_ms=fair(4, 2.0))
+    assert (done.at, done.found) == (None, False)
+    assert asked.count(1) == 3
+    assert done.words.startswith("even 1 session does not meet mean < 1 ms (2.00 ms")
+
+
+def test_a_target_that_is_met_again_higher_up_is_told() -> None:
+    _, done = climb(plateau(4), 4, goal="p95<20ms", response_ms=lambda n: 25.0 if n == 8 else 2.0, top=64)
+    assert done.at == 7
+    assert "8 fail with 25.0 ms" in done.words
+    assert "not monotone: higher up 16 (2.00 ms) meet it again" in done.words
+
+
+def test_a_throughput_is_reached_by_the_lowest_rung() -> None:
+    _, done = climb(plateau(16), 4, goal="throughput>1000")
+    assert (done.low, done.at, done.high) == (10, 11, 11)
+    assert "lowest rung that meets throughput > 1 k calls/s: 11 sessions" in done.words
+    _, done = climb(plateau(8), 4, goal="throughput>=1000")
+    assert not done.found
+    assert "the most is at 8 sessions (800 calls/s" in done.words
+
+
+def test_failed_calls_are_no_short_calls() -> None:
+    rule = Adaptive(top=8, most_rungs=16, near=2, repeats=1, goal=parse_goal("p95<20ms"))
+    seen = [Seen(n, 100.0, figure=1.0 * MS, failed=0.3 if n > 2 else 0.0) for n in (1, 2, 4, 3)]
+    step = next_rung(Findings(rule, (*seen, Seen(8, 100.0, figure=1.0 * MS, failed=0.3))))
+    assert isinstance(step, Done)
+    assert step.at == 2
+    assert "30.0% of the calls failed" in step.words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "p95",
+        "p95<20",
+        "p94<20ms",
+        "p95>20ms",
+        "throughput<3",
+        "p95<0ms",
+        "mean<20min",
+        "<20ms",
+        "p95<-1ms",
+        "",
+    ],
+)
+def test_wrong_targets_are_refused_with_the_cure(text: str) -> None:
+    with pytest.raises(UsageError) as e:
+        parse_goal(text)
+    assert "p95<20ms" in str(e.value.cure)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"), [("p50<20us", 20e3), (" mean <= 1.5s", 1.5e9), ("throughput>2k/s", 2000.0)]
+)
+def test_targets(text: str, limit: float) -> None:
+    assert parse_goal(text).limit == pytest.approx(limit)
+
+
+def test_a_limit_is_met_as_the_relation_says() -> None:
+    def goal(relation: str) -> Goal:
+        return Goal.model_validate({"metric": "p95", "relation": relation, "limit": 5.0, "text": ""})
+
+    met = {r: [goal(r).met(v) for v in (4.0, 5.0, 6.0)] for r in ("<", "<=", ">", ">=")}
+    assert met == {
+        "<": [True, False, False],
+        "<=": [True, True, False],
+        ">": [False, False, True],
+        ">=": [False, True, True],
+    }
+
+
+def test_wilsons_interval() -> None:
+    """Newcombe 1998, Statistics in Medicine 17:857, table I, method 3: 81/263, 15/148, 0/20, 1/29."""
+    published = {(81, 263): (0.2553, 0.3662), (15, 148): (0.0624, 0.1605), (0, 20): (0, 0.1611)}
+    published[1, 29] = (0.0061, 0.1718)
+    for (met, of), ends in published.items():
+        assert wilson(met, of) == pytest.approx(ends, abs=6e-5)
+
+
+# -- plan and conduct -----------------------------------------------------------------------------
+
+
+def _plan(**said: Any) -> Plan:
+    return resolve(Experiment.model_validate({"workload": "lio", "sessions": "auto"} | said), LIO, 4, "")
+
+
+def test_an_auto_plan_holds_its_first_cells_and_the_rule() -> None:
+    plan = _plan(measure="2s")
+    assert [c.sessions for c in plan.cells] == [1]
+    assert plan.adaptive == Adaptive(top=32, most_rungs=16, near=4, repeats=1)
+    assert plan.top == 32
+    assert plan.call_target_ns == 2 * S // 20 // 8
+    assert plan.expected_ns > 16 * 4 * S  # at most
+    assert _plan(sessions="auto:5", rungs=7).adaptive == Adaptive(top=5, most_rungs=7, near=4, repeats=1)
+    goal = _plan(sessions=None, target="p95<20ms")
+    assert goal.adaptive is not None
+    assert (goal.adaptive.top, goal.adaptive.repeats, goal.call_target_ns) == (128, 3, 5 * MS)
+    assert Plan.model_validate_json(goal.model_dump_json()) == goal
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"sessions": "auto:0"},
+        {"sessions": "auto:x"},
+        {"sessions": "auto:"},
+        {"sessions": "1,2", "target": "p95<20ms"},
+        {"sessions": "1,2", "rungs": 5},
+        {"target": "p95<20ms", "until": "2%"},
+        {"target": "p97<20ms"},
+        {"order": "ladder", "variants": {"a": VariantSpec(), "b": VariantSpec()}},
+    ],
+)
+def test_what_an_auto_ladder_cannot_do_is_refused_with_the_cure(said: Mapping[str, Any]) -> None:
+    with pytest.raises(UsageError) as e:
+        _plan(**said)
+    assert e.value.cure
+
+
+def test_a_plan_grows_by_blocks_of_all_variants() -> None:
+    plan = _plan(variants={"a": VariantSpec(), "b": VariantSpec()})
+    more, cells = grown(plan, 4, 1)
+    assert [(c.variant, c.sessions, c.block) for c in cells] == [("b", 4, 2), ("a", 4, 2)]
+    again, cells = repeated(more, 2)
+    assert [(c.variant, c.sessions, c.repeat) for c in cells] == [
+        ("a", 1, 2),
+        ("b", 1, 2),
+        ("b", 4, 2),
+        ("a", 4, 2),
+    ]
+    assert len({c.id for c in again.cells}) == len(again.cells) == 8
+    assert len({plan.digest, more.digest, again.digest}) == 3
+    assert again == again.sealed()
+
+
+class Ticking:
+    """A clock that a cell moves by ten seconds."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def sleep(self, seconds: float) -> None:
+        self.ns += round(seconds * S)
+
+
+def _measured(plan: Plan, cell: Cell, rate: float) -> Results:
+    key = {k: getattr(cell, k) for k in ("workload", "variant", "sessions", "repeat")} | {"cell": cell.id}
+    window = key | {"t0_ns": 0, "t1_ns": 10 * S, "wall_s": 10.0, "status": "ok", "reason": None}
+    figures = {"calls_per_s": rate, "calls": 10 * rate, "errors": 0.0, "response_mean_ns": 1e9 / rate}
+    rates = [
+        key | {"scope": "rung", "name": n, "unit": "", "value": v, "status": "ok", "source": "driver"}
+        for n, v in figures.items()
+    ]
+    tables = {
+        "windows": rows("windows", [window]),
+        "rates": rows("rates", rates),
+        "histogram": rows("cell_histogram", []),
+    }
+    server = FakeServer(Target(dsn="fake:cpus=4"))
+    return Results(info_of(), plan, environment_of(server), tables, ())
+
+
+def _climbed(plan: Plan, laws: Mapping[str, Law]) -> tuple[list[Cell], Asked, list[Plan]]:
+    clock, plans, cells = Ticking(), [plan], []
+    assert plan.adaptive is not None
+    course = Asked(plan, plan.adaptive, clock, plans.append)
+    for cell in course.cells():
+        assert cell in plans[-1].cells  # told before it runs
+        clock.sleep(10)
+        cells.append(cell)
+        course.measured(_measured(plans[-1], cell, laws[cell.variant](cell.sessions)))
+    return cells, course, plans
+
+
+def test_every_rung_is_measured_under_every_variant() -> None:
+    plan = _plan(variants={"a": VariantSpec(), "b": VariantSpec()})
+    cells, course, plans = _climbed(plan, {"a": plateau(2), "b": plateau(4)})
+    of = {v: [c.sessions for c in cells if c.variant == v] for v in ("a", "b")}
+    assert of["a"] == of["b"]
+    assert {1, 2, 3, 4, 5} <= set(of["a"])
+    assert list(plans[-1].cells) == cells
+    assert course.stopped is not None
+    assert "a: the knee is at 2 sessions" in course.stopped
+    assert "b: the knee is at 4 sessions" in course.stopped
+
+
+def test_later_repeats_climb_the_rungs_that_the_first_found() -> None:
+    cells, _, _ = _climbed(_plan(repeats=3), {"base": plateau(4)})
+    of = {r: sorted(c.sessions for c in cells if c.repeat == r) for r in (1, 2, 3)}
+    assert of[1] == of[2] == of[3] == [1, 2, 3, 4, 5, 8]
+
+
+def test_a_repeat_with_tight_intervals_is_the_last() -> None:
+    cells, course, _ = _climbed(_plan(until="2%"), {"base": plateau(4)})
+    assert max(c.repeat for c in cells) == 4
+    assert course.stopped is not None
+    assert "after 4 of 20 repeats every interval is within 0.02" in course.stopped
+
+
+def test_a_budget_ends_the_search_with_what_was_found() -> None:
+    cells, course, _ = _climbed(_plan(budget="35s"), {"base": plateau(4)})
+    assert [c.sessions for c in cells] == [1, 4, 8]
+    assert course.stopped is not None
+    assert course.stopped.startswith("as another rung would end after the budget; so far: the knee is at 4")
+
+
+def test_the_ladder_ends_at_what_the_server_has_room_for() -> None:
+    server = FakeServer(Target(dsn="fake:maximum=12"))
+    room = server.capacity().free - 3
+    plan = fitted(server, _plan())
+    assert plan.top == room < 12
+    assert plan.choices[-1].name == "highest rung"
+    assert fitted(server, _plan(sessions="auto:4")).top == 4
+    assert fitted(server, _plan(sessions="1,50")).top == 50  # refused later
+
+
+@pytest.mark.parametrize(
+    ("dsn", "knee"), [("cpus=3,cpu=10ms", 3), ("cpus=8,cpu=1ms,lock=LWLock/x:4ms", 1), ("cpus=2,cpu=5ms", 2)]
+)
+def test_the_knee_of_a_simulated_server(dsn: str, knee: int) -> None:
+    server = FakeServer(Target(dsn=f"fake:{dsn}"))
+    rule = Adaptive(top=32, most_rungs=16, near=4, repeats=1)
+    seen: list[Seen] = []
+    while isinstance(step := next_rung(Findings(rule, tuple(seen))), Next):
+        cell = climb_one(server, plan_cell(step.sessions, measure_ns=S), os=False)
+        seen.append(Seen(step.sessions, float(cell.tables["sessions"]["calls"].sum())))
+    assert step.at == knee
+    assert len(seen) <= 7
+
+
+def test_an_auto_ladder_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
+
+    def run(*words: str) -> Any:
+        result = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return json.loads(result.output)
+
+    fake = ("--engine", "fake", "--dsn", "fake:cpus=1,cpu=10ms", "--call-target", "10ms", "--no-observe")
+    made = run("run", "lio", *fake, "--measure", "1s", "--settle", "0s", "--ladder", "auto:3")
+    assert sorted(r["sessions"] for r in made["rungs"]) == [1, 2, 3]
+    assert "the knee is at 1 session" in made["run"]["stopped"]
+    found = next(f for f in made["findings"] if f["id"] == "auto-ladder")
+    assert (found["value"], found["unit"]) == (1, "sessions")
+    assert [c["sessions"] for c in made["plan"]["cells"]] == [1, 2, 3]
+    assert run("show", "last")["findings"] == made["findings"]
