@@ -27,6 +27,8 @@ def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Iterable[
     workloads = dict(info.workloads)
     tables = _joined([_accounts(batch, workloads, environment) for batch in _batches(cells)])
     tables["rungs"] = analyze.rungs(tables)
+    placed = analyze.placement(tables["rounds"], environment.host.siblings)
+    tables["placed"], tables["placements"] = placed
     tables["profile"] = pl.concat([analyze.profile(tables), analyze.profile_total(tables)])
     tables["top_events"] = pl.concat([analyze.top_events(tables), analyze.top_events_total(tables)])
     found = analyze.findings(plan, environment, tables, workloads)

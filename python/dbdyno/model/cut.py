@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
+from dbdyno.model.placed import ROUNDS
 
 _WHOSE = (
     _c("pid", "i64", "process"),
@@ -12,6 +13,7 @@ _WHOSE = (
 )
 
 CUT: dict[str, tuple[Column, ...]] = {
+    "rounds": ROUNDS,
     "cut_tasks": (
         *CELL,
         *_WHOSE,

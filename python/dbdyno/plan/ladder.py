@@ -1,8 +1,9 @@
-"""The ladder: ``1,2,4,8`` | ``FROM:TO`` | ``FROM:TO:STEP`` | ``FROM:TO:xFACTOR``."""
+"""The ladder: ``1,2,4,8`` | ``FROM:TO`` | ``FROM:TO:STEP`` | ``FROM:TO:xFACTOR``; ``2cpus`` for a number."""
 
 from __future__ import annotations
 
 import math
+import re
 
 from dbdyno.model.errors import UsageError
 
@@ -11,12 +12,18 @@ MAX_RUNGS = 1000
 _FORMS = "write 1,2,4,8 or FROM:TO (every count) or FROM:TO:STEP or FROM:TO:x2 (doubling)"
 
 
-def parse_ladder(text: str) -> tuple[int, ...]:
+_CPUS = re.compile(r"\b(\d{0,4})cpus\b")
+
+
+def parse_ladder(text: str, cpus: float = 1.0) -> tuple[int, ...]:
     """Session counts, ascending and without repeats; ``FROM`` and ``TO`` are always rungs.
 
+    ``cpus`` in it are those (rounded up) that may be used: with 4 of them ``1:2cpus`` is ``1:8``.
     Raises :class:`UsageError` for anything outside 1..5000 sessions or more than 1000 rungs.
     """
-    rungs = sorted({r for part in text.split(",") for r in _part(part.strip(), text)})
+    there = max(1, math.ceil(cpus))
+    said = _CPUS.sub(lambda m: str(int(m[1] or 1) * there), text)
+    rungs = sorted({r for part in said.split(",") for r in _part(part.strip(), text)})
     if len(rungs) > MAX_RUNGS:
         raise UsageError(
             f"--sessions {text}: {len(rungs)} rungs are too many", f"at most {MAX_RUNGS}: give a larger step"

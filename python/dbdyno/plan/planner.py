@@ -99,7 +99,7 @@ def _within_budget(plan: Plan) -> Plan:
 
 def _ladder(experiment: Experiment, cpus: float, choices: list[Choice]) -> tuple[int, ...]:
     if experiment.sessions is not None:
-        return parse_ladder(experiment.sessions)
+        return parse_ladder(experiment.sessions, cpus)
     ladder = default_ladder(cpus)
     choices.append(
         Choice(
