@@ -80,7 +80,8 @@ def test_the_articles_argument() -> None:
     assert made.per_thread.ratio is not None
     assert made.per_core.ratio.value == pytest.approx(2)
     assert made.per_thread.ratio.value == pytest.approx(0.5)
-    assert made.claims[0] == "With one session T2000 delivers 0.5 times as much."
+    assert made.claims[0] == "T2000: slower alone (0.5 times), 2 times at 200 sessions."
+    assert made.claims[1] == "With one session T2000 delivers 0.5 times as much."
     assert "T2000 overtakes V490 at 16 sessions." in made.claims
 
 
@@ -101,7 +102,9 @@ def test_repeats_give_intervals_that_hold_the_truth() -> None:
 def band(of: Ladder) -> pl.DataFrame:
     """A tenth to either side."""
     mean = of.points["throughput"]
-    return pl.DataFrame({"load": of.points["load"], "low": mean * 0.9, "high": mean / 0.9})
+    return pl.DataFrame(
+        {"load": of.points["load"], "throughput": mean, "low": mean * 0.9, "high": mean / 0.9}
+    )
 
 
 def test_an_end_beyond_the_range_is_open() -> None:
@@ -143,7 +146,7 @@ def test_a_models_band_stands_in_for_repeats() -> None:
     assert ratio is not None
     assert ratio.method == "model band"
     assert ratio.low == pytest.approx(2 * 0.9**2**0.5, rel=1e-4)  # both errors together
-    assert any("no repeats; its intervals" in n for n in made.notes)
+    assert any("no repeats: its figures" in n for n in made.notes)
 
 
 def test_no_crossing_within_the_range() -> None:

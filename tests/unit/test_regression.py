@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import math
+from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
@@ -10,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from regression_data import INVESTMENT, NORRIS, SCHOOLS, WISCONSIN
+from rich.console import Console
 
 from dbdyno.analyze.regression import cpu_per_work, regress
 from dbdyno.analyze.regression import ols as linear
@@ -17,6 +21,7 @@ from dbdyno.analyze.regression.ladder import work_unit
 from dbdyno.model.errors import UsageError
 from dbdyno.model.regression import Regression
 from dbdyno.model.scaling import POINTS, Estimate, Ladder, Machine
+from dbdyno.report.regression import regression_html, regression_json, regression_text
 
 
 def _fit(y: object, *columns: object) -> linear.Fit:
@@ -262,3 +267,31 @@ def test_unknown_cpu_is_not_zero() -> None:
 def test_the_unit_of_work() -> None:
     units = {"calls/s": "call", "LIO/s": "LIO", "queries/s": "query", "tps": "tps", "/s": "work unit"}
     assert {u: work_unit(u) for u in units} == units
+
+
+def test_as_text_html_and_json() -> None:
+    made = cpu_per_work(_two_regimes(), knees=(4.0,))
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(regression_text(made))
+    text = console.export_text()
+    assert "CPU per LIO: lio" in text
+    assert "Up to 4 sessions: a LIO costs 998 us of CPU (979 us .. 1.02 ms)" in text
+    assert "times what it costs up to 4 sessions." in text
+    assert "799 us" in next(line for line in text.splitlines() if line.strip().startswith("user"))
+    root = ElementTree.fromstring(regression_html(made))
+    assert len(root.findall(".//tbody/tr")) == 6
+    document = json.loads(json.dumps(regression_json(made), allow_nan=False))
+    below = document["regressions"][0]
+    assert list(below["parts"]) == ["cpu", "user", "system"]
+    assert below["parts"]["user"]["slopes"][0]["value"] == pytest.approx(0.8e-3, rel=0.01)
+    assert len(below["points"]) == 4
+    assert regression_html(()) == ""
+
+
+def test_what_was_refused_is_told_with_its_ratio() -> None:
+    (made,) = cpu_per_work(_ladder([1, 2, 3], [10, 20, 30], [0.1, 0.2, 0.3]), knees=())
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(regression_text([made]))
+    text = console.export_text()
+    assert "10.0 ms with background" in text
+    assert "no regression: 3 points" in text

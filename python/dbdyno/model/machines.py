@@ -7,7 +7,7 @@ from typing import Literal
 
 from dbdyno.model.scaling import Estimate, Ladder
 
-How = Literal["measured", "interpolated"]
+How = Literal["measured", "interpolated", "fitted"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class AtLoad:
     response: Speed
     """Mean response time in seconds; a ratio above 1 says that B takes longer."""
     how: How
-    """``interpolated``: one of them was not measured at this load, but below and above."""
+    """``interpolated``: one of them was not measured at this load, but below and above. ``fitted``: one has
+    no repeats, so that what is said of it is its model's."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Machines:
     crossings: tuple[Estimate, ...]
     """Loads where the faster one changes. An end ``None``: not within the common range."""
     peak: Speed
-    """Highest measured throughput of each, at its own load."""
+    """Highest throughput of each at a load that was measured."""
     peak_loads: tuple[float, float]
     per_core: Speed
     """Peak over physical cores."""

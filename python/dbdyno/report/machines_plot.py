@@ -123,7 +123,7 @@ def _crossings(found: Sequence[Estimate], axes: _Axes) -> Iterator[Html]:
             stroke_width=1.5,
             stroke_dasharray="4 3",
         )
-        yield _text(f"crossing {e.value:.3g}", x + 4, top + 10, "start")
+        yield _text(f"crossing {e.value:.3g}", x + 4, bottom - 8, "start")
 
 
 def _text(text: str, x: float, y: float, anchor: str) -> Html:

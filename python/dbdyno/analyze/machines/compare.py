@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
 import polars as pl
 
 from dbdyno.analyze.machines.ratio import crossings, estimate, ratio
 from dbdyno.analyze.machines.rungs import Band, Rungs, rungs_of, union
 from dbdyno.analyze.machines.words import claims
 from dbdyno.model.errors import UsageError
-from dbdyno.model.machines import AtLoad, Machines, Speed
+from dbdyno.model.machines import AtLoad, How, Machines, Speed
 from dbdyno.model.scaling import Estimate, Ladder
 
 _CURE = "two ladders of the same work, in the same units, whose ranges of load overlap"
@@ -82,13 +81,18 @@ def _range(r: Rungs, ladder: Ladder) -> str:
 def _at_loads(a: Ladder, b: Ladder, left: Rungs, right: Rungs, loads: Sequence[float]) -> Iterator[AtLoad]:
     responses = rungs_of(a, "response_s"), rungs_of(b, "response_s")
     for n in loads:
-        both = left.measured(n) and right.measured(n)
         yield AtLoad(
             n,
             throughput=_speed(_units(n, a), a.throughput_unit, left, right, n),
             response=_response(*responses, n),
-            how="measured" if both else "interpolated",
+            how=_how(left, right, n),
         )
+
+
+def _how(a: Rungs, b: Rungs, load: float) -> How:
+    if a.fitted or b.fitted:
+        return "fitted"
+    return "measured" if a.measured(load) and b.measured(load) else "interpolated"
 
 
 def _units(load: float, ladder: Ladder) -> str:
@@ -122,7 +126,7 @@ def _one(left: Rungs, right: Rungs, ladder: Ladder) -> Speed:
 
 
 def _peak(a: Rungs, b: Rungs, unit: str) -> tuple[Speed, tuple[float, float]]:
-    at_a, at_b = (float(r.loads[int(np.argmax(r.logs))]) for r in (a, b))
+    at_a, at_b = (-max((r.at(float(n))[0], -float(n)) for n in r.loads)[1] for r in (a, b))
     ours, theirs = estimate(a, at_a, "peak", unit), estimate(b, at_b, "peak", unit)
     return Speed("peak", unit, ours, theirs, ratio(a, b, at_a, at_b)), (at_a, at_b)
 
@@ -151,7 +155,7 @@ def _notes(
         if not r.basis:
             yield f"{name}: no repeats, and no model's band: no intervals; measure each rung several times"
         elif r.basis == "model band":
-            yield f"{name}: no repeats; its intervals are those of the model that fits best"
+            yield f"{name}: no repeats: its figures and intervals are those of the model that fits best"
         if len(r.loads) < 3:
             yield f"{name}: {len(r.loads)} rung{'' if len(r.loads) == 1 else 's'} only"
         yield from (f"{name}: {n}" for n in ladder.notes)

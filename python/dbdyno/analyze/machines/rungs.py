@@ -17,14 +17,13 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rungs:
-    """Logarithms of a positive quantity by load: their means, and the variances of these means.
-
-    Between two rungs the logarithm runs straight over the logarithm of load: a ladder that rises with the
-    sessions, or that is flat, is exact there.
-    """
+    """Logarithm of a positive quantity by load, and the variance of its mean."""
 
     loads: Floats
-    """Ascending, at least one."""
+    """Measured ones, ascending, at least one."""
+    grid: Floats
+    """Loads at which it is known, in the range of ``loads``, with them: between two the logarithm runs
+    straight over that of the load, which is exact where a ladder rises with the sessions, or is flat."""
     logs: Floats
     variances: Floats
     """NaN: not known."""
@@ -35,17 +34,22 @@ class Rungs:
 
     def at(self, load: float) -> tuple[float, float]:
         """Logarithm and its variance. ``load`` within the range."""
-        high = int(np.searchsorted(self.loads, load))
-        if self.loads[min(high, len(self.loads) - 1)] == load:
+        high = min(int(np.searchsorted(self.grid, load)), len(self.grid) - 1)
+        if self.grid[high] == load:
             return float(self.logs[high]), float(self.variances[high])
         low = high - 1
-        x0, x1 = math.log(self.loads[low]), math.log(self.loads[high])
+        x0, x1 = math.log(self.grid[low]), math.log(self.grid[high])
         w = (math.log(load) - x0) / (x1 - x0)
-        log = (1 - w) * self.logs[low] + w * self.logs[high]
+        log = float((1 - w) * self.logs[low] + w * self.logs[high])
         v0, v1 = float(self.variances[low]), float(self.variances[high])
-        if math.isinf(self.degrees):  # a model's band errs alike at both rungs
-            return float(log), ((1 - w) * math.sqrt(v0) + w * math.sqrt(v1)) ** 2
-        return float(log), (1 - w) ** 2 * v0 + w**2 * v1
+        if self.fitted:  # a model errs alike at both
+            return log, ((1 - w) * math.sqrt(v0) + w * math.sqrt(v1)) ** 2
+        return log, (1 - w) ** 2 * v0 + w**2 * v1
+
+    @property
+    def fitted(self) -> bool:
+        """It is a model's curve, not what was measured."""
+        return self.basis == "model band"
 
     def measured(self, load: float) -> bool:
         return bool((self.loads == load).any())
@@ -59,7 +63,8 @@ def rungs_of(ladder: Ladder, column: str, band: Band | None = None) -> Rungs | N
     """Of a column of the points; ``None``: it is nowhere known.
 
     With repeats the spread of logarithms, pooled over rungs (repeats of one rung are too few to tell their
-    own); a rung with fewer repeats has a larger error. Without repeats the model's band, where there is one.
+    own); a rung with fewer repeats has a larger error. Without repeats the model's curve and its band, where
+    there is one: a single point is not its own mean. Else the points, without variance.
     """
     known = ladder.points.filter(pl.col(column).is_not_null() & (pl.col(column) > 0))
     if known.is_empty():
@@ -71,21 +76,25 @@ def rungs_of(ladder: Ladder, column: str, band: Band | None = None) -> Rungs | N
     degrees = float(n.sum() - len(n))
     if degrees >= 1:
         pooled = float(means["ss"].sum()) / degrees
-        return Rungs(loads, logs, pooled / n, degrees, "repeats")
-    variances = _of_band(loads, band(ladder) if band and column == "throughput" else None)
-    basis = "model band" if bool(np.isfinite(variances).all()) else ""
-    return Rungs(loads, logs, variances, math.inf, basis)
+        return Rungs(loads, loads, logs, pooled / n, degrees, "repeats")
+    fitted = _of_band(loads, band(ladder)) if band and column == "throughput" else None
+    return fitted or Rungs(loads, loads, logs, np.full(len(loads), math.nan), math.inf, "")
 
 
-def _of_band(loads: Floats, curve: pl.DataFrame | None) -> Floats:
-    """Variance of a logarithm from the width of a 95 % band."""
+def _of_band(loads: Floats, curve: pl.DataFrame | None) -> Rungs | None:
+    """The curve within the measured range; the variance from the width of its 95 % band."""
     if curve is None or curve.is_empty():
-        return np.full(len(loads), math.nan)
-    curve = curve.filter(pl.col("low") > 0, pl.col("high") > 0).sort("load")
-    if curve.is_empty():
-        return np.full(len(loads), math.nan)
-    width = (curve["high"].log() - curve["low"].log()).to_numpy() / (2 * 1.959964)
-    return np.asarray(np.interp(np.log(loads), np.log(curve["load"].to_numpy()), width) ** 2)
+        return None
+    known = curve.filter(*(pl.col(c).is_not_null() & (pl.col(c) > 0) for c in ("throughput", "low", "high")))
+    if known.is_empty():
+        return None
+    known = known.sort("load")
+    inside = known.filter(pl.col("load").is_between(loads[0], loads[-1]))["load"].to_numpy()
+    grid = np.union1d(inside, loads)
+    columns = (known[c].log().to_numpy() for c in ("load", "throughput", "low", "high"))
+    x, mean, low, high = columns
+    logs, width = (np.interp(np.log(grid), x, y) for y in (mean, (high - low) / (2 * 1.959964)))
+    return Rungs(loads, grid, logs, width**2, math.inf, "model band")
 
 
 def union(a: Sequence[float] | Floats, b: Sequence[float] | Floats) -> list[float]:

@@ -15,6 +15,7 @@ def claims(made: Machines) -> tuple[str, ...]:
 
 def _claims(made: Machines) -> Iterator[str]:
     _, b = made.names
+    yield from _argument(made)
     yield from _sentence(made.one_session, b, f"With {made.one_session.what}")
     yield _crossing(made)
     last = made.at_loads[-1]
@@ -23,6 +24,16 @@ def _claims(made: Machines) -> Iterator[str]:
     yield from _sentence(made.peak, b, "At its peak")
     for speed in (made.per_core, made.per_thread):
         yield from _sentence(speed, b, f"Per {speed.what.removeprefix('peak per ')}, at its peak,")
+
+
+def _argument(made: Machines) -> Iterator[str]:
+    """``T2000: slower alone (0.5 times), 2 times at 200 sessions.``: where one and many say the opposite."""
+    one, many = made.one_session.ratio, made.at_loads[-1].throughput.ratio
+    if one is None or many is None or (one.value - 1) * (many.value - 1) >= 0:
+        return
+    alone = "slower" if one.value < 1 else "faster"
+    last = f"{made.at_loads[-1].load:g} {made.a.load_unit}"
+    yield f"{made.names[1]}: {alone} alone ({one.value:.3g} times), {many.value:.3g} times at {last}."
 
 
 def _sentence(speed: Speed, name: str, where: str) -> Iterator[str]:
