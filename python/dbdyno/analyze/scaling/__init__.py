@@ -18,8 +18,8 @@ NAMES = ("linear", "amdahl", "usl", "plateau", "queue", "repairman", "one-knee",
 def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) -> Scaling:
     """All models, or those named, fitted to ``ladder`` by least squares, best first by AICc.
 
-    Where there are too few rungs ``fits`` is empty or shorter and ``refused`` says why. ``seed`` is that of draws.
-    Raises UsageError where a point is of no use: missing, not a number, 0 or below.
+    Where there are too few rungs ``fits`` is empty or shorter and ``refused`` says why. ``seed`` is that of
+    draws. Raises UsageError where a point is of no use: missing, not a number, 0 or below.
     """
     from dbdyno.analyze.scaling.scaling import scale as made
 

@@ -1,8 +1,8 @@
 """Throughput of a closed system as a function of its load: the curves, each with its citation.
 
-``n``: loads (sessions, threads, processors), shape (points,), above 0. ``p``: parameters, shape (..., parameters).
-Throughput: units of work a second, shape (..., points). Every first parameter is ``rate``: throughput per unit of
-load without any loss, 1/s.
+``n``: loads (sessions, threads, processors), shape (points,), above 0. ``p``: parameters, shape (...,
+parameters). Throughput: units of work a second, shape (..., points). Every first parameter is ``rate``:
+throughput per unit of load without any loss, 1/s.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ def amdahl(n: Floats, p: Floats) -> Floats:
 
 
 def usl(n: Floats, p: Floats) -> Floats:
-    """X = rate N / (1 + sigma (N - 1) + kappa N (N - 1)): Gunther, Guerrilla Capacity Planning (2007), section 4.4,
-    the throughput of one as the third parameter."""
+    """X = rate N / (1 + sigma (N - 1) + kappa N (N - 1)): Gunther, Guerrilla Capacity Planning (2007),
+    section 4.4, the throughput of one as the third parameter."""
     rate, sigma, kappa = parts(p)
     return np.asarray(rate * n / (1 + sigma * (n - 1) + kappa * n * (n - 1)))
 
 
 def plateau(n: Floats, p: Floats) -> Floats:
-    """X = rate min(N, servers): the asymptotic bounds of a closed system (Denning and Buzen, Computing Surveys 10
-    (1978) 225, bottleneck analysis)."""
+    """X = rate min(N, servers): the asymptotic bounds of a closed system (Denning and Buzen, Computing
+    Surveys 10 (1978) 225, bottleneck analysis)."""
     rate, servers = parts(p)
     return np.asarray(rate * np.minimum(n, servers))
 
 
 def one_knee(n: Floats, p: Floats) -> Floats:
-    """rate N up to ``knee``, then ``rate yield`` for each further session: continuous piecewise linear regression
-    (Muggeo, Statistics in Medicine 22 (2003) 3055)."""
+    """rate N up to ``knee``, then ``rate yield`` for each further session: continuous piecewise linear
+    regression (Muggeo, Statistics in Medicine 22 (2003) 3055)."""
     rate, knee, after = parts(p)
     return np.asarray(rate * (np.minimum(n, knee) + after * np.maximum(n - knee, 0)))
 
@@ -65,11 +65,12 @@ def two_knees(n: Floats, p: Floats) -> Floats:
 
 
 def queue(n: Floats, p: Floats) -> Floats:
-    """M/M/c: the throughput at which N calls are on average at c servers, waiting or served, each served at ``rate``.
+    """M/M/c: the throughput at which N calls are on average at c servers, waiting or served, each served at
+    ``rate``.
 
-    N = a + C(c, a) a / (c - a) with a = X / rate, C: Erlang's delay formula (Kleinrock, Queueing Systems I (1975),
-    section 3.5, and Little's law), solved for X. It is the plateau rounded by arrivals at random; c may be broken
-    (Jagers and van Doorn, Operations Research Letters 5 (1986) 229).
+    N = a + C(c, a) a / (c - a) with a = X / rate, C: Erlang's delay formula (Kleinrock, Queueing Systems I
+    (1975), section 3.5, and Little's law), solved for X. It is the plateau rounded by arrivals at random; c
+    may be broken (Jagers and van Doorn, Operations Research Letters 5 (1986) 229).
     """
     rate, servers = parts(p)
     return np.asarray(rate * servers * _utilisation(*np.broadcast_arrays(n, servers)))
@@ -120,11 +121,12 @@ def _utilisation(n: Floats, servers: Floats) -> Floats:
 
 def repairman(n: Floats, p: Floats) -> Floats:
     """M/M/c//N, the machine-repairman model: N sessions think for Z and are served for S by one of c servers
-    (Kleinrock, Queueing Systems I (1975), section 3.8; Allen, Probability, Statistics and Queueing Theory (1990)).
+    (Kleinrock, Queueing Systems I (1975), section 3.8; Allen, Probability, Statistics and Queueing Theory
+    (1990)).
 
-    ``p``: rate = 1 / (S + Z), servers c, think = Z / S. Throughput is the mean number of busy servers over S. Up to
-    c sessions present the states are binomial, above it Poisson by those who think: both sums are incomplete beta and
-    gamma functions, which also say what N and c between whole numbers mean.
+    ``p``: rate = 1 / (S + Z), servers c, think = Z / S. Throughput is the mean number of busy servers over S.
+    Up to c sessions present the states are binomial, above it Poisson by those who think: both sums are
+    incomplete beta and gamma functions, which also say what N and c between whole numbers mean.
     """
     rate, servers, think = parts(p)
     think = np.maximum(think, 1e-9)
@@ -143,8 +145,8 @@ def repairman(n: Floats, p: Floats) -> Floats:
 
 
 def usl_by_peak(n: Floats, p: Floats) -> Floats:
-    """The Universal Scalability Law by what it has at its peak: throughput ``top``, ``sigma``, load ``peak``; the other
-    two are kappa = (1 - sigma) / peak^2 and rate, Gunther (2007), equation 4.33."""
+    """The Universal Scalability Law by what it has at its peak: throughput ``top``, ``sigma``, load ``peak``;
+    the other two are kappa = (1 - sigma) / peak^2 and rate, Gunther (2007), equation 4.33."""
     return usl(n, by_peak(p))
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy import stats
 
 from dbdyno.analyze.scaling.curves import Floats
-from dbdyno.analyze.scaling.fit import Fit
-from dbdyno.analyze.scaling.models import BY_CURVATURE, Derived
+from dbdyno.analyze.scaling.fit import Fit, central
+from dbdyno.analyze.scaling.models import BY_CURVATURE, Derived, own_parameter
 from dbdyno.analyze.scaling.profiles import Interval, Profiled, intervals, profiled
 from dbdyno.analyze.scaling.repeats import Drawn
 
@@ -42,7 +42,7 @@ class Figures:
 def figures(found: Fit, how: str, drawn: Drawn | None = None) -> Figures:
     """``how``: one of the methods; ``drawn`` for that by repeats."""
     model = found.model
-    own = [Derived(q.name, (lambda p, i=i: p[..., i]), i) for i, q in enumerate(model.parameters)]
+    own = [own_parameter(i, q.name) for i, q in enumerate(model.parameters)]
     wanted: list[tuple[Derived, str]] = [(d, q.unit) for d, q in zip(own, model.parameters, strict=True)]
     wanted += [(k, "load") for k in model.knees]
     wanted += [(d, u) for d, u in ((model.peak, "load"), (model.top, "1/s")) if d is not None]
@@ -159,14 +159,8 @@ def band(found: Fit, loads: Floats, drawn: Drawn | None = None) -> tuple[Floats,
         half = drawn.quantile * curves.std(axis=0, ddof=1)
     else:
         free = [i for i, name in enumerate(found.model.names) if name not in found.at_bound]
-        slopes = _slopes(found, loads)[:, free]
+        slopes = central(found.model, loads, found.p)[:, free]
         covariance = found.covariance[np.ix_(free, free)]
         half = np.sqrt(np.maximum(np.einsum("ki,ij,kj->k", slopes, covariance, slopes), 0))
         half = half * float(stats.t.ppf(0.975, max(found.degrees, 1)))
     return x * found.size, np.maximum(x - half, 0) * found.size, (x + half) * found.size
-
-
-def _slopes(found: Fit, loads: Floats) -> Floats:
-    from dbdyno.analyze.scaling.fit import central
-
-    return central(found.model, loads, found.p)

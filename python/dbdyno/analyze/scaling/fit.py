@@ -6,7 +6,7 @@ Residuals are differences of throughput, each point with the same weight, as the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -20,14 +20,16 @@ from dbdyno.analyze.scaling.solve import jacobian, solve
 AT_BOUND = 1e-7
 """A parameter this near to its bound, relative to its size, is at it."""
 EXACT = 1e-9
-"""Residuals of this size relative to the largest throughput are rounding, and no model is better than another."""
+"""Residuals of this size relative to the largest throughput are rounding, and no model is better than
+another."""
 KEPT = 6
 """Local minima that are kept: an interval may have to be sought from each."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A model fitted to points, ``x`` in units of ``size``: all models have it as a factor of ``rate`` alone."""
+    """A model fitted to points, ``x`` in units of ``size``: all models have it as a factor of ``rate``
+    alone."""
 
     model: Model
     n: Floats
@@ -39,7 +41,7 @@ class Fit:
 
     @property
     def p(self) -> Floats:
-        return self.minima[0]
+        return np.asarray(self.minima[0])
 
     @property
     def degrees(self) -> int:
@@ -61,7 +63,8 @@ class Fit:
 
     @property
     def aic(self) -> float:
-        """n ln(RSS / n) + 2k: Akaike 1974, for normal residuals, constants left out; RSS in units of throughput."""
+        """n ln(RSS / n) + 2k: Akaike 1974, for normal residuals, constants left out; RSS in units of
+        throughput."""
         return self._deviance + 2 * len(self.p)
 
     @property
@@ -117,8 +120,8 @@ def central(model: Model, n: Floats, p: Floats) -> Floats:
 
 
 def fit(model: Model, n: Floats, x: Floats) -> Fit:
-    """The best fit within the bounds. ``n``, ``x``: (points,), above 0, of at least as many different loads as
-    the model has parameters."""
+    """The best fit within the bounds. ``n``, ``x``: (points,), above 0, of at least as many different loads
+    as the model has parameters."""
     size = float(x.max())
     scaled = x / size
     p, rss = solve(unit(model, size), n, scaled, _starts(unit(model, size), n, scaled))
@@ -133,8 +136,6 @@ def unit(model: Model, size: float) -> Model:
 
 
 def _resized(model: Model, size: float) -> Model:
-    from dataclasses import replace
-
     def curve(n: Floats, p: Floats) -> Floats:
         return model.curve(n, p * to_size) / size
 
@@ -145,7 +146,8 @@ def _resized(model: Model, size: float) -> Model:
 
 
 def _starts(model: Model, n: Floats, x: Floats) -> Floats:
-    """From where to look: knees at and between the loads, everything else at a few sizes; the best few of them."""
+    """From where to look: knees at and between the loads, everything else at a few sizes; the best few of
+    them."""
     loads, top = np.unique(n), float(n.max())
     between = np.unique(np.concatenate([loads, (loads[1:] + loads[:-1]) / 2]))
     if len(between) > 41:

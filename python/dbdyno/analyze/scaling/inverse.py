@@ -1,8 +1,10 @@
-"""From one figure of a closed system to another: load, throughput, response time; of any model, fitted or not.
+"""From one figure of a closed system to another: load, throughput, response time; of any model, fitted or
+not.
 
-Units: load in sessions, throughput in 1/s, times in s. Response time is what Little's law leaves of a cycle without
-the think time: R = N / X - Z (Little, Operations Research 9 (1961) 383; Denning and Buzen (1978), response time law).
-A throughput has two loads where the curve peaks: ``side`` says which one is meant, below or above.
+Units: load in sessions, throughput in 1/s, times in s. Response time is what Little's law leaves of a cycle
+without the think time: R = N / X - Z (Little, Operations Research 9 (1961) 383; Denning and Buzen (1978),
+response time law). A throughput has two loads where the curve peaks: ``side`` says which one is meant, below
+or above.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ def peak(law: Law) -> tuple[float, float] | None:
 
 
 def load_for_throughput(law: Law, wanted: float, side: Side = "below") -> float:
-    """N with X(N) = ``wanted``; the least there is where throughput stays the same. Raises :class:`OutOfReach`."""
+    """N with X(N) = ``wanted``; the least there is where throughput stays the same. Raises
+    :class:`OutOfReach`."""
     _above_zero(wanted, "a throughput")
     name, p = _of(law)
     if name == "usl":
@@ -115,7 +118,8 @@ def _usl_load_of_cycle(cycle: float, p: Sequence[float]) -> float:
 
 
 def _usl_load(wanted: float, p: Sequence[float], side: Side) -> float:
-    """X kappa N^2 + (X (sigma - kappa) - rate) N + X (1 - sigma) = 0: two loads, one on each side of the peak."""
+    """X kappa N^2 + (X (sigma - kappa) - rate) N + X (1 - sigma) = 0: two loads, one on each side of the
+    peak."""
     rate, sigma, kappa = p
     a, b, c = wanted * kappa, wanted * (sigma - kappa) - rate, wanted * (1 - sigma)
     inside = b * b - 4 * a * c

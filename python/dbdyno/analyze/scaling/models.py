@@ -1,4 +1,5 @@
-"""The models as data: parameters with units and bounds, formula, citation, and where they peak or have knees."""
+"""The models as data: parameters with units and bounds, formula, citation, and where they peak or have
+knees."""
 
 from __future__ import annotations
 
@@ -115,12 +116,14 @@ def _top_of(curve: Curve) -> Callable[[Floats], Floats]:
     return lambda p: np.asarray(curve(np.minimum(_segment_peak(p), 1e150)[..., None], p)[..., 0])
 
 
-def _knee_of(at: int, name: str) -> Derived:
+def own_parameter(at: int, name: str) -> Derived:
+    """A parameter as a figure."""
     return Derived(name, lambda p: p[..., at], at)
 
 
 def _saturation(p: Floats) -> Floats:
-    """servers (1 + think): where rate N meets the capacity (Kleinrock, Queueing Systems II (1976), section 4.12)."""
+    """servers (1 + think): where rate N meets the capacity (Kleinrock, Queueing Systems II (1976), section
+    4.12)."""
     return np.asarray(p[..., 1] * (1 + p[..., 2]))
 
 
@@ -202,7 +205,7 @@ MODELS: dict[str, Model] = {
             "Denning and Buzen, Computing Surveys 10 (1978) 225",
             (_RATE, _KINK),
             curves.plateau,
-            knees=(_knee_of(1, "knee"),),
+            knees=(own_parameter(1, "knee"),),
         ),
         Model(
             "queue",
@@ -211,7 +214,7 @@ MODELS: dict[str, Model] = {
             "Kleinrock, Queueing Systems I (1975), 3.5",
             (_RATE, _SERVERS),
             curves.queue,
-            knees=(_knee_of(1, "knee"),),
+            knees=(own_parameter(1, "knee"),),
         ),
         Model(
             "repairman",
@@ -239,7 +242,7 @@ MODELS: dict[str, Model] = {
             curves.one_knee,
             peak=Derived("peak", _segment_peak, BY_CURVATURE),
             top=Derived("peak throughput", _top_of(curves.one_knee), BY_CURVATURE),
-            knees=(_knee_of(1, "knee"),),
+            knees=(own_parameter(1, "knee"),),
         ),
         Model(
             "two-knees",
@@ -250,16 +253,16 @@ MODELS: dict[str, Model] = {
             curves.two_knees,
             peak=Derived("peak", _segment_peak, BY_CURVATURE),
             top=Derived("peak throughput", _top_of(curves.two_knees), BY_CURVATURE),
-            knees=(_knee_of(1, "knee"), _knee_of(3, "knee2")),
+            knees=(own_parameter(1, "knee"), own_parameter(3, "knee2")),
         ),
     )
 }
 
 
 def for_loads(model: Model, n: Floats, think_s: float | None = None) -> Model:
-    """The model with its knees kept to where the loads ``n`` can tell them, and with the think time where it is
-    known: a knee at or beyond the last load but one (servers: the last) is no knee that was seen (a queue is curved before its
-    servers are all busy)."""
+    """The model with its knees kept to where the loads ``n`` can tell them, and with the think time where it
+    is known: a knee at or beyond the last load but one (servers: the last) is no knee that was seen (a queue
+    is curved before its servers are all busy)."""
     loads = np.unique(n)
     last = {"servers": loads[-1] * (4 if model.name == "queue" else 1), "knee": loads[-2], "knee2": loads[-2]}
     parameters = tuple(

@@ -29,8 +29,8 @@ class Points:
 
     @cached_property
     def climbs(self) -> Floats | None:
-        """Throughput by repeat, load and point: (repeats, loads, points of a rung in one climb). None: there is one
-        climb only, or not every climb has the same points on every rung."""
+        """Throughput by repeat, load and point: (repeats, loads, points of a rung in one climb). None: there
+        is one climb only, or not every climb has the same points on every rung."""
         names, loads = np.unique(self.repeat), self.loads
         each = len(self.n) // (len(names) * len(loads))
         if len(names) < 2 or len(names) * len(loads) * each != len(self.n):

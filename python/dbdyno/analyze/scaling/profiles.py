@@ -1,13 +1,16 @@
 """Intervals by profile likelihood: how far a figure can be moved while all others are fitted anew.
 
-The limit is RSS (1 + F(0.95; 1, n - k) / (n - k)): Bates and Watts, Nonlinear Regression Analysis (1988), section 6.1.
+The limit is RSS (1 + F(0.95; 1, n - k) / (n - k)): Bates and Watts, Nonlinear Regression Analysis (1988),
+section 6.1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from dbdyno.analyze.scaling.curves import Floats
@@ -17,11 +20,14 @@ from dbdyno.analyze.scaling.solve import solve
 
 SHARE = 0.95
 STEPS = 34
-"""Most that are taken towards an edge; about ten are needed. After as many an edge that was not met is none."""
+"""Most that are taken towards an edge; about ten are needed. After as many an edge that was not met is
+none."""
 GRID = 30
 """Places at which the profile of a knee is looked at, each way: it may have several valleys."""
 _GAIN = 1e-9
 
+Places = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 Interval = tuple[float | None, float | None]
 
 
@@ -48,6 +54,17 @@ def intervals(found: Fit, wanted: list[Profiled]) -> list[Interval]:
     """Of each figure, its 95 % interval. None: not bounded on that side."""
     factor = float(stats.f.ppf(SHARE, 1, found.degrees)) / found.degrees
     return [edge for group in _by_model(wanted) for edge in _Edges(found, group, factor).intervals()]
+
+
+def holds(found: Fit, wanted: list[Profiled], values: Sequence[float]) -> list[bool]:
+    """Whether a value of each figure lies within the limit: what its interval would say, without its edges."""
+    factor = float(stats.f.ppf(SHARE, 1, found.degrees)) / found.degrees
+    said: list[bool] = []
+    for group in _by_model(wanted):
+        edges = _Edges(found, group, factor)
+        own = np.array(values[len(said) : len(said) + len(group)])
+        said += [bool(f <= 0) for f in edges.beyond(np.arange(0, 2 * len(group), 2), own)[0]]
+    return said
 
 
 def _by_model(wanted: list[Profiled]) -> list[list[Profiled]]:
@@ -81,6 +98,7 @@ class _Edges:
         edges = len(self.at)
         self.inside, self.f_inside = self.value.copy(), np.full(edges, -1.0)
         self.outside, self.f_outside = np.full(edges, np.nan), np.full(edges, np.nan)
+        self.last = np.zeros(edges)  # where the last place between the two lay: twice the same is slow
         self.step = self._first_steps()
         self.warm = np.repeat(self.minima[None], edges, 0)
         self.live = np.ones(edges, dtype=bool)
@@ -121,7 +139,7 @@ class _Edges:
             if abs(self.bound[i] - self.value[i]) <= 1e-9 * abs(self.value[i]):
                 self.live[i] = False
                 continue
-            f, p = self._beyond(np.full(GRID, i), places)
+            f, p = self.beyond(np.full(GRID, i), places)
             last = int(np.flatnonzero(f <= 0)[-1]) if (f <= 0).any() else -1
             if last >= 0:
                 self.inside[i], self.f_inside[i], self.warm[i] = places[last], f[last], p[last]
@@ -130,9 +148,9 @@ class _Edges:
             else:
                 self.outside[i], self.f_outside[i] = places[last + 1], f[last + 1]
 
-    def _proposed(self, e: Floats) -> tuple[Floats, Floats]:
-        """Next values, and whether they are the bound: steps that grow until an edge lies between two places, then
-        regula falsi with Illinois' halving (Dowell and Jarratt, BIT 11 (1971) 168)."""
+    def _proposed(self, e: Places) -> tuple[Floats, Flags]:
+        """Next values, and whether they are the bound: steps that grow until an edge lies between two places,
+        then regula falsi with Illinois' halving (Dowell and Jarratt, BIT 11 (1971) 168)."""
         a, b, fa, fb = self.inside[e], self.outside[e], self.f_inside[e], self.f_outside[e]
         there = a + self.side[e] * self.step[e]
         past = (there - self.bound[e]) * self.side[e] >= 0
@@ -141,25 +159,27 @@ class _Edges:
         met = np.isfinite(b)
         return np.where(met, between, there), past & ~met
 
-    def _take(self, e: Floats, values: Floats, at_bound: Floats) -> None:
-        f, p = self._beyond(e, values)
+    def _take(self, e: Places, values: Floats, at_bound: Flags) -> None:
+        f, p = self.beyond(e, values)
         met = np.isfinite(self.outside[e])
         out = f > 0
         grown = e[~out & ~met]
         self.step[grown] *= np.clip(1.0 / np.maximum(f[~out & ~met] + 1, 0.3), 1.5, 3.0)
         again_out, again_in = e[out & met], e[~out & met]
-        self.f_inside[again_out] /= 2
-        self.f_outside[again_in] /= 2
+        self.f_inside[again_out[self.last[again_out] > 0]] /= 2
+        self.f_outside[again_in[self.last[again_in] < 0]] /= 2
+        self.last[again_out], self.last[again_in] = 1, -1
         self.outside[e[out]], self.f_outside[e[out]] = values[out], f[out]
         self.inside[e[~out]], self.f_inside[e[~out]], self.warm[e[~out]] = values[~out], f[~out], p[~out]
+        close = np.abs(f) < 1e-6
         width = np.abs(self.outside[e] - self.inside[e])
-        done = (np.abs(f) < 1e-7) | (at_bound & ~out) | (width <= 1e-9 * np.abs(self.inside[e]))
-        close = np.abs(f) < 1e-7
+        done = close | (at_bound & ~out) | (width <= 1e-9 * np.abs(self.inside[e]))
         self.inside[e[close]] = self.outside[e[close]] = values[close]
         self.live[e[done]] = False
 
-    def _beyond(self, e: Floats, values: Floats) -> tuple[Floats, Floats]:
-        """sqrt of the excess over the limit's, less one (nearly straight: secants meet it soon), and where."""
+    def beyond(self, e: Places, values: Floats) -> tuple[Floats, Floats]:
+        """sqrt of the excess over the limit's, less one (nearly straight: secants meet it soon), and
+        where."""
         start = self.warm[e].copy()
         start[np.arange(len(e)), :, self.at[e]] = values[:, None]
         held = np.zeros(start.shape, dtype=bool)

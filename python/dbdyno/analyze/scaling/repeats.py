@@ -1,8 +1,9 @@
 """Intervals by repeats: climbs are drawn anew with replacement, then the points within each of their rungs.
 
-The hierarchical bootstrap (Davison and Hinkley, Bootstrap Methods and their Application (1997), section 3.8) gives
-the spread of a figure. Few climbs show too little of it, by sqrt((R - 1) / R), and Student's t with R - 1 degrees of
-freedom takes the place of the normal quantile (Hesterberg, The American Statistician 69 (2015) 371, section 5.2).
+The hierarchical bootstrap (Davison and Hinkley, Bootstrap Methods and their Application (1997), section 3.8)
+gives the spread of a figure. Few climbs show too little of it, by sqrt((R - 1) / R), and Student's t with R -
+1 degrees of freedom takes the place of the normal quantile (Hesterberg, The American Statistician 69 (2015)
+371, section 5.2).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dbdyno.analyze.scaling.models import tabled
 from dbdyno.analyze.scaling.solve import solve
 
 LEAST = 4
-"""Whole climbs from which on repeats are drawn: with fewer the intervals hold the truth too seldom or are of no use."""
+"""Whole climbs from which on repeats are drawn: with fewer the intervals hold the truth too seldom or are of
+no use."""
 DRAWS = 400
 
 

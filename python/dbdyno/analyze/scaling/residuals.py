@@ -14,10 +14,11 @@ ALIKE = 0.05
 
 def durbin_watson(found: Fit, repeat: Floats, seed: int) -> tuple[float | None, float | None]:
     """About 2 without autocorrelation, towards 0 with (Durbin and Watson, Biometrika 38 (1951) 159), and the
-    two-sided p that the residuals are independent. Neighbours are the points of one climb in the order of load.
+    two-sided p that the residuals are independent. Neighbours are the points of one climb in the order of
+    load.
 
-    Its law under independence depends on the model: it is drawn from normal errors less what the model's tangent
-    plane takes of them. None: the fit is exact, or there are too few points.
+    Its law under independence depends on the model: it is drawn from normal errors less what the model's
+    tangent plane takes of them. None: the fit is exact, or there are too few points.
     """
     if found.degrees < 2 or found.rss <= len(found.n) * EXACT**2:
         return None, None

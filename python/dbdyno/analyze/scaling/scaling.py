@@ -21,7 +21,8 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Estimate, Fitted, Ladder, Scaling
 
 WORTH = 0.02
-"""Weight from which on a model's intervals are sought by profile or repeats; others have them by curvature."""
+"""Weight from which on a model's intervals are sought by profile or repeats; others have them by
+curvature."""
 ALWAYS = ("amdahl", "usl")
 
 
@@ -172,7 +173,7 @@ def predict(scaling: Scaling, load: float, model: str | None = None) -> Estimate
     last = float(points.n.max())
     note = f"beyond the measured range, which ends at {last:g}" if load > last else ""
     if load > words.FARTHEST * last:
-        note = f"warning: {load:g} is more than twice the largest measured load, {last:g}: no forecast to rely on"
+        note = f"warning: {load:g} is more than twice the largest measured load, {last:g}: do not rely on it"
     elif load < float(points.n.min()):
         note = f"below the measured range, which starts at {float(points.n.min()):g}"
     method = REPEATS if draws is not None else CURVATURE

@@ -1,7 +1,7 @@
 """Least squares for many problems at once: Levenberg and Marquardt's method with bounds, vectorised.
 
-A profile needs hundreds of fits, a bootstrap thousands: one after another with scipy they would take longer than
-the run that they explain. The fit itself is finished by scipy.
+A profile needs hundreds of fits, a bootstrap thousands: one after another with scipy they would take longer
+than the run that they explain. The fit itself is finished by scipy.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ def solve(
 ) -> tuple[Floats, Floats]:
     """Minima of the sum of squares near ``start``.
 
-    ``n``: (points,); ``x``: (points,) or (problems, points); ``start``: (problems, parameters); ``held``: of the
-    same shape, true where a parameter keeps its start; ``gain``: relative, below it a problem is done. Returns parameters and sums of squares, (problems,).
+    ``n``: (points,); ``x``: (points,) or (problems, points); ``start``: (problems, parameters); ``held``: of
+    the same shape, true where a parameter keeps its start; ``gain``: relative, below it a problem is done.
+    Returns parameters and sums of squares, (problems,).
     """
     p = np.clip(start, model.low, model.high)
     held = np.zeros(p.shape, dtype=bool) if held is None else held.astype(bool)

@@ -13,9 +13,10 @@ CLAIMED = 0.05
 
 
 def straight_p(n: Floats, x: Floats, seed: int) -> float | None:
-    """p that the points lie on a straight line through 0 but for chance, against growth that slows down at one knee
-    somewhere: F of the best knee, its law by draws of normal errors (Davies, Biometrika 74 (1987) 33, on why the
-    tables do not hold; Hansen, Econometrica 64 (1996) 413, for the draws). None: too few points to say."""
+    """p that the points lie on a straight line through 0 but for chance, against growth that slows down at
+    one knee somewhere: F of the best knee, its law by draws of normal errors (Davies, Biometrika 74 (1987)
+    33, on why the tables do not hold; Hansen, Econometrica 64 (1996) 413, for the draws). None: too few
+    points to say."""
     loads = np.unique(n)
     if len(loads) < 4:
         return None
@@ -30,7 +31,8 @@ def straight_p(n: Floats, x: Floats, seed: int) -> float | None:
 
 
 def _gain(n: Floats, off: Floats, knees: Floats) -> Floats:
-    """Largest share of the squares ``off`` the line (draws, points) that growth slowing at a knee takes away."""
+    """Largest share of the squares ``off`` the line (draws, points) that growth slowing at a knee takes
+    away."""
     line = n / np.sqrt((n * n).sum())
     bends = np.maximum(n - knees[:, None], 0)
     bends = bends - (bends @ line)[:, None] * line

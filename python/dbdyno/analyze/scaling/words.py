@@ -33,9 +33,8 @@ def fit_notes(found: Fit, figures: Figures, bends: bool, p: float | None, one_cl
     if figures.peak is not None and not peak_claimed(figures, bends):
         said.append(f"{_forecast(figures)} is not claimed: the data do not rule out that there is none")
     elif figures.peak is not None and figures.peak.value > FARTHEST * last:
-        said.append(
-            f"the peak at {figures.peak.value:.4g} lies beyond twice the measured range, which ends at {last:g}"
-        )
+        where = f"the peak at {figures.peak.value:.4g}"
+        said.append(f"warning: {where} lies beyond twice the measured range, which ends at {last:g}")
     if p is not None and p < ALIKE:
         said.append(
             f"residuals of neighbours resemble each other (p = {p:.2g})"
@@ -83,5 +82,5 @@ def below_the_bend(usl: Fitted | None, amdahl: Fitted | None, last: float) -> li
         return []
     return [
         "USL and Amdahl cannot be told apart below the bend "
-        f"(AICc {usl.aicc:.1f} and {amdahl.aicc:.1f}): climb on until throughput bends before a peak is forecast"
+        f"(AICc {usl.aicc:.1f} and {amdahl.aicc:.1f}): climb on until throughput bends, then ask for a peak"
     ]
