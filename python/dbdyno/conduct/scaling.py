@@ -76,7 +76,7 @@ def _prediction(made: Scaling, load: float) -> Answer:
     ends = "" if told.low is None or told.high is None else f" ({_number(told.low)} .. {_number(told.high)})"
     unit = made.ladder.load_unit
     claim = f"At {load:g} {unit} the model has {_number(told.value)} {told.unit}{ends}{_note(told.note)}."
-    return Answer("prediction", claim, replace(told, name=f"at {load:g} {unit}"), told.note)
+    return Answer("prediction", claim, replace(told, name=f"at {load:g} {unit}"), _by(made))
 
 
 def _within(made: Scaling, best: Fitted, seconds: float) -> Answer:
@@ -110,7 +110,13 @@ def _for_rate(made: Scaling, best: Fitted, rate: float) -> Answer:
     took = format_ns(max(load / rate - think, 0.0) * 1e9)
     unit = made.ladder.load_unit
     claim = f"{shown} take {_number(load)} {unit}, at a mean response time of {took}{_note(note)}."
-    return Answer("throughput-target", claim, Estimate(shown, load, made.ladder.load_unit, note=note), note)
+    return Answer(
+        "throughput-target", claim, Estimate(shown, load, made.ladder.load_unit, note=note), _by(made)
+    )
+
+
+def _by(made: Scaling) -> str:
+    return f"fit: {made.best.title}" if made.best else ""
 
 
 def _beyond(made: Scaling, load: float) -> str:

@@ -38,7 +38,7 @@ def load_axis(scaling: Scaling, beyond: bool = False) -> alt.X:
         axis = alt.Axis(tickMinStep=1, format="d", labelOverlap=True)
         return alt.X("load:Q", title=title, axis=axis, scale=alt.Scale(domain=[first, last], nice=False))
     ticks = [2**k for k in range(math.ceil(math.log2(first)), math.floor(math.log2(last)) + 1)]
-    axis = alt.Axis(values=ticks, format="~s", labelOverlap="greedy", labelSeparation=6)
+    axis = alt.Axis(values=ticks, format=",d", labelOverlap="greedy", labelSeparation=6)
     scale = alt.Scale(type="log", base=2, domain=[first, last], nice=False)
     return alt.X("load:Q", title=f"{title} (logarithmic)", axis=axis, scale=scale)
 

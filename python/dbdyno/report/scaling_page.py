@@ -104,9 +104,9 @@ def _sections(made: Sections, number: int) -> Iterator[Html]:
         words = rows.paragraph(scaling)
         lead = [el("p", words, class_="lead")] if words else []
         yield section(f"ladder{name}", rows.title(scaling), *lead)
+    yield section(f"charts{name}", "The ladder and the model", made.figures(number))
     if rows.answers(scaling) or scaling.refused:
         yield section(f"answers{name}", "Answers", _answers(scaling), *_refused(scaling))
-    yield section(f"charts{name}", "The ladder and the model", made.figures(number))
     yield section(f"model{name}", "Model and choice", *_tables(scaling))
     caveats = [el("p", c) for c in rows.caveats(scaling)]
     if caveats:
@@ -130,8 +130,8 @@ def _answers(scaling: Scaling) -> Html:
             "li",
             el("span", rows.answer_title(a), class_="tag"),
             el("span", a.claim),
-            el("div", a.evidence, class_="foot") if a.evidence else None,
-            class_="note",
+            el("span", f" ({a.evidence})", class_="foot") if a.evidence else None,
+            class_="note" if a.value else None,
         )
         for a in rows.answers(scaling)
     ]
@@ -154,9 +154,20 @@ def _tables(scaling: Scaling) -> Iterator[Html]:
         yield table(caption, rows.PARAMETER_HEADS, rows.parameter_rows(best), rows.PARAMETER_NUMERIC, "named")
         caption = "Models that were tried; the weight is how much the data speak for each"
         yield table(caption, rows.MODEL_HEADS, rows.model_rows(scaling), rows.MODEL_NUMERIC, "named")
+        yield from _others(scaling)
     if not scaling.ladder.points.is_empty():
         heads, numeric, lines = rows.rung_table(scaling)
         yield table("Every rung, means over repeats", heads, lines, numeric)
+
+
+def _others(scaling: Scaling) -> Iterator[Html]:
+    """Figures of the models that are not the best one."""
+    made = [
+        table(f.title, rows.PARAMETER_HEADS, rows.parameter_rows(f), rows.PARAMETER_NUMERIC, "named")
+        for f in scaling.fits[1:]
+    ]
+    if made:
+        yield details("Figures of the other models", *made)
 
 
 def _id(number: int, chart: Chart) -> str:

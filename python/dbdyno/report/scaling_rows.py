@@ -96,8 +96,8 @@ def interval(e: Estimate, digits: int = 4) -> str:
 def figures_of(fit: Fitted) -> Iterator[tuple[str, Estimate]]:
     """Parameters, then what follows from them."""
     yield from ((p.name, p) for p in fit.parameters)
-    told = {p.name for p in fit.parameters}
-    yield from ((k.name, k) for k in fit.knees if k.name not in told)
+    told = {(p.value, p.unit) for p in fit.parameters}  # a knee may be a parameter by another name
+    yield from ((k.name, k) for k in fit.knees if (k.value, k.unit) not in told)
     if fit.peak is not None:
         yield "peak", fit.peak
     if fit.peak_throughput is not None:
@@ -170,12 +170,21 @@ def residual_words(fit: Fitted) -> str | None:
     if fit.durbin_watson is None or not math.isfinite(fit.durbin_watson):
         return None
     p = fit.autocorrelation_p
-    told = f"Residuals: Durbin-Watson {fit.durbin_watson:.3f}"
+    p = fit.autocorrelation_p
+    told = f"Durbin-Watson of the residuals: {fit.durbin_watson:.3f} (2: independent)"
     if p is None:
         return f"{told}."
-    if p < _DEPENDENT:
-        return f"{told}, p = {p:.2g}: neighbouring rungs err alike, so the intervals are too narrow."
-    return f"{told}, p = {p:.2g}: no sign that neighbouring rungs err alike."
+    alike = "neighbouring rungs err alike" if p < _DEPENDENT else "no sign that neighbouring rungs err alike"
+    return f"{told}, p = {p:.2g}: {alike}."
+
+
+def in_a_line(fit: Fitted) -> str:
+    """``rate 995.6 (939.7 .. 1,056), sigma 0.0267, ...``."""
+    told = []
+    for name, e in figures_of(fit):
+        ends = interval(e)
+        told.append(f"{name} {number(e.value, 5)}" + (f" ({ends})" if ends else ""))
+    return ", ".join(told)
 
 
 def caveats(scaling: Scaling) -> list[str]:

@@ -76,6 +76,8 @@ def _choice(scaling: Scaling) -> Iterator[RenderableType]:
             for line in (rows.MODEL_HEADS, rows.MODEL_NUMERIC, *rows.model_rows(scaling))
         )
         yield from _headed("Models that were tried", columns(heads, numeric, lines))  # type: ignore[arg-type]
+        others = (Text(f"{f.title}: {rows.in_a_line(f)}") for f in scaling.fits[1:])
+        yield from _headed("Figures of the other models", others)
 
 
 def _headed(title: str, lines: Iterable[RenderableType]) -> Iterator[RenderableType]:
