@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -224,11 +225,26 @@ def test_a_line_is_never_laid_across_a_knee() -> None:
     assert any("residuals follow the work" in n for n in across.notes)
 
 
+def _twice(ladder: Ladder) -> Ladder:
+    """With a second climb."""
+    again = ladder.points.with_columns(repeat=pl.lit(2, pl.Int64), cpu=pl.col("cpu") * 1.001)
+    return replace(ladder, points=pl.concat([ladder.points, again]).sort("load", "repeat"))
+
+
 def test_what_lies_inside_the_knees_interval_belongs_to_neither() -> None:
-    made = cpu_per_work(_two_regimes(), knees=(Estimate("knee", 4.2, low=3.5, high=4.8),))
-    assert [r.points["load"].to_list() for r in made] == [[1, 2, 3], [5, 6, 7, 8]]
+    knee = Estimate("knee", 4.2, low=3.5, high=4.8)
+    made = cpu_per_work(_twice(_two_regimes()), knees=(knee,))
+    assert [sorted(set(r.points["load"])) for r in made] == [[1, 2, 3], [5, 6, 7, 8]]
     assert any("4 left out" in n for n in made[0].notes)
-    assert made[0].refused is not None  # three points are too few
+    assert all(r.refused is None for r in made)
+    few = cpu_per_work(_two_regimes(), knees=(knee,))  # three points would be too few
+    assert [r.points["load"].to_list() for r in few] == [[1, 2, 3, 4], [5, 6, 7, 8]]
+
+
+def test_knees_are_found_in_the_ladder() -> None:
+    below, above = cpu_per_work(_two_regimes())
+    assert below.points["load"].to_list() == [1, 2, 3, 4]
+    assert above.points["load"].to_list() == [5, 6, 7, 8]
 
 
 def test_more_sessions_than_cpus_are_a_regime_of_their_own() -> None:
@@ -275,9 +291,9 @@ def test_as_text_html_and_json() -> None:
     console.print(regression_text(made))
     text = console.export_text()
     assert "CPU per LIO: lio" in text
-    assert "Up to 4 sessions: a LIO costs 998 us of CPU (979 us .. 1.02 ms)" in text
+    assert "Up to 4 sessions: 1 LIO costs 998 us of CPU (979 us .. 1.02 ms)" in text
     assert "times what it costs up to 4 sessions." in text
-    assert "799 us" in next(line for line in text.splitlines() if line.strip().startswith("user"))
+    assert "798 us" in next(line for line in text.splitlines() if line.strip().startswith("user"))
     root = ElementTree.fromstring(regression_html(made))
     assert len(root.findall(".//tbody/tr")) == 6
     document = json.loads(json.dumps(regression_json(made), allow_nan=False))

@@ -68,7 +68,7 @@ def sentences(made: Sequence[Regression]) -> list[str]:
         if one.total is not None and other.total is not None and one.total.slope.value > 0:
             times = other.total.slope.value / one.total.slope.value
             told.append(
-                f"{_where(other)} a {one.work_units[0]} costs {times:.3g} times what it costs {one.regime}."
+                f"{_where(other)} 1 {one.work_units[0]} costs {times:.3g} times what it costs {one.regime}."
             )
     return told
 
@@ -78,7 +78,7 @@ def _where(r: Regression) -> str:
 
 
 def _cost(part: Part) -> str:
-    costs = [f"a {e.name} costs {time(e.value)} of CPU{_ends(e, ' ({})')}" for e in part.slopes]
+    costs = [f"1 {e.name} costs {time(e.value)} of CPU{_ends(e, ' ({})')}" for e in part.slopes]
     background = part.background
     if background.value < 0:
         return ", ".join(costs)

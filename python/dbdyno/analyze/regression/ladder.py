@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from dbdyno.analyze.regression.refusals import LEAST_RUNGS
 from dbdyno.analyze.regression.regimes import Regime, regimes
 from dbdyno.analyze.regression.regress import regress
 from dbdyno.model.regression import REGRESSION_POINTS, Regression
@@ -61,7 +62,7 @@ def _regressed(ladder: Ladder, regime: Regime, notes: tuple[str, ...]) -> Regres
     apart = () if split else ("user and system are not known of every point: not told apart",)
     few = points["load"].n_unique()
     refused = made.refused
-    if refused is None and few < 3:
+    if refused is None and few < LEAST_RUNGS:
         refused = f"{few} rungs in this regime: whether a line fits cannot be seen; measure a third"
     said = (*notes, *regime.notes, *apart, *_flattened(points), *made.notes)
     parts = made.parts if refused is None else ()

@@ -13,6 +13,8 @@ from dbdyno.model.units import format_ns
 
 LEAST_POINTS = 4
 """For one kind of work; one more for each further kind."""
+LEAST_RUNGS = 3
+"""Different values of work: of two nobody sees whether a line fits."""
 LEAST_SPREAD = 0.1
 """Of work: (highest - lowest) / highest."""
 MOST_CONDITION = 30.0
@@ -35,7 +37,7 @@ def before(work: Floats, units: Sequence[str]) -> str | None:
                 f"work hardly varies ({column.min():.4g} to {column.max():.4g} {unit}/s, needs a spread of "
                 f"{100 * LEAST_SPREAD:g} %): what is background cannot be told from what work costs"
             )
-        if len(np.unique(column)) < 3:
+        if len(np.unique(column)) < LEAST_RUNGS:
             return "work takes two values only: whether a line fits cannot be seen; measure a third rung"
     if condition(work) > MOST_CONDITION:
         return f"{' and '.join(units)} rise together (collinear): which of them costs what cannot be told"

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import polars as pl
 
+from dbdyno.analyze.regression.refusals import LEAST_POINTS, LEAST_RUNGS
 from dbdyno.model.scaling import Estimate, Ladder
 
 _NEAR = 0.25
@@ -27,7 +28,7 @@ def regimes(
     ladder: Ladder, knees: Sequence[Estimate | float] | None, throttled: Collection[float] = ()
 ) -> tuple[Regime, ...]:
     """In the order of load. A point inside a knee's interval could belong to either side: to neither, where
-    both sides have three rungs without it, else to the side where its load lies."""
+    both sides have enough without it, else to the side where its load lies."""
     found = _knees(ladder) if knees is None else tuple(_estimate(k) for k in knees)
     cpus = ladder.machine.cpus
     cuts = _cuts(found, cpus)
@@ -83,14 +84,14 @@ def _pieces(
 
 def _unsure(points: pl.DataFrame, cuts: Sequence[Estimate], edges: Sequence[float]) -> set[float]:
     """Loads inside a knee's interval that both of its sides can spare."""
-    loads = sorted({float(n) for n in points["load"]})
+    loads = [float(n) for n in points["load"]]
     found: set[float] = set()
     for n, cut in enumerate(cuts):
         if cut.low is None or cut.high is None:
             continue
         inside = {x for x in loads if cut.low < x < cut.high}
         sides = [[x for x in loads if a < x <= b and x not in inside] for a, b in _sides(edges, n)]
-        if all(len(s) >= 3 for s in sides):
+        if all(len(s) >= LEAST_POINTS and len(set(s)) >= LEAST_RUNGS for s in sides):
             found |= inside
     return found
 
