@@ -1,0 +1,235 @@
+"""Anybody's table as a ladder: headings, separators, units; and every kind of bad input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbdyno.conduct.ladder_csv import Columns, ladder_of, read_ladder
+from dbdyno.conduct.ladder_names import named
+from dbdyno.conduct.ladder_text import number
+from dbdyno.model.errors import DbdynoError, UsageError
+from dbdyno.model.scaling import POINTS, Ladder, Machine
+
+FOUR = "1,100\n2,190\n4,350\n8,500\n"
+
+
+def read(text: str, machine: Machine | None = None, **columns: object) -> Ladder:
+    return ladder_of(text, "f.csv", Columns(**columns), machine)  # type: ignore[arg-type]
+
+
+def pairs(ladder: Ladder) -> list[tuple[float, float]]:
+    return ladder.points.select("load", "throughput").rows()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FOUR,
+        "N,X\n" + FOUR,
+        "\ufeffsessions,throughput\r\n" + FOUR.replace("\n", "\r\n"),
+        "# of a machine\n# clients tps\n" + FOUR.replace(",", " "),
+        "threads\tqps\n" + FOUR.replace(",", "\t"),
+        "users;rate\n" + FOUR.replace(",", ";"),
+        " sessions | tps \n-----------+----\n" + FOUR.replace(",", " | ") + "(4 rows)\n",
+        "| N | X(N) |\n|---|---|\n" + "".join(f"| {x.replace(',', ' | ')} |\n" for x in FOUR.split()),
+        "sessions  throughput (calls/s)\n" + FOUR.replace(",", "    "),
+        "host,N,X,\n" + "".join(f"db1,{x},\n" for x in FOUR.split()),
+        "N,X\n" + FOUR.replace("350", "350  # a good one"),
+        "N, X\n" + FOUR.replace(",", ", ") + "\n\n",
+        "N,X\n8,500\n" + FOUR.replace("8,500\n", ""),
+    ],
+)
+def test_ways_to_write_the_same_ladder(text: str) -> None:
+    ladder = read(text.removeprefix("\ufeff"))
+    assert pairs(ladder) == [(1, 100), (2, 190), (4, 350), (8, 500)]
+    assert dict(ladder.points.schema) == POINTS
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("1;1.100,5\n2;2.190\n4;4.350\n8;7.500,25", 7500.25),
+        ("1 10,5\n2 19,2\n4 35\n8 75,25", 75.25),
+        ('N,X\n1,100\n2,190\n4,350\n8,"1,500"', 1500.0),
+        ("N\tX\n1\t1 100\n2\t2 190\n4\t4 350\n8\t1'234'500.5", 1234500.5),
+        ("N X\n1 1e2\n2 1.9E2\n4 350.\n8 5e+2", 500.0),
+    ],
+)
+def test_decimal_commas_and_parted_thousands(text: str, last: float) -> None:
+    assert pairs(read(text))[-1] == (8, last)
+
+
+def test_a_comma_that_may_be_either_is_said_and_can_be_told() -> None:
+    text = "N;X\n1;1,100\n2;2,190\n4;4,350\n8;7,500"
+    guessed = read(text)
+    assert pairs(guessed)[-1] == (8, 7.5)
+    assert "--decimal '.'" in guessed.notes[0]
+    assert pairs(read(text, decimal="."))[-1] == (8, 7500)
+
+
+@pytest.mark.parametrize(
+    ("heading", "role", "unit", "factor"),
+    [
+        ("# Users", "load", "users", 1), ("numThreads", "load", "threads", 1), ("N", "load", "", 1),
+        ("concurrent clients", "load", "clients", 1), ("processors", "load", "processors", 1),
+        ("Throughput (MB/s)", "throughput", "MB/s", 1), ("avg_tps", "throughput", "transactions/s", 1),
+        ("orders per second", "throughput", "orders/s", 1), ("tpmC", "throughput", "transactions/s", 1 / 60),
+        ("Latency (µs)", "response_s", "us", 1), ("avgResponseTime_ms", "response_s", "ms", 1),
+        ("95th percentile ms", "response_p95_s", "ms", 1), ("sys cpu", "cpu_system", "", 1),
+        ("CPU (%)", "cpu", "%", 1), ("run queue", "cpu_wait", "", 1), ("Run #", "repeat", "", 1),
+    ],
+)  # fmt: skip
+def test_headings(heading: str, role: str, unit: str, factor: float) -> None:
+    found = named(heading)
+    assert found is not None
+    assert (found.role, found.unit, found.factor) == (role, unit, factor)
+
+
+@pytest.mark.parametrize(
+    "heading", ["throughput_stddev", "iowait", "response_p50_ns", "variant", "host", "max_ms"]
+)
+def test_headings_of_nothing_a_ladder_has(heading: str) -> None:
+    assert named(heading) is None
+
+
+def test_units_become_the_contracts() -> None:
+    ladder = read(
+        "clients,tps,lat_ms,p95_us,cpu_seconds,duration,cpu_user (%)\n"
+        "1,100,10,12000,5,10,45\n2,190,10.5,13000,11,10,90\n4,350,11,15000,20,10,\n8,500,16,20000,30,20,150\n"
+    )
+    rows = {r["load"]: r for r in ladder.points.to_dicts()}
+    assert rows[2]["response_s"] == pytest.approx(0.0105)
+    assert rows[2]["response_p95_s"] == pytest.approx(0.013)
+    assert [rows[n]["cpu"] for n in (1, 8)] == [0.5, 1.5]
+    assert [rows[n]["cpu_user"] for n in (1, 4, 8)] == [0.45, None, 1.5]
+    assert (ladder.load_unit, ladder.throughput_unit) == ("clients", "transactions/s")
+
+
+def test_a_response_time_without_a_unit_goes_by_littles_law() -> None:
+    ladder = read("N,X,R\n1,100,10\n2,190,10.5\n4,350,11.4\n8,500,16")
+    assert ladder.points["response_s"][3] == pytest.approx(0.016)
+    assert "taken for ms" in ladder.notes[0]
+    with pytest.raises(UsageError, match="has no unit"):
+        read("N,X,R\n1,100,3e12\n2,190,3e12\n4,350,3e12\n8,500,3e12")
+
+
+def test_per_cent_of_cpu_needs_the_machine() -> None:
+    text = "N,X,cpu%\n1,100,20\n2,190,40\n4,350,80\n8,500,95"
+    assert read(text).points["cpu"].is_null().all()
+    assert "--cpus" in read(text).notes[0]
+    assert read(text, Machine(cpus=4)).points["cpu"].to_list() == [0.8, 1.6, 3.2, 3.8]
+
+
+def test_loads_that_come_again_are_repeats() -> None:
+    ladder = read("N,X\n" + FOUR + FOUR)
+    assert ladder.points["repeat"].to_list() == [1, 2] * 4
+    assert any("taken as repeats" in n for n in ladder.notes)
+    told = read("N,X,run\n1,10,b\n2,19,b\n4,35,b\n8,50,b\n1,11,a\n2,20,a\n4,36,a\n8,51,a")
+    assert told.points.filter(repeat=2)["throughput"].to_list() == [11, 20, 36, 51]
+    assert told.notes == ()
+
+
+def test_columns_can_be_named_numbered_and_lines_chosen() -> None:
+    text = "threads,clients,a,b,db\n" + "".join(
+        f"9,{n},{n},{10 * n},{d}\n" for n in (1, 2, 4, 8) for d in "xy"
+    )
+    with pytest.raises(UsageError, match="threads or clients"):
+        read(text, throughput="b")
+    ladder = read(text, load="Clients", throughput="4", where={"db": "y"})
+    assert pairs(ladder) == [(1, 10), (2, 20), (4, 40), (8, 80)]
+    assert ladder.notes == ("columns left out: threads, a, db",)
+    with pytest.raises(UsageError, match="no column 'clinets'") as e:
+        read(text, load="clinets", throughput="b")
+    assert "'clients'" in str(e.value)
+
+
+def line(n: int, new: str) -> str:
+    lines = ["sessions,tps", *FOUR.split()]
+    lines[n - 1] = new
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "empty"),
+        ("# nothing\n\n", "empty"),
+        ("sessions,tps\n", "no line of numbers"),
+        ("sessions\n1\n2\n", "line 1: one column"),
+        ("sessions,foo\n" + FOUR, "no column for the throughput"),
+        ("foo,tps\n" + FOUR, "no column for the sessions"),
+        ("tps,TPS,N\n1,1,1", "two columns 'TPS'"),
+        ("1,2,3\n2,3,4", "no header"),
+        (line(4, "4,abc"), "line 4, tps: 'abc' is no number"),
+        (line(4, "4,12 ms"), "line 4, tps: '12 ms' is no number"),
+        (line(4, "4,-1"), "line 4, tps: -1 is negative"),
+        (line(4, "4,0"), "line 4, tps is zero"),
+        (line(4, "4,NaN"), "line 4, tps: NaN is no measurement"),
+        (line(4, "4,-inf"), "line 4, tps: -inf is no measurement"),
+        (line(4, "4,1e999"), "line 4, tps: 1e999 is no measurement"),
+        (line(4, "4,"), "line 4, tps: no value"),
+        (line(4, "4"), "line 4, tps: no value"),
+        (line(4, "4,1,500"), "line 4 has 3 fields"),
+        (line(4, "0,350"), "line 4, sessions: 0 is not a whole number"),
+        (line(4, "4.5,350"), "line 4, sessions: 4.5 is not a whole number"),
+        ("N,X\n1,1\n2,2\n4,3\n4,4\n", "3 different loads: at least 4"),
+        ("N,X,R\n1,1,0\n", "line 2, R is zero"),
+        ("N,X\n" + "1,1\n" * 20001, "a log, no ladder"),
+    ],
+)
+def test_bad_input_says_where_and_what_to_do(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match="(?i)" + said.replace(".", r"\.")) as e:
+        read(text)
+    assert e.value.exit_code == 2
+    assert e.value.cure
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    binary, large = tmp_path / "a.png", tmp_path / "large.csv"
+    binary.write_bytes(b"\x89PNG\r\n\x1a\n\x00\x01\xff")
+    large.write_bytes(b"1,2\n" * (5 << 20))
+    for path, said in (
+        (binary, "binary"),
+        (large, "larger than 16 MiB"),
+        (tmp_path, "directory"),
+        (tmp_path / "no", "No such"),
+    ):
+        with pytest.raises(UsageError, match=said) as e:
+            read_ladder(path)
+        assert e.value.cure
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])
+def test_what_spreadsheets_write(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "ladder.csv"
+    path.write_bytes(
+        ("sessions;tps;größe\n" + "".join(f"{x.replace(',', ';')};ü\n" for x in FOUR.split())).encode(
+            encoding
+        )
+    )
+    ladder = read_ladder(path, load_unit="Leute")
+    assert pairs(ladder)[-1] == (8, 500)
+    assert (ladder.name, ladder.load_unit) == ("ladder.csv", "Leute")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="0123456789.,;- \t\n\"'#|enXNabc%()/_é", max_size=60))
+def test_any_text_is_a_ladder_or_an_error_of_the_user(text: str) -> None:
+    try:
+        ladder = read(text)
+    except DbdynoError as e:
+        assert isinstance(e, UsageError) and e.cure
+    else:
+        assert ladder.points["throughput"].min() > 0 and ladder.points["load"].n_unique() >= 4  # type: ignore[operator]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.001, 1e9), st.sampled_from([",", "."]))
+def test_a_number_written_either_way_is_that_number(value: float, decimal: str) -> None:
+    swap = str.maketrans(",.", ".,")
+    text = f"{value:,.6f}"
+    assert number(text.translate(swap) if decimal == "," else text, decimal) == pytest.approx(value, abs=1e-6)
