@@ -6,6 +6,7 @@ import io
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -241,10 +242,22 @@ def test_what_lies_inside_the_knees_interval_belongs_to_neither() -> None:
     assert [r.points["load"].to_list() for r in few] == [[1, 2, 3, 4], [5, 6, 7, 8]]
 
 
-def test_knees_are_found_in_the_ladder() -> None:
-    below, above = cpu_per_work(_two_regimes())
-    assert below.points["load"].to_list() == [1, 2, 3, 4]
-    assert above.points["load"].to_list() == [5, 6, 7, 8]
+@pytest.mark.parametrize(("weight", "regimes"), [(0.7, 2), (0.05, 1)])
+def test_knees_are_those_of_a_model_that_is_likely(
+    monkeypatch: pytest.MonkeyPatch, weight: float, regimes: int
+) -> None:
+    def fitted(_: Ladder) -> SimpleNamespace:
+        knee = Estimate("knee", 3.96, low=3.9, high=4.1)
+        smooth, bent = (
+            SimpleNamespace(knees=(), weight=1 - weight),
+            SimpleNamespace(knees=(knee,), weight=weight),
+        )
+        return SimpleNamespace(fits=(smooth, bent))
+
+    monkeypatch.setattr("dbdyno.analyze.scaling.scale", fitted)
+    made = cpu_per_work(_two_regimes())
+    assert len(made) == regimes
+    assert made[0].points["load"].to_list() == [1, 2, 3, 4, 5, 6, 7, 8][: 4 if regimes == 2 else 8]
 
 
 def test_more_sessions_than_cpus_are_a_regime_of_their_own() -> None:

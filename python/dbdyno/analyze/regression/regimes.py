@@ -13,6 +13,8 @@ from dbdyno.model.scaling import Estimate, Ladder
 
 _NEAR = 0.25
 """A knee this close to the number of CPUs, relative, is that number's."""
+_AT = 0.05
+"""A rung so little above a knee, relative, is at the knee: no knee is known better."""
 _SURE = 0.1
 """Of Akaike weight: a model with knees that has less is not asked for them."""
 
@@ -68,9 +70,10 @@ def _is_near(knee: Estimate, cpus: float) -> bool:
 def _pieces(
     points: pl.DataFrame, cuts: Sequence[Estimate], cpus: float | None, unit: str
 ) -> Iterator[Regime]:
-    edges = [0.0, *(c.value for c in cuts), float("inf")]
+    edges = [0.0, *(c.value * (1 + _AT) for c in cuts), float("inf")]
     unsure = _unsure(points, cuts, edges)
-    for low, high in pairwise(edges):
+    names = [0.0, *(c.value for c in cuts), float("inf")]
+    for (low, high), between in zip(pairwise(edges), pairwise(names), strict=True):
         mine = points.filter(pl.col("load") > low, pl.col("load") <= high)
         out = sorted({float(n) for n in mine["load"]} & unsure)
         kept = mine.filter(~pl.col("load").is_in(out))
@@ -79,7 +82,7 @@ def _pieces(
             if out
             else ()
         )
-        yield Regime(_words(low, high, cpus, unit), kept, notes)
+        yield Regime(_words(*between, cpus, unit), kept, notes)
 
 
 def _unsure(points: pl.DataFrame, cuts: Sequence[Estimate], edges: Sequence[float]) -> set[float]:
