@@ -46,7 +46,7 @@ class Experiment(Strict):
     script: str | None = None
     """Own SQL: path of a file, relative to the recipe."""
     sessions: str | None = None
-    """The ladder: 1,2,4,8 or 1:16 or 1:16:5 or 1:64:x2 (2cpus: twice the CPUs); or auto, or auto:64: up to 64."""
+    """The ladder: 1,2,4,8 or 1:16 or 1:16:5 or 1:64:x2 (2cpus: twice the CPUs); or auto, auto:64 up to 64."""
     rungs: int | None = Field(default=None, ge=3, le=200)
     """Of an auto ladder at most so many."""
     target: str | None = None

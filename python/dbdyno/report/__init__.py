@@ -19,6 +19,7 @@ from dbdyno.model.results import Results
 from dbdyno.model.scaling import Scaling
 from dbdyno.report.compare import comparison as comparison_text
 from dbdyno.report.compare import samples as samples_text
+from dbdyno.report.placement import placement_text
 from dbdyno.report.scaling_terminal import heart as scaling_heart
 from dbdyno.report.scaling_terminal import scaling_text
 from dbdyno.report.terminal import summary
@@ -43,6 +44,8 @@ __all__ = [
     "machines_document",
     "machines_text",
     "microstates_text",
+    "placement_html",
+    "placement_text",
     "profile_text",
     "samples_text",
     "scaling_heart",
@@ -75,6 +78,13 @@ def document(results: Results) -> dict[str, Any]:
     from dbdyno.report import jsondoc
 
     return jsondoc.document(results)
+
+
+def placement_html(results: Results) -> str:
+    """Tables and strips of sessions that were started together (driver.rounds); empty where none were."""
+    from dbdyno.report import placement_html as page
+
+    return page.placement_html(results)
 
 
 def export(results: Results, raw_tables: Mapping[str, pl.DataFrame], to: str, path: Path) -> list[Path]:

@@ -8,14 +8,15 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results import Results
-from dbdyno.report import combine, compare_json, headline, tier
+from dbdyno.model.tables import empty
+from dbdyno.report import combine, compare_json, headline, scaling_record, tier
 from dbdyno.report.accounts import EXACT
 from dbdyno.report.figures import is_observation
 
 FORMAT = 1
 """Raised when a key changes its meaning or goes; new keys do not raise it."""
 
-_TABLES = ("rungs", "windows", "witnesses", "sources")
+_TABLES = ("rungs", "windows", "witnesses", "sources", "placements")
 _LEDGER = ("microstates", "profile", "top_events")
 
 
@@ -31,7 +32,7 @@ def document(results: Results) -> dict[str, Any]:
         "summary": headline.sentences(results),
         "plan": results.plan.model_dump(mode="json"),
         "environment": results.environment.model_dump(mode="json"),
-        **{name: records(tables[name]) for name in _TABLES},
+        **{name: records(tables.get(name, empty(name))) for name in _TABLES},
         "rates": records(rates),
         "ledger": records(whole.filter(pl.col("who") != "session")),
         "ledger_witnesses": [_tier(t) for t in tier.tiers(results)],
@@ -39,6 +40,8 @@ def document(results: Results) -> dict[str, Any]:
         **{name: records(tables[name]) for name in _LEDGER},
         "observation": _observation(results),
         "comparison": None if results.comparison is None else compare_json.document(results.comparison),
+        "scaling": [scaling_record.record_of(s) for s in results.scaling],
+        "answers": [scaling_record.answer_record(a) for a in results.answers],
         "findings": [f.model_dump(mode="json") for f in results.findings],
     }
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dbdyno.model.finding import Finding
 from dbdyno.model.results import Results
-from dbdyno.report import compare, headline, terminal_tables, tier, unknown
+from dbdyno.report import compare, headline, placement, scaling_terminal, terminal_tables, tier, unknown
 from dbdyno.report.figures import (
     UNKNOWN,
     cpus_text,
@@ -186,6 +186,9 @@ def _summary(results: Results, width: int) -> RenderableType:
         parts.insert(1, Text(f"This run is {results.info.status}: {reason}", style="yellow"))
     if results.info.stopped is not None:
         parts.insert(1, Text(f"Stopped {results.info.stopped}"))
+    parts += [Text(a.claim) for a in results.answers]
+    if results.scaling:
+        parts += [Text(""), *scaling_terminal.heart(results.scaling)]
     if results.comparison is not None:
         parts += [Text(""), *compare.heart(results.comparison, results.info.id)]
     if results.findings:
@@ -200,6 +203,7 @@ def _climbed(results: Results, width: int) -> Iterator[RenderableType]:
     pick = pick_of(results)
     waits = [] if pick is None else list(terminal_tables.events(results, pick, width))
     yield from [Text(""), *waits] if waits else []
+    yield from [Text(""), placement.placement_text(results)] if placement.placements(results) else []
 
 
 def _observed(results: Results, width: int) -> Iterator[RenderableType]:
