@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from dbdyno import __version__, observe, report
+from dbdyno.analyze.answers import observed
 from dbdyno.analyze.compare import compare_variants
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.clock import clock_of
@@ -17,6 +18,7 @@ from dbdyno.conduct.course import course_of
 from dbdyno.conduct.derive import derive
 from dbdyno.conduct.ending import ending
 from dbdyno.conduct.progress import Progressing
+from dbdyno.conduct.scaling import scalings_of
 from dbdyno.conduct.sought import sought
 from dbdyno.conduct.stage import Stage
 from dbdyno.conduct.teller import Teller
@@ -201,12 +203,13 @@ def results_of(record: Run) -> Results:
     with contextlib.suppress(StoreError):
         stored = None if record.info.status == "running" else record.read_derived()
         if stored is not None and stored[0].keys() >= {*DERIVED, "sources", "histogram"}:
-            return _compared(Results(record.info, record.plan, record.environment, *stored))
+            return _concluded(Results(record.info, record.plan, record.environment, *stored))
     return derived_anew(record)
 
 
-def _compared(results: Results) -> Results:
-    """With its variants compared, where there is anything to compare."""
+def _concluded(results: Results) -> Results:
+    """With what its ladders say of scaling, and its variants compared where there are several."""
+    results = replace(results, scaling=scalings_of(results), answers=observed(results))
     if len(results.plan.variants) < 2:
         return results
     with contextlib.suppress(UsageError):  # cut short before a second variant was measured
@@ -219,7 +222,7 @@ def derived_anew(record: Run) -> Results:
     damaged: list[DamagedCell] = []
     results = derive(record.info, record.plan, record.environment, record.each_cell(damaged))
     found = (*(_damage(d) for d in damaged), *sought(record.plan, results.tables), *results.findings)
-    return _compared(replace(results, findings=found))
+    return _concluded(replace(results, findings=found))
 
 
 def rebuild(record: Run) -> tuple[Results, Path]:

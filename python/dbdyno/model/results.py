@@ -14,6 +14,7 @@ from dbdyno.model.comparison import Comparison
 from dbdyno.model.environment import Environment
 from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
+from dbdyno.model.scaling import Answer, Scaling
 from dbdyno.model.workload import Calibration, Workload
 
 RunStatus = Literal["running", "complete", "cut short", "broken"]
@@ -59,3 +60,5 @@ class Results:
     tables: Mapping[str, pl.DataFrame]  # windows, rates, ledger, witnesses, rungs, sources, histogram
     findings: tuple[Finding, ...]
     comparison: Comparison | None = None  # of its variants, where it has several
+    scaling: tuple[Scaling, ...] = ()  # one a ladder: a workload under a variant
+    answers: tuple[Answer, ...] = ()  # of an observation, which has no ladder: headroom

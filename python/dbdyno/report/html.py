@@ -21,6 +21,7 @@ from dbdyno.report import (
     html_witnesses,
     palette,
     picks,
+    scaling_page,
     tier,
 )
 from dbdyno.report.chart import Chart
@@ -42,13 +43,16 @@ def page(results: Results, code: Future[str]) -> str:
     """The whole document; ``code``: the charts' JavaScript, which may still be on its way."""
     drawn = charts.groups(results), charts.ledgers(results)
     shown = picks.picks(results)
+    scaling = scaling_page.Sections(results.scaling)
     body = join(
         _header(results),
-        el("main", *_sections(results, *drawn, shown), id="content"),
+        el("main", *_sections(results, *drawn, shown, scaling), id="content"),
         html_facts.footer(results),
     )
     inside = join(
-        data("specs", _specs(*drawn)), data("strips", html_detail.strip_data(results, shown)), _hatches()
+        data("specs", _specs(*drawn) | scaling.specs),
+        data("strips", html_detail.strip_data(results, shown)),
+        _hatches(),
     )
     scripts = join(inside, script(code.result()), script(asset("strips.js")), script(asset("page.js")))
     top = head(headline.title(results), compare_plot.STYLE, scripts=True)
@@ -68,7 +72,13 @@ def _header(results: Results) -> Html:
     return el("header", skip, el("div", top, title, *words, html_facts.tiles(results)))
 
 
-def _sections(results: Results, rates: list[Group], ledgers: list[Group], shown: Picks) -> Iterator[Html]:
+def _sections(
+    results: Results,
+    rates: list[Group],
+    ledgers: list[Group],
+    shown: Picks,
+    scaling: scaling_page.Sections,
+) -> Iterator[Html]:
     observed = figures.is_observation(results)
     yield html_facts.banner(results)
     if results.comparison is not None:
@@ -77,6 +87,9 @@ def _sections(results: Results, rates: list[Group], ledgers: list[Group], shown:
     if not observed:
         yield section("rungs", "Rungs", html_tables.rungs(results))
         yield section("charts", "Throughput and response time", *_groups(rates, "rate"))
+    yield from scaling.html()
+    if results.answers:
+        yield section("answers", "At the present load", *(el("p", a.claim) for a in results.answers))
     yield section("ledger", "Where the time went", *_ledger(results, ledgers, shown))
     yield section("profile", "Load profile", html_detail.chosen(results, shown, html_detail.load_profile))
     title = "Sessions and processes" if observed else "Microstates of every process"

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.scaling import Scaling
+from dbdyno.model.scaling import Answer, Scaling
 
 FORMAT = 1
 """Raised when a key changes its meaning or goes; new keys do not raise it."""
@@ -40,6 +40,12 @@ def record_of(scaling: Scaling) -> dict[str, Any]:
             "curve": scaling.curve,
         }
     )
+    return record
+
+
+def answer_record(answer: Answer) -> dict[str, Any]:
+    """One answer."""
+    record: dict[str, Any] = _plain(asdict(answer))
     return record
 
 
