@@ -330,6 +330,7 @@ def test_an_auto_plan_holds_its_first_cells_and_the_rule() -> None:
     assert plan.call_target_ns == 2 * S // 20 // 8
     assert plan.expected_ns > 16 * 4 * S  # at most
     assert _plan(sessions="auto:5", rungs=7).adaptive == Adaptive(top=5, most_rungs=7, near=4, repeats=1)
+    assert _plan(sessions="auto:2cpus").top == 8
     goal = _plan(sessions=None, target="p95<20ms")
     assert goal.adaptive is not None
     assert (goal.adaptive.top, goal.adaptive.repeats, goal.call_target_ns) == (128, 3, 5 * MS)
@@ -342,6 +343,7 @@ def test_an_auto_plan_holds_its_first_cells_and_the_rule() -> None:
         {"sessions": "auto:0"},
         {"sessions": "auto:x"},
         {"sessions": "auto:"},
+        {"sessions": "auto:1,2"},
         {"sessions": "1,2", "target": "p95<20ms"},
         {"sessions": "1,2", "rungs": 5},
         {"target": "p95<20ms", "until": "2%"},

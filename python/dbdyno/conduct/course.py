@@ -73,7 +73,7 @@ class Asked:
                     self.stopped = self._words("as another rung would end after the budget; so far: ")
                     return
                 yield from self._block(*grown(self._plan, wanted, self._repeat_of(wanted, repeat)))
-            self.stopped = self._words("as the ladder had told enough: ")
+            self.stopped = self._words("by the rule of the auto ladder: ")
             if self._rule.goal is not None or repeat == self._rule.repeats:
                 return
             repeat += 1

@@ -12,7 +12,7 @@ from dbdyno.plan.adaptive_findings import Done, Findings, Next
 from dbdyno.plan.adaptive_goal import next_for_goal, parse_goal
 from dbdyno.plan.adaptive_knee import KNEE, TIGHT, next_for_knee
 from dbdyno.plan.adaptive_words import goal_found, knee_found
-from dbdyno.plan.ladder import MAX_SESSIONS
+from dbdyno.plan.ladder import MAX_SESSIONS, parse_ladder
 
 AUTO = "auto"
 MOST_RUNGS = 16
@@ -88,13 +88,16 @@ def adaptive_of(experiment: Experiment, cpus: float, repeats: int, choices: list
 
 
 def _top(text: str, cpus: float, per_cpu: int) -> int:
-    """``auto`` | ``auto:64``."""
+    """``auto`` | ``auto:64`` | ``auto:4cpus``."""
     _, colon, said = text.strip().partition(":")
     if not colon:
         return min(MAX_SESSIONS, per_cpu * max(1, math.ceil(cpus)))
-    if not (said.isascii() and said.isdigit() and 1 <= int(said) <= MAX_SESSIONS):
-        raise UsageError(f"--sessions {text}: {said!r} is no session count", "auto, or auto:64 with the top")
-    return int(said)
+    tops = parse_ladder(said, cpus)
+    if len(tops) != 1:
+        raise UsageError(
+            f"--sessions {text}: {said!r} is not one session count", "auto, or auto:64: up to 64"
+        )
+    return tops[0]
 
 
 def rule_words(rule: Adaptive) -> str:

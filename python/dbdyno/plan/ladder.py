@@ -9,7 +9,7 @@ from dbdyno.model.errors import UsageError
 
 MAX_SESSIONS = 5000
 MAX_RUNGS = 1000
-_FORMS = "write 1,2,4,8 or FROM:TO (every count) or FROM:TO:STEP or FROM:TO:x2 (doubling)"
+_FORMS = "write 1,2,4,8 or FROM:TO (every count) or FROM:TO:STEP or FROM:TO:x2 (doubling) or auto"
 
 
 _CPUS = re.compile(r"\b(\d{0,4})cpus\b")
