@@ -60,7 +60,7 @@ def scaling(of: Ladder | None = None) -> Scaling:
             Estimate("kappa", KAPPA, "ratio", 3.862e-5, 1.6118e-4, "profile likelihood", 1.98767e-5),
         ),
         peak=Estimate("peak", PEAK, "users", 85.2, 118.4, "profile likelihood"),
-        peak_throughput=Estimate("peak throughput", usl(PEAK), "scripts/h", 1790.0, 1980.0, "profile likelihood"),
+        peak_throughput=Estimate("top", usl(PEAK), "scripts/h", 1790.0, 1980.0, "profile likelihood"),
         durbin_watson=1.9, autocorrelation_p=0.4,
     )  # fmt: skip
     loads = [1 + 2.15 * i for i in range(150)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ def analyze(
       dbdyno analyze last
     """
     seconds = [_seconds(text) for text in response_target]
+    _positive(predict, throughput_target)
     made = (
         _of_file(target, model, seed, given)
         if _is_file(target)
@@ -117,6 +119,13 @@ def _seconds(text: str) -> float:
     if seconds <= 0:
         raise UsageError("--response-target 0: nothing takes no time", "write a time: 20ms")
     return seconds
+
+
+def _positive(loads: tuple[float, ...], rates: tuple[float, ...]) -> None:
+    for option, values in (("--predict", loads), ("--throughput-target", rates)):
+        wrong = next((v for v in values if not 0 < v < math.inf), None)
+        if wrong is not None:
+            raise UsageError(f"{option} {wrong:g}: not to be had", "write a number above 0")
 
 
 def _is_file(word: str) -> bool:
