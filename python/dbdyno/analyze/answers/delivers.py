@@ -112,14 +112,13 @@ def _scales_to(scaling: Scaling) -> Iterator[Answer]:
     shares = {n: rungs.throughput(ladder, n) / n / found[0].value for n in measured}
     bad = next((i for i, n in enumerate(measured) if shares[n] < GOOD_SCALING), None)
     good = measured[-1 if bad is None else max(0, bad - 1)]
-    text = f"Throughput scales to {say.load(good, ladder.load_unit)} ({say.percent(shares[good])} of perfect"
+    text = f"Throughput scales to {say.load(good, ladder.load_unit)} "
     if bad is None:
-        text += "), the highest rung"
+        text += f"({say.percent(shares[good])} of perfect), the highest rung"
         value = Estimate("scales to", good, ladder.load_unit, low=good)
     else:
-        text += (
-            f"); at {say.load(measured[bad], ladder.load_unit)} it is {say.percent(shares[measured[bad]])}"
-        )
+        here, there = say.apart(shares[good], shares[measured[bad]])
+        text += f"({here} of perfect); at {say.load(measured[bad], ladder.load_unit)} it is {there}"
         value = Estimate("scales to", good, ladder.load_unit, good, measured[bad], "between two rungs")
     evidence = f"{_POINTS}; perfect is one session's throughput times their number, good {GOOD_SCALING:.0%}"
     yield Answer("scales-to", f"{text}.", value, evidence)

@@ -44,14 +44,14 @@ def reason(scaling: Scaling, results: Results | None) -> Reason:
         found = accounts.grown_most(accounts.spent(results, scaling.ladder), bend)
         if found is not None:
             return _by_ledger(scaling, bend, found)
-    return _by_points(scaling.ladder, bend)
+    return _by_points(scaling.ladder, bend, _where(scaling, bend))
 
 
 def _by_ledger(scaling: Scaling, bend: float, found: Growth) -> Reason:
     ladder = scaling.ladder
     words = _WORDS[found.group].format(detail=found.detail)
     unit = ladder.throughput_unit.partition("/")[0]
-    text = f"Growth bends at {say.load(bend, ladder.load_unit)} because {words}: "
+    text = f"{_where(scaling, bend)} because {words}: "
     text += (
         f"{say.percent(min(1.0, found.share.value))}{say.percent_spread(found.share)} of the session time "
     )
@@ -65,6 +65,12 @@ def _by_ledger(scaling: Scaling, bend: float, found: Growth) -> Reason:
     return name, Answer("reason", f"{text}.", value, evidence)
 
 
+def _where(scaling: Scaling, bend: float) -> str:
+    load = say.load(bend, scaling.ladder.load_unit)
+    kneed = scaling.best is not None and scaling.best.knees
+    return f"Growth bends at {load}" if kneed else f"Growth falls off beyond {load}"
+
+
 def _cpus_busy(ladder: Ladder) -> str:
     """`` (3.98 of 4 CPUs ran sessions)``: at the rung that delivers most."""
     used, cpus = rungs.at(ladder, rungs.best_rung(ladder), "cpu"), ladder.machine.cpus
@@ -73,11 +79,10 @@ def _cpus_busy(ladder: Ladder) -> str:
     return f" ({say.plain(used.value)} of {say.plain(cpus)} CPUs ran sessions at the peak)"
 
 
-def _by_points(ladder: Ladder, bend: float) -> Reason:
+def _by_points(ladder: Ladder, bend: float, where: str) -> Reason:
     """Without a ledger CPU seconds still tell whether it can be the CPU."""
     beyond = ladder.points.filter(pl.col("load") > bend)
     used = say.estimate("CPUs used", beyond["cpu"].to_list(), "CPUs")
-    where = f"Growth bends at {say.load(bend, ladder.load_unit)}"
     if used is None:
         return _answer(f"{where}; why is not told: no ledger, and no CPU figures", "not told")
     if (waits := _waits_share(ladder, bend)) is not None:

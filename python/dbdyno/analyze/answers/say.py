@@ -48,7 +48,7 @@ def spread(found: Estimate) -> str:
     """`` (5.9 to 6.4)``, `` (at least 5.9)``; empty where there is no interval."""
     low, high = (None if v is None else plain(v) for v in (found.low, found.high))
     if low is not None and high is not None:
-        return f" ({low} to {high})"
+        return "" if low == high else f" ({low} to {high})"
     if low is None and high is None:
         return ""
     return f" (at least {low})" if low is not None else f" (at most {high})"

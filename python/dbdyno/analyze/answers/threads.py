@@ -188,5 +188,8 @@ def _bounded(used: float, machine: Machine, place: str) -> Answer:
         value = Estimate("cores in use", used, "cores", used, used, "no SMT")
         return Answer("equivalent-cores", f"{text}: as many core-seconds, without SMT.", value, "ledger: run")
     low, high = used / m, min(machine.cores, used)
+    if low >= 0.99 * high:
+        value = Estimate("cores in use", high, "cores", low, high, "all threads busy")
+        return Answer("equivalent-cores", f"{text}: all of {say.plain(high)} cores.", value, "ledger: run")
     text += f", on {say.plain(low)} to {say.plain(high)} cores: which threads ran together is not known"
     return Answer("equivalent-cores", f"{text}.", None, "ledger: run, topology")

@@ -11,6 +11,8 @@ from dbdyno.model.scaling import Answer, Estimate, Ladder, Scaling
 
 SHARE = 0.05
 """Of session time in the run queue: less is not called CPU WAIT."""
+IDLE = 0.80
+"""Sessions that use less of the CPUs than this leave some free."""
 
 
 def onset(scaling: Scaling, results: Results | None) -> Answer:
@@ -29,6 +31,7 @@ def onset(scaling: Scaling, results: Results | None) -> Answer:
     if _lower(shares[0][1]) > SHARE:
         n, s = shares[0]
         text = f"Sessions wait for a CPU from the lowest rung on: {_said(s)} at {say.load(n, unit)}"
+        text += _though(ladder, n)
         return Answer("cpu-wait-onset", f"{text}.", Estimate("CPU WAIT from", n, unit, high=n), evidence)
     if found is None:
         top, most = max(shares, key=lambda p: p[1].value)
@@ -38,9 +41,18 @@ def onset(scaling: Scaling, results: Results | None) -> Answer:
     i, n, s = found
     below, before = shares[i - 1]
     text = f"Sessions wait for a CPU from {say.load(n, unit)} on: {_said(s)} in the run queue, "
-    text += f"{say.percent(before.value)} at {say.load(below, unit)}"
+    text += f"{say.percent(before.value)} at {say.load(below, unit)}{_though(ladder, n)}"
     value = Estimate("CPU WAIT from", n, unit, below, n, "between two rungs")
     return Answer("cpu-wait-onset", f"{text}.", value, evidence)
+
+
+def _though(ladder: Ladder, load: float) -> str:
+    """Sessions that wait though they leave CPUs free are kept from them: by others on them, or by a limit."""
+    used, cpus = rungs.at(ladder, load, "cpu"), ladder.machine.cpus
+    if used is None or cpus is None or used.value >= IDLE * cpus:
+        return ""
+    text = f", though sessions use {say.plain(used.value)} of {say.plain(cpus)} CPUs: "
+    return text + "somebody else is on them, or a limit holds the sessions"
 
 
 def _said(share: Estimate) -> str:

@@ -1,0 +1,326 @@
+"""A ladder's answers: what it delivers, where and why it bends, in figures known by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+from answer_cases import SMT8, Rung, kneed, points, results
+
+from dbdyno.analyze.answers import answered, ladders_of, observed, paragraph
+from dbdyno.analyze.answers.headroom import delay, load_until
+from dbdyno.model.results import Results
+from dbdyno.model.scaling import Answer, Ladder, Machine, Scaling
+from dbdyno.model.variant import LimitSpec
+
+PAIRS = tuple((n, n + 8) for n in range(8))
+FULL = (*(Rung(n, 100.0 * n, run=n) for n in (1, 2, 4)), Rung(6, 400.0, 4.0, 2.0), Rung(8, 400.0, 4.0, 4.0))
+"""Four CPUs, a hundred calls a second of each: CPU WAIT beyond."""
+
+
+def said(scaling: Scaling, run: Results | None = None) -> dict[str, Answer]:
+    return {a.id: a for a in answered(scaling, run).answers}
+
+
+def climbed(rungs: Sequence[Rung], knee: float, ratio: float = 0.0, **options: Any) -> dict[str, Answer]:
+    run = results(rungs, **options)
+    (ladder,) = ladders_of(run)
+    return said(kneed(ladder, float(ladder.points["throughput"][0]), knee, ratio), run)
+
+
+# -- ladders --------------------------------------------------------------------------------------
+
+
+def test_a_ladder_is_in_units_of_work_and_its_times_are_per_unit() -> None:
+    (ladder,) = ladders_of(results(FULL))
+    assert (ladder.name, ladder.throughput_unit) == ("lio", "LIO/s")
+    first, last = ladder.points.row(0, named=True), ladder.points.row(-1, named=True)
+    assert (first["load"], first["throughput"]) == (1.0, 10_000.0)  # a hundred LIO a call
+    assert first["response_s"] == pytest.approx(0.01 / 100) and first["response_p95_s"] == pytest.approx(2e-4)
+    assert (last["cpu"], last["cpu_user"], last["cpu_system"], last["cpu_wait"]) == (4.0, 3.0, 1.0, 4.0)
+
+
+def test_invalid_and_starved_cells_are_left_out_with_a_note() -> None:
+    run = results([*FULL, Rung(12, 500.0, status="invalid"), Rung(16, 500.0, starved=0.5)])
+    starved = pl.col("name").eq("driver_runq") & pl.col("sessions").eq(16)
+    rates = run.tables["rates"].with_columns(value=pl.when(starved).then(8.0).otherwise("value"))
+    (ladder,) = ladders_of(Results(run.info, run.plan, run.environment, {**run.tables, "rates": rates}, ()))
+    assert ladder.points["load"].to_list() == [1, 2, 4, 6, 8]
+    assert [n.partition(",")[0] for n in ladder.notes[:2]] == ["12 sessions", "16 sessions"]
+    assert "driver was starved" in ladder.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (LimitSpec(), Machine(16, 8, 2)),
+        (LimitSpec(cpus="0-3,8-11"), Machine(8, 4, 2)),
+        (LimitSpec(cpus="0-3"), Machine(4, 4, 1)),
+        (LimitSpec(quota=1.5), Machine(1.5, 1.5, 2)),
+    ],
+)
+def test_the_machine_is_what_the_variant_may_use(limits: LimitSpec, expected: Machine) -> None:
+    (ladder,) = ladders_of(results(FULL, siblings=PAIRS, cpus=16, limits=limits))
+    assert ladder.machine == expected and not ladder.notes
+
+
+def test_of_a_server_elsewhere_no_machine_is_known() -> None:
+    (ladder,) = ladders_of(results(FULL, siblings=PAIRS, cpus=16, here=False))
+    assert ladder.machine == Machine() and "elsewhere" in ladder.notes[0]
+
+
+# -- what it delivers -----------------------------------------------------------------------------
+
+
+def test_what_one_session_one_core_and_the_machine_deliver() -> None:
+    found = climbed([*FULL[:4], Rung(8, 404.0, 4.0, 4.0)], 4.0, cpus=4, siblings=((0,), (1,), (2,), (3,)))
+    assert found["one-session"].claim == "One session delivers 10.0 k LIO/s; a LIO takes 100 us."
+    top = found["one-machine"].value
+    assert top is not None and top.value == pytest.approx(40_400)
+    core = found["one-core"].value
+    assert core is not None and core.value == pytest.approx(10_100) and "one-cpu" not in found
+    assert "at 8 sessions, within 1 % of that from 4 sessions on" in found["peak"].claim
+    assert "the machine has 4 cores" in found["knee"].claim and "(3.70 to 4.30)" in found["knee"].claim
+    assert found["scales-to"].value is not None and found["scales-to"].value.value == 4
+    assert found["at-cpus"].value is not None and found["at-cpus"].value.value == pytest.approx(1.0)
+    assert "one more session brings nothing" in found["one-more-session"].claim
+
+
+def test_repeats_give_intervals() -> None:
+    rates = {1: 100.0, 2: 104.0, 3: 96.0}
+    rungs = [Rung(n, n * r, run=n, repeat=k) for n in (1, 2, 4) for k, r in rates.items()]
+    one = climbed(rungs, 9.0)["one-session"].value
+    assert one is not None and one.low is not None and one.high is not None
+    # Student's t of 2 degrees 4.303, standard deviation 4: 100 -+ 4.303 * 4 / sqrt 3
+    assert (one.high - one.low) / 2 == pytest.approx(100 * 4.303 * 4 / 3**0.5)
+
+
+# -- why it bends ---------------------------------------------------------------------------------
+
+WIDE = [Rung(n, 100.0 * n, run=n) for n in (1, 2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("beyond", "kind", "words"),
+    [
+        (Rung(8, 400.0, 4.0, 4.0), "CPU WAIT", "wait for a CPU"),
+        (Rung(8, 400.0, 4.0, 4.0, throttled=3.0), "throttle", "a quota throttles"),
+        (Rung(8, 400.0, 7.5, 0.5), "run", "charged more CPU time"),
+        (
+            Rung(8, 400.0, 4.0, 0.4, {"LWLock/WALWrite": 3.0, "IO/WalSync": 0.6}),
+            "lock: LWLock/WALWrite",
+            "lock",
+        ),
+        (
+            Rung(8, 400.0, 4.0, 0.4, {"IO/DataFileRead": 3.0, "Lock/tuple": 0.6}),
+            "I/O: IO/DataFileRead",
+            "I/O",
+        ),
+        (Rung(8, 400.0, 4.0, 1.0, {"IPC/ExecuteGather": 3.0}), "wait: IPC/ExecuteGather", "wait"),
+        (Rung(8, 400.0, 4.0, 1.0, client=3.0), "client", "not the server"),
+        (Rung(8, 400.0, 4.0, 1.0, client=3.0, starved=0.15), "driver", "driver is short of CPU"),
+    ],
+)
+def test_the_bend_gets_the_reason_of_its_ledger(beyond: Rung, kind: str, words: str) -> None:
+    found = climbed([*WIDE, beyond], 4.0, cpus=8)["reason"]
+    assert found.value is not None and found.value.name == kind and words in found.claim
+    # 10 ms a call before, 20 ms after: 10 more, of which 7.5 at least are that account's
+    assert found.value.value >= 0.74
+
+
+def test_a_lock_that_takes_less_than_the_cpu_is_not_the_reason() -> None:
+    """Run and run queue count together: 1.6 and 1.4 are more than 1.0 of a lock."""
+    found = climbed([*WIDE, Rung(8, 400.0, 5.6, 1.4, {"LWLock/WALWrite": 1.0})], 4.0, cpus=8)["reason"]
+    assert found.value is not None and found.value.name == "run" and found.value.value == pytest.approx(0.75)
+
+
+def test_no_bend_needs_no_reason() -> None:
+    found = climbed(WIDE, 9.0)["reason"]
+    assert found.value is None and "No bend was measured up to 4 sessions" in found.claim
+
+
+TABLE = [{"load": n, "throughput": 10.0 * min(n, 4)} for n in (1.0, 2.0, 4.0, 8.0)]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "cpu_wait", "cpus", "words"),
+    [
+        (None, None, 4, "why is not told: no ledger"),
+        (3.9, None, 4, "the CPUs are all busy: 3.90 of 4"),
+        (3.9, None, 16, "not for the CPU: 3.90 of 16"),
+        (3.9, None, None, "of how many is not known"),
+        (4.0, 3.8, None, "wait for a CPU"),
+        (4.0, 0.2, None, "not for the CPU: run and CPU WAIT are 5.0 %"),
+    ],
+)
+def test_without_a_ledger_cpu_columns_tell_what_they_can(
+    cpu: float | None, cpu_wait: float | None, cpus: float | None, words: str
+) -> None:
+    rows = [
+        r
+        | {"cpu": cpu and min(r["load"], cpu), "cpu_wait": cpu_wait and (cpu_wait if r["load"] > 4 else 0.0)}
+        for r in TABLE
+    ]
+    ladder = Ladder("mine", points(*rows), "queries/s", machine=Machine(cpus=cpus))
+    found = said(kneed(ladder, 10.0, 4.0, 0.0))
+    assert words in found["reason"].claim
+    assert "LIO" not in found["one-session"].claim
+
+
+# -- threads --------------------------------------------------------------------------------------
+
+
+def _smt(ratio: float = 0.3, run: float = 16.0) -> list[Rung]:
+    """Eight cores of two threads; sixteen sessions run on all of them, 1 + ratio times as fast as eight."""
+    low = [Rung(n, 100.0 * n, run=n) for n in (1, 2, 4, 8)]
+    return [*low, Rung(12, 800 + 400 * ratio, run=12), Rung(16, 800 + 800 * ratio, run=run)]
+
+
+def test_smt_yield_and_the_cpu_it_inflates() -> None:
+    found = climbed(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16)
+    yielded, inflated = found["smt-yield"].value, found["cpu-inflation"].value
+    assert yielded is not None and inflated is not None
+    assert (yielded.value, yielded.low, yielded.high) == pytest.approx((1.3, 1.25, 1.35))
+    assert (inflated.value, inflated.low, inflated.high) == pytest.approx((2 / 1.3, 2 / 1.35, 2 / 1.25))
+    assert "1.30 (1.25 to 1.35)" in found["smt-yield"].claim and "30 %" in found["smt-yield"].claim
+    assert "measured at 16 sessions: 1.54 times" in found["cpu-inflation"].claim  # 16 / 1040 over 1 / 100
+
+
+@pytest.mark.parametrize(
+    ("knee", "siblings", "words"),
+    [
+        (4.0, PAIRS, "growth bends at 4 sessions, not near the 8 cores"),
+        (8.0, None, "how many threads share a core is not known"),
+        (8.0, tuple((n,) for n in range(16)), "No SMT: a core has one thread"),
+    ],
+)
+def test_smt_yield_is_not_told_where_it_cannot_be(knee: float, siblings: Any, words: str) -> None:
+    found = climbed(_smt(), knee, 0.3, siblings=siblings, cpus=16)
+    assert words in found["smt-yield"].claim and found["smt-yield"].value is None
+    assert "cpu-inflation" not in found
+
+
+def test_a_bend_for_a_lock_tells_nothing_of_smt() -> None:
+    rungs = [*_smt()[:4], Rung(16, 1000.0, 9.0, 0.0, {"LWLock/WALWrite": 7.0})]
+    found = climbed(rungs, 8.0, 0.25, siblings=PAIRS, cpus=16)
+    assert "for another reason (lock: LWLock/WALWrite)" in found["smt-yield"].claim
+
+
+def test_equivalent_cores_by_cpu_figures_and_without() -> None:
+    row = Rung(16, 1.0).head() | {"threads": 15.0, "cores": 7.9, "low": 7.5, "high": 8.0, "status": "ok"}
+    seen = climbed(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16, cores=[row | {"source": "/proc/stat"}])
+    value = seen["equivalent-cores"].value
+    assert value is not None and (value.value, value.low, value.high) == (7.9, 7.5, 8.0)
+    assert "15 threads were busy" in seen["equivalent-cores"].claim
+    bounded = climbed(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16)["equivalent-cores"]
+    assert bounded.value is not None and bounded.value.value == 8  # sixteen threads fill eight cores
+    alone = climbed(_smt(), 8.0, 0.3, siblings=tuple((n,) for n in range(16)), cpus=16)["equivalent-cores"]
+    assert alone.value is not None and alone.value.value == 16.0
+    table = Ladder("mine", points({"load": 4.0, "throughput": 9.0, "cpu": 3.0}), machine=SMT8)
+    assert (
+        "on 1.50 to 3 cores"
+        in said(Scaling(table, (), pl.DataFrame(), pl.DataFrame()))["equivalent-cores"].claim
+    )
+
+
+# -- waiting --------------------------------------------------------------------------------------
+
+
+def test_cpu_wait_begins_between_two_rungs() -> None:
+    onset = climbed(FULL, 4.0)["cpu-wait-onset"]
+    assert onset.value is not None and (onset.value.value, onset.value.low, onset.value.high) == (6, 4, 6)
+    assert "33 %" in onset.claim and "0.0 % at 4 sessions" in onset.claim
+
+
+def test_cpu_wait_that_a_rung_s_interval_leaves_open_is_not_told() -> None:
+    """6 % of the time, but the ledger knows it to -+ 2 %: not surely above 5 %."""
+    vague = Rung(6, 400.0, 4.0, 0.36, slack=0.12)
+    onset = climbed([*FULL[:3], vague, FULL[4]], 4.0)["cpu-wait-onset"]
+    assert onset.value is not None and (onset.value.value, onset.value.low) == (8, 6)
+    assert "No CPU WAIT up to 6 sessions" in climbed([*FULL[:3], vague], 4.0)["cpu-wait-onset"].claim
+
+
+def test_cpu_wait_from_the_start_is_somebody_else_s_doing() -> None:
+    rungs = [Rung(n, 50.0 * n, 0.5 * n, 0.5 * n) for n in (1, 2, 3)]
+    onset = climbed(rungs, 9.0)["cpu-wait-onset"]
+    assert "from the lowest rung on: 50 %" in onset.claim and "somebody else" in onset.claim
+
+
+# -- headroom -------------------------------------------------------------------------------------
+
+
+def test_erlang_s_delay_formula() -> None:
+    assert delay(2, 1.0) == pytest.approx(1 / 3)  # Kleinrock (1975), section 3.5: two servers, half busy
+    assert delay(1, 0.7) == pytest.approx(0.7)
+    assert delay(10, 8.0) == pytest.approx(0.4092, abs=5e-5)  # as tabulated
+
+
+def test_the_load_at_which_one_cpu_makes_wait_a_tenth() -> None:
+    """Of M/M/1 the wait is rho / (1 - rho) of the service: a tenth at 1 / 11."""
+    assert load_until(0.1, 1.0) == pytest.approx(1 / 11)
+    assert load_until(0.1, 1.5) == pytest.approx(1.5 / 11)
+    # M/M/2: rho^2 / (1 - rho^2) = 0.1
+    assert load_until(0.1, 2.0) == pytest.approx(2 * (0.1 / 1.1) ** 0.5)
+
+
+def _window(k: int, run: float, runq: float) -> Rung:
+    return Rung(0, 0.0, run, runq, repeat=k)
+
+
+def test_headroom_of_an_observed_load() -> None:
+    run = results([_window(1, 0.3, 0.001), _window(2, 0.5, 0.001)], cpus=2)
+    (found,) = observed(run)
+    assert found.value is not None
+    assert found.value.value == pytest.approx(2 * (0.1 / 1.1) ** 0.5 / 0.4 - 1)
+    assert found.value.high == pytest.approx(2 / 0.4 - 1)
+    assert "0.400 of 2 CPUs" in found.claim and "M/M/c" in found.claim
+    assert ladders_of(run) == ()
+
+
+def test_the_whole_machine_counts_and_cpu_wait_leaves_no_headroom() -> None:
+    windows = [_window(1, 0.4, 0.0), _window(2, 0.4, 0.0)]
+    used = [
+        w.head() | {"quantity": "cpu_used_machine", "source": "host", "value": 1.0, "unit": "cores"}
+        | {"verdict": "reference", "status": "ok"}
+        for w in windows
+    ]  # fmt: skip
+    (found,) = observed(results(windows, cpus=2, witnesses=used))
+    assert found.value is not None and found.value.high == pytest.approx(1.0) and found.value.value == 0.0
+    (waits,) = observed(results([_window(1, 1.0, 0.2)], cpus=2))
+    assert "no headroom, CPU WAIT is there already" in waits.claim
+    assert observed(results(FULL)) == ()
+    (unknown,) = observed(results(windows, cpus=2, here=False))
+    assert unknown.value is None and "elsewhere" in unknown.claim
+
+
+def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:
+    windows = [_window(1, 2.0, 0.01), _window(2, 2.2, 0.01)]
+    (found,) = observed(results(windows, siblings=PAIRS, cpus=16))
+    assert found.value is not None and found.value.low is not None
+    assert found.value.low < load_until(0.1, 8) / 2.1 - 1 < found.value.value
+    assert "if threads that share a core yield nothing" in found.claim
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def test_a_paragraph_that_a_manager_can_read() -> None:
+    run = results(FULL)
+    (ladder,) = ladders_of(run)
+    text = paragraph(answered(kneed(ladder, 10_000.0, 4.0, 0.0), run))
+    assert text.startswith(
+        "lio: 4 sessions deliver 40.0 k LIO/s, 4 times what one alone does (10.0 k LIO/s)."
+    )
+    assert "because sessions wait for a CPU (CPU WAIT): 100 %" in text
+    assert text.endswith("growth with one knee, which has 90 % of the weight among the models tried.")
+    assert 4 <= text.count(". ") + 1 <= 6
+
+
+def test_without_a_fit_the_paragraph_says_so() -> None:
+    ladder = Ladder("mine", points(*TABLE[:2]), "queries/s")
+    bare = Scaling(ladder, (), pl.DataFrame(), pl.DataFrame(), refused=("2 loads tell nothing of scaling",))
+    text = paragraph(answered(bare))
+    assert text.endswith("No model is fitted to these 2 rungs: 2 loads tell nothing of scaling.")
+    assert "mine: 2 sessions deliver 20.0 queries/s" in text
