@@ -38,9 +38,9 @@ def of_kernel(listed: str) -> frozenset[int]:
 
 
 def text(numbers: Iterable[int]) -> str:
-    """(0, 1, 2, 5) -> ``'0-2,5'``."""
+    """(0, 1, 2, 5) -> ``'0-2,5'``, each once."""
     runs: list[list[int]] = []
-    for n in sorted(numbers):
+    for n in sorted(set(numbers)):
         if runs and n == runs[-1][1] + 1:
             runs[-1][1] = n
         else:

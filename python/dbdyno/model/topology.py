@@ -5,8 +5,6 @@ Numbers are the kernel's (Documentation/admin-guide/cputopology.rst). ``None`` i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import groupby
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -125,9 +123,3 @@ class Topology(_Frozen):
     def allowed(self) -> tuple[LogicalCpu, ...]:
         """CPUs that this process may run on."""
         return tuple(c for c in self.cpus if c.allowed)
-
-
-def cpu_ranges(cpus: Iterable[int]) -> str:
-    """(0, 1, 2, 5) -> ``'0-2,5'``: the kernel's list format (cpuset(7), "List format")."""
-    runs = [[n for _, n in run] for _, run in groupby(enumerate(sorted(set(cpus))), lambda p: p[1] - p[0])]
-    return ",".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)

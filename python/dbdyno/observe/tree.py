@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from dbdyno.model import lists
+from dbdyno.model.errors import UsageError
+
 
 def text(root: Path, path: str) -> str | None:
     """The stripped text of ``root/path``; None where it is absent or may not be read."""
@@ -25,11 +28,7 @@ def integer(root: Path, path: str) -> int | None:
 
 def cpu_list(listed: str) -> tuple[int, ...]:
     """``'0-2,5'`` -> (0, 1, 2, 5): the kernel's list format (cpuset(7), "List format")."""
-    cpus: list[int] = []
-    for part in filter(None, listed.strip().split(",")):
-        first, _, last = part.partition("-")
-        cpus.extend(range(int(first), int(last or first) + 1))
-    return tuple(cpus)
+    return tuple(sorted(lists.of_kernel(listed)))
 
 
 def cpu_mask(mask: str) -> tuple[int, ...]:
@@ -38,14 +37,14 @@ def cpu_mask(mask: str) -> tuple[int, ...]:
     return tuple(n for n in range(bits.bit_length()) if bits >> n & 1)
 
 
-def cpus_listed(root: Path, *lists: str, masks: Iterable[str] = ()) -> tuple[int, ...] | None:
-    """CPUs that the first readable one of ``lists`` holds, else of ``masks``. None: nothing tells."""
-    for paths, parse in ((lists, cpu_list), (tuple(masks), cpu_mask)):
+def cpus_listed(root: Path, *files: str, masks: Iterable[str] = ()) -> tuple[int, ...] | None:
+    """CPUs that the first readable one of ``files`` holds, else of ``masks``. None: nothing tells."""
+    for paths, parse in ((files, cpu_list), (tuple(masks), cpu_mask)):
         for path in paths:
             try:
                 if (found := text(root, path)) is not None:
                     return parse(found)
-            except ValueError:
+            except (ValueError, UsageError):
                 continue
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dbdyno.model import lists
 from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.results import Results
@@ -188,7 +189,7 @@ def _host(results: Results) -> Iterator[tuple[str, Content]]:
     yield "Topology", _topology(cpu.model_dump())
     yield (
         "Usable",
-        f"{figures.cpus_text(limits.usable_cpus)}: affinity {_ranges(limits.affinity)}, {_quota(results)}",
+        f"{figures.cpus_text(limits.usable_cpus)}: affinity {lists.text(limits.affinity)}, {_quota(results)}",
     )
     yield "Memory", f"{_bytes(host.memory_bytes)}, limit {_bytes(limits.memory_bytes, 'none')}"
     yield "Open files", f"{limits.open_files:,}"
@@ -280,14 +281,3 @@ def _quota(results: Results) -> str:
 
 def _bytes(value: int | None, absent: str = "unknown") -> str:
     return absent if value is None else f"{value / (1 << 30):.1f} GiB"
-
-
-def _ranges(cpus: tuple[int, ...]) -> str:
-    """``0-3,8`` of (0, 1, 2, 3, 8)."""
-    parts: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if parts and cpu == parts[-1][-1] + 1:
-            parts[-1][1:] = [cpu]
-        else:
-            parts.append([cpu])
-    return ",".join("-".join(map(str, p)) for p in parts)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import TypeVar
 
-from dbdyno.model.topology import LogicalCpu, Topology, cpu_ranges
+from dbdyno.model import lists
+from dbdyno.model.topology import LogicalCpu, Topology
 from dbdyno.model.units import significant
 from dbdyno.report.figures import UNKNOWN, cpus_text
 
@@ -59,7 +60,7 @@ def facts(t: Topology, width: int = 100) -> list[str]:
         ("may be used", _allowed(t)),
         ("why", "; ".join(_limits(t))),
         ("may not", "; ".join(_denied(t))),
-        ("isolated", f"{cpu_ranges(t.isolated)} (isolcpus=)" if t.isolated else ""),
+        ("isolated", f"{lists.text(t.isolated)} (isolcpus=)" if t.isolated else ""),
         ("SMT", _smt(t)),
         ("hypervisor", "none: bare metal" if t.hypervisor == "none" else t.hypervisor or UNKNOWN),
         ("container", t.container or ""),
@@ -95,7 +96,7 @@ def _count(n: int, what: str) -> str:
 def _allowed(t: Topology) -> str:
     if any(c.allowed is None for c in t.cpus):
         return UNKNOWN
-    text = f"{len(t.allowed)} of {len(t.online)}: {cpu_ranges(c.cpu for c in t.allowed)}"
+    text = f"{len(t.allowed)} of {len(t.online)}: {lists.text(c.cpu for c in t.allowed)}"
     if t.usable_cpus is not None and t.usable_cpus < len(t.allowed):
         text += f"; together as much as {cpus_text(t.usable_cpus)} (quota)"
     return text
@@ -104,17 +105,17 @@ def _allowed(t: Topology) -> str:
 def _limits(t: Topology) -> Iterator[str]:
     if t.affinity is not None:
         everything = len(t.affinity) == len(t.online)
-        yield f"affinity mask {'of all' if everything else cpu_ranges(t.affinity)}"
+        yield f"affinity mask {'of all' if everything else lists.text(t.affinity)}"
     if t.cpuset is not None and t.cpuset.cpus is not None:
-        memory = "" if t.cpuset.mems is None else f", memory of node {cpu_ranges(t.cpuset.mems)}"
-        yield f"cpuset {cpu_ranges(t.cpuset.cpus)}{memory} of {t.cpuset.directory} (v{t.cpuset.version})"
+        memory = "" if t.cpuset.mems is None else f", memory of node {lists.text(t.cpuset.mems)}"
+        yield f"cpuset {lists.text(t.cpuset.cpus)}{memory} of {t.cpuset.directory} (v{t.cpuset.version})"
     yield f"quota {cpus_text(t.quota.cpus)} of {t.quota.directory}" if t.quota else "no quota seen"
 
 
 def _denied(t: Topology) -> Iterator[str]:
     for why, words in _WHY.items():
         if cpus := [c.cpu for c in t.cpus if c.why_not == why]:
-            yield f"{cpu_ranges(cpus)} {words}"
+            yield f"{lists.text(cpus)} {words}"
 
 
 def _smt(t: Topology) -> str:
@@ -132,7 +133,7 @@ def _frequencies(t: Topology) -> Iterator[str]:
         if (governor, low, high) == (None, None, None):
             continue
         span = f"{_mhz(low)} to {_mhz(high)} MHz, governor {governor or UNKNOWN}"
-        yield span if len(groups) == 1 else f"{span}: CPUs {cpu_ranges(c.cpu for c in cpus)}"
+        yield span if len(groups) == 1 else f"{span}: CPUs {lists.text(c.cpu for c in cpus)}"
 
 
 def _clock(t: Topology) -> str:
@@ -153,7 +154,7 @@ def _nodes(t: Topology) -> list[str]:
     rows = [["node", "CPUs", "memory", *(f"to {n}" for n in far)]]
     for n in t.nodes:
         distances = [_known(n.distances.get(other)) for other in far]
-        rows.append([str(n.node), cpu_ranges(n.cpus) or "none", size_text(n.memory_bytes), *distances])
+        rows.append([str(n.node), lists.text(n.cpus) or "none", size_text(n.memory_bytes), *distances])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(f"{w:{'<' if i == 1 else '>'}{widths[i]}}" for i, w in enumerate(r)).rstrip() for r in rows
