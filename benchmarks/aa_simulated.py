@@ -14,9 +14,8 @@ import numpy as np
 from dbdyno.analyze.compare.collect import CellFigures
 from dbdyno.analyze.compare.metrics import BY_NAME
 from dbdyno.analyze.compare.table import Match, metric_table
-from dbdyno.analyze.compare.tight import LEAST_REPEATS
 from dbdyno.analyze.compare.verdict import ALPHA_STOPPED
-from dbdyno.model.comparison import Claim
+from dbdyno.model.comparison import LEAST_REPEATS, Claim
 from dbdyno.model.correlated import correlated
 
 RATE = 1000.0

@@ -15,6 +15,9 @@ Verdict = Literal["better", "worse", "no difference", "undecided"]
 Basis = Literal["pairs", "samples", "within the window only"]
 """What an interval stands on: repeats paired by block; two independent samples; a single repeat."""
 
+LEAST_REPEATS = 4
+"""Before these many no interval is believed to be tight: the variance of two or three values says little."""
+
 
 class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from dbdyno.model.comparison import LEAST_REPEATS
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Adaptive, Cell, Choice, Experiment, Plan
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
@@ -25,7 +26,6 @@ _CELL_OVERHEAD_NS = 500_000_000  # connect, prepare, probes, close
 _CALIBRATION_NS = 3 * NS_PER_S
 _RELOAD_NS, _GROUP_NS, _POOL_NS = NS_PER_S // 2, NS_PER_S // 10, NS_PER_S // 2
 MOST_REPEATS = 20  # of a run that may stop early, unless it says otherwise
-LEAST_REPEATS = 4  # before an interval may stop a run
 
 
 def resolve(

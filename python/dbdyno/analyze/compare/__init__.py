@@ -3,12 +3,11 @@
 from dbdyno.analyze.compare.numbers import compare_samples
 from dbdyno.analyze.compare.options import Options
 from dbdyno.analyze.compare.runs import compare_runs
-from dbdyno.analyze.compare.tight import LEAST_REPEATS, rule, tight_enough
+from dbdyno.analyze.compare.tight import rule, tight_enough
 from dbdyno.analyze.compare.variants import compare_variants
 from dbdyno.analyze.compare.verdict import MARGIN
 
 __all__ = [
-    "LEAST_REPEATS",
     "MARGIN",
     "Options",
     "compare_runs",

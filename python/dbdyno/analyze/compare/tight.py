@@ -11,12 +11,9 @@ from dbdyno.analyze.compare.collect import CellFigures, cells_of, everywhere, kn
 from dbdyno.analyze.compare.effects import effect_between
 from dbdyno.analyze.compare.metrics import BY_NAME, RANKING, Metric
 from dbdyno.analyze.compare.verdict import ALPHA_STOPPED
-from dbdyno.model.comparison import Tightness
+from dbdyno.model.comparison import LEAST_REPEATS, Tightness
 from dbdyno.model.mean import Mean
 from dbdyno.model.plan import Plan
-
-LEAST_REPEATS = 4
-"""Before these many no interval is believed to be tight: the variance of two or three values says little."""
 
 _RULE = (
     "The run stops after the first repeat, from repeat {least} on, when every 95 % interval is within "
