@@ -21,15 +21,22 @@ def scaling_text(scalings: Sequence[Scaling]) -> RenderableType:
     return Group(*parts)
 
 
-def heart(scalings: Sequence[Scaling]) -> Iterator[RenderableType]:
-    """Beneath a run: which model, and what follows; no table."""
+_HEART = ("one-session", "one-core", "knee", "second-knee", "reason", "smt-yield", "cpu-inflation")
+
+
+def heart(scalings: Sequence[Scaling], run: str) -> Iterator[RenderableType]:
+    """Beneath a run's tables: which model, what one session and one core deliver, where it bends and why."""
     many = len(scalings) > 1
     for scaling in scalings:
         name = f"{scaling.ladder.name}: " if many else ""
-        if scaling.best is not None:
-            yield Text(f"{name}{_chosen(scaling.best)}", style="bold")
-        yield from (Text(a.claim) for a in rows.answers(scaling))
-        yield from (Text(r, style="yellow") for r in scaling.refused)
+        if scaling.best is None:
+            yield from (Text(f"{name}{r}", style="yellow") for r in scaling.refused)
+            continue
+        yield Text(f"{name}{_chosen(scaling.best)}", style="bold")
+        told = {a.id: a for a in rows.answers(scaling) if a.value is not None or a.id == "reason"}
+        yield from (Text(told[i].claim) for i in _HEART if i in told)
+    if any(s.best is not None for s in scalings):
+        yield Text(f"dbdyno analyze {run}: all answers, every model, the curve", style="dim")
 
 
 def _one(scaling: Scaling) -> Iterator[RenderableType]:

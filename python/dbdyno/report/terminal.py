@@ -188,7 +188,7 @@ def _summary(results: Results, width: int) -> RenderableType:
         parts.insert(1, Text(f"Stopped {results.info.stopped}"))
     parts += [Text(a.claim) for a in results.answers]
     if results.scaling:
-        parts += [Text(""), *scaling_terminal.heart(results.scaling)]
+        parts += [Text(""), *scaling_terminal.heart(results.scaling, results.info.id)]
     if results.comparison is not None:
         parts += [Text(""), *compare.heart(results.comparison, results.info.id)]
     if results.findings:
