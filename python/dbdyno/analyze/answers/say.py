@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dbdyno.model.mean import Mean
 from dbdyno.model.scaling import Estimate
@@ -56,15 +56,19 @@ def spread(found: Estimate) -> str:
 
 def rate_spread(found: Estimate) -> str:
     """As :func:`spread`, of rates: ``(5.90 M to 6.41 M)``."""
-    if found.low is None or found.high is None:
-        return ""
-    return f" ({format_rate(found.low)} to {format_rate(found.high)})"
+    return _ends(found, format_rate)
 
 
 def percent_spread(found: Estimate) -> str:
+    return _ends(found, percent)
+
+
+def _ends(found: Estimate, text: Callable[[float], str]) -> str:
+    """Both ends, where they are known and do not look the same."""
     if found.low is None or found.high is None:
         return ""
-    return f" ({percent(found.low)} to {percent(found.high)})"
+    low, high = text(found.low), text(found.high)
+    return "" if low == high else f" ({low} to {high})"
 
 
 def estimate(name: str, values: Iterable[float | None], unit: str = "") -> Estimate | None:
