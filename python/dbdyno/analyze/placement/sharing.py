@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 from math import factorial
@@ -24,19 +25,20 @@ def core_of(siblings: Sequence[Sequence[int]] | None) -> Mapping[int, int]:
 
 def shares(cpus: Sequence[int | None], cores: Mapping[int, int]) -> list[Share | None]:
     """Of each session of a round, by the CPUs that they ran on (``None``: unknown, or more than one)."""
-    return [_share(mine, [*cpus[:i], *cpus[i + 1 :]], cores) for i, mine in enumerate(cpus)]
+    there = Counter(c for c in cpus if c is not None)
+    busy = Counter(cores[c] for c in cpus if c is not None and c in cores)
 
+    def share(cpu: int | None) -> Share | None:
+        if cpu is None:
+            return None
+        if there[cpu] > 1:
+            return "cpu"
+        if cpu in cores and busy[cores[cpu]] > 1:
+            return "core"
+        # Somebody whose place is unknown may have been there. Where no core is known, CPUs are compared.
+        return None if None in cpus or (cores and cpu not in cores) else "none"
 
-def _share(mine: int | None, others: Sequence[int | None], cores: Mapping[int, int]) -> Share | None:
-    if mine is None:
-        return None
-    if mine in others:
-        return "cpu"
-    core = cores.get(mine)
-    if core is not None and any(o is not None and cores.get(o) == core for o in others):
-        return "core"
-    # Somebody whose place is unknown may have been there. Where no core is known, CPUs alone are compared.
-    return None if None in others or (core is None and cores) else "none"
+    return [share(cpu) for cpu in cpus]
 
 
 def chance(slow: Marks, shared: Marks) -> float | None:
