@@ -105,7 +105,7 @@ def estimated(world: World, made: Points, seed: int) -> dict[str, Figure]:
 
 
 def held(world: World, made: Points) -> dict[str, bool]:
-    """Whether the profile at the truth is within the limit: the same as asking the interval, and much quicker."""
+    """Whether the profile at the truth is within the limit: as its interval says, but quicker."""
     model = MODELS[world.model]
     found = fit(for_loads(model, made.n), made.n, made.x)
     derived = [own_parameter(i, name) for i, name in enumerate(model.names)]
@@ -155,9 +155,7 @@ def coverage(
 def shown(name: str, told: Counter[tuple[str, str]], ladders: int) -> Iterator[str]:
     for figure in dict.fromkeys(key for key, _ in told):
         held, above, below, loose = (told[figure, k] / ladders for k in ("held", "above", "below", "open"))
-        yield (
-            f"| {name} | {figure} | {held:.1%} | {above:.1%} | {below:.1%} | {f'{loose:.1%}' if loose else ''} |"
-        )
+        yield (f"| {name} | {figure} | {held:.1%} | {above:.1%} | {below:.1%} | {loose:.1%} |")
 
 
 def straight(ladders: int, relative: bool, seed: int = 1) -> float:

@@ -112,21 +112,28 @@ def _by_curvature(found: Fit, what: Derived) -> Interval:
 
 
 def _by_profile(found: Fit, wanted: list[Derived]) -> list[Interval]:
-    """One search for each parameter, though a knee may be asked for twice."""
-    sought: list[Profiled] = []
-    places: list[int | None] = []
-    for d in wanted:
-        p = profiled(found, d) if d.at != BY_CURVATURE else None
-        if p is None:
-            places.append(None)
-            continue
-        same = (i for i, s in enumerate(sought) if s.model is p.model and s.at == p.at)
-        place = next(same, len(sought))
-        if place == len(sought):
-            sought.append(p)
-        places.append(place)
-    edges = intervals(found, sought)
-    return [_by_curvature(found, d) if i is None else edges[i] for d, i in zip(wanted, places, strict=True)]
+    """Parameters first: a peak of which they do not say that there is one is not looked for, and a knee may be
+    asked for twice."""
+    own = [d for d in wanted if d.model is None and d.at != BY_CURVATURE]
+    places = sorted({d.at for d in own})
+    edges = dict(
+        zip(places, intervals(found, [Profiled(found.model, found.minima, at) for at in places]), strict=True)
+    )
+    open_peak = found.model.name == "usl" and not edges[2][0]
+    turned = [
+        d
+        for d in wanted
+        if d.model is not None and not (open_peak and d in (found.model.peak, found.model.top))
+    ]
+    sought = [(d, p) for d in turned if (p := profiled(found, d)) is not None]
+    more = dict(zip([d.name for d, _ in sought], intervals(found, [p for _, p in sought]), strict=True))
+    return [_edge(found, d, edges, more) for d in wanted]
+
+
+def _edge(found: Fit, what: Derived, edges: dict[int, Interval], more: dict[str, Interval]) -> Interval:
+    if what.at == BY_CURVATURE:
+        return _by_curvature(found, what)
+    return edges[what.at] if what.model is None else more.get(what.name, (None, None))
 
 
 def _by_repeats(found: Fit, drawn: Drawn, what: Derived, unit: str) -> Interval:

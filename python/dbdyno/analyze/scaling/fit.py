@@ -177,8 +177,9 @@ def _promising(model: Model, n: Floats, x: Floats, grid: Floats) -> Floats:
     grid[:, 0] = np.clip(grid[:, 0] * rate, model.low[0], model.high[0])
     rss = ((x - rate[:, None] * f) ** 2).sum(1)
     order = np.argsort(rss, kind="stable")
-    wanted = 8 if len(model.parameters) < 5 else 24
-    return np.asarray(grid[order[: wanted * 3 : 1 if len(order) < wanted * 3 else 3]])
+    if len(model.parameters) == 5:  # valleys lie side by side: not all starts from the deepest
+        return np.asarray(grid[order[:72:3]])
+    return np.asarray(grid[order[: 12 if any(q.is_kink for q in model.parameters) else 6]])
 
 
 def _distinct(p: Floats, rss: Floats) -> tuple[Floats, float]:

@@ -57,7 +57,7 @@ def intervals(found: Fit, wanted: list[Profiled]) -> list[Interval]:
 
 
 def holds(found: Fit, wanted: list[Profiled], values: Sequence[float]) -> list[bool]:
-    """Whether a value of each figure lies within the limit: what its interval would say, without its edges."""
+    """Whether a value of each figure lies within the limit: as its interval would say."""
     factor = float(stats.f.ppf(SHARE, 1, found.degrees)) / found.degrees
     said: list[bool] = []
     for group in _by_model(wanted):
@@ -104,7 +104,9 @@ class _Edges:
         self.live = np.ones(edges, dtype=bool)
 
     def _within(self, minima: Floats) -> Floats:
-        """Valleys above the limit cannot hold an edge."""
+        """Valleys above the limit cannot hold an edge; without kinks there is one."""
+        if not any(q.is_kink for q in self.model.parameters):
+            return minima[:1]
         rss = ((self.found.x - self.model.curve(self.found.n, minima)) ** 2).sum(1)
         keep = rss <= self.least + self.room
         keep[0] = True

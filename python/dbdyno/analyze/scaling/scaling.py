@@ -20,9 +20,10 @@ from dbdyno.analyze.scaling.tables import curve_table, empty_curve, residual_tab
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Estimate, Fitted, Ladder, Scaling
 
-WORTH = 0.02
-"""Weight from which on a model's intervals are sought by profile or repeats; others have them by
-curvature."""
+WORTH = 0.05
+"""Weight from which on a model's intervals are sought by profile or repeats; others have them by curvature."""
+DEAR = ("repairman",)
+"""Its profile takes longer than all others together: sought where it is the best."""
 ALWAYS = ("amdahl", "usl")
 
 
@@ -89,15 +90,15 @@ def _repeat_notes(points: Points) -> list[str]:
     if points.climbs is None:
         return ["the repeats do not all have the same rungs: intervals are by profile likelihood"]
     if repeats < LEAST:
-        return [
-            f"{repeats} repeats are too few to draw from ({LEAST} are needed): intervals are by profile likelihood"
-        ]
+        few = f"{repeats} repeats are too few to draw from ({LEAST} are needed)"
+        return [f"{few}: intervals are by profile likelihood"]
     return []
 
 
 def _fitted(case: _Case, weighed: Weighed, is_best: bool) -> Fitted:
     found = weighed.fit
-    worth = is_best or weighed.weight >= WORTH or found.model.name in ALWAYS
+    name = found.model.name
+    worth = is_best or (weighed.weight >= WORTH and name not in DEAR) or name in ALWAYS
     draws = case.draws(found) if worth else None
     how = CURVATURE if not worth else REPEATS if draws is not None else PROFILE
     made = figures(found, how, draws)

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from tests.unit.scaling_ladders import CISCO, SPECSDM91, ladder, simulated
+
+from dbdyno.analyze.scaling import NAMES, scale
+from dbdyno.analyze.scaling.models import MODELS
+from dbdyno.model.errors import UsageError
+from dbdyno.model.scaling import Scaling
+
+LOADS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
+LAWS = {
+    "linear": (700.0,),
+    "amdahl": (700.0, 0.07),
+    "usl": (700.0, 0.02, 0.0012),
+    "plateau": (700.0, 9.3),
+    "queue": (700.0, 6.4),
+    "repairman": (300.0, 5.2, 1.7),
+    "one-knee": (700.0, 9.2, 0.35),
+    "two-knees": (700.0, 5.3, 0.45, 17.1, -0.08),
+}
+
+
+def test_names_are_those_of_the_models() -> None:
+    assert tuple(MODELS) == NAMES
+    assert all(m.cites for m in MODELS.values() if m.name != "linear")
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_law_without_noise_gives_its_parameters_back(law: str) -> None:
+    found = scale(simulated(law, LAWS[law], LOADS), models=(law,)).best
+    assert found is not None
+    assert [p.value for p in found.parameters] == pytest.approx(LAWS[law], rel=2e-4)
+    assert found.r_squared == pytest.approx(1)
+
+
+@pytest.mark.parametrize("law", ["linear", "amdahl", "usl", "plateau", "one-knee", "two-knees"])
+def test_the_law_that_made_a_ladder_is_chosen(law: str) -> None:
+    made = scale(simulated(law, LAWS[law], (*LOADS, 40, 48), noise=0.002))
+    assert made.best is not None
+    assert made.best.model == law
+    assert sum(f.weight for f in made.fits) == pytest.approx(1)
+    assert sum(f.weight_bic for f in made.fits) == pytest.approx(1)
+    assert [f.aicc for f in made.fits] == sorted(f.aicc for f in made.fits)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e9])
+@pytest.mark.parametrize("law", ["usl", "repairman", "two-knees"])
+def test_the_size_of_throughput_changes_nothing_else(law: str, size: float) -> None:
+    loads = (*LOADS, 40)
+    chosen = simulated(law, LAWS[law], loads, noise=0.01)
+    x = chosen.points["throughput"].to_list()
+    a, b = (scale(ladder(loads, [v * k for v in x]), models=(law,)).best for k in (1.0, size))
+    assert a is not None
+    assert b is not None
+    assert b.parameters[0].value == pytest.approx(a.parameters[0].value * size, rel=1e-6)
+    for p, q in zip(a.parameters[1:], b.parameters[1:], strict=True):
+        assert (q.value, q.low, q.high) == pytest.approx((p.value, p.low, p.high), rel=1e-3, abs=1e-6)
+    assert b.weight == pytest.approx(a.weight)
+
+
+def test_order_of_points_and_repeated_loads_do_not_matter() -> None:
+    n, x = [*CISCO[0], 8, 8.5], [*CISCO[1], 6600.0, 6900.0]
+    a = scale(ladder(n, x), models=("usl",)).best
+    b = scale(ladder(n[::-1], x[::-1]), models=("usl",)).best
+    assert a is not None
+    assert b is not None
+    assert [p.value for p in a.parameters] == pytest.approx([p.value for p in b.parameters], rel=1e-7)
+    assert a.degrees == 31
+
+
+def test_a_knee_is_recovered_within_its_interval() -> None:
+    found = scale(simulated("two-knees", LAWS["two-knees"], LOADS, noise=0.005, seed=3)).best
+    assert found is not None
+    assert found.model == "two-knees"
+    for knee, truth in zip(found.knees, (5.3, 17.1), strict=True):
+        assert knee.low is not None
+        assert knee.high is not None
+        assert knee.low < truth < knee.high
+        assert knee.high - knee.low < 8
+
+
+def test_straight_lines_have_neither_knee_nor_peak() -> None:
+    made = [scale(simulated("linear", (700.0,), LOADS, noise=0.005, seed=s)) for s in range(4)]
+    assert sum(bool(s.best and (s.best.knees or s.best.peak)) for s in made) <= 1
+    assert any("straight line" in said for said in made[0].refused)
+
+
+def test_too_few_rungs_are_refused_in_words() -> None:
+    none, some = (scale(simulated("usl", LAWS["usl"], LOADS[:k], noise=0.01)) for k in (3, 5))
+    assert none.fits == ()
+    assert none.best is None
+    assert "at least 4" in none.refused[0]
+    assert none.residuals.height == 3
+    assert {f.model for f in some.fits} == {"linear", "amdahl", "plateau", "queue"}
+    assert any("Universal Scalability Law" in said and "at least 6" in said for said in some.refused)
+
+
+@pytest.mark.parametrize("bad", [0.0, -5.0, math.nan, math.inf, None])
+@pytest.mark.parametrize("column", ["load", "throughput"])
+def test_points_of_no_use_are_an_error(bad: float | None, column: str) -> None:
+    n: list[float | None] = [1, 2, 4, 8, 16]
+    x: list[float | None] = [10, 19, 35, 60, 80]
+    (n if column == "load" else x)[2] = bad
+    with pytest.raises(UsageError, match=f"{column} of point 3"):
+        scale(ladder(n, x))  # type: ignore[arg-type]
+
+
+def test_no_points_and_unknown_models_are_an_error() -> None:
+    with pytest.raises(UsageError, match="no points"):
+        scale(ladder([], []))
+    with pytest.raises(UsageError, match="no model 'cubic'"):
+        scale(ladder(*SPECSDM91), models=("cubic",))
+
+
+def test_text_is_no_number() -> None:
+    with pytest.raises(UsageError, match="not a number"):
+        scale(ladder([1, 2, 3], ["a", "b", "c"]))  # type: ignore[list-item]
+
+
+def _repeated(repeats: int) -> Scaling:
+    return scale(simulated("usl", LAWS["usl"], LOADS, 0.01, repeats, 0.03), models=("usl",))
+
+
+def test_repeats_are_drawn_where_there_are_enough() -> None:
+    three, six = _repeated(3), _repeated(6)
+    assert three.best is not None
+    assert six.best is not None
+    assert {p.method for p in three.best.parameters} == {"profile likelihood"}
+    assert any("too few" in note for note in three.notes)
+    assert {p.method for p in six.best.parameters} == {"bootstrap of repeats"}
+    for p, truth in zip(six.best.parameters, LAWS["usl"], strict=True):
+        assert p.low is not None
+        assert p.high is not None
+        assert p.low < truth < p.high
+    rate = six.best.parameters[0]
+    assert rate.std_err is not None
+    assert (
+        rate.std_err > 700 * 0.03 / math.sqrt(6) / 2
+    )  # climbs differ by 3 %: no fit of all points knows that
+    assert _repeated(6).best == six.best  # the draws are always the same
+
+
+def test_climbs_that_are_not_whole_are_not_drawn() -> None:
+    whole = simulated("amdahl", LAWS["amdahl"], LOADS, 0.01, 5)
+    made = scale(ladder(*(whole.points[c].to_list()[:-1] for c in ("load", "throughput", "repeat"))))
+    assert any("same rungs" in note for note in made.notes)
+    assert made.best is not None
+    assert made.best.parameters[0].method == "profile likelihood"
+
+
+def test_a_known_think_time_is_no_parameter() -> None:
+    rate, servers, think = LAWS["repairman"]
+    pause = think / (1 + think) / rate  # Z of 1 / rate = S + Z
+    known = simulated("repairman", LAWS["repairman"], LOADS, 0.005)
+    points = known.points
+    found = scale(ladder(points["load"], points["throughput"], think_s=pause), models=("repairman",)).best
+    assert found is not None
+    assert found.degrees == len(LOADS) - 2
+    assert [p.value for p in found.parameters] == pytest.approx((rate, servers, think), rel=0.1)
+    assert "known" in found.parameters[2].note
+    assert found.knees[0].value == pytest.approx(servers * (1 + think), rel=0.05)
+
+
+def test_curve_and_residuals() -> None:
+    made = scale(ladder(*SPECSDM91, think_s=0.001), models=("usl",))
+    curve, residuals = made.curve, made.residuals
+    assert set(SPECSDM91[0]) <= set(curve["load"])
+    assert curve["load"].is_sorted()
+    assert curve.filter("beyond")["load"].min() > 216  # type: ignore[operator]
+    inside = curve.filter((curve["low"] < curve["throughput"]) & (curve["throughput"] < curve["high"]))
+    assert inside.height == curve.height
+    cycle = curve["load"] / curve["throughput"] - 0.001
+    assert np.allclose(curve["response_s"], cycle)
+    assert residuals["efficiency"][0] == 1
+    assert np.allclose(residuals["predicted"] + residuals["residual"], residuals["throughput"])
+    assert made.best is not None
+    assert (residuals["residual"] ** 2).sum() == pytest.approx(made.best.rss, rel=1e-9)
