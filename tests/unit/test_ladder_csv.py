@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dbdyno.conduct import ladder_csv
 from dbdyno.conduct.ladder_csv import Columns, ladder_of, read_ladder
 from dbdyno.conduct.ladder_names import named
 from dbdyno.conduct.ladder_text import number
@@ -145,6 +146,12 @@ def test_columns_can_be_named_numbered_and_lines_chosen() -> None:
     with pytest.raises(UsageError, match="no column 'clinets'") as e:
         read(text, load="clinets", throughput="b")
     assert "'clients'" in str(e.value)
+
+
+def test_as_many_loads_as_the_models_need() -> None:
+    from dbdyno.analyze.scaling import choose
+
+    assert ladder_csv.FEWEST == choose.FEWEST
 
 
 def line(n: int, new: str) -> str:

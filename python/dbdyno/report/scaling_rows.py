@@ -210,7 +210,8 @@ def _percent(share: float | None) -> str:
 def _signed(residual: float | None, predicted: float | None) -> str:
     if residual is None or not predicted:
         return UNKNOWN
-    return f"{100 * residual / predicted:+.1f} %"
+    text = f"{100 * residual / predicted:+.1f} %"
+    return text.lstrip("+-") if text[1:] == "0.0 %" else text
 
 
 def _time(seconds: float) -> str:
