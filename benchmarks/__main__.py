@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import aa, hot_path, instructions, observation, observe, report, start, tiers, trace
+from benchmarks import (
+    aa,
+    hot_path,
+    instructions,
+    observation,
+    observe,
+    regression,
+    report,
+    start,
+    tiers,
+    trace,
+)
 
 ALL = {
     "instructions": instructions.main,
@@ -13,6 +24,7 @@ ALL = {
     "observation": observation.main,
     "observe": observe.main,
     "start": start.main,
+    "regression": regression.main,
     "report": report.main,
     "trace": trace.main,
     "tiers": tiers.main,

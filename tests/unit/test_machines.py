@@ -113,7 +113,7 @@ def test_an_end_beyond_the_range_is_open() -> None:
     (crossing,) = machines(ladder(few_fast, loads), ladder(many_slow, loads), band=band).crossings
     assert crossing.value == pytest.approx(16)
     # the interval of 50 n / 800 holds 1 from where log(800 / 50 n) is both bands together
-    assert crossing.low == pytest.approx(16 * 0.9**2**0.5, rel=0.01)
+    assert crossing.low == pytest.approx(16 * 0.9**2**0.5, rel=1e-4)
     assert crossing.high is None
 
 

@@ -57,6 +57,18 @@ def test_newey_west_as_published() -> None:
     assert covariance[1, 2] == pytest.approx(-0.005355931, rel=1e-6)
 
 
+@pytest.mark.parametrize("r", [0.0, 0.6])
+def test_the_error_of_a_mean_of_neighbours_that_resemble_each_other(r: float) -> None:
+    """First-order autoregression: n times the variance of the mean is that of a step over (1 - r)^2."""
+    steps = np.random.default_rng(8).normal(0, 1, 4_000)
+    for i in range(1, len(steps)):
+        steps[i] += r * steps[i - 1]
+    fit = linear.ols(np.ones((len(steps), 1)), steps)
+    truth = 1 / (1 - r) ** 2 / len(steps)
+    assert linear.whitened(fit, 31)[0] == pytest.approx(truth, rel=0.25)
+    assert linear.newey_west(fit, 31)[0, 0] == pytest.approx(truth, rel=0.25)
+
+
 def test_durbin_watson_as_greene_has_it() -> None:
     d, p = linear.durbin_watson(_investment())
     assert d == pytest.approx(1.3215, abs=5e-5)  # Greene 1993, example 15.4
@@ -114,7 +126,7 @@ def test_cost_and_background_come_back(ordered: bool) -> None:
         assert estimate.high is not None
         assert estimate.low < truth < estimate.high
     assert total.slope.unit == "CPU seconds/LIO"
-    assert ("Newey-West, 8 lags" if ordered else "HC3") in made.method
+    assert ("Newey-West, 8 lags, prewhitened" if ordered else "HC3") in made.method
     assert made.points["residual"].sum() == pytest.approx(0, abs=1e-9)
     assert made.points["leverage"].sum() == pytest.approx(2)
 

@@ -11,8 +11,8 @@ import numpy as np
 from dbdyno.analyze.machines.rungs import Floats, Rungs
 from dbdyno.model.scaling import Estimate
 
-_STEPS = 80
-"""Between two rungs, when ends of a crossing's interval are looked for: right to 1 % where rungs double."""
+_STEPS = 16
+"""Between two rungs, when ends of a crossing's interval are looked for; then by halves."""
 
 
 def critical(a: Rungs, b: Rungs, va: float, vb: float) -> float:
@@ -64,22 +64,29 @@ def _difference(a: Rungs, b: Rungs, load: float) -> float:
 
 
 def _crossing(a: Rungs, b: Rungs, loads: Sequence[float], at: float) -> Estimate:
-    unsure = [(x, _may_be_one(a, b, x)) for x in sorted([*_grid(loads), at])]
-    here = next(n for n, (x, _) in enumerate(unsure) if x == at)
-    if unsure[here][1] is None:
+    if not _basis(a, b):
         return Estimate("crossing", at, note="no interval: neither repeats nor a model's band")
-    low, high = here, here
-    while low > 0 and unsure[low - 1][1]:
-        low -= 1
-    while high < len(unsure) - 1 and unsure[high + 1][1]:
-        high += 1
+    grid = list(_grid(loads))
     return Estimate(
         "crossing",
         at,
-        low=unsure[low][0] if low > 0 else None,
-        high=unsure[high][0] if high < len(unsure) - 1 else None,
+        low=_end(a, b, at, [x for x in reversed(grid) if x < at]),
+        high=_end(a, b, at, [x for x in grid if x > at]),
         method=f"loads at which the ratio may be 1, {_basis(a, b)}",
     )
+
+
+def _end(a: Rungs, b: Rungs, at: float, away: Sequence[float]) -> float | None:
+    """How far from ``at`` the ratio may be 1 on the way ``away``; ``None``: all the way."""
+    inside = at
+    for outside in away:
+        if not _may_be_one(a, b, outside):
+            for _ in range(12):
+                middle = math.sqrt(inside * outside)
+                inside, outside = (middle, outside) if _may_be_one(a, b, middle) else (inside, middle)
+            return inside
+        inside = outside
+    return None
 
 
 def _grid(loads: Sequence[float]) -> Iterator[float]:
@@ -89,9 +96,9 @@ def _grid(loads: Sequence[float]) -> Iterator[float]:
     yield loads[-1]
 
 
-def _may_be_one(a: Rungs, b: Rungs, load: float) -> bool | None:
+def _may_be_one(a: Rungs, b: Rungs, load: float) -> bool:
     made = ratio(a, b, load)
-    return None if made.low is None or made.high is None else made.low <= 1 <= made.high
+    return made.low is not None and made.high is not None and made.low <= 1 <= made.high
 
 
 def _exp(name: str, unit: str, log: float, variance: float, t: float, basis: str) -> Estimate:

@@ -22,6 +22,7 @@ from dbdyno.analyze.regression.ols import (
     hc3,
     newey_west,
     ols,
+    whitened,
 )
 from dbdyno.model.errors import UsageError
 from dbdyno.model.regression import PARTS, REGRESSION_POINTS, Part, Regression
@@ -63,25 +64,32 @@ def regress(
 
 
 class _Errors:
-    """How errors are made: the covariance, the critical value, and what both are called."""
+    """How errors are made: their variances, the critical value, and what both are called."""
 
     def __init__(self, n: int, k: int, ordered: bool, lags: int | None) -> None:
         self.ordered = ordered
+        self.automatic = lags is None
         width = bandwidth(n) if lags is None else lags + 1
         if not 1 <= width < n:
             raise UsageError(f"{lags} lags of {n} points", f"0 to {n - 2}, or None: automatic")
         self.lags = width - 1
         self.critical = fixed_b(width / n) if ordered else _students(n - k)
         self.method = (
-            f"Newey-West, {self.lags} lags, fixed-b {self.critical:.2f}"
+            f"Newey-West, {self.lags} lags{', prewhitened' if lags is None else ''}, "
+            f"fixed-b {self.critical:.2f}"
             if ordered
             else f"HC3, Student's t with {n - k} degrees of freedom"
         )
 
+    def _variances(self, fit: Fit) -> Floats:
+        if not self.ordered:
+            return np.diag(hc3(fit))
+        return whitened(fit, self.lags) if self.automatic else np.diag(newey_west(fit, self.lags))
+
     def estimates(self, fit: Fit, names: Sequence[str], units: Sequence[str]) -> Iterator[Estimate]:
-        covariance = newey_west(fit, self.lags) if self.ordered else hc3(fit)
+        variances = self._variances(fit)
         for i, (name, unit) in enumerate(zip(names, units, strict=True)):
-            error = math.sqrt(max(0.0, float(covariance[i, i])))
+            error = math.sqrt(max(0.0, float(variances[i])))
             value, half = float(fit.beta[i]), self.critical * error
             known = math.isfinite(error)
             yield Estimate(

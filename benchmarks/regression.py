@@ -1,0 +1,102 @@
+"""How often the 95 % intervals of CPU per unit of work, and of two machines, hold the truth: simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dbdyno.analyze.machines import machines
+from dbdyno.analyze.regression import regress
+from dbdyno.model.scaling import POINTS, Estimate, Ladder
+
+COST, BACKGROUND = 2e-5, 0.3
+"""CPU seconds per unit, per second."""
+TIMES = 2_000
+Floats = NDArray[np.float64]
+Draw = Callable[[np.random.Generator], tuple[Floats, Floats, bool]]
+"""Work, noise of CPU, and whether that is in time order."""
+
+
+def main(pairs: int = 0, seconds: float = 0) -> None:
+    """Prints coverage in per cent and the median width of the interval over the truth."""
+    del pairs, seconds
+    for name, draw in _worlds():
+        slope, background, width = _coverage(draw)
+        print(f"{name:52} slope {slope:5.1f} %  background {background:5.1f} %  width {100 * width:5.1f} %")
+    for name, noise, repeats in (("3 repeats", 0.02, 3), ("5 repeats", 0.05, 5)):
+        print(f"machines, {name:42} {_machines(noise, repeats)}")
+
+
+def _worlds() -> Iterator[tuple[str, Draw]]:
+    even = np.linspace(5e3, 6e4, 12)
+    doubling = np.repeat(5e3 * 2.0 ** np.arange(4), 3)
+    yield "12 rungs, HC3, even noise", lambda c: (even, c.normal(0, 0.02, 12), False)
+    yield "12 rungs, HC3, noise 2 % of CPU", lambda c: (even, c.normal(0, 0.02, 12) * _cpu(even), False)
+    yield "1, 2, 4, 8 x 3 repeats, HC3, even noise", lambda c: (doubling, c.normal(0, 0.02, 12), False)
+    yield (
+        "1, 2, 4, 8 x 3 repeats, HC3, noise 2 % of CPU",
+        lambda c: (doubling, c.normal(0, 0.02, 12) * _cpu(doubling), False),
+    )
+    for n in (30, 120):
+        for r in (0.0, 0.3, 0.5, 0.7):
+            yield f"{n} windows, Newey-West, both resemble by {r}", _windows(n, r)
+
+
+def _windows(n: int, r: float) -> Draw:
+    return lambda c: (2e4 + 4e3 * _neighbours(c, n, r), 0.03 * _neighbours(c, n, r), True)
+
+
+def _cpu(work: Floats) -> Floats:
+    return BACKGROUND + COST * work
+
+
+def _neighbours(chance: np.random.Generator, n: int, r: float) -> Floats:
+    """First-order autoregression of variance 1."""
+    steps = chance.normal(0, np.sqrt(1 - r * r), n)
+    steps[0] = chance.normal()
+    for i in range(1, n):
+        steps[i] += r * steps[i - 1]
+    return steps
+
+
+def _coverage(draw: Draw) -> tuple[float, float, float]:
+    chance, held, widths = np.random.default_rng(1), np.zeros(2), []
+    for _ in range(TIMES):
+        work, noise, ordered = draw(chance)
+        total = regress(work, _cpu(work) + noise, ordered=ordered).total
+        assert total is not None
+        held += [_holds(total.slope, COST), _holds(total.background, BACKGROUND)]
+        widths.append(((total.slope.high or 0) - (total.slope.low or 0)) / COST)
+    slope, background = 100 * held / TIMES
+    return float(slope), float(background), float(np.median(widths))
+
+
+def _holds(e: Estimate | None, truth: float) -> bool:
+    return e is not None and (e.low is None or e.low <= truth) and (e.high is None or truth <= e.high)
+
+
+def _machines(noise: float, repeats: int) -> str:
+    """Eight fast threads against 32 half as fast: 0.5 alone, 2 at their peaks, crossing at 16."""
+    chance, held = np.random.default_rng(2), np.zeros(3)
+    times = TIMES // 2
+    for _ in range(times):
+        a = _ladder(lambda n: 100 * min(n, 8), noise, repeats, chance)
+        b = _ladder(lambda n: 50 * min(n, 32), noise, repeats, chance)
+        made = machines(a, b)
+        crossing = made.crossings[0] if len(made.crossings) == 1 else None
+        last = made.at_loads[-1].throughput.ratio
+        held += [_holds(made.one_session.ratio, 0.5), _holds(last, 2), _holds(crossing, 16)]
+    one, many, crossing_held = 100 * held / times
+    return f"one session {one:.1f} %  64 sessions {many:.1f} %  crossing {crossing_held:.1f} %"
+
+
+def _ladder(law: Callable[[float], float], noise: float, repeats: int, chance: np.random.Generator) -> Ladder:
+    rows = [
+        {"load": n, "repeat": r, "throughput": law(n) * float(np.exp(chance.normal(0, noise)))}
+        for n in (1, 2, 4, 8, 12, 24, 32, 64)
+        for r in range(1, repeats + 1)
+    ]
+    return Ladder("simulated", pl.DataFrame(rows, schema=POINTS, strict=False))
