@@ -12,6 +12,7 @@ from benchmarks import (
     observe,
     regression,
     report,
+    scaling,
     start,
     tiers,
     trace,
@@ -30,6 +31,7 @@ ALL = {
     "tiers": tiers.main,
     "naive": tiers.naive,
     "aa": aa.main,
+    "scaling": lambda *_: scaling.main(),
 }
 
 
@@ -38,7 +40,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}; none: all")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of runs a comparison (default 7)")
     parser.add_argument("--seconds", type=float, default=4, help="length of one run (default 4)")
+    parser.add_argument("--ladders", type=int, default=scaling.LADDERS, help="simulated ladders a model")
     args = parser.parse_args()
+    ALL["scaling"] = lambda *_: scaling.main(args.ladders)
     for name in args.names or ALL:
         if name not in ALL:
             parser.error(f"no benchmark {name!r}: {', '.join(ALL)}")

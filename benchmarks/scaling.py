@@ -154,6 +154,9 @@ def coverage(
 
 def shown(name: str, told: Counter[tuple[str, str]], ladders: int) -> Iterator[str]:
     for figure in dict.fromkeys(key for key, _ in told):
+        if told[figure, "missed"]:
+            yield f"| {name} | {figure} | {told[figure, 'held'] / ladders:.1%} | | | |"
+            continue
         held, above, below, loose = (told[figure, k] / ladders for k in ("held", "above", "below", "open"))
         yield (f"| {name} | {figure} | {held:.1%} | {above:.1%} | {below:.1%} | {loose:.1%} |")
 
@@ -189,14 +192,15 @@ def chosen(world: World, ladders: int, seed: int = 1) -> Counter[str]:
     )
 
 
-def main(ladders: int = LADDERS, only: str = "") -> None:
+def main(ladders: int = LADDERS, only: str = "", exact: bool = False) -> None:
+    """``only``: worlds whose name has it; ``exact``: ask every interval itself, which takes longer."""
     print(
         "| simulated | figure | held | truth below | truth above | interval open |\n|---|---|---|---|---|---|"
     )
     with ProcessPoolExecutor(max(1, (os.cpu_count() or 1))) as workers:
         for name, world in _worlds().items():
             if only in name:
-                for line in shown(name, coverage(world, ladders, workers), ladders):
+                for line in shown(name, coverage(world, ladders, workers, exact), ladders):
                     print(line, flush=True)
     for relative in (False, True):
         kind = "in proportion" if relative else "of one size"

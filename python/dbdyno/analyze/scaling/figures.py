@@ -112,13 +112,11 @@ def _by_curvature(found: Fit, what: Derived) -> Interval:
 
 
 def _by_profile(found: Fit, wanted: list[Derived]) -> list[Interval]:
-    """Parameters first: a peak of which they do not say that there is one is not looked for, and a knee may be
-    asked for twice."""
+    """Parameters first: a peak of which they do not say that there is one is not looked for."""
     own = [d for d in wanted if d.model is None and d.at != BY_CURVATURE]
     places = sorted({d.at for d in own})
-    edges = dict(
-        zip(places, intervals(found, [Profiled(found.model, found.minima, at) for at in places]), strict=True)
-    )
+    asked = [Profiled(found.model, found.minima, at) for at in places]
+    edges = dict(zip(places, intervals(found, asked), strict=True))
     open_peak = found.model.name == "usl" and not edges[2][0]
     turned = [
         d

@@ -105,8 +105,12 @@ def _usl_load_of_cycle(cycle: float, p: Sequence[float]) -> float:
     rate, sigma, kappa = p
     a, b, c = kappa, sigma - kappa, 1 - sigma - rate * cycle
     inside = b * b - 4 * a * c
-    if inside < 0 or (a == 0 and b == 0):
-        raise OutOfReach(f"no load has a response time of {cycle:g} s", "ask for another one")
+    if a == 0 and b == 0:
+        raise OutOfReach(
+            "without waiting the response time is the same at every load", "ask for a throughput"
+        )
+    if inside < 0:
+        raise OutOfReach(f"no load has a response time as short as {cycle:g} s", "ask for a longer one")
     root = float(np.sqrt(inside))
     found = (-2 * c / (b + root) if b + root != 0 else np.inf) if b >= 0 else (root - b) / (2 * a)
     if not np.isfinite(found) or found <= 0:

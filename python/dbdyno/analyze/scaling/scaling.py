@@ -21,7 +21,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Estimate, Fitted, Ladder, Scaling
 
 WORTH = 0.05
-"""Weight from which on a model's intervals are sought by profile or repeats; others have them by curvature."""
+"""Weight from which on a model's intervals are by profile or repeats; others have them by curvature."""
 DEAR = ("repairman",)
 """Its profile takes longer than all others together: sought where it is the best."""
 ALWAYS = ("amdahl", "usl")
