@@ -16,7 +16,7 @@ from dbdyno.report.palette import var
 from dbdyno.report.scaling_marks import is_wide, load_axis
 
 _CPU = {
-    "cpu": ("CPU", "run"),
+    "cpu": ("CPU", "stat-mean"),
     "cpu_user": ("CPU, user", "run-user"),
     "cpu_system": ("CPU, system", "run-system"),
     "cpu_wait": ("CPU WAIT", "runq"),
