@@ -5,17 +5,28 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
 import pytest
+from click.testing import CliRunner
+from compare_runs import noisy
+from report_results import World
 from rich.console import Console
 
+from dbdyno import report
+from dbdyno.analyze.compare import Options
 from dbdyno.analyze.machines import machines, pairs
+from dbdyno.cli.compare import _runs, compare
+from dbdyno.cli.compare_machines import Asked
 from dbdyno.model.errors import UsageError
 from dbdyno.model.machines import Machines
+from dbdyno.model.results import Results
 from dbdyno.model.scaling import POINTS, Ladder, Machine
+from dbdyno.report import compare_html
 from dbdyno.report.machines import machines_html, machines_json, machines_text
 
 LOADS = (1, 2, 4, 8, 12, 24, 32, 64, 100, 200)
@@ -222,3 +233,53 @@ def test_as_json() -> None:
     assert again["peak"]["ratio"]["low"] is None
     assert again["crossings"][0]["value"] == pytest.approx(16)
     assert again["at_loads"][0]["response"]["reason"] == "not measured on both"
+
+
+def _run(id: str, *, sees_host: bool = True, **cpu: object) -> Results:
+    made = noisy(World(rungs=(1, 4, 8, 12), repeats=3), id=id, seed=len(id))
+    host, server = made.environment.host, made.environment.server
+    host = host.model_copy(update={"cpu": host.cpu.model_copy(update=cpu)})
+    server = server.model_copy(update={"here": sees_host})
+    around = made.environment.model_copy(update={"host": host, "server": server})
+    return replace(made, environment=around)
+
+
+def test_runs_of_two_hosts_are_two_machines() -> None:
+    """By themselves where that is seen, else when asked for."""
+    a, b = _run("first"), _run("other", model="another CPU")
+    unasked, asked = Asked.of(False, None, None), Asked.of(True, (2, 4), None)
+    comparison, found = _runs(a, b, Options(), unasked)
+    assert comparison is not None
+    (made,) = found
+    assert [x.load for x in made.at_loads] == [1, 4, 8, 12]
+    assert made.peak.ratio is not None
+    assert made.peak.ratio.method == "repeats"
+    assert made.b.machine.model == "another CPU"
+    assert _runs(a, _run("same"), Options(), unasked)[1] == ()
+    assert _runs(a, _run("unseen", sees_host=False, model="?"), Options(), unasked)[1] == ()
+    (told,) = _runs(a, _run("same"), Options(), asked)[1]
+    assert told.per_core.ratio is not None
+    assert told.per_core.ratio.value == pytest.approx((told.peak.ratio.value if told.peak.ratio else 0) / 2)
+    page = compare_html.page(comparison, found)
+    assert 'id="effect"' in page
+    assert 'id="machines"' in page
+    assert set(report.machines_document(comparison, found)) > {"metrics", "machines"}
+
+
+def test_the_command_compares_two_files(tmp_path: Path) -> None:
+    for name, law in (("few", few_fast), ("many", many_slow)):
+        lines = [f"{n},{law(n) * wobble},{r}" for r, wobble in ((1, 0.99), (2, 1.01)) for n in LOADS]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["sessions,orders/s,repeat", *lines]))
+    files = [str(tmp_path / f"{name}.csv") for name in ("few", "many")]
+    done = CliRunner().invoke(compare, [*files, "--threads", "8", "32", "--json"])
+    assert done.exit_code == 0, done.output
+    (document,) = json.loads(done.output)["machines"]
+    assert document["names"] == ["few", "many"]
+    assert document["crossings"][0]["value"] == pytest.approx(16, rel=0.01)
+    assert document["per_thread"]["ratio"]["value"] == pytest.approx(0.5)
+    assert document["per_core"]["ratio"] is None
+    page = tmp_path / "m.html"
+    assert CliRunner().invoke(compare, [*files, "-o", str(page)]).exit_code == 0
+    assert "<svg" in page.read_text()
+    wrong = CliRunner().invoke(compare, [*files, "--cores", "0", "8"])
+    assert isinstance(wrong.exception, UsageError)
