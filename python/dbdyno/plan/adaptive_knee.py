@@ -21,8 +21,8 @@ KNEE, END = 0.5, 0.1
 """Shares of what one session brings: below the first is the knee, below the second growth has ended."""
 TIGHT = {KNEE: 0.1, END: 0.25}
 """Distance of the rungs on both sides, relative to the rung between them; one session is always allowed."""
-LEAST_RUNGS = 6
-"""So many a fit of a model wants, at least."""
+LEAST_RUNGS = 8
+"""So many a fit of growth with two knees (cores, then threads) wants, at least."""
 _SIGMAS = 2.0
 _FAR = 1.5  # high end over low end of an interval in which lines are drawn to cross
 
@@ -135,7 +135,10 @@ def _between(findings: Findings, throughputs: Mapping[int, Mean]) -> int | None:
     above, blocked = min(2 * rungs[-1], findings.rule.top), findings.blocked()
     if rungs[-1] < 2 * bend(throughputs, KNEE).at and above > rungs[-1] and blocked is None:
         return above
+    can_rise = above > rungs[-1] and blocked is None and above not in tried
     for low, high in sorted(pairwise(rungs), key=lambda gap: gap[0] / gap[1]):
+        if can_rise and high < _FAR * low:
+            break
         if (n := free_near(math.sqrt(low * high), low, high, tried)) is not None:
             return n
-    return above if above > rungs[-1] and blocked is None and above not in tried else None
+    return above if can_rise else None
