@@ -134,6 +134,17 @@ def test_loads_that_come_again_are_repeats() -> None:
     assert told.notes == ()
 
 
+def test_two_ladders_in_a_file_are_not_taken_for_repeats() -> None:
+    text = "variant,N,X,day\n" + "".join(
+        f"{v},{x},{v}{x[0]}\n" for v in ("base", "fast") for x in FOUR.split()
+    )
+    with pytest.raises(UsageError, match="2 ladders, by column variant") as e:
+        read(text)
+    assert "--where variant=base" in str(e.value)
+    assert pairs(read(text, where={"variant": "fast"}))[-1] == (8, 500)
+    assert read(text, repeat="variant").points["repeat"].n_unique() == 2
+
+
 def test_columns_can_be_named_numbered_and_lines_chosen() -> None:
     text = "threads,clients,a,b,db\n" + "".join(
         f"9,{n},{n},{10 * n},{d}\n" for n in (1, 2, 4, 8) for d in "xy"

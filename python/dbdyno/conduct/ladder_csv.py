@@ -14,7 +14,7 @@ import polars as pl
 
 from dbdyno.conduct.ladder_names import TIMES, Named, is_time_unit, named
 from dbdyno.conduct.ladder_points import records_of, to_points
-from dbdyno.conduct.ladder_text import Sheet, read_text, sheet, source_name
+from dbdyno.conduct.ladder_text import Sheet, is_missing, is_number, read_text, sheet, source_name
 from dbdyno.model.errors import UsageError
 from dbdyno.model.nearest import did_you_mean
 from dbdyno.model.scaling import Ladder, Machine
@@ -106,6 +106,7 @@ def ladder_of(
     where = _places(table, columns)
     table = replace(table, lines=tuple(n for n in table.lines if _wanted(n.fields, where)))
     records = records_of(table, found)
+    _one_ladder(table, found)
     points, said = to_points(source, found, records, unit, machine.cpus)
     _enough(source, points)
     return Ladder(
@@ -215,6 +216,26 @@ def _places(table: Sheet, columns: Columns) -> dict[int, str]:
 
 def _wanted(fields: tuple[str, ...], where: Mapping[int, str]) -> bool:
     return all(fields[i].casefold() == value.casefold() for i, value in where.items())
+
+
+def _one_ladder(table: Sheet, found: Mapping[str, Column]) -> None:
+    """Raises UsageError where loads come again because a column of words parts the lines into ladders."""
+    keys = [found[r].index for r in ("load", "repeat") if r in found]
+    places = [tuple(line.fields[i] for i in keys) for line in table.lines]
+    if len(set(places)) == len(places):
+        return
+    used = {c.index for c in found.values()}
+    for i, heading in enumerate(table.header or ()):
+        words = [line.fields[i] for line in table.lines]
+        if i in used or any(is_number(w) or is_missing(w) for w in words):
+            continue
+        loads = {w: {p[0] for p, v in zip(places, words, strict=True) if v == w} for w in words}
+        if len(loads) > 1 and min(map(len, loads.values())) >= FEWEST:
+            shown = ", ".join(list(loads)[:4]) + (", ..." if len(loads) > 4 else "")
+            raise UsageError(
+                f"{table.source} holds {len(loads)} ladders, by column {heading} ({shown})",
+                f"one of them: --where {heading}={words[0]}; if they are repeats: --repeat {heading}",
+            )
 
 
 def _enough(source: str, points: pl.DataFrame) -> None:

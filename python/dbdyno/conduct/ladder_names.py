@@ -51,7 +51,7 @@ _CPUS: dict[frozenset[str], str] = {
 _DURATIONS = frozenset({"duration", "elapsed", "measured", "measure", "window", "runtime", "interval"})
 _REPEATS = frozenset(
     {"repeat", "run", "rep", "replicate", "replication", "iteration", "iter", "round", "trial", "repetition"}
-    | {"block", "pass", "repeats", "sample"}
+    | {"block", "pass", "sample"}
 )
 
 
