@@ -15,7 +15,7 @@ from scipy import optimize
 
 from dbdyno.analyze.scaling.curves import Floats
 from dbdyno.analyze.scaling.models import Model
-from dbdyno.analyze.scaling.solve import jacobian, solve
+from dbdyno.analyze.scaling.solve import solve
 
 AT_BOUND = 1e-7
 """A parameter this near to its bound, relative to its size, is at it."""
@@ -124,8 +124,8 @@ def fit(model: Model, n: Floats, x: Floats) -> Fit:
     as the model has parameters."""
     size = float(x.max())
     scaled = x / size
-    p, rss = solve(unit(model, size), n, scaled, _starts(unit(model, size), n, scaled))
-    minima, best = _distinct(p, rss)
+    p, rss = solve(unit(model, size), n, scaled, starts(unit(model, size), n, scaled))
+    minima, best = distinct(p, rss)
     minima[0], least = _finished(unit(model, size), n, scaled, minima[0], best)
     return Fit(unit(model, size), n, scaled, size, minima, least)
 
@@ -145,7 +145,7 @@ def _resized(model: Model, size: float) -> Model:
     return replace(model, parameters=(rate, *model.parameters[1:]), curve=curve, knees=knees)
 
 
-def _starts(model: Model, n: Floats, x: Floats) -> Floats:
+def starts(model: Model, n: Floats, x: Floats) -> Floats:
     """From where to look: knees at and between the loads, everything else at a few sizes; the best few of
     them."""
     loads, top = np.unique(n), float(n.max())
@@ -182,7 +182,8 @@ def _promising(model: Model, n: Floats, x: Floats, grid: Floats) -> Floats:
     return np.asarray(grid[order[: 12 if any(q.is_kink for q in model.parameters) else 6]])
 
 
-def _distinct(p: Floats, rss: Floats) -> tuple[Floats, float]:
+def distinct(p: Floats, rss: Floats) -> tuple[Floats, float]:
+    """The minima that differ, best first, and the least sum of squares."""
     order = np.argsort(rss, kind="stable")
     kept: list[Floats] = []
     for i in order:
@@ -211,6 +212,3 @@ def _finished(model: Model, n: Floats, x: Floats, p: Floats, rss: float) -> tupl
     )
     whole[free] = made.x
     return (whole.copy(), 2 * float(made.cost)) if 2 * made.cost <= rss else (p, rss)
-
-
-__all__ = ["Fit", "central", "fit", "jacobian", "unit"]

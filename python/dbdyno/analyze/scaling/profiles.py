@@ -6,7 +6,6 @@ section 6.1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,17 +53,6 @@ def intervals(found: Fit, wanted: list[Profiled]) -> list[Interval]:
     """Of each figure, its 95 % interval. None: not bounded on that side."""
     factor = float(stats.f.ppf(SHARE, 1, found.degrees)) / found.degrees
     return [edge for group in _by_model(wanted) for edge in _Edges(found, group, factor).intervals()]
-
-
-def holds(found: Fit, wanted: list[Profiled], values: Sequence[float]) -> list[bool]:
-    """Whether a value of each figure lies within the limit: as its interval would say."""
-    factor = float(stats.f.ppf(SHARE, 1, found.degrees)) / found.degrees
-    said: list[bool] = []
-    for group in _by_model(wanted):
-        edges = _Edges(found, group, factor)
-        own = np.array(values[len(said) : len(said) + len(group)])
-        said += [bool(f <= 0) for f in edges.beyond(np.arange(0, 2 * len(group), 2), own)[0]]
-    return said
 
 
 def _by_model(wanted: list[Profiled]) -> list[list[Profiled]]:
@@ -141,7 +129,7 @@ class _Edges:
             if abs(self.bound[i] - self.value[i]) <= 1e-9 * abs(self.value[i]):
                 self.live[i] = False
                 continue
-            f, p = self.beyond(np.full(GRID, i), places)
+            f, p = self._beyond(np.full(GRID, i), places)
             last = int(np.flatnonzero(f <= 0)[-1]) if (f <= 0).any() else -1
             if last >= 0:
                 self.inside[i], self.f_inside[i], self.warm[i] = places[last], f[last], p[last]
@@ -162,7 +150,7 @@ class _Edges:
         return np.where(met, between, there), past & ~met
 
     def _take(self, e: Places, values: Floats, at_bound: Flags) -> None:
-        f, p = self.beyond(e, values)
+        f, p = self._beyond(e, values)
         met = np.isfinite(self.outside[e])
         out = f > 0
         grown = e[~out & ~met]
@@ -179,7 +167,7 @@ class _Edges:
         self.inside[e[close]] = self.outside[e[close]] = values[close]
         self.live[e[done]] = False
 
-    def beyond(self, e: Places, values: Floats) -> tuple[Floats, Floats]:
+    def _beyond(self, e: Places, values: Floats) -> tuple[Floats, Floats]:
         """sqrt of the excess over the limit's, less one (nearly straight: secants meet it soon), and
         where."""
         start = self.warm[e].copy()
