@@ -55,8 +55,8 @@ def _groups(case: Case, row: Row, cause: str | None, found: list[Row]) -> Findin
 _CURES = {
     "core": "bind = spread puts sessions on cores first; a call takes as long as its core is shared",
     "cpu": "no more sessions than CPUs, or bind = spread",
-    None: "table placed has each call's CPU; a virtual machine may hide which CPUs are threads of one core, "
-    "and neighbours on the host may slow one of them",
+    None: "table placed has each call's CPU; something else may have run on some of them (see the other "
+    "findings), and a virtual machine may hide which CPUs are threads of one core",
 }
 
 
