@@ -212,11 +212,16 @@ def made() -> Climb:
     return climb("fake:cpus=2,cpu=50ms,wait=IO/Read:20ms,think=9ms,helper=checkpointer:0.1,driver=1ms", [3])
 
 
+@pytest.fixture(scope="module")
+def whole(made: Climb) -> dict[str, Any]:
+    """Its rung where no source is missing."""
+    return derive(made.info, made.plan, made.environment, made.cells).tables["rungs"].row(0, named=True)
+
+
 @settings(deadline=None, max_examples=8)
 @given(gone=st.sets(st.sampled_from(SOURCES)))
-def test_unknown_stays_unknown(made: Climb, gone: set[str]):
+def test_unknown_stays_unknown(made: Climb, whole: dict[str, Any], gone: set[str]):
     """Whatever sources are missing: what needs them is NULL, never 0; all else is as it was."""
-    whole = derive(made.info, made.plan, made.environment, made.cells).tables["rungs"].row(0, named=True)
     (cell,) = made.cells
     taken = {*gone, "sampler"} if "samples" in gone else gone
     tables = {n: empty(n) if n in taken else t for n, t in cell.tables.items()}
