@@ -22,6 +22,7 @@ from dbdyno.cli.compare import compare
 from dbdyno.model.comparison import Comparison
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.results import Results
+from dbdyno.model.tables import DERIVED, empty
 from dbdyno.store import RunStore
 
 WORLD = World(rungs=(1, 4), repeats=6, variants=("base", "second", "third"))
@@ -125,7 +126,8 @@ def stored(results: Results) -> str:
     """The id of a run in the store with these tables."""
     run = RunStore(Path("store")).create(results.plan, workloads=results.info.workloads)
     run.write_environment(results.environment)
-    run.write_derived(results.tables, results.findings)
+    every = {name: empty(name) for name in DERIVED} | dict(results.tables)
+    run.write_derived(every, results.findings)
     run.finish("complete")
     return run.id
 
