@@ -193,6 +193,7 @@ def test_the_model_that_is_asked_for_comes_first_with_what_the_data_say(plateau:
     assert forced.best is not None and forced.best.model == "amdahl"
     assert forced.best.weight < 0.05
     assert "was asked for" in forced.notes[0]
+    assert "Model asked for: Amdahl" in text(forced) and "Best model: " in text(plateau)
     assert [f.model for f in forced.fits].count("amdahl") == 1
     with pytest.raises(UsageError, match="no model 'x'"):
         scaled(PLATEAU, model="x")

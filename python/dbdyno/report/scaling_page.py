@@ -150,7 +150,7 @@ def _refused(scaling: Scaling) -> list[Html]:
 def _tables(scaling: Scaling) -> Iterator[Html]:
     best = scaling.best
     if best is not None:
-        caption = f"Best model: {best.title}" + (f" ({best.cites})" if best.cites else "")
+        caption = rows.chosen(scaling) + (f" ({best.cites})" if best.cites else "")
         yield table(caption, rows.PARAMETER_HEADS, rows.parameter_rows(best), rows.PARAMETER_NUMERIC, "named")
         caption = "Models that were tried; the weight is how much the data speak for each"
         yield table(caption, rows.MODEL_HEADS, rows.model_rows(scaling), rows.MODEL_NUMERIC, "named")

@@ -45,6 +45,14 @@ def title(scaling: Scaling) -> str:
     return f"{ladder.name}: {measured}{again}, {min(loads):g} to {max(loads):g} {ladder.load_unit}"
 
 
+def chosen(scaling: Scaling) -> str:
+    """``Best model: a plateau``; another one that was put first is not called so."""
+    if scaling.best is None:
+        return "No model was fitted"
+    is_best = scaling.best.weight >= max(f.weight for f in scaling.fits)
+    return f"{'Best model' if is_best else 'Model asked for'}: {scaling.best.title}"
+
+
 def machine(known: Machine) -> str:
     """``8 cores, 16 CPUs``; empty: nothing is known."""
     parts = [known.model or ""]
@@ -191,7 +199,8 @@ def caveats(scaling: Scaling) -> list[str]:
     """What was put in order, what the fit says of itself; each once."""
     fit = scaling.best
     said = [*scaling.ladder.notes, *scaling.notes, *(fit.notes if fit else ())]
-    words = residual_words(fit) if fit else None
+    told = any(n.startswith("residuals") for n in said)
+    words = residual_words(fit) if fit and not told else None
     return list(dict.fromkeys([*said, *([words] if words else [])]))
 
 

@@ -32,7 +32,7 @@ def heart(scalings: Sequence[Scaling], run: str) -> Iterator[RenderableType]:
         if scaling.best is None:
             yield from (Text(f"{name}{r}", style="yellow") for r in scaling.refused)
             continue
-        yield Text(f"{name}{_chosen(scaling.best)}", style="bold")
+        yield Text(f"{name}{_chosen(scaling, scaling.best)}", style="bold")
         told = {a.id: a for a in rows.answers(scaling) if a.value is not None or a.id == "reason"}
         yield from (Text(told[i].claim) for i in _HEART if i in told)
     if any(s.best is not None for s in scalings):
@@ -50,7 +50,7 @@ def _one(scaling: Scaling) -> Iterator[RenderableType]:
     yield from _answers(scaling)
     yield from (Text(r, style="yellow") for r in scaling.refused)
     if scaling.best is not None:
-        yield from _model(scaling.best)
+        yield from _model(scaling, scaling.best)
         yield from _choice(scaling)
     if not scaling.ladder.points.is_empty():
         yield from _headed("Every rung", columns(*rows.rung_table(scaling)))
@@ -66,9 +66,9 @@ def _answers(scaling: Scaling) -> Iterator[RenderableType]:
         yield Text.assemble("- ", a.claim, (f"  ({a.evidence})" if a.evidence else "", "dim"))
 
 
-def _model(fit: Fitted) -> Iterator[RenderableType]:
+def _model(scaling: Scaling, fit: Fitted) -> Iterator[RenderableType]:
     yield Text("")
-    yield Text(_chosen(fit), style="bold")
+    yield Text(_chosen(scaling, fit), style="bold")
     if fit.formula:
         formula = fit.formula if "=" in fit.formula else f"X(N) = {fit.formula}"
         yield Text(f"{formula}" + (f"  [{fit.cites}]" if fit.cites else ""), style="dim")
@@ -99,5 +99,5 @@ def _notes(notes: Sequence[str]) -> Iterator[RenderableType]:
     yield from (Text(n, style="dim") for n in notes)
 
 
-def _chosen(fit: Fitted) -> str:
-    return f"Best model: {fit.title} (weight {fit.weight:.2f}, R² {fit.r_squared:.4f})"
+def _chosen(scaling: Scaling, fit: Fitted) -> str:
+    return f"{rows.chosen(scaling)} (weight {fit.weight:.2f}, R² {fit.r_squared:.4f})"
