@@ -10,6 +10,7 @@ from benchmarks import (
     instructions,
     observation,
     observe,
+    placement,
     regression,
     report,
     scaling,
@@ -32,6 +33,7 @@ ALL = {
     "naive": tiers.naive,
     "aa": aa.main,
     "scaling": lambda *_: scaling.main(),
+    "placement": lambda *_: placement.main(),
 }
 
 

@@ -69,9 +69,9 @@ def run(
     measure_ns: int = 10_000_000_000,
     driver: DriverSetup | None = None,
 ) -> dict[str, pl.DataFrame]:
-    """Raw tables of one load; every session makes ``calls`` calls."""
+    """Raw tables of one load; every session makes ``calls`` calls. In rounds these are logged."""
     made = cell(unit, params, sessions, measure_ns, driver or DriverSetup())
-    load = server.load(unit, made, sized(unit, size), False, calls)
+    load = server.load(unit, made, sized(unit, size), made.driver.rounds, calls)
     load.connect()
     _until_done(load)
     start = load.now_ns() + LEAD_NS

@@ -37,14 +37,32 @@ LIO = Workload(
         ("1:40:x2", (1, 2, 4, 8, 16, 32, 40)),
         ("1:3,10", (1, 2, 3, 10)),
         ("5", (5,)),
+        ("1:2cpus", tuple(range(1, 7))),  # 2.5 CPUs are 3
+        ("cpus,2cpus", (3, 6)),
     ],
 )
 def test_ladders(text: str, rungs: tuple[int, ...]) -> None:
-    assert parse_ladder(text) == rungs
+    assert parse_ladder(text, cpus=2.5) == rungs
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0:4", "4:1", "1:x", "a", "1:4:0", "1:2:3:4", "1:9:x1", "6000", "-1", "1,,2", "1:5000"]
+    "text",
+    [
+        "",
+        "0:4",
+        "4:1",
+        "1:x",
+        "a",
+        "1:4:0",
+        "1:2:3:4",
+        "1:9:x1",
+        "6000",
+        "-1",
+        "1,,2",
+        "1:5000",
+        "0cpus",
+        "2cpusx",
+    ],
 )
 def test_wrong_ladders_are_refused_with_the_cure(text: str) -> None:
     with pytest.raises(UsageError) as e:

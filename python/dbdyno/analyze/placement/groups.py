@@ -37,7 +37,7 @@ def groups(durations_ns: Floats) -> Groups:
     if not asked:
         return Groups(None, none, np.array([]))
     best = min(asked, key=lambda a: a.p)
-    p = min(1.0, best.p * len(asked))
+    p = min(1.0, 2 * best.p)
     if p >= LEVEL:
         return Groups(p, none, np.array([]))
     least = max(best.apart / 2, float(np.log(LEAST_RATIO)))
