@@ -61,4 +61,5 @@ def simulated(
     exact = MODELS[model].curve(loads, np.array(p, dtype=float))
     x = exact * (1 + chance.normal(0, climb, (repeats, 1)))
     x = x + chance.normal(0, noise * exact.max(), x.shape)
+    x = np.maximum(x, exact.min() / 1000)  # nothing is below 0
     return ladder(np.tile(loads, repeats), x.ravel(), np.repeat(np.arange(1, repeats + 1), len(loads)))
