@@ -16,7 +16,7 @@ import pytest
 from tests.db.conftest import PROGRAM, Bench, eventually
 from tests.db.pgbench import load, program, terminal
 
-pytestmark = [pytest.mark.db, pytest.mark.alone]
+pytestmark = pytest.mark.db
 S = 1_000_000_000
 SLEEPER = "select pg_sleep(2);\n"
 
@@ -57,6 +57,7 @@ def account(document: dict[str, Any], name: str, cell: str, detail: str | None =
     return float(sum(r["aas"] for r in rows if r["aas"] is not None and detail in (None, r["detail"])))
 
 
+@pytest.mark.alone
 def test_somebody_elses_sessions_are_found_and_their_waits_named(bench: Bench, tmp_path: Path) -> None:
     with sleepers(bench, tmp_path, 4):
         document = observed(bench, "--for", "6s", "--window", "3s")
@@ -98,6 +99,7 @@ def test_a_stored_observation_is_shown_reported_exported_rebuilt_and_removed(
     assert run not in [r["id"] for r in bench.runs()]
 
 
+@pytest.mark.alone
 def test_filters_choose_sessions(bench: Bench, tmp_path: Path) -> None:
     guest = bench.with_words(user="guest", application_name="shop")
     with load(bench.dsn, "-S", "-c", "2", "-R", "50"), load(guest, "-c", "1", "-f", _script(tmp_path)):
@@ -115,6 +117,7 @@ def _script(tmp_path: Path) -> str:
     return str(script)
 
 
+@pytest.mark.alone
 def test_a_filter_that_matches_nobody_says_so_at_once_and_waits(bench: Bench) -> None:
     words = ("observe", "--dsn", bench.dsn, "--only-user", "guest", "--for", "2s", "--lines")
     # the server ends a session that was killed in mid-statement only when it looks at its socket again
@@ -131,6 +134,7 @@ def test_a_user_that_does_not_exist_is_an_error_with_the_nearest_name(bench: Ben
     assert "guest" in done.stderr
 
 
+@pytest.mark.alone
 def test_ctrl_c_keeps_whole_windows_and_the_one_under_way(bench: Bench, tmp_path: Path) -> None:
     words = ("observe", "--dsn", bench.dsn, "--window", "5s", "--lines")
     with sleepers(bench, tmp_path, 2), bench.background(*words) as observing:
@@ -147,6 +151,7 @@ def test_ctrl_c_keeps_whole_windows_and_the_one_under_way(bench: Bench, tmp_path
     assert bench.last()["run"]["status"] == "complete"
 
 
+@pytest.mark.alone
 def test_ctrl_c_before_the_time_asked_for_is_cut_short(bench: Bench) -> None:
     with bench.background("observe", "--dsn", bench.dsn, "--for", "60s", "--window", "1s") as observing:
         eventually(lambda: _cells(bench, observing.pid))
@@ -166,6 +171,7 @@ def _cells(bench: Bench, pid: int) -> list[Path]:
     return found
 
 
+@pytest.mark.alone
 def test_the_server_restarts_in_the_middle(fresh_bench: Bench, tmp_path: Path) -> None:
     bench = fresh_bench
     bench.dbdyno("server", "start")
@@ -197,6 +203,7 @@ def test_the_server_restarts_in_the_middle(fresh_bench: Bench, tmp_path: Path) -
     assert any(f["id"] == "observation-gap" for f in document["findings"])
 
 
+@pytest.mark.alone
 def test_a_server_gone_for_good_leaves_what_was_measured(fresh_bench: Bench) -> None:
     bench = fresh_bench
     bench.dbdyno("server", "start")
@@ -210,6 +217,7 @@ def test_a_server_gone_for_good_leaves_what_was_measured(fresh_bench: Bench) -> 
     assert "was not back" in run["reason"]
 
 
+@pytest.mark.alone
 def test_rights_revoked_in_the_middle_change_what_is_known(bench: Bench, tmp_path: Path) -> None:
     bench.ask("grant pg_monitor to watcher")
     words = ("observe", "--dsn", bench.with_words(user="watcher"), "--window", "2s", "--lines")
@@ -230,6 +238,7 @@ def test_rights_revoked_in_the_middle_change_what_is_known(bench: Bench, tmp_pat
         assert len(sessions(document, window["cell"])) >= 2  # still there, by their databases
 
 
+@pytest.mark.alone
 def test_beside_a_run_of_dbdyno(bench: Bench) -> None:
     with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "2", "--measure", "8s") as run:
         eventually(lambda: bench.ask("select 1 from pg_stat_activity where query like '%lio%'"))
@@ -249,6 +258,7 @@ def test_not_a_server_at_the_other_end(bench: Bench) -> None:
     assert [r for r in bench.runs() if r["status"] == "running"] == []
 
 
+@pytest.mark.alone
 def test_the_live_view_and_its_keys(bench: Bench, tmp_path: Path) -> None:
     argv = [PROGRAM, "observe", "--dsn", bench.dsn, "--window", "2s", "--refresh", "0.5"]
     with sleepers(bench, tmp_path, 2), load(bench.dsn, "-S", "-c", "1"), terminal(argv, bench.env) as screen:
