@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS := $(shell echo $$(( 2 * $$(nproc) )))  # tests wait for servers half of their time
+unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would compile it anew
 RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bpf.o') \
 	Cargo.toml Cargo.lock
 
