@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -188,10 +189,21 @@ def test_smt_yield_and_the_cpu_it_inflates() -> None:
     assert "measured at 16 sessions: 1.54 times" in found["cpu-inflation"].claim  # 16 / 1040 over 1 / 100
 
 
+def test_the_yield_s_interval_holds_those_of_all_fits_that_are_not_ruled_out() -> None:
+    run = results(_smt(), siblings=PAIRS, cpus=16)
+    (ladder,) = ladders_of(run)
+    one = kneed(ladder, 10_000.0, 8.0, 0.3, weight=0.6)
+    others = (kneed(ladder, 1e4, 8.1, 0.2, weight=0.3), kneed(ladder, 1e4, 8.0, 0.5, weight=0.01))
+    both = dataclasses.replace(one, fits=(*one.fits, *(fit for o in others for fit in o.fits)))
+    value = said(both, run)["smt-yield"].value
+    assert value is not None and (value.value, value.low, value.high) == pytest.approx((1.3, 1.15, 1.35))
+
+
 @pytest.mark.parametrize(
     ("knee", "siblings", "words"),
     [
         (4.0, PAIRS, "growth bends at 4 sessions, not near the 8 cores"),
+        (16.0, PAIRS, "not near the 8 cores but at the 16 CPUs"),
         (8.0, None, "how many threads share a core is not known"),
         (8.0, tuple((n,) for n in range(16)), "No SMT: a core has one thread"),
     ],

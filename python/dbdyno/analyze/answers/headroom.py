@@ -65,10 +65,9 @@ def said(now: Present, machine: Machine) -> Answer:
     most, more = machine.cpus / used - 1, max(0.0, until / used - 1)
     least = min(more, max(0.0, load_until(WAITS, _surely(machine)) / busiest - 1))
     value = Estimate("headroom", more, "of the present load", least, most, "M/M/c to utilisation law")
-    text += (
-        f": the load can grow by {say.percent(more)} before they wait {say.percent(WAITS)} of it (M/M/c), by "
-    )
-    text += f"{say.percent(most)} at the very most (all CPUs busy, as much CPU per call as now)"
+    text += f": the load can grow by {say.percent(more)}" if more > 0 else ": the load cannot grow"
+    text += f" before sessions wait {say.percent(WAITS)} of their CPU time (M/M/c), by {say.percent(most)} "
+    text += "at the very most (all CPUs busy, as much CPU per call as now)"
     if _surely(machine) < machine.cpus:
         text += f"; by {say.percent(least)} if threads that share a core yield nothing"
     elif now.wait is None:

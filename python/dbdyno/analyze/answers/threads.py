@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 
@@ -33,20 +34,28 @@ def threads(scaling: Scaling, results: Results | None, kind: str) -> Iterator[An
 def _yield(scaling: Scaling, kind: str) -> Answer:
     machine = scaling.ladder.machine
     why = _untold(scaling, kind)
-    fit = _kneed(scaling)
-    if why is None and fit is None:
+    fits = _kneed(scaling)
+    if why is None and not fits:
         why = "no fit with a knee is supported by the data"
-    if why is None and fit is not None and machine.cores is not None:
-        knee = fit.knees[0]
-        if not smt.near_cores(knee.value, knee.low, knee.high, machine.cores):
-            unit = scaling.ladder.load_unit
-            why = (
-                f"growth bends at {say.load(knee.value, unit)}, not near the {say.plain(machine.cores)} cores"
-            )
-    if why is not None or fit is None:
+    if why is None and not _near(fits[0], machine):
+        why = _elsewhere(fits[0].knees[0], machine, scaling.ladder.load_unit)
+    if why is not None:
         text = f"SMT yield cannot be told: {why}." if machine.threads_per_core != 1 else f"No SMT: {why}."
         return Answer("smt-yield", text)
-    return _told(fit, machine, scaling)
+    return _told([f for f in fits if _near(f, machine)], machine, scaling)
+
+
+def _near(fit: Fitted, machine: Machine) -> bool:
+    knee = fit.knees[0]
+    return machine.cores is not None and smt.near_cores(knee.value, knee.low, knee.high, machine.cores)
+
+
+def _elsewhere(knee: Estimate, machine: Machine, unit: str) -> str:
+    text = f"growth bends at {say.load(knee.value, unit)}, not near the {say.plain(machine.cores or 0)} cores"
+    if machine.cpus is not None and smt.near_cores(knee.value, knee.low, knee.high, machine.cpus):
+        text += f" but at the {say.plain(machine.cpus)} CPUs: threads of a core do not slow each other here, "
+        text += "or the topology that a hypervisor shows is not the machine's"
+    return text
 
 
 def _untold(scaling: Scaling, kind: str) -> str | None:
@@ -64,11 +73,10 @@ def _untold(scaling: Scaling, kind: str) -> str | None:
     return None
 
 
-def _kneed(scaling: Scaling) -> Fitted | None:
-    """The best of the fits that have a knee, unless the data are all but certain of another."""
+def _kneed(scaling: Scaling) -> list[Fitted]:
+    """The fits that have a knee, best first, without those that the data all but rule out."""
     fits = [f for f in scaling.fits if f.knees and _ratio(f) is not None]
-    best = max(fits, key=lambda f: f.weight, default=None)
-    return best if best is not None and (best.weight >= SEEN or best is scaling.best) else None
+    return [f for f in fits if f.weight >= SEEN or f is scaling.best]
 
 
 def _ratio(fit: Fitted) -> Estimate | None:
@@ -78,9 +86,11 @@ def _ratio(fit: Fitted) -> Estimate | None:
     return next((p for p in fit.parameters if p.name == "yield"), None)
 
 
-def _told(fit: Fitted, machine: Machine, scaling: Scaling) -> Answer:
-    ratio, m = _ratio(fit), machine.threads_per_core
-    assert ratio is not None and m is not None
+def _told(fits: list[Fitted], machine: Machine, scaling: Scaling) -> Answer:
+    """By the best of ``fits``; the interval holds those of all of them, as none is ruled out."""
+    fit, m = fits[0], machine.threads_per_core
+    ratio = _widest([r for f in fits if (r := _ratio(f)) is not None])
+    assert m is not None
     ends = [None if v is None else smt.yield_of_slopes(v, m) for v in (ratio.low, ratio.high)]
     value = smt.yield_of_slopes(ratio.value, m)
     found = Estimate("SMT yield", value, "of one thread's core", ends[0], ends[1], ratio.method)
@@ -92,6 +102,13 @@ def _told(fit: Fitted, machine: Machine, scaling: Scaling) -> Answer:
     if fit is not scaling.best and scaling.best is not None:
         evidence += f"; the best fit is {scaling.best.title}"
     return Answer("smt-yield", f"{text}.", found, evidence)
+
+
+def _widest(ratios: list[Estimate]) -> Estimate:
+    """The first, with an interval that holds all of theirs; without one where one has none."""
+    lows, highs = ([getattr(r, end) for r in ratios] for end in ("low", "high"))
+    known = None not in lows and None not in highs
+    return replace(ratios[0], low=min(lows) if known else None, high=max(highs) if known else None)
 
 
 # -- CPU per unit of work -------------------------------------------------------------------------
