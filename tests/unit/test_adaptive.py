@@ -115,11 +115,11 @@ def test_a_rounded_law_bends_where_a_session_brings_half(sigma: float, kappa: fl
 @pytest.mark.parametrize("cores", [3, 16, 50])
 def test_noise_neither_hides_the_knee_nor_costs_many_rungs(noise: float, cores: int) -> None:
     missed = 0
-    for seed in range(60):
+    for seed in range(40):
         asked, done = climb(plateau(cores), 16, noise=noise, seed=seed)
         assert len(asked) <= 12
         missed += done.high is None or not (done.low or 1) <= cores <= done.high
-    assert missed <= (3 if noise == 0.02 else 12)  # one climb takes a noise of 2 % for granted
+    assert missed <= (2 if noise == 0.02 else 8)  # one climb takes a noise of 2 % for granted
 
 
 @pytest.mark.parametrize("cpus", [1, 2, 4, 64])
@@ -212,9 +212,9 @@ def test_a_boundary_that_noise_moves_is_repeated_and_told() -> None:
     ends = [
         climb(plateau(4), 4, top=128, goal="p95<20ms", response_ms=fair(4, 2.0), noise=0.03, seed=s)[1].at
         or 0
-        for s in range(40)
+        for s in range(25)
     ]
-    assert sum(abs(at - 39) <= 3 for at in ends) >= 36
+    assert sum(abs(at - 39) <= 3 for at in ends) >= 22
 
 
 def test_targets_that_all_or_no_rungs_meet() -> None:

@@ -78,7 +78,8 @@ def recipe_check(file: Path) -> None:
     """
     request = conduct.Request(recipe=str(file))
     plan, _ = conduct.make_plan(conduct.experiment_of(request), observe.host())
-    screen.say(f"{file}: good: {len(plan.cells)} cells, {len(plan.variants)} variant(s)")
+    cells = f"{len(plan.cells)} cells" if plan.adaptive is None else "an auto ladder"
+    screen.say(f"{file}: good: {cells}, {len(plan.variants)} variant(s)")
 
 
 @recipe.command("schema")

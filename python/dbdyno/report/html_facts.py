@@ -207,11 +207,12 @@ def _plan(results: Results) -> Iterator[tuple[str, Content]]:
         yield from _observation(p, e.observation)
         return
     repeats = max((c.repeat for c in p.cells), default=1)
+    beside = " beside the target" if p.adaptive is not None and p.adaptive.goal is not None else ""
     yield "Workload", e.workload or e.script
     yield "Sessions", ", ".join(str(n) for n in dict.fromkeys(c.sessions for c in p.cells))
     yield (
         "Per rung",
-        f"{e.measure} measured after {e.settle} of settling, {repeats} repeat(s), order: {p.order}",
+        f"{e.measure} measured after {e.settle} of settling, {repeats} repeat(s){beside}, order: {p.order}",
     )
     yield "Variants", ", ".join(dict.fromkeys(c.variant for c in p.cells))
     yield "Stopped", results.info.stopped
