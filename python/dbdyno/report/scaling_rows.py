@@ -16,8 +16,8 @@ PARAGRAPH = "paragraph"
 """The answer that is a text for everybody."""
 PARAMETER_HEADS = ("", "value", "unit", "95 % interval", "by", "standard error", "")
 PARAMETER_NUMERIC = (False, True, False, True, False, True, False)
-MODEL_HEADS = ("model", "X(N)", "parameters", "R²", "AICc", "BIC", "weight (AICc)", "weight (BIC)")
-MODEL_NUMERIC = (False, False, True, True, True, True, True, True)
+MODEL_HEADS = ("model", "parameters", "R²", "AICc", "BIC", "weight (AICc)", "weight (BIC)", "X(N)")
+MODEL_NUMERIC = (False, True, True, True, True, True, True, False)
 _TITLES = {
     "one-machine": "The machine",
     "one-cpu": "One CPU",
@@ -131,13 +131,13 @@ def model_rows(scaling: Scaling) -> list[tuple[str, ...]]:
     return [
         (
             f.title,
-            f.formula,
             str(len(f.parameters)),
             f"{f.r_squared:.5f}",
             _criterion(f.aicc),
             _criterion(f.bic),
             _weight(f.weight),
             _weight(f.weight_bic),
+            f.formula,
         )
         for f in scaling.fits
     ]

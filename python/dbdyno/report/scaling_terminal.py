@@ -77,12 +77,10 @@ def _model(scaling: Scaling, fit: Fitted) -> Iterator[RenderableType]:
 
 def _choice(scaling: Scaling) -> Iterator[RenderableType]:
     if len(scaling.fits) > 1:
-        drop = rows.MODEL_HEADS.index("X(N)")  # formulas are long, and the HTML has them
-        heads, numeric, *lines = (
-            [*line[:drop], *line[drop + 1 :]]
-            for line in (rows.MODEL_HEADS, rows.MODEL_NUMERIC, *rows.model_rows(scaling))
-        )
-        yield from _headed("Models that were tried", columns(heads, numeric, lines))  # type: ignore[arg-type]
+        # formulas are long: the page has them
+        lines = [line[:-1] for line in rows.model_rows(scaling)]
+        heads, numeric = rows.MODEL_HEADS[:-1], rows.MODEL_NUMERIC[:-1]
+        yield from _headed("Models that were tried", columns(heads, numeric, lines))
         others = (Text(f"{f.title}: {rows.in_a_line(f)}") for f in scaling.fits[1:])
         yield from _headed("Figures of the other models", others)
 
