@@ -67,6 +67,16 @@ def test_the_machine_is_what_the_variant_may_use(limits: LimitSpec, expected: Ma
     assert ladder.machine == expected and not ladder.notes
 
 
+def test_a_run_from_before_siblings_were_kept_has_its_number_of_cores() -> None:
+    run = results(FULL, cpus=16)
+    cpu = run.environment.host.cpu.model_copy(update={"cores": 8, "threads_per_core": 2})
+    host = run.environment.host.model_copy(update={"cpu": cpu})
+    old = dataclasses.replace(run, environment=run.environment.model_copy(update={"host": host}))
+    assert ladders_of(old)[0].machine == Machine(16, 8, 2)
+    (blind,) = ladders_of(run)
+    assert blind.machine == Machine(16) and "which CPUs share a core is not known" in blind.notes[0]
+
+
 def test_of_a_server_elsewhere_no_machine_is_known() -> None:
     (ladder,) = ladders_of(results(FULL, siblings=PAIRS, cpus=16, here=False))
     assert ladder.machine == Machine() and "elsewhere" in ladder.notes[0]

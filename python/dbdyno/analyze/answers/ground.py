@@ -18,6 +18,8 @@ def machine_of(results: Results, variant: str) -> tuple[Machine, tuple[str, ...]
         return Machine(cpus=cpus_under(limits, server.own_cpus)), ()
     cpus = cpus_under(limits, results.plan.cpus)
     cores = cores_for(results, variant)
+    if cores is None and host.cpu.cores is not None and cpus == host.cpu.logical:
+        return Machine(cpus, host.cpu.cores, host.cpu.threads_per_core, host.cpu.model), ()
     if cores is None:
         return Machine(cpus=cpus, model=host.cpu.model), (
             "which CPUs share a core is not known of this machine: nothing is said per core",
