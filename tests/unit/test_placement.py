@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from tests.fakery import climb
+from tests.fakery import S, climb
 from tests.unit.observe_trees import big_numa_machine, unpack
 from tests.unit.placements import Siblings, article, simulated, slowed, table_of
 
@@ -40,7 +40,7 @@ def one(table: pl.DataFrame, cores: Siblings | None) -> dict[str, Any]:
 
 def told(table: pl.DataFrame, cores: Siblings | None) -> dict[str, Finding]:
     """Findings on placement of a run of these rounds."""
-    ran = climb("fake:", [1])
+    ran = climb("fake:", [1], measure_ns=S)
     placed, placements = placement(table, cores)
     keys = ("cell", "workload", "variant", "sessions", "repeat")
     windows = [

@@ -82,9 +82,9 @@ def document(results: Results) -> dict[str, Any]:
 
 def placement_html(results: Results) -> str:
     """Tables and strips of sessions that were started together (driver.rounds); empty where none were."""
-    from dbdyno.report import placement_html as page
+    from dbdyno.report import placement_page
 
-    return page.placement_html(results)
+    return placement_page.placement_html(results)
 
 
 def export(results: Results, raw_tables: Mapping[str, pl.DataFrame], to: str, path: Path) -> list[Path]:
