@@ -108,7 +108,9 @@ def _of_run(
     if extra:
         raise UsageError(f"{', '.join(extra)}: of files only", "a run knows its columns, units and machine")
     found = open_store(store).open(target)
-    made = scalings_of(results_of(found), model=model, seed=seed)
+    results = results_of(found)
+    is_usual = model is None and seed == 1
+    made = results.scaling if is_usual else scalings_of(results, model=model, seed=seed)
     if not made:
         raise UsageError(f"{found.id} has no ladder", "an observation has windows: dbdyno show RUN")
     return made
