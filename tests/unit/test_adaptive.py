@@ -227,6 +227,17 @@ def test_targets_that_all_or_no_rungs_meet() -> None:
     assert done.words.startswith("even 1 session does not meet mean < 1 ms (2.00 ms")
 
 
+def test_a_target_with_too_few_rungs_says_what_was_not_measured() -> None:
+    words = [
+        climb(plateau(4), 4, top=128, goal="p95<20ms", response_ms=fair(4, 2.0), most=most)[1].words
+        for most in (4, 7)
+    ]
+    assert "16 sessions" in words[0]
+    assert "none higher was measured: 4 rungs are the most asked for" in words[0]
+    assert "32 sessions" in words[1]
+    assert "rungs between were not measured: 7 rungs are the most asked for" in words[1]
+
+
 def test_a_target_that_is_met_again_higher_up_is_told() -> None:
     _, done = climb(plateau(4), 4, goal="p95<20ms", response_ms=lambda n: 25.0 if n == 8 else 2.0, top=64)
     assert done.at == 7

@@ -103,15 +103,18 @@ def _not_met(sides: Sides, cut: str) -> Done:
 
 
 def _other_side(sides: Sides, sought: int, other: int | None) -> str:
+    rule = sides.findings.rule
+    spent = len(sides.findings.tried) >= rule.most_rungs
+    why = f": {rule.most_rungs} rungs are the most asked for" if spent else ""
     if other is not None:
         gap = abs(other - sought) > 1
         fails = f"{other} {'fails' if other == 1 else 'fail'} with {_shown(sides, other)}"
-        return f"; {fails}" + (", rungs between were not measured" if gap else "")
+        return f"; {fails}" + (f", rungs between were not measured{why}" if gap else "")
     if sides.rate:
         return ""
     if (blocked := sides.findings.blocked()) is not None:
         return f"; {blocked[0]} could not be used ({blocked[1]})"
-    return f"; none higher was measured (at most {sides.findings.rule.top})"
+    return f"; none higher was measured{why or f' (at most {rule.top})'}"
 
 
 def _strays(sides: Sides) -> str:
