@@ -166,7 +166,17 @@ def test_no_crossing_within_the_range() -> None:
     assert "They do not cross from 1 to 200 sessions: B is ahead throughout." in made.claims
     same = machines(ladder(few_fast), ladder(few_fast), band=no_band)
     assert same.crossings == ()
-    assert "No crossing from 1 to 200 sessions." in same.claims
+    assert "No crossing can be told from noise from 1 to 200 sessions." in same.claims
+
+
+@pytest.mark.parametrize("seed", range(2, 8))
+def test_two_of_a_kind_do_not_cross(seed: int) -> None:
+    """Noise alone passes 1 up and down."""
+    a, b = (ladder(few_fast, repeats=3, noise=0.02, seed=s) for s in (seed, seed + 100))
+    made = machines(a, b, band=no_band)
+    ratios = [x.throughput.ratio.value for x in made.at_loads if x.throughput.ratio]
+    assert min(ratios) < 1 < max(ratios)
+    assert made.crossings == ()
 
 
 def test_what_a_machine_has_may_be_unknown() -> None:

@@ -58,7 +58,3 @@ class Machines:
     claims: tuple[str, ...]
     """The answer in words."""
     notes: tuple[str, ...] = ()
-
-    @property
-    def speeds(self) -> tuple[Speed, ...]:
-        return (self.one_session, self.peak, self.per_core, self.per_thread)

@@ -65,7 +65,9 @@ def sentences(made: Sequence[Regression]) -> list[str]:
     told = [f"{_where(r)} {_cost(r.total)}." for r in made if r.total is not None]
     known = [r for r in made if r.total is not None]
     for one, other in pairwise(known):
-        if one.total is not None and other.total is not None and one.total.slope.value > 0:
+        if all(r.total is not None and (r.total.slope.low or 0) > 0 for r in (one, other)):
+            assert one.total is not None
+            assert other.total is not None
             times = other.total.slope.value / one.total.slope.value
             told.append(
                 f"{_where(other)} 1 {one.work_units[0]} costs {times:.3g} times what it costs {one.regime}."
@@ -78,6 +80,8 @@ def _where(r: Regression) -> str:
 
 
 def _cost(part: Part) -> str:
+    if any(e.low is not None and e.low <= 0 for e in part.slopes):
+        return f"what 1 {' or 1 '.join(e.name for e in part.slopes)} costs cannot be told from 0"
     costs = [f"1 {e.name} costs {time(e.value)} of CPU{_ends(e, ' ({})')}" for e in part.slopes]
     background = part.background
     if background.value < 0:

@@ -14,6 +14,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.machines import AtLoad, How, Machines, Speed
 from dbdyno.model.scaling import Estimate, Ladder
 
+_COUNTS = 0.02
 _CURE = "two ladders of the same work, in the same units, whose ranges of load overlap"
 
 
@@ -145,11 +146,19 @@ def _over(e: Estimate, by: float, name: str, unit: str) -> Estimate:
     return replace(e, name=name, unit=unit, value=e.value / by, low=low, high=high, std_err=error)
 
 
+def _rises(r: Rungs) -> bool:
+    """From the last rung but one to the last, by more than what counts."""
+    if len(r.loads) < 2:
+        return False
+    last, before = (r.at(float(r.loads[n]))[0] for n in (-1, -2))
+    return last - before > _COUNTS
+
+
 def _notes(
     left: Rungs, right: Rungs, peaks: tuple[float, float], names: tuple[str, str], a: Ladder, b: Ladder
 ) -> Iterator[str]:
     for r, peak, name, ladder in zip((left, right), peaks, names, (a, b), strict=True):
-        if peak == r.loads[-1] and len(r.loads) > 1:
+        if peak == r.loads[-1] and _rises(r):
             rung = f"{peak:g} {ladder.load_unit}"
             yield f"{name}: its highest rung is its best ({rung}): its peak may lie beyond"
         if not r.basis:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 
@@ -15,14 +15,14 @@ _STEPS = 16
 """Between two rungs, when ends of a crossing's interval are looked for; then by halves."""
 
 
-def critical(a: Rungs, b: Rungs, va: float, vb: float) -> float:
-    """Student's 97.5 % quantile with Welch's degrees of freedom (1947, Biometrika 34, 28-35)."""
-    from scipy.special import stdtrit
+def critical(a: Rungs, b: Rungs, va: float, vb: float, alpha: float = 0.05) -> float:
+    """Student's two-sided quantile with Welch's degrees of freedom (1947, Biometrika 34, 28-35)."""
+    from scipy.special import ndtri, stdtrit
 
     shares = [v * v / r.degrees for v, r in ((va, a), (vb, b)) if math.isfinite(r.degrees)]
     below = sum(shares)
     degrees = (va + vb) ** 2 / below if below > 0 else math.inf
-    return 1.959964 if math.isinf(degrees) else float(stdtrit(degrees, 0.975))
+    return float(ndtri(1 - alpha / 2) if math.isinf(degrees) else stdtrit(degrees, 1 - alpha / 2))
 
 
 def estimate(r: Rungs, load: float, name: str, unit: str) -> Estimate:
@@ -50,7 +50,28 @@ def crossings(a: Rungs, b: Rungs, loads: Sequence[float]) -> tuple[Estimate, ...
         if d0 * d1 < 0 or (d1 == 0 and d0 != 0 and high != loads[-1] and _passes(a, b, loads, high, d0)):
             at = math.exp(math.log(low) + (math.log(high) - math.log(low)) * d0 / (d0 - d1))
             found.append(_crossing(a, b, loads, at))
-    return tuple(found)
+    known = bool(_basis(a, b))
+    return tuple(_without_noise(found)) if not known or _told_apart(a, b, loads) else ()
+
+
+def _told_apart(a: Rungs, b: Rungs, loads: Sequence[float]) -> bool:
+    """At some load, at 5 % for all loads together (Bonferroni)."""
+    for load in loads:
+        va, vb = a.at(load)[1], b.at(load)[1]
+        t = critical(a, b, va, vb, 0.05 / len(loads))
+        if abs(_difference(a, b, load)) > t * math.sqrt(va + vb):
+            return True
+    return False
+
+
+def _without_noise(found: Sequence[Estimate]) -> Iterator[Estimate]:
+    """Several of one interval are noise about one true crossing, or about none where they are even."""
+    for ends, group in groupby(found, key=lambda e: (e.method, e.low, e.high)):
+        mine = list(group)
+        if not ends[0]:
+            yield from mine
+        elif len(mine) % 2:
+            yield mine[len(mine) // 2]
 
 
 def _passes(a: Rungs, b: Rungs, loads: Sequence[float], at: float, before: float) -> bool:

@@ -55,13 +55,14 @@ def _crossing(made: Machines) -> str:
     span = f"{low.load:g} to {high.load:g} {made.a.load_unit}"
     if made.crossings:
         return "; ".join(_at(made, e) for e in made.crossings) + "."
-    ratios = [x.throughput.ratio.value for x in made.at_loads if x.throughput.ratio is not None]
+    ratios = [x.throughput.ratio for x in made.at_loads if x.throughput.ratio is not None]
     if len(ratios) < 2:
         return f"Both were measured around {low.load:g} {made.a.load_unit} only: no crossing can be seen."
-    if min(ratios) < 1 < max(ratios) or min(ratios) == max(ratios) == 1:
-        return f"No crossing from {span}."
-    ahead = b if max(ratios) > 1 else a
-    return f"They do not cross from {span}: {ahead} is ahead throughout."
+    if all(r.low is not None and r.high is not None and r.low <= 1 <= r.high for r in ratios):
+        return f"They cannot be told apart from {span}."
+    if all(r.value > 1 for r in ratios) or all(r.value < 1 for r in ratios):
+        return f"They do not cross from {span}: {b if ratios[0].value > 1 else a} is ahead throughout."
+    return f"No crossing can be told from noise from {span}."
 
 
 def _at(made: Machines, e: Estimate) -> str:
