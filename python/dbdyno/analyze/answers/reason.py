@@ -67,8 +67,9 @@ def _by_ledger(scaling: Scaling, bend: float, found: Growth) -> Reason:
 
 def _where(scaling: Scaling, bend: float) -> str:
     load = say.load(bend, scaling.ladder.load_unit)
-    kneed = scaling.best is not None and scaling.best.knees
-    return f"Growth bends at {load}" if kneed else f"Growth falls off beyond {load}"
+    if scaling.best is None or not scaling.best.knees:
+        return f"Growth falls off beyond {load}"
+    return f"Growth bends at {load}{say.spread(scaling.best.knees[0])}"
 
 
 def _cpus_busy(ladder: Ladder) -> str:

@@ -18,7 +18,6 @@ def paragraph(scaling: Scaling) -> str:
     sentences = [
         _delivers(scaling),
         _claim(answers, "scales-to"),
-        _claim(answers, "knee"),
         _claim(answers, "reason"),
         _claim(answers, "one-more-session"),
         _sure(scaling),
