@@ -52,10 +52,8 @@ def _by_ledger(scaling: Scaling, bend: float, found: Growth) -> Reason:
     words = _WORDS[found.group].format(detail=found.detail)
     unit = ladder.throughput_unit.partition("/")[0]
     text = f"{_where(scaling, bend)} because {words}: "
-    text += (
-        f"{say.percent(min(1.0, found.share.value))}{say.percent_spread(found.share)} of the session time "
-    )
-    text += f"that a unit of work ({unit}) takes more beyond it"
+    text += f"{say.percent(min(1.0, found.share.value))}{say.percent_spread(found.share)} of the extra time "
+    text += f"that a unit of work ({unit}) takes beyond it"
     if found.group in (accounts.RUN, accounts.RUNQ):
         text += _cpus_busy(ladder)
     name = f"{found.group}: {found.detail}" if found.detail else found.group
@@ -121,7 +119,7 @@ def _waits_share(ladder: Ladder, bend: float) -> float | None:
 
 
 def _by_cpu_wait(where: str, share: float) -> Reason:
-    said = f"{say.percent(max(0.0, min(1.0, share)))} of the session time that a unit of work takes more"
+    said = f"{say.percent(max(0.0, min(1.0, share)))} of the extra time that a unit of work takes"
     if share > accounts.MOSTLY:
         return _answer(f"{where} because sessions run longer or wait for a CPU: {said}", accounts.CPU, share)
     text = f"{where}, but not for the CPU: run and CPU WAIT are {said}; "
