@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from dbdyno.analyze.placement.gaps import Floats
 from dbdyno.analyze.placement.groups import Groups, groups, interval
-from dbdyno.analyze.placement.sharing import Marks, chance, core_of, shares
+from dbdyno.analyze.placement.sharing import Marks, chance, combined, core_of, shares
 from dbdyno.model.column import CELL
 from dbdyno.model.tables import conform, empty, rows
 
 Row = dict[str, Any]
 Places = NDArray[np.str_]  # of Share; empty: unknown
 _KEY = [c.name for c in CELL]
+_RUNG = ("workload", "variant", "sessions")
 
 TOLD, OTHERS = 0.8, 0.5
 """The slow ones shared, if this part of them did; and of the others at most that part of it."""
@@ -33,7 +34,10 @@ def placement(
     found = [_cell(part, cores, alone) for part in rounds.partition_by("cell", maintain_order=True)]
     if not found:
         return empty("placed"), empty("placements")
-    return pl.concat([calls for calls, _ in found]), rows("placements", [row for _, row in found])
+    made = [row for _, row in found]
+    for row in made:
+        row["shared"] = _cause(row, made)
+    return pl.concat([calls for calls, _ in found]), rows("placements", made)
 
 
 def _alone(rounds: pl.DataFrame) -> Mapping[tuple[str, str], int]:
@@ -98,30 +102,37 @@ def _told(told: Groups) -> Row:
 
 
 def _why(told: Groups, shared: Places) -> Row:
-    """Slow and fast against shared and not, in the rounds that have groups; the cause, if one is clear."""
+    """Slow and fast against shared and not, in the rounds that have groups."""
     parted = told.slow.any(axis=1)
     slow, place = told.slow[parted], shared[parted]
     known: Marks = place != ""
-    row: Row = {"known": int(known.sum()), "slow_known": int((slow & known).sum()), "shared": None}
+    row: Row = {"slow_calls": int(slow.sum()), "slow_known": int((slow & known).sum())}
+    row["known"] = int(known.sum())
     for kind in ("core", "cpu"):
         here: Marks = place == kind
         row |= {f"slow_{kind}": int((slow & here).sum()), f"fast_{kind}": int((~slow & here).sum())}
         row[f"p_{kind}"] = chance(slow & known, here)
-        if told.found and _clear(row, kind, int(slow.sum())):
-            row["shared"] = kind
     return row
 
 
-def _clear(row: Row, kind: str, slow: int) -> bool:
-    """Nearly all slow ones shared, few of the others, and not by chance. Half of the places must be known."""
-    p, slow_known, fast_known = row[f"p_{kind}"], row["slow_known"], row["known"] - row["slow_known"]
-    return (
-        p is not None
-        and p < CHANCE
-        and 2 * slow_known >= slow
-        and row[f"slow_{kind}"] >= TOLD * slow_known
-        and row[f"fast_{kind}"] <= OTHERS * fast_known
-    )
+def _cause(row: Row, made: Sequence[Row]) -> str | None:
+    """Nearly all slow calls shared, few of the others, and not by chance (over all repeats of the rung that
+    have groups). Half of the places must be known."""
+    if not row["groups"]:
+        return None
+    rung = [r for r in made if r["groups"] and all(r[k] == row[k] for k in _RUNG)]
+    slow_known, fast_known = row["slow_known"], row["known"] - row["slow_known"]
+    for kind in ("core", "cpu"):
+        ps = [p for p in (r[f"p_{kind}"] for r in rung) if p is not None]
+        if (
+            row[f"p_{kind}"] is not None
+            and combined(ps) < CHANCE
+            and 2 * slow_known >= row["slow_calls"]
+            and row[f"slow_{kind}"] >= TOLD * slow_known
+            and row[f"fast_{kind}"] <= OTHERS * fast_known
+        ):
+            return kind
+    return None
 
 
 def _moves(part: pl.DataFrame, shared: Places) -> Row:
