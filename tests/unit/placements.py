@@ -68,9 +68,10 @@ def simulated(
     noise: float = 0.02,
     yields: Mapping[int, float],
     seed: int = 1,
+    repeat: int = 1,
 ) -> pl.DataFrame:
     """``settled``: sessions keep their CPUs over all rounds, as in the article; else they get new ones."""
     chance = np.random.default_rng(seed)
     cpus = [placed(siblings, sessions, seed if settled else 1000 * seed + r) for r in range(rounds)]
     times = [100 * slowed(c, siblings, yields) * np.exp(chance.normal(0, noise, sessions)) for c in cpus]
-    return table_of(times, cpus, moved=np.zeros((rounds, sessions)))
+    return table_of(times, cpus, moved=np.zeros((rounds, sessions)), repeat=repeat)

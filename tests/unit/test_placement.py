@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 from tests.fakery import S, climb
 from tests.unit.observe_trees import big_numa_machine, unpack
 from tests.unit.placements import Siblings, article, simulated, slowed, table_of
@@ -17,7 +18,7 @@ from dbdyno.analyze import placement
 from dbdyno.analyze.findings import placement as on
 from dbdyno.analyze.findings.case import Case
 from dbdyno.analyze.placement.groups import groups
-from dbdyno.analyze.placement.sharing import chance, shares
+from dbdyno.analyze.placement.sharing import chance, combined, shares
 from dbdyno.model.finding import Finding
 from dbdyno.model.tables import rows
 from dbdyno.observe.topology import siblings
@@ -193,6 +194,19 @@ def test_slow_ones_that_only_happen_to_share_are_not_blamed_on_it() -> None:
     turning = np.array([np.roll(slow[0], r) for r in range(4)])
     assert chance(turning, turning) == pytest.approx(1 / 24), "places that change tell more"
     assert chance(slow, np.ones_like(slow)) is None
+
+
+def test_repeats_tell_what_one_alone_cannot() -> None:
+    """Five sessions on four cores that keep their places: one of ten pairs; three repeats are enough."""
+    cores = tuple((n, n + 4) for n in range(4))
+    tables = [simulated(cores, 5, yields=SMT2, seed=r, repeat=r) for r in (1, 2, 3)]
+    assert placement(tables[0], cores)[1].select("groups", "shared").row(0) == (True, None)
+    rows_of = placement(pl.concat(tables), cores)[1]
+    assert rows_of["p_core"].to_list() == pytest.approx([0.1] * 3)
+    assert rows_of["shared"].to_list() == ["core"] * 3
+    assert combined([0.1] * 3) == pytest.approx(stats.combine_pvalues([0.1] * 3).pvalue)
+    assert combined([0.3, 0.02]) == pytest.approx(stats.combine_pvalues([0.3, 0.02]).pvalue)
+    assert combined([0.028]) == pytest.approx(0.028) and combined([1.0, 1.0]) == 1.0
 
 
 def test_sharing_that_has_nothing_to_do_with_it(ec2: Siblings) -> None:
