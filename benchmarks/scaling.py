@@ -64,7 +64,8 @@ def worlds() -> dict[str, World]:
     out |= {
         "usl, 4 climbs": World("usl", (900.0, 0.03, 1e-3), noise=0.02, repeats=4, climb=0.01),
         "usl, 12 climbs": World("usl", (900.0, 0.03, 1e-3), noise=0.02, repeats=12, climb=0.01),
-        "usl, 3 climbs without drift (profile)": World("usl", (900.0, 0.03, 1e-3), noise=0.02, repeats=3),
+        "usl, 2 climbs without drift (profile)": World("usl", (900.0, 0.03, 1e-3), noise=0.02, repeats=2),
+        "usl, 3 climbs": World("usl", (900.0, 0.03, 1e-3), noise=0.02, repeats=3, climb=0.01),
         "usl, noise in proportion": World("usl", (900.0, 0.03, 1e-3), noise=0.02, relative=True),
         "one-knee, noise in proportion": World("one-knee", (900.0, 8.6, 0.3), noise=0.01, relative=True),
     }
@@ -112,8 +113,10 @@ def figures_of(model: Model, p: np.ndarray) -> list[Derived]:
 
 
 def by_profile(world: World, made: list[Points]) -> Counter[tuple[str, str]]:
-    """Whether the profile at the truth is within the limit, as the interval would say: one solution in place of
-    the twenty that its edges need."""
+    """Whether the profile at the truth is within the limit, as the interval would say.
+
+    That is one solution in place of the twenty that its edges need.
+    """
     fits, told, truth = fitted(world, made), Counter[tuple[str, str]](), np.array(world.truth)
     limit = 1 + stats.f.ppf(0.95, 1, fits[0].degrees) / fits[0].degrees
     for d in figures_of(MODELS[world.model], truth):

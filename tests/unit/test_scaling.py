@@ -95,7 +95,7 @@ def test_bends_are_claimed_on_few_straight_lines_and_where_there_are_some() -> N
     lines = [points_of(simulated("linear", (700.0,), LOADS, 0.02, seed=s)) for s in range(5, 105) if s != 7]
     p = np.array([straight_p(a.n, a.x, 1) for a in lines])
     assert (p <= 0.05).mean() <= 0.1  # 1 of 20 is expected
-    assert 0.3 < np.median(p) < 0.7
+    assert 0.3 < np.median(p) < 0.9
     bent = points_of(simulated("one-knee", LAWS["one-knee"], LOADS, 0.02))
     assert straight_p(bent.n, bent.x, 1) == pytest.approx(0.001)
 
@@ -137,11 +137,11 @@ def _repeated(repeats: int) -> Scaling:
 
 
 def test_repeats_are_drawn_where_there_are_enough() -> None:
-    three, six = _repeated(3), _repeated(6)
-    assert three.best is not None
+    two, six = _repeated(2), _repeated(6)
+    assert two.best is not None
     assert six.best is not None
-    assert {p.method for p in three.best.parameters} == {"profile likelihood"}
-    assert any("too few" in note for note in three.notes)
+    assert {p.method for p in two.best.parameters} == {"profile likelihood"}
+    assert any("too few" in note for note in two.notes)
     assert {p.method for p in six.best.parameters} == {"bootstrap of repeats"}
     for p, truth in zip(six.best.parameters, LAWS["usl"], strict=True):
         assert p.low is not None

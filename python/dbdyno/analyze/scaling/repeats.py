@@ -18,9 +18,8 @@ from dbdyno.analyze.scaling.fit import Fit
 from dbdyno.analyze.scaling.models import tabled
 from dbdyno.analyze.scaling.solve import solve
 
-LEAST = 4
-"""Whole climbs from which on repeats are drawn: with fewer the intervals hold the truth too seldom or are of
-no use."""
+LEAST = 3
+"""Whole climbs from which on repeats are drawn: of two Student's t makes no use."""
 DRAWS = 400
 
 

@@ -26,8 +26,12 @@ def straight_p(n: Floats, x: Floats, seed: int) -> float | None:
     errors = np.random.default_rng(seed).normal(size=(DRAWS, len(n)))
     line = n / np.sqrt((n * n).sum())
     own = _gain(n, (x / x.max() - line * (line @ x) / x.max())[None], knees)[0]
-    drawn = _gain(n, errors - (errors @ line)[:, None] * line, knees)
-    return float((1 + (drawn >= own).sum()) / (DRAWS + 1))
+    worst = 0.0
+    for size in (np.ones_like(n), n / n.max()):  # errors of one size, or in proportion: nobody knows which
+        e = errors * size
+        drawn = _gain(n, e - (e @ line)[:, None] * line, knees)
+        worst = max(worst, float((1 + (drawn >= own).sum()) / (DRAWS + 1)))
+    return worst
 
 
 def _gain(n: Floats, off: Floats, knees: Floats) -> Floats:
