@@ -11,6 +11,8 @@ from dbdyno.model.results import Results
 from dbdyno.model.scaling import Answer, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.units import format_ns, significant
 
+_LIKELY = 0.1
+"""Akaike weight from which on a model's knees part the regimes of CPU on work."""
 FARTHEST = 2.0
 """Times the largest measured load beyond which a model's word is a guess."""
 
@@ -23,11 +25,23 @@ def scaled(
     ``model`` is put first whatever the data say of it. Raises UsageError: there is no such model, or it
     cannot be fitted.
     """
-    made = answers.answered(fitted(ladder, model, seed), results)
+    made = _with_cpu(answers.answered(fitted(ladder, model, seed), results))
     if any(a.id == "paragraph" for a in made.answers):
         return made
     words = answers.paragraph(made)
     return replace(made, answers=(*made.answers, Answer("paragraph", words))) if words else made
+
+
+def _with_cpu(made: Scaling) -> Scaling:
+    """With CPU per unit of work, one line a regime between the knees, where CPU was measured."""
+    ladder = made.ladder
+    known = [c for c in ("cpu", "cpu_user") if ladder.points[c].null_count() < ladder.points.height]
+    if not known or made.best is None:
+        return made
+    from dbdyno.analyze.regression import cpu_per_work  # loads scipy
+
+    knees = next((f.knees for f in made.fits if f.knees and f.weight >= _LIKELY), ())
+    return replace(made, regressions=cpu_per_work(ladder, knees))
 
 
 def scalings_of(results: Results, *, model: str | None = None, seed: int = 1) -> tuple[Scaling, ...]:

@@ -7,8 +7,12 @@ second), times in seconds, CPU in CPU seconds per second.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from dbdyno.model.regression import Regression
 
 POINTS: dict[str, type[pl.DataType]] = {
     "load": pl.Float64,  # 1 or more
@@ -130,6 +134,8 @@ class Scaling:
     """What the data cannot tell, in words."""
     notes: tuple[str, ...] = ()
     answers: tuple[Answer, ...] = field(default=())
+    regressions: tuple[Regression, ...] = ()
+    """CPU on work, one a regime; empty: CPU was not measured."""
 
     @property
     def best(self) -> Fitted | None:

@@ -21,6 +21,8 @@ from dbdyno.report import (
     html_witnesses,
     palette,
     picks,
+    placement,
+    placement_page,
     scaling_page,
     tier,
 )
@@ -88,6 +90,9 @@ def _sections(
         yield section("rungs", "Rungs", html_tables.rungs(results))
         yield section("charts", "Throughput and response time", *_groups(rates, "rate"))
     yield from scaling.html()
+    if placement.placements(results):
+        together = placement_page.placement_html(results)
+        yield section("placement", "Sessions started together", together)
     if results.answers:
         yield section("answers", "At the present load", *(el("p", a.claim) for a in results.answers))
     yield section("ledger", "Where the time went", *_ledger(results, ledgers, shown))

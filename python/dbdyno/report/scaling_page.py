@@ -16,6 +16,7 @@ from dbdyno.report.files import write_atomic
 from dbdyno.report.markup import Html, details, el, join, table
 from dbdyno.report.page import asset, head
 from dbdyno.report.page_parts import data, figure, script, section
+from dbdyno.report.regression import regression_html
 
 _DRAWING = Html(
     '<noscript><p class="muted">Charts need JavaScript; the tables hold the figures.</p></noscript>'
@@ -155,6 +156,8 @@ def _tables(scaling: Scaling) -> Iterator[Html]:
         caption = "Models that were tried; the weight is how much the data speak for each"
         yield table(caption, rows.MODEL_HEADS, rows.model_rows(scaling), rows.MODEL_NUMERIC, "named")
         yield from _others(scaling)
+    if scaling.regressions:
+        yield regression_html(scaling.regressions)
     if not scaling.ladder.points.is_empty():
         heads, numeric, lines = rows.rung_table(scaling)
         yield table("Every rung, means over repeats", heads, lines, numeric)

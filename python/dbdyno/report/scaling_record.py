@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.scaling import Answer, Scaling
+from dbdyno.report.regression import regression_json
 
 FORMAT = 1
 """Raised when a key changes its meaning or goes; new keys do not raise it."""
@@ -33,6 +34,7 @@ def record_of(scaling: Scaling) -> dict[str, Any]:
             "best": scaling.best.model if scaling.best else None,
             "fits": [asdict(f) for f in scaling.fits],
             "answers": [asdict(a) for a in scaling.answers],
+            "regressions": regression_json(scaling.regressions)["regressions"],
             "refused": list(scaling.refused),
             "notes": [*ladder.notes, *scaling.notes],
             "points": ladder.points,

@@ -10,6 +10,7 @@ from rich.text import Text
 from dbdyno.model.scaling import Fitted, Scaling
 from dbdyno.report import scaling_rows as rows
 from dbdyno.report.compare import columns
+from dbdyno.report.regression import regression_text
 
 
 def scaling_text(scalings: Sequence[Scaling]) -> RenderableType:
@@ -52,6 +53,8 @@ def _one(scaling: Scaling) -> Iterator[RenderableType]:
     if scaling.best is not None:
         yield from _model(scaling, scaling.best)
         yield from _choice(scaling)
+    if scaling.regressions:
+        yield from (Text(""), regression_text(scaling.regressions))
     if not scaling.ladder.points.is_empty():
         yield from _headed("Every rung", columns(*rows.rung_table(scaling)))
     yield from _notes(rows.caveats(scaling))

@@ -97,7 +97,8 @@ def _usl_peak(p: Floats) -> Floats:
 
 def _usl_top(p: Floats) -> Floats:
     peak = np.minimum(_usl_peak(p), 1e150)
-    return np.asarray(curves.usl(peak[..., None], p)[..., 0])
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.asarray(curves.usl(peak[..., None], p)[..., 0])
 
 
 def _usl_turned(p: Floats) -> Floats:

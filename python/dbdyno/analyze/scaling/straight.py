@@ -24,23 +24,30 @@ def straight_p(n: Floats, x: Floats, seed: int) -> float | None:
     if len(knees) > PLACES:
         knees = knees[np.linspace(0, len(knees) - 1, PLACES).astype(int)]
     errors = np.random.default_rng(seed).normal(size=(DRAWS, len(n)))
-    line = n / np.sqrt((n * n).sum())
-    own = _gain(n, (x / x.max() - line * (line @ x) / x.max())[None], knees)[0]
-    worst = 0.0
-    for size in (np.ones_like(n), n / n.max()):  # errors of one size, or in proportion: nobody knows which
-        e = errors * size
-        drawn = _gain(n, e - (e @ line)[:, None] * line, knees)
-        worst = max(worst, float((1 + (drawn >= own).sum()) / (DRAWS + 1)))
-    return worst
+    size = n / n.max()
+    alike = _p(n, x, errors, knees, np.ones_like(n))
+    growing = min(_p(n, x, errors * size, knees, np.ones_like(n)), _p(n, x, errors * size, knees, size))
+    return max(alike, min(1.0, 2 * growing))  # errors of one size, or in proportion (two tests): nobody knows
 
 
-def _gain(n: Floats, off: Floats, knees: Floats) -> Floats:
+def _p(n: Floats, x: Floats, errors: Floats, knees: Floats, size: Floats) -> float:
+    """p of the best knee among ``errors``, all points weighted by the inverse of ``size``."""
+    line = n / size
+    line = line / np.sqrt((line * line).sum())
+    own, drawn = (x / x.max() / size)[None], errors / size
+    own, drawn = (e - (e @ line)[:, None] * line for e in (own, drawn))
+    least = _gain(n, own, knees, size)[0]
+    return float((1 + (_gain(n, drawn, knees, size) >= least).sum()) / (DRAWS + 1))
+
+
+def _gain(n: Floats, off: Floats, knees: Floats, size: Floats) -> Floats:
     """Largest share of the squares ``off`` the line (draws, points) that growth slowing at a knee takes
     away."""
-    line = n / np.sqrt((n * n).sum())
-    bends = np.maximum(n - knees[:, None], 0)
+    line = n / size
+    line = line / np.sqrt((line * line).sum())
+    bends = np.maximum(n - knees[:, None], 0) / size
     bends = bends - (bends @ line)[:, None] * line
-    size = np.sqrt((bends**2).sum(1))
-    keep = size > 1e-9 * n.max()
-    taken = off @ (bends[keep] / size[keep, None]).T
+    length = np.sqrt((bends**2).sum(1))
+    keep = length > 1e-9 * n.max()
+    taken = off @ (bends[keep] / length[keep, None]).T
     return np.asarray((np.minimum(taken, 0) ** 2).max(1) / np.maximum((off**2).sum(1), 1e-300))

@@ -50,7 +50,8 @@ class Recipe:
         params = dict(self.params)
         text = halves.sql(self.name, self.half.call, self.object_name(session), self.blocks, params)
         if self.half.size_parameter is not None:
-            size = params[self.half.size_parameter] ** params.get(self.half.size_power, 1)
+            power = params.get(self.half.size_power, 1) if self.half.size_power else 1
+            size = params[self.half.size_parameter] ** power
         return [{"sql": text, "params": [str(size)]}]
 
     def object_name(self, session: int) -> str:
