@@ -97,7 +97,7 @@ def test_bends_are_claimed_on_few_straight_lines_and_where_there_are_some() -> N
     assert (p <= 0.05).mean() <= 0.1  # 1 of 20 is expected
     assert 0.3 < np.median(p) < 0.9
     bent = points_of(simulated("one-knee", LAWS["one-knee"], LOADS, 0.02))
-    assert straight_p(bent.n, bent.x, 1) == pytest.approx(0.001)
+    assert straight_p(bent.n, bent.x, 1) <= 0.01  # type: ignore[operator]
 
 
 def test_too_few_rungs_are_refused_in_words() -> None:
