@@ -87,7 +87,10 @@ def test_of_a_server_elsewhere_no_machine_is_known() -> None:
 
 def test_what_one_session_one_core_and_the_machine_deliver() -> None:
     found = climbed([*FULL[:4], Rung(8, 404.0, 4.0, 4.0)], 4.0, cpus=4, siblings=((0,), (1,), (2,), (3,)))
-    assert found["one-session"].claim == "One session delivers 10.0 k LIO/s; a LIO takes 100 us."
+    assert (
+        found["one-session"].claim
+        == "One session delivers 10.0 k LIO/s; one unit of work (LIO) takes 100 us."
+    )
     top = found["one-machine"].value
     assert top is not None and top.value == pytest.approx(40_400)
     core = found["one-core"].value

@@ -164,8 +164,8 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
     found = report.document(made.results())
     assert list(found) == [
         "format", "run", "title", "summary", "plan", "environment", "rungs", "windows", "witnesses",
-        "sources", "placements", "rates", "ledger", "ledger_witnesses", "events", "microstates", "profile", "top_events",
-        "observation", "comparison", "scaling", "answers", "findings",
+        "sources", "placements", "rates", "ledger", "ledger_witnesses", "events", "microstates",
+        "profile", "top_events", "observation", "comparison", "scaling", "answers", "findings",
     ]  # fmt: skip
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert {r["scope"] for r in found["ledger"]} == {"rung", "helper", "memo"}

@@ -36,7 +36,7 @@ def _one_session(scaling: Scaling) -> Iterator[Answer]:
     text = f"{_one(scaling)} delivers {say.rate(one.value, ladder.throughput_unit)}{say.rate_spread(one)}"
     response = rungs.at(ladder, 1.0, "response_s")
     if response is not None:
-        text += f"; a {_unit_of_work(scaling)} takes {say.seconds(response.value)}"
+        text += f"; one unit of work ({_unit_of_work(scaling)}) takes {say.seconds(response.value)}"
     if not measured:
         text += ", by the model: it was not measured alone"
     evidence = _POINTS if measured else _fit_name(scaling)

@@ -54,10 +54,12 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
             raise UsageError(f"no model {name!r}", f"there are: {', '.join(MODELS)}")
     points = points_of(ladder)
     chosen = choose(points, names, ladder.think_s)
-    if not chosen.weighed:
-        return Scaling(ladder, (), empty_curve(), residual_table(points, None), chosen.refused, chosen.notes)
     p = straight_p(points.n, points.x, seed)
     case = _Case(ladder, points, seed, p is not None and p <= CLAIMED, p)
+    unfit = words.unfit(chosen.weighed, case.bends) if models is None else None
+    if not chosen.weighed or unfit is not None:
+        refused = (*([unfit] if unfit else []), *chosen.refused)
+        return Scaling(ladder, (), empty_curve(), residual_table(points, None), refused, chosen.notes)
     fits = tuple(_fitted(case, w, i == 0) for i, w in enumerate(chosen.weighed))
     best = chosen.weighed[0].fit
     named = {f.model: f for f in fits}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from dbdyno.analyze.scaling.choose import CLEAR, Weighed
@@ -12,6 +13,24 @@ from dbdyno.model.scaling import Fitted
 
 FARTHEST = 2.0
 """Times the largest measured load up to which a curve is drawn out without a warning."""
+
+ROUGH = 0.2
+"""Typical error of the best model, as a share of mean throughput, above which none describes the ladder."""
+
+
+def unfit(weighed: Sequence[Weighed], bends: bool) -> str | None:
+    """Why even the best model is no description of the ladder; ``None``: it is one."""
+    if not weighed:
+        return None
+    best = weighed[0].fit
+    if bends and not any(len(w.fit.model.parameters) > 1 for w in weighed):
+        few = f"{len(best.n)} points are too few to weigh a model that does"
+        return f"growth bends, but {few}: measure more rungs"
+    error = math.sqrt(best.rss / max(best.degrees, 1)) / float(best.x.mean())
+    if error > ROUGH:
+        said = f"the best of them, {best.model.title}, is off by {error:.0%} of the mean throughput at a rung"
+        return f"no model describes these points: {said}; measure again, on a quiet machine, with repeats"
+    return None
 
 
 def bound_note(found: Fit, name: str) -> str:
