@@ -148,7 +148,8 @@ def _climb(
         stage.enter(plan.variant(cell.variant))
         raw = measure(server, plan, cell, units[cell.variant], interrupt, progress.of(cell), stage.bind)
         stage.look()
-        record.update_info(applied=stage.applied)
+        if record.info.applied != stage.applied:
+            record.update_info(applied=stage.applied)
         record.write_cell(raw)
         progress.done(cell)
         results = derive(record.info, plan, environment, [raw])

@@ -107,8 +107,7 @@ class Stage:
             return
         self._unlimit()
         self._now = None
-        if self._uses_pool(variant):
-            self._server.use_pool(None, self._journal)
+        self._without_pool()
         done = self._server.configure(variant.settings, self._journal)
         if variant.limits.of_system:
             main_pid = self._server.facts().main_pid
@@ -157,9 +156,6 @@ class Stage:
     def _as_found(self) -> None:
         if any(v.settings for v in self._plan.variants):
             self._server.configure({}, self._journal)
-
-    def _uses_pool(self, variant: Variant) -> bool:
-        return any(v.limits.pool is not None for v in self._plan.variants) and variant is not self._now
 
     def _pool(self, variant: Variant) -> Pool | None:
         size = variant.limits.pool

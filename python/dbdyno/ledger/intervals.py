@@ -116,12 +116,15 @@ def _squares(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_interval(found: pl.DataFrame) -> pl.DataFrame:
-    p, whole = pl.col("value") / pl.col("whole"), pl.col("whole")
-    variance = pl.col("xx") - 2 * p * pl.col("xa") + p * p * pl.col("aa")
-    least, most = whole**2 / pl.col("aa"), whole**2 / pl.col("yy")
-    n = pl.when(variance > 1e-12 * whole**2).then(p * (1 - p) * whole**2 / variance).otherwise(least)
-    n = pl.max_horizontal(pl.min_horizontal(n, most), least)
+    """Step by step: one expression would take longer to be planned than to be worked out."""
+    p, n, least, whole = (pl.col(name) for name in ("p", "n", "least", "whole"))
+    found = found.with_columns(p=pl.col("value") / whole, least=whole**2 / pl.col("aa"))
+    found = found.with_columns(variance=pl.col("xx") - 2 * p * pl.col("xa") + p * p * pl.col("aa"))
+    varies = pl.col("variance") > 1e-12 * whole**2
+    n_free = pl.when(varies).then(p * (1 - p) * whole**2 / pl.col("variance")).otherwise(least)
+    most = whole**2 / pl.col("yy")
+    found = found.with_columns(n=pl.max_horizontal(pl.min_horizontal(n_free, most), least))
     low, high = interval(p, n)
     low, high = pl.min_horizontal(low, p), pl.max_horizontal(high, p)
     bounds = found.with_columns(p_low=low, p_high=high, p_unseen=wilson(pl.lit(0.0), least)[1])
-    return bounds.drop("xx", "xa", "aa", "yy")
+    return bounds.drop("xx", "xa", "aa", "yy", "p", "n", "least", "variance")

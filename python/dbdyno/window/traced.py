@@ -17,12 +17,13 @@ _SURE = ("run_ns", "runq_ns", "sleep_ns")
 _MORE = ("throttled_ns", "blocked_ns", "voluntary", "involuntary")
 _WHOSE = ("role", "session", "worker")
 _BRACKET = ("from_ns", "to_ns", "wall_ns", "over_ns", "partial", "status")
+_CALLS = ("calls", "time_ns")
 _WAITS = ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
 
 
 def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
     """Table ``cut_traced``. Where events were missed between a task's two reads, its status says lost."""
-    return for_each("cut_traced", cells, _tasks)
+    return for_each("cut_traced", cells, lambda c: _tasks(c) if c.tables["traced"].height else None)
 
 
 def cut_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
@@ -35,7 +36,7 @@ def cut_syscalls(cells: Sequence[RawCell]) -> pl.DataFrame:
     return for_each(
         "cut_syscalls",
         cells,
-        lambda c: _labelled(c, "syscalls", ("name",), ("calls", "time_ns")).drop_nulls(("calls", "time_ns")),
+        lambda c: _labelled(c, "syscalls", ("name",), _CALLS, _CALLS),
     )
 
 
@@ -94,8 +95,14 @@ def _missed(reads: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
     return bad.filter(inside).group_by(TASK).agg(missed=pl.col("status").min())
 
 
-def _labelled(cell: RawCell, table: str, label: tuple[str, ...], figures: tuple[str, ...]) -> pl.DataFrame:
+def _labelled(
+    cell: RawCell, table: str, label: Sequence[str], figures: Sequence[str], known: Sequence[str] = ()
+) -> pl.DataFrame | None:
+    """``known``: figures without which a row is left out."""
+    if cell.tables[table].is_empty():
+        return None
     tasks = _tasks(cell)
     found = labelled(_reads(cell, table), tasks, label, figures)
     whose = tasks.select(*TASK, *_WHOSE)
-    return found.join(whose, on=TASK, nulls_equal=True, maintain_order="left").drop("worker")
+    found = found.join(whose, on=TASK, nulls_equal=True, maintain_order="left").drop("worker")
+    return found.drop_nulls(known) if known else found
