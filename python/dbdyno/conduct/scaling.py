@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import polars as pl
+
 from dbdyno.analyze import answers, scaling
+from dbdyno.analyze.scaling.points import FEWEST, too_few
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import Answer, Estimate, Fitted, Ladder, Scaling
+from dbdyno.model.scaling import CURVE, RESIDUALS, Answer, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.units import format_ns, significant
 
 _LIKELY = 0.1
@@ -46,7 +49,25 @@ def _with_cpu(made: Scaling) -> Scaling:
 
 def scalings_of(results: Results, *, model: str | None = None, seed: int = 1) -> tuple[Scaling, ...]:
     """One a ladder of the run: a workload under a variant. Empty: an observation has none."""
-    return tuple(scaled(ladder, results, model=model, seed=seed) for ladder in answers.ladders_of(results))
+    return tuple(_of_run(ladder, results, model, seed) for ladder in answers.ladders_of(results))
+
+
+def _of_run(ladder: Ladder, results: Results, model: str | None, seed: int) -> Scaling:
+    """A run that says nothing of scaling (no valid rung, rungs without a call) is a run all the same."""
+    loads = ladder.points["load"].n_unique()
+    if loads < FEWEST and model is None:
+        return answers.answered(_nothing(ladder, too_few(loads)), results)  # without loading scipy
+    try:
+        return scaled(ladder, results, model=model, seed=seed)
+    except UsageError as e:
+        if model is not None:
+            raise
+        return _nothing(ladder, e.message)
+
+
+def _nothing(ladder: Ladder, why: str) -> Scaling:
+    ladder = replace(ladder, points=ladder.points.filter(pl.col("throughput") > 0))
+    return Scaling(ladder, (), pl.DataFrame(schema=CURVE), pl.DataFrame(schema=RESIDUALS), (why,))
 
 
 def fitted(ladder: Ladder, model: str | None, seed: int) -> Scaling:

@@ -28,6 +28,20 @@ POINTS: dict[str, type[pl.DataType]] = {
 """Columns of ``Ladder.points``: one row a rung and repeat, by load, then repeat. All but the first
 three may be NULL."""
 
+CURVE = dict.fromkeys(("load", "throughput", "low", "high", "response_s", "perfect"), pl.Float64) | {
+    "beyond": pl.Boolean
+}
+"""Columns of ``Scaling.curve``."""
+RESIDUALS = {
+    "load": pl.Float64,
+    "repeat": pl.Int64,
+    "throughput": pl.Float64,
+    "predicted": pl.Float64,
+    "residual": pl.Float64,
+    "efficiency": pl.Float64,
+}
+"""Columns of ``Scaling.residuals``."""
+
 
 @dataclass(frozen=True)
 class Machine:

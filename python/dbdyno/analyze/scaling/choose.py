@@ -10,10 +10,8 @@ import numpy as np
 
 from dbdyno.analyze.scaling.fit import Fit, fit
 from dbdyno.analyze.scaling.models import MODELS, for_loads
-from dbdyno.analyze.scaling.points import Points
+from dbdyno.analyze.scaling.points import FEWEST, Points, too_few
 
-FEWEST = 4
-"""Different loads below which nothing is said of scaling."""
 CLEAR = 20.0
 """A model this many times less likely than the best one is told apart from it."""
 SAME = 0.005
@@ -41,8 +39,7 @@ def choose(points: Points, names: Sequence[str], think_s: float | None) -> Choic
     """Fits and ranks the models named."""
     loads = len(points.loads)
     if loads < FEWEST:
-        said = f"{_rungs(loads)} tell nothing of scaling: at least {FEWEST} different loads are needed"
-        return Choice((), (said,), ())
+        return Choice((), (too_few(loads),), ())
     fits, refused, notes = [], [], []
     for name in names:
         if name == "repairman" and think_s == 0:
@@ -56,10 +53,6 @@ def choose(points: Points, names: Sequence[str], think_s: float | None) -> Choic
         fits.append(fit(model, points.n, points.x))
     kept = _without_copies(fits, notes)
     return Choice(_weighed(kept), tuple(refused), tuple(notes))
-
-
-def _rungs(count: int) -> str:
-    return "one rung" if count == 1 else f"{count} rungs"
 
 
 def _too_few(loads: int, points: int, parameters: int) -> str | None:

@@ -7,11 +7,14 @@ from functools import cached_property
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from dbdyno.analyze.scaling.curves import Floats
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Ladder
 
+FEWEST = 4
+"""Different loads below which nothing is said of scaling."""
+Floats = NDArray[np.float64]
 NEEDED = ("load", "throughput")
 
 
@@ -40,6 +43,13 @@ class Points:
         n, repeat, x = (a[order].reshape(shape) for a in (self.n, self.repeat, self.x))
         whole = (n == loads[None, :, None]).all() and (repeat == names[:, None, None]).all()
         return x if whole else None
+
+
+def too_few(loads: int) -> str:
+    """The refusal of a ladder with less than :data:`FEWEST` different loads."""
+    rungs = "no rung" if loads == 0 else "one rung" if loads == 1 else f"{loads} rungs"
+    verb = "tells" if loads < 2 else "tell"
+    return f"{rungs} {verb} nothing of scaling: at least {FEWEST} different loads are needed"
 
 
 def points_of(ladder: Ladder) -> Points:

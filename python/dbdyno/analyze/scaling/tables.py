@@ -10,21 +10,11 @@ from dbdyno.analyze.scaling.figures import band
 from dbdyno.analyze.scaling.fit import Fit
 from dbdyno.analyze.scaling.points import Points
 from dbdyno.analyze.scaling.repeats import Drawn
+from dbdyno.model.scaling import CURVE, RESIDUALS
 
 PLACES = 100
 REACH = 1.5
 """Times the largest measured load up to which the curve is drawn."""
-CURVE = dict.fromkeys(("load", "throughput", "low", "high", "response_s", "perfect"), pl.Float64) | {
-    "beyond": pl.Boolean
-}
-RESIDUALS = {
-    "load": pl.Float64,
-    "repeat": pl.Int64,
-    "throughput": pl.Float64,
-    "predicted": pl.Float64,
-    "residual": pl.Float64,
-    "efficiency": pl.Float64,
-}
 
 
 def empty_curve() -> pl.DataFrame:
