@@ -18,7 +18,7 @@ from test_compare_samples import GOB, JSON
 
 from dbdyno import report
 from dbdyno.analyze.compare import Options, compare_runs, compare_variants
-from dbdyno.cli.compare import compare
+from dbdyno.cli.app import app
 from dbdyno.model.comparison import Comparison
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.results import Results
@@ -119,7 +119,7 @@ def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """The command, in a directory and with a store of its own."""
     monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
-    return lambda *words: CliRunner().invoke(compare, words)
+    return lambda *words: CliRunner().invoke(app, ["compare", *words])
 
 
 def stored(results: Results) -> str:

@@ -20,7 +20,8 @@ from rich.console import Console
 from dbdyno import report
 from dbdyno.analyze.compare import Options
 from dbdyno.analyze.machines import machines, pairs
-from dbdyno.cli.compare import _runs, compare
+from dbdyno.cli.app import app
+from dbdyno.cli.compare import _runs
 from dbdyno.cli.compare_machines import Asked
 from dbdyno.model.errors import UsageError
 from dbdyno.model.machines import Machines
@@ -281,7 +282,7 @@ def test_the_command_compares_two_files(tmp_path: Path) -> None:
         lines = [f"{n},{law(n) * wobble},{r}" for r, wobble in ((1, 0.99), (2, 1.01)) for n in LOADS]
         (tmp_path / f"{name}.csv").write_text("\n".join(["sessions,orders/s,repeat", *lines]))
     files = [str(tmp_path / f"{name}.csv") for name in ("few", "many")]
-    done = CliRunner().invoke(compare, [*files, "--threads", "8", "32", "--json"])
+    done = CliRunner().invoke(app, ["compare", *files, "--threads", "8", "32", "--json"])
     assert done.exit_code == 0, done.output
     (document,) = json.loads(done.output)["machines"]
     assert document["names"] == ["few", "many"]
@@ -289,7 +290,7 @@ def test_the_command_compares_two_files(tmp_path: Path) -> None:
     assert document["per_thread"]["ratio"]["value"] == pytest.approx(0.5)
     assert document["per_core"]["ratio"] is None
     page = tmp_path / "m.html"
-    assert CliRunner().invoke(compare, [*files, "-o", str(page)]).exit_code == 0
+    assert CliRunner().invoke(app, ["compare", *files, "-o", str(page)]).exit_code == 0
     assert "<svg" in page.read_text()
-    wrong = CliRunner().invoke(compare, [*files, "--cores", "0", "8"])
+    wrong = CliRunner().invoke(app, ["compare", *files, "--cores", "0", "8"])
     assert isinstance(wrong.exception, UsageError)
