@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.unit import scaling_made as made
 
 from dbdyno import report
-from dbdyno.cli.analyze import analyze
+from dbdyno.cli.app import app
 from dbdyno.conduct.scaling import asked, scaled
 from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.model.scaling import Estimate, Ladder, Machine, Scaling
@@ -201,7 +201,7 @@ def test_the_model_that_is_asked_for_comes_first_with_what_the_data_say(plateau:
 
 
 def run(*words: str, text: str | None = None) -> Any:
-    return CliRunner().invoke(analyze, words, input=text)
+    return CliRunner().invoke(app, ["analyze", *words], input=text)
 
 
 CSV = "clients,tps\n" + "".join(f"{n},{100 * min(n, 8)}.{n}\n" for n in (1, 2, 4, 8, 16, 32))

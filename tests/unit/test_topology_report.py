@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from observe_trees import big_numa_machine, printed_lines, unpack
 
 from dbdyno import report
-from dbdyno.cli.topology import topology as command
+from dbdyno.cli.app import app
 from dbdyno.model.errors import UsageError
 from dbdyno.model.topology import Topology
 from dbdyno.observe import opened, record, topology
@@ -31,7 +31,7 @@ TREES = [
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(command, arguments, catch_exceptions=True)
+    return CliRunner().invoke(app, ["topology", *arguments], catch_exceptions=True)
 
 
 def test_the_table_is_what_cpu_topology_printed(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_the_command_shows_this_machine() -> None:
 
 def test_terminals_without_line_drawing_get_plain_letters(tmp_path: Path) -> None:
     root = str(unpack("v2-container-cpuset", tmp_path))
-    shown = CliRunner(charset="latin-1").invoke(command, ["--root", root], catch_exceptions=False)
+    shown = CliRunner(charset="latin-1").invoke(app, ["topology", "--root", root], catch_exceptions=False)
     assert shown.output.isascii()
     assert "|  4 36 |  5 37 |" in shown.output
     assert "x0x32" in shown.output

@@ -20,7 +20,7 @@ from dbdyno.cli.analyze_options import (
     think_s,
 )
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
-from dbdyno.conduct import results_of
+from dbdyno.conduct import derived_of
 from dbdyno.conduct.ladder_csv import read_ladder
 from dbdyno.conduct.scaling import asked, scaled, scalings_of
 from dbdyno.model.errors import UsageError
@@ -108,9 +108,7 @@ def _of_run(
     if extra:
         raise UsageError(f"{', '.join(extra)}: of files only", "a run knows its columns, units and machine")
     found = open_store(store).open(target)
-    results = results_of(found)
-    is_usual = model is None and seed == 1
-    made = results.scaling if is_usual else scalings_of(results, model=model, seed=seed)
+    made = scalings_of(derived_of(found), model=model, seed=seed)
     if not made:
         raise UsageError(f"{found.id} has no ladder", "an observation has windows: dbdyno show RUN")
     return made

@@ -112,7 +112,7 @@ def compare(
     if second is None:
         if asked.told:
             raise UsageError("two machines are of two runs", "name a second run")
-        only = conduct.results_of(open_store(store).open(first))
+        only = conduct.derived_of(open_store(store).open(first))
         _show(comparing.compare_variants(only, options), (), output, as_json)
         return
     _show(*_runs(*_two_runs(first, second, options, store), options, asked), output, as_json)
@@ -145,7 +145,7 @@ def _two_runs(
             f"{one.id} twice: a run cannot differ from itself",
             f"its variants: dbdyno compare {one.id}; another run: dbdyno runs",
         )
-    return conduct.results_of(one), conduct.results_of(two)
+    return conduct.derived_of(one), conduct.derived_of(two)
 
 
 def _runs(

@@ -12,7 +12,7 @@ from dbdyno.conduct.observation import (
     observed_target,
 )
 from dbdyno.conduct.request import Request, experiment_of, make_plan
-from dbdyno.conduct.run import EXTRA_CONNECTIONS, raw_tables, rebuild, results_of, run
+from dbdyno.conduct.run import EXTRA_CONNECTIONS, derived_of, raw_tables, rebuild, results_of, run
 from dbdyno.conduct.selftest import selftest
 from dbdyno.conduct.teller import Silence, Teller
 from dbdyno.conduct.whom import words as whom_in_words
@@ -28,6 +28,7 @@ __all__ = [
     "Silence",
     "Teller",
     "derive",
+    "derived_of",
     "experiment_of",
     "find_recipe",
     "make_plan",

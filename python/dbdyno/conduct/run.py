@@ -200,11 +200,17 @@ def connections(plan: Plan) -> int:
 
 
 def results_of(record: Run) -> Results:
-    """What was derived when the run ended, or, where that is not there, derived anew from the raw data."""
+    """All that is shown of a stored run: what was derived from it, and what follows from that."""
+    return _concluded(derived_of(record))
+
+
+def derived_of(record: Run) -> Results:
+    """What was derived when the run ended, or, where that is not there, derived anew from the raw data:
+    without fits and comparison."""
     with contextlib.suppress(StoreError):
         stored = None if record.info.status == "running" else record.read_derived()
         if stored is not None and stored[0].keys() >= {*DERIVED, "sources", "histogram"}:
-            return _concluded(Results(record.info, record.plan, record.environment, *stored))
+            return Results(record.info, record.plan, record.environment, *stored)
     return derived_anew(record)
 
 
@@ -223,12 +229,12 @@ def derived_anew(record: Run) -> Results:
     damaged: list[DamagedCell] = []
     results = derive(record.info, record.plan, record.environment, record.each_cell(damaged))
     found = (*(_damage(d) for d in damaged), *sought(record.plan, results.tables), *results.findings)
-    return _concluded(replace(results, findings=found))
+    return replace(results, findings=found)
 
 
 def rebuild(record: Run) -> tuple[Results, Path]:
     """Windows, ledger, findings and report anew from raw data; the report's path."""
-    results = derived_anew(record)
+    results = _concluded(derived_anew(record))
     record.write_derived(results.tables, results.findings)
     return results, report.write_html(results, record.path / "report.html")
 

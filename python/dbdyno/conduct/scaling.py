@@ -8,16 +8,11 @@ from dataclasses import replace
 import polars as pl
 
 from dbdyno.analyze import answers, scaling
-from dbdyno.analyze.scaling.points import FEWEST, too_few
+from dbdyno.analyze.scaling.points import FARTHEST, FEWEST, too_few
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import CURVE, RESIDUALS, Answer, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.units import format_ns, significant
-
-_LIKELY = 0.1
-"""Akaike weight from which on a model's knees part the regimes of CPU on work."""
-FARTHEST = 2.0
-"""Times the largest measured load beyond which a model's word is a guess."""
 
 
 def scaled(
@@ -29,8 +24,6 @@ def scaled(
     cannot be fitted.
     """
     made = _with_cpu(answers.answered(fitted(ladder, model, seed), results))
-    if any(a.id == "paragraph" for a in made.answers):
-        return made
     words = answers.paragraph(made)
     return replace(made, answers=(*made.answers, Answer("paragraph", words))) if words else made
 
@@ -41,10 +34,9 @@ def _with_cpu(made: Scaling) -> Scaling:
     known = [c for c in ("cpu", "cpu_user") if ladder.points[c].null_count() < ladder.points.height]
     if not known or made.best is None:
         return made
-    from dbdyno.analyze.regression import cpu_per_work  # loads scipy
+    from dbdyno.analyze.regression import cpu_per_work, likely_knees  # loads scipy
 
-    knees = next((f.knees for f in made.fits if f.knees and f.weight >= _LIKELY), ())
-    return replace(made, regressions=cpu_per_work(ladder, knees))
+    return replace(made, regressions=cpu_per_work(ladder, likely_knees(made.fits)))
 
 
 def scalings_of(results: Results, *, model: str | None = None, seed: int = 1) -> tuple[Scaling, ...]:

@@ -20,7 +20,6 @@ from dbdyno.model.scaling import Scaling
 from dbdyno.report.compare import comparison as comparison_text
 from dbdyno.report.compare import samples as samples_text
 from dbdyno.report.placement import placement_text
-from dbdyno.report.scaling_terminal import heart as scaling_heart
 from dbdyno.report.scaling_terminal import scaling_text
 from dbdyno.report.terminal import summary
 from dbdyno.report.terminal_tables import events_text, microstates_text, profile_text, witnesses_text
@@ -48,7 +47,6 @@ __all__ = [
     "placement_text",
     "profile_text",
     "samples_text",
-    "scaling_heart",
     "scaling_html",
     "scaling_json",
     "scaling_sections",

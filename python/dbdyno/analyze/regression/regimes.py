@@ -9,7 +9,7 @@ from itertools import pairwise
 import polars as pl
 
 from dbdyno.analyze.regression.refusals import LEAST_POINTS, LEAST_RUNGS
-from dbdyno.model.scaling import Estimate, Ladder
+from dbdyno.model.scaling import Estimate, Fitted, Ladder
 
 _NEAR = 0.25
 """A knee this close to the number of CPUs, relative, is that number's."""
@@ -47,10 +47,13 @@ def _estimate(knee: Estimate | float) -> Estimate:
 
 
 def _knees(ladder: Ladder) -> tuple[Estimate, ...]:
-    """Of the best model that has some, where the data do not speak against it."""
     from dbdyno.analyze.scaling import scale
 
-    fits = scale(ladder).fits
+    return likely_knees(scale(ladder).fits)
+
+
+def likely_knees(fits: Sequence[Fitted]) -> tuple[Estimate, ...]:
+    """Of the best model that has some, where the data do not speak against it."""
     return next((f.knees for f in fits if f.knees and f.weight >= _SURE), ())
 
 

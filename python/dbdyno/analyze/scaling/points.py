@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Ladder
 
+FARTHEST = 2.0
+"""Times the largest measured load beyond which a model's word is a guess, and a warning is due."""
 FEWEST = 4
 """Different loads below which nothing is said of scaling."""
 Floats = NDArray[np.float64]

@@ -12,7 +12,7 @@ from dbdyno.analyze.scaling.choose import Weighed, choose
 from dbdyno.analyze.scaling.figures import CURVATURE, PROFILE, REPEATS, Figure, Figures, band, figures
 from dbdyno.analyze.scaling.fit import Fit, fit
 from dbdyno.analyze.scaling.models import MODELS, for_loads
-from dbdyno.analyze.scaling.points import Points, points_of
+from dbdyno.analyze.scaling.points import FARTHEST, Points, points_of
 from dbdyno.analyze.scaling.repeats import LEAST, Drawn, drawn
 from dbdyno.analyze.scaling.residuals import durbin_watson
 from dbdyno.analyze.scaling.straight import CLAIMED, straight_p
@@ -175,7 +175,7 @@ def predict(scaling: Scaling, load: float, model: str | None = None) -> Estimate
     x, low, high = (float(v[0]) for v in band(found, np.array([float(load)]), draws))
     last = float(points.n.max())
     note = f"beyond the measured range, which ends at {last:g}" if load > last else ""
-    if load > words.FARTHEST * last:
+    if load > FARTHEST * last:
         note = f"warning: {load:g} is more than twice the largest measured load, {last:g}: do not rely on it"
     elif load < float(points.n.min()):
         note = f"below the measured range, which starts at {float(points.n.min()):g}"

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from dbdyno.analyze.scaling.choose import CLEAR, Weighed
 from dbdyno.analyze.scaling.figures import Figure, Figures
 from dbdyno.analyze.scaling.fit import Fit
+from dbdyno.analyze.scaling.points import FARTHEST
 from dbdyno.analyze.scaling.residuals import ALIKE
 from dbdyno.model.scaling import Fitted
-
-FARTHEST = 2.0
-"""Times the largest measured load up to which a curve is drawn out without a warning."""
 
 ROUGH = 0.2
 """Typical error of the best model, as a share of mean throughput, above which none describes the ladder."""
