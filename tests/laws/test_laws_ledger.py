@@ -141,8 +141,10 @@ def events_are_the_ledgers_accounts_taken_apart(_cell: RawCell, tables: Tables) 
     for column, names in (("sleep", ["sleep", "client"]), ("runq", ["runq"])):
         whole = rung.filter(pl.col("account").is_in(names))["aas"].sum()
         mine = events.filter(scope="rung")[column].sum()
-        if rung.filter(account="runq")["status"].to_list() == ["ok"]:
-            assert mine == pytest.approx(whole, abs=1e-6)
+        if (runq := rung.filter(account="runq"))["status"].to_list() == ["ok"]:
+            assert mine >= whole - 1e-6
+            if column == "sleep" or "trace" not in runq["source"].item():  # labels of the trace: see above
+                assert mine == pytest.approx(whole, abs=1e-6)
         assert mine == pytest.approx(events.filter(scope="session")[column].sum(), abs=1e-6)
     for part in ("run", "sleep", "runq"):
         value, low, high = (pl.col(f"{part}{end}") for end in ("", "_low", "_high"))
