@@ -19,6 +19,7 @@ from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of, postma
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import check_private
 from dbdyno.engines.postgres.embedded.programs import Programs
+from dbdyno.engines.postgres.embedded.worker import Worker, argv
 from dbdyno.model.errors import ServerBusy, TargetError, TooFewConnections, Unreachable, UsageError
 
 pytestmark = pytest.mark.db
@@ -121,7 +122,7 @@ def test_kill_9_of_the_owner_leaves_nothing_after_the_next_start(home: Path) -> 
     assert not first.alive
     assert ask(server, "select pg_backend_pid() > 0")
     server.close()
-    assert not postmaster.orphans(server.data, server.account.uid)
+    assert not Worker(server.account).orphans(server.data)
 
 
 def test_an_orphan_that_outlived_its_owner_is_found_and_ended(instance: tuple[Instance, Programs]) -> None:
@@ -146,7 +147,7 @@ def test_a_strangers_pid_in_the_pid_file_is_left_alone(instance: tuple[Instance,
     server.open(programs, Wish())
     server.close()
     account = server.account
-    with subprocess.Popen(["sleep", "600"], **account.popen_arguments()) as stranger:  # type: ignore[call-overload]
+    with subprocess.Popen(argv(account, "0", "/bin/sleep", "600")) as stranger:
         try:
             lines = [
                 str(stranger.pid),
@@ -201,7 +202,7 @@ def test_leftover_backends_of_a_killed_postmaster_are_ended(instance: tuple[Inst
         assert first is not None
         os.kill(first.pid, signal.SIGKILL)
         server.close()
-        assert postmaster.orphans(server.data, server.account.uid)
+        assert Worker(server.account).orphans(server.data)
         server.open(programs, Wish())
         assert postmaster.start_ticks(backend) is None
         assert ask(server, "select 1") == 1

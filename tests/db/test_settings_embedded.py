@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from dbdyno.engines.postgres import PostgresServer, embedded, open_server, sessions
-from dbdyno.engines.postgres.embedded import postmaster
+from dbdyno.engines.postgres.embedded import files, postmaster
 from dbdyno.model.errors import ServerBusy, UsageError
 from dbdyno.model.protocols import Target
 from dbdyno.model.undo import Undo
@@ -307,7 +307,7 @@ def test_a_run_killed_in_the_middle_of_a_restart(home: Path) -> None:  # noqa: A
     facts = embedded.status()
     pid = facts["pid"]
     os.kill(pid, signal.SIGINT)
-    while postmaster.is_ready(Path(facts["data_dir"])):
+    while postmaster.is_ready(files.read(facts["data_dir"] + "/postmaster.pid")):
         time.sleep(0.001)
     with closing(open_server(Target(settings={"work_mem": "6MB"}))) as server:
         assert main_pid(server) != pid

@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dbdyno.engines.postgres.embedded.account import server_account
+from dbdyno.engines.postgres.embedded.account import Account, server_account
 from dbdyno.engines.postgres.embedded.instance import PORT, Instance
 from dbdyno.engines.postgres.embedded.places import Places, find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs, reachable
+from dbdyno.engines.postgres.embedded.trouble import explained
 from dbdyno.engines.postgres.embedded.wish import Wish
 from dbdyno.model.errors import ServerBusy, TargetError, Unreachable
 
 __all__ = ["PORT", "Instance", "Wish", "instance_of", "open_instance", "psql_argv", "start", "status", "stop"]
 
 
+@explained()
 def open_instance(bin_dir: Path | None, wish: Wish) -> Instance:
     """A running server. ``bin_dir=None``: one started to stay, if there is exactly one, else the wheel's.
 
@@ -34,6 +36,7 @@ def open_instance(bin_dir: Path | None, wish: Wish) -> Instance:
     return instance
 
 
+@explained()
 def instance_of(bin_dir: Path | None, places: Places | None = None) -> tuple[Instance, Programs]:
     """The instance for the major version of these programs."""
     account = server_account()
@@ -42,6 +45,7 @@ def instance_of(bin_dir: Path | None, places: Places | None = None) -> tuple[Ins
     return Instance(places, account, places.data / str(programs.major)), programs
 
 
+@explained()
 def start(
     bin_dir: Path | None = None,
     settings: Mapping[str, str] | None = None,
@@ -57,6 +61,7 @@ def start(
     return instance.facts()
 
 
+@explained()
 def stop() -> dict[str, Any]:
     """Stops every server of ours that no run uses; what was stopped. Raises :class:`ServerBusy`."""
     ended = [(i, p.pid) for i in _instances() if (p := i.stop()) is not None]
@@ -67,15 +72,19 @@ def stop() -> dict[str, Any]:
     }
 
 
+@explained()
 def status() -> dict[str, Any]:
     """Whether it runs and how to connect: the first that runs; ``others`` where there are more."""
-    running = [f for i in _instances() if (f := i.facts())["running"]]
+    found = [i.facts() for i in _instances()]
+    running = [f for f in found if f["running"]]
     if not running:
-        return {"running": False, "data_dir": str(find_places(server_account()).data)}
+        unknown = [f for f in found if f["running"] is None]
+        return unknown[0] if unknown else {"running": False, "data_dir": str(_places()[1].data)}
     others = [f["dsn"] for f in running[1:]]
     return running[0] | ({"others": others} if others else {})
 
 
+@explained()
 def psql_argv() -> list[str]:
     """``psql DSN`` for the running server. Raises :class:`Unreachable`, or where there is no psql."""
     for instance in _instances():
@@ -93,9 +102,15 @@ def _stays(instance: Instance) -> bool:
     return last is not None and last.stay and instance.process() is not None
 
 
+@explained()
 def _instances() -> list[Instance]:
     """Those that have a directory, newest major version first."""
-    account = server_account()
-    places = find_places(account)
+    account, places = _places()
     majors = sorted((int(d.name) for d in places.data.iterdir() if d.name.isdigit()), reverse=True)
     return [Instance(places, account, places.data / str(major)) for major in majors]
+
+
+def _places() -> tuple[Account, Places]:
+    """To look: no user is made for that."""
+    account = server_account(make=False)
+    return account, find_places(account)

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
+import shutil
 import stat
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbdyno.model.errors import TargetError
+from dbdyno.model.errors import UsageError
 
-_SYSTEM_USERS = ("postgres", "nobody")
+VARIABLE = "DBDYNO_SERVER_USER"
+AS_A_USER = (
+    "run dbdyno as an ordinary user (in a container: docker run --user NAME, a name of the container's "
+    "/etc/passwd; DBDYNO_SERVER_DIR names a directory of that user), or use a running server with --dsn"
+)
+_OURS = "dbdyno"
+_SYSTEM_USERS = (_OURS, "postgres")  # never one that others use for whatever has no rights, such as nobody
+_SHARED = ("nobody", "nfsnobody")
+_NO_ID = 2**32 - 2  # of a user that is not made yet: it owns nothing
+_ANY_SYSTEM_ID = 900
+_NEEDED = {"CHOWN": 0, "DAC_OVERRIDE": 1, "SETGID": 6, "SETUID": 7}  # linux/capability.h
 
 
 @dataclass(frozen=True)
@@ -21,10 +35,6 @@ class Account:
     uid: int
     gid: int
     switch: bool
-
-    def popen_arguments(self) -> dict[str, object]:
-        """Arguments of :class:`subprocess.Popen` that start a program as this user."""
-        return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switch else {}
 
     def can_reach(self, path: Path) -> bool:
         """Whether this user may read and search ``path``, by the permissions of it and of all parents."""
@@ -37,23 +47,125 @@ class Account:
         return stat.S_IMODE(found.st_mode) >> shift & bits == bits
 
 
-def server_account() -> Account:
-    """Ourselves; where we are root, an unprivileged system user."""
-    uid = os.geteuid()
-    if uid != 0:
-        try:
-            name = pwd.getpwuid(uid).pw_name
-        except KeyError:  # containers run with users that have no entry
-            name = str(uid)
-        return Account(name, uid, os.getegid(), switch=False)
-    for name in _SYSTEM_USERS:
-        try:
-            entry = pwd.getpwnam(name)
-        except KeyError:
-            continue
-        if entry.pw_uid != 0:
-            return Account(name, entry.pw_uid, entry.pw_gid, switch=True)
-    raise TargetError(
-        "PostgreSQL does not run as root, and there is neither a user postgres nor nobody",
-        "run dbdyno as an ordinary user, or make a user: useradd --system postgres",
+def server_account(*, make: bool = True) -> Account:
+    """Ourselves; where we are root, the user that ``DBDYNO_SERVER_USER`` names, else one of our own or
+    PostgreSQL's. ``make``: where there is none, one is made. Raises :class:`UsageError`."""
+    if os.geteuid() != 0:
+        return account_of(os.geteuid())
+    name = os.environ.get(VARIABLE) or next(filter(_exists, _SYSTEM_USERS), _OURS)
+    if name in _SHARED:
+        raise UsageError(
+            f"{VARIABLE} names {name}, which other programs run as too: they could read and change the data",
+            f"name a user for databases, such as postgres, or none: then dbdyno makes the user {_OURS}",
+        )
+    if not _exists(name):
+        if os.environ.get(VARIABLE):
+            raise UsageError(
+                f"{VARIABLE} names {name}, and there is no such user", f"useradd --system {name}"
+            )
+        if not make:
+            return Account(name, _NO_ID, _NO_ID, switch=True)
+        _make(name)
+    entry = pwd.getpwnam(name)
+    if entry.pw_uid == 0:
+        raise UsageError(
+            f"user {name} is root, and PostgreSQL does not run as root", f"name another: {VARIABLE}"
+        )
+    if make and (missing := why_not(entry.pw_uid, entry.pw_gid)):
+        raise UsageError(
+            f"dbdyno runs as root and cannot start a server as user {name}: {missing}", AS_A_USER
+        )
+    return Account(name, entry.pw_uid, entry.pw_gid, switch=True)
+
+
+def account_of(uid: int) -> Account:
+    """The user of that number; containers run with users that have no name."""
+    try:
+        entry = pwd.getpwuid(uid)
+        name, gid = entry.pw_name, entry.pw_gid
+    except KeyError:
+        name, gid = str(uid), uid
+    switch = os.geteuid() == 0 and uid != 0
+    return Account(name, uid, gid if switch else os.getegid(), switch)
+
+
+def owner_of(directory: Path) -> Account | None:
+    """Whose it is; None: it is not there. A link is followed: it lies in a directory of our own."""
+    try:
+        return account_of(directory.stat().st_uid)
+    except FileNotFoundError:
+        return None
+
+
+def refuse(owner: Account, wanted: Account, data: Path) -> None:
+    """Raises :class:`UsageError` where no server may run on data of that owner."""
+    named = bool(os.environ.get(VARIABLE))
+    if not wanted.switch or owner == wanted or (owner.switch and owner.name not in _SHARED and not named):
+        return
+    where = shlex.quote(str(data))
+    raise UsageError(
+        f"{data} belongs to user {owner.name}, and the embedded server runs as {wanted.name}",
+        f"hand it over: chown -hR {wanted.name}: {where}; or begin with new data: "
+        "dbdyno server start --fresh",
     )
+
+
+def why_not(uid: int, gid: int) -> str | None:
+    """Why root may not become this user here; None: it may."""
+    for kind, number in (("uid", uid), ("gid", gid)):
+        if not _is_mapped(kind, number):
+            return f"this user namespace has no {kind} {number}"
+    held = _effective_capabilities()
+    if lacking := [name for name, bit in _NEEDED.items() if not held >> bit & 1]:
+        return f"this root lacks the capabilities {', '.join(lacking)}"
+    try:
+        denied = Path("/proc/self/setgroups").read_text().strip() == "deny"
+    except OSError:
+        denied = False
+    return "this user namespace denies setgroups" if denied else None
+
+
+def _is_mapped(kind: str, number: int) -> bool:
+    """user_namespaces(7): first id inside, first id outside, length."""
+    try:
+        lines = Path(f"/proc/self/{kind}_map").read_text().splitlines()
+    except OSError:
+        return True  # of a kernel without user namespaces
+    ranges = [(int(first), int(length)) for first, _, length in map(str.split, lines)]
+    return any(first <= number < first + length for first, length in ranges)
+
+
+def _effective_capabilities() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), -1)
+
+
+def _exists(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _make(name: str) -> None:
+    """A system user without a home, a shell or a password."""
+    by_hand = f"useradd --system --shell /usr/sbin/nologin {name}"
+    cure = f"make one: {by_hand}; or name one: {VARIABLE}=NAME; or {AS_A_USER}"
+    if missing := why_not(_ANY_SYSTEM_ID, _ANY_SYSTEM_ID):
+        raise UsageError(f"dbdyno runs as root, and PostgreSQL does not run as root: {missing}", AS_A_USER)
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
+    words = [shutil.which("useradd", path=path) or "useradd", "--system", "--user-group"]
+    words += ["--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", name]
+    try:
+        made = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        failed = made.stderr.strip() if made.returncode else None
+    except (OSError, subprocess.TimeoutExpired) as e:
+        failed = str(e)
+    if failed is not None and not _exists(name):
+        raise UsageError(
+            f"PostgreSQL does not run as root, and there is neither a user {' nor '.join(_SYSTEM_USERS)}; "
+            f"making one failed: {failed}",
+            cure,
+        )
+    print(f"dbdyno made the system user {name}: the embedded server runs as it, not as root", file=sys.stderr)

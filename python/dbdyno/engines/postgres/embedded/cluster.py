@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
+import shlex
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from dbdyno.engines.postgres.embedded.account import Account
 from dbdyno.engines.postgres.embedded.programs import Programs
-from dbdyno.model.errors import TargetError, UsageError
+from dbdyno.engines.postgres.embedded.trouble import cure_of
+from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
+from dbdyno.model.errors import DbdynoError, TargetError, UsageError
 
 ROLE = "dbdyno"  # superuser, named after nothing of the machine
 SETTINGS_FILE = "dbdyno.conf"
@@ -26,77 +28,71 @@ _INITDB = (
 _NAME = re.compile(r"[a-z_][a-z0-9_.]*\Z", re.IGNORECASE)
 
 
-def make_data(data: Path, programs: Programs, account: Account, cache: Path) -> None:
+def make_data(data: Path, programs: Programs, worker: Worker, cache: Path) -> None:
     """A fresh ``data``, complete or not there."""
     building = data.with_name(f"{data.name}.new")
-    shutil.rmtree(building, ignore_errors=True)
-    shutil.copytree(_template(programs, account, cache), building, copy_function=shutil.copy)
-    _hand_over(building, account)
-    subprocess.run([programs.path("initdb"), "--sync-only", "-D", building], **_quietly(account))  # type: ignore[call-overload]
+    remove_directory(building)
+    template = _template(programs, worker, cache)
+    make_directory(building, worker.account)
+    worker.copy(template, building)
+    _initdb(programs, worker.account, "--sync-only", "-D", building)
     building.rename(data)
 
 
-def _template(programs: Programs, account: Account, cache: Path) -> Path:
+def _template(programs: Programs, worker: Worker, cache: Path) -> Path:
     """The cluster for this version and these options, from the cache; made there the first time."""
+    account = worker.account
     key = hashlib.sha256(f"{programs.bin_dir} {_INITDB}".encode()).hexdigest()[:12]
-    template = cache / "clusters" / f"{programs.version}-{key}"
+    name = f"{programs.version}-{key}" + (f"-{account.uid}" if account.switch else "")
+    template = cache / "clusters" / name
     if template.exists():
         return template
     building = template.with_name(f"{template.name}.{os.getpid()}")
-    shutil.rmtree(building, ignore_errors=True)
-    building.parent.mkdir(mode=0o755, exist_ok=True)
-    building.mkdir(mode=0o700)
-    _hand_over(building, account)
-    made = subprocess.run(
-        [programs.path("initdb"), "-D", building, *_INITDB],
-        **_quietly(account),  # type: ignore[call-overload]
-    )
-    if made.returncode != 0:
-        shutil.rmtree(building, ignore_errors=True)
-        words = (made.stderr or made.stdout).strip()
-        cure = f"try {programs.path('initdb')} by hand as {account.name}"
-        if "user does not exist" in words:
-            cure = f"PostgreSQL needs a name for user {account.uid}: add a line for it to /etc/passwd"
-        raise TargetError(f"initdb failed: {words}", cure)
-    with (building / "postgresql.conf").open("a") as conf:
-        conf.write(f"\ninclude '{SETTINGS_FILE}'\n")
+    building.parent.mkdir(exist_ok=True)
+    if account.switch:
+        building.parent.chmod(0o755)
+    remove_directory(building)
+    make_directory(building, account)
     try:
+        made = _initdb(programs, account, "-D", building, *_INITDB)
+        if made.returncode != 0:
+            raise _failed(programs, account, (made.stderr or made.stdout).strip())
+        worker.append(building / "postgresql.conf", f"\ninclude '{SETTINGS_FILE}'\n")
         building.rename(template)
-    except OSError:  # another process was quicker
-        shutil.rmtree(building, ignore_errors=True)
+    except BaseException as e:
+        remove_directory(building)
+        if not (isinstance(e, OSError) and template.exists()):  # else another process was quicker
+            raise
     return template
 
 
-def _hand_over(directory: Path, account: Account) -> None:
-    if account.switch:
-        for path in (directory, *directory.rglob("*")):
-            os.chown(path, account.uid, account.gid)
+def _initdb(programs: Programs, account: Account, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv(account, f"{os.getpid()}:9", programs.path("initdb"), *words),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env=clean_environment(),
+        cwd="/",
+        check=False,
+    )
 
 
-def _quietly(account: Account) -> dict[str, object]:
-    return {
-        "capture_output": True,
-        "text": True,
-        "env": clean_environment(),
-        "cwd": "/",
-        "umask": 0o077,
-        **account.popen_arguments(),
-    }
+def _failed(programs: Programs, account: Account, words: str) -> DbdynoError:
+    if "user does not exist" in words:
+        return UsageError(
+            f"initdb failed: {words}",
+            f"PostgreSQL needs a name for user {account.uid}: add a line for it to /etc/passwd, or run as "
+            "a user that has one (docker run --user NAME)",
+        )
+    by_hand = f"try {shlex.quote(programs.path('initdb'))} by hand as {account.name}"
+    return TargetError(f"initdb failed: {words}", cure_of(words) or by_hand)
 
 
 def clean_environment() -> dict[str, str]:
     """Ours without PG* variables, which would steer the server's programs too."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
     return kept | {"LC_ALL": "C", "HOME": "/"}
-
-
-def write_settings(data: Path, account: Account, settings: Mapping[str, str]) -> None:
-    """``dbdyno.conf``: the server reads it at start. Raises :class:`UsageError` on a bad name."""
-    file = data / SETTINGS_FILE
-    file.write_text(settings_text(settings))
-    file.chmod(0o600)
-    if account.switch:
-        os.chown(file, account.uid, account.gid)
 
 
 def settings_text(settings: Mapping[str, str]) -> str:

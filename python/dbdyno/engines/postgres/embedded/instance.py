@@ -1,35 +1,38 @@
 """One embedded server: a data directory for each major version, what runs on it, and whose it is.
 
 ``owner.lock`` is flock'ed by the process that owns a running server, for as long as it lives: the lock of a
-process killed with -9 is free, and the next start ends its server. ``start.lock`` is held while anyone
-decides. ``instance.json`` says what was started.
+process killed with -9 is free, and the next start ends its server. ``server.lock`` is held by the server's
+processes, also where they are not to be seen. ``start.lock`` is held while anyone decides. ``instance.json``
+says what was started. These and the log are ours; the data and the socket's directory are the server's
+user's, and what is done in them is done with that user's rights (``worker``).
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import shutil
+import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from dbdyno.engines.postgres.embedded import cluster, launch, memory, postmaster
-from dbdyno.engines.postgres.embedded.account import Account
+from dbdyno.engines.postgres.embedded import cluster, files, locks, memory, postmaster
+from dbdyno.engines.postgres.embedded.account import Account, owner_of, refuse
 from dbdyno.engines.postgres.embedded.places import Places, check_private
 from dbdyno.engines.postgres.embedded.postmaster import Process
 from dbdyno.engines.postgres.embedded.programs import Programs
+from dbdyno.engines.postgres.embedded.trouble import cure_of, explained
 from dbdyno.engines.postgres.embedded.wish import Started, Wish, check_fits
+from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
 from dbdyno.model.errors import ServerBusy, ServerLost, TargetError, UsageError
 
 _START_PATIENCE_S = 60.0
-_LOG_LINES = 12
+_END_PATIENCE_S = 5.0  # of a process that was killed
+_LOG_LINES, _LOG_BYTES = 12, 1 << 16
 PORT = 5432
 
 
@@ -37,14 +40,20 @@ class Instance:
     """See the module."""
 
     def __init__(self, places: Places, account: Account, directory: Path) -> None:
-        self.places, self.account, self.directory = places, account, directory
+        self.places, self.directory = places, directory
         self.data = directory / "data"
         self.log = directory / "server.log"
         self.socket_dir = places.socket_dir(self.data)
-        self._owner: IO[str] | None = None
+        self._new_owner = account  # of data that are made
+        self._belong_to(owner_of(self.data) or account)
+        self._owner: int | None = None
         self._child: subprocess.Popen[bytes] | None = None
         self._log_from = 0  # where the log of the latest start begins
         self.sessions = 1  # that were wished for
+
+    def _belong_to(self, account: Account) -> None:
+        self.account = account
+        self._worker = Worker(account)
 
     # -- looking --------------------------------------------------------------------------------
     def started(self) -> Started | None:
@@ -54,11 +63,33 @@ class Instance:
         except (OSError, ValueError, TypeError):
             return None
 
+    @explained()
     def process(self) -> Process | None:
-        """The server running on our data directory, if one does."""
+        """The server running on our data directory, if one does. Raises :class:`ServerBusy` where a process
+        may be it that we may not look at."""
         last = self.started()
-        known = None if last is None else Process(last.pid, last.start_ticks)
-        return postmaster.find_postmaster(self.data, self.account.uid, known)
+        known = {} if last is None else {last.pid: last.start_ticks}
+        unknown = None
+        with self._worker as worker:
+            recorded = postmaster.recorded_pid(self._pid_file())
+            for pid in dict.fromkeys(([] if recorded is None else [recorded]) + list(known)):
+                found = worker.judge(pid, self.data, known.get(pid))
+                if found == "server" and (ticks := worker.start_ticks(pid)) is not None:
+                    return Process(pid, ticks)
+                if found == "unknown" and not (last and last.locked and pid in known):  # its lock decides
+                    unknown = pid
+            lock = self.directory / "server.lock"
+            if unknown is None and not (locks.is_held(lock) and not worker.openers(lock)):
+                return None
+        which = f"process {unknown}" if unknown else "a process, perhaps of another container,"
+        raise ServerBusy(
+            f"{which} may be the embedded server on {self.data}; this user may not look at it",
+            "stop it as the user, and in the container, where it was started: dbdyno server stop; or set "
+            "DBDYNO_SERVER_DIR to another directory",
+        )
+
+    def _pid_file(self) -> str | None:
+        return self._worker.read(self.data / postmaster.PID_FILE)
 
     @property
     def stays(self) -> bool:
@@ -73,30 +104,23 @@ class Instance:
 
     def has_owner(self) -> bool:
         """Whether a living process (we too) owns the server."""
-        try:
-            with (self.directory / "owner.lock").open("r") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
+        return locks.is_held(self.directory / "owner.lock")
 
     def log_tail(self) -> str:
         """The last lines of the server's log, of its latest start."""
-        try:
-            lines = self.log.read_bytes()[self._log_from :].decode(errors="replace").splitlines()
-        except OSError:
+        text = files.read(str(self.log), self._log_from, _LOG_BYTES)
+        if text is None:
             return "(it wrote no log)"
-        return "\n".join(lines[-_LOG_LINES:]) or "(its log is empty)"
+        return "\n".join(text.splitlines()[-_LOG_LINES:]) or "(its log is empty)"
 
     @contextmanager
     def deciding(self) -> Iterator[None]:
         """Nobody else starts or stops this server meanwhile."""
-        self.directory.mkdir(exist_ok=True, mode=0o755)
+        if not self.directory.exists():
+            self.directory.mkdir(exist_ok=True)
+            self.directory.chmod(0o755)
         check_private(self.directory, writable_by=os.geteuid())
-        with (self.directory / "start.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with explained(), locks.alone(self.directory / "start.lock"), self._worker:
             yield
 
     # -- acting ---------------------------------------------------------------------------------
@@ -110,8 +134,8 @@ class Instance:
                 check_fits(last, wish)
                 return
             if running is not None:
-                postmaster.end(running)
-            postmaster.end_orphans(self.data, self.account.uid)
+                self._end(running)
+            self._worker.end_orphans(self.data)
             if not wish.stay:
                 self._own()
             self._start(programs, wish)
@@ -121,12 +145,13 @@ class Instance:
         if self._owner is None:
             return
         with self.deciding():
-            if (running := self.process()) is not None:
-                self._end(running)
-            self._owner.close()
-            self._owner = None
-        if self._child is not None:
-            self._child.wait()
+            try:
+                self._end_child()
+                if (running := self.process()) is not None:
+                    self._end(running)
+            finally:
+                os.close(self._owner)
+                self._owner = None
 
     def reconfigure(self, settings: Mapping[str, str], *, restart: bool) -> None:
         """Its file holds what it was started with and, over it, ``settings``; of earlier ones none.
@@ -137,7 +162,7 @@ class Instance:
         with self.deciding():
             running, last = self.process(), self.started()
             if running is None or last is None:
-                raise ServerLost("the embedded server has ended", f"see {self.log}")
+                raise ServerLost("the embedded server has ended", f"see {shlex.quote(str(self.log))}")
             if self._owner is None and not last.stay:
                 raise ServerBusy(
                     f"the embedded server belongs to the run of process {last.owner_pid}",
@@ -160,17 +185,11 @@ class Instance:
         last = self.started()
         if last is None or not last.base:
             return True
-        try:
-            found = (self.data / cluster.SETTINGS_FILE).read_text()
-        except OSError:
-            return False
-        return found == cluster.settings_text(last.base)
+        return self._worker.read(self.data / cluster.SETTINGS_FILE) == cluster.settings_text(last.base)
 
     def _end_for_restart(self, running: Process) -> None:
         self._end(running)
-        postmaster.end_orphans(self.data, self.account.uid)
-        if self._child is not None:
-            self._child.wait()
+        self._worker.end_orphans(self.data)
 
     def _revive(
         self,
@@ -187,7 +206,7 @@ class Instance:
         said = ", ".join(f"{name} = {value}" for name, value in settings.items())
         raise UsageError(
             f"with {said}: {error.message}",
-            "mend the settings; the server runs without them",
+            "change the settings; the server runs without them",
         ) from None
 
     def stop(self) -> Process | None:
@@ -205,37 +224,62 @@ class Instance:
             return running
 
     def _end(self, running: Process) -> None:
-        postmaster.end(running)
+        if not self._worker.end([running]):
+            raise TargetError(
+                f"server process {running.pid} does not end", "it may hang in the kernel (state D)"
+            )
+        self._end_child()
         with suppress(OSError):  # not empty where the server was killed: the next start clears it
             self.socket_dir.rmdir()
 
+    def _end_child(self) -> None:
+        """The process that we started, whatever may be seen of it."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        if child.poll() is None and (ticks := self._worker.start_ticks(child.pid)) is not None:
+            self._worker.end([Process(child.pid, ticks)])
+        if child.poll() is None:
+            with suppress(PermissionError):
+                child.kill()
+        try:
+            child.wait(_END_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise TargetError(
+                f"server process {child.pid} does not end", f"end it by hand: kill -QUIT {child.pid}"
+            ) from None
+
     def _own(self) -> None:
-        self._owner = (self.directory / "owner.lock").open("w")
-        fcntl.flock(self._owner, fcntl.LOCK_EX)
+        self._owner = locks.taken(self.directory / "owner.lock")
 
     def _start(self, programs: Programs, wish: Wish) -> None:
         if wish.fresh:
-            shutil.rmtree(self.data, ignore_errors=True)
+            remove_directory(self.data)
         if not self.data.exists():
-            cluster.make_data(self.data, programs, self.account, self.places.cache)
+            if self.account != self._new_owner:
+                self._belong_to(self._new_owner)
+            cluster.make_data(self.data, programs, self._worker, self.places.cache)
+        refuse(self.account, self._new_owner, self.data)
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))
         self._run(programs, wish, self._settings(wish), {})
 
     def _run(self, programs: Programs, wish: Wish, base: Mapping[str, str], over: Mapping[str, str]) -> None:
-        """On a data directory that is there."""
-        postmaster.disown_pid_file(self.data)
+        """On a data directory that is there, and no server on it."""
+        self._worker.disown(self.data / postmaster.PID_FILE)
         self._make_socket_dir()
         self._write({**base, **over})
-        with self.log.open("ab") as log:
-            self._log_from = log.tell()
-            self._child = self._launch(programs, wish, log)
-        ticks = postmaster.start_ticks(self._child.pid)
-        self._record(programs, wish, base, Process(self._child.pid, ticks or 0))
-        self._await_ready(self._child)
+        self._child = self._launch(programs, wish)
+        try:
+            ticks = self._worker.start_ticks(self._child.pid)
+            self._record(programs, wish, base, Process(self._child.pid, ticks or 0))
+            self._await_ready(self._child)
+        except BaseException:
+            self._end_child()
+            raise
 
     def _write(self, settings: Mapping[str, str]) -> None:
-        cluster.write_settings(self.data, self.account, settings)
+        self._worker.write(self.data / cluster.SETTINGS_FILE, cluster.settings_text(settings))
 
     def _settings(self, wish: Wish) -> dict[str, str]:
         ours = {
@@ -252,25 +296,29 @@ class Instance:
 
     def _make_socket_dir(self) -> None:
         """Private to the server's user. No server of ours runs: what lies in it is left over."""
-        self.socket_dir.mkdir(exist_ok=True, mode=0o700)
-        if self.account.switch:
-            os.chown(self.socket_dir, self.account.uid, self.account.gid)
-        check_private(self.socket_dir, writable_by=self.account.uid)
-        for left in self.socket_dir.iterdir():
-            left.unlink()
+        remove_directory(self.socket_dir)
+        make_directory(self.socket_dir, self.account)
 
-    def _launch(self, programs: Programs, wish: Wish, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _launch(self, programs: Programs, wish: Wish) -> subprocess.Popen[bytes]:
         parent = 0 if wish.stay else os.getpid()
-        ids = map(str, (self.account.uid, self.account.gid, parent))
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", launch.__file__, *ids, programs.path("postgres"), "-D", self.data],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            env=cluster.clean_environment(),
-            start_new_session=True,  # a terminal's Ctrl-C does not reach it
-        )
+        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        lock = locks.taken(self.directory / "server.lock")
+        try:
+            os.fchmod(log, 0o600)
+            self._log_from = os.fstat(log).st_size
+            return subprocess.Popen(
+                argv(self.account, str(parent), programs.path("postgres"), "-D", self.data),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=cluster.clean_environment(),
+                start_new_session=True,  # a terminal's Ctrl-C does not reach it
+                pass_fds=(lock,),  # its processes hold it as long as they live
+            )
+        finally:
+            os.close(log)
+            os.close(lock)
 
     def _record(self, programs: Programs, wish: Wish, base: Mapping[str, str], process: Process) -> None:
         started = Started(
@@ -284,39 +332,50 @@ class Instance:
             bin_dir=str(programs.bin_dir),
             version=programs.version,
             base=dict(base),
+            locked=True,
         )
-        file = self.directory / "instance.json"
-        new = file.with_suffix(".new")
-        new.write_text(json.dumps(asdict(started), indent=1))
-        new.replace(file)
+        files.write(str(self.directory / "instance.json"), json.dumps(asdict(started), indent=1))
 
     def _await_ready(self, child: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + _START_PATIENCE_S
-        while not (postmaster.recorded_pid(self.data) == child.pid and postmaster.is_ready(self.data)):
+        while True:
+            text = self._pid_file()
+            if postmaster.recorded_pid(text) == child.pid and postmaster.is_ready(text):
+                return
             if child.poll() is not None:
+                tail = self.log_tail()
                 raise TargetError(
-                    f"the embedded server did not start; the end of its log:\n{self.log_tail()}",
-                    "if a setting is to blame, mend it; if the data directory is, start it anew: "
-                    "dbdyno server start --fresh",
+                    f"the embedded server did not start; the end of its log:\n{tail}",
+                    cure_of(tail)
+                    or "if a setting is to blame, change it; if the data directory is, begin with a new one: "
+                    "dbdyno server start --fresh (it removes all data of the old one)",
                 )
             if time.monotonic() > deadline:
+                tail = self.log_tail()
                 raise TargetError(
                     f"the embedded server is not ready after {_START_PATIENCE_S:g} s; the end of its log:\n"
-                    f"{self.log_tail()}",
-                    f"see {self.log}",
+                    f"{tail}",
+                    cure_of(tail) or f"see {shlex.quote(str(self.log))}",
                 )
             time.sleep(0.002)
 
     def _becomes_ready(self, running: Process) -> bool:
         """Of one that somebody else started, who may have been killed meanwhile."""
         deadline = time.monotonic() + _START_PATIENCE_S
-        while running.alive and not postmaster.is_ready(self.data) and time.monotonic() < deadline:
+        while self._worker.start_ticks(running.pid) == running.start_ticks:
+            if postmaster.is_ready(self._pid_file()):
+                return True
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.002)
-        return running.alive and postmaster.is_ready(self.data)
+        return False
 
     def facts(self) -> dict[str, Any]:
         """Its status, fit for JSON; no credentials (there are none)."""
-        running, last = self.process(), self.started()
+        try:
+            running, last = self.process(), self.started()
+        except ServerBusy as e:
+            return {"running": None, "data_dir": str(self.data), "detail": e.message, "cure": e.cure}
         if running is None or last is None:
             return {"running": False, "data_dir": str(self.data) if self.data.exists() else None}
         owner = None if last.stay else last.owner_pid

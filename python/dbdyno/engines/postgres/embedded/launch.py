@@ -1,23 +1,33 @@
-"""Becomes the server: run as ``python -I -S launch.py UID GID PARENT[:SIGNAL] PROGRAM ...``, stdlib only.
+"""Gives up root's rights, for good; then becomes a program, or serves ``files`` and ``postmaster``.
 
-A process of its own, because a forked Python with threads must not do these things between fork and exec.
+Run as ``python -I -S launch.py UID GID PARENT[:SIGNAL] [PROGRAM ...]``, standard library only. A process of
+its own, because a forked Python with threads must not do these things between fork and exec, and because what
+is done with the server's files must be done without root's rights.
 """
 
 import ctypes
+import importlib
+import json
 import os
 import signal
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 
 
-def main(uid: int, gid: int, parent: int, program: list[str], sign: int = signal.SIGINT) -> None:
-    """``parent`` not 0: the server is asked to stop (``sign``; SIGINT is fast) when that process dies."""
+def become(uid: int, gid: int, parent: int, sign: int) -> None:
+    """``parent`` not 0: the process gets the signal ``sign`` when that one dies. Raises :class:`OSError`."""
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(gid)
         os.setuid(uid)
+        if _is_root_again():
+            raise PermissionError(1, "root's rights do not end with the change of user")
+    libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)  # else a server would be out of our sight
     os.umask(0o077)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     if parent:
@@ -25,9 +35,46 @@ def main(uid: int, gid: int, parent: int, program: list[str], sign: int = signal
         libc.prctl(PR_SET_PDEATHSIG, sign, 0, 0, 0)
         if os.getppid() != parent:
             sys.exit("the process that started the server is gone")
-    os.execv(program[0], program)
+
+
+def _is_root_again() -> bool:
+    try:
+        os.setuid(0)
+    except OSError:
+        return False
+    return True
+
+
+def serve(functions: dict[str, Callable[..., object]]) -> None:
+    """One request a line: [name, arguments]. One answer a line: {"done": ...} or {"failed": ...}."""
+    answer: dict[str, object] = {"done": None}
+    while True:
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+        line = sys.stdin.readline()
+        if not line:
+            return
+        name, arguments = json.loads(line)
+        try:
+            answer = {"done": functions[name](*arguments)}
+        except OSError as e:
+            answer = {"failed": [e.errno, e.strerror or str(e), e.filename]}
+
+
+def main(uid: int, gid: int, parent: int, sign: int, program: list[str]) -> None:
+    if program:
+        become(uid, gid, parent, sign)
+        os.execv(program[0], program)
+    sys.path.insert(0, str(Path(__file__).parent))
+    modules = [importlib.import_module(name) for name in ("files", "postmaster")]  # before root's rights end
+    become(uid, gid, parent, sign)
+    os.chdir("/")
+    serve({f"{m.__name__}.{name}": f for m in modules for name, f in vars(m).items() if callable(f)})
 
 
 if __name__ == "__main__":
     parent, _, sign = sys.argv[3].partition(":")
-    main(int(sys.argv[1]), int(sys.argv[2]), int(parent), sys.argv[4:], int(sign or signal.SIGINT))
+    try:
+        main(int(sys.argv[1]), int(sys.argv[2]), int(parent), int(sign or signal.SIGINT), sys.argv[4:])
+    except OSError as e:
+        sys.exit(f"dbdyno cannot start as user {sys.argv[1]}: {e}")

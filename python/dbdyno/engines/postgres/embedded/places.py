@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from dbdyno.engines.postgres.embedded.account import Account
-from dbdyno.model.errors import TargetError
+from dbdyno.model.errors import TargetError, UsageError
 
 MAX_SOCKET_PATH_BYTES = 107  # sun_path of unix(7) without its final zero
 SOCKET_NAME = ".s.PGSQL.5432"
@@ -38,14 +39,41 @@ def find_places(account: Account) -> Places:
     given = os.environ.get("DBDYNO_SERVER_DIR")
     data, cache = _given(Path(given)) if given else _usual(account)
     for place in (data, cache):
-        place.mkdir(parents=True, exist_ok=True, mode=0o755)
+        _make(place)
         check_private(place, writable_by=os.geteuid())
-        if account.switch and not account.can_reach(place):
-            raise TargetError(
+        if not account.switch:
+            continue
+        if (loose := _loose_parent(place)) is not None:
+            raise UsageError(
+                f"the embedded server's files would be in {place}, and users other than root may write its "
+                f"parent {loose}",
+                "set DBDYNO_SERVER_DIR to a directory below root's own, such as /var/lib/dbdyno",
+            )
+        if not account.can_reach(place):
+            raise UsageError(
                 f"the server's user {account.name} cannot reach {place}",
                 "let it pass: chmod a+rx on the directories above, or set DBDYNO_SERVER_DIR to another place",
             )
     return Places(data, cache, runtime(account))
+
+
+def _make(directory: Path) -> None:
+    """With its parents. The server's user may pass those that root makes, whatever the umask is."""
+    missing = [p for p in (directory, *directory.parents) if not p.exists()]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True, mode=0o755)
+        if os.geteuid() == 0:
+            path.chmod(0o755)
+
+
+def _loose_parent(path: Path) -> Path | None:
+    """The first directory above in which users other than root may replace entries of root."""
+    for parent in path.resolve().parents:
+        found = parent.stat()
+        group = 0o020 if found.st_gid else 0
+        if found.st_uid or (found.st_mode & (0o002 | group) and not found.st_mode & stat.S_ISVTX):
+            return parent
+    return None
 
 
 def _given(directory: Path) -> tuple[Path, Path]:
@@ -56,7 +84,7 @@ def _given(directory: Path) -> tuple[Path, Path]:
 def _usual(account: Account) -> tuple[Path, Path]:
     data = _xdg("XDG_DATA_HOME", ".local/share") / "postgres"
     cache = _xdg("XDG_CACHE_HOME", ".cache") / "postgres"
-    if account.switch and not all(_reachable_when_made(account, p) for p in (data, cache)):
+    if account.switch and not all(_fits(account, p) for p in (data, cache)):
         return _for_root(data)
     return data, cache
 
@@ -75,9 +103,10 @@ def _xdg(variable: str, default: str) -> Path:
     return base / "dbdyno"
 
 
-def _reachable_when_made(account: Account, path: Path) -> bool:
+def _fits(account: Account, path: Path) -> bool:
+    """Whether the account can reach it when it is made, and nobody but root can replace it."""
     existing = next(p for p in (path, *path.parents) if p.exists())
-    return account.can_reach(existing)
+    return account.can_reach(existing) and _loose_parent(path) is None
 
 
 def check_private(directory: Path, writable_by: int) -> None:
@@ -86,7 +115,7 @@ def check_private(directory: Path, writable_by: int) -> None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != writable_by or found.st_mode & 0o022:
         raise TargetError(
             f"{directory} is not a directory that only user {writable_by} may write",
-            f"look at it (ls -ld {directory}); remove it, or chmod go-w it if it is yours",
+            f"look at it (ls -ld {shlex.quote(str(directory))}); remove it, or chmod go-w it if it is yours",
         )
 
 
@@ -100,7 +129,7 @@ def runtime(account: Account) -> Path:
         candidates.insert(0, Path(given) / "dbdyno")
     for candidate in candidates:
         longest = os.fsencode(candidate / ("x" * 12) / SOCKET_NAME)
-        if len(longest) <= MAX_SOCKET_PATH_BYTES and _make(candidate, 0o711 if account.switch else 0o700):
+        if len(longest) <= MAX_SOCKET_PATH_BYTES and _made(candidate, 0o711 if account.switch else 0o700):
             check_private(candidate, writable_by=uid)
             return candidate
     raise TargetError(
@@ -109,9 +138,11 @@ def runtime(account: Account) -> Path:
     )
 
 
-def _make(directory: Path, mode: int) -> bool:
+def _made(directory: Path, mode: int) -> bool:
     try:
-        directory.mkdir(exist_ok=True, mode=mode)
+        if not directory.exists():
+            directory.mkdir(exist_ok=True, mode=mode)
+            directory.chmod(mode)
     except OSError:
         return False
     return os.access(directory, os.W_OK | os.X_OK)

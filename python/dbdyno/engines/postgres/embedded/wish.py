@@ -42,6 +42,7 @@ class Started:
     bin_dir: str
     version: str
     base: dict[str, str] = field(default_factory=dict)  # all settings of its file, ours too
+    locked: bool = False  # holds ``server.lock`` as long as it lives
 
 
 def check_fits(last: Started, wish: Wish) -> None:

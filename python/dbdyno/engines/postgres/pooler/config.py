@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,21 +115,21 @@ def _tls(tls: Mapping[str, Any] | None, directory: Path) -> dict[str, str]:
     return made
 
 
-def certificates(tls: Mapping[str, Any] | None, directory: Path) -> Iterable[Path]:
-    """Copies the certificates into ``directory``: the pooler's user may not reach where they are."""
+def certificates(tls: Mapping[str, Any] | None) -> dict[str, str]:
+    """Texts by the names of their copies: the pooler's user may not reach where they are."""
     wanted: dict[str, str | None] = {}
     if tls is not None and tls["verify"] != "none":
         system = tls["root_cert"] in (None, "system")
         wanted["root.crt"] = ssl.get_default_verify_paths().cafile if system else tls["root_cert"]
     if tls is not None and tls["cert"] is not None:
         wanted |= {"client.crt": tls["cert"], "client.key": tls["key"]}
-    for name, source in wanted.items():
-        copy = directory / name
-        try:
-            shutil.copyfile(source or "", copy)
-        except OSError as e:
-            raise TargetError(
-                f"the pooler cannot have the certificate file {source}: {e.strerror}", "see sslrootcert"
-            ) from e
-        copy.chmod(0o600)
-        yield copy
+    return {name: _text(source or "") for name, source in wanted.items()}
+
+
+def _text(source: str) -> str:
+    try:
+        return Path(source).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as e:
+        raise TargetError(
+            f"the pooler cannot have the certificate file {source}: {e.strerror}", "see sslrootcert"
+        ) from e

@@ -8,22 +8,21 @@ directory's name is random, so it is nobody else's.
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import secrets
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import psycopg
 
-from dbdyno.engines.postgres.embedded import launch, places
-from dbdyno.engines.postgres.embedded.account import Account, server_account
-from dbdyno.engines.postgres.embedded.postmaster import Process, start_ticks
+from dbdyno.engines.postgres.embedded import places
+from dbdyno.engines.postgres.embedded.account import Account, account_of, owner_of, server_account
+from dbdyno.engines.postgres.embedded.postmaster import Process
+from dbdyno.engines.postgres.embedded.trouble import explained
+from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
 from dbdyno.engines.postgres.pooler import config
 from dbdyno.engines.postgres.pooler.config import Front
 from dbdyno.model.errors import TargetError
@@ -31,7 +30,7 @@ from dbdyno.model.undo import Journal, Undo
 
 _PATIENCE_S = 10.0
 _POLL_S = 0.005
-_LOG_LINES = 8
+_LOG_LINES, _LOG_BYTES = 8, 1 << 16
 _NAME = re.compile(r"p[0-9a-f]{11}")
 _STALE_S = 600.0
 _PLACE = re.compile(r"dbdyno(-\d+)?")  # as places.runtime() has them
@@ -44,11 +43,14 @@ class Pooler:
     def __init__(self, front: Front, journal: Journal | None) -> None:
         self.front = front
         account = account_for(str(front.target["host"]), int(front.target["port"]))
-        self.directory = _private_directory(account)
+        self._worker = Worker(account)
+        with explained():
+            self.directory = _private_directory(account)
         if journal is not None:
             journal.note(undo(self.directory))
         try:
-            self._child = self._start(account)
+            with explained(), self._worker:
+                self._child = self._start(account)
         except BaseException:
             end(self.directory)
             raise
@@ -73,7 +75,11 @@ class Pooler:
     def close(self) -> None:
         """Returns when the process and its directory are gone."""
         end(self.directory)
-        self._child.wait()
+        if self._child.poll() is None:
+            with suppress(PermissionError):
+                self._child.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(_PATIENCE_S)
 
     def words(self, text: str) -> str:
         """``text`` without the password."""
@@ -81,24 +87,24 @@ class Pooler:
         return text.replace(str(password), "***") if password else text
 
     def _start(self, account: Account) -> subprocess.Popen[bytes]:
-        text = config.render(self.front, self.directory)
+        texts = config.certificates(self.front.target["tls"])
         file = self.directory / config.FILE
-        made = [file, *config.certificates(self.front.target["tls"], self.directory)]
-        with os.fdopen(
-            os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-        ) as out:
-            out.write(text)
-        for path in made if account.switch else ():
-            os.chown(path, account.uid, account.gid)
+        for name, text in texts.items():
+            self._worker.write(self.directory / name, text)
+        self._worker.write(file, config.render(self.front, self.directory))
         child = self._launch(account, file)
-        self._await_ready(child)
-        file.unlink()
+        try:
+            self._await_ready(child)
+        except BaseException:
+            self._child = child
+            self.close()
+            raise
+        self._worker.remove(file)
         return child
 
     def _launch(self, account: Account, file: Path) -> subprocess.Popen[bytes]:
-        ids = (str(account.uid), str(account.gid), f"{os.getpid()}:{int(signal.SIGKILL)}")
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", launch.__file__, *ids, self.front.program.path, "-q", file],
+            argv(account, f"{os.getpid()}:{int(signal.SIGKILL)}", self.front.program.path, "-q", file),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -124,32 +130,28 @@ class Pooler:
         return False
 
     def log_tail(self) -> str:
-        try:
-            lines = (self.directory / "log").read_text(errors="replace").splitlines()
-        except OSError:
+        text = self._worker.read(self.directory / "log", 0, _LOG_BYTES)
+        if text is None:
             return "(it wrote no log)"
-        return self.words("\n".join(lines[-_LOG_LINES:])) or "(its log is empty)"
+        return self.words("\n".join(text.splitlines()[-_LOG_LINES:])) or "(its log is empty)"
 
 
 def account_for(host: str, port: int) -> Account:
     """Ourselves; as root the owner of the server's socket, who may reach it, else a system user."""
-    account = server_account()
-    if not account.switch or not host.startswith("/"):
-        return account
-    with suppress(OSError, KeyError):
-        entry = pwd.getpwuid(Path(host, f".s.PGSQL.{port}").stat().st_uid)
-        if entry.pw_uid != 0:
-            return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, switch=True)
-    return account
+    if os.geteuid() != 0 or not host.startswith("/"):
+        return server_account()
+    with suppress(OSError):
+        owner = account_of(Path(host, f".s.PGSQL.{port}").stat().st_uid)
+        if owner.uid != 0:
+            return owner
+    return server_account()
 
 
 def _private_directory(account: Account) -> Path:
     place = places.runtime(account)
     sweep(place)
     directory = place / f"p{secrets.token_hex(6)[:11]}"
-    directory.mkdir(mode=0o700)
-    if account.switch:
-        os.chown(directory, account.uid, account.gid)
+    make_directory(directory, account)
     return directory
 
 
@@ -165,14 +167,14 @@ def undo(directory: Path) -> Undo:
 
 def end(directory: Path) -> list[int]:
     """Ends the process of that directory, and removes it; the processes that were ended."""
-    found = _processes(directory)
-    for sign, patience_s in _STOPS:
-        for process in found:
-            _send(process, sign)
-        deadline = time.monotonic() + patience_s
-        while any(p.alive for p in found) and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-    shutil.rmtree(directory, ignore_errors=True)
+    owner = owner_of(directory)
+    if owner is None:
+        return []
+    with Worker(owner) as worker:
+        found = worker.holders(directory / config.FILE)
+        worker.end(found, _STOPS)
+    with suppress(OSError, TargetError):
+        remove_directory(directory)
     return [p.pid for p in found]
 
 
@@ -191,10 +193,10 @@ def put_back(undo: Undo) -> str | None:
 def sweep(place: Path) -> None:
     """Removes what was left of poolers that no journal names: killed while they were tried."""
     for directory in place.glob("p*"):
-        with suppress(OSError):
-            old = time.time() - directory.stat().st_mtime > _STALE_S
+        with suppress(OSError, TargetError):
+            old = time.time() - directory.lstat().st_mtime > _STALE_S
             if old and _ours(directory) and not _processes(directory):
-                shutil.rmtree(directory, ignore_errors=True)
+                remove_directory(directory)
 
 
 def _ours(directory: Path) -> bool:
@@ -203,32 +205,5 @@ def _ours(directory: Path) -> bool:
 
 
 def _processes(directory: Path) -> list[Process]:
-    file = os.fsencode(directory / config.FILE)
-    found = []
-    for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()):
-        ticks = start_ticks(pid)
-        if ticks is not None and file in _arguments(pid):
-            found.append(Process(pid, ticks))
-    return found
-
-
-def _arguments(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-def _send(process: Process, sign: signal.Signals) -> None:
-    """To exactly this process: a pidfd, which no later one of the same pid can take over."""
-    try:
-        handle = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return
-    try:
-        if process.alive:
-            signal.pidfd_send_signal(handle, sign)
-    except ProcessLookupError:
-        pass
-    finally:
-        os.close(handle)
+    owner = owner_of(directory)
+    return [] if owner is None else Worker(owner).holders(directory / config.FILE)

@@ -1,0 +1,227 @@
+"""Acts on what belongs to the server's user, with that user's rights and no more.
+
+Where dbdyno runs as root, root neither reads nor writes below directories that another user owns: it could be
+led anywhere by links there. A child that has become that user does it. What root itself writes (locks,
+``instance.json``, the log) lies in root's own directories.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dbdyno.engines.postgres.embedded import files, launch, postmaster
+from dbdyno.engines.postgres.embedded.account import AS_A_USER, Account, account_of
+from dbdyno.engines.postgres.embedded.postmaster import Process
+from dbdyno.model.errors import TargetError
+
+_PATIENCE_S = 60.0
+_COPY_PATIENCE_S = 600.0  # of many or large files
+_MODULES = {"files": files, "postmaster": postmaster}
+
+
+def argv(account: Account, parent: str, *program: str | Path) -> list[str]:
+    """Command line that runs ``program`` as ``account``. ``parent``: see ``launch``."""
+    ids = (str(account.uid), str(account.gid), parent)
+    return [sys.executable, "-I", "-S", launch.__file__, *ids, *map(str, program)]
+
+
+class Worker:
+    """Use it as a context; it may be entered again inside."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self._depth = 0
+        self._child: subprocess.Popen[bytes] | None = None
+        self._pending = b""
+
+    def __enter__(self) -> Worker:
+        self._depth += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._leave()
+
+    # -- files ------------------------------------------------------------------------------------
+    def read(self, path: Path, offset: int = 0, most: int = files.MOST_BYTES) -> str | None:
+        """Text of a regular file; see ``files``."""
+        found = self._do("files.read", os.fspath(path), offset, most)
+        return None if found is None else str(found)
+
+    def write(self, path: Path, text: str) -> None:
+        self._do("files.write", os.fspath(path), text)
+
+    def append(self, path: Path, text: str) -> None:
+        self._do("files.append", os.fspath(path), text)
+
+    def remove(self, path: Path) -> None:
+        self._do("files.remove", os.fspath(path))
+
+    def clear(self, directory: Path) -> None:
+        self._do("files.clear", os.fspath(directory), patience_s=_COPY_PATIENCE_S)
+
+    def copy(self, source: Path, target: Path) -> None:
+        self._do("files.copy", os.fspath(source), os.fspath(target), patience_s=_COPY_PATIENCE_S)
+
+    def disown(self, pid_file: Path) -> None:
+        self._do("files.disown", os.fspath(pid_file), postmaster.NO_PID)
+
+    # -- processes --------------------------------------------------------------------------------
+    def judge(self, pid: int, data: Path, known_ticks: int | None) -> str:
+        """See ``postmaster``."""
+        return str(self._do("postmaster.judge", pid, os.fspath(data), known_ticks))
+
+    def start_ticks(self, pid: int) -> int | None:
+        found = self._do("postmaster.start_ticks", pid)
+        return None if found is None else int(found)
+
+    def is_postgres(self, pid: int) -> bool:
+        return bool(self._do("postmaster.is_program", pid))
+
+    def orphans(self, data: Path) -> list[Process]:
+        return [Process(*p) for p in self._do("postmaster.orphans", os.fspath(data))]
+
+    def holders(self, argument: Path) -> list[Process]:
+        return [Process(*p) for p in self._do("postmaster.holders", os.fspath(argument))]
+
+    def openers(self, file: Path) -> list[Process]:
+        return [Process(*p) for p in self._do("postmaster.openers", os.fspath(file))]
+
+    def end_orphans(self, data: Path) -> None:
+        self._do("postmaster.end_orphans", os.fspath(data))
+
+    def end(self, found: Sequence[Process], stops: Sequence[tuple[int, float]] = postmaster.STOPS) -> bool:
+        """Ends these processes, by each signal in turn with a patience in seconds; whether all are gone."""
+        pairs = [(p.pid, p.start_ticks) for p in found]
+        patience_s = _PATIENCE_S + len(pairs) * sum(s for _, s in stops)
+        return bool(self._do("postmaster.end_all", pairs, [list(s) for s in stops], patience_s=patience_s))
+
+    # -- the child --------------------------------------------------------------------------------
+    def _do(self, name: str, *arguments: Any, patience_s: float = _PATIENCE_S) -> Any:
+        module, _, function = name.partition(".")
+        if not self.account.switch:
+            return getattr(_MODULES[module], function)(*arguments)
+        with self:
+            deadline = time.monotonic() + patience_s
+            try:
+                child = self._started(deadline)
+                self._send(child, json.dumps([name, arguments]).encode() + b"\n", deadline)
+                answer = self._answer(child, deadline)
+            except BaseException:  # the next request is not to get the answer to this one
+                self._leave()
+                raise
+            if "failed" in answer:
+                raise OSError(*answer["failed"])
+            return answer["done"]
+
+    def _started(self, deadline: float) -> subprocess.Popen[bytes]:
+        if self._child is None:
+            self._pending = b""
+            self._child = subprocess.Popen(
+                argv(self.account, f"{os.getpid()}:9"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd="/",
+                env={"LC_ALL": "C.UTF-8", "HOME": "/", "PATH": os.defpath},
+                start_new_session=True,  # a terminal's Ctrl-C does not reach it
+            )
+            self._answer(self._child, deadline)
+        return self._child
+
+    def _send(self, child: subprocess.Popen[bytes], request: bytes, deadline: float) -> None:
+        assert child.stdin is not None
+        os.set_blocking(child.stdin.fileno(), False)
+        while request:
+            self._await(child, child.stdin.fileno(), select.POLLOUT, deadline)
+            try:
+                request = request[os.write(child.stdin.fileno(), request) :]
+            except BrokenPipeError:
+                raise self._ended(child) from None
+
+    def _answer(self, child: subprocess.Popen[bytes], deadline: float) -> dict[str, Any]:
+        assert child.stdout is not None
+        while b"\n" not in self._pending:
+            self._await(child, child.stdout.fileno(), select.POLLIN, deadline)
+            more = os.read(child.stdout.fileno(), 1 << 16)
+            if not more:
+                raise self._ended(child)
+            self._pending += more
+        line, _, self._pending = self._pending.partition(b"\n")
+        return dict(json.loads(line))
+
+    def _await(self, child: subprocess.Popen[bytes], fd: int, event: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(fd, event)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise TargetError(
+                f"process {child.pid} of user {self.account.name} does not answer; it works in the server's "
+                "directories for dbdyno",
+                f"look at it: ps -fp {child.pid}",
+            )
+
+    def _ended(self, child: subprocess.Popen[bytes]) -> TargetError:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(5)
+        assert child.stderr is not None
+        os.set_blocking(child.stderr.fileno(), False)
+        lines = (child.stderr.read(4096) or b"").decode(errors="replace").strip().splitlines()
+        return TargetError(
+            f"no process of user {self.account.name} for the server's directories: "
+            f"{lines[-1] if lines else 'it was ended'}",
+            AS_A_USER,
+        )
+
+    def _leave(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            with suppress(OSError):
+                pipe.close()  # type: ignore[union-attr]
+        try:
+            child.wait(1)
+        except subprocess.TimeoutExpired:
+            with suppress(OSError):
+                child.kill()
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(5)
+
+
+# -- directories of the server's user in directories of ours -----------------------------------------
+def make_directory(directory: Path, account: Account) -> None:
+    """New, and private to ``account``. It must lie in a directory of our own."""
+    directory.mkdir(mode=0o700)
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchmod(fd, 0o700)
+        if account.switch:
+            os.fchown(fd, account.uid, account.gid)
+    finally:
+        os.close(fd)
+
+
+def remove_directory(directory: Path) -> None:
+    """Its contents go by the hand of the user who owns it; it must lie in a directory of our own."""
+    try:
+        found = directory.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode):
+        raise TargetError(
+            f"{directory} is not a directory, and so it is not removed", "look at it, and remove it by hand"
+        )
+    with Worker(account_of(found.st_uid)) as worker:
+        worker.clear(directory)
+    directory.rmdir()
