@@ -3,7 +3,8 @@
 The counting rule (DESIGN, section 4) is kept by the core; this room keeps the phases and the interrupts.
 """
 
-from dbdyno.drive.interrupt import Interrupt, Interrupted
+from dbdyno.drive.interrupt import Interrupt
 from dbdyno.drive.phases import connect, finish, frames, run
+from dbdyno.model.stopping import Interrupted
 
 __all__ = ["Interrupt", "Interrupted", "connect", "finish", "frames", "run"]

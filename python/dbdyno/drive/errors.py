@@ -20,7 +20,10 @@ _KINDS: dict[str, tuple[type[DbdynoError], str]] = {
         Unreachable,
         "is the server up, and does it listen there? How many connections may it take?",
     ),
-    "authentication": (AuthenticationFailed, "check user and password: ~/.pgpass, PGPASSWORD or the DSN"),
+    "authentication": (
+        AuthenticationFailed,
+        "check user and password: ~/.pgpass, a file named by PGPASSFILE, or a service file",
+    ),
     "lost": (ServerLost, "see the server's log"),
     "tls": (Unreachable, "check sslmode and the certificates"),
     "io": (TargetError, "see the message of the operating system"),

@@ -7,14 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from dbdyno.model import stopping
+from dbdyno.model.stopping import Interrupted
+
 _REST_S = 0.1
-
-
-class Interrupted(Exception):
-    """The user asked for an end."""
-
-    def __init__(self) -> None:
-        super().__init__("stopped by the user")
 
 
 class Interrupt:
@@ -31,6 +27,7 @@ class Interrupt:
     def request(self) -> None:
         """One more. The second raises :class:`Interrupted`; later ones must not disturb the tidying up."""
         self.count += 1
+        stopping.request()
         self._heard(self.count)
         if self.count == 2:
             raise Interrupted

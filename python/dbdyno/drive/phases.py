@@ -8,8 +8,9 @@ import polars as pl
 
 from dbdyno._core import DriverError
 from dbdyno.drive.errors import translated
-from dbdyno.drive.interrupt import Interrupt, Interrupted
+from dbdyno.drive.interrupt import Interrupt
 from dbdyno.model.protocols import Load
+from dbdyno.model.stopping import Interrupted
 from dbdyno.model.tables import empty, from_core
 
 STEP_S = 0.1

@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from dbdyno.engines.postgres import sql
-from dbdyno.engines.postgres.errors import DSN_CURE, connect_error, dsn_error
+from dbdyno.engines.postgres import control, sql
+from dbdyno.engines.postgres.errors import DSN_CURE, connect_error, dsn_error, server_error
 from dbdyno.engines.postgres.stranger import PORT, Address, Doubt
 from dbdyno.model.errors import TargetError, UsageError
 
@@ -23,7 +23,7 @@ APPLICATION = "dbdyno"
 MINIMUM_VERSION = 140000
 CONNECT_TIMEOUT_S = 10
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+Connection = control.Connection
 
 
 def connect(dsn: str) -> Connection:
@@ -33,20 +33,27 @@ def connect(dsn: str) -> Connection:
     except psycopg.Error as e:
         raise dsn_error(e) from None
     _check_ports(str(given.get("port", "")))
+    _check_hosts(str(given.get("host", "")))
     given.setdefault("fallback_application_name", APPLICATION)
+    given["client_encoding"] = "UTF8"
     if "connect_timeout" not in given and "PGCONNECT_TIMEOUT" not in os.environ:
         given["connect_timeout"] = CONNECT_TIMEOUT_S
     password = given.get("password") or os.environ.get("PGPASSWORD")
     with Doubt(*_single_address(given)) as doubt:
         try:
-            connection = psycopg.connect(**given, autocommit=True)  # type: ignore[arg-type]
+            connection = control.connect(given)
         except UnicodeError:
             raise TargetError("a host or user name cannot be encoded", "check the DSN") from None
         except psycopg.Error as e:
             raise connect_error(e, str(password) if password else None, doubt.answer) from None
     connection.prepare_threshold = None
     _check_version(connection)
-    connection.execute(sql.text("no_timeouts").encode())
+    try:
+        connection.execute(sql.text("no_timeouts").encode())
+        connection.take_text_as_it_is()
+    except psycopg.Error as e:
+        connection.close()
+        raise server_error(e, "beginning a session") from None
     return connection
 
 
@@ -63,6 +70,12 @@ def _check_ports(ports: str) -> None:
     """A password with a slash or a colon in a URI ends up here: it is not repeated."""
     if not all(port.isdigit() or port == "" for port in ports.split(",")):
         raise UsageError("the DSN is not valid: its port is not a number", DSN_CURE)
+
+
+def _check_hosts(hosts: str) -> None:
+    """Nor here, of a password with an at sign: its rest would be looked up as a host name."""
+    if any("@" in host[1:] and not host.startswith("/") for host in hosts.split(",")):
+        raise UsageError("the DSN is not valid: its host has an @ in it", DSN_CURE)
 
 
 def _check_version(connection: Connection) -> None:

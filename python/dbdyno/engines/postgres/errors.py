@@ -20,18 +20,23 @@ from dbdyno.model.errors import (
 )
 
 DSN_CURE = (
-    "write postgresql://user:password@host:port/database, in a password %40 for @, %2F for / and %3A for :, "
-    "or 'host=... port=... user=... dbname=...'"
+    "write postgresql://user@host:port/database or 'host=... port=... user=... dbname=...', and keep the "
+    "password in ~/.pgpass, a file named by PGPASSFILE, or a service file (in a URI write %40 for @, %2F for "
+    "/ and %3A for :)"
 )
 
 # By SQLSTATE (PostgreSQL, appendix A); a shorter key is a class.
 _STATES: dict[str, tuple[type[DbdynoError], str]] = {
-    "28P01": (AuthenticationFailed, "check the password: PGPASSWORD, ~/.pgpass or the DSN"),
+    "28P01": (
+        AuthenticationFailed,
+        "check the password: ~/.pgpass, a file named by PGPASSFILE, or a service file",
+    ),
     "28": (AuthenticationFailed, "check user, database and address against the server's pg_hba.conf"),
     "3D000": (NoSuchDatabase, "name an existing one: dbname= in the DSN, or PGDATABASE"),
     "25006": (TargetError, "measure a server, and as a role, that may write: not a standby, not read-only"),
     "42501": (NotPrivileged, "let the owner or a superuser grant that right"),
     "53300": (TooFewConnections, "close other connections, or raise max_connections"),
+    "57014": (TargetError, "look for locks that it waits for (pg_locks), or for an overloaded server"),
     "57P03": (Unreachable, "wait until the server has started"),
     "57P": (ServerLost, "see the server's log"),
     "08": (ServerLost, "see the server's log"),
@@ -49,6 +54,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     ("too many (clients|connections)|remaining connection slots", "53300"),
     ("the database system is (starting|shutting|not)", "57P03"),
 )
+_UNLIKELY = 6  # characters: so many, not letters alone, are in a message only as a password
 _NOBODY = (
     "Connection refused|No such file|host name|Name or service|[Nn]etwork is|No route to host|certificate"
 )
@@ -107,7 +113,17 @@ def _words(error: psycopg.Error, password: str | None) -> str:
     """In one line; libpq says the same again where it tried with and without TLS."""
     lines = (" ".join(line.split()) for line in str(error).splitlines())
     words = "; ".join(dict.fromkeys(line.removeprefix("connection failed: ") for line in lines if line))
-    return words.replace(password, "***") if password else words
+    return masked(words, password)
+
+
+def masked(words: str, password: str | None) -> str:
+    """Without the password. One that may be a word (or part of one) is looked for only where a value stands:
+    to mask it elsewhere would spoil the message, and give the password away."""
+    if not password:
+        return words
+    if len(password) >= _UNLIKELY and not password.isalpha():
+        return words.replace(password, "***")
+    return re.sub(rf"(?<=[\"'=:]){re.escape(password)}(?=[\"'@\s;,)]|$)", "***", words)
 
 
 def _unquoted(words: str) -> str:

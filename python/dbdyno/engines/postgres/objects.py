@@ -33,7 +33,7 @@ def prepare(connection: Connection, name: str, params: Mapping[str, Any], sessio
     own_schema(connection)
     stamp = f"dbdyno {name} v{half.version} blocks={blocks}"
     there = {n: s for kind, n, s in _made(connection) if kind == half.objects.kind}
-    with _privileged(connection):
+    with _privileged(connection), connection.patient():
         for object_name in wanted:
             if there.get(object_name) != stamp:
                 _build(connection, name, half, object_name, blocks, stamp)
@@ -151,7 +151,7 @@ def clean(connection: Connection) -> list[str]:
         return []
     ours = [(kind, name) for kind, name, stamp in _made(connection) if _is_ours(kind, name, stamp)]
     removed = []
-    with _privileged(connection):
+    with _privileged(connection), connection.patient():
         for kind in ("function", "table"):
             names = [n for k, n in ours if k == kind]
             for start in range(0, len(names), _DROPS_AT_ONCE):

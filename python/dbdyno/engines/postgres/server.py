@@ -170,7 +170,8 @@ class PostgresServer:
                 connection.execute(statement.encode())
             pid = connection.info.backend_pid
             readable = self._presence.here and local.run_ns(pid) is not None
-            return calibrate(Bench(connection, recipe, pid if readable else None), target_ns, reason)
+            with connection.patient():
+                return calibrate(Bench(connection, recipe, pid if readable else None), target_ns, reason)
 
     def load(
         self,
@@ -284,8 +285,9 @@ class PostgresServer:
     def truth_setup(self, case: TruthCase) -> None:
         with _doing(f"preparing {case.name}"):
             objects.own_schema(self._connection)
-            for statement in case.setup:
-                self._connection.execute(statement.encode())
+            with self._connection.patient():
+                for statement in case.setup:
+                    self._connection.execute(statement.encode())
             permitted = {n: v for n, v in case.settings.items() if self._may_set(n, v)}
         self._script_settings = {case.name: permitted}
 
@@ -298,7 +300,7 @@ class PostgresServer:
         return True
 
     def truth_teardown(self, case: TruthCase) -> None:
-        with _doing(f"tidying up after {case.name}"):
+        with _doing(f"tidying up after {case.name}"), self._connection.patient():
             for statement in case.teardown:
                 self._connection.execute(statement.encode())
 

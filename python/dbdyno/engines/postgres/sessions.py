@@ -91,6 +91,8 @@ def setup(
 ) -> list[str]:
     """Simple queries that make a session: settings, and for 14 to 17 the one transaction."""
     settings = {**inherited, **recipe.settings}
+    if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+        settings["client_encoding"] = "SQL_ASCII"  # else each row with a byte above 127 would be checked
     if recipe.half is not None:
         settings |= dict.fromkeys(_NO_TIMEOUTS, "0")
     settings = {name: value for name, value in settings.items() if name.lower() not in recipe.varied}

@@ -11,9 +11,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, cast
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from dbdyno import _core
-from dbdyno.engines.postgres import observation, sql
+from dbdyno.engines.postgres import control, observation, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import connect_error
 from dbdyno.engines.postgres.pooler import process
@@ -219,7 +220,7 @@ def _fill(pooler: Pooler, count: int, settings: Sequence[str]) -> None:
     with ExitStack() as held:
         try:
             for _ in range(count):
-                client = psycopg.connect(pooler.conninfo(ALIAS), autocommit=True)
+                client = control.connect(conninfo_to_dict(pooler.conninfo(ALIAS)))
                 held.callback(_release, client)
                 psycopg.ClientCursor(client).execute("; ".join(["BEGIN", *settings]).encode())
         except psycopg.Error as e:

@@ -23,6 +23,7 @@ from dbdyno.engines.postgres.embedded.account import Account, account_of, owner_
 from dbdyno.engines.postgres.embedded.postmaster import Process
 from dbdyno.engines.postgres.embedded.trouble import explained
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
+from dbdyno.engines.postgres.errors import masked
 from dbdyno.engines.postgres.pooler import config
 from dbdyno.engines.postgres.pooler.config import Front
 from dbdyno.model.errors import TargetError
@@ -84,7 +85,7 @@ class Pooler:
     def words(self, text: str) -> str:
         """``text`` without the password."""
         password = self.front.target["password"]
-        return text.replace(str(password), "***") if password else text
+        return masked(text, str(password) if password else None)
 
     def _start(self, account: Account) -> subprocess.Popen[bytes]:
         texts = config.certificates(self.front.target["tls"])

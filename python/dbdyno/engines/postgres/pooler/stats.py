@@ -11,7 +11,9 @@ from decimal import Decimal
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
+from dbdyno.engines.postgres import control
 from dbdyno.engines.postgres.pooler.config import ALIAS
 
 SCOPE = "pooler"
@@ -37,7 +39,7 @@ class Console:
     """The pooler's administration console: a connection that speaks the simple protocol."""
 
     def __init__(self, conninfo: str) -> None:
-        self._connection = psycopg.connect(conninfo, autocommit=True)
+        self._connection = control.connect(conninfo_to_dict(conninfo))
 
     def close(self) -> None:
         self._connection.close()

@@ -76,7 +76,7 @@ class Written:
     def _write(self, wanted: Mapping[str, str], *, restart: bool) -> None:
         self._now = dict(wanted)
         if restart:
-            self._site.connection().execute("checkpoint")  # else the shutdown might take longer than it may
+            checkpoint(self._site)  # else the shutdown might take longer than it may
         try:
             self._instance.reconfigure(wanted, restart=restart)
         except UsageError:  # it did not start; without them it did
@@ -93,6 +93,11 @@ class Written:
         if self._now:
             with suppress(psycopg.Error, DbdynoError):
                 self._write({}, restart=restart)
+
+
+def checkpoint(site: Site) -> None:
+    with site.connection().patient():
+        site.connection().execute("checkpoint")
 
 
 def key(instance: Instance) -> str:
@@ -127,7 +132,7 @@ def put_back(site: Site, instance: Instance) -> str:
             f"{words}: back to what it was started with, but {', '.join(late)} only after a restart, "
             f"which must wait for {'; '.join(others)}: dbdyno server stop, then dbdyno server start"
         )
-    site.connection().execute("checkpoint")
+    checkpoint(site)
     instance.reconfigure({}, restart=True)
     site.reconnect()
     return f"{words}: back to what it was started with, by a restart"

@@ -1,0 +1,161 @@
+"""A server that speaks the start-up of PostgreSQL's protocol, and then misbehaves as a test tells it.
+
+PostgreSQL, "Message Formats". Each connection has a thread of its own, which runs the test's ``script``
+with a :class:`Line`; when the script returns, the connection is closed.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+PARAMETERS = {
+    "server_version": "17.4",
+    "server_encoding": "UTF8",
+    "client_encoding": "UTF8",
+    "standard_conforming_strings": "on",
+    "DateStyle": "ISO, MDY",
+    "integer_datetimes": "on",
+    "TimeZone": "UTC",
+    "application_name": "",
+}
+
+
+def message(tag: bytes, body: bytes = b"") -> bytes:
+    return tag + struct.pack(">i", len(body) + 4) + body
+
+
+def report(tag: bytes, text: str | bytes, severity: str = "ERROR", sqlstate: str = "XX000") -> bytes:
+    """An ErrorResponse (``E``) or NoticeResponse (``N``)."""
+    words = text if isinstance(text, bytes) else text.encode()
+    kind = severity.encode()
+    fields = (b"S" + kind, b"V" + kind, b"C" + sqlstate.encode(), b"M" + words)
+    return message(tag, b"".join(f + b"\0" for f in fields) + b"\0")
+
+
+class Line:
+    """One connection, from the server's side. A client that is gone ends the script (:class:`OSError`)."""
+
+    def __init__(self, peer: socket.socket, number: int) -> None:
+        self._peer, self.number = peer, number
+
+    def send(self, *messages: bytes) -> None:
+        self._peer.sendall(b"".join(messages))
+
+    def exactly(self, count: int) -> bytes:
+        got = b""
+        while len(got) < count:
+            if not (more := self._peer.recv(count - len(got))):
+                raise ConnectionError
+            got += more
+        return got
+
+    def receive(self) -> tuple[bytes, bytes]:
+        """The next message: its tag and body."""
+        head = self.exactly(5)
+        return head[:1], self.exactly(struct.unpack(">i", head[1:])[0] - 4)
+
+    def hello(self) -> None:
+        """Takes the start-up message; TLS and GSSAPI are declined."""
+        while True:
+            (length,) = struct.unpack(">i", self.exactly(4))
+            body = self.exactly(length - 4)
+            if struct.unpack(">i", body[:4])[0] not in (80877103, 80877104):
+                return
+            self.send(b"N")
+
+    def ready(self) -> None:
+        """Without authentication, up to ReadyForQuery."""
+        parameters = (message(b"S", f"{n}\0{v}\0".encode()) for n, v in PARAMETERS.items())
+        key = message(b"K", struct.pack(">ii", 4242 + self.number, 1))
+        self.send(message(b"R", struct.pack(">i", 0)), *parameters, key, message(b"Z", b"I"))
+
+    def scram(self, iterations: int) -> None:
+        """Asks for SCRAM-SHA-256 with so many rounds, and waits for the answer."""
+        self.send(message(b"R", struct.pack(">i", 10) + b"SCRAM-SHA-256\0\0"))
+        _, body = self.receive()
+        nonce = body.split(b"r=")[1].decode() + "server"
+        salt = base64.b64encode(b"0123456789abcdef").decode()
+        words = f"r={nonce},s={salt},i={iterations}".encode()
+        self.send(message(b"R", struct.pack(">i", 11) + words))
+        self.receive()
+
+    def silence(self) -> None:
+        """Nothing, until the client has gone."""
+        while self._peer.recv(65536):
+            pass
+
+
+Script = Callable[[Line], Any]
+
+
+class Hostile:
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self.lines = 0
+        self._peers: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def dsn(self) -> str:
+        return f"host=127.0.0.1 port={self.port} user=u dbname=d sslmode=disable"
+
+    def close(self) -> None:
+        for one in (self._listener, *self._peers):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = self._listener.accept()
+                self._peers.append(peer)
+                self.lines += 1
+                threading.Thread(target=self._serve, args=(Line(peer, self.lines),), daemon=True).start()
+
+    def _serve(self, line: Line) -> None:
+        peer = self._peers[line.number - 1]
+        with contextlib.suppress(OSError), peer:
+            self._script(line)
+
+
+@contextlib.contextmanager
+def hostile(script: Script) -> Iterator[Hostile]:
+    made = Hostile(script)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+# -- scripts -------------------------------------------------------------------------------------------
+
+
+def silent_when_ready(line: Line) -> None:
+    line.hello()
+    line.ready()
+    line.silence()
+
+
+def notices(line: Line) -> None:
+    """A notice each half second, and never ready."""
+    line.hello()
+    line.send(message(b"R", struct.pack(">i", 0)))
+    while True:
+        line.send(report(b"N", "patience", "NOTICE", "00000"))
+        time.sleep(0.5)
+
+
+def endless_scram(line: Line) -> None:
+    line.hello()
+    line.scram(2**31 - 1)
+    line.silence()
