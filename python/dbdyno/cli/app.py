@@ -9,7 +9,9 @@ import click
 
 from dbdyno import __version__
 from dbdyno.cli.commands import Commands
+from dbdyno.cli.guard import guard
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError
+from dbdyno.model.visible import shortened
 
 _HELP = """A dynamometer for databases: climbs a ladder of session counts on a real server, counts exactly,
 and says where each second of each session went.
@@ -73,6 +75,7 @@ def app() -> None:
 
 def main() -> None:
     """Entry point of the program ``dbdyno``."""
+    guard()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's; else a thread for each CPU, none of use
     try:
         sys.exit(app(standalone_mode=False) or 0)
@@ -86,10 +89,15 @@ def main() -> None:
     except DbdynoError as e:
         from dbdyno.cli import screen
 
-        screen.error(str(e))
+        screen.error(e.message, e.cure)
         sys.exit(e.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:  # the reader has seen enough: `dbdyno runs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception:
+        import traceback
+
+        sys.stderr.write(shortened(traceback.format_exc(), 20_000, 200) + "\n")
+        sys.exit(1)

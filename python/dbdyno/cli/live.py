@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
 from dbdyno.cli import screen
+from dbdyno.cli.console import live
 from dbdyno.conduct import Silence
 from dbdyno.conduct.teller import Tick
 from dbdyno.model.environment import Environment
@@ -29,9 +29,7 @@ class LiveTeller(Silence):
 
     def __init__(self, plan: Plan, console: Console) -> None:
         self._plan, self._console = plan, console
-        self._live = (
-            Live(console=console, refresh_per_second=8, transient=True) if console.is_terminal else None
-        )
+        self._live = live(console, refresh_per_second=8, transient=True) if console.is_terminal else None
         self._chosen: tuple[terminal.Column, ...] = ()
         self._first: dict[str, Mapping[str, Any]] = {}  # by variant
         self._last: Tick | None = None
@@ -116,7 +114,7 @@ class LiveTeller(Silence):
         return {**row, "scaling": scaling}
 
     def _print(self, text: str, style: str = "") -> None:
-        self._console.print(text, style=style, markup=False, soft_wrap=True)
+        self._console.print(text, style=style, soft_wrap=True)
 
     def _status(self, text: Text) -> None:
         if self._live:

@@ -54,7 +54,7 @@ class LinesLooker(Blind):
             self.notice(f"server not here, only its own words are known: {server.here_detail}")
 
     def notice(self, text: str) -> None:
-        self._notices.print(text, style="yellow", markup=False, soft_wrap=True)
+        self._notices.print(text, style="yellow", soft_wrap=True)
 
     def saved(self, window: RawCell) -> None:
         if self._console.quiet:
@@ -65,7 +65,7 @@ class LinesLooker(Blind):
         self._print(line(window, datetime.now()))
 
     def _print(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+        self._console.print(text, soft_wrap=True)
 
 
 def line(window: RawCell, ended: datetime) -> str:

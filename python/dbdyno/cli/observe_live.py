@@ -9,8 +9,8 @@ from dataclasses import replace
 from types import TracebackType
 
 from rich.console import Console, Group
-from rich.live import Live
 
+from dbdyno.cli.console import live
 from dbdyno.cli.keys import Keyboard
 from dbdyno.cli.top_state import Row, View
 from dbdyno.cli.top_view import Header, Screen
@@ -36,7 +36,7 @@ class LiveLooker(Blind):
         self._drawn_s = self._noticed_s = 0.0
         self._began_s, self._began_cpu_s = time.monotonic(), time.process_time()
         self._stack = contextlib.ExitStack()
-        self._live = Live(console=console, screen=True, auto_refresh=False)
+        self._live = live(console, screen=True, auto_refresh=False)
 
     def __enter__(self) -> LiveLooker:
         with contextlib.ExitStack() as stack:
@@ -50,7 +50,7 @@ class LiveLooker(Blind):
     ) -> None:
         self._stack.close()
         for text in self._notices:  # the screen that they were on is gone
-            self._console.print(text, style="yellow", markup=False, soft_wrap=True)
+            self._console.print(text, style="yellow", soft_wrap=True)
 
     def on_quit(self, stop: Callable[[], None]) -> None:
         """What the key q calls."""

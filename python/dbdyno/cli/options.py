@@ -73,4 +73,4 @@ def open_store(path: Path | None) -> RunStore:
 
 
 def print_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=1, ensure_ascii=False, default=str))
+    click.echo(json.dumps(document, indent=1, default=str))

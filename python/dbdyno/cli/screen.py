@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dbdyno import report
+from dbdyno.cli.console import SafeConsole
 from dbdyno.model.plan import Adaptive, Plan
 from dbdyno.model.results import Results, RunInfo
 from dbdyno.model.units import format_ns
+from dbdyno.model.visible import shortened
 from dbdyno.model.workload import Workload
 
 _LISTED_CELLS = 40
+_ERROR, _ERROR_LINES = 2_000, 30  # the most that is shown of a message
 
 
 def out() -> Console:
     """Standard output: tables, results. Plain text where it is no terminal."""
-    return Console(highlight=False)
+    return SafeConsole(sys.stdout)
 
 
 def err() -> Console:
     """Standard error: progress, errors."""
-    return Console(stderr=True, highlight=False)
+    return SafeConsole(sys.stderr)
 
 
 def say(text: str) -> None:
-    out().print(text, markup=False, soft_wrap=True)
+    out().print(text, soft_wrap=True)
 
 
-def error(text: str) -> None:
-    console = err()
-    console.print("error: ", style="red bold", end="")
-    console.print(text, markup=False, soft_wrap=True)
+def error(message: str, cure: str | None = None) -> None:
+    """The message, shortened, since some of it may be a server's words; then the cure."""
+    text = Text.assemble(("error: ", "red bold"), shortened(message, _ERROR, _ERROR_LINES))
+    err().print(text, soft_wrap=True)
+    if cure is not None:
+        err().print(f"  {cure}", soft_wrap=True)
 
 
 def runs_table(infos: Sequence[RunInfo], root: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from dbdyno import conduct, observe
 from dbdyno.cli import screen
@@ -63,7 +64,7 @@ def selftest(
                 cases,
                 measure_ns,
                 interrupt,
-                lambda text: console.print(text, markup=False, style="bold"),
+                lambda text: console.print(text, style="bold"),
                 lambda _case, truths: None if as_json else console.print(_table(truths)),
             )
         except Interrupted:
@@ -71,7 +72,7 @@ def selftest(
     if as_json:
         print_json([_document(t) for t in found])
     else:
-        console.print(_verdict(found), markup=False)
+        console.print(_verdict(found))
     if any(t.verdict == "off" for t in found):
         raise click.exceptions.Exit(EXIT_OFF)
 
@@ -97,9 +98,10 @@ def _table(truths: Sequence[Truth]) -> Group:
             _figure(t.ledger),
             interval,
             off,
-            f"[{style}]{t.verdict}[/]",
+            Text(t.verdict, style=style),
         )
-    why = [f"  [dim]truth of {t.account} ({t.tier}): {t.why}[/]" for t in truths if t.verdict != "ok"]
+    told = [f"  truth of {t.account} ({t.tier}): {t.why}" for t in truths if t.verdict != "ok"]
+    why = [Text(words, style="dim") for words in told]
     return Group(table, *why)
 
 

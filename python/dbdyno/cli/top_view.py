@@ -10,6 +10,7 @@ from rich.text import Text
 from dbdyno.cli.top_session import alone_lines
 from dbdyno.cli.top_state import HELP, ORDERS, Row, View
 from dbdyno.cli.top_words import LEAST, RUN, WAIT, clock, event_color, number, share
+from dbdyno.model.visible import one_line
 from dbdyno.observe.glance import Glance
 
 _EVENTS = 7
@@ -78,6 +79,7 @@ class Screen:
 
 def _cut(line: Text, width: int) -> Text:
     line = line.copy()
+    line.plain = one_line(line.plain)
     line.no_wrap = True
     line.truncate(width, overflow="crop")
     return line

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from dbdyno.model.finding import Finding
 from dbdyno.model.results import Results
+from dbdyno.model.visible import one_line
 from dbdyno.report import compare, headline, placement, scaling_terminal, terminal_tables, tier, unknown
 from dbdyno.report.figures import (
     UNKNOWN,
@@ -232,6 +233,7 @@ def _join(chosen: Sequence[Column], cells: Sequence[str]) -> str:
 
 
 def _squeeze(text: str, width: int) -> str:
+    text = one_line(text)
     if len(text) <= width:
         return text
     tail = (width - 1) // 2

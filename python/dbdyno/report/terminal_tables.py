@@ -10,6 +10,7 @@ from rich.text import Text
 
 from dbdyno.model.results import Results
 from dbdyno.model.units import significant
+from dbdyno.model.visible import one_line
 from dbdyno.report import figures, headline, processes, profile, tier, waits
 from dbdyno.report.figures import difference, quantity
 from dbdyno.report.picks import Pick, pick_of, rows_of
@@ -87,6 +88,7 @@ def _widths(heads: Sequence[str], rows: Rows) -> list[int]:
 
 
 def _cell(text: str, width: int, to_left: bool) -> str:
+    text = one_line(text)
     short = text if len(text) <= width else f"{text[: width - 1]}…"
     return short.ljust(width) if to_left else short.rjust(width)
 

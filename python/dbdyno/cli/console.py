@@ -1,0 +1,43 @@
+"""What rich draws: its own styles pass, texts are made visible first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import IO, Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.live import Live
+from rich.segment import Segment
+from rich.text import Text
+
+from dbdyno.cli.guard import Guarded
+from dbdyno.model.visible import shortened, visible
+
+
+class SafeConsole(Console):
+    """Texts are made visible and shortened before they are laid out. No markup: names may hold brackets."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        under = stream.stream if isinstance(stream, Guarded) else stream
+        super().__init__(file=under, highlight=False, markup=False, emoji=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        if isinstance(renderable, str):
+            renderable = Text(renderable)
+        if isinstance(renderable, Text):
+            renderable = _safe(renderable)
+        return super().render(renderable, options)
+
+
+def live(console: Console, **options: Any) -> Live:
+    """Something that is redrawn. Output beside it stays guarded: rich would redirect it."""
+    return Live(console=console, redirect_stdout=False, redirect_stderr=False, **options)
+
+
+def _safe(text: Text) -> Text:
+    plain = shortened(visible(text.plain))
+    if plain == text.plain:
+        return text
+    safe = text.copy()
+    safe.plain = plain
+    return safe

@@ -1,0 +1,60 @@
+"""The program on a real pseudo-terminal, and what a terminal would obey of its output."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Sequence
+
+STEERING = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\r\x08\u202eabc\u2028"
+"""A title, a cleared screen, a C1 sequence, DEL, CR, BS, a right-to-left override, a line separator."""
+_OURS = re.compile(
+    "\x1b\\[[0-9;]*m"  # styles
+    "|\x1b\\[\\?(25|1049)[hl]|\x1b\\[H|\x1b\\[(1A|2K)"  # cursor, other screen, and back to draw anew
+)
+_OBEYED = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]"
+)
+
+
+def on_terminal(
+    *words: str, columns: int = 100, rows: int = 50, env: dict[str, str] | None = None, seconds: float = 60
+) -> tuple[int, str]:
+    """Exit code and all that was written to the terminal."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    variables = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
+    program = subprocess.Popen(
+        [sys.executable, "-m", "dbdyno", *words],
+        stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True, start_new_session=True,
+        env={**variables, "TERM": "xterm-256color", **(env or {})},
+    )  # fmt: skip
+    os.close(theirs)
+    written, end = b"", time.monotonic() + seconds
+    while time.monotonic() < end:
+        if not select.select([ours], [], [], 0.2)[0]:
+            continue
+        try:
+            part = os.read(ours, 1 << 16)
+        except OSError:  # the last writer has closed it
+            break
+        if not part:
+            break
+        written += part
+    os.close(ours)
+    return program.wait(timeout=10), written.decode("utf-8")
+
+
+def obeyed(written: str) -> Sequence[str]:
+    """What is left of steering characters once our own styles and movements are taken out."""
+    plain = _OURS.sub("", written).replace("\r\n", "\n")
+    plain = re.sub("\r(?=\n|$)|^\r|\r$", "", plain, flags=re.M)
+    return _OBEYED.findall(plain)
