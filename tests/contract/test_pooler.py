@@ -181,7 +181,7 @@ def test_a_pooler_that_died_is_a_status_and_no_zero(server18: PostgresServer) ->
         load = server18.load(script, cell_of(script, pool, 1), None, False, None)
         directory = Path(notes.seen[-1].data["directory"])
         for found in process._processes(directory):
-            process._send(found, signal.SIGKILL)
+            os.kill(found.pid, signal.SIGKILL)
         rows = server18.counters("t1").filter(scope="pooler", name="pool_wait_ns")
         assert rows.select("value", "status").row(0) == (None, "lost")
         assert _pooler_source(server18).status == "lost"
