@@ -11,7 +11,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use dyno_drive::{Load, Phases, Spec};
-use dyno_engine_postgres::{LoadSpec, Postgres, Protocol, SessionSpec, StatementSpec, TargetSpec};
+use dyno_engine_postgres::{
+    AuthSpec, LoadSpec, Postgres, Protocol, SessionSpec, StatementSpec, TargetSpec, TcpSpec,
+};
 use dyno_model::{Column, Table, now_ns};
 
 const SQL: &str = "select abalance from pgbench_accounts where aid = $1";
@@ -67,6 +69,9 @@ fn spec(args: &Args) -> LoadSpec {
         tls: None,
         application_name: "point_select".to_owned(),
         connect_timeout_ms: 10_000,
+        auth: AuthSpec::default(),
+        peer_uid: None,
+        tcp: TcpSpec::default(),
     };
     let statement = StatementSpec {
         sql: args.text("sql", SQL),

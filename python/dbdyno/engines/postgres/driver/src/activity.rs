@@ -14,6 +14,8 @@ use crate::tls::TlsSetup;
 /// `connect_timeout_ms` is lost.
 pub struct Activity {
     client: Client,
+    /// Of a sample.
+    limit: Duration,
     breaker: Breaker,
     sql: String,
     /// Which field each column of the result is.
@@ -44,7 +46,8 @@ impl Activity {
         let breaker = Breaker::default();
         let tls = target.tls.as_ref().map(TlsSetup::new).transpose()?;
         let mut client = Client::connect(target, tls.as_ref(), &breaker)?;
-        client.set_timeout(Some(Duration::from_millis(target.connect_timeout_ms.max(1))))?;
+        let limit = target.connect_timeout();
+        client.set_timeout(Some(limit))?;
         let columns = client.simple_query(sql)?.columns;
         let fields = columns
             .iter()
@@ -64,6 +67,7 @@ impl Activity {
         };
         Ok(Self {
             client,
+            limit,
             breaker,
             sql,
             fields,
@@ -101,6 +105,7 @@ impl ActivityProbe for Activity {
         let Self {
             client, sql, fields, ..
         } = self;
+        client.set_timeout(Some(self.limit))?;
         let mut count = 0;
         let mut fits = true;
         client.query(sql, |message| match message.tag {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use dyno_model::{Error, Result};
@@ -20,6 +20,7 @@ const CHUNK_BYTES: usize = 16 * 1024;
 pub struct Client {
     pub(crate) wire: Wire,
     incoming: Collector,
+    deadline: Option<Instant>,
     /// The server's process id for this session.
     pub backend_pid: Option<i64>,
 }
@@ -49,6 +50,7 @@ impl Client {
         Self {
             wire,
             incoming: Collector::default(),
+            deadline: None,
             backend_pid: None,
         }
     }
@@ -58,12 +60,26 @@ impl Client {
         self.wire.fd()
     }
 
-    /// Gives up reads and writes after `limit`; `None`: never.
+    /// From now on all reads and writes together may last `limit`; `None`: for ever.
     ///
     /// # Errors
     /// When the operating system refuses.
-    pub fn set_timeout(&self, limit: Option<Duration>) -> Result<()> {
-        socket::set_timeout(self.wire.socket(), limit).map_err(|e| Error::Io(e.to_string()))
+    pub fn set_timeout(&mut self, limit: Option<Duration>) -> Result<()> {
+        self.set_deadline(limit.map(|l| Instant::now() + l))
+    }
+
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<()> {
+        self.deadline = deadline;
+        self.wire.set_deadline(deadline);
+        if deadline.is_none() {
+            socket::set_timeout(self.wire.socket(), None).map_err(|e| Error::Io(e.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// What one message may hold from now on, in bytes.
+    pub(crate) fn set_longest(&mut self, bytes: usize) {
+        self.incoming.longest = bytes;
     }
 
     /// Runs SQL by the simple protocol and drops its rows.
@@ -71,7 +87,10 @@ impl Client {
     /// # Errors
     /// [`Error::Server`], or [`Error::Lost`].
     pub fn execute(&mut self, sql: &str) -> Result<()> {
-        self.query(sql, |_| {})
+        self.incoming.without_rows = true;
+        let done = self.query(sql, |_| {});
+        self.incoming.without_rows = false;
+        done
     }
 
     /// Runs SQL by the simple protocol; the last statement's rows.
@@ -154,14 +173,29 @@ impl Client {
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        self.wire.send_all(bytes).map_err(|e| lost(&e))
+        self.arm()
+            .and_then(|()| self.wire.send_all(bytes))
+            .map_err(|e| lost(&e))
+    }
+
+    /// What is there, not before something is.
+    pub(crate) fn recv(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.arm()
+            .and_then(|()| self.wire.recv(buffer))
+            .map_err(|e| lost(&e))
+    }
+
+    /// The socket gives up at the deadline.
+    fn arm(&self) -> io::Result<()> {
+        self.deadline
+            .map_or(Ok(()), |deadline| socket::arm(self.wire.socket(), deadline))
     }
 
     /// The next message.
     pub(crate) fn receive(&mut self) -> Result<Message<'_>> {
         let mut chunk = [0; CHUNK_BYTES];
         while !self.incoming.is_ready()? {
-            match self.wire.recv(&mut chunk).map_err(|e| lost(&e))? {
+            match self.recv(&mut chunk)? {
                 0 => return Err(Error::Lost("the server closed the connection".to_owned())),
                 n => self.incoming.push(&chunk[..n]),
             }

@@ -9,6 +9,10 @@ use dyno_model::{Error, Result};
 const HEADER: usize = 5;
 /// The server refuses to send more than 1 GB in one message; a larger length is garbage.
 const LONGEST: usize = 0x4000_0000;
+/// Before the server is ready it has little to say (libpq's limits there are 2,000 and 30,000 bytes).
+pub const LONGEST_IN_STARTUP: usize = 64 * 1024;
+/// What is held of one message after that; rows are walked over, whatever their size.
+pub const LONGEST_HELD: usize = 1024 * 1024;
 
 /// What to do with a message type.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,10 +119,13 @@ impl Walker {
             }
             let (kind, size) = parse(&self.held)?;
             if kind == Kind::Keep {
-                self.hold(size, chunk, at);
-                if self.held.len() < size {
+                // The rest of a longer one (its message, by far) is walked over.
+                let most = size.min(LONGEST_HELD);
+                self.hold(most, chunk, at);
+                if self.held.len() < most {
                     return Ok(None);
                 }
+                self.skip = size - most;
                 self.spent = true;
                 return Ok(Some(Message {
                     tag: self.held[0],
@@ -168,12 +175,38 @@ fn garbage(tag: u8, length: usize) -> Error {
     ))
 }
 
+#[cold]
+fn too_long(tag: u8, length: usize) -> Error {
+    Error::Protocol(format!(
+        "message type {:?} of {length} bytes is longer than this connection takes",
+        char::from(tag)
+    ))
+}
+
 /// Collects whole messages of any kind: for set-up and control, where every message matters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Collector {
     buffer: Vec<u8>,
     /// Where the next message begins.
     from: usize,
+    /// Bytes of a message still to come that are dropped.
+    skip: usize,
+    /// What is held of one message. Of errors and notices the beginning will do; others must not be longer.
+    pub longest: usize,
+    /// Rows are dropped, whatever their size.
+    pub without_rows: bool,
+}
+
+impl Default for Collector {
+    fn default() -> Self {
+        Self {
+            buffer: Vec::new(),
+            from: 0,
+            skip: 0,
+            longest: LONGEST_HELD,
+            without_rows: false,
+        }
+    }
 }
 
 impl Collector {
@@ -183,23 +216,44 @@ impl Collector {
             self.buffer.drain(..self.from);
             self.from = 0;
         }
-        self.buffer.extend_from_slice(bytes);
+        let skipped = self.skip.min(bytes.len());
+        self.skip -= skipped;
+        self.buffer.extend_from_slice(&bytes[skipped..]);
     }
 
-    /// True if a whole message is there.
+    /// True if a message is there: a whole one, or as much as is held of an error or a notice.
     ///
     /// # Errors
-    /// [`Error::Protocol`] on what no PostgreSQL server says.
-    pub fn is_ready(&self) -> Result<bool> {
-        let rest = &self.buffer[self.from..];
-        let Some(header) = rest.get(..HEADER) else {
-            return Ok(false);
-        };
-        let length = length(header);
-        if !header[0].is_ascii_alphanumeric() || !(4..LONGEST).contains(&length) {
-            return Err(garbage(header[0], length));
+    /// [`Error::Protocol`] on what no PostgreSQL server says, and on what is longer than we hold.
+    pub fn is_ready(&mut self) -> Result<bool> {
+        loop {
+            let rest = &self.buffer[self.from..];
+            let Some(header) = rest.get(..HEADER) else {
+                return Ok(false);
+            };
+            let (tag, length) = (header[0], length(header));
+            if !tag.is_ascii_alphanumeric() || !(4..LONGEST).contains(&length) {
+                return Err(garbage(tag, length));
+            }
+            if self.without_rows && tag == b'D' {
+                self.drop_next(length + 1);
+                continue;
+            }
+            if length < self.longest {
+                return Ok(rest.len() > length);
+            }
+            if !matches!(tag, b'E' | b'N') {
+                return Err(too_long(tag, length));
+            }
+            return Ok(rest.len() >= self.longest);
         }
-        Ok(rest.len() > length)
+    }
+
+    /// Drops the next `size` bytes, those that are still to come included.
+    fn drop_next(&mut self, size: usize) {
+        let here = size.min(self.buffer.len() - self.from);
+        self.from += here;
+        self.skip = size - here;
     }
 
     /// What was not taken.
@@ -212,12 +266,13 @@ impl Collector {
     /// # Panics
     /// When it found none.
     pub fn take(&mut self) -> Message<'_> {
-        let rest = &self.buffer[self.from..];
-        let length = length(rest);
-        self.from += length + 1;
+        let from = self.from;
+        let size = length(&self.buffer[from..]) + 1;
+        self.drop_next(size);
+        let message = &self.buffer[from..from + size.min(self.longest)];
         Message {
-            tag: rest[0],
-            body: &rest[HEADER..=length],
+            tag: message[0],
+            body: &message[HEADER..],
         }
     }
 }

@@ -1,6 +1,7 @@
 //! PostgreSQL's wire client: the driver's hot path, and the activity probe.
 
 mod activity;
+mod authentication;
 mod breaker;
 mod client;
 mod engine;
@@ -25,5 +26,5 @@ pub use client::{Client, Rows};
 pub use engine::Postgres;
 pub use plan::{CounterSpec, LoadSpec, ProbeSpec, Protocol, SessionSpec, StatementSpec};
 pub use session::PgSession;
-pub use target::{TargetSpec, TlsSpec, Verify};
+pub use target::{AuthSpec, Binding, Method, TargetSpec, TcpSpec, TlsSpec, Verify, Version};
 pub use tls::TlsSetup;

@@ -15,6 +15,9 @@ pub struct ServerError {
     pub position: Option<u32>,
 }
 
+/// Of a field's text as much is kept: a server may send what it likes.
+const LONGEST_TEXT_BYTES: usize = 8 * 1024;
+
 impl ServerError {
     /// From the message's body: a byte for the field, its text, a zero; a zero ends all.
     pub fn parse(body: &[u8]) -> Self {
@@ -25,13 +28,14 @@ impl ServerError {
             position: None,
         };
         for field in body.split(|&b| b == 0).filter(|f| !f.is_empty()) {
-            let text = String::from_utf8_lossy(&field[1..]);
+            let text = &field[1..];
+            let text = String::from_utf8_lossy(&text[..text.len().min(LONGEST_TEXT_BYTES)]);
             match field[0] {
                 // V is never translated; S may be, and is all that servers before 9.6 (and some poolers) send.
                 b'V' | b'S' => error.fatal |= text == "FATAL" || text == "PANIC",
                 b'C' => error.sqlstate = field[1..].try_into().unwrap_or(*b"XX000"),
                 b'M' => error.message = text.into_owned(),
-                b'D' | b'H' => {
+                b'D' | b'H' if error.message.len() < 2 * LONGEST_TEXT_BYTES => {
                     error.message.push_str("; ");
                     error.message.push_str(&text);
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dyno_model::{CallEnd, Error, Progress, Result, Session};
 
-use crate::client::{COPY, Client, lost};
+use crate::client::{COPY, Client};
 use crate::frame::Walker;
 use crate::plan::Plan;
 use crate::server_error::ServerError;
@@ -76,7 +76,7 @@ impl PgSession {
     pub(crate) fn with_client<T>(&mut self, work: impl FnOnce(&mut Client) -> Result<T>) -> Result<T> {
         let mut buffer = [0; 4096];
         while !self.walker.is_between_messages() {
-            match self.client.wire.recv(&mut buffer).map_err(|e| lost(&e))? {
+            match self.client.recv(&mut buffer)? {
                 0 => return Err(self.closed(None)),
                 n => self.take(&buffer[..n])?,
             };

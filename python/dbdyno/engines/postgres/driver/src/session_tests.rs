@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dyno_model::{CallEnd, Error, Progress, Result, Session};
 use rustls::pki_types::pem::PemObject;
@@ -283,6 +283,10 @@ fn what_tls_holds_back_while_the_socket_is_full_is_sent_in_the_end() {
         cert: None,
         key: None,
         server_name: "x".into(),
+        crls: Vec::new(),
+        versions: Vec::new(),
+        sni: true,
+        direct: false,
     };
     let setup = TlsSetup::new(&tls).unwrap();
     for size in [10, 30_000, 60_000, 200_000] {
@@ -291,7 +295,7 @@ fn what_tls_holds_back_while_the_socket_is_full_is_sent_in_the_end() {
         let plan = plan(&["x".repeat(size).as_str()]);
         let expected = plan.messages[0].len();
         let server = std::thread::spawn(move || slow_tls_server(theirs, expected));
-        let stream = TlsStream::connect(&setup, ours).unwrap();
+        let stream = TlsStream::connect(&setup, ours, Instant::now() + Duration::from_secs(60)).unwrap();
         let mut session = PgSession::new(Client::new(Wire::Tls(Box::new(stream))), plan);
         session.set_blocking(false).unwrap();
         let begun = session.begin().unwrap();

@@ -1,21 +1,22 @@
-//! Sockets: connecting with a time limit, breakable from another thread.
+//! Sockets: connecting until a deadline, breakable from another thread.
 
 use std::io;
 use std::net::ToSocketAddrs;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dyno_model::{Error, Result};
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::breaker::Breaker;
-use crate::target::TargetSpec;
+use crate::target::{TargetSpec, TcpSpec};
 
-/// A connected, blocking socket whose reads and writes give up after the target's time limit.
-pub fn connect(target: &TargetSpec, breaker: &Breaker) -> Result<Arc<Socket>> {
+/// A connected, blocking socket whose reads and writes give up at `deadline`.
+pub fn connect(target: &TargetSpec, deadline: Instant, breaker: &Breaker) -> Result<Arc<Socket>> {
     let mut last = Error::Unreachable(format!("{}: the name has no address", target.place()));
     for address in addresses(target)? {
-        match open(target, &address, breaker) {
+        match open(target, &address, deadline, breaker) {
             Ok(socket) => return Ok(socket),
             Err(Error::Aborted) => return Err(Error::Aborted),
             Err(e) => last = e,
@@ -40,30 +41,97 @@ fn addresses(target: &TargetSpec) -> Result<Vec<SockAddr>> {
 }
 
 /// The send time limit bounds connect(2) too: for TCP the handshake, for unix sockets a full backlog.
-fn open(target: &TargetSpec, address: &SockAddr, breaker: &Breaker) -> Result<Arc<Socket>> {
+fn open(
+    target: &TargetSpec,
+    address: &SockAddr,
+    deadline: Instant,
+    breaker: &Breaker,
+) -> Result<Arc<Socket>> {
     let domain = Domain::from(i32::from(address.family()));
     let socket = Arc::new(Socket::new(domain, Type::STREAM, None).map_err(|e| Error::Io(e.to_string()))?);
     breaker.watch(&socket)?;
-    let limit = Duration::from_millis(target.connect_timeout_ms.max(1));
-    set_timeout(&socket, Some(limit)).map_err(|e| Error::Io(e.to_string()))?;
+    arm(&socket, deadline).map_err(|e| unreachable(target, &e))?;
     let connected = retry(|| socket.connect(address));
     if breaker.is_broken() {
         return Err(Error::Aborted);
     }
     connected.map_err(|e| unreachable(target, &e))?;
-    if domain != Domain::UNIX {
-        socket
-            .set_tcp_nodelay(true)
-            .map_err(|e| Error::Io(e.to_string()))?;
+    if domain == Domain::UNIX {
+        check_peer(target, &socket)?;
+    } else {
+        set_tcp(&socket, &target.tcp).map_err(|e| Error::Io(e.to_string()))?;
     }
     Ok(socket)
+}
+
+fn set_tcp(socket: &Socket, spec: &TcpSpec) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    if spec.user_timeout_ms > 0 {
+        socket.set_tcp_user_timeout(Some(Duration::from_millis(spec.user_timeout_ms)))?;
+    }
+    if !spec.keepalives {
+        return Ok(());
+    }
+    let mut keepalive = TcpKeepalive::new();
+    if spec.idle_s > 0 {
+        keepalive = keepalive.with_time(Duration::from_secs(spec.idle_s));
+    }
+    if spec.interval_s > 0 {
+        keepalive = keepalive.with_interval(Duration::from_secs(spec.interval_s));
+    }
+    if spec.count > 0 {
+        keepalive = keepalive.with_retries(spec.count);
+    }
+    socket.set_tcp_keepalive(&keepalive)
+}
+
+/// `requirepeer`: the server runs as this user, before it is told anything.
+fn check_peer(target: &TargetSpec, socket: &Socket) -> Result<()> {
+    let Some(wanted) = target.peer_uid else {
+        return Ok(());
+    };
+    let found = peer_uid(socket).map_err(|e| Error::Io(e.to_string()))?;
+    if found == wanted {
+        return Ok(());
+    }
+    Err(Error::Authentication {
+        sqlstate: None,
+        message: format!(
+            "requirepeer: the server at {} runs as user id {found}, not {wanted}",
+            target.place()
+        ),
+    })
+}
+
+fn peer_uid(socket: &Socket) -> io::Result<u32> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the structure is valid for writing, of the size that is given.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut size,
+        )
+    };
+    if done == 0 {
+        Ok(peer.uid)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 fn unreachable(target: &TargetSpec, error: &io::Error) -> Error {
     let timed_out = matches!(
         error.raw_os_error(),
         Some(libc::EINPROGRESS | libc::EAGAIN | libc::ETIMEDOUT)
-    );
+    ) || error.kind() == io::ErrorKind::WouldBlock;
     let why = if timed_out {
         format!("no answer within {} ms", target.connect_timeout_ms)
     } else {
@@ -79,6 +147,19 @@ fn retry(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
             other => return other,
         }
     }
+}
+
+/// Reads and writes give up at `deadline`.
+///
+/// # Errors
+/// `WouldBlock`, as theirs, when that is past.
+pub fn arm(socket: &Socket, deadline: Instant) -> io::Result<()> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    // Less than a microsecond would be none at all: for ever.
+    set_timeout(socket, Some(left.max(Duration::from_millis(1))))
 }
 
 /// Reads and writes give up after `limit`; `None`: never.

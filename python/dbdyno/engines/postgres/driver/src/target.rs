@@ -1,6 +1,7 @@
 //! Which server, as libpq resolved it for the control connection.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -25,9 +26,84 @@ pub struct TargetSpec {
     /// Shown in the server's views and logs.
     #[serde(default = "default_application_name")]
     pub application_name: String,
-    /// Longest wait for each answer while connecting; also of the activity probe for each sample.
+    /// How long connecting may take, start to end; also a sample of the activity probe.
     #[serde(default = "default_connect_timeout_ms")]
     pub connect_timeout_ms: u64,
+    /// What the server may ask of us.
+    #[serde(default)]
+    pub auth: AuthSpec,
+    /// `requirepeer`: the user id of who listens at the unix socket.
+    #[serde(default)]
+    pub peer_uid: Option<u32>,
+    /// `tcp_user_timeout`, `keepalives` and their kind.
+    #[serde(default)]
+    pub tcp: TcpSpec,
+}
+
+/// How a server may have us show who we are: `require_auth`, `channel_binding`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuthSpec {
+    /// `None`: any that the driver knows.
+    pub methods: Option<Vec<Method>>,
+    /// Of SCRAM under TLS.
+    pub channel_binding: Binding,
+}
+
+/// A method of authentication, by the names of libpq's `require_auth`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// The server asks for nothing.
+    None,
+    /// The password itself.
+    Password,
+    /// Its MD5 hash, salted.
+    Md5,
+    /// SCRAM-SHA-256, with or without channel binding.
+    #[serde(rename = "scram-sha-256")]
+    Scram,
+}
+
+/// `channel_binding`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Binding {
+    /// Never.
+    Disable,
+    /// Where the server offers it.
+    #[default]
+    Prefer,
+    /// Or there is no connection.
+    Require,
+}
+
+/// Of TCP sockets, where 0 is the operating system's default.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TcpSpec {
+    /// How long what was sent may stay unacknowledged.
+    pub user_timeout_ms: u64,
+    /// Whether an idle connection is checked.
+    pub keepalives: bool,
+    /// After how long.
+    pub idle_s: u64,
+    /// How often.
+    pub interval_s: u64,
+    /// How many times.
+    pub count: u32,
+}
+
+impl Default for TcpSpec {
+    fn default() -> Self {
+        Self {
+            user_timeout_ms: 0,
+            keepalives: true,
+            idle_s: 0,
+            interval_s: 0,
+            count: 0,
+        }
+    }
 }
 
 /// TLS as asked for by `sslmode`: `require`, `verify-ca`, `verify-full`.
@@ -47,6 +123,33 @@ pub struct TlsSpec {
     pub key: Option<String>,
     /// The name the certificate must carry, and the one we ask for.
     pub server_name: String,
+    /// PEM files of revoked certificates; where there is one, all that are not known to be good are refused.
+    #[serde(default)]
+    pub crls: Vec<String>,
+    /// Versions of the protocol; empty: both.
+    #[serde(default)]
+    pub versions: Vec<Version>,
+    /// Whether the server is told the name that we ask for.
+    #[serde(default = "yes")]
+    pub sni: bool,
+    /// TLS from the first byte (`sslnegotiation=direct`).
+    #[serde(default)]
+    pub direct: bool,
+}
+
+/// Of TLS.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+pub enum Version {
+    /// 1.2.
+    #[serde(rename = "TLSv1.2")]
+    Tls12,
+    /// 1.3.
+    #[serde(rename = "TLSv1.3")]
+    Tls13,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What of the server's certificate is checked.
@@ -70,6 +173,10 @@ fn default_connect_timeout_ms() -> u64 {
 }
 
 impl TargetSpec {
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        Duration::from_millis(self.connect_timeout_ms.max(1))
+    }
+
     /// Path of the unix socket, where the host is a directory.
     pub(crate) fn socket_path(&self) -> Option<String> {
         self.host

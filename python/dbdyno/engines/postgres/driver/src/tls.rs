@@ -3,22 +3,29 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use dyno_model::{Error, Result};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, SupportedProtocolVersion};
 use socket2::Socket;
 
-use crate::target::{TlsSpec, Verify};
+use crate::client::lost;
+use crate::target::{TlsSpec, Verify, Version};
 use crate::verify::{Anything, Trusted};
-use crate::wire;
+use crate::{socket, wire, x509};
+
+/// PostgreSQL's name for itself (IANA, "TLS Application-Layer Protocol Negotiation Protocol IDs").
+const PROTOCOL: &[u8] = b"postgresql";
 
 /// What every TLS connection of a load shares.
 #[derive(Clone)]
 pub struct TlsSetup {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
+    /// Without asking first.
+    pub(crate) direct: bool,
 }
 
 impl TlsSetup {
@@ -33,25 +40,29 @@ impl TlsSetup {
             Verify::Ca | Verify::Full => Arc::new(Trusted::new(
                 provider.clone(),
                 trusted(spec)?,
+                revoked(spec)?,
                 spec.verify == Verify::Full,
             )?),
         };
         let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(&versions(spec))
             .map_err(tls_error)?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
-        let config = match (&spec.cert, &spec.key) {
+        let mut config = match (&spec.cert, &spec.key) {
             (Some(cert), Some(key)) => builder
                 .with_client_auth_cert(certificates(cert)?, private_key(key)?)
                 .map_err(tls_error)?,
             _ => builder.with_no_client_auth(),
         };
+        config.enable_sni = spec.sni;
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
         let name = ServerName::try_from(spec.server_name.clone())
             .map_err(|e| Error::Tls(format!("server name {:?}: {e}", spec.server_name)))?;
         Ok(Self {
             config: Arc::new(config),
             name,
+            direct: spec.direct,
         })
     }
 }
@@ -64,6 +75,36 @@ fn trusted(spec: &TlsSpec) -> Result<Vec<CertificateDer<'static>>> {
         Some("system") => Ok(rustls_native_certs::load_native_certs().certs),
         Some(path) => certificates(path),
     }
+}
+
+fn versions(spec: &TlsSpec) -> Vec<&'static SupportedProtocolVersion> {
+    let wanted = |version| spec.versions.is_empty() || spec.versions.contains(&version);
+    let known = [
+        (Version::Tls13, &rustls::version::TLS13),
+        (Version::Tls12, &rustls::version::TLS12),
+    ];
+    known
+        .into_iter()
+        .filter(|(v, _)| wanted(*v))
+        .map(|(_, v)| v)
+        .collect()
+}
+
+fn revoked(spec: &TlsSpec) -> Result<Vec<CertificateRevocationListDer<'static>>> {
+    let mut all = Vec::new();
+    for path in &spec.crls {
+        let wrong = |e: rustls::pki_types::pem::Error| Error::Tls(format!("sslcrl {path}: {e}"));
+        for list in CertificateRevocationListDer::pem_file_iter(path).map_err(wrong)? {
+            all.push(list.map_err(wrong)?);
+        }
+    }
+    if all.is_empty() && !spec.crls.is_empty() {
+        let paths = spec.crls.join(", ");
+        return Err(Error::Tls(format!(
+            "sslcrl {paths}: holds no list of revoked certificates"
+        )));
+    }
+    Ok(all)
 }
 
 fn certificates(path: &str) -> Result<Vec<CertificateDer<'static>>> {
@@ -86,10 +127,12 @@ fn tls_error(error: rustls::Error) -> Error {
 }
 
 /// Why hands were not shaken; the two common reasons in plain words, with the cure.
-fn refused(error: &io::Error, name: &ServerName<'_>) -> Error {
-    use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
-    let inner = error.get_ref().and_then(|e| e.downcast_ref());
-    Error::Tls(match inner {
+fn refused(error: &rustls::Error, name: &ServerName<'_>) -> Error {
+    use rustls::CertificateError::{
+        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
+        Revoked, UnknownIssuer, UnknownRevocationStatus,
+    };
+    Error::Tls(match Some(error) {
         Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => format!(
             "the server's certificate does not carry the name {}; connect by a name it has, or use verify-ca",
             name.to_str()
@@ -97,6 +140,19 @@ fn refused(error: &io::Error, name: &ServerName<'_>) -> Error {
         Some(rustls::Error::InvalidCertificate(UnknownIssuer)) => {
             "no trusted authority signed the server's certificate; give its authority's as sslrootcert"
                 .to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(Revoked)) => {
+            "the server's certificate is revoked (sslcrl)".to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(UnknownRevocationStatus)) => {
+            "sslcrl does not cover the server's certificate: give the list of each authority that signed it"
+                .to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. })) => {
+            "the server's certificate has expired".to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(NotValidYet | NotValidYetContext { .. })) => {
+            "the server's certificate is not valid yet: are both clocks right?".to_owned()
         }
         _ => error.to_string(),
     })
@@ -106,6 +162,8 @@ fn refused(error: &io::Error, name: &ServerName<'_>) -> Error {
 pub struct TlsStream {
     connection: ClientConnection,
     socket: Arc<Socket>,
+    /// While the socket blocks: until when reading may last.
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// The socket as rustls wants it.
@@ -131,19 +189,48 @@ impl TlsStream {
     /// Shakes hands, on a blocking socket.
     ///
     /// # Errors
-    /// [`Error::Tls`].
-    pub fn connect(setup: &TlsSetup, socket: Arc<Socket>) -> Result<Self> {
+    /// [`Error::Tls`], [`Error::Lost`] when the other end leaves, or at `deadline`.
+    pub fn connect(setup: &TlsSetup, socket: Arc<Socket>, deadline: Instant) -> Result<Self> {
         let connection =
             ClientConnection::new(setup.config.clone(), setup.name.clone()).map_err(tls_error)?;
-        let mut stream = Self { connection, socket };
+        let mut stream = Self {
+            connection,
+            socket,
+            deadline: Some(deadline),
+        };
+        stream.flush().map_err(|e| lost(&e))?;
         while stream.connection.is_handshaking() {
-            let mut below = stream.below();
-            stream
-                .connection
-                .complete_io(&mut below)
-                .map_err(|e| refused(&e, &setup.name))?;
+            if stream.read_socket().map_err(|e| lost(&e))? == 0 {
+                return Err(Error::Lost(
+                    "the server closed the connection while TLS was agreed on".to_owned(),
+                ));
+            }
+            let taken = stream.connection.process_new_packets();
+            // An alert too; where it cannot be sent the other end is gone, which is no reason of its own.
+            let sent = stream.flush();
+            taken.map_err(|e| refused(&e, &setup.name))?;
+            sent.map_err(|e| lost(&e))?;
+        }
+        if setup.direct && stream.connection.alpn_protocol() != Some(PROTOCOL) {
+            return Err(Error::Tls(
+                "sslnegotiation=direct: what answers does not speak PostgreSQL's protocol under TLS"
+                    .to_owned(),
+            ));
         }
         Ok(stream)
+    }
+
+    /// `tls-server-end-point` (RFC 5929): what SCRAM binds to; `None` for a certificate without such a hash.
+    pub fn end_point(&self) -> Option<Vec<u8>> {
+        x509::end_point(self.connection.peer_certificates()?.first()?)
+    }
+
+    fn read_socket(&mut self) -> io::Result<usize> {
+        if let Some(deadline) = self.deadline {
+            socket::arm(&self.socket, deadline)?;
+        }
+        let mut below = self.below();
+        self.connection.read_tls(&mut below)
     }
 
     /// The socket below.
@@ -164,8 +251,7 @@ impl TlsStream {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
-            let mut below = self.below();
-            if self.connection.read_tls(&mut below)? == 0 {
+            if self.read_socket()? == 0 {
                 return Ok(0);
             }
             self.connection.process_new_packets().map_err(io::Error::other)?;

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use dyno_model::{Error, Result};
 use rustls::CertificateError::{NotValidForName, NotValidForNameContext};
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_name;
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
@@ -71,6 +70,8 @@ pub struct Trusted {
     /// `None`: no root is an authority by webpki's rules; then only a root itself is trusted.
     chains: Option<Arc<WebPkiServerVerifier>>,
     roots: Vec<CertificateDer<'static>>,
+    /// Some certificates are known to be revoked: one of which that is not known is refused.
+    revocable: bool,
     full: bool,
 }
 
@@ -78,6 +79,7 @@ impl Trusted {
     pub fn new(
         provider: Arc<CryptoProvider>,
         roots: Vec<CertificateDer<'static>>,
+        revoked: Vec<CertificateRevocationListDer<'static>>,
         full: bool,
     ) -> Result<Self> {
         if roots.is_empty() {
@@ -85,13 +87,21 @@ impl Trusted {
         }
         let mut store = RootCertStore::empty();
         store.add_parsable_certificates(roots.iter().cloned());
-        let chains = WebPkiServerVerifier::builder_with_provider(store.into(), provider.clone())
-            .build()
-            .ok();
+        let revocable = !revoked.is_empty();
+        let built = WebPkiServerVerifier::builder_with_provider(store.into(), provider.clone())
+            .with_crls(revoked)
+            .enforce_revocation_expiration()
+            .build();
+        let chains = match built {
+            Ok(chains) => Some(chains),
+            Err(VerifierBuilderError::InvalidCrl(e)) => return Err(Error::Tls(format!("sslcrl: {e:?}"))),
+            Err(_) => None,
+        };
         Ok(Self {
             provider,
             chains,
             roots,
+            revocable,
             full,
         })
     }
@@ -108,7 +118,10 @@ impl Trusted {
         now: UnixTime,
     ) -> Check<()> {
         if self.roots.iter().any(|root| root.as_ref() == cert.as_ref()) {
-            return Ok(());
+            if self.revocable {
+                return Err(rustls::CertificateError::UnknownRevocationStatus.into());
+            }
+            return check_dates(cert, now);
         }
         let Some(chains) = &self.chains else {
             return Err(rustls::CertificateError::UnknownIssuer.into());
@@ -135,6 +148,21 @@ impl Trusted {
         }
         verify_server_name(&ParsedCertificate::try_from(cert)?, name)
     }
+}
+
+/// webpki does it for chains.
+fn check_dates(cert: &CertificateDer<'_>, now: UnixTime) -> Check<()> {
+    let Some((from, until)) = x509::validity(cert) else {
+        return Err(rustls::CertificateError::BadEncoding.into());
+    };
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    if now < from {
+        return Err(rustls::CertificateError::NotValidYet.into());
+    }
+    if now > until {
+        return Err(rustls::CertificateError::Expired.into());
+    }
+    Ok(())
 }
 
 impl ServerCertVerifier for Trusted {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use socket2::Socket;
 
@@ -53,6 +54,13 @@ impl Wire {
         match self {
             Self::Plain(_) => Ok(()),
             Self::Tls(tls) => tls.flush(),
+        }
+    }
+
+    /// Until when reads may last that need several of the socket's; `None`: for ever.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        if let Self::Tls(tls) = self {
+            tls.deadline = deadline;
         }
     }
 

@@ -1,8 +1,16 @@
-//! The little that libpq reads of a certificate and webpki does not: the common name (RFC 5280, 4.1).
+//! The little that libpq reads of a certificate and webpki does not (RFC 5280, 4.1): the common name, the
+//! dates of one that is a root itself, and the hash that SCRAM binds to.
+
+use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const VERSION: u8 = 0xa0;
+const OBJECT: u8 = 0x06;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+const RSA_PSS: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0a";
+const HASH_SHA1: &[u8] = b"\x2b\x0e\x03\x02\x1a";
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 /// OID 2.5.29.17 with tag and length.
 const ALTERNATIVE_NAMES: [u8; 5] = [0x06, 0x03, 0x55, 0x1d, 0x11];
@@ -32,15 +40,124 @@ fn elements(mut der: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// The subject's first common name.
-pub fn common_name(certificate: &[u8]) -> Option<String> {
+/// Of what is signed: serial number, signature, issuer, validity, subject, ...
+fn field(certificate: &[u8], index: usize) -> Option<&[u8]> {
     let (_, certificate, _) = element(certificate)?;
     let (_, to_be_signed, _) = element(certificate)?;
-    // version (optional), serial number, signature, issuer, validity, subject
-    let subject = elements(to_be_signed)
-        .filter(|&(tag, _)| tag != VERSION)
-        .nth(4)?
-        .1;
+    let mut fields = elements(to_be_signed).filter(|&(tag, _)| tag != VERSION);
+    Some(fields.nth(index)?.1)
+}
+
+/// From when until when a certificate is valid, in seconds since 1970.
+pub fn validity(certificate: &[u8]) -> Option<(i64, i64)> {
+    let mut dates = elements(field(certificate, 3)?);
+    let mut date = || dates.next().and_then(|(tag, text)| seconds(tag, text));
+    Some((date()?, date()?))
+}
+
+/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ` (RFC 5280, 4.1.2.5).
+fn seconds(tag: u8, text: &[u8]) -> Option<i64> {
+    let (year_digits, digits) = match tag {
+        UTC_TIME => (2, 12),
+        GENERALIZED_TIME => (4, 14),
+        _ => return None,
+    };
+    let text = text.strip_suffix(b"Z")?;
+    if text.len() != digits || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = |digits: &[u8]| digits.iter().fold(0, |n, d| n * 10 + i64::from(d - b'0'));
+    let (year, rest) = text.split_at(year_digits);
+    let mut parts = rest.chunks(2).map(number);
+    let mut part = || parts.next();
+    let year = match (number(year), year_digits) {
+        (year, 2) if year < 50 => 2000 + year,
+        (year, 2) => 1900 + year,
+        (year, _) => year,
+    };
+    let days = days(year, part()?, part()?)?;
+    Some(((days * 24 + part()?) * 60 + part()?) * 60 + part()?)
+}
+
+/// Days from 1970-01-01 in the Gregorian calendar: years begin in March, so that a leap day is the last.
+fn days(year: i64, month: i64, day: i64) -> Option<i64> {
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let year = if month < 3 { year - 1 } else { year };
+    let before = 153 * ((month + 9) % 12) + 2;
+    Some(
+        365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + before / 5 + day
+            - 719_469,
+    )
+}
+
+/// `tls-server-end-point` (RFC 5929, 4.1): the certificate under the hash of its own signature, SHA-256 for MD5
+/// and SHA-1; `None` where the signature has no such hash (Ed25519) or one that we do not know.
+pub fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    let (_, inner, _) = element(certificate)?;
+    let (tag, algorithm) = elements(inner).nth(1)?;
+    let mut parts = elements(algorithm);
+    let (OBJECT, oid) = parts.next().filter(|_| tag == SEQUENCE)? else {
+        return None;
+    };
+    let hash = if oid == RSA_PSS {
+        // Parameters: hash [0], which is SHA-1 where it is left out.
+        let given = parts.next().and_then(|(_, p)| elements(p).find(|e| e.0 == 0xa0));
+        let named = given.map(|(_, hash)| elements(hash).next().and_then(|e| elements(e.1).next()));
+        named.map_or(Some(HASH_SHA1), |hash| Some(hash?.1))?
+    } else {
+        oid
+    };
+    let known = HASHES.iter().find(|(oids, _)| oids.contains(&hash))?;
+    Some((known.1)(certificate))
+}
+
+type Hash = fn(&[u8]) -> Vec<u8>;
+
+/// OIDs of signatures and of hashes, by the hash that RFC 5929 has for them.
+const HASHES: [(&[&[u8]], Hash); 4] = [
+    (
+        &[
+            b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x04", // md5WithRSAEncryption
+            b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x05", // sha1WithRSAEncryption
+            b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0b", // sha256WithRSAEncryption
+            b"\x2a\x86\x48\xce\x3d\x04\x01",         // ecdsa-with-SHA1
+            b"\x2a\x86\x48\xce\x3d\x04\x03\x02",     // ecdsa-with-SHA256
+            HASH_SHA1,
+            b"\x60\x86\x48\x01\x65\x03\x04\x02\x01", // SHA-256
+        ],
+        |der| Sha256::digest(der).to_vec(),
+    ),
+    (
+        &[
+            b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0c", // sha384WithRSAEncryption
+            b"\x2a\x86\x48\xce\x3d\x04\x03\x03",     // ecdsa-with-SHA384
+            b"\x60\x86\x48\x01\x65\x03\x04\x02\x02", // SHA-384
+        ],
+        |der| Sha384::digest(der).to_vec(),
+    ),
+    (
+        &[
+            b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0d", // sha512WithRSAEncryption
+            b"\x2a\x86\x48\xce\x3d\x04\x03\x04",     // ecdsa-with-SHA512
+            b"\x60\x86\x48\x01\x65\x03\x04\x02\x03", // SHA-512
+        ],
+        |der| Sha512::digest(der).to_vec(),
+    ),
+    (
+        &[
+            b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0e", // sha224WithRSAEncryption
+            b"\x2a\x86\x48\xce\x3d\x04\x03\x01",     // ecdsa-with-SHA224
+            b"\x60\x86\x48\x01\x65\x03\x04\x02\x04", // SHA-224
+        ],
+        |der| Sha224::digest(der).to_vec(),
+    ),
+];
+
+/// The subject's first common name.
+pub fn common_name(certificate: &[u8]) -> Option<String> {
+    let subject = field(certificate, 4)?;
     let attributes = elements(subject)
         .filter(|e| e.0 == SET)
         .flat_map(|e| elements(e.1));
