@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from dbdyno.engines.postgres import control, sql
+from dbdyno.engines.postgres import connection_options, control, sql
 from dbdyno.engines.postgres.errors import DSN_CURE, connect_error, dsn_error, server_error
 from dbdyno.engines.postgres.stranger import PORT, Address, Doubt
+from dbdyno.engines.postgres.traced import held, note
 from dbdyno.model.errors import TargetError, UsageError
 
 APPLICATION = "dbdyno"
@@ -39,13 +39,16 @@ def connect(dsn: str) -> Connection:
     if "connect_timeout" not in given and "PGCONNECT_TIMEOUT" not in os.environ:
         given["connect_timeout"] = CONNECT_TIMEOUT_S
     password = given.get("password") or os.environ.get("PGPASSWORD")
+    if password:
+        connection_options.forbid_core_dumps()
     with Doubt(*_single_address(given)) as doubt:
         try:
-            connection = control.connect(given)
+            connection = control.connect({**given, **held(given)})
         except UnicodeError:
             raise TargetError("a host or user name cannot be encoded", "check the DSN") from None
         except psycopg.Error as e:
             raise connect_error(e, str(password) if password else None, doubt.answer) from None
+    note(given, connection)
     connection.prepare_threshold = None
     _check_version(connection)
     try:
@@ -89,7 +92,10 @@ def _check_version(connection: Connection) -> None:
 
 
 def driver_target(connection: Connection) -> dict[str, Any]:
-    """``target`` of docs/core.md: the very server, user and TLS that libpq arrived at. Holds the password."""
+    """``target`` of docs/core.md: the very server, user and TLS that libpq arrived at. Holds the password.
+
+    Raises :class:`UsageError` for an option that the driver cannot honour.
+    """
     info, options = connection.info, _options(connection)
     timeout_s = int(options.get("connect_timeout") or CONNECT_TIMEOUT_S)
     return {
@@ -98,9 +104,10 @@ def driver_target(connection: Connection) -> dict[str, Any]:
         "user": info.user,
         "password": info.password or None,
         "database": info.dbname,
-        "tls": _tls(connection, options) if connection.pgconn.ssl_in_use else None,
+        "tls": connection_options.tls(connection),
         "application_name": APPLICATION,
         "connect_timeout_ms": max(2, timeout_s or 3600) * 1000,
+        **connection_options.driver_options(connection),
     }
 
 
@@ -112,32 +119,6 @@ def _options(connection: Connection) -> Mapping[str, str]:
             found[option.keyword.decode()] = option.val.decode(errors="replace")
     found["hostaddr"] = connection.info.hostaddr if "hostaddr" in found else ""
     return found
-
-
-def _tls(connection: Connection, options: Mapping[str, str]) -> dict[str, Any]:
-    """libpq 32.19: ``require`` checks as ``verify-ca`` does where there is a root certificate file."""
-    home = Path("~/.postgresql").expanduser()
-    mode = options.get("sslmode", "prefer")
-    root = options.get("sslrootcert") or _existing(home / "root.crt")
-    verify = {"verify-ca": "ca", "verify-full": "full"}.get(mode, "none")
-    if root == "system":
-        verify = "full"
-    elif mode == "require" and root is not None and Path(root).exists():
-        verify = "ca"
-    cert = options.get("sslcert") or _existing(home / "postgresql.crt")
-    key = options.get("sslkey") or _existing(home / "postgresql.key")
-    both = cert is not None and key is not None
-    return {
-        "verify": verify,
-        "root_cert": root if verify != "none" else None,
-        "cert": cert if both else None,
-        "key": key if both else None,
-        "server_name": connection.info.host or connection.info.hostaddr,
-    }
-
-
-def _existing(path: Path) -> str | None:
-    return str(path) if path.exists() else None
 
 
 def where(connection: Connection) -> str:

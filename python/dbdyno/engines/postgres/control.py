@@ -23,6 +23,7 @@ from psycopg.adapt import Loader
 from psycopg.conninfo import timeout_from_conninfo
 
 from dbdyno.engines.attended import STEP_S, Attended
+from dbdyno.engines.postgres.traced import Traced
 from dbdyno.model.stopping import Abandoned, requests
 
 PATIENCE_S = 30.0
@@ -47,7 +48,7 @@ class _Unanswered(Exception):
     """The patience is over, or an end was asked for."""
 
 
-class Connection(psycopg.Connection[tuple[Any, ...]]):
+class Connection(Traced):
     """See the module."""
 
     _patience_s: float | None = PATIENCE_S

@@ -31,6 +31,11 @@ _STATES: dict[str, tuple[type[DbdynoError], str]] = {
         AuthenticationFailed,
         "check the password: ~/.pgpass, a file named by PGPASSFILE, or a service file",
     ),
+    "28ASK": (
+        AuthenticationFailed,
+        "something between, or the server, asks for what require_auth or channel_binding excludes, or for "
+        "another authentication than the first connection met: find out what answers there",
+    ),
     "28": (AuthenticationFailed, "check user, database and address against the server's pg_hba.conf"),
     "3D000": (NoSuchDatabase, "name an existing one: dbname= in the DSN, or PGDATABASE"),
     "25006": (TargetError, "measure a server, and as a role, that may write: not a standby, not read-only"),
@@ -43,6 +48,7 @@ _STATES: dict[str, tuple[type[DbdynoError], str]] = {
 }
 # libpq gives no SQLSTATE before the server has answered, and old servers' answers lose theirs: by words.
 _WORDS: tuple[tuple[str, str], ...] = (
+    ("authentication method requirement|channel binding", "28ASK"),
     ("password authentication failed", "28P01"),
     ("no password supplied", "28P01"),
     ("pg_hba.conf", "28"),

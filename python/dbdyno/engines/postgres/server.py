@@ -16,6 +16,7 @@ from dbdyno.engines.postgres import (
     backends,
     calls,
     connect,
+    connection_options,
     counters,
     facts,
     identity,
@@ -132,6 +133,7 @@ class PostgresServer:
 
     # -- a pooler in front ----------------------------------------------------------------------
     def check_pool(self, pool: Pool) -> None:
+        connection_options.check_pooler(self._connection, self._target)
         self._front.check(pool, self._target, self.capacity())
 
     def use_pool(self, pool: Pool | None, journal: Journal) -> None:

@@ -106,7 +106,10 @@ def _settings(front: Front, directory: Path) -> dict[str, str]:
 def _tls(tls: Mapping[str, Any] | None, directory: Path) -> dict[str, str]:
     if tls is None:
         return {"server_tls_sslmode": "disable"}
-    made = {"server_tls_sslmode": _MODES[tls["verify"]]}
+    made = {
+        "server_tls_sslmode": _MODES[tls["verify"]],
+        "server_tls_protocols": ",".join(version.lower() for version in tls["versions"]),
+    }
     if tls["verify"] != "none":
         made["server_tls_ca_file"] = str(directory / "root.crt")
     if tls["cert"] is not None:

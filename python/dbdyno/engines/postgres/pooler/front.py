@@ -209,6 +209,8 @@ def _target(pooler: Pooler, target: Mapping[str, Any]) -> dict[str, Any]:
         "database": ALIAS,
         "tls": None,
         "application_name": pooler.front.application,
+        "auth": {"methods": ["none"], "channel_binding": "disable"},
+        "peer_uid": None,
     }
 
 

@@ -1,0 +1,135 @@
+"""How a server authenticated a connection of libpq: read from libpq's own trace of the start-up.
+
+PostgreSQL 18, "libpq - C Library", 32.12 (PQtrace), 32.1.2 (require_auth). Later connections to the same
+place are held to what the first one met, so that nothing between can ask them for more.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.waiting import Wait
+
+_TRACES = 180000  # libpq traces authentication from this version on
+_REQUIRES = 160000  # and knows require_auth from this one
+_WANTED = {pq.PollingStatus.READING: Wait.R, pq.PollingStatus.WRITING: Wait.W}
+_ASKED = {"CleartextPassword": "password", "MD5Password": "md5", "GSS": "gss", "SSPI": "sspi"}
+_LINE = re.compile(r"^([BF])\t\d+\t(\w+)(?:\t (.*))?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Authentication:
+    """``method``: a name of libpq's ``require_auth``; ``bound``: with channel binding."""
+
+    method: str
+    bound: bool
+
+
+class Traced(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that knows how it was authenticated; None: libpq does not say (before version 18)."""
+
+    authentication: Authentication | None = None
+    asked: Mapping[str, str] = {}
+    """:meth:`options`, without what holds it to an earlier connection."""
+
+    def options(self) -> dict[str, str]:
+        """libpq's options with a value: the DSN's, the environment's, a service file's, defaults."""
+        return {o.keyword.decode(): o.val.decode(errors="replace") for o in self.pgconn.info if o.val}
+
+    @classmethod
+    def _connect_gen(cls, conninfo: str = "", **_: Any) -> Generator[Any, Any, Traced]:
+        """As psycopg's own, with a trace: all ways to connect come through here."""
+        pgconn = pq.PGconn.connect_start(conninfo.encode())
+        trace = _Trace(pgconn)
+        try:
+            while (status := _polled(pgconn)) != pq.PollingStatus.OK:
+                while not (yield pgconn.socket, _WANTED[status]):
+                    pass
+        finally:
+            met = trace.end()
+        pgconn.nonblocking = 1
+        made = cls(pgconn)
+        made.authentication = met
+        return made
+
+
+def _polled(pgconn: pq.abc.PGconn) -> pq.PollingStatus:
+    """Raises :class:`psycopg.OperationalError`."""
+    bad = pgconn.status == pq.ConnStatus.BAD
+    status = pq.PollingStatus.FAILED if bad else pq.PollingStatus(pgconn.connect_poll())
+    if status == pq.PollingStatus.FAILED:
+        words = pgconn.get_error_message()
+        raise psycopg.OperationalError(f"connection failed: {words}")
+    return status
+
+
+class _Trace:
+    """It may hold a password, so it is kept in memory alone, and not for long."""
+
+    def __init__(self, pgconn: pq.abc.PGconn) -> None:
+        self._pgconn, self._file = pgconn, None
+        if pq.version() >= _TRACES and pgconn.status != pq.ConnStatus.BAD:
+            self._file = os.fdopen(os.memfd_create("trace"), "rb")
+            pgconn.trace(self._file.fileno())
+            pgconn.set_trace_flags(pq.Trace.SUPPRESS_TIMESTAMPS | pq.Trace.REGRESS_MODE)
+
+    def end(self) -> Authentication | None:
+        if self._file is None:
+            return None
+        self._pgconn.untrace()
+        with self._file:
+            self._file.seek(0)
+            return read(self._file.read().decode(errors="replace"))
+
+
+def read(trace: str) -> Authentication:
+    """Of the last attempt: libpq may make several, at other hosts or without TLS."""
+    method, bound = "none", False
+    for _, message, rest in _LINE.findall(trace):
+        if message == "StartupMessage":
+            method, bound = "none", False
+        elif message == "SASLInitialResponse":
+            name = rest.split('"')[1] if rest.count('"') >= 2 else ""
+            bound = name.endswith("-PLUS")
+            method = "scram-sha-256" if name.startswith("SCRAM-SHA-256") else name.lower()
+        elif message.startswith("Authentication"):
+            method = _ASKED.get(message.removeprefix("Authentication"), method)
+        elif message in ("ParameterStatus", "BackendKeyData", "ReadyForQuery") and method:
+            break
+    return Authentication(method, bound)
+
+
+# -- later connections ------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Met:
+    authentication: Authentication | None
+    asked: Mapping[str, str]
+
+
+_first: dict[object, _Met] = {}
+
+
+def _key(given: Mapping[str, Any]) -> object:
+    environment = sorted(item for item in os.environ.items() if item[0].startswith("PG"))
+    return (tuple(sorted((k, str(v)) for k, v in given.items())), tuple(environment))
+
+
+def note(given: Mapping[str, Any], connection: Traced) -> None:
+    """What the first connection by these options met, later ones are held to."""
+    met = _first.setdefault(_key(given), _Met(connection.authentication, connection.options()))
+    connection.asked = met.asked
+
+
+def held(given: Mapping[str, Any]) -> dict[str, str]:
+    """Options that hold the next connection to what the first one met."""
+    met = _first.get(_key(given))
+    if met is None or met.authentication is None or pq.version() < _REQUIRES:
+        return {}
+    binding = {"channel_binding": "require"} if met.authentication.bound else {}
+    return {"require_auth": met.authentication.method, **binding}
