@@ -46,7 +46,7 @@ OPTIONS: dict[str, str] = {
     "replication": "leave it out",
     "min_protocol_version": "leave it out: the driver speaks version 3.0",
 }
-"""Every option of libpq up to 18: carried to the driver, harmless where not, or refused: then its cure."""
+"""Every option of libpq 18: carried to the driver, harmless where it is not, or refused: then its cure."""
 
 # Values of those that are refused which ask for nothing; a key's passphrase may be given for no key.
 _NOTHING = {
@@ -208,7 +208,7 @@ def _existing(path: Path) -> str | None:
 
 # -- a pooler ---------------------------------------------------------------------------------------
 def check_pooler(connection: Traced, target: Mapping[str, Any]) -> None:
-    """Raises :class:`UsageError`: PgBouncer answers whatever a server asks for, and knows few options."""
+    """PgBouncer answers whatever a server asks for, and knows few options. Raises :class:`UsageError`."""
     options = connection.asked
     for name in _POOLER_CANNOT:
         if options.get(name) and options[name] not in _OFF.get(name, ()):
