@@ -159,3 +159,43 @@ def endless_scram(line: Line) -> None:
     line.hello()
     line.scram(2**31 - 1)
     line.silence()
+
+
+def sending(first: bytes) -> Script:
+    """Says this as soon as somebody connects, then hangs up."""
+
+    def script(line: Line) -> None:
+        line.send(first)
+        with contextlib.suppress(OSError):
+            line.hello()
+
+    return script
+
+
+def replying(*reply: bytes) -> Script:
+    """Answers the start-up well, and every request with ``reply``."""
+
+    def script(line: Line) -> None:
+        line.hello()
+        line.ready()
+        while True:
+            tag, _ = line.receive()
+            if tag in (b"Q", b"S"):
+                line.send(*reply)
+            if tag == b"X":
+                return
+
+    return script
+
+
+def row(*values: bytes | None) -> bytes:
+    """RowDescription of texts, one DataRow."""
+    columns = b"".join(b"c%d\0" % n + struct.pack(">ihihih", 0, 0, 25, -1, -1, 0) for n in range(len(values)))
+    data = b"".join(
+        struct.pack(">i", -1) if v is None else struct.pack(">i", len(v)) + v for v in values
+    )
+    count = struct.pack(">h", len(values))
+    return message(b"T", count + columns) + message(b"D", count + data)
+
+
+DONE = message(b"C", b"SELECT 1\0") + message(b"Z", b"I")

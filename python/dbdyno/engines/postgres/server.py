@@ -41,7 +41,7 @@ from dbdyno.engines.postgres.settings import Keeper, Site
 from dbdyno.engines.postgres.sight import sight
 from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.environment import ServerFacts
-from dbdyno.model.errors import DbdynoError
+from dbdyno.model.errors import DbdynoError, TargetError
 from dbdyno.model.plan import Cell, Observation
 from dbdyno.model.protocols import Capacity, Clock, Configured, Load, Pool, Watch
 from dbdyno.model.source import Source
@@ -61,7 +61,7 @@ class PostgresServer:
         self._dsn, self._instance = dsn, instance
         self._connection = connect.connect(dsn)
         self.version: int = self._connection.info.server_version  # 180004
-        with _doing("looking at the server"):
+        with _doing("looking at the server"), _recognised():
             self._presence = local.presence(self._connection)
             self._identity = identity.identity(self._connection)
             self._sight = sight(self._connection)
@@ -320,6 +320,18 @@ class PostgresServer:
 
 def _key(workload: Workload, params: Mapping[str, Any]) -> _Key:
     return workload.name, tuple(sorted(params.items()))
+
+
+@contextmanager
+def _recognised() -> Iterator[None]:
+    """The first answers of a server that speaks the protocol, but may be another product."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AssertionError) as e:
+        raise TargetError(
+            f"looking at the server: it does not answer as PostgreSQL does ({str(e) or type(e).__name__})",
+            "check host and port: connect to PostgreSQL itself",
+        ) from None
 
 
 @contextmanager

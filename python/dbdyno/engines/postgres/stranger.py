@@ -114,7 +114,7 @@ def named(heard: bytes) -> str:
     for pattern, name in _SPEECH:
         if re.match(pattern, heard, re.DOTALL):
             return name
-    return f"something that says {heard[:_SHOWN].decode('ascii', 'backslashreplace')!r}"
+    return f"something that says {repr(heard[:_SHOWN])[1:]}"
 
 
 def _hear(address: Address, say: bytes) -> bytes:
