@@ -118,6 +118,27 @@ def test_the_exact_tier_by_hand():
     )
 
 
+def test_a_trace_that_may_not_read_labels_leaves_the_waits_to_the_samples():
+    """Run 2 and run queue 3 of 10 s are the trace's; of the samples asleep one in five is in Lock."""
+    waits = [_wait(None, 4.9, 3.0, 50, status="not permitted")]
+    states = [*[("S", "Lock/tuple")] * 10, *[("S", "Client/ClientRead")] * 40, *[("R", None)] * 50]
+    tables = _tables(_cell(TRACED | {"waits": waits}, _sampled(states), tasks=_reads(2.2, 2.7)))
+    rung = _accounts(tables["ledger"])
+    assert (rung["run", None], rung["runq", None]) == pytest.approx((0.2, 0.3), abs=1e-12)
+    assert (rung["sleep", "Lock/tuple"], rung["client", None]) == pytest.approx((0.1, 0.4), abs=0.01)
+    assert ("sleep", "no wait event") not in rung
+    source = {r["account"]: r["source"] for r in tables["ledger"].filter(scope="rung").to_dicts()}
+    assert (source["run"], source["client"]) == ("scheduler trace", "activity samples, raked")
+
+
+def test_without_labels_and_without_samples_no_wait_is_known():
+    waits = [_wait(None, 4.9, 3.0, 50, status="not supported")]
+    tables = _tables(_cell(TRACED | {"waits": waits}, tasks=_reads(2.2, 2.7)))
+    rung = _accounts(tables["ledger"])
+    assert rung["run", None] == pytest.approx(0.2)
+    assert (rung["sleep", None], rung["client", None]) == (None, None)
+
+
 def test_events_of_the_trace_have_counts_and_cpu_as_ticks_divide_it():
     """2 s on a CPU of 10; 100 of 400 ticks met it under Lock/tuple, 300 under none, none at the client."""
     waits = [

@@ -139,6 +139,9 @@ impl Shared {
                 Err(refusal) => refusal.words(),
             };
             told.insert("scheduler trace", witness);
+            if let Ok(tracer) = tracer {
+                told.insert("wait events of the scheduler trace", tracer.labels());
+            }
         }
         if let Some(raised) = &*lock(&self.priority) {
             let ok = || (Status::Ok.as_str().to_owned(), "SCHED_FIFO 1".to_owned());

@@ -27,4 +27,7 @@ pub trait Tracer: Send {
 
     /// (status, detail) of the witness "scheduler trace", as of now: ok, or what is missing and the cure.
     fn witness(&self) -> (String, String);
+
+    /// The same of the labels of its waits: without them it says how long tasks slept, and not in which waits.
+    fn labels(&self) -> (String, String);
 }

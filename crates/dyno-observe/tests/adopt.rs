@@ -160,6 +160,10 @@ impl Tracer for Listener {
     fn witness(&self) -> (String, String) {
         ("ok".to_owned(), "listening".to_owned())
     }
+
+    fn labels(&self) -> (String, String) {
+        ("not permitted".to_owned(), "as another user".to_owned())
+    }
 }
 
 #[test]

@@ -41,8 +41,8 @@ pub struct Loaded {
 ///
 /// # Errors
 /// Not permitted or not supported, with the kernel's words.
-pub fn load(slots: u32, syscalls: bool) -> Result<Loaded, Refusal> {
-    rights::check()?;
+pub fn load(slots: u32, syscalls: bool, main_pid: Option<i64>) -> Result<Loaded, Refusal> {
+    rights::check(main_pid)?;
     rights::raise_memlock();
     let blocks = pid_max() / TIDS as u32 + 1;
     let calls = if syscalls { slots } else { 1 };

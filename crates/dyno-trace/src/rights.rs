@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use dyno_observe::Status;
@@ -11,6 +12,7 @@ use dyno_observe::status::Refusal;
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Inode of the pid namespace the machine began with (`PROC_PID_INIT_INO`).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+const CAP_SYS_PTRACE: u64 = 1 << 19;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
@@ -24,19 +26,33 @@ pub struct Found {
     pub btf: bool,
     /// `/proc/self/ns/pid`.
     pub pid_namespace: String,
+    /// Our user, and the server's where it is known.
+    pub ours: u32,
+    pub servers: Option<u32>,
 }
 
-/// Refuses where a trace cannot be.
+impl Found {
+    /// The names of the wait events are read from memory of the server, which takes a third right if its
+    /// user is another one, or unknown.
+    fn of_another(&self) -> bool {
+        self.servers != Some(self.ours)
+    }
+}
+
+/// Refuses where a trace cannot be. `main_pid`: of the server.
 ///
 /// # Errors
 /// Why, and the cure.
-pub fn check() -> Result<(), Refusal> {
+pub fn check(main_pid: Option<i64>) -> Result<(), Refusal> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     judge(&Found {
         capabilities: capabilities(&status).unwrap_or(0),
         btf: Path::new(BTF).exists(),
         pid_namespace: fs::read_link("/proc/self/ns/pid")
             .map_or_else(|_| String::new(), |p| p.to_string_lossy().into_owned()),
+        // SAFETY: a plain query.
+        ours: unsafe { libc::geteuid() },
+        servers: main_pid.and_then(|pid| Some(fs::metadata(format!("/proc/{pid}")).ok()?.uid())),
     })
 }
 
@@ -54,10 +70,7 @@ pub fn judge(found: &Found) -> Result<(), Refusal> {
     }
     let has = |wanted: u64| found.capabilities & wanted == wanted;
     if !has(CAP_SYS_ADMIN) && !has(CAP_BPF | CAP_PERFMON) {
-        return Err(Refusal::new(
-            Status::NotPermitted,
-            format!("needs CAP_BPF and CAP_PERFMON: {CURE}"),
-        ));
+        return Err(Refusal::new(Status::NotPermitted, cure(found)));
     }
     if found.pid_namespace != FIRST_PID_NAMESPACE {
         return unsupported(
@@ -69,9 +82,26 @@ pub fn judge(found: &Found) -> Result<(), Refusal> {
 }
 
 /// What gives the rights without being root.
-pub const CURE: &str = "run dbdyno as root, or as yourself with these two: \
-    sudo -E setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups --inh-caps=+bpf,+perfmon \
-    --ambient-caps=+bpf,+perfmon $(command -v dbdyno) ...";
+fn cure(found: &Found) -> String {
+    let third = found.of_another() && found.capabilities & CAP_SYS_PTRACE == 0;
+    let (more, flags, docker) = if third {
+        let more = ", and CAP_SYS_PTRACE for the wait events of a server of another user";
+        (more, ",+sys_ptrace", " --cap-add=SYS_PTRACE")
+    } else {
+        ("", "", "")
+    };
+    if found.ours == 0 {
+        return format!(
+            "needs CAP_BPF and CAP_PERFMON{more}, which this root does not have: in a container, start it \
+             with --pid=host --cap-add=BPF --cap-add=PERFMON{docker}"
+        );
+    }
+    format!(
+        "needs CAP_BPF and CAP_PERFMON{more}: run dbdyno as root, or as yourself with these rights: \
+         sudo -E setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups --inh-caps=+bpf,+perfmon{flags} \
+         --ambient-caps=+bpf,+perfmon{flags} \"$(command -v dbdyno)\" ..."
+    )
+}
 
 /// What the kernel's refusal at loading means. `log`: the verifier's words.
 pub fn refused(what: &str, error: &io::Error, log: &str) -> Refusal {
@@ -96,7 +126,7 @@ fn forbidden(what: &str, error: &io::Error, lockdown: &str) -> String {
             lockdown=integrity"
             .to_owned();
     }
-    format!("{what}: {error}: {CURE}")
+    format!("{what}: {error}: a security module or a seccomp filter may forbid it")
 }
 
 /// `CapEff:` of `/proc/PID/status`.
@@ -136,6 +166,8 @@ mod tests {
             capabilities: CAP_BPF | CAP_PERFMON,
             btf: true,
             pid_namespace: FIRST_PID_NAMESPACE.to_owned(),
+            ours: 1000,
+            servers: Some(1000),
         }
     }
 
@@ -160,6 +192,42 @@ mod tests {
             assert_eq!(refusal.status, Status::NotPermitted);
             assert!(refusal.detail.contains("--ambient-caps"), "{}", refusal.detail);
         }
+    }
+
+    #[test]
+    fn the_third_right_is_named_where_the_servers_user_is_another_or_unknown() {
+        for (servers, capabilities, named) in [
+            (Some(1000), 0, false),
+            (Some(26), 0, true),
+            (None, 0, true),
+            (Some(26), CAP_SYS_PTRACE, false),
+        ] {
+            let found = Found {
+                capabilities,
+                servers,
+                ..found()
+            };
+            let detail = judge(&found).unwrap_err().detail;
+            assert_eq!(
+                detail.contains("--ambient-caps=+bpf,+perfmon,+sys_ptrace "),
+                named,
+                "{detail}"
+            );
+            assert_eq!(detail.contains("CAP_SYS_PTRACE"), named, "{detail}");
+        }
+    }
+
+    #[test]
+    fn root_without_the_rights_is_not_told_to_become_root() {
+        let found = Found {
+            capabilities: 0,
+            ours: 0,
+            servers: Some(26),
+            ..found()
+        };
+        let detail = judge(&found).unwrap_err().detail;
+        assert!(!detail.contains("as root"), "{detail}");
+        assert!(detail.contains("--cap-add=SYS_PTRACE"), "{detail}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use dyno_model::{Table, now_ns};
 use dyno_observe::file::Buffer;
 use dyno_observe::parse::ns_per_tick;
 use dyno_observe::task::Task;
-use dyno_observe::{Granted, Names, Status, Tracer, Word, WordFinder, WordSpec};
+use dyno_observe::{Granted, Names, Refusal, Status, Tracer, Word, WordFinder, WordSpec};
 
 use crate::account::{Seed, calls, sums};
 use crate::book::Newcomer;
@@ -38,7 +38,7 @@ pub struct Trace {
     syscalls: bool,
     finder: Option<WordFinder>,
     names: Names,
-    /// Why children's words are not read.
+    /// Why words are not read: the main process's is that of its children.
     word: Granted<u64>,
     /// By number of slot.
     known: Vec<Option<Known>>,
@@ -67,7 +67,7 @@ struct Known {
 /// Not permitted or not supported, and the cure.
 pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
     let slots = options.slots.clamp(FEWEST_SLOTS, MOST_SLOTS);
-    let loaded = load(slots, options.syscalls)?;
+    let loaded = load(slots, options.syscalls, options.main_pid)?;
     let mut finder = options
         .word
         .as_ref()
@@ -77,7 +77,11 @@ pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
         .map_or_else(Names::default, |w| Names::new(&w.names, &w.classes));
     let word = match (options.main_pid, &mut finder) {
         (Some(pid), Some(finder)) => finder.address(pid),
-        _ => Ok(0),
+        (None, Some(_)) => Ok(0),
+        (_, None) => Err(Refusal::new(
+            Status::NotSupported,
+            "the wait events of this server version are not known",
+        )),
     };
     if let Some(main_pid) = options.main_pid {
         loaded
@@ -152,6 +156,9 @@ impl Trace {
             seed: Seed::of(state),
             unread: unread(word.as_ref()),
         });
+        if let (Ok(0), Some(Err(refusal))) = (&self.word, word) {
+            self.word = Err(refusal); // there is no main process to be asked
+        }
     }
 
     /// A slot that the program filled: a child of the main process.
@@ -284,13 +291,6 @@ impl Tracer for Trace {
         if self.syscalls {
             detail.push_str(", sys_enter, sys_exit");
         }
-        if let Err(refusal) = &self.word {
-            detail = format!(
-                "{detail}; not by wait event ({}): {}",
-                refusal.status.as_str(),
-                refusal.detail
-            );
-        }
         if let Err(refusal) = &self.loaded.clock {
             detail = format!(
                 "{detail}; no clock for CPU time by wait event: {}",
@@ -305,6 +305,11 @@ impl Tracer for Trace {
             detail.push_str("; this kernel does not tell throttled time apart");
         }
         told(Status::Ok, detail)
+    }
+
+    fn labels(&self) -> (String, String) {
+        let ok = || (Status::Ok.as_str().to_owned(), String::new());
+        self.word.as_ref().map_or_else(Refusal::words, |_| ok())
     }
 }
 
@@ -324,11 +329,11 @@ fn key(task: &Task) -> Key {
     }
 }
 
-/// Status of a label that is not known: there is no such word at all, or it was refused, or its memory was not
-/// there just then.
+/// Status of a label that is not known: no such word is known, or it was refused, or its memory was not there
+/// just then.
 fn unread<T>(word: Option<&Granted<T>>) -> Status {
     match word {
-        None => Status::Ok,
+        None => Status::NotSupported,
         Some(Err(refusal)) => refusal.status,
         Some(Ok(_)) => Status::Lost,
     }

@@ -57,8 +57,9 @@ def witness_options(f: _F) -> _F:
     return click.option(
         "--witness",
         type=click.Choice(["auto", "sampled", "exact"]),
-        help="Of waits: samples, or the exact scheduler trace (needs CAP_BPF and CAP_PERFMON); auto: the "
-        "trace where it is permitted.  [default: auto]",
+        help="Of waits: samples, or the exact scheduler trace (needs CAP_BPF and CAP_PERFMON, and "
+        "CAP_SYS_PTRACE if the server runs as another user); auto: the trace where it is permitted.  "
+        "[default: auto]",
     )(f)
 
 

@@ -24,7 +24,7 @@ def cpu_sums(tasks: pl.DataFrame, groups: Groups) -> pl.DataFrame:
             *((pl.col(f"{n}_ns") / over).filter(known).sum().alias(n) for n in ("user", "system")),
             tick=(TICK_NS / over).filter(known).sum(),
             missing=(pl.col("wall_ns") / over).filter(~known).sum(),
-            throttled=_all_known("throttled_ns", pl.col("exact")),
+            throttled=_all_known("throttled_ns", pl.col("traced")),
             blkio=_all_known("blkio_ns", pl.lit(True)),
             status=_status(),
         )

@@ -68,7 +68,7 @@ def _grouped(parts: pl.DataFrame, tasks: pl.DataFrame, key: list[str]) -> Groups
         sampled_source=_words(pl.col("wait_source").filter(~pl.col("exact"))),
         raw_source=_words(pl.col("raw_source")),
         wait_source=_words(pl.col("wait_source")),
-        cpu_source=_words(pl.when("exact").then(pl.lit(TRACE)).otherwise(pl.lit(TASKS))),
+        cpu_source=_words(pl.when("traced").then(pl.lit(TRACE)).otherwise(pl.lit(TASKS))),
     )
     return Groups(names.join(sums, on="group", maintain_order="left"), members)
 

@@ -19,6 +19,8 @@ exact trace (docs/ledger.md)."""
 SWITCH_SHARE = 0.15
 SETTLED_NS = 1_000_000
 """A sleeping task's figures are booked; its state and they are two reads."""
+UNREAD = 0.01
+"""The trace's labels are no account of a task's waits where it could not read more than this part of them."""
 
 TRACE = "scheduler trace"
 TASKS = "os tasks"
@@ -27,9 +29,10 @@ TASKS = "os tasks"
 def margins(cut: Tables) -> pl.DataFrame:
     """One row a task of ``cut_tasks``, numbered ``task``, with the figures that the ledger uses.
 
-    Where the scheduler trace saw it without a gap, bracket and figures are the trace's (``exact``), else
-    those of the OS tasks. ``known``: run and run queue are known. ``stale_run_ns``, ``stale_runq_ns``: how
-    wrong each may be at its ends; ``switch_ns``: by the number of its switches.
+    Where the scheduler trace saw it without a gap, bracket and figures are the trace's (``traced``), else
+    those of the OS tasks. ``exact``: its waits are the trace's, too, as it could read their labels; else they
+    are the samples', apportioned to these figures. ``known``: run and run queue are known. ``stale_run_ns``,
+    ``stale_runq_ns``: how wrong each may be at its ends; ``switch_ns``: by the number of its switches.
     """
     traced = cut["cut_traced"].filter(
         (pl.col("status") == "ok") & pl.all_horizontal(pl.col("run_ns", "runq_ns", "sleep_ns").is_not_null())
@@ -48,13 +51,23 @@ def margins(cut: Tables) -> pl.DataFrame:
     mine = traced.select(*KEY, *(pl.col(n).alias(f"x_{n}") for n in figures), *_only_traced())
     tasks = _with_brief(cut["cut_tasks"], traced)
     tasks = tasks.join(mine, on=KEY, how="left", nulls_equal=True, maintain_order="left")
-    exact = pl.col("x_run_ns").is_not_null()
-    chosen = {n: pl.when(exact).then(f"x_{n}").otherwise(n) for n in figures[:-2]}
+    tasks = tasks.join(_unread(cut), on=KEY, how="left", nulls_equal=True, maintain_order="left")
+    seen = pl.col("x_run_ns").is_not_null()
+    chosen = {n: pl.when(seen).then(f"x_{n}").otherwise(n) for n in figures[:-2]}
     counted = {n: pl.coalesce(f"x_{n}", n) for n in figures[-2:]}
-    tasks = tasks.with_columns(exact=exact, status=pl.when(exact).then(pl.lit("ok")).otherwise("status"))
+    read = pl.col("unread").fill_nan(0.0).fill_null(0.0) <= UNREAD
+    tasks = tasks.with_columns(
+        traced=seen, exact=seen & read, status=pl.when(seen).then(pl.lit("ok")).otherwise("status")
+    ).drop("unread")
     tasks = tasks.with_columns(**chosen, **counted).drop(f"x_{n}" for n in figures)
     tasks = tasks.with_columns(known=pl.col("run_ns").is_not_null() & pl.col("runq_ns").is_not_null())
     return tasks.with_columns(**_errors(), off_ns=_off()).with_row_index("task")
+
+
+def _unread(cut: Tables) -> pl.DataFrame:
+    """Per traced task the part of its time off the CPU whose label the trace could not read."""
+    off, refused = pl.col("sleep_ns") + pl.col("runq_ns"), pl.col("status") != "ok"
+    return cut["cut_waits"].group_by(KEY).agg(unread=off.filter(refused).sum() / off.sum())
 
 
 def _with_brief(tasks: pl.DataFrame, traced: pl.DataFrame) -> pl.DataFrame:
@@ -85,12 +98,12 @@ def _errors() -> dict[str, pl.Expr]:
         worst = pl.max_horizontal(
             pl.when(s).then(float(SETTLED_NS)).otherwise(unsettled) for s in settled.values()
         )
-        return pl.when("exact").then(pl.col("slack_ns").cast(pl.Float64)).otherwise(worst)
+        return pl.when("traced").then(pl.col("slack_ns").cast(pl.Float64)).otherwise(worst)
 
     used = (pl.col("run_ns") + pl.col("runq_ns")).fill_null(0)
     switches = pl.min_horizontal(SWITCH_NS * pl.col("slices").fill_null(0), SWITCH_SHARE * used)
     return {
         "stale_run_ns": ends(pl.lit(float(STALE_NS))),
         "stale_runq_ns": ends(pending),
-        "switch_ns": pl.when("exact").then(0.0).otherwise(switches).cast(pl.Float64),
+        "switch_ns": pl.when("traced").then(0.0).otherwise(switches).cast(pl.Float64),
     }

@@ -24,4 +24,4 @@ def with_stolen(tasks: pl.DataFrame, cut: Tables) -> pl.DataFrame:
     found = tasks.join(steal(cut), on="cell", how="left", maintain_order="left")
     stolen = pl.col("steal") * pl.col("over_ns") * part
     most = pl.min_horizontal(stolen, pl.col("off_ns")).fill_nan(0.0).fill_null(0.0).clip(0.0)
-    return found.with_columns(stolen_ns=pl.when("exact").then(0.0).otherwise(most)).drop("steal")
+    return found.with_columns(stolen_ns=pl.when("traced").then(0.0).otherwise(most)).drop("steal")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from dbdyno.ledger.joint import UNLABELLED
+from dbdyno.ledger.margins import UNREAD
 from dbdyno.ledger.pooled import QUEUE
 from dbdyno.ledger.testimony import LAG_S, Tables, Testimony, level, rung
 from dbdyno.model.driven import in_call
@@ -19,6 +20,7 @@ _SERVERS = (
     "a session is active from when it got a CPU for a call until its end: run-queue time before that "
     "is missing, and the server reports late"
 )
+_NAMELESS = "the trace could not read the wait events: sleep for the client is not known apart"
 _STATE = "share of samples in state active: time in the run queue under state idle is missing"
 
 
@@ -64,6 +66,10 @@ def _traced(cut: Tables, queued: float) -> Iterator[Testimony]:
     waits = cut["cut_waits"].filter(
         (pl.col("role") == "session") & (pl.col("wait_class").fill_null("") != "Client")
     )
+    refused = waits.filter(pl.col("status") != "ok")
+    if float(refused["sleep_ns"].sum()) > UNREAD * float(tasks["sleep_ns"].sum()):
+        yield Testimony("db_time", "scheduler trace", None, _UNIT, str(refused["status"][0]), _NAMELESS)
+        return
     slept = waits.join(over, on=["pid", "tid", "start_ticks"], nulls_equal=True)
     known = tasks.drop_nulls(["run_ns", "runq_ns"])
     if known.height < tasks.height:

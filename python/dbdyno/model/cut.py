@@ -106,6 +106,7 @@ CUT: dict[str, tuple[Column, ...]] = {
             _c(name, "i64", f"growth of {name} of the table waits", null=True)
             for name in ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
         ),
+        _c("status", "str", "ok, or why the wait event could not be read"),
     ),
     "cut_syscalls": (
         *CELL,

@@ -86,8 +86,9 @@ def labels_of(
     recent: Tables, samples: pl.DataFrame, spent: Mapping[int, Spent]
 ) -> tuple[str, dict[int, tuple[Label, ...]]]:
     """The tier that there is, and its labels by the session's pid."""
-    if recent["waits"].height:
-        return "scheduler trace", _traced(recent["waits"])
+    traced = recent["waits"].filter(pl.col("role") == "session")
+    if (traced["status"] == "ok").any():  # else it could read no label: its sleeps have no name
+        return "scheduler trace", _traced(traced)
     by_word = samples.filter(pl.col("via") == "memory")
     if by_word.height:
         return "wait event word", _sampled(by_word, spent)
@@ -96,15 +97,14 @@ def labels_of(
 
 def _traced(waits: pl.DataFrame) -> dict[int, tuple[Label, ...]]:
     """Growth of the trace's sums from first to last reading; a label not there at first began at 0."""
-    mine = waits.filter(pl.col("role") == "session")
-    span = mine.group_by("pid").agg(first=pl.col("after_ns").min(), last=pl.col("after_ns").max())
+    span = waits.group_by("pid").agg(first=pl.col("after_ns").min(), last=pl.col("after_ns").max())
     there = (pl.col("after_ns") == pl.col("first")).any()
     grown = [
         (pl.col(n).max() - pl.when(there).then(pl.col(n).min()).otherwise(0)).alias(n)
         for n in ("sleep_ns", "runq_ns")
     ]
     cells = (
-        mine.join(span, on="pid")
+        waits.join(span, on="pid")
         .filter(pl.col("last") > pl.col("first"))
         .group_by("pid", "tid", "start_ticks", "wait_class", "wait_event", maintain_order=True)
         .agg(*grown, (pl.col("last") - pl.col("first")).first().alias("wall_ns"))

@@ -11,6 +11,7 @@ import polars as pl
 from dbdyno.model.protocols import Server, Watch
 from dbdyno.model.source import Source, Status
 from dbdyno.model.tables import rows
+from dbdyno.observe.watch import TRACE, TRACED_EVENTS
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -196,6 +197,11 @@ def _judge(witness: _Witness, tables: Tables, told: Source | None, enabled: bool
         )
     status = _verdict(counts)
     detail = _cure(witness, status) if status != "ok" else _exceptions(counts, witness.noun)
+    unnamed = said.witnesses.get(TRACED_EVENTS, ("ok", ""))
+    if witness.name == TRACE and status == "ok" and unnamed[0] != "ok":
+        detail = "; ".join(
+            d for d in (detail, f"run, run queue and sleep without wait events: {unnamed[1]}") if d
+        )
     if said.trouble and witness.name == "activity samples" and "lost" in counts:
         detail = f"{detail}: {said.trouble}"
     if told and told.detail and status != "ok":

@@ -20,6 +20,8 @@ THREADS = "dbdyno-"
 """How the names of the observing threads begin."""
 TRACE = "scheduler trace"
 """The witness of the exact tier."""
+TRACED_EVENTS = "wait events of the scheduler trace"
+"""Whether it can read what tasks wait for; only where there is a trace."""
 
 
 class NoWatch:
@@ -129,11 +131,16 @@ def _open(
 
 
 def _demand(watch: Watch) -> None:
-    status, detail = watch.witnesses().get(TRACE, ("not supported", "this engine has none"))
+    told = watch.witnesses()
+    status, detail = told.get(TRACE, ("not supported", "this engine has none"))
+    what = f"the {TRACE} is"
+    if status == "ok":
+        status, detail = told.get(TRACED_EVENTS, ("ok", ""))
+        what = f"the {TRACED_EVENTS} are"
     if status != "ok":
         watch.stop()
         raise TargetError(
-            f"--witness exact: the {TRACE} is {status}: {detail}",
+            f"--witness exact: {what} {status}: {detail}",
             "--witness auto takes the sampled tier where the exact one is refused",
         )
 

@@ -17,6 +17,7 @@ _SURE = ("run_ns", "runq_ns", "sleep_ns")
 _MORE = ("throttled_ns", "blocked_ns", "voluntary", "involuntary")
 _WHOSE = ("role", "session", "worker")
 _BRACKET = ("from_ns", "to_ns", "wall_ns", "over_ns", "partial", "status")
+_LABEL = ("wait_class", "wait_event", "status")
 _CALLS = ("calls", "time_ns")
 _WAITS = ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
 
@@ -28,7 +29,7 @@ def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
 
 def cut_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
     """Table ``cut_waits``: per task and wait event, between the ends of its row in ``cut_traced``."""
-    return for_each("cut_waits", cells, lambda c: _labelled(c, "waits", ("wait_class", "wait_event"), _WAITS))
+    return for_each("cut_waits", cells, lambda c: _labelled(c, "waits", _LABEL, _WAITS))
 
 
 def cut_syscalls(cells: Sequence[RawCell]) -> pl.DataFrame:

@@ -31,5 +31,8 @@ def witnesses_used(case: Case) -> Iterator[Finding]:
         severity="note",
         claim=f"Waits were {'measured at every switch' if exact else 'sampled'}. Sources: {told}.",
         evidence="table ledger, source",
-        cure="" if exact else "the exact tier needs CAP_BPF and CAP_PERFMON",
+        cure=""
+        if exact
+        else "the exact tier needs CAP_BPF and CAP_PERFMON, and CAP_SYS_PTRACE where the server "
+        "runs as another user",
     )
