@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.model.brief import STATUS
 from dbdyno.model.driven import in_call
 
 Tables = Mapping[str, pl.DataFrame]
@@ -87,6 +88,8 @@ def served(cell: Tables) -> Time:
     """By the ledger: run + run queue + sleep outside class Client; where tasks cannot be read by labels."""
     found = parts(cell)
     run = account(cell["ledger"], "run")
+    if account(cell["ledger"], "runq").status == STATUS:
+        return Time(None, STATUS, "ledger")
     sampled = cell["ledger"].filter((pl.col("scope") == "rung") & (pl.col("account") == "client"))
     if not sampled["aas"].drop_nulls().len():
         why = str(sampled["status"][0]) if sampled.height else "off"
@@ -99,9 +102,11 @@ def served(cell: Tables) -> Time:
 
 def base(cell: Tables, window: Mapping[str, int]) -> float:
     """What shares are of: DB time, or the sum of its parts where that is more (parallel workers; a backend
-    works a little after its answer was sent, too)."""
-    known = db_time(cell, window).aas or 0.0
-    return max(known, sum(part.aas for part in parts(cell).values()))
+    works a little after its answer was sent, too). 0: that of brief sessions is not known."""
+    time = db_time(cell, window)
+    if time.status == STATUS:
+        return 0.0
+    return max(time.aas or 0.0, sum(part.aas for part in parts(cell).values()))
 
 
 def _queued(ledger: pl.DataFrame) -> dict[str, float]:

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from rich.console import Console
 
-from dbdyno.cli.top_words import LEAST, number
+from dbdyno.cli.top_words import LEAST, brief_words, number
 from dbdyno.conduct import Blind
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
@@ -71,11 +71,12 @@ class LinesLooker(Blind):
 def line(window: RawCell, ended: datetime) -> str:
     """One window: seconds per second of all its sessions; ``?``: unknown."""
     meta = window.meta
-    seen = glance(window.tables, gone_ns=meta.t1_ns - meta.t0_ns)
+    seen = glance(window.tables, gone_ns=meta.t1_ns - meta.t0_ns, everyone=not meta.chosen)
     figures = " ".join(f"{number(seen.total(p)):>8}" for p in ("db_time", "run", "runq", "sleep", "client"))
     short = "" if meta.status == "ok" else f"  {meta.status}: {meta.reason}"
     sessions = len(seen.sessions)
-    return f"{ended:%H:%M:%S} {meta.cell.repeat:>6} {sessions:>5} {figures}  {_top(seen)}{short}".rstrip()
+    words = f"{_top(seen)}{brief_words(seen)}{short}"
+    return f"{ended:%H:%M:%S} {meta.cell.repeat:>6} {sessions:>5} {figures}  {words}".rstrip()
 
 
 def _top(seen: Glance) -> str:

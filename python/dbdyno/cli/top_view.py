@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dbdyno.cli.top_session import alone_lines
 from dbdyno.cli.top_state import HELP, ORDERS, Row, View
-from dbdyno.cli.top_words import LEAST, RUN, WAIT, clock, event_color, number, share
+from dbdyno.cli.top_words import LEAST, RUN, WAIT, brief_words, clock, event_color, number, share
 from dbdyno.model.visible import one_line
 from dbdyno.observe.glance import Glance
 
@@ -108,6 +108,8 @@ def _sums(g: Glance, h: Header, width: int) -> Iterator[Text]:
             f"CPU WAIT {number(runq_s)}",
             WAIT,
         )
+    if words := brief_words(g):
+        yield Text(f"brief{words}", WAIT)
     if h.whom:
         yield Text(f"only   {h.whom}")
 

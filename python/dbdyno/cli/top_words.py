@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dbdyno.observe.glance import Glance
+
 LEAST = 0.0005  # seconds per second: what shows as more than 0.000
 RUN, WAIT = "green", "dark_orange"
 _COLORS = {
@@ -26,6 +28,16 @@ def number(value: float | None, unknown: str = "?") -> str:
     if value is None:
         return unknown
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3f}"
+
+
+def brief_words(seen: Glance) -> str:
+    """What sessions too brief to be sampled used; empty: there were none."""
+    brief = seen.brief
+    if brief is None:
+        return ""
+    count = "sessions" if brief.processes is None else f"{brief.processes} sessions"
+    rest = ", the rest unknown" if brief.runq is None else f", CPU WAIT {number(brief.runq)}"
+    return f"  {count} too brief to be sampled: CPU {number(brief.run)}{rest}"
 
 
 def share(value: float | None) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno import observe
 from dbdyno.conduct.marks import NOTHING, Mark
 from dbdyno.conduct.numbers import Numbers
-from dbdyno.model.plan import Plan
+from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Server, Watch
 from dbdyno.model.raw import CellMeta, RawCell
 from dbdyno.model.tables import RAW, empty
@@ -64,6 +64,7 @@ def closed(
         driver_threads=0,
         usable_cpus=plan.cpus,
         status="short" if early else "ok",
+        chosen=(plan.experiment.observation or Observation()).some,
         reason=_reason(end) if early else None,
     )
     return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})

@@ -35,11 +35,13 @@ class Whom:
         """Also before the first answer; samples of very many sessions may be seconds apart."""
         if watch.latest():
             return True
-        tables = observe.recent_frames(watch, now_ns - FAR_NS, ("samples", "sampler"))
+        tables = observe.recent_frames(watch, now_ns - FAR_NS, ("samples", "sampler", "tasks"))
         asked = tables["sampler"].filter(pl.col("via").fill_null("sql") == "sql")
         if asked.filter(pl.col("status") == "ok").is_empty():
             return not self._nobody
-        return not tables["samples"].filter(pl.col("role") == "session").is_empty()
+        if not tables["samples"].filter(pl.col("role") == "session").is_empty():
+            return True
+        return not self._chosen.some and observe.brief_seen(tables["tasks"])
 
 
 def words(chosen: Observation) -> str:

@@ -21,10 +21,10 @@ def ledger_of(found: Joint, cut: Tables) -> pl.DataFrame:
     everyone = groups(found.tasks)
     if everyone.table.is_empty():
         return empty("ledger")
-    whole = everyone.only("session", "rung")
-    serving = everyone.only("session", "rung", "helper")
+    whole = everyone.only("session", "brief", "rung")
+    serving = everyone.only("session", "brief", "rung", "helper")
     sums = cpu_sums(found.tasks, everyone)
-    both = sums.filter(pl.col("scope").is_in(["session", "rung"]))
+    both = sums.filter(pl.col("scope").is_in(["session", "brief", "rung"]))
     cpu, waits = cpu_accounts(sums), wait_accounts(found, serving, cut)
     accounts = pl.concat([halves(both), cpu, waits], how="diagonal")
     left = unaccounted(found, whole, accounts, cut)

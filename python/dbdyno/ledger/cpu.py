@@ -6,6 +6,7 @@ import polars as pl
 
 from dbdyno.ledger.groups import Groups
 from dbdyno.ledger.summed import slack
+from dbdyno.model.brief import BRIEF, STATUS, material
 from dbdyno.model.units import TICK_NS
 
 
@@ -13,20 +14,23 @@ def cpu_sums(tasks: pl.DataFrame, groups: Groups) -> pl.DataFrame:
     """Per group ``run`` and ``runq`` (seconds per second), ``user`` and ``system`` (by ticks), and errors.
 
     A sum with unknown parts is that of the known ones, up to what the others may have had (``missing``);
-    its status says so. With no known part it is NULL.
+    its status says so. With no known part, or without much of it (run queue of brief sessions), it is NULL.
     """
-    over, known = pl.col("over_ns"), pl.col("known")
+    over, known, ran = pl.col("over_ns"), pl.col("known"), pl.col("run_ns").is_not_null()
     found = (
         groups.members.join(tasks, on="task", maintain_order="left")
         .group_by("group", maintain_order=True)
         .agg(
-            *(pl.when(known.any()).then((pl.col(f"{n}_ns") / over).sum()).alias(n) for n in ("run", "runq")),
             *((pl.col(f"{n}_ns") / over).filter(known).sum().alias(n) for n in ("user", "system")),
+            run=pl.when(ran.any()).then((pl.col("run_ns") / over).sum()),
+            runq=pl.when(known.any() & ~_left_out()).then((pl.col("runq_ns") / over).sum()),
             tick=(TICK_NS / over).filter(known).sum(),
-            missing=(pl.col("wall_ns") / over).filter(~known).sum(),
+            missing_run=(pl.col("wall_ns") / over).filter(~ran).sum(),
+            missing_runq=(pl.col("wall_ns") / over).filter(~known).sum(),
             throttled=_all_known("throttled_ns", pl.col("traced")),
             blkio=_all_known("blkio_ns", pl.lit(True)),
-            status=_status(),
+            status_run=_status(ran),
+            status_runq=pl.when(_left_out() & known.any()).then(pl.lit(STATUS)).otherwise(_status(known)),
         )
     )
     errors = slack(tasks, groups).select("group", slack_run="run", slack_runq="runq")
@@ -40,8 +44,15 @@ def _all_known(name: str, needed: pl.Expr) -> pl.Expr:
     return pl.when(whole).then((pl.col(name) / pl.col("over_ns")).sum())
 
 
-def _status() -> pl.Expr:
-    known = pl.col("known")
+def _left_out() -> pl.Expr:
+    """Sessions too brief to be sampled used much of the CPU time, and for how long they waited is unknown."""
+    used = pl.col("run_ns") / pl.col("over_ns")
+    brief = (pl.col("role") == BRIEF) & ~pl.col("known")
+    left_out: pl.Expr = material(used.filter(brief).sum(), used.sum())
+    return left_out
+
+
+def _status(known: pl.Expr) -> pl.Expr:
     some = pl.format("{} of {} tasks", known.sum(), pl.len())
     bad = pl.col("status").filter(~known).min()
     return pl.when(known.all()).then(pl.lit("ok")).when(known.any()).then(some).otherwise(bad)
@@ -59,8 +70,8 @@ def _exact(sums: pl.DataFrame, name: str) -> pl.DataFrame:
         account=pl.lit(name),
         aas=value,
         low=(value - error).clip(0),
-        high=value + error + pl.col("missing"),
-        status="status",
+        high=value + error + pl.col(f"missing_{name}"),
+        status=f"status_{name}",
         source="cpu_source",
     )
 
@@ -85,7 +96,7 @@ def half(sums: pl.DataFrame, mine: str, other: str) -> pl.DataFrame:
         aas=pl.when(run == 0).then(0.0).otherwise(part(a, b)),
         low=pl.when(run.is_not_null()).then(part((a - tick).clip(0), b + tick).fill_null(0.0)),
         high=pl.when(run.is_not_null()).then(part(a + tick, (b - tick).clip(0)).fill_null(run)),
-        status=pl.when(unseen).then(pl.lit("no tick seen")).otherwise("status"),
+        status=pl.when(unseen).then(pl.lit("no tick seen")).otherwise("status_run"),
         source="cpu_source",
     )
 

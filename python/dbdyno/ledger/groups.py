@@ -8,8 +8,9 @@ import polars as pl
 
 from dbdyno.ledger.joint import ASKED, READ, WORD_ALONE
 from dbdyno.ledger.margins import TASKS, TRACE
+from dbdyno.model.brief import BRIEF, NAME
 
-SCOPES = ("session", "rung", "helper", "beside")
+SCOPES = ("session", "brief", "rung", "helper", "beside")
 _BESIDE = ("other", "driver", "pooler", "dbdyno")
 _HEARD = pl.col("samples").is_not_null() | pl.col("exact")
 
@@ -31,15 +32,19 @@ class Groups:
 
 
 def groups(tasks: pl.DataFrame) -> Groups:
-    """Sessions, rungs, helpers by role, and who is beside."""
+    """Sessions (those too brief to be sampled as one), rungs, helpers by role, and who is beside."""
     role = pl.col("role")
     own = tasks.filter(role == "session")
+    brief = tasks.filter(role == BRIEF)
     helper = tasks.filter(role.str.starts_with("helper:"))
     beside = tasks.filter(role.is_in(_BESIDE))
     none = pl.lit(None, dtype=pl.Int64)
     parts = [
         own.select("task", "cell", "session", scope=pl.lit("session"), who=pl.lit("session")),
-        own.select("task", "cell", session=none, scope=pl.lit("rung"), who=pl.lit("rung")),
+        brief.select("task", "cell", session=none, scope=pl.lit("brief"), who=pl.lit(NAME)),
+        pl.concat([own, brief]).select(
+            "task", "cell", session=none, scope=pl.lit("rung"), who=pl.lit("rung")
+        ),
         helper.select(
             "task", "cell", session=none, scope=pl.lit("helper"), who=role.str.strip_prefix("helper:")
         ),

@@ -82,9 +82,11 @@ def _only_traced() -> list[pl.Expr]:
 
 
 def _off() -> pl.Expr:
-    """Neither on a CPU nor in the run queue; of a task whose figures are unknown, all its time."""
+    """Neither on a CPU nor in the run queue; of a task whose figures are unknown, all that is no CPU time."""
     return (
-        pl.when("known").then(pl.col("wall_ns") - pl.col("run_ns") - pl.col("runq_ns")).otherwise("wall_ns")
+        pl.when("known")
+        .then(pl.col("wall_ns") - pl.col("run_ns") - pl.col("runq_ns"))
+        .otherwise(pl.col("wall_ns") - pl.col("run_ns").fill_null(0))
     )
 
 

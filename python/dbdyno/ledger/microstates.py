@@ -11,6 +11,7 @@ from dbdyno.ledger.joint import Tables
 from dbdyno.ledger.margins import KEY
 from dbdyno.ledger.summed import asleep, not_asleep
 from dbdyno.ledger.waits import CLIENT
+from dbdyno.model.brief import BRIEF, NAME
 from dbdyno.model.column import CELL
 from dbdyno.model.tables import conform, empty
 from dbdyno.model.units import NS_PER_S
@@ -109,7 +110,8 @@ def _names(cut: Tables) -> pl.DataFrame:
 
 def _selected(rows: pl.DataFrame) -> pl.DataFrame:
     over, seen = pl.col("over_ns"), pl.col("wall_ns") / NS_PER_S
-    own = pl.when(pl.col("role") == "session").then(pl.format("session {}", "session")).otherwise("role")
+    own = pl.when(pl.col("role") == "session").then(pl.format("session {}", "session"))
+    own_or_group = own.when(pl.col("role") == BRIEF).then(pl.lit(NAME)).otherwise("role")
     worker = pl.when("worker").then(pl.format("parallel worker of session {}", "session"))
     helper = pl.when(pl.col("role").str.starts_with("helper:")).then(
         pl.col("role").str.strip_prefix("helper:")
@@ -127,7 +129,7 @@ def _selected(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(
         *("cell", "pid", "start_ticks", "role", "session", "worker"),
         *(f"{n}{e}" for n in parts for e in _ENDS),
-        name=pl.coalesce(worker, helper, told, own),
+        name=pl.coalesce(worker, helper, told, own_or_group),
         wall_s=seen,
         block_io=pl.col("blkio_ns") / over,
         unaccounted=pl.when(known).then(pl.col("wall_ns") / over - accounted),

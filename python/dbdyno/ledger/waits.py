@@ -33,7 +33,7 @@ def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
         groups.table.select("group", source="wait_source"), on="group", maintain_order="left"
     )
     rows = pl.concat([rows, hidden], how="diagonal")
-    whole = groups.only("session", "rung")
+    whole = groups.only("session", "brief", "rung")
     filled = [
         rows,
         *(_absent(joint, rows, g, name, cut) for g, name in ((groups, "sleep"), (whole, "client"))),

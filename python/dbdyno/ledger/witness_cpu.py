@@ -9,8 +9,9 @@ import polars as pl
 
 from dbdyno.ledger.joint import UNLABELLED
 from dbdyno.ledger.testimony import Tables, Testimony, level, rung
+from dbdyno.model.brief import BRIEF
 
-_SERVER = ("session", "helper:", "other")
+_SERVER = ("session", "helper:", "other", BRIEF)
 _BESIDE = ("driver", "pooler", "dbdyno")
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time lies inside user (proc_stat(5))
 _NEAR_NS = 200_000_000
@@ -122,6 +123,8 @@ def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
     """
     tasks = cut["cut_tasks"]
     value, status = _used(tasks, roles)
+    if value is not None and (tasks["pid"] == 0).any():
+        return _Used(value, status, "os tasks, ended ones included")
     main = tasks.filter(pl.col("role") == "helper:main").drop_nulls("children_ns")
     if value is None:
         return _Used(value, status, "os tasks")

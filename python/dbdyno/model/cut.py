@@ -36,7 +36,7 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("involuntary", "i64", "involuntary ones", null=True),
         _c("state_a", "str", "R, S, D at the first of the two reads", null=True),
         _c("state_b", "str", "and at the last", null=True),
-        _c("status", "str", "of the reads; also: too short, reset (a counter went down)"),
+        _c("status", "str", "of the reads; also: too short, too brief, reset (a counter went down)"),
     ),
     "cut_samples": (
         *CELL,
@@ -94,6 +94,7 @@ CUT: dict[str, tuple[Column, ...]] = {
         ),
         _c("slack_ns", "i64", "half the brackets of its two reads", null=True),
         _c("status", "str", "of the reads"),
+        _c("processes", "i64", "how many, where it is the sum of several brief ones", null=True),
     ),
     "cut_waits": (
         *CELL,

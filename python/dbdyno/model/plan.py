@@ -29,6 +29,11 @@ class Observation(Strict):
     pids: tuple[int, ...] = ()
     """Only these processes."""
 
+    @property
+    def some(self) -> bool:
+        """Whether it leaves sessions out."""
+        return any((self.user, self.database, self.application, self.pids))
+
 
 class Experiment(Strict):
     """A recipe, or what the command line says. Left out: the planner chooses and says why."""

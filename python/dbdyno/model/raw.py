@@ -30,6 +30,7 @@ class CellMeta(BaseModel):
     driver_threads: int
     usable_cpus: float
     status: CellStatus
+    chosen: bool = False  # an observation of some sessions only
     reason: str | None = None  # why not ok: "stopped by Ctrl-C", "server lost", ...
 
 

@@ -1,6 +1,7 @@
 """The observers: what the host is, a watch over one cell, its tables, and how far each witness got."""
 
 from dbdyno.observe.frames import frames, recent_frames
+from dbdyno.observe.glance_brief import brief_seen
 from dbdyno.observe.host import host
 from dbdyno.observe.machine import topology
 from dbdyno.observe.percpu import per_cpu
@@ -13,6 +14,7 @@ __all__ = [
     "How",
     "NoWatch",
     "Said",
+    "brief_seen",
     "check_witness",
     "frames",
     "host",

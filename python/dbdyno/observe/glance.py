@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.observe.glance_brief import Brief, brief
 from dbdyno.observe.glance_parts import Label, Spent, labels_of, spent_by_pid, workers
 from dbdyno.observe.glance_rest import Machine, machine
 
@@ -75,28 +76,43 @@ class Glance:
     sessions: tuple[SessionLine, ...] = ()
     events: tuple[EventLine, ...] = ()
     machine: Machine = field(default_factory=Machine)
+    brief: Brief | None = None
 
     def total(self, part: str) -> float | None:
-        """Sum over the sessions of ``run``, ``runq``, ``sleep``, ``client``, ``db_time``; known ones only."""
+        """Sum over the sessions of ``run``, ``runq``, ``sleep``, ``client``, ``db_time``; known ones only.
+
+        None where much is missing: a part of sessions too brief to be sampled that is not known.
+        """
         known = [v for s in self.sessions if (v := getattr(s, part)) is not None]
-        return sum(known) if known else None
+        found = sum(known) if known else None
+        if self.brief is None:
+            return found
+        theirs: float | None = getattr(self.brief, part)
+        if theirs is None:
+            missing = self.brief.matters(sum(s.run or 0.0 for s in self.sessions))
+            return None if missing else found
+        return (found or 0.0) + theirs
 
     @property
     def idle_busy(self) -> tuple[SessionLine, ...]:
         return tuple(s for s in self.sessions if s.idle_busy)
 
 
-def glance(recent: Tables, gone_ns: int = GONE_NS) -> Glance:
+def glance(recent: Tables, gone_ns: int = GONE_NS, *, everyone: bool = True) -> Glance:
     """``recent``: the tables of a watch with the rows of the latest few seconds, or of a whole window.
 
     A session that was not in the server's answers for the last ``gone_ns`` is left out.
+    ``everyone``: sessions too brief to be sampled count, as no session was left out by choice.
     """
     samples = recent["samples"].filter(pl.col("role") == "session")
     samples = samples.with_columns(pl.col("via").fill_null("sql"))
     latest = _latest(samples, gone_ns)
     spent = spent_by_pid(recent, workers(recent["samples"], samples))
     tier, labels = labels_of(recent, samples, spent)
+    if everyone and recent["traced"].height:  # those whose figures are not known are with the brief ones
+        labels = {pid: mine for pid, mine in labels.items() if pid in spent}
     lines = tuple(_session(pid, row, spent.get(pid), labels.get(pid, ())) for pid, row in latest.items())
+    unmet = brief(recent, spent) if everyone else None
     wall_ns = max((s.wall_ns for s in spent.values()), default=0)
     return Glance(
         seconds=wall_ns / 1e9 or _seconds(samples),
@@ -105,6 +121,7 @@ def glance(recent: Tables, gone_ns: int = GONE_NS) -> Glance:
         sessions=lines,
         events=_summed(lines),
         machine=machine(recent),
+        brief=unmet,
     )
 
 

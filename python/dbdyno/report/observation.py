@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.model.brief import STATUS
 from dbdyno.model.plan import Observation
 from dbdyno.model.results import Results
 from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.report import figures, profile, times
 from dbdyno.report.picks import pick_of, rows_of
+from dbdyno.report.unknown import in_words
 
 _NAMES = {"DB time": "db_time", "DB CPU": "db_cpu", "CPU WAIT": "cpu_wait"}
 TOP = 3
@@ -26,6 +28,8 @@ class Overview(NamedTuple):
     db_cpu: float | None
     cpu_wait: float | None
     top: list[profile.Event]
+    brief: int  # besides, sessions too brief to be sampled
+    why: str  # DB time is unknown
 
 
 def overview(results: Results) -> Overview | None:
@@ -44,6 +48,8 @@ def overview(results: Results) -> Overview | None:
         processes.select("pid", "start_ticks").n_unique() if len(processes) else 0,
         **found,
         top=profile.profile(results, pick).events,
+        brief=_brief(results),
+        why=next(iter(rows.filter(pl.col("name") == "DB time")["status"]), "off"),
     )
 
 
@@ -68,7 +74,9 @@ def sentences(results: Results) -> list[str]:
 
 def _active(results: Results, found: Overview) -> str:
     if found.db_time is None:
-        return f"How many sessions were active is unknown; {_seen(found)}."
+        why = f" ({in_words(found.why)})" if found.why == STATUS else ""
+        cpu = "" if found.db_cpu is None else f"; {found.db_cpu:.2f} were on a CPU (DB CPU)"
+        return f"How many sessions were active is unknown{why}{cpu}; {_seen(found)}."
     cpus = figures.usable_cpus(results)
     where = f" of {cpus:g}" if cpus else ""
     parts = [
@@ -84,9 +92,14 @@ def _active(results: Results, found: Overview) -> str:
 
 
 def _seen(found: Overview) -> str:
+    more = f"{found.brief:,} too brief to be sampled" if found.brief else ""
     if not found.sessions:
-        return "sessions' processes were not seen"
-    return f"{found.sessions} session{'' if found.sessions == 1 else 's'} seen"
+        return more or "sessions' processes were not seen"
+    return f"{found.sessions} session{'' if found.sessions == 1 else 's'} seen{' and ' if more else ''}{more}"
+
+
+def _brief(results: Results) -> int:
+    return sum(int(f.value or 0) for f in results.findings if f.id == "brief-sessions")
 
 
 def _top(found: Overview) -> str:

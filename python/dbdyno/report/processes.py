@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from dbdyno.model.brief import BRIEF
 from dbdyno.model.results import Results
 from dbdyno.model.units import significant
 from dbdyno.report.figures import percent
@@ -39,6 +40,7 @@ COLUMNS = (
 )
 _TICKS = "too little CPU time to tell USR from SYS: no clock tick fell on it"
 _OURS = ("driver", "pooler", "dbdyno")
+_SESSIONS = ("session", BRIEF)
 _SOURCES = {"block_io": ("block I/O delay",), "syscalls_per_s": ("system calls", "scheduler trace")}
 _SWITCHED_OFF = {
     "syscalls_per_s": "system calls are counted by the scheduler trace when asked for: --trace-syscalls"
@@ -65,9 +67,9 @@ def blocks(results: Results, pick: Pick) -> list[Block]:
     """Sessions with their parallel workers, the server's own processes, and who else is seen."""
     rows = _folded(rows_of(results, "microstates", pick).to_dicts())
     role = {
-        "Sessions": [r for r in rows if r["role"] == "session"],
+        "Sessions": [r for r in rows if r["role"] in _SESSIONS],
         "Server processes": [r for r in rows if r["role"].startswith("helper")],
-        "Beside them": [r for r in rows if r["role"] != "session" and not r["role"].startswith("helper")],
+        "Beside them": [r for r in rows if r["role"] not in _SESSIONS and not r["role"].startswith("helper")],
     }
     why = reasons(results)
     return [_block(title, found, why) for title, found in role.items() if found]

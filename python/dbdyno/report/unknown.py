@@ -31,6 +31,7 @@ _WORDS = {
     "off": "it was switched off",
     "lost": "the source broke off",
     "vanished": "the process ended while it was read",
+    "too brief": "many sessions were too brief to be sampled",
     "shared": "sessions take turns on the server connections of a pool",
 }
 _OPTIONAL = ("pool_queue_aas",)

@@ -110,7 +110,8 @@ def _with_more(
 def labelled(
     rows: pl.DataFrame, tasks: pl.DataFrame, label: Sequence[str], figures: Sequence[str]
 ) -> pl.DataFrame:
-    """Growth of figures that each task has one row a ``label`` of, between the ends of ``tasks``.
+    """Growth of figures that each task has one row a ``label`` of, between the ends of ``tasks``, which are
+    instants of ``rows`` or, at its first, its birth.
 
     A label that has no row yet at the task's first read had nothing then; one whose rows are not repeated
     has not grown. A figure that went down is NULL.
@@ -119,7 +120,7 @@ def labelled(
     mine = rows.join(tasks.select(*TASK, *ENDS), on=TASK, nulls_equal=True, maintain_order="left")
     ends = []
     for suffix, end in (("_a", "from_ns"), ("_b", "to_ns")):
-        upto = mine.filter(pl.col("at_ns") <= pl.col(end) + NEAR_NS)
+        upto = mine.filter(pl.col("at_ns") <= pl.col(end))
         named = {n: f"{n}{suffix}" for n in figures}
         ends.append(nearest(upto, key, end).select(*key, *figures).rename(named))
     both = ends[1].join(ends[0], on=key, how="left", nulls_equal=True, maintain_order="left")

@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.model.raw import RawCell
 from dbdyno.model.units import TICK_NS
+from dbdyno.window.brief import brief_task, without_briefly_met
 from dbdyno.window.growth import NEAR_NS, TASK, grown
 from dbdyno.window.samples import seen_spans
 from dbdyno.window.spans import for_each, middle
@@ -36,7 +37,12 @@ def _cut(cell: RawCell) -> pl.DataFrame:
     read = found.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")
     brief = _too_brief(cell, read)
     read = read.join(brief, on=["pid", "start_ticks"], how="anti", nulls_equal=True)
-    return pl.concat([read, _unread(cell, read)], how="diagonal_relaxed")
+    found = pl.concat([read, _unread(cell, read)], how="diagonal_relaxed")
+    group = brief_task(cell)
+    if group is None and cell.tables["traced"].is_empty():
+        return found
+    found = without_briefly_met(found, cell)
+    return found if group is None else pl.concat([found, group], how="diagonal_relaxed")
 
 
 def _with_births(reads: pl.DataFrame, t0: int) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.model.raw import RawCell
+from dbdyno.window.brief import folded, folded_labels, told_apart
 from dbdyno.window.growth import NEAR_NS, TASK, grown, labelled
 from dbdyno.window.spans import for_each, middle
 from dbdyno.window.whose import fold, workers
@@ -24,7 +25,10 @@ _WAITS = ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_sam
 
 def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
     """Table ``cut_traced``. Where events were missed between a task's two reads, its status says lost."""
-    return for_each("cut_traced", cells, lambda c: _tasks(c) if c.tables["traced"].height else None)
+    figures = [*_SURE, *_MORE]
+    return for_each(
+        "cut_traced", cells, lambda c: folded(_tasks(c), figures, c) if c.tables["traced"].height else None
+    )
 
 
 def cut_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
@@ -42,12 +46,13 @@ def cut_syscalls(cells: Sequence[RawCell]) -> pl.DataFrame:
 
 
 def _reads(cell: RawCell, table: str) -> pl.DataFrame:
-    return fold(cell.tables[table].with_columns(middle().alias("at_ns")), workers(cell))
+    reads = fold(cell.tables[table].with_columns(middle().alias("at_ns")), workers(cell))
+    return told_apart(reads, cell)
 
 
 def _tasks(cell: RawCell) -> pl.DataFrame:
-    reads = _reads(cell, "traced").with_columns(half_ns=(pl.col("after_ns") - pl.col("before_ns")) / 2)
-    told = _whole_lives(reads.drop_nulls(_SURE), cell.meta.t0_ns, _alive(cell))
+    reads = _halved(cell)
+    told = _lives(cell)
     found = grown(told, cell.meta.t0_ns, cell.meta.t1_ns, _SURE, _MORE, SHORTEST_NS).drop("status_b")
     missed = _missed(reads, found)
     return found.join(missed, on=TASK, how="left", nulls_equal=True, maintain_order="left").select(
@@ -56,6 +61,14 @@ def _tasks(cell: RawCell) -> pl.DataFrame:
         slack_ns=(pl.col("half_ns") + pl.col("half_ns_b")).cast(pl.Int64),
         status=pl.coalesce("missed", "status"),
     )
+
+
+def _halved(cell: RawCell) -> pl.DataFrame:
+    return _reads(cell, "traced").with_columns(half_ns=(pl.col("after_ns") - pl.col("before_ns")) / 2)
+
+
+def _lives(cell: RawCell) -> pl.DataFrame:
+    return _whole_lives(_halved(cell).drop_nulls(_SURE), cell.meta.t0_ns, _alive(cell))
 
 
 def _alive(cell: RawCell) -> pl.DataFrame:
@@ -103,7 +116,9 @@ def _labelled(
     if cell.tables[table].is_empty():
         return None
     tasks = _tasks(cell)
-    found = labelled(_reads(cell, table), tasks, label, figures)
+    read = _lives(cell).group_by(*TASK, "after_ns").agg(its_ns=pl.col("at_ns").max())  # no births
+    rows = _reads(cell, table).join(read, on=[*TASK, "after_ns"], nulls_equal=True, maintain_order="left")
+    found = labelled(rows.with_columns(at_ns="its_ns"), tasks, label, figures)
     whose = tasks.select(*TASK, *_WHOSE)
     found = found.join(whose, on=TASK, nulls_equal=True, maintain_order="left").drop("worker")
-    return found.drop_nulls(known) if known else found
+    return folded_labels(found.drop_nulls(known) if known else found, list(label))

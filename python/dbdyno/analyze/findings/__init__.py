@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.analyze.findings import (
     background,
+    brief,
     cache,
     contention,
     counting,
@@ -32,6 +33,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     quality.cells_cut_short,
     observing.nobody,
     observing.gaps,
+    brief.sessions,
     quality.driver_starved,
     quality.driver_share,
     counting.sessions_lost,

@@ -39,6 +39,12 @@ class Case:
         """Somebody else's load: cells are windows, there are no rungs and no driver."""
         return self.plan.experiment.observation is not None
 
+    @property
+    def chosen(self) -> bool:
+        """An observation of some sessions only."""
+        asked = self.plan.experiment.observation
+        return asked is not None and asked.some
+
     def many(self, n: int) -> str:
         """``3 cells``; of an observation ``3 windows``."""
         return many(n, "window" if self.observed else "cell")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from dbdyno.analyze.findings.brief import unseen
 from dbdyno.analyze.findings.case import Case, Row, ids, listed
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import NS_PER_S, format_ns
@@ -18,7 +19,7 @@ def nobody(case: Case) -> Iterator[Finding]:
     if not case.observed:
         return
     usable = case.usable()
-    empty = [c for c in usable if not case.wall(c["cell"])]
+    empty = [c for c in usable if not case.wall(c["cell"]) and (case.chosen or not unseen(case, c))]
     if empty:
         whom = _whom(case)
         which = "every window" if len(empty) == len(usable) else case.many(len(empty))

@@ -1,0 +1,107 @@
+"""Sessions that came and went between two samples of the server's activity: what is known of them all.
+
+The server's main process is told a child's whole CPU time when it ends (``children_ns``: proc_pid_stat(5),
+fields 16 and 17; exact but for the rounding to ticks, as cputime_adjust in the kernel scales a process's
+ticks to the time it ran). What was read of children that ended is taken off; the rest is of those never read.
+The scheduler trace follows each of them from its birth, by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from dbdyno.model.units import NS_PER_S, TICK_NS
+
+BRIEF = "brief"
+"""Role of all of them together, as one task of process 0."""
+SHORT_HELPER = "helper:short-lived"
+"""Role of such processes where no session was established: workers of the server."""
+STATUS = "too brief"
+"""Of a figure that they have an unknown part of."""
+NAME = "sessions too brief to be sampled"
+SHARE = 0.05
+"""From this share of the sessions' CPU time on, sums that lack the rest of their time are unknown."""
+LEAST_NS = 3 * TICK_NS
+"""Less than that, the rounding of user and kernel time may be."""
+SHORT_NS = NS_PER_S
+"""A task that was read over less has no figures of its own (:mod:`dbdyno.window`)."""
+_OURS = ("driver", "pooler")
+
+
+class Children(NamedTuple):
+    """CPU time of children that ended between two reads of the main process, and were not read before."""
+
+    cpu_ns: int
+    tail_ns: int  # how much of it may be of sessions that were read, after their last read
+    wall_ns: int  # between the two reads
+
+    @property
+    def any(self) -> bool:
+        return self.cpu_ns - self.tail_ns > LEAST_NS
+
+
+def material(cpu: Any, of: Any) -> Any:
+    """Whether ``cpu`` of brief sessions is too much of ``of`` (theirs included) to leave their rest out."""
+    return cpu > SHARE * of
+
+
+def children(tasks: pl.DataFrame, t0_ns: int, t1_ns: int) -> Children | None:
+    """Of the raw table ``tasks``, between its reads nearest to t0 and t1; None: not told."""
+    tasks = tasks.with_columns(at_ns=(pl.col("before_ns") + pl.col("after_ns")) // 2)
+    good = tasks.filter((pl.col("status") == "ok") & (pl.col("pid") == pl.col("tid")))
+    main = good.filter(pl.col("role") == "helper:main").drop_nulls("children_ns")
+    if main.is_empty():
+        return None
+    first, last = (
+        main.sort((pl.col("at_ns") - t).abs(), maintain_order=True).row(0, named=True) for t in (t0_ns, t1_ns)
+    )
+    wall_ns = int(last["at_ns"] - first["at_ns"])
+    if wall_ns <= 0:
+        return None
+    read_ns, tail_ns = _ended(tasks, good.drop_nulls("run_ns"), first["before_ns"], last["after_ns"])
+    return Children(int(last["children_ns"] - first["children_ns"]) - read_ns, tail_ns, wall_ns)
+
+
+def _ended(tasks: pl.DataFrame, good: pl.DataFrame, from_ns: int, to_ns: int) -> tuple[int, int]:
+    """CPU time that was read of children which ended then, and how long they were not read any more."""
+    gone = tasks.filter(
+        (pl.col("status") == "vanished")
+        & pl.col("before_ns").is_between(from_ns, to_ns)
+        & ~pl.col("role").is_in(_OURS)
+    ).select("pid", gone_ns="at_ns")
+    reads = gone.join(good, on="pid").filter(pl.col("at_ns") < pl.col("gone_ns"))
+    ended = (
+        reads.sort("at_ns").group_by("pid", "start_ticks").agg(pl.col("run_ns", "at_ns", "gone_ns").last())
+    )
+    born = pl.col("start_ticks") * TICK_NS
+    ended = ended.filter((born < from_ns) | (pl.col("at_ns") - born >= SHORT_NS))
+    sums = ended.select(pl.col("run_ns").sum(), (pl.col("gone_ns") - pl.col("at_ns")).sum())
+    return int(sums["run_ns"][0]), int(sums["gone_ns"][0])
+
+
+def unmet(traced: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
+    """``pid``, ``start_ticks`` of processes that the trace saw and that are in no row of ``tasks``."""
+    key = ["pid", "start_ticks"]
+    strangers = traced.filter(pl.col("role") == "other").select(key).unique(maintain_order=True)
+    return strangers.join(tasks.select(key), on=key, how="anti", nulls_equal=True)
+
+
+def logons(counters: pl.DataFrame, met: int) -> int | None:
+    """How many sessions were established between the two marks of the raw table ``counters``, less ``met``;
+    None: the server does not count them."""
+    mine = counters.filter((pl.col("name") == "logons") & (pl.col("scope") == "server")).drop_nulls("value")
+    ends = dict(mine.select("phase", "value").rows())
+    if not {"t0", "t1"} <= ends.keys():
+        return None
+    return max(0, int(ends["t1"] - ends["t0"]) - met)
+
+
+def met(tasks: pl.DataFrame, t0_ns: int) -> int:
+    """How many clients' processes that were born since have rows of their own in a table of tasks."""
+    mine = tasks.filter(
+        pl.col("role").is_in(["session", "other", "dbdyno"]) & (pl.col("pid") == pl.col("tid"))
+    )
+    born = mine.filter(pl.col("start_ticks") * TICK_NS > t0_ns)
+    return int(born.select("pid", "start_ticks").n_unique())

@@ -1,0 +1,96 @@
+"""Sessions too brief to be sampled, as one task each window: of an observation of all sessions.
+
+Beside a load of our own, and where an observation chose its sessions, they are nobody's: role ``other``.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from dbdyno.model.brief import BRIEF, SHORT_HELPER, STATUS, children, logons, met, unmet
+from dbdyno.model.raw import RawCell
+from dbdyno.model.units import TICK_NS
+from dbdyno.window.growth import TASK
+
+_MOST_LOST = 0.02
+"""More of them than this share without whole figures: those of the group are not whole."""
+
+
+def role(cell: RawCell) -> str:
+    """What they are to this cell."""
+    if cell.meta.cell.sessions or cell.meta.chosen:
+        return "other"
+    since = met(cell.tables["tasks"].filter(pl.col("status") == "ok"), cell.meta.t0_ns)
+    established = logons(cell.tables["counters"], since)
+    return SHORT_HELPER if established == 0 else BRIEF
+
+
+def brief_task(cell: RawCell) -> pl.DataFrame | None:
+    """The row of ``cut_tasks``: CPU time from the main process's children; all else is unknown."""
+    t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
+    its_role = role(cell)
+    if its_role == "other" and cell.tables["traced"].height:
+        return None  # the trace has each of them by itself
+    found = children(cell.tables["tasks"], t0, t1)
+    if found is None or not found.any:
+        return None
+    row = {"role": its_role, "run_ns": found.cpu_ns, "wall_ns": found.cpu_ns, "over_ns": found.wall_ns}
+    return pl.DataFrame([row | _whole(t0, t1) | {"status": STATUS}], schema_overrides=_SCHEMA)
+
+
+def without_briefly_met(read: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    """``read`` without sessions that came and went and have no figures: they are among the brief ones.
+
+    A process that the trace followed has its figures from there.
+    """
+    briefly = (pl.col("role") == "session") & pl.col("partial") & pl.col("run_ns").is_null()
+    born = (pl.col("start_ticks") * TICK_NS > cell.meta.t0_ns).fill_null(True)
+    if cell.tables["traced"].height:
+        briefly &= pl.col("start_ticks").is_null()
+    return read.filter(~(briefly & born & pl.col("status").is_in(["vanished", "too short"])))
+
+
+def told_apart(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    """``reads`` of the trace: what processes are that nobody told it of."""
+    its_role = role(cell)
+    if its_role == "other":
+        return reads
+    named = unmet(cell.tables["traced"], cell.tables["tasks"]).with_columns(its_role=pl.lit(its_role))
+    joined = reads.join(named, on=["pid", "start_ticks"], how="left", nulls_equal=True, maintain_order="left")
+    return joined.with_columns(role=pl.coalesce("its_role", "role")).drop("its_role")
+
+
+def folded(tasks: pl.DataFrame, figures: list[str], cell: RawCell) -> pl.DataFrame:
+    """``tasks`` of the trace with brief processes as one row, their lives summed up."""
+    t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
+    known = tasks.filter(_is_brief())
+    if known.is_empty():
+        return tasks
+    lost = (pl.col("status") != "ok").mean() > _MOST_LOST
+    one = known.group_by("role", maintain_order=True).agg(
+        pl.col(*figures, "wall_ns", "slack_ns").sum(),
+        status=pl.when(lost).then(pl.lit("lost")).otherwise(pl.lit("ok")),
+        processes=pl.len(),
+    )
+    whole = {name: pl.lit(value) for name, value in (_whole(t0, t1) | {"over_ns": t1 - t0}).items()}
+    rest = tasks.filter(~_is_brief())
+    return pl.concat([rest, one.with_columns(**whole)], how="diagonal_relaxed")
+
+
+def folded_labels(rows: pl.DataFrame, label: list[str]) -> pl.DataFrame:
+    """The same of rows by label."""
+    figures = [n for n in rows.columns if n not in (*TASK, *label, "role", "session")]
+    one = rows.filter(_is_brief()).group_by("role", *label, maintain_order=True).agg(pl.col(figures).sum())
+    one = one.with_columns(pid=pl.lit(0), tid=pl.lit(0))
+    return pl.concat([rows.filter(~_is_brief()), one], how="diagonal_relaxed")
+
+
+def _is_brief() -> pl.Expr:
+    return pl.col("role").is_in([BRIEF, SHORT_HELPER])
+
+
+def _whole(t0: int, t1: int) -> dict[str, object]:
+    return {"pid": 0, "tid": 0, "worker": False, "partial": True, "from_ns": t0, "to_ns": t1}
+
+
+_SCHEMA = {"run_ns": pl.Int64, "wall_ns": pl.Int64}
