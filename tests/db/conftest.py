@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,11 @@ class Bench:
             "COLUMNS": "100",
         }
 
-    def dbdyno(self, *words: str, timeout_s: float = 120, **env: str) -> subprocess.CompletedProcess[str]:
+    def dbdyno(
+        self, *words: str, timeout_s: float = 120, under: Sequence[str] = (), **env: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [PROGRAM, *words],
+            [*under, PROGRAM, *words],
             env=self.env | env,
             cwd=self.home,
             capture_output=True,

@@ -90,7 +90,7 @@ def _rates(r: Rung) -> list[dict[str, Any]]:
         "response_mean_ns": S * r.sessions / r.rate if r.rate else None,
         "response_p95_ns": 2 * S * r.sessions / r.rate if r.rate else None,
         "driver_starved": r.starved,
-        "driver_runq": 0.0,
+        "client_limits": 0.0,
     }
     common = r.head() | {"scope": "rung", "unit": "", "status": "ok", "source": "driver"}
     return [common | {"name": name, "value": value} for name, value in values.items()]

@@ -6,10 +6,12 @@ import polars as pl
 import pytest
 from tests.fakery import Climb, climb
 
-from dbdyno.analyze.driver import Starvation, starvation
+from dbdyno.analyze.driver import delay
 from dbdyno.conduct.derive import derive
 from dbdyno.model.results import Results
 from dbdyno.model.tables import DERIVED, TABLES, rows
+from dbdyno.model.units import NS_PER_S
+from dbdyno.report import headline
 
 
 def _derive(made: Climb) -> Results:
@@ -180,23 +182,46 @@ def test_a_driver_that_takes_much_of_the_machine_is_told():
     assert found["driver-share"].value == pytest.approx(0.25, rel=0.02)
 
 
-def test_a_starved_driver_makes_a_rung_invalid():
-    results = _derive(climb("fake:cpus=1,cpu=2ms,driver=2ms", [6]))
+@pytest.mark.parametrize(
+    ("dsn", "ladder", "limited"),
+    [
+        ("fake:cpus=2,cpu=1ms,driver=5ms", [1, 10, 50], [10, 50]),  # the server is idle most of the time
+        ("fake:cpus=2,cpu=300ms,driver=10us", [2, 4, 8], []),  # long calls
+        ("fake:cpus=2,cpu=50ms,driver=10us", [2, 8, 32], []),  # the server has the CPUs
+    ],
+)
+def test_what_the_client_limits_is_said_first_and_left_out_of_conclusions(dsn, ladder, limited):
+    results = _derive(climb(dsn, ladder, measure_ns=2 * NS_PER_S))
+    assert [r["sessions"] for r in _rungs(results) if r["status"] == "invalid"] == limited
+    assert headline.sentences(results)[0].startswith("Limited by the client at 10 and 50") == bool(limited)
     found = {f.id: f for f in results.findings}
-    assert found["driver-starved"].severity == "invalid"
-    assert _rungs(results)[0]["status"] == "invalid"
+    assert "client-limited" in found or not limited
+    assert all(f"Peak throughput {n}" not in found["peak"].claim for n in limited if "peak" in found)
+    assert len(_rungs(results)) == 3, "shown all the same"
 
 
 @pytest.mark.parametrize(
-    ("figures", "expected"),
+    ("figures", "client", "expected"),
     [
-        # run queue 0.1 s/s; 10 calls/s of 100 ms are 1 s/s in calls
-        ({"driver_starved": 0.5, "driver_runq": 0.1, "calls_per_s": 10, "response_mean_ns": 1e8}, (0.5, 0.1)),
-        ({"driver_starved": None, "driver_runq": None, "calls_per_s": 10, "response_mean_ns": 1e8}, None),
+        ({"driver_cpus": 0.2, "driver_runq": 1.6}, 97.0, 0.898),  # at most while its threads are at it
+        ({"driver_cpus": 0.2, "driver_runq": 1.6}, 10.0, 0.098),  # the other sessions are at the server
+        ({"driver_cpus": 2.0, "driver_runq": 0.0}, 99.0, 0.97),  # busy itself: nobody starves it
+        ({"driver_cpus": 0.0, "driver_runq": 0.2}, 90.0, 0.10),  # a network, not the driver
+        ({"driver_cpus": 0.1, "driver_runq": 0.1}, None, 0.0012),  # without the ledger: M/M/1
+        ({"driver_cpus": 0.4, "driver_runq": 1.6}, None, 0.996),
+        ({"driver_cpus": None, "driver_runq": None}, 97.0, None),
     ],
 )
-def test_starvation_is_weighed_by_the_time_in_calls(figures, expected):
-    assert starvation(figures) == (None if expected is None else Starvation(*expected))
+def test_a_thread_that_is_late_holds_up_all_whose_answers_have_come(figures, client, expected):
+    assert delay({"driver_threads": 2.0, **figures}, 100, client) == (
+        expected and pytest.approx(expected, abs=1e-3)
+    )
+
+
+def test_one_session_is_held_up_by_the_run_queue_alone():
+    figures = {"driver_threads": 1.0, "driver_cpus": 0.1, "driver_runq": 0.2}
+    assert delay(figures, 1, 0.1) == 0.0
+    assert delay(figures, 1, 0.9) == pytest.approx(0.2)
 
 
 def test_sources_that_are_missing_are_told_with_their_cure():

@@ -45,12 +45,12 @@ def test_a_ladder_is_in_units_of_work_and_its_times_are_per_unit() -> None:
 
 def test_invalid_and_starved_cells_are_left_out_with_a_note() -> None:
     run = results([*FULL, Rung(12, 500.0, status="invalid"), Rung(16, 500.0, starved=0.5)])
-    starved = pl.col("name").eq("driver_runq") & pl.col("sessions").eq(16)
-    rates = run.tables["rates"].with_columns(value=pl.when(starved).then(8.0).otherwise("value"))
+    limited = pl.col("name").eq("client_limits") & pl.col("sessions").eq(16)
+    rates = run.tables["rates"].with_columns(value=pl.when(limited).then(1.0).otherwise("value"))
     (ladder,) = ladders_of(Results(run.info, run.plan, run.environment, {**run.tables, "rates": rates}, ()))
     assert ladder.points["load"].to_list() == [1, 2, 4, 6, 8]
     assert [n.partition(",")[0] for n in ladder.notes[:2]] == ["12 sessions", "16 sessions"]
-    assert "driver was starved" in ladder.notes[1]
+    assert "limited by the client" in ladder.notes[1]
 
 
 @pytest.mark.parametrize(

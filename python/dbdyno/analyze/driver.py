@@ -1,53 +1,103 @@
-"""Was the driver itself in the way?
+"""Was the client what limited the measurement?
 
-A driver thread that waits for a CPU delays the answers that it should take. On one machine with the
-server it often has to wait, and with long calls that does not matter; so two shares are looked at:
-
-- starved: its run-queue time over its runnable time (run + run queue);
-- delay: its run-queue time over the time that the sessions spent in calls: what it adds to responses.
+A driver thread that is busy, or waits for a CPU, holds up every session whose answer has come: a thread that
+is late by 1 ms with 200 answers at hand costs the sessions 0.2 s. What counts is therefore the time that
+sessions waited for the driver, over all their time but thinking. With long calls it hardly matters that
+threads wait for a CPU, and a server that has all CPUs busy would not make more calls for a faster driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import polars as pl
+
+from dbdyno.model.bycell import ByCell
+from dbdyno.model.plan import Plan
+from dbdyno.model.tables import rows
 from dbdyno.model.units import NS_PER_S
+from dbdyno.model.variant import cpus_under
+
+WAITED = 0.25
+"""Limited by the client: sessions waited for the driver in more than this share of their time (thinking left
+out), and used less of the CPUs that they may use than all but :data:`LEFT`."""
+LEFT = 0.25
+WAITED_MOST = 0.75
+"""Beyond this share it is the client whatever the server used: there most sessions are."""
+
+WORTH_TELLING = 0.05
+"""Share from which on response times are visibly the driver's, too."""
 
 STARVED = 0.05
-DELAY = 0.01
-STARVED_INVALID = 0.20
-DELAY_INVALID = 0.10
-"""Beyond both, what was measured is the driver: the rung is invalid."""
+"""Run-queue time of the driver's threads over their runnable time (run + run queue)."""
 
 MACHINE_SHARE = 0.10
 """More of the machine's CPUs than this the driver should not take."""
 
 Figures = Mapping[str, float | None]
+Tables = Mapping[str, pl.DataFrame]
 
 
-class Starvation(NamedTuple):
-    starved: float
-    delay: float
-
-    @property
-    def matters(self) -> bool:
-        return self.starved > STARVED and self.delay > DELAY
-
-    @property
-    def invalid(self) -> bool:
-        return self.starved > STARVED_INVALID and self.delay > DELAY_INVALID
+def is_limit(figures: Figures) -> bool:
+    """Whether the client limited the measurement; from the rung's rates. Unknown is no."""
+    return figures.get("client_limits") == 1.0
 
 
-def starvation(figures: Figures) -> Starvation | None:
-    """From the rung's rates; ``None`` where one of them is unknown."""
-    starved, runq = figures.get("driver_starved"), figures.get("driver_runq")
-    rate, response_ns = figures.get("calls_per_s"), figures.get("response_mean_ns")
-    if starved is None or runq is None or not rate or not response_ns:
+def busy(figures: Figures) -> float | None:
+    """Share of the window in which a driver thread was on a CPU or waited for one; mean of the threads."""
+    run, runq, threads = (figures.get(n) for n in ("driver_cpus", "driver_runq", "driver_threads"))
+    return None if run is None or runq is None or not threads else min(1.0, (run + runq) / threads)
+
+
+def judged(tables: Tables, plan: Plan) -> pl.DataFrame:
+    """Table ``rates`` with two more figures a cell, where they are known: ``driver_delay``, ``client_limits`` (1: yes)."""
+    rates = tables["rates"].filter(~pl.col("name").is_in(["driver_delay", "client_limits"]))
+    parts = ByCell({"rates": rates.filter(pl.col("scope") == "rung"), "ledger": tables["ledger"]})
+    made = [row for w in tables["windows"].iter_rows(named=True) for row in _of_cell(w, parts, plan)]
+    return pl.concat([rates, rows("rates", made)])
+
+
+def _of_cell(window: Mapping[str, Any], parts: ByCell, plan: Plan) -> Iterator[dict[str, Any]]:
+    rates = parts.table("rates", window["cell"])
+    figures: dict[str, float | None] = dict(rates.select("name", "value").rows())
+    think_ns = next((c.think_ns for c in plan.cells if c.variant == window["variant"]), 0)
+    thinking = (figures.get("calls_per_s") or 0.0) * think_ns / NS_PER_S
+    client = _client(parts.table("ledger", window["cell"]))
+    share = delay(figures, window["sessions"] - thinking, None if client is None else client - thinking)
+    if share is None:
+        return
+    cpus = cpus_under(plan.variant(window["variant"]).limits, plan.cpus)
+    limits = share > WAITED_MOST or (share > WAITED and _left(figures, cpus) > LEFT)
+    head = {c: rates[c][0] for c in rates.columns} | {"status": "ok", "source": "driver tasks, ledger"}
+    yield head | {"name": "driver_delay", "unit": "of session time", "value": share}
+    yield head | {"name": "client_limits", "unit": "", "value": float(limits)}
+
+
+def delay(figures: Figures, sessions: float, client: float | None) -> float | None:
+    """Share of the sessions' time in which they waited for the driver; ``None``: unknown.
+
+    ``sessions``: session time without thinking, in seconds per second; ``client``: the part of it in which
+    the server waited for the client. It is the driver that it waited for, for as long as threads are busy or wait
+    for a CPU. Without ``client``: the queue before a thread that is busy in the share b of the time is
+    b / (1 - b) (M/M/1; Kleinrock, section 3.2). The driver's own work on an answer is no delay.
+    """
+    run, threads, share = figures.get("driver_cpus"), figures.get("driver_threads"), busy(figures)
+    if run is None or not threads or share is None or sessions <= 0:
         return None
-    return Starvation(starved, runq * NS_PER_S / (rate * response_ns))
+    queued = client
+    if queued is None:
+        queued = threads * share / (1 - share) if share < 1 else sessions
+    return max(0.0, min(queued, share * sessions) - run) / sessions
 
 
-def is_invalid(figures: Figures) -> bool:
-    found = starvation(figures)
-    return found is not None and found.invalid
+def _client(ledger: pl.DataFrame) -> float | None:
+    mine = ledger.filter((pl.col("scope") == "rung") & (pl.col("account") == "client"))["aas"]
+    return float(mine.sum()) if len(mine) and not mine.null_count() else None
+
+
+def _left(figures: Figures, cpus: float) -> float:
+    """Share of the server's CPUs that its sessions did not use; all where it is unknown."""
+    rate, per_call_ns = figures.get("calls_per_s"), figures.get("cpu_per_call_ns")
+    used = 0.0 if rate is None or per_call_ns is None else rate * per_call_ns / NS_PER_S
+    return 1 - used / cpus

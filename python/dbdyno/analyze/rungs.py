@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.analyze.driver import is_invalid
+from dbdyno.analyze.driver import is_limit
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.histogram import quantiles_ns
 from dbdyno.model.mean import Mean
@@ -76,7 +76,7 @@ def _rung(parts: ByCell, cells: pl.DataFrame) -> Row:
 
 
 def _status(parts: ByCell, cell: str, status: str) -> str:
-    return "invalid" if is_invalid(_figures(parts, cell)) else status
+    return "invalid" if is_limit(_figures(parts, cell)) else status
 
 
 def _figures(parts: ByCell, cell: str) -> dict[str, float | None]:

@@ -26,6 +26,7 @@ def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Iterable[
     """All derived tables and findings of a run, or of a part of its cells. ``cells`` is read once."""
     workloads = dict(info.workloads)
     tables = _joined([_accounts(batch, workloads, environment) for batch in _batches(cells)])
+    tables["rates"] = analyze.judged(tables, plan)
     tables["rungs"] = analyze.rungs(tables)
     placed = analyze.placement(tables["rounds"], environment.host.siblings)
     tables["placed"], tables["placements"] = placed

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.analyze.driver import is_invalid
+from dbdyno.analyze.driver import is_limit
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.finding import Finding
 from dbdyno.model.histogram import quantile_ns
@@ -37,8 +37,8 @@ def _seen(
     fault = None
     if window["status"] == "invalid":
         fault = window["reason"] or "invalid"
-    elif is_invalid(figures):
-        fault = "the driver was starved"
+    elif is_limit(figures):
+        fault = "it was limited by the client"
     elif not calls:
         fault = "every call ended in an error" if errors else "no call ended in the window"
     return Seen(

@@ -77,13 +77,14 @@ def server_name(engine: str, version: str) -> str:
 
 
 def sentences(results: Results) -> list[str]:
-    """One paragraph a series; of an observation, how active it was and with what."""
+    """What the client limited, then a paragraph a series; of an observation, how active it was and with what."""
     if figures.is_observation(results):
         return observation.sentences(results)
     series = figures.series_of(results)
     if not series:
         return ["No rung was measured."]
-    return [_paragraph(results, s, named=len(series) > 1) for s in series]
+    limited = [f.claim for f in results.findings if f.id == "client-limited"]
+    return limited + [_paragraph(results, s, named=len(series) > 1) for s in series]
 
 
 def _last_good(rows: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -174,9 +174,11 @@ def _driver(tasks: pl.DataFrame, rate: float | None) -> Iterator[Figure]:
     the calls, and the part of its runnable time that it had to wait for one."""
     known = tasks.height > 0 and not tasks["run_ns"].null_count()
     status = "ok" if known else _first_bad(tasks["status"], "off")
-    run, runq = (_known_sum(tasks[c] / tasks["over_ns"]) if known else None for c in ("run_ns", "runq_ns"))
+    # its threads live all the time: a read that came too late makes their brackets shorter, not their work
+    run, runq = (_known_sum(tasks[c] / tasks["wall_ns"]) if known else None for c in ("run_ns", "runq_ns"))
     runnable = None if run is None or runq is None else run + runq
     starved = 0.0 if runnable == 0 else _over(runq, runnable)
+    yield ("driver_threads", "threads", float(tasks.height) if known else None, status, _DRIVER_TASKS)
     yield ("driver_cpus", "cores", run, status, _DRIVER_TASKS)
     yield ("client_cpu_per_call_ns", "ns", _over(run, rate, NS_PER_S), status, _DRIVER_TASKS)
     yield ("driver_runq", "cores", runq, status, _DRIVER_TASKS)

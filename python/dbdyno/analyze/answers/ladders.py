@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.analyze.answers.ground import machine_of
-from dbdyno.analyze.driver import is_invalid
+from dbdyno.analyze.driver import is_limit
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import POINTS, Ladder
@@ -80,8 +80,8 @@ def account(ledger: pl.DataFrame, name: str) -> float | None:
 def _unusable(window: Row, figures: Figures) -> str | None:
     if window["status"] == "invalid":
         return str(window["reason"] or "invalid")
-    if is_invalid(figures):
-        return "the driver was starved: its figures are the driver's, not the server's"
+    if is_limit(figures):
+        return "limited by the client: its figures are the driver's, not the server's"
     if not (figures.get("calls_per_s") or 0) > 0:
         return "no measured calls"
     return None

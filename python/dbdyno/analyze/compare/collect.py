@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.analyze.driver import is_invalid
+from dbdyno.analyze.driver import is_limit
 from dbdyno.model.bycell import ByCell
 
 Tables = Mapping[str, pl.DataFrame]
@@ -55,7 +55,7 @@ def cells_of(tables: Tables) -> Cells:
 
 
 def _driver(rates: dict[str, float | None]) -> str:
-    return "the driver itself was starved of CPU" if is_invalid(rates) else ""
+    return "it was limited by the client" if is_limit(rates) else ""
 
 
 def known(cells: Mapping[int, CellFigures], metric: str) -> dict[int, float]:

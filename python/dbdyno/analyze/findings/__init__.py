@@ -34,6 +34,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     observing.nobody,
     observing.gaps,
     brief.sessions,
+    quality.client_limits,
     quality.driver_starved,
     quality.driver_share,
     counting.sessions_lost,

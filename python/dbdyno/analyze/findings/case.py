@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.analyze.driver import is_limit
 from dbdyno.analyze.parts import UNLABELLED
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.environment import Environment
@@ -62,7 +63,9 @@ class Case:
         return self.tables["windows"].to_dicts()
 
     def usable(self) -> list[Row]:
-        return [c for c in self.cells() if c["status"] != "invalid"]
+        """Without those that were limited by the client."""
+        windows = (c for c in self.cells() if c["status"] != "invalid")
+        return [c for c in windows if not is_limit(self.figures(c["cell"]))]
 
     def figures(self, cell: str) -> dict[str, float | None]:
         """The rung's rates of a cell, by name."""

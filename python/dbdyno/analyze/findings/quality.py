@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
 from dbdyno.analyze import driver
-from dbdyno.analyze.findings.case import Case, Row, at, ids, listed, percent
+from dbdyno.analyze.findings.case import Case, Row, at, ids, listed, many, percent, where
 from dbdyno.model.finding import Finding
-from dbdyno.model.units import format_ns, significant
+from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
 
 STEAL = 0.01
 STRADDLING = 0.25
@@ -51,29 +51,73 @@ def _window_short(cell: Row, case: Case) -> Finding:
     )
 
 
+def client_limits(case: Case) -> Iterator[Finding]:
+    """The headline begins with this claim."""
+    found = [(f, c) for c in case.cells() if driver.is_limit(f := case.figures(c["cell"]))]
+    if not found:
+        return
+    figures, cell = max(found, key=lambda f: f[0]["driver_delay"] or 0.0)
+    share, threads = figures["driver_delay"] or 0.0, round(figures["driver_threads"] or 0)
+    there = f" {at(cell, case)}" if len(found) > 1 else ""
+    yield Finding(
+        id="client-limited",
+        severity="invalid",
+        claim=f"Limited by the client {_all_at([c for _, c in found], case)}: sessions waited for "
+        f"dbdyno's driver in {percent(share)} of their time{there}. Its {many(threads, 'thread')} were on a "
+        f"CPU or waited for one in {percent(driver.busy(figures) or 0.0)} of the time, and got "
+        f"{significant(figures['driver_cpus'] or 0.0)} CPUs{_carried(figures, case)}.",
+        value=share,
+        unit="of session time",
+        evidence="driver tasks: schedstat; the ledger's time at the client, less thinking",
+        cure="run dbdyno on another host, give server and driver CPUs of their own, make calls longer, "
+        "or climb to fewer sessions",
+        cells=ids([c for _, c in found]),
+    )
+
+
+def _all_at(cells: list[Row], case: Case) -> str:
+    """``at 500 and 1000 sessions``; with the variant where there are several."""
+    if len({c["variant"] for c in case.cells()}) > 1:
+        return f"at {listed(list(dict.fromkeys(where(c, case) for c in cells)), 3)}"
+    counts = sorted({c["sessions"] for c in cells})
+    *first, last = (str(n) for n in counts)
+    numbers = f"{', '.join(first)} and {last}" if first else last
+    return f"at {numbers} {'session' if counts == [1] else 'sessions'}"
+
+
+def _carried(figures: Mapping[str, float | None], case: Case) -> str:
+    """What a core carries at best: by the measurement whose calls cost the driver the least CPU."""
+    costs = [case.figures(c["cell"]).get("client_cpu_per_call_ns") for c in case.cells()]
+    least_ns, rate = min((c for c in costs if c), default=None), figures.get("calls_per_s")
+    if least_ns is None or not rate:
+        return ""
+    return (
+        f"; one driver core carries about {format_rate(NS_PER_S / least_ns)} calls/s here, "
+        f"{format_rate(rate)} were made"
+    )
+
+
 def driver_starved(case: Case) -> Iterator[Finding]:
-    found: list[tuple[driver.Starvation, Row]] = []
-    for cell in case.cells():
-        state = driver.starvation(case.figures(cell["cell"]))
-        if state is not None and state.matters:
-            found.append((state, cell))
-    for invalid in (True, False):
-        mine = [(s, c) for s, c in found if s.invalid == invalid]
-        if not mine:
-            continue
-        worst, cell = max(mine, key=lambda f: f[0].delay)
+    """Not the limit, but in the response times."""
+    found = []
+    for cell in case.usable():
+        figures = case.figures(cell["cell"])
+        share, starved = figures.get("driver_delay") or 0.0, figures.get("driver_starved") or 0.0
+        if share > driver.WORTH_TELLING and starved > driver.STARVED:
+            found.append((share, starved, cell))
+    if found:
+        share, starved, cell = max(found, key=lambda f: f[0])
         yield Finding(
             id="driver-starved",
-            severity="invalid" if invalid else "warning",
-            claim=f"The driver had to wait for a CPU: {percent(worst.starved)} of its runnable time "
-            f"{at(cell, case)}, {percent(worst.delay)} of the sessions' time in calls"
-            + ("; these rungs measure the driver." if invalid else "."),
-            value=worst.starved,
-            unit="of runnable time",
+            severity="warning",
+            claim=f"The driver had to wait for a CPU: {percent(starved)} of its runnable time "
+            f"{at(cell, case)}; sessions waited for it in {percent(share)} of their time.",
+            value=share,
+            unit="of session time",
             evidence="driver tasks: schedstat",
             cure="run dbdyno on another host, bind server and driver to different CPUs, "
             "or climb to fewer sessions",
-            cells=ids([c for _, c in mine]),
+            cells=ids([c for _, _, c in found]),
         )
 
 
