@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.nearest import did_you_mean
+from dbdyno.store.reading import read_limited
 
 _CURE = "one number a line (# begins a comment), or CSV with a header and --column NAME"
 
@@ -14,7 +15,7 @@ _CURE = "one number a line (# begins a comment), or CSV with a header and --colu
 def read_numbers(path: Path, column: str | None) -> list[float]:
     """Raises :class:`UsageError` naming the line that is none."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_limited(path).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
         reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
         raise UsageError(f"cannot read {path}: {reason}", _CURE) from e

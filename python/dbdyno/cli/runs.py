@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import click
@@ -11,7 +10,6 @@ from dbdyno import conduct, report
 from dbdyno.cli import screen
 from dbdyno.cli.cells import cell_options, chosen_cell
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
-from dbdyno.model.errors import StoreError
 
 
 @click.command()
@@ -188,14 +186,10 @@ def rebuild(run: str, store: Path | None, as_json: bool) -> None:
 @click.argument("run", metavar="RUN")
 @store_option
 def remove(run: str, store: Path | None) -> None:
-    """Remove a run from the store.
+    """Remove a run from the store. Of a link to a run only the link goes.
 
     \b
     Examples:
       dbdyno rm 20261121-104501-lio-3f9a
     """
-    record = open_store(store).open(run)
-    if record.info.status == "running":
-        raise StoreError(f"run {record.id} is still running", "stop it first, or wait")
-    shutil.rmtree(record.path)
-    click.echo(f"removed {record.id}")
+    click.echo(f"removed {open_store(store).remove(run)}")

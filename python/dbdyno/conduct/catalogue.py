@@ -11,6 +11,7 @@ from dbdyno.model.nearest import did_you_mean
 from dbdyno.model.plan import Experiment
 from dbdyno.model.workload import Workload
 from dbdyno.plan import parse_recipe
+from dbdyno.store.reading import read_limited
 
 
 def workloads() -> dict[str, Workload]:
@@ -68,7 +69,7 @@ def read_script(path: Path) -> str:
 
 def _read(path: Path, what: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_limited(path).decode()
     except (OSError, UnicodeDecodeError) as e:
         reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
         raise UsageError(f"cannot read the {what} {path}: {reason}", "check the path") from e

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError
+from dbdyno.store.reading import read_limited
 
 MOST_BYTES = 16 << 20
 MOST_LINES = 20_000
@@ -48,8 +49,7 @@ def read_text(path: str | Path) -> str:
         if str(path) == "-":
             content = sys.stdin.buffer.read(MOST_BYTES + 1)
         else:
-            with Path(path).open("rb") as file:
-                content = file.read(MOST_BYTES + 1)
+            content = read_limited(Path(path), MOST_BYTES)
     except OSError as e:
         raise UsageError(
             f"cannot read {name}: {e.strerror or e}", "name a file of text, or - for input"

@@ -26,6 +26,8 @@ def parse_recipe(text: str, name: str) -> Experiment:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as e:
         raise RecipeError(f"recipe {name}: {_toml_words(str(e))}", _toml_cure(str(e))) from e
+    except RecursionError:
+        raise RecipeError(f"recipe {name}: nested too deep", "a recipe needs at most four levels") from None
     _check_variants(name, data.get("variants", {}))
     try:
         return Experiment.model_validate({"name": name, **data})

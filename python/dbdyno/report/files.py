@@ -37,7 +37,9 @@ def write_atomic(path: Path, content: bytes) -> Path:
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     with guard(path):
         try:
-            temporary.write_bytes(content)
+            temporary.unlink(missing_ok=True)  # also a link: nothing is written where one leads
+            with temporary.open("xb") as file:
+                file.write(content)
             temporary.replace(path)
         except OSError:
             with suppress(OSError):

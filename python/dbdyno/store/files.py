@@ -11,13 +11,16 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from dbdyno.model.errors import StoreError, StoreFull
+from dbdyno.store.reading import read_limited
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 MANIFEST = "manifest.json"
+MOST_BYTES = 2 << 30  # of one file of a run
 TEMPORARY = ".tmp-"  # names that begin so are leftovers of a write that did not end
 
 
@@ -45,8 +48,9 @@ def make_directory(path: Path) -> None:
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Writes a new file (mode 0600) and waits until the disk has it."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    """Writes a new file (mode 0600) and waits until the disk has it. What has its name already goes."""
+    remove(path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
@@ -95,7 +99,7 @@ def write_directory(path: Path, files: dict[str, bytes]) -> None:
 def read_directory(path: Path) -> dict[str, bytes]:
     """The files of a directory, compared with its manifest before anything parses them."""
     try:
-        digests = dict(json.loads(read(path / MANIFEST)))
+        digests = dict(from_json(read(path / MANIFEST)))
     except (ValueError, TypeError) as error:
         raise StoreError(f"{MANIFEST} of {path.name} is damaged") from error
     contents = {str(name): read(path / Path(name).name) for name in digests}
@@ -107,9 +111,17 @@ def read_directory(path: Path) -> dict[str, bytes]:
 
 def read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
+        return read_limited(path, MOST_BYTES)
+    except (OSError, MemoryError) as error:
+        raise StoreError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def from_json(content: bytes) -> Any:
+    """Raises :class:`ValueError`, of one nested too deep, too."""
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
 
 
 def sync_directory(path: Path) -> None:
@@ -132,8 +144,8 @@ def _digest(content: bytes) -> str:
 
 
 def remove(path: Path) -> None:
-    """A file or a directory with all that is in it; absent is fine."""
-    if path.is_dir():
+    """A file, a link, or a directory with all that is in it; absent is fine."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

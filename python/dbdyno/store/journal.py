@@ -26,6 +26,7 @@ from dbdyno.model.errors import StoreError, StoreFull
 from dbdyno.model.undo import Undo
 from dbdyno.store import files
 from dbdyno.store.process import is_alive, start_ticks
+from dbdyno.store.reading import check_private, read_limited
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -66,11 +67,16 @@ class FileJournal:
 
     @classmethod
     def read(cls, path: Path) -> FileJournal:
-        """One that is there. Raises :class:`StoreError` where it is damaged."""
+        """One that is there. Raises :class:`StoreError` where it is damaged or not surely ours."""
         journal = cls.__new__(cls)
         journal.path = path
         try:
-            journal._file = _File.model_validate_json(files.read(path))
+            journal._file = _File.model_validate_json(read_limited(path, private=True))
+        except OSError as e:
+            raise StoreError(
+                f"the journal {path} is not followed: {e.strerror or e}",
+                "if it is of a run of yours, put back by hand what it names; then remove it",
+            ) from e
         except ValidationError as e:
             raise StoreError(
                 f"the journal {path} is damaged: what it names cannot be put back by dbdyno",
@@ -120,6 +126,7 @@ class FileJournal:
         with _guard(self.path):
             if undos:
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                check_private(self.path.parent.stat(), "that directory")  # else nobody would follow it later
                 files.write_atomic(self.path, wanted.model_dump_json(indent=1).encode())
             else:  # needs no room on a full disk
                 self.path.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,13 +21,17 @@ from dbdyno.model.plan import Plan
 from dbdyno.model.raw import CellMeta, RawCell
 from dbdyno.model.results import RunInfo, RunStatus
 from dbdyno.model.tables import DERIVED, RAW, SCHEMA_VERSION, conform, empty
+from dbdyno.model.visible import shortened
 from dbdyno.store import files
 from dbdyno.store.process import is_alive
 
 _M = TypeVar("_M", bound=BaseModel)
+RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,40}-[0-9a-f]{4}", re.ASCII)
+"""A run's id and its directory's name: nothing in it leads to another place."""
 _FINDINGS = TypeAdapter(tuple[Finding, ...])
 _SHOWN = {**{t: t for t in DERIVED}, "sources": "sources", "histogram": "cell_histogram"}
 """What is kept beside the derived tables so that a report needs no raw data -> its schema."""
+_MOST_ROWS = 200_000_000
 _REBUILD = "make it again from the raw data: dbdyno rebuild RUN"
 
 
@@ -147,7 +152,7 @@ def read_info(path: Path) -> RunInfo:
     """``run.json``; a run that says it is running while its process is gone was cut short."""
     content = files.read(path / "run.json")
     try:
-        version = json.loads(content)["schema_version"]
+        version = files.from_json(content)["schema_version"]
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"run.json of {path} is damaged: {error}") from error
     if not isinstance(version, int) or version > SCHEMA_VERSION:
@@ -157,6 +162,11 @@ def read_info(path: Path) -> RunInfo:
             "upgrade dbdyno to that version or a later one",
         )
     info = _model(content, RunInfo, f"run.json of {path}")
+    if info.id != path.name or RUN_ID.fullmatch(info.id) is None:
+        raise StoreError(
+            f"the id in run.json of {path} is wrong: {shortened(info.id, 80)!r}",
+            "a run's directory keeps the name that dbdyno gave it: rename it back, or remove it",
+        )
     if info.status == "running" and not is_alive(info.pid, info.pid_start_ticks):
         return info.model_copy(update={"status": "cut short", "reason": "the process ended"})
     return info
@@ -176,7 +186,18 @@ def _table(tables: Mapping[str, pl.DataFrame], name: str) -> pl.DataFrame:
 
 def _tables(contents: Mapping[str, bytes], known: Mapping[str, str]) -> dict[str, pl.DataFrame]:
     found = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
-    return {t: conform(known[t], pl.read_parquet(io.BytesIO(content))) for t, content in found.items()}
+    return {t: conform(known[t], _parquet(content)) for t, content in found.items()}
+
+
+def _parquet(content: bytes) -> pl.DataFrame:
+    """Raises :class:`StoreError` where it is none, or one that would not fit into memory."""
+    try:
+        rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()
+        if rows > _MOST_ROWS:
+            raise StoreError(f"a table of {rows:,} rows; at most {_MOST_ROWS:,} are read")
+        return pl.read_parquet(io.BytesIO(content))
+    except (pl.exceptions.PanicException, MemoryError, OSError) as error:  # a panic is no Exception
+        raise StoreError(f"a table cannot be read: {error}") from error
 
 
 def _read_model(path: Path, model: type[_M]) -> _M:

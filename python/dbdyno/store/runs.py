@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 import secrets
+import shutil
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from dbdyno.store import files
 from dbdyno.store.process import start_ticks
 from dbdyno.store.run import Run, read_info, to_json
 
-_RUN_ID = re.compile(r"\d{8}-\d{6}-.+")
+_LIKE_A_RUN = re.compile(r"\d{8}-\d{6}-.+")
 
 
 def default_root() -> Path:
@@ -58,14 +59,32 @@ class RunStore:
 
     def open(self, wanted: str) -> Run:
         """A run by its id, a unique beginning of it, or ``last``. Raises :class:`NoSuchRun`."""
+        return Run(self._find(wanted))
+
+    def remove(self, wanted: str) -> str:
+        """Removes a run, or a link to one, whose target stays; its name. One that is broken is removed, too.
+
+        Raises :class:`StoreError` where the run is still running, and :class:`NoSuchRun`.
+        """
+        path = self._find(wanted)
+        if _info_or_broken(path).status == "running":
+            raise StoreError(f"run {path.name} is still running", "stop it first, or wait")
+        with files.guard(self.root):
+            if path.is_symlink():
+                path.unlink()
+            else:
+                shutil.rmtree(path)
+        return path.name
+
+    def _find(self, wanted: str) -> Path:
         ids = self._ids()
         if wanted == "last":
             if not ids:
                 raise NoSuchRun(f"no runs in {self.root}", "make one: dbdyno run lio")
-            return Run(self.root / ids[-1])
+            return self.root / ids[-1]
         matching = [i for i in ids if i == wanted] or [i for i in ids if wanted and i.startswith(wanted)]
         if len(matching) == 1:
-            return Run(self.root / matching[0])
+            return self.root / matching[0]
         if matching:
             raise NoSuchRun(
                 f"{len(matching)} runs begin with {wanted!r}", f"say more: {', '.join(matching[-5:])}"
@@ -96,7 +115,7 @@ class RunStore:
 
 
 def _is_run(path: Path) -> bool:
-    return path.is_dir() and (_RUN_ID.fullmatch(path.name) is not None or (path / "run.json").exists())
+    return path.is_dir() and (_LIKE_A_RUN.fullmatch(path.name) is not None or (path / "run.json").exists())
 
 
 def _nearest(wanted: str, ids: Sequence[str]) -> str:

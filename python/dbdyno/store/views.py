@@ -59,7 +59,7 @@ def _view(
     with_cell: bool,
     with_run: bool,
 ) -> None:
-    present = [p for p in paths if p.exists()]
+    present = [p for p in paths if p.is_file()]
     run_depth = 4 if with_cell else 3  # RUN/cells/CELL/t.parquet, RUN/derived/t.parquet
     selected = [f"string_split(filename, '/')[-{run_depth}] AS run"] if with_run else []
     selected += ["string_split(filename, '/')[-2] AS cell"] if with_cell else []
