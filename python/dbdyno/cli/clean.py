@@ -10,7 +10,7 @@ import click
 from dbdyno import limits
 from dbdyno.cli.options import bin_dir_option, dsn_option
 from dbdyno.engines import open_server
-from dbdyno.model.errors import DbdynoError, TargetError
+from dbdyno.model.errors import DbdynoError, StoreError, TargetError
 from dbdyno.model.protocols import Target
 from dbdyno.model.undo import Undo
 from dbdyno.store import journal
@@ -57,6 +57,8 @@ class _Work:
         self._silent = True
         for one in found.alive:
             self.say(f"run {one.run} is under way (process {one.owner_pid}): left alone")
+        for error in self._damaged[1:]:
+            self.say(error.message)
 
     def say(self, line: str) -> None:
         click.echo(line)
@@ -72,6 +74,8 @@ class _Work:
                         self.say(f"run {one.run}: {done}")
                 except DbdynoError as error:
                     self._failed[undo.key] = error
+                except (LookupError, TypeError, ValueError) as error:
+                    self._failed[undo.key] = StoreError(f"its journal {one.path} is damaged: {error!r}")
 
     def say_what_stays(self, why: str) -> None:
         for one in self._dead:

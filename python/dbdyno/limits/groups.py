@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno import _core
-from dbdyno.limits import cures, processes
+from dbdyno.limits import cures, processes, tree
 from dbdyno.limits.places import OURS, Place, Refused, members, words
 from dbdyno.model import lists
 from dbdyno.model.undo import Undo
@@ -189,9 +189,9 @@ def put_back(data: Mapping[str, Any]) -> str:
     group, home = Path(data["group"]), Path(data["home"])
     if not OURS.fullmatch(group.name) or data["boot"] != processes.boot_id():
         return f"control group {group} is gone: the machine was started anew"
-    there = [g for g in (group, _rest(group)) if (g / "cgroup.procs").exists()]
     below = data["version"] == 2 and group.parent == home
     try:
+        there = [g for g in (group, _rest(group)) if tree.is_group(g)]
         if below:  # else ``home`` may not take its processes back
             _hand_down_no_more(home, data["enabled"], but=there)
         back = {
@@ -245,8 +245,8 @@ def _existing(home: Path) -> Path:
 
 def _remove(group: Path) -> None:
     """The kernel's files go with the directory."""
-    with contextlib.suppress(FileNotFoundError):
-        group.rmdir()
+    with contextlib.suppress(FileNotFoundError), tree.directory(group.parent) as parent:
+        os.rmdir(group.name, dir_fd=parent)
 
 
 def _signed(sign: str, controllers: Iterable[str]) -> str:
@@ -255,11 +255,12 @@ def _signed(sign: str, controllers: Iterable[str]) -> str:
 
 def _write(file: Path, value: str) -> None:
     """In one write(2), as the kernel wants it. Never makes a file: a group has those that it has."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, value.encode())
-    finally:
-        os.close(descriptor)
+    with tree.directory(file.parent) as group:
+        descriptor = os.open(file.name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=group)
+        try:
+            os.write(descriptor, value.encode())
+        finally:
+            os.close(descriptor)
 
 
 def _refused(error: OSError, doing: str, version: int | None) -> Refused:
