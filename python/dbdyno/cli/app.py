@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -10,7 +11,7 @@ import click
 from dbdyno import __version__
 from dbdyno.cli.commands import Commands
 from dbdyno.cli.guard import guard
-from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError
+from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError
 from dbdyno.model.visible import shortened
 
 _HELP = """A dynamometer for databases: climbs a ladder of session counts on a real server, counts exactly,
@@ -37,6 +38,10 @@ Exit codes: 0 good; 1 a defect; 2 wrong words; 3 the server; 4 the run store;
 """
 
 
+_PLACES_CURE = (
+    "name other places: DBDYNO_STORE for runs, DBDYNO_SERVER_DIR for the embedded server; in a container, "
+    "docker run --user with a user that the image knows, or --env HOME=DIR"
+)
 _PLACES = {
     "run": "run:run",
     "observe": "observe:observe_command",
@@ -73,11 +78,33 @@ def app() -> None:
     pass
 
 
+def _check_directory() -> None:
+    """Raises :class:`UsageError` where the current directory is gone: relative paths lead nowhere."""
+    try:
+        os.getcwd()  # noqa: PTH109
+    except OSError as e:
+        raise UsageError(f"the current directory is not there: {e.strerror}", "change to another: cd") from e
+
+
+def _unforeseen(e: Exception) -> int:
+    """Exit code. A place that may not be written is the user's to choose; the rest is a defect."""
+    if isinstance(e, OSError) and e.errno in (errno.EACCES, errno.EROFS) and e.filename is not None:
+        from dbdyno.cli import screen
+
+        screen.error(f"cannot use {e.filename}: {e.strerror}", _PLACES_CURE)
+        return UsageError.exit_code
+    import traceback
+
+    sys.stderr.write(shortened(traceback.format_exc(), 20_000, 200) + "\n")
+    return DbdynoError.exit_code
+
+
 def main() -> None:
     """Entry point of the program ``dbdyno``."""
     guard()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's; else a thread for each CPU, none of use
     try:
+        _check_directory()
         sys.exit(app(standalone_mode=False) or 0)
     except click.exceptions.Exit as e:
         sys.exit(e.exit_code)
@@ -96,8 +123,5 @@ def main() -> None:
     except BrokenPipeError:  # the reader has seen enough: `dbdyno runs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except Exception:
-        import traceback
-
-        sys.stderr.write(shortened(traceback.format_exc(), 20_000, 200) + "\n")
-        sys.exit(1)
+    except Exception as e:
+        sys.exit(_unforeseen(e))

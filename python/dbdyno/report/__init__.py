@@ -6,6 +6,7 @@ what is slow to load (Altair, XlsxWriter) is loaded when it is called for.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,11 @@ from dbdyno.report.topology_text import picture as topology_picture
 
 if TYPE_CHECKING:  # it draws with Altair, which is slow to load
     from dbdyno.report.scaling_page import Sections
+
+try:
+    Path.home()
+except RuntimeError:  # neither HOME nor a user entry; Altair does not load then
+    os.environ["HOME"] = "/nonexistent"
 
 __all__ = [
     "ascii_only",

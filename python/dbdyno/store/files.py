@@ -33,11 +33,11 @@ def guard(path: Path) -> Iterator[None]:
         if error.errno in _FULL:
             raise StoreFull(
                 f"no space left for the run store at {path}: {error.strerror}",
-                "free some space, or name another place with --store DIR; what was saved before is readable",
+                "free some space, or name another place (--store DIR); what was saved before is readable",
             ) from error
         raise StoreError(
             f"cannot use the run store at {path}: {error.strerror or error}",
-            "give yourself the rights to that directory, or name another place with --store DIR",
+            "give yourself the rights to that directory, or name another place: --store DIR or DBDYNO_STORE",
         ) from error
 
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dbdyno.model.errors import StoreError, StoreFull
+from dbdyno.model.home import base_directory
 from dbdyno.model.undo import Undo
 from dbdyno.store import files
 from dbdyno.store.process import is_alive, start_ticks
@@ -47,9 +48,8 @@ def state_dir() -> Path:
     """Where journals are, for this user (XDG Base Directory Specification 0.8: state)."""
     if own := os.environ.get("DBDYNO_STATE_DIR"):
         return Path(own).absolute() / "undo"
-    named = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(named) if named.startswith("/") else Path.home() / ".local" / "state"
-    return base / "dbdyno" / "undo"
+    what, cure = "journals of what is to be put back", "name one: DBDYNO_STATE_DIR=DIR"
+    return base_directory("XDG_STATE_HOME", ".local/state", what, cure) / "dbdyno" / "undo"
 
 
 class FileJournal:

@@ -15,6 +15,7 @@ from typing import Any
 
 from dbdyno import __version__
 from dbdyno.model.errors import NoSuchRun, StoreError
+from dbdyno.model.home import base_directory
 from dbdyno.model.plan import Plan
 from dbdyno.model.results import RunInfo
 from dbdyno.model.tables import SCHEMA_VERSION
@@ -22,14 +23,13 @@ from dbdyno.store import files
 from dbdyno.store.process import start_ticks
 from dbdyno.store.run import Run, read_info, to_json
 
+_STORE_CURE = "name one: DBDYNO_STORE=DIR, or --store DIR"
 _LIKE_A_RUN = re.compile(r"\d{8}-\d{6}-.+")
 
 
 def default_root() -> Path:
     """``$XDG_DATA_HOME/dbdyno``, else ``~/.local/share/dbdyno`` (XDG Base Directory Specification 0.8)."""
-    named = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(named) if named.startswith("/") else Path.home() / ".local" / "share"
-    return base / "dbdyno"
+    return base_directory("XDG_DATA_HOME", ".local/share", "the run store", _STORE_CURE) / "dbdyno"
 
 
 class RunStore:

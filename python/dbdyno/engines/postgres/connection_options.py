@@ -7,6 +7,7 @@ would not give it, and in no other way than libpq's first connection did.
 from __future__ import annotations
 
 import ipaddress
+import os
 import pwd
 import re
 import resource
@@ -141,7 +142,8 @@ def tls(connection: Traced) -> dict[str, Any] | None:
     """``tls`` of the core's target; None: libpq has none either. Raises :class:`UsageError`."""
     if not connection.pgconn.ssl_in_use:
         return None
-    options, home = connection.options(), Path("~/.postgresql").expanduser()
+    options = connection.options()
+    home = Path(os.path.expanduser("~/.postgresql"))  # noqa: PTH111  no error where there is no home
     root = options.get("sslrootcert") or _existing(home / "root.crt")
     verify = _verify(options.get("sslmode", "prefer"), root)
     cert, key = _client_certificate(options, home)

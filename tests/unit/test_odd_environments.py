@@ -1,0 +1,94 @@
+"""Users and containers without a home directory, a user entry, a place to write: errors, no tracebacks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+_UNKNOWN = 54_321  # no such user
+# The interpreter of whoever runs the tests may be in a place that this user cannot read.
+_AS_UNKNOWN = (
+    "setpriv", f"--reuid={_UNKNOWN}", f"--regid={_UNKNOWN}", "--clear-groups",
+    "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search",
+)  # fmt: skip
+_FAKE = "run cpu --engine fake --dsn fake:cpus=2 --measure 5s --sessions 1"
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changing users needs root")
+
+
+def dbdyno(words: str, env: dict[str, str], before: Sequence[str] = (), cwd: str = "/") -> tuple[int, str]:
+    done = subprocess.run(
+        [*before, sys.executable, "-m", "dbdyno", *words.split()],
+        capture_output=True, text=True, cwd=cwd, env={"PATH": "/usr/bin:/bin", "COLUMNS": "200", **env},
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.root
+@needs_root
+@pytest.mark.parametrize("env", [{}, {"HOME": "relative"}, {"HOME": ""}])
+def test_a_user_without_home_is_told_what_to_name(env: dict[str, str]) -> None:
+    code, said = dbdyno("runs", env, _AS_UNKNOWN)
+    assert code == 2
+    assert "DBDYNO_STORE" in said and "docker run --user" in said
+
+
+@pytest.mark.root
+@needs_root
+def test_the_root_directory_as_home_is_not_writable() -> None:
+    code, said = dbdyno(_FAKE, {"HOME": "/"}, _AS_UNKNOWN)
+    assert code == 4 and "/.local/share/dbdyno: Permission denied" in said and "DBDYNO_STORE" in said
+
+
+@pytest.mark.root
+@needs_root
+def test_such_a_user_runs_where_a_place_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    store = tmp_path / "store"
+    store.mkdir()
+    os.chown(store, _UNKNOWN, _UNKNOWN)
+    env = {
+        "DBDYNO_STORE": str(store),
+        "DBDYNO_STATE_DIR": str(store),
+        "TMPDIR": "/nonexistent",
+        "TERM": "dumb",
+    }
+    code, said = dbdyno(_FAKE, env, _AS_UNKNOWN)
+    assert code == 0, said
+    assert list(store.glob("*/report.html"))
+
+
+def test_an_unmapped_user_of_a_user_namespace(tmp_path: Path) -> None:
+    unshare = shutil.which("unshare")
+    if not unshare or subprocess.run([unshare, "--user", "true"], capture_output=True).returncode:
+        pytest.skip("user namespaces are not permitted here")
+    code, said = dbdyno("runs", {"DBDYNO_STORE": str(tmp_path)}, (unshare, "--user"))
+    assert code == 0 and "no runs in" in said
+
+
+@pytest.mark.root
+def test_a_read_only_store_is_said(tmp_path: Path) -> None:
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", tmp_path], capture_output=True)
+    if done.returncode:
+        pytest.skip(f"mounting a tmpfs needs root: {done.stderr.decode().strip()}")
+    try:
+        code, said = dbdyno(_FAKE, {"DBDYNO_STORE": str(tmp_path), "HOME": str(tmp_path)})
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    assert code == 4 and "Read-only file system" in said and "--store" in said
+
+
+def test_a_current_directory_that_is_gone(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    shell = ("sh", "-c", f'rmdir "{gone}"; exec "$@"', "sh")
+    code, said = dbdyno("runs", {"DBDYNO_STORE": str(tmp_path)}, shell, str(gone))
+    assert code == 2 and "current directory" in said
