@@ -105,8 +105,8 @@ def test_the_machine_less_driver_is_set_against_the_servers_tasks():
     [
         # the main process heard of 3 s; 2 s of them were read of the child that came and went
         (12 * S, 0.4 + 0.3, "os tasks, ended ones included"),
-        # it lived before the window: of its 3 s some are from then
-        (10 * S, 0.4 + 0.2, "os tasks, ended ones as far as read"),
+        # it lived before the window: its figures at its last read are those of its whole life till then
+        (10 * S, 0.4 + 0.3, "os tasks, ended ones included"),
     ],
 )
 def test_processes_that_ended_are_counted_by_the_main_process(birth: int, cores: float, source: str):

@@ -35,9 +35,10 @@ def selftest(
 ) -> None:
     """Run loads whose truth is known, and compare the ledger with it.
 
-    All asleep, one, two and four CPU loops per CPU, a quota, a lock convoy, think time, a mixture, commits:
-    each for one window, by every tier of witness that may be used here. An account is ok within 2 % of the
-    sessions' time, the remainder within 1 %. The machine should be otherwise idle. Exit code 6 if one is off.
+    All asleep, one, two and four CPU loops per CPU, a quota, a lock convoy, think time, a mixture, commits,
+    sessions that connect for one call: each for one window, by every tier of witness that may be used here.
+    An account is ok within 2 % of the sessions' time, the remainder within 1 %; CPU time of sessions that
+    connect for one call within 25 %. The machine should be otherwise idle. Exit code 6 if one is off.
 
     \b
     Examples:

@@ -14,6 +14,7 @@ from dbdyno.conduct import others
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.quota import QuotaRefused, quota
 from dbdyno.conduct.run import EXTRA_CONNECTIONS
+from dbdyno.conduct.selftest_brief import observed_briefly
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.ledger import ledger
@@ -94,10 +95,18 @@ class _Case:
                 limit = self._limit(stack)
                 self._server.truth_setup(self._case)
                 stack.callback(self._server.truth_teardown, self._case)
+                if self._case.kind == "brief":
+                    return self._observed()
                 raw, counted_ns = self._measured()
         except QuotaRefused as e:
             return [self._not_run(str(e))]
         facts = Facts(self._sessions, self._cpus, self._others(), limit, counted_ns)
+        return [t for tier, tables in tiers_of(raw) for t in truths(self._case, facts, tables, tier)]
+
+    def _observed(self) -> list[Truth]:
+        if self._facts.main_pid is None:
+            return [self._not_run("the server's processes are not on this host")]
+        raw, facts = observed_briefly(self._server, self._case, self._cpus, self._measure_ns, self._interrupt)
         return [t for tier, tables in tiers_of(raw) for t in truths(self._case, facts, tables, tier)]
 
     def _limit(self, stack: contextlib.ExitStack) -> float | None:

@@ -27,6 +27,9 @@ LEAST_NS = 3 * TICK_NS
 """Less than that, the rounding of user and kernel time may be."""
 SHORT_NS = NS_PER_S
 """A task that was read over less has no figures of its own (:mod:`dbdyno.window`)."""
+NEAR_NS = 200_000_000
+"""All tasks are read within less."""
+_MAIN = "helper:main"
 _OURS = ("driver", "pooler")
 
 
@@ -34,7 +37,9 @@ class Children(NamedTuple):
     """CPU time of children that ended between two reads of the main process, and were not read before."""
 
     cpu_ns: int
-    tail_ns: int  # how much of it may be of sessions that were read, after their last read
+    tail_ns: (
+        int  # how much of it may be of children that were read, after their last read: at twice their rate
+    )
     wall_ns: int  # between the two reads
 
     @property
@@ -51,7 +56,7 @@ def children(tasks: pl.DataFrame, t0_ns: int, t1_ns: int) -> Children | None:
     """Of the raw table ``tasks``, between its reads nearest to t0 and t1; None: not told."""
     tasks = tasks.with_columns(at_ns=(pl.col("before_ns") + pl.col("after_ns")) // 2)
     good = tasks.filter((pl.col("status") == "ok") & (pl.col("pid") == pl.col("tid")))
-    main = good.filter(pl.col("role") == "helper:main").drop_nulls("children_ns")
+    main = good.filter(pl.col("role") == _MAIN).drop_nulls("children_ns")
     if main.is_empty():
         return None
     first, last = (
@@ -60,25 +65,26 @@ def children(tasks: pl.DataFrame, t0_ns: int, t1_ns: int) -> Children | None:
     wall_ns = int(last["at_ns"] - first["at_ns"])
     if wall_ns <= 0:
         return None
-    read_ns, tail_ns = _ended(tasks, good.drop_nulls("run_ns"), first["before_ns"], last["after_ns"])
+    read_ns, tail_ns = _ended(good.drop_nulls("run_ns"), main, first["at_ns"], last["at_ns"])
     return Children(int(last["children_ns"] - first["children_ns"]) - read_ns, tail_ns, wall_ns)
 
 
-def _ended(tasks: pl.DataFrame, good: pl.DataFrame, from_ns: int, to_ns: int) -> tuple[int, int]:
-    """CPU time that was read of children which ended then, and how long they were not read any more."""
-    gone = tasks.filter(
-        (pl.col("status") == "vanished")
-        & pl.col("before_ns").is_between(from_ns, to_ns)
-        & ~pl.col("role").is_in(_OURS)
-    ).select("pid", gone_ns="at_ns")
-    reads = gone.join(good, on="pid").filter(pl.col("at_ns") < pl.col("gone_ns"))
-    ended = (
-        reads.sort("at_ns").group_by("pid", "start_ticks").agg(pl.col("run_ns", "at_ns", "gone_ns").last())
-    )
+def _ended(good: pl.DataFrame, mains: pl.DataFrame, from_ns: int, to_ns: int) -> tuple[int, int]:
+    """CPU time that was read of children which ended then, and how long they were not read any more.
+
+    All tasks are read together: one that is missing at a read of the main process has ended before it.
+    """
+    mine = good.filter(~pl.col("role").is_in(_OURS) & (pl.col("role") != _MAIN)).sort("at_ns")
+    last = mine.group_by("pid", "start_ticks").agg(pl.col("run_ns", "at_ns").last())
+    next_read = mains.select(gone_ns="at_ns").sort("gone_ns")
+    last = last.with_columns(after_ns=pl.col("at_ns") + NEAR_NS).sort("after_ns")
+    ended = last.join_asof(next_read, left_on="after_ns", right_on="gone_ns", strategy="forward")
+    ended = ended.filter((pl.col("gone_ns") > from_ns) & (pl.col("gone_ns") <= to_ns))
     born = pl.col("start_ticks") * TICK_NS
     ended = ended.filter((born < from_ns) | (pl.col("at_ns") - born >= SHORT_NS))
-    sums = ended.select(pl.col("run_ns").sum(), (pl.col("gone_ns") - pl.col("at_ns")).sum())
-    return int(sums["run_ns"][0]), int(sums["gone_ns"][0])
+    rate = (2 * pl.col("run_ns") / (pl.col("at_ns") - born)).clip(0, 1)
+    sums = ended.select(pl.col("run_ns").sum(), tail=((pl.col("gone_ns") - pl.col("at_ns")) * rate).sum())
+    return int(sums["run_ns"][0]), int(sums["tail"][0])
 
 
 def unmet(traced: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:

@@ -34,7 +34,8 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c(
             "scope",
             "str",
-            "rung (all sessions in sum) | session | helper (server processes working for all) | "
+            "rung (all sessions in sum) | session | brief (those too brief to be sampled, in the rung's sums) | "
+            "helper (server processes working for all) | "
             "beside (other backends, driver, dbdyno) | memo (lies inside accounts of the rung, never added)",
         ),
         _c("session", "i64", "where scope is session", null=True),

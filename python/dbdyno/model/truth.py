@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Kind = Literal["asleep", "spin", "quota", "convoy", "think", "mixture", "commit"]
+Kind = Literal["asleep", "spin", "quota", "convoy", "think", "mixture", "commit", "brief"]
 
 
 class TruthCase(BaseModel):
@@ -20,6 +20,7 @@ class TruthCase(BaseModel):
     sql: str  # the call
     sessions: int = 0
     sessions_per_cpu: float = 0.0  # besides, for each CPU
+    rate: int = 0  # kind brief: sessions that connect a second
     quota_per_cpu: float = 0.0  # kind quota: CPUs that the server may use, for each CPU
     think: str = "0s"
     sleep_ns: int = 0  # that a call sleeps by itself

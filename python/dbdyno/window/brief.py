@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.model.brief import BRIEF, SHORT_HELPER, STATUS, children, logons, met, unmet
+from dbdyno.model.brief import BRIEF, LEAST_NS, SHORT_HELPER, STATUS, children, logons, met, unmet
 from dbdyno.model.raw import RawCell
 from dbdyno.model.units import TICK_NS
 from dbdyno.window.growth import TASK
@@ -20,9 +20,13 @@ def role(cell: RawCell) -> str:
     """What they are to this cell."""
     if cell.meta.cell.sessions or cell.meta.chosen:
         return "other"
-    since = met(cell.tables["tasks"].filter(pl.col("status") == "ok"), cell.meta.t0_ns)
-    established = logons(cell.tables["counters"], since)
-    return SHORT_HELPER if established == 0 else BRIEF
+    return SHORT_HELPER if established(cell) == 0 else BRIEF
+
+
+def established(cell: RawCell) -> int | None:
+    """How many sessions were established that were never read."""
+    read = cell.tables["tasks"].filter(pl.col("status") == "ok")
+    return logons(cell.tables["counters"], met(read, cell.meta.t0_ns))
 
 
 def brief_task(cell: RawCell) -> pl.DataFrame | None:
@@ -32,22 +36,24 @@ def brief_task(cell: RawCell) -> pl.DataFrame | None:
     if its_role == "other" and cell.tables["traced"].height:
         return None  # the trace has each of them by itself
     found = children(cell.tables["tasks"], t0, t1)
-    if found is None or not found.any:
+    if found is None or not (found.any or (established(cell) and found.cpu_ns > LEAST_NS)):
         return None
     row = {"role": its_role, "run_ns": found.cpu_ns, "wall_ns": found.cpu_ns, "over_ns": found.wall_ns}
     return pl.DataFrame([row | _whole(t0, t1) | {"status": STATUS}], schema_overrides=_SCHEMA)
 
 
-def without_briefly_met(read: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+def without_briefly_met(read: pl.DataFrame, cell: RawCell, followed: pl.DataFrame) -> pl.DataFrame:
     """``read`` without sessions that came and went and have no figures: they are among the brief ones.
 
-    A process that the trace followed has its figures from there.
+    A process that the trace ``followed`` has its figures from there.
     """
-    briefly = (pl.col("role") == "session") & pl.col("partial") & pl.col("run_ns").is_null()
+    briefly = (pl.col("role") == "session") & pl.col("run_ns").is_null()
+    briefly &= pl.col("status").is_in(["vanished", "too short"])
     born = (pl.col("start_ticks") * TICK_NS > cell.meta.t0_ns).fill_null(True)
-    if cell.tables["traced"].height:
-        briefly &= pl.col("start_ticks").is_null()
-    return read.filter(~(briefly & born & pl.col("status").is_in(["vanished", "too short"])))
+    told = followed.select("pid", "start_ticks", followed=True)
+    outside = ~pl.col("partial")  # seen by no sample of the window
+    read = read.join(told, on=["pid", "start_ticks"], how="left", maintain_order="left")
+    return read.filter(~(briefly & (born | outside)) | pl.col("followed").fill_null(False)).drop("followed")
 
 
 def told_apart(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
@@ -63,7 +69,7 @@ def told_apart(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
 def folded(tasks: pl.DataFrame, figures: list[str], cell: RawCell) -> pl.DataFrame:
     """``tasks`` of the trace with brief processes as one row, their lives summed up."""
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
-    known = tasks.filter(_is_brief())
+    known = tasks.filter(_is_brief() & (pl.col("wall_ns") > 0))  # others lived outside the window
     if known.is_empty():
         return tasks
     lost = (pl.col("status") != "ok").mean() > _MOST_LOST

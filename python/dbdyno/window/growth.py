@@ -16,6 +16,9 @@ from dbdyno.window.spans import SHORTEST_NS
 NEAR_NS = 200_000_000
 """A task whose reads end this much before those of others has vanished (all tasks are read within less)."""
 
+SAME_NS = 1_000_000
+"""Reads of a task and of its labels lie no further apart; its birth lies further before its first read."""
+
 TASK = ("pid", "tid", "start_ticks")
 ENDS = ("from_ns", "to_ns")
 
@@ -120,7 +123,7 @@ def labelled(
     mine = rows.join(tasks.select(*TASK, *ENDS), on=TASK, nulls_equal=True, maintain_order="left")
     ends = []
     for suffix, end in (("_a", "from_ns"), ("_b", "to_ns")):
-        upto = mine.filter(pl.col("at_ns") <= pl.col(end))
+        upto = mine.filter(pl.col("at_ns") <= pl.col(end) + SAME_NS)
         named = {n: f"{n}{suffix}" for n in figures}
         ends.append(nearest(upto, key, end).select(*key, *figures).rename(named))
     both = ends[1].join(ends[0], on=key, how="left", nulls_equal=True, maintain_order="left")

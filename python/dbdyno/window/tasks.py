@@ -12,6 +12,7 @@ from dbdyno.window.brief import brief_task, without_briefly_met
 from dbdyno.window.growth import NEAR_NS, TASK, grown
 from dbdyno.window.samples import seen_spans
 from dbdyno.window.spans import for_each, middle
+from dbdyno.window.traced import traced_tasks
 from dbdyno.window.whose import fold, sessions_of, workers
 
 _SURE = ("run_ns", "runq_ns")
@@ -39,9 +40,10 @@ def _cut(cell: RawCell) -> pl.DataFrame:
     read = read.join(brief, on=["pid", "start_ticks"], how="anti", nulls_equal=True)
     found = pl.concat([read, _unread(cell, read)], how="diagonal_relaxed")
     group = brief_task(cell)
-    if group is None and cell.tables["traced"].is_empty():
+    followed = traced_tasks(cell)
+    if group is None and followed.is_empty():
         return found
-    found = without_briefly_met(found, cell)
+    found = without_briefly_met(found, cell, followed)
     return found if group is None else pl.concat([found, group], how="diagonal_relaxed")
 
 

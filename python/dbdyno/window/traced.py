@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.model.raw import RawCell
+from dbdyno.model.tables import empty
 from dbdyno.window.brief import folded, folded_labels, told_apart
 from dbdyno.window.growth import NEAR_NS, TASK, grown, labelled
 from dbdyno.window.spans import for_each, middle
@@ -29,6 +30,13 @@ def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
     return for_each(
         "cut_traced", cells, lambda c: folded(_tasks(c), figures, c) if c.tables["traced"].height else None
     )
+
+
+def traced_tasks(cell: RawCell) -> pl.DataFrame:
+    """The tasks of a cell that the trace saw in its window, each by itself; empty without a trace."""
+    if cell.tables["traced"].is_empty():
+        return empty("cut_traced")
+    return _tasks(cell).filter(pl.col("wall_ns") > 0)
 
 
 def cut_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
@@ -117,8 +125,10 @@ def _labelled(
         return None
     tasks = _tasks(cell)
     read = _lives(cell).group_by(*TASK, "after_ns").agg(its_ns=pl.col("at_ns").max())  # no births
-    rows = _reads(cell, table).join(read, on=[*TASK, "after_ns"], nulls_equal=True, maintain_order="left")
-    found = labelled(rows.with_columns(at_ns="its_ns"), tasks, label, figures)
+    rows = _reads(cell, table).join(
+        read, on=[*TASK, "after_ns"], how="left", nulls_equal=True, maintain_order="left"
+    )
+    found = labelled(rows.with_columns(at_ns=pl.coalesce("its_ns", "at_ns")), tasks, label, figures)
     whose = tasks.select(*TASK, *_WHOSE)
     found = found.join(whose, on=TASK, nulls_equal=True, maintain_order="left").drop("worker")
     return folded_labels(found.drop_nulls(known) if known else found, list(label))

@@ -218,6 +218,9 @@ class FakeServer:
     def truth_setup(self, case: TruthCase) -> None:
         """Nothing to make."""
 
+    def brief_session(self, case: TruthCase) -> int | None:  # noqa: ARG002
+        return None
+
     def truth_teardown(self, case: TruthCase) -> None:
         """Nothing was made."""
 

@@ -306,6 +306,10 @@ class PostgresServer:
             for statement in case.teardown:
                 self._connection.execute(statement.encode())
 
+    def brief_session(self, case: TruthCase) -> int | None:
+        with _doing(f"running {case.name}"):
+            return truth.brief_session(self._dsn, case)
+
     # -- the end --------------------------------------------------------------------------------
     def clean(self) -> Sequence[str]:
         with _doing("removing dbdyno's objects"):

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from functools import cache
 from importlib import resources
 
+import psycopg
+
+from dbdyno import _core
 from dbdyno.model.truth import TruthCase
+
+_TRIES, _PAUSE_S = 100, 0.015
 
 
 @cache
@@ -14,3 +20,20 @@ def cases() -> tuple[TruthCase, ...]:
     """In the order of running. Raises :class:`pydantic.ValidationError`."""
     text = resources.files(__name__).joinpath("truth.toml").read_text(encoding="utf-8")
     return tuple(TruthCase.model_validate(c) for c in tomllib.loads(text)["case"])
+
+
+def brief_session(dsn: str, case: TruthCase) -> int | None:
+    """CPU time (ns) of a session that was connected for one call; see the protocol."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(case.sql.encode())
+        pid = connection.info.backend_pid
+        for _ in range(_TRIES):
+            before = _core.read_task(pid, pid)
+            time.sleep(
+                _PAUSE_S
+            )  # longer than a tick: figures that stand still are not those of a running task
+            after = _core.read_task(pid, pid)
+            if after["state"] == "S" and after["slices"] == before["slices"]:
+                used_ns: int | None = after["run_ns"]
+                return used_ns
+    return None

@@ -1,0 +1,142 @@
+"""Sessions that connect for one transaction each: their CPU time against that of the server's control group."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.db.conftest import Bench
+from tests.db.pgbench import load
+
+pytestmark = [pytest.mark.db, pytest.mark.root]
+WORK = "select count(*) from generate_series(1, 12000) as g where sqrt(g) > 3;\n"
+TOLERANCE = 0.15
+
+
+class Group:
+    """A control group of the server alone, its CPU time read 50 times a second."""
+
+    def __init__(self, main_pid: int) -> None:
+        root = Path("/sys/fs/cgroup/cpuacct")
+        self._v1 = root.is_dir()
+        self.path = (root if self._v1 else Path("/sys/fs/cgroup")) / f"dbdyno-test-brief-{os.getpid()}"
+        self._home = self._of(main_pid)
+        self._pids = [main_pid, *map(int, _children(main_pid))]
+        self._read: list[tuple[int, int]] = []
+        self._over = threading.Event()
+
+    def __enter__(self) -> Group:
+        try:
+            self.path.mkdir()
+        except OSError as e:
+            pytest.skip(f"no control group can be made here: {e}")
+        self._move(self._pids, self.path)
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        for _try in range(100):  # sessions may still come and go
+            self._move(map(int, (self.path / "cgroup.procs").read_text().split()), self._home)
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+                return
+            time.sleep(0.05)
+
+    def cpus(self, t0_ns: int, t1_ns: int) -> float:
+        at = {t: min(self._read, key=lambda r: abs(r[0] - t)) for t in (t0_ns, t1_ns)}
+        (a, used_a), (b, used_b) = at[t0_ns], at[t1_ns]
+        return (used_b - used_a) / (b - a)
+
+    def _of(self, pid: int) -> Path:
+        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            if "cpuacct" in controllers.split(",") or (not self._v1 and number == "0"):
+                return self.path.parent / path.lstrip("/")
+        return self.path.parent
+
+    @staticmethod
+    def _move(pids: Any, to: Path) -> None:
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                (to / "cgroup.procs").write_text(str(pid))
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.02):
+            self._read.append((time.monotonic_ns(), self._usage()))
+
+    def _usage(self) -> int:
+        if self._v1:
+            return int((self.path / "cpuacct.usage").read_text())
+        return 1000 * int((self.path / "cpu.stat").read_text().split()[1])
+
+
+def _children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.fixture(scope="module")
+def group(bench: Bench) -> Iterator[Group]:
+    with Group(int(bench.ask("select split_part(pg_read_file('postmaster.pid'), e'\\n', 1)")[0][0])) as group:
+        yield group
+
+
+def observed(bench: Bench, tmp_path: Path, witness: str, *words: str) -> dict[str, Any]:
+    script = tmp_path / "work.sql"
+    script.write_text(WORK)
+    with load(bench.dsn, "-C", "-n", "-c", "4", "-R", "100", "-f", str(script)):
+        done = bench.dbdyno("observe", "--json", "--for", "4s", "--window", "4s", "--witness", witness,
+                            "--dsn", bench.dsn, *words)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "nobody" not in done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def rows(document: dict[str, Any], table: str, **which: Any) -> list[dict[str, Any]]:
+    return [r for r in document[table] if all(r[k] == v for k, v in which.items())]
+
+
+def run(document: dict[str, Any], scope: str) -> float:
+    return float(sum(r["aas"] or 0.0 for r in rows(document, "ledger", scope=scope, account="run")))
+
+
+@pytest.mark.parametrize("witness", ["exact", "sampled"])
+def test_cpu_time_of_brief_sessions_is_that_of_the_control_group(
+    bench: Bench, group: Group, tmp_path: Path, witness: str
+) -> None:
+    document = observed(bench, tmp_path, witness)
+    (window,) = document["windows"]
+    truth = group.cpus(window["t0_ns"], window["t1_ns"])
+    sessions, brief = run(document, "rung"), run(document, "brief")
+    assert sessions + run(document, "helper") == pytest.approx(truth, rel=TOLERANCE)
+    assert 0.3 * sessions < brief <= sessions
+    (finding,) = rows(document, "findings", id="brief-sessions")
+    assert finding["value"] > 20
+    assert not rows(document, "findings", id="nobody-observed")
+    profile = {r["name"]: r for r in rows(document, "profile", cell=window["cell"])}
+    assert profile["DB CPU"]["per_s"] == pytest.approx(sessions, rel=1e-6)
+    if witness == "sampled":  # how long they waited is known to nobody, and it is no zero
+        assert profile["CPU WAIT"]["total"] is None
+        assert profile["DB time"]["total"] is None
+        assert profile["DB time"]["status"] == "too brief"
+    else:
+        assert profile["DB time"]["per_s"] >= sessions
+        assert profile["CPU WAIT"]["per_s"] > 0
+
+
+def test_a_filter_leaves_brief_sessions_beside(bench: Bench, tmp_path: Path) -> None:
+    document = observed(bench, tmp_path, "sampled", "--only-application", "another")
+    assert not rows(document, "ledger", scope="brief")
+    assert not rows(document, "findings", id="brief-sessions")
+    beside = rows(document, "ledger", scope="beside", who="other", account="run")
+    assert sum(r["aas"] or 0.0 for r in beside) > 0.01
