@@ -1,4 +1,4 @@
-"""Sessions that connect for one transaction each: their CPU time against that of the server's control group."""
+"""Sessions that connect for one transaction each: their CPU time against that of the server's group."""
 
 from __future__ import annotations
 

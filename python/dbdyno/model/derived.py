@@ -34,7 +34,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c(
             "scope",
             "str",
-            "rung (all sessions in sum) | session | brief (those too brief to be sampled, in the rung's sums) | "
+            "rung (all sessions in sum) | session | brief (those too brief to be sampled, in sum) | "
             "helper (server processes working for all) | "
             "beside (other backends, driver, dbdyno) | memo (lies inside accounts of the rung, never added)",
         ),
