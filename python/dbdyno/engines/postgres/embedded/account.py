@@ -51,6 +51,11 @@ def server_account(*, make: bool = True) -> Account:
     """Ourselves; where we are root, the user that ``DBDYNO_SERVER_USER`` names, else one of our own or
     PostgreSQL's. ``make``: where there is none, one is made. Raises :class:`UsageError`."""
     if os.geteuid() != 0:
+        if not _is_mapped("uid", os.geteuid()):  # outside of this namespace it may well be root
+            raise UsageError(
+                "this user has no number in its user namespace: which rights a server would have is unknown",
+                f"map it (unshare --map-current-user, or without unshare), or {AS_A_USER}",
+            )
         return account_of(os.geteuid())
     name = os.environ.get(VARIABLE) or next(filter(_exists, _SYSTEM_USERS), _OURS)
     if name in _SHARED:

@@ -34,9 +34,13 @@ def make_data(data: Path, programs: Programs, worker: Worker, cache: Path) -> No
     remove_directory(building)
     template = _template(programs, worker, cache)
     make_directory(building, worker.account)
-    worker.copy(template, building)
-    _initdb(programs, worker.account, "--sync-only", "-D", building)
-    building.rename(data)
+    try:
+        worker.copy(template, building)
+        _initdb(programs, worker.account, "--sync-only", "-D", building)
+        building.rename(data)
+    except BaseException:
+        remove_directory(building)
+        raise
 
 
 def _template(programs: Programs, worker: Worker, cache: Path) -> Path:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno.engines.postgres.embedded import files, launch, postmaster
-from dbdyno.engines.postgres.embedded.account import AS_A_USER, Account, account_of
+from dbdyno.engines.postgres.embedded.account import AS_A_USER, Account, account_of, why_not
 from dbdyno.engines.postgres.embedded.postmaster import Process
-from dbdyno.model.errors import TargetError
+from dbdyno.model.errors import TargetError, UsageError
 
 _PATIENCE_S = 60.0
 _COPY_PATIENCE_S = 600.0  # of many or large files
@@ -127,6 +127,12 @@ class Worker:
 
     def _started(self, deadline: float) -> subprocess.Popen[bytes]:
         if self._child is None:
+            if missing := why_not(self.account.uid, self.account.gid):
+                raise UsageError(
+                    f"dbdyno runs as root and cannot act as user {self.account.name}, whose server it is: "
+                    f"{missing}",
+                    AS_A_USER,
+                )
             self._pending = b""
             self._child = subprocess.Popen(
                 argv(self.account, f"{os.getpid()}:9"),

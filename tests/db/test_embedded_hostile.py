@@ -1,0 +1,312 @@
+"""The server's user turns on root: links and pipes at every name, from outside and by SQL alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dbdyno.engines.postgres import embedded
+from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of, postmaster
+from dbdyno.engines.postgres.embedded.account import server_account
+from dbdyno.engines.postgres.embedded.places import find_places
+from dbdyno.engines.postgres.embedded.programs import Programs
+from dbdyno.engines.postgres.embedded.worker import Worker, argv
+from dbdyno.model.errors import DbdynoError, TargetError, UsageError
+
+pytestmark = [
+    pytest.mark.db,
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root has to become somebody else"),
+]
+SECRET = "known to root alone\n"
+
+
+@pytest.fixture
+def home(server_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Servers of its own; the template is shared."""
+    place = server_home / tmp_path.name
+    place.mkdir()
+    templates = server_home / "s" / "cache" / "clusters"
+    templates.mkdir(parents=True, exist_ok=True)
+    (place / "cache").mkdir()
+    (place / "cache" / "clusters").symlink_to(templates)
+    monkeypatch.setenv("DBDYNO_SERVER_DIR", str(place))
+    yield place
+    for instance in embedded._instances():
+        process = instance.process()
+        if process is not None:
+            postmaster.end(process)
+
+
+@pytest.fixture
+def made(home: Path) -> tuple[Instance, Programs]:  # noqa: ARG001
+    """A data directory on which a server has run."""
+    server, programs = instance_of(None)
+    server.open(programs, Wish())
+    server.close()
+    return server, programs
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Iterator[Path]:
+    """A file of root's; it is to stay as it is."""
+    file = tmp_path / "victim"
+    file.write_text(SECRET)
+    file.chmod(0o600)
+    before = file.stat()
+    yield file
+    after = file.stat()
+    assert (after.st_uid, after.st_mode, after.st_ino) == (0, before.st_mode, before.st_ino)
+    assert file.read_text() == SECRET
+
+
+def as_account(*words: str | Path) -> None:
+    subprocess.run(argv(server_account(), "0", *words), check=True)
+
+
+def plant(kind: str, path: Path, victim: Path) -> None:
+    """As the server's user."""
+    as_account("/bin/rm", "-rf", path)
+    if kind == "link":
+        as_account("/bin/ln", "-s", victim, path)
+    elif kind == "pipe":
+        as_account("/usr/bin/mkfifo", path)
+    else:
+        as_account("/bin/ln", "-s", "/dev/zero", path)
+
+
+def tried(act: Callable[[], object]) -> None:
+    """A clear error is as good as success."""
+    with suppress(DbdynoError):
+        act()
+
+
+def belongs_to_root(directory: Path) -> list[Path]:
+    """What lies below a directory of the server's user and is not that user's."""
+    uid = server_account().uid
+    return [p for p in (directory, *directory.rglob("*")) if p.lstat().st_uid != uid]
+
+
+OURS = ("dbdyno.conf", "dbdyno.conf.new", "postmaster.pid", "postmaster.pid.new", "postgresql.conf.new")
+
+
+def test_planted_files_lead_root_nowhere(made: tuple[Instance, Programs], victim: Path) -> None:
+    """Looking, starting, changing settings, stopping: none hangs, and the server works."""
+    server, programs = made
+    for kind in ("link", "pipe", "zero"):
+        for name in OURS:
+            plant(kind, server.data / name, victim)
+        assert embedded.status()["running"] is False
+        assert server.is_as_started() is False
+        server.open(programs, Wish(settings={"work_mem": "5MB"}))
+        plant(kind, server.data / "dbdyno.conf", victim)
+        plant(kind, server.data / "dbdyno.conf.new", victim)
+        server.reconfigure({"work_mem": "6MB"}, restart=False)
+        server.close()
+        assert not belongs_to_root(server.data)
+        for file in server.data.iterdir():
+            assert file.is_symlink() or not file.is_file() or SECRET not in file.read_text(errors="replace")
+
+
+def test_planted_directories_and_every_other_file(made: tuple[Instance, Programs], victim: Path) -> None:
+    """The server itself cannot start with these; root must come to no harm, and --fresh cures it."""
+    server, programs = made
+    for path in sorted(server.data.iterdir()):
+        plant("link", path, victim if path.is_file() else victim.parent)
+    tried(lambda: server.open(programs, Wish()))
+    server.close()
+    tried(embedded.status)
+    server.open(programs, Wish(fresh=True))
+    server.close()
+    assert victim.parent.is_dir()
+
+
+def test_a_hostile_template_gives_nothing_away(made: tuple[Instance, Programs], victim: Path) -> None:
+    server, programs = made
+    (template,) = [
+        t for t in (server.places.cache / "clusters").iterdir() if t.name.startswith(programs.version)
+    ]
+    plant("link", template / "stolen", victim)
+    plant("pipe", template / "pipe", victim)
+    try:
+        server.open(programs, Wish(fresh=True))
+        server.close()
+    finally:
+        as_account("/bin/rm", template / "stolen", template / "pipe")
+    assert (server.data / "stolen").is_symlink()
+    assert not belongs_to_root(server.data)
+
+
+def test_a_script_cannot_lead_root_by_sql_alone(home: Path, victim: Path) -> None:  # noqa: ARG001
+    """COPY TO PROGRAM while the server runs, then all that root does next."""
+    server, programs = instance_of(None)
+    server.open(programs, Wish())
+    socket = server.socket_dir
+    names = [server.data / n for n in (*OURS, "postmaster.opts", "pg_hba.conf")]
+    names += [socket / n for n in ("x", "x.new", ".s.PGSQL.5432.lock")]
+    program = "; ".join(f"ln -sf {victim} {name}" for name in names)
+    with psycopg.connect(server.facts()["dsn"], autocommit=True) as connection:
+        connection.execute(f"copy (select 1) to program '{program}'".encode())
+    assert server.process() is not None  # also with a link as its pid file
+    tried(lambda: server.reconfigure({"work_mem": "6MB"}, restart=False))
+    tried(lambda: server.reconfigure({"work_mem": "7MB"}, restart=True))
+    server.close()
+    assert server.process() is None
+    server.open(programs, Wish(fresh=True))
+    server.close()
+
+
+def test_root_touches_nothing_below_directories_of_the_server(home: Path) -> None:
+    """Every open, change of owner or mode, move and removal by root's own process, as Python audits it."""
+    done = subprocess.run(
+        [sys.executable, "-c", AUDITED, str(home)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    below = [line for line in done.stdout.splitlines() if line.startswith("below ")]
+    assert below == [], below
+    assert "end" in done.stdout
+
+
+AUDITED = """
+import os, sys
+from pathlib import Path
+from dbdyno.engines.postgres import embedded
+from dbdyno.engines.postgres.embedded import Wish, instance_of
+server, programs = instance_of(None)
+guarded = [str(server.data), str(server.socket_dir), str(server.data) + ".new"]
+clusters = str(server.places.cache / "clusters")
+def below(path):
+    if isinstance(path, int) or path is None:
+        return False
+    path = os.path.abspath(os.fsdecode(path))
+    if path.startswith(clusters + "/"):
+        return "/" in path[len(clusters) + 1:]
+    return any(path.startswith(g + "/") for g in guarded)
+def hook(event, args):
+    if event == "open" or event.startswith(("os.", "shutil.")):
+        if any(below(a) for a in args if isinstance(a, (str, bytes, os.PathLike))):
+            print("below", event, args, flush=True)
+sys.addaudithook(hook)
+server.open(programs, Wish())
+server.reconfigure({"work_mem": "5MB"}, restart=False)
+server.reconfigure({"work_mem": "6MB"}, restart=True)
+server.is_as_started(), server.facts(), embedded.status(), server.process()
+server.close()
+server.open(programs, Wish(fresh=True))
+server.close()
+embedded.start()
+embedded.stop()
+print("end")
+"""
+
+
+def test_a_new_data_directory_removes_only_what_is_in_it(
+    made: tuple[Instance, Programs], tmp_path: Path
+) -> None:
+    server, programs = made
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    as_account("/bin/ln", "-s", kept, server.data / "pg_tblspc" / "1")
+    server.open(programs, Wish(fresh=True))
+    server.close()
+    assert (kept / "file").exists()
+
+
+def test_files_are_roots_and_nobody_elses(made: tuple[Instance, Programs]) -> None:
+    server, _ = made
+    for name in ("server.log", "instance.json", "start.lock", "server.lock", "owner.lock"):
+        found = (server.directory / name).stat()
+        assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (0, 0o600), name
+
+
+def test_a_place_that_its_user_could_replace_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's user owns the parent: it could put a link in the place of what root made there."""
+    account = server_account()
+    loose = tmp_path / "loose"
+    loose.mkdir()
+    os.chown(loose, account.uid, account.gid)
+    monkeypatch.setenv("DBDYNO_SERVER_DIR", str(loose / "srv"))
+    for parent in tmp_path.parents[:-2]:
+        parent.chmod(parent.stat().st_mode | 0o055)
+    with pytest.raises(UsageError, match="may write its parent"):
+        find_places(account)
+
+
+def test_a_stopped_child_is_given_up(
+    made: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's user may stop the child that acts for root: root waits no longer than that."""
+    monkeypatch.setattr("dbdyno.engines.postgres.embedded.worker._PATIENCE_S", 0.5)
+    with Worker(made[0].account) as worker:
+        assert worker.read(made[0].data / "PG_VERSION") == "18\n"
+        child = worker._child
+        assert child is not None
+        as_account("/bin/kill", "-STOP", str(child.pid))
+        with pytest.raises(TargetError, match="does not answer"):
+            worker._do("files.read", str(made[0].data / "PG_VERSION"), 0, 10, patience_s=0.5)
+        assert child.poll() is not None
+    assert worker.read(made[0].data / "PG_VERSION") == "18\n"
+
+
+# -- who the server runs as ----------------------------------------------------------------------------
+def test_nobody_is_never_the_servers_user(
+    made: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by name nor by data that an earlier start left; --fresh starts anew, as another."""
+    server, programs = made
+    monkeypatch.setenv("DBDYNO_SERVER_USER", "nobody")
+    with pytest.raises(UsageError, match="other programs run as too"):
+        server_account()
+    monkeypatch.delenv("DBDYNO_SERVER_USER")
+    subprocess.run(["chown", "-hR", "nobody:", server.data], check=True)
+    server, programs = instance_of(None)
+    with pytest.raises(UsageError, match="belongs to user nobody") as caught:
+        server.open(programs, Wish())
+    server.close()
+    command = str(caught.value.cure).partition("hand it over: ")[2].partition(";")[0]
+    subprocess.run(command, shell=True, check=True)
+    server, programs = instance_of(None)
+    server.open(programs, Wish())
+    server.close()
+    subprocess.run(["chown", "-hR", "nobody:", server.data], check=True)
+    server, programs = instance_of(None)
+    server.open(programs, Wish(fresh=True))
+    server.close()
+    assert not belongs_to_root(server.data)
+
+
+def test_data_of_another_database_user_keep_working(
+    made: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, programs = made
+    subprocess.run(["chown", "-hR", "daemon:", server.data], check=True)
+    server, programs = instance_of(None)
+    server.open(programs, Wish())
+    process = server.process()
+    assert process is not None
+    assert Path(f"/proc/{process.pid}").stat().st_uid == server.account.uid != server_account().uid
+    server.close()
+    with monkeypatch.context() as patch, pytest.raises(UsageError, match="does not run as root"):
+        patch.setenv("DBDYNO_SERVER_USER", "root")
+        instance_of(None)
+
+
+def test_a_lock_of_the_servers_user_stops_nobody(made: tuple[Instance, Programs]) -> None:
+    """The lock files are not open to it."""
+    server, _ = made
+    for name in ("start.lock", "owner.lock", "server.lock"):
+        with pytest.raises(subprocess.CalledProcessError):
+            as_account("/usr/bin/flock", "-n", server.directory / name, "/bin/true")
+    assert not server.has_owner()
+    assert server.stop() is None
