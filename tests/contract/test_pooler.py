@@ -23,6 +23,7 @@ from dbdyno import window
 from dbdyno.conduct.catalogue import workload
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.connect import connect, driver_target
+from dbdyno.engines.postgres.embedded.worker import argv
 from dbdyno.engines.postgres.pooler import front, process, programs
 from dbdyno.engines.postgres.pooler.config import ALIAS, Front
 from dbdyno.engines.postgres.pooler.process import Pooler
@@ -315,3 +316,26 @@ def test_what_a_killed_check_left_is_swept_away(tmp_path: Path) -> None:
         os.utime(directory, (0, 0))
     process.sweep(place)
     assert (old.exists(), new.exists(), strange.exists()) == (False, True, True)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root has to become somebody else")
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_the_poolers_user_leads_root_nowhere(server18: PostgresServer, tmp_path: Path, kind: str) -> None:
+    """Links and pipes at every name in the pooler's directory; then its log is read, and it is removed."""
+    victim = tmp_path / "victim"
+    victim.write_text("known to root alone")
+    victim.chmod(0o600)
+    with connect(server18._dsn) as control:
+        target = driver_target(control)
+    pooler = Pooler(Front(programs.find_program(), Pool(1, "session", 1), target, "dbdyno pool x"), None)
+    account = process.account_for(target["host"], target["port"])
+    make = "mkfifo $f" if kind == "pipe" else f"ln -s {victim} $f"
+    names = "log pgbouncer.ini pgbouncer.ini.new root.crt client.key x"
+    script = f"cd {pooler.directory}; for f in {names}; do rm -f $f; {make}; done; ln -s {tmp_path} d"
+    subprocess.run(argv(account, "0", "/bin/sh", "-c", script), check=True)
+    assert pooler.log_tail() == "(it wrote no log)"
+    pooler._worker.write(pooler.directory / "root.crt", "new")
+    pooler.close()
+    assert not pooler.directory.exists()
+    assert (victim.read_text(), victim.stat().st_uid) == ("known to root alone", 0)
