@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -306,3 +307,18 @@ def _tcp_sockets(pid: int) -> list[str]:
         line.split() for f in ("tcp", "tcp6") for line in Path(f"/proc/net/{f}").read_text().splitlines()[1:]
     ]
     return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in held]
+
+
+def test_who_lost_its_server_does_not_end_the_next_ones(instance: tuple[Instance, Programs]) -> None:
+    server, programs = instance
+    server.open(programs, Wish())
+    first = server.process()
+    assert first is not None
+    os.kill(first.pid, signal.SIGQUIT)
+    while first.alive:
+        time.sleep(0.01)
+    other, _ = instance_of(None)
+    other.open(programs, Wish())
+    server.close()
+    assert ask(other, "select 1") == 1
+    other.close()

@@ -147,7 +147,7 @@ class Instance:
         with self.deciding():
             try:
                 self._end_child()
-                if (running := self.process()) is not None:
+                if self._owns() and (running := self.process()) is not None:
                     self._end(running)
             finally:
                 os.close(self._owner)
@@ -163,7 +163,7 @@ class Instance:
             running, last = self.process(), self.started()
             if running is None or last is None:
                 raise ServerLost("the embedded server has ended", f"see {shlex.quote(str(self.log))}")
-            if self._owner is None and not last.stay:
+            if not self._owns() and not last.stay:
                 raise ServerBusy(
                     f"the embedded server belongs to the run of process {last.owner_pid}",
                     "wait until that has ended",
@@ -174,7 +174,8 @@ class Instance:
                 self._write({**base, **settings})
                 return
             programs = Programs(Path(last.bin_dir), last.version)
-            self._end_for_restart(running)
+            self._end(running)
+            self._worker.end_orphans(self.data)
             try:
                 self._run(programs, wish, base, settings)
             except TargetError as e:
@@ -187,10 +188,6 @@ class Instance:
             return True
         return self._worker.read(self.data / cluster.SETTINGS_FILE) == cluster.settings_text(last.base)
 
-    def _end_for_restart(self, running: Process) -> None:
-        self._end(running)
-        self._worker.end_orphans(self.data)
-
     def _revive(
         self,
         programs: Programs,
@@ -201,7 +198,8 @@ class Instance:
     ) -> None:
         """Without the settings that it did not start with."""
         if (left := self.process()) is not None:
-            self._end_for_restart(left)
+            self._end(left)
+            self._worker.end_orphans(self.data)
         self._run(programs, wish, base, {})
         said = ", ".join(f"{name} = {value}" for name, value in settings.items())
         raise UsageError(
@@ -251,6 +249,12 @@ class Instance:
 
     def _own(self) -> None:
         self._owner = locks.taken(self.directory / "owner.lock")
+
+    def _owns(self) -> bool:
+        """Whether no other process took over, as it may when our server had died."""
+        if self._owner is None:
+            return False
+        return os.path.samestat(os.fstat(self._owner), (self.directory / "owner.lock").stat())
 
     def _start(self, programs: Programs, wish: Wish) -> None:
         if wish.fresh:
