@@ -21,7 +21,7 @@ def message(tag: bytes, body: bytes) -> bytes:
 
 def request(code: int, data: bytes = b"") -> bytes:
     """AuthenticationXXX."""
-    return message(b"R", struct.pack(">i", code) + data)
+    return message(b"R", struct.pack(">I", code) + data)
 
 
 CLEARTEXT = request(3)
@@ -156,14 +156,14 @@ def between(certificate: Path, filtered: Callable[[bytes], bytes] = bytes) -> At
     return attack
 
 
-def sends(what: bytes, then: float | None = None) -> Attack:
-    """Instead of any answer; ``then``: the same again so often (s)."""
+def sends(what: bytes, again_s: float | None = None) -> Attack:
+    """Instead of any answer; ``again_s``: over and over, so far apart."""
 
     def attack(relay: Relay, near: socket.socket) -> None:  # noqa: ARG001
         near.recv(4096)
         near.sendall(what)
-        while then is not None:
-            threading.Event().wait(then)
+        while again_s is not None:
+            threading.Event().wait(again_s)
             near.sendall(what)
 
     return attack
