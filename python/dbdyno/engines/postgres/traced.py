@@ -97,7 +97,7 @@ def read(trace: str) -> Authentication:
         elif message == "SASLInitialResponse":
             name = rest.split('"')[1] if rest.count('"') >= 2 else ""
             bound = name.endswith("-PLUS")
-            method = "scram-sha-256" if name.startswith("SCRAM-SHA-256") else name.lower()
+            method = "scram-sha-256" if name.startswith("SCRAM-SHA-256") else "oauth"
         elif message.startswith("Authentication"):
             method = _ASKED.get(message.removeprefix("Authentication"), method)
         elif message in ("ParameterStatus", "BackendKeyData", "ReadyForQuery") and method:
