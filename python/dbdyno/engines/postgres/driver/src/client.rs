@@ -8,7 +8,8 @@ use bytes::BytesMut;
 use dyno_model::{Error, Result};
 use postgres_protocol::message::frontend;
 
-use crate::frame::{Collector, Message};
+use crate::collector::Collector;
+use crate::frame::Message;
 use crate::server_error::ServerError;
 use crate::wire::Wire;
 use crate::{breaker::Breaker, socket, startup};

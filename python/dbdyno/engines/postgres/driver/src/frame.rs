@@ -6,12 +6,11 @@
 
 use dyno_model::{Error, Result};
 
-const HEADER: usize = 5;
+/// Type byte and length.
+pub(crate) const HEADER: usize = 5;
 /// The server refuses to send more than 1 GB in one message; a larger length is garbage.
-const LONGEST: usize = 0x4000_0000;
-/// Before the server is ready it has little to say (libpq's limits there are 2,000 and 30,000 bytes).
-pub const LONGEST_IN_STARTUP: usize = 64 * 1024;
-/// What is held of one message after that; rows are walked over, whatever their size.
+pub(crate) const LONGEST: usize = 0x4000_0000;
+/// What is held of one message after start-up; rows are walked over, whatever their size.
 pub const LONGEST_HELD: usize = 1024 * 1024;
 
 /// What to do with a message type.
@@ -163,123 +162,22 @@ fn parse(header: &[u8]) -> Result<(Kind, usize)> {
     Ok((kind, length + 1))
 }
 
-fn length(header: &[u8]) -> usize {
+pub(crate) fn length(header: &[u8]) -> usize {
     u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize
 }
 
 #[cold]
-fn garbage(tag: u8, length: usize) -> Error {
+pub(crate) fn garbage(tag: u8, length: usize) -> Error {
     Error::Protocol(format!(
         "message type {:?} of length {length}: this is not a PostgreSQL server",
         char::from(tag)
     ))
 }
 
-#[cold]
-fn too_long(tag: u8, length: usize) -> Error {
-    Error::Protocol(format!(
-        "message type {:?} of {length} bytes is longer than this connection takes",
-        char::from(tag)
-    ))
-}
-
-/// Collects whole messages of any kind: for set-up and control, where every message matters.
-#[derive(Debug)]
-pub struct Collector {
-    buffer: Vec<u8>,
-    /// Where the next message begins.
-    from: usize,
-    /// Bytes of a message still to come that are dropped.
-    skip: usize,
-    /// What is held of one message. Of errors and notices the beginning will do; others must not be longer.
-    pub longest: usize,
-    /// Rows are dropped, whatever their size.
-    pub without_rows: bool,
-}
-
-impl Default for Collector {
-    fn default() -> Self {
-        Self {
-            buffer: Vec::new(),
-            from: 0,
-            skip: 0,
-            longest: LONGEST_HELD,
-            without_rows: false,
-        }
-    }
-}
-
-impl Collector {
-    /// Adds bytes of the stream.
-    pub fn push(&mut self, bytes: &[u8]) {
-        if self.from > 0 {
-            self.buffer.drain(..self.from);
-            self.from = 0;
-        }
-        let skipped = self.skip.min(bytes.len());
-        self.skip -= skipped;
-        self.buffer.extend_from_slice(&bytes[skipped..]);
-    }
-
-    /// True if a message is there: a whole one, or as much as is held of an error or a notice.
-    ///
-    /// # Errors
-    /// [`Error::Protocol`] on what no PostgreSQL server says, and on what is longer than we hold.
-    pub fn is_ready(&mut self) -> Result<bool> {
-        loop {
-            let rest = &self.buffer[self.from..];
-            let Some(header) = rest.get(..HEADER) else {
-                return Ok(false);
-            };
-            let (tag, length) = (header[0], length(header));
-            if !tag.is_ascii_alphanumeric() || !(4..LONGEST).contains(&length) {
-                return Err(garbage(tag, length));
-            }
-            if self.without_rows && tag == b'D' {
-                self.drop_next(length + 1);
-                continue;
-            }
-            if length < self.longest {
-                return Ok(rest.len() > length);
-            }
-            if !matches!(tag, b'E' | b'N') {
-                return Err(too_long(tag, length));
-            }
-            return Ok(rest.len() >= self.longest);
-        }
-    }
-
-    /// Drops the next `size` bytes, those that are still to come included.
-    fn drop_next(&mut self, size: usize) {
-        let here = size.min(self.buffer.len() - self.from);
-        self.from += here;
-        self.skip = size - here;
-    }
-
-    /// What was not taken.
-    pub fn into_rest(mut self) -> Vec<u8> {
-        self.buffer.split_off(self.from)
-    }
-
-    /// The message that [`is_ready`](Self::is_ready) found.
-    ///
-    /// # Panics
-    /// When it found none.
-    pub fn take(&mut self) -> Message<'_> {
-        let from = self.from;
-        let size = length(&self.buffer[from..]) + 1;
-        self.drop_next(size);
-        let message = &self.buffer[from..from + size.min(self.longest)];
-        Message {
-            tag: message[0],
-            body: &message[HEADER..],
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collector::Collector;
     use proptest::prelude::*;
 
     type Owned = (u8, Vec<u8>);
@@ -362,6 +260,13 @@ mod tests {
             prop_assert_eq!(walk([&stream[..]]).is_err(), walk(stream.chunks(size)).is_err());
             let _ = collect(stream.chunks(size));
         }
+    }
+
+    #[test]
+    fn of_a_long_error_in_a_call_the_beginning_is_kept() {
+        let long = bytes(&[(b'E', vec![b'x'; 3 * LONGEST_HELD]), (b'Z', b"I".to_vec())]);
+        let kept = vec![(b'E', vec![b'x'; LONGEST_HELD - HEADER]), (b'Z', b"I".to_vec())];
+        assert_eq!(walk(long.chunks(65_536)).unwrap(), (kept, true));
     }
 
     #[test]

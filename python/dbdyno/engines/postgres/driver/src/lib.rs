@@ -4,8 +4,11 @@ mod activity;
 mod authentication;
 mod breaker;
 mod client;
+mod collector;
 mod engine;
 mod frame;
+#[cfg(test)]
+mod hostile_tests;
 mod messages;
 mod plan;
 mod server_error;
