@@ -16,6 +16,7 @@ ALIAS = "dbdyno"
 """What the database is called in the pooler, whatever its name is in the server."""
 PORT = 6432
 FILE = "pgbouncer.ini"
+USER_TIMEOUT_SINCE = (1, 16)
 NEVER_S = 365 * 86_400
 _SPARE_CLIENTS = 16  # the console's connection, and those that fill the pool
 _STATEMENTS = 100  # prepared statements that a server connection keeps
@@ -90,7 +91,7 @@ def _settings(front: Front, directory: Path) -> dict[str, str]:
         "server_check_query": "",
         "server_idle_timeout": "0",
         "server_lifetime": str(NEVER_S),  # 0 would close a connection after its first use
-        "server_connect_timeout": "10",
+        "server_connect_timeout": str(front.target["connect_timeout_ms"] // 1000),
         "query_wait_timeout": "0",
         "ignore_startup_parameters": "extra_float_digits,options",
         "logfile": str(directory / "log"),
@@ -100,7 +101,19 @@ def _settings(front: Front, directory: Path) -> dict[str, str]:
     }
     if front.program.keeps_prepared:
         made["max_prepared_statements"] = str(_STATEMENTS)
-    return made | _tls(front.target["tls"], directory)
+    return made | _network(front) | _tls(front.target["tls"], directory)
+
+
+def _network(front: Front) -> dict[str, str]:
+    tcp = front.target["tcp"]
+    known = {
+        "tcp_keepidle": tcp["idle_s"],
+        "tcp_keepintvl": tcp["interval_s"],
+        "tcp_keepcnt": tcp["count"],
+        "tcp_user_timeout": tcp["user_timeout_ms"] if front.program.version >= USER_TIMEOUT_SINCE else 0,
+    }
+    made = {name: str(value) for name, value in known.items() if value > 0}
+    return {"tcp_keepalive": str(int(tcp["keepalives"])), **made}
 
 
 def _tls(tls: Mapping[str, Any] | None, directory: Path) -> dict[str, str]:

@@ -158,7 +158,8 @@ fn allowed(auth: &AuthSpec, method: Method) -> Result<()> {
                 names.join(", ")
             };
             Err(refused(format!(
-                "the server asks for {}; allowed by require_auth, or by what the first connection met: {only}",
+                "the server asks for {}; allowed by require_auth, or by what the first connection met: {only}; does \
+                 something between change that?",
                 request(method)
             )))
         }
@@ -194,7 +195,10 @@ fn unknown(code: u32) -> String {
 }
 
 fn unbound(why: &str) -> Error {
-    refused(format!("channel binding (SCRAM-SHA-256-PLUS) is required: {why}"))
+    refused(format!(
+        "channel binding (SCRAM-SHA-256-PLUS) is required, by channel_binding or as the first connection had it: \
+         {why}; is something between?"
+    ))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
