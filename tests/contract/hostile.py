@@ -191,11 +191,19 @@ def replying(*reply: bytes) -> Script:
 def row(*values: bytes | None) -> bytes:
     """RowDescription of texts, one DataRow."""
     columns = b"".join(b"c%d\0" % n + struct.pack(">ihihih", 0, 0, 25, -1, -1, 0) for n in range(len(values)))
-    data = b"".join(
-        struct.pack(">i", -1) if v is None else struct.pack(">i", len(v)) + v for v in values
-    )
+    data = b"".join(struct.pack(">i", -1) if v is None else struct.pack(">i", len(v)) + v for v in values)
     count = struct.pack(">h", len(values))
     return message(b"T", count + columns) + message(b"D", count + data)
 
 
 DONE = message(b"C", b"SELECT 1\0") + message(b"Z", b"I")
+
+
+def notices_when_ready(line: Line) -> None:
+    """A flood instead of the first answer."""
+    line.hello()
+    line.ready()
+    line.receive()
+    flood = report(b"N", "flood", "NOTICE", "00000") * 100
+    while True:
+        line.send(flood)

@@ -183,6 +183,14 @@ fn run_nothing<S: Session + 'static>(fleet: Fleet<S>) -> Result<Outcome<S>> {
     })
 }
 
+/// Sessions whose call was given up (no answer within the grace, or the load was broken off) may keep the
+/// server busy for as long as that would have taken. One request that fails is enough: the server is gone.
+fn cancel_given_up<E: Engine>(engine: &E, outcome: &Outcome<E::Session>) {
+    let given_up = outcome.sessions.iter().zip(&outcome.records);
+    let mut left = given_up.filter(|(_, record)| record.given_up);
+    let _ = left.try_for_each(|(session, _)| engine.cancel(session));
+}
+
 fn setup<S: Session>(ready: &Ready<S>) -> Setup {
     let backend_pid = ready.session.backend_pid();
     Setup {
@@ -204,8 +212,12 @@ impl<E: Engine> Phases for Load<E> {
     fn start(&self, start_ns: i64, t0_ns: i64, t1_ns: i64) -> Result<()> {
         let schedule = Schedule::new(start_ns, t0_ns, t1_ns)?;
         let parked = |stage: &Stage<_>| matches!(stage, Stage::Parked(_));
-        self.begin("start", parked, move |_, stage| match stage {
-            Stage::Parked(fleet) => Ok(Stage::Ended(fleet.run(schedule)?)),
+        self.begin("start", parked, move |shared, stage| match stage {
+            Stage::Parked(fleet) => {
+                let outcome = fleet.run(schedule)?;
+                cancel_given_up(&shared.engine, &outcome);
+                Ok(Stage::Ended(outcome))
+            }
             other => Ok(other),
         })
     }

@@ -71,14 +71,22 @@ pub fn finish_all<E: Engine>(engine: &E, sessions: Vec<E::Session>, records: &[R
 }
 
 fn finish<E: Engine>(engine: &E, mut session: E::Session, number: usize, record: &Record) -> Vec<ProbeRow> {
-    let after = [Phase::After1, Phase::After2];
     let usable = record.end.is_usable() && session.set_blocking(true).is_ok();
     let rows = match engine.counters().len() {
         0 => Vec::new(),
-        _ if usable => after
-            .map(|phase| probe(engine, &mut session, number, phase))
+        counters if usable => {
+            let first = probe(engine, &mut session, number, Phase::After1);
+            let answered = first.readings.iter().any(|r| r.status != "lost");
+            let second = if answered {
+                probe(engine, &mut session, number, Phase::After2)
+            } else {
+                lost(number, Phase::After2, counters) // once is enough to wait
+            };
+            vec![first, second]
+        }
+        counters => [Phase::After1, Phase::After2]
+            .map(|phase| lost(number, phase, counters))
             .into(),
-        counters => after.map(|phase| lost(number, phase, counters)).into(),
     };
     if usable {
         engine.close(session);

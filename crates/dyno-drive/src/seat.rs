@@ -57,6 +57,8 @@ pub struct Record {
     pub end: End,
     /// Messages that its calls sent and waited for, from the barrier on.
     pub round_trips: Option<u64>,
+    /// Its last call was not waited for.
+    pub given_up: bool,
 }
 
 /// A session, its state and its counts.
@@ -77,6 +79,8 @@ pub struct Seat<S> {
     pub errors: ErrorTally,
     /// Where the backend runs, if that is logged.
     pub cpu: Option<CpuProbe>,
+    /// Its call is not waited for any more.
+    pub given_up: bool,
     /// Set when it has ended.
     pub end: Option<End>,
     /// The session's round trips before the barrier.
@@ -97,6 +101,7 @@ impl<S: Session> Seat<S> {
             tally: Tally::default(),
             errors: ErrorTally::default(),
             cpu: pid.and_then(CpuProbe::open),
+            given_up: false,
             end: None,
             warm_trips,
         }
@@ -104,6 +109,7 @@ impl<S: Session> Seat<S> {
 
     /// The connection, and what is kept.
     pub fn into_parts(self) -> (S, Record) {
+        let given_up = self.given_up;
         let end = self.end.unwrap_or(End::Stopped);
         let all_trips = self.session.round_trips();
         let round_trips = all_trips.zip(self.warm_trips).map(|(all, warm)| all - warm);
@@ -114,6 +120,7 @@ impl<S: Session> Seat<S> {
                 errors: self.errors,
                 end,
                 round_trips,
+                given_up,
             },
         )
     }

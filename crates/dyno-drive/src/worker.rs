@@ -328,10 +328,14 @@ impl<S: Session> Worker<S> {
             other => other.to_string(),
         };
         let control = &self.counts.control;
+        seat.given_up = control.is_aborted() || control.cut_reason(seat.number).is_some();
         let end = if control.is_aborted() {
             End::Aborted("broken off".to_owned())
         } else {
-            let words = control.cut_reason(seat.number).unwrap_or(words);
+            let words = match (control.cut_reason(seat.number), seat.session.remark()) {
+                (Some(cut), Some(remark)) => format!("{cut}; {remark}"),
+                (cut, _) => cut.unwrap_or(words),
+            };
             seat.errors.count(LOST, now_ns(), words.clone());
             End::Lost(words)
         };

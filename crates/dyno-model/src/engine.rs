@@ -58,6 +58,14 @@ pub trait Engine: Send + Sync + 'static {
     /// Ends the session in good order.
     fn close(&self, connection: Self::Session);
 
+    /// Asks the server to end the call of a session that was given up; does not wait for that.
+    ///
+    /// # Errors
+    /// When the server does not take the request.
+    fn cancel(&self, _connection: &Self::Session) -> Result<()> {
+        Ok(())
+    }
+
     /// Breaks all connections at once, those being made included.
     fn abort(&self);
 }

@@ -60,4 +60,8 @@ pub trait Session: Send {
     fn round_trips(&self) -> Option<u64> {
         None
     }
+    /// What came in place of an answer, in words: for a call that is given up.
+    fn remark(&self) -> Option<String> {
+        None
+    }
 }

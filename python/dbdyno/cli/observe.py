@@ -11,7 +11,14 @@ from dbdyno import conduct, observe, report
 from dbdyno.cli import screen
 from dbdyno.cli.observe_lines import LinesLooker
 from dbdyno.cli.observe_live import LiveLooker
-from dbdyno.cli.options import json_option, open_store, print_json, store_option, witness_options
+from dbdyno.cli.options import (
+    json_option,
+    open_store,
+    print_json,
+    store_option,
+    warn_of_password,
+    witness_options,
+)
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 from dbdyno.model.plan import Observation
@@ -21,6 +28,7 @@ from dbdyno.model.plan import Observation
 @click.option(
     "--dsn",
     metavar="DSN",
+    callback=warn_of_password,
     help="The server by libpq conventions: URI or key=value; PG* variables, ~/.pgpass and service files "
     'count. "" takes all from the environment.  [default: the embedded PostgreSQL if it runs, else ""]',
 )

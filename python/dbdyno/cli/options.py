@@ -28,10 +28,26 @@ def json_option(f: _F) -> _F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(f)
 
 
+def warn_of_password(_context: click.Context, _parameter: click.Parameter, dsn: str | None) -> str | None:
+    """A callback of ``--dsn``."""
+    if dsn:
+        from dbdyno.engines import holds_password
+
+        if holds_password(dsn):
+            click.echo(
+                "warning: the password in --dsn can be read by every user of this machine while dbdyno runs "
+                "(ps), and stays in the shell's history\n"
+                "  keep it in ~/.pgpass, in a file named by PGPASSFILE, or in a service file",
+                err=True,
+            )
+    return dsn
+
+
 def dsn_option(f: _F) -> _F:
     return click.option(
         "--dsn",
         metavar="DSN",
+        callback=warn_of_password,
         help="The server by libpq conventions: URI or key=value; PG* variables, ~/.pgpass and service files "
         'count. "" takes all from the environment.  [default: the embedded PostgreSQL]',
     )(f)

@@ -136,6 +136,8 @@ def _measure(
     tables["sources"] = observe.sources(
         server, tables, enabled=experiment.observe, said=observe.Said.by(watch)
     )
+    if asked.lost and (last_ns := _last_answer_ns(tables["sessions"], clock.t0_ns)) is not None:
+        window_end_ns = min(window_end_ns, last_ns)
     status, reason = _verdict(clock, window_end_ns, tables["sessions"], asked.lost, interrupt)
     meta = CellMeta(
         cell=cell,
@@ -176,6 +178,13 @@ def _climb(
     if window_end_ns < clock.t1_ns:
         asked.at("t1")  # at the end that came earlier
     return window_end_ns
+
+
+def _last_answer_ns(sessions: pl.DataFrame, t0_ns: int) -> int | None:
+    """Of a server that stopped answering: every session was lost with a call out. None: it did not."""
+    if sessions.is_empty() or not (sessions["end_reason"] == "lost").all():
+        return None
+    return int(sessions.select(pl.col("last_end_ns").max()).item() or t0_ns)
 
 
 def _verdict(

@@ -53,9 +53,11 @@ class Interrupt:
         def handle(_signal: int, _frame: FrameType | None) -> None:
             self.request()
 
+        stopping.reset()
         before = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield self
         finally:
+            stopping.reset()
             for s, handler in before.items():
                 signal.signal(s, handler)

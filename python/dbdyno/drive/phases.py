@@ -10,7 +10,7 @@ from dbdyno._core import DriverError
 from dbdyno.drive.errors import translated
 from dbdyno.drive.interrupt import Interrupt
 from dbdyno.model.protocols import Load
-from dbdyno.model.stopping import Interrupted
+from dbdyno.model.stopping import Interrupted, requests
 from dbdyno.model.tables import empty, from_core
 
 STEP_S = 0.1
@@ -43,10 +43,12 @@ def run(
 
 
 def finish(load: Load) -> None:
-    """Last probes, then closed."""
+    """Last probes, then closed. A Ctrl-C while that lasts leaves them out."""
+    before = requests()
     load.finish()
     while not _over(load):
-        pass
+        if requests() > before:
+            load.abort()
 
 
 def frames(load: Load) -> dict[str, pl.DataFrame]:

@@ -51,6 +51,11 @@ def open_server(engine: str, target: Target) -> Iterator[Server]:
         server.close()
 
 
+def holds_password(dsn: str) -> bool:
+    """Whether a secret stands in the DSN itself, where every user of the machine may read it (ps)."""
+    return bool(import_module("dbdyno.engines.postgres.connect").holds_password(dsn))
+
+
 def embedded() -> Embedded:
     """The embedded server by hand (``dbdyno server``)."""
     return cast(Embedded, import_module("dbdyno.engines.postgres.embedded"))

@@ -9,7 +9,7 @@ from dbdyno.model.errors import ServerLost
 class Interrupted(Exception):
     """The user asked for an end."""
 
-    def __init__(self) -> None:
+    def __init__(self, *_: object) -> None:
         super().__init__("stopped by the user")
 
 
@@ -32,6 +32,11 @@ def request() -> None:
     _requests.count += 1
 
 
+def reset() -> None:
+    """Whatever is begun now has not been asked to end."""
+    _requests.count = 0
+
+
 def requests() -> int:
-    """How many signals there have been; what is begun after one may still take its time."""
+    """How many signals there have been; what is begun after one puts things back, or reads a last time."""
     return _requests.count

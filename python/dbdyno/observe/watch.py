@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dbdyno import _core
+from dbdyno.engines.attended import Attended
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan import Experiment, Observation
 from dbdyno.model.protocols import Load, Server, Watch
@@ -120,7 +121,7 @@ def _open(
     watch = server.watch(spec)
     if watch is None:
         try:
-            watch = _core.Watch(json.dumps(spec))
+            watch = Attended[Watch](lambda _: _core.Watch(json.dumps(spec)), _left).result()
         except _core.ObserverError as e:
             raise TargetError(
                 f"cannot watch the server: {e.args[1]}", "dbdyno run --no-observe leaves it out"
@@ -128,6 +129,10 @@ def _open(
     if how.witness == "exact":
         _demand(watch)
     return watch
+
+
+def _left(watch: Watch) -> None:
+    watch.stop()
 
 
 def _demand(watch: Watch) -> None:

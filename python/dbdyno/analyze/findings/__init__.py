@@ -38,6 +38,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     quality.driver_starved,
     quality.driver_share,
     counting.sessions_lost,
+    counting.no_calls,
     counting.errors,
     counting.work_constant,
     counting.executions,

@@ -34,6 +34,26 @@ def sessions_lost(case: Case) -> Iterator[Finding]:
         )
 
 
+def no_calls(case: Case) -> Iterator[Finding]:
+    """Windows that sessions spent in calls that began before them, or ended after them."""
+    for cell in case.cells():
+        mine = case.tables["cell_sessions"].filter(pl.col("cell") == cell["cell"])
+        if mine.is_empty() or int((mine["calls"] + mine["errors"]).sum()) > 0:
+            continue
+        yield Finding(
+            id="no-calls",
+            severity="warning",
+            claim=f"No call began within the window and was answered {at(cell, case)}: throughput and "
+            "response time are unknown.",
+            value=0.0,
+            unit="calls",
+            evidence="driver: table sessions, calls and errors",
+            cure="a call takes longer than the window, or the server did not answer: --measure longer than a "
+            "call, or see the server's log",
+            cells=(cell["cell"],),
+        )
+
+
 def errors(case: Case) -> Iterator[Finding]:
     """One finding for each SQLSTATE."""
     table = case.tables["cell_errors"].filter(pl.col("sqlstate") != LOST_SQLSTATE)

@@ -60,6 +60,15 @@ def connect(dsn: str) -> Connection:
     return connection
 
 
+def holds_password(dsn: str) -> bool:
+    """False where libpq cannot read it: then it is not used either."""
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.Error:
+        return False
+    return any(given.get(name) for name in ("password", "sslpassword"))
+
+
 def _single_address(given: Mapping[str, Any]) -> tuple[Address | None, float]:
     """Where libpq goes, as far as that is one place named here, and how many seconds it may take."""
     host = str(given.get("hostaddr") or given.get("host") or os.environ.get("PGHOST", ""))

@@ -27,8 +27,8 @@ from dbdyno.engines.postgres.traced import Traced
 from dbdyno.model.stopping import Abandoned, requests
 
 PATIENCE_S = 30.0
-STOPPING_S = 3.0
-"""After Ctrl-C: how long a statement that should be quick may still take."""
+STOPPING_S = 5.0
+"""After Ctrl-C: how long a statement that should be quick may still take, or one that puts things back."""
 CANCEL_S = 2.0
 """For the request to cancel, and again for its effect."""
 _SLACK_S = 1.0  # libpq's own limit comes first, with its words
@@ -94,7 +94,7 @@ class Connection(Traced):
             raise
         if requests() > before:
             raise Abandoned
-        late = f"no answer within {PATIENCE_S:g} s"
+        late = f"no answer within {STOPPING_S if before else PATIENCE_S:g} s"
         if usable:
             raise psycopg.errors.QueryCanceled(f"{late}: the statement was cancelled")
         raise psycopg.OperationalError(f"{late}: the connection was closed")
@@ -144,6 +144,8 @@ class _Patience:
 
     def __init__(self, limit_s: float | None, before: int | None) -> None:
         self._left_s, self._before = limit_s, before
+        if before and limit_s is not None:
+            self._left_s = min(limit_s, STOPPING_S)
         self._last = time.monotonic()
 
     def __call__(self) -> None:

@@ -21,9 +21,13 @@ const CHUNK_BYTES: usize = 16 * 1024;
 pub struct Client {
     pub(crate) wire: Wire,
     incoming: Collector,
+    /// How long an answer may take.
+    limit: Option<Duration>,
     deadline: Option<Instant>,
     /// The server's process id for this session.
     pub backend_pid: Option<i64>,
+    /// What a request to cancel must say: process id and secret, as the server sent them.
+    pub(crate) key: Vec<u8>,
 }
 
 /// A result: names of the columns, and texts.
@@ -51,8 +55,10 @@ impl Client {
         Self {
             wire,
             incoming: Collector::default(),
+            limit: None,
             deadline: None,
             backend_pid: None,
+            key: Vec::new(),
         }
     }
 
@@ -61,11 +67,12 @@ impl Client {
         self.wire.fd()
     }
 
-    /// From now on all reads and writes together may last `limit`; `None`: for ever.
+    /// From now on each answer, whatever trickles in or comes in floods, may take `limit`; `None`: for ever.
     ///
     /// # Errors
     /// When the operating system refuses.
     pub fn set_timeout(&mut self, limit: Option<Duration>) -> Result<()> {
+        self.limit = limit;
         self.set_deadline(limit.map(|l| Instant::now() + l))
     }
 
@@ -154,6 +161,9 @@ impl Client {
 
     /// Sends, and shows each answer up to ReadyForQuery to `see`; the first error is returned after it.
     fn round_trip(&mut self, bytes: &[u8], mut see: impl FnMut(Message<'_>)) -> Result<()> {
+        if let Some(limit) = self.limit {
+            self.set_deadline(Some(Instant::now() + limit))?;
+        }
         self.send(bytes)?;
         let mut failure = None;
         loop {

@@ -10,11 +10,14 @@ use crate::breaker::Breaker;
 use crate::client::{Client, Rows};
 use crate::plan::{CounterSpec, LoadSpec, Plan, ProbeSpec};
 use crate::session::PgSession;
+use crate::startup;
 use crate::target::TargetSpec;
 use crate::tls::TlsSetup;
 
 /// A probe is a matter of milliseconds; a server that takes longer than this is given up on.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
+/// So is what makes a session; warming may take as long as a call.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(60);
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Makes sessions on one server.
@@ -110,6 +113,10 @@ impl Engine for Postgres {
         connection.into_client().close();
     }
 
+    fn cancel(&self, connection: &PgSession) -> Result<()> {
+        startup::cancel(&self.target, self.tls.as_ref(), connection.key())
+    }
+
     fn abort(&self) {
         self.breaker.abort();
     }
@@ -117,6 +124,7 @@ impl Engine for Postgres {
 
 fn prepare(plan: &Plan, session: &mut PgSession) -> Result<()> {
     session.with_client(|client| {
+        client.set_timeout(Some(SETUP_TIMEOUT))?;
         for sql in &plan.spec.setup {
             client.execute(sql)?;
         }
@@ -124,6 +132,7 @@ fn prepare(plan: &Plan, session: &mut PgSession) -> Result<()> {
         for (i, statement) in plan.spec.call.iter().enumerate() {
             client.prepare(&plan.prepared_name(i), &statement.sql, statement.params.len())?;
         }
+        client.set_timeout(None)?;
         plan.spec.warm.iter().try_for_each(|sql| client.execute(sql))
     })?;
     warm(plan, session)

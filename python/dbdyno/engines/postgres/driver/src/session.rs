@@ -33,6 +33,8 @@ pub struct PgSession {
     due: usize,
     /// Messages sent and waited for so far.
     round_trips: u64,
+    /// Notices in place of the answer that is due.
+    notices: u64,
     failure: Option<CallEnd>,
     last_words: Option<String>,
 }
@@ -49,6 +51,7 @@ impl PgSession {
             sending: false,
             due: 0,
             round_trips: 0,
+            notices: 0,
             failure: None,
             last_words: None,
         }
@@ -86,6 +89,10 @@ impl PgSession {
         let taken = self.take(&rest);
         let value = done?;
         taken.map(|_| value)
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.client.key
     }
 
     pub(crate) fn into_client(self) -> Client {
@@ -150,7 +157,10 @@ impl PgSession {
                     let end = failed(ServerError::parse(message.body))?;
                     self.failure.get_or_insert(end);
                 }
-                b'N' => note(&mut self.last_words, message.body),
+                b'N' => {
+                    self.notices += 1;
+                    note(&mut self.last_words, message.body);
+                }
                 _ => return Err(Error::Lost(COPY.to_owned())),
             }
         }
@@ -207,6 +217,7 @@ impl Session for PgSession {
 
     #[inline]
     fn begin(&mut self) -> Result<Progress> {
+        self.notices = 0;
         self.step(0)
     }
 
@@ -236,6 +247,10 @@ impl Session for PgSession {
 
     fn round_trips(&self) -> Option<u64> {
         Some(self.round_trips)
+    }
+
+    fn remark(&self) -> Option<String> {
+        (self.notices > 0).then(|| format!("the server sent {} notices meanwhile", self.notices))
     }
 }
 

@@ -17,6 +17,10 @@ use crate::target::TargetSpec;
 use crate::tls::{TlsSetup, TlsStream};
 use crate::wire::Wire;
 
+/// A request to cancel is a favour: the server that does not even take it is left alone.
+const CANCEL_MS: u64 = 1000;
+const CANCEL_REQUEST: [u8; 4] = 80_877_102_u32.to_be_bytes();
+
 /// A client of `target` that is ready for queries, by the target's time limit.
 pub fn connect(target: &TargetSpec, tls: Option<&TlsSetup>, breaker: &Breaker) -> Result<Client> {
     let deadline = Instant::now() + target.connect_timeout();
@@ -33,6 +37,24 @@ pub fn connect(target: &TargetSpec, tls: Option<&TlsSetup>, breaker: &Breaker) -
     client.set_longest(LONGEST_HELD);
     client.set_timeout(None)?;
     Ok(client)
+}
+
+/// Asks the server to cancel what the session with `key` is at, on a connection of its own, as encrypted as
+/// that one.
+pub fn cancel(target: &TargetSpec, tls: Option<&TlsSetup>, key: &[u8]) -> Result<()> {
+    let target = TargetSpec {
+        connect_timeout_ms: CANCEL_MS,
+        ..target.clone()
+    };
+    let deadline = Instant::now() + target.connect_timeout();
+    let mut wire = Wire::Plain(socket::connect(&target, deadline, &Breaker::default())?);
+    if let Some(setup) = tls {
+        wire = encrypt(wire, setup, deadline)?;
+    }
+    let mut request = ((key.len() + 8) as u32).to_be_bytes().to_vec();
+    request.extend(CANCEL_REQUEST);
+    request.extend(key);
+    wire.send_all(&request).map_err(|e| lost(&e))
 }
 
 fn startup_message(target: &TargetSpec) -> Result<BytesMut> {
@@ -87,8 +109,9 @@ fn finish(client: &mut Client) -> Result<()> {
         match tag {
             b'Z' => return Ok(()),
             b'K' => {
+                let key = body.to_vec();
                 let pid = body.first_chunk().map(|b| i64::from(u32::from_be_bytes(*b)));
-                client.backend_pid = pid;
+                (client.backend_pid, client.key) = (pid, key);
             }
             b'E' => return Err(ServerError::parse(body).into_connect_error()),
             b'S' | b'N' => {}

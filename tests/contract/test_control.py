@@ -1,0 +1,248 @@
+"""Control connections to servers that say the wrong thing, or nothing, or names that are no UTF-8."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import psycopg
+import pytest
+from tests.conftest import Servers
+from tests.contract import hostile
+from tests.contract.hostile import DONE, Script, message, replying, report, row, sending
+
+from dbdyno.engines.postgres import connect, control
+from dbdyno.engines.postgres.errors import connect_error, masked
+from dbdyno.engines.postgres.server import PostgresServer
+from dbdyno.model import stopping
+from dbdyno.model.errors import DbdynoError, ServerLost, Unreachable, UsageError
+from dbdyno.model.stopping import Abandoned, Interrupted
+
+GARBAGE = random.Random(19).randbytes(5000)
+FIRST: dict[str, Script] = {
+    "closes": lambda _line: None,
+    "error": sending(report(b"E", "go away", "FATAL", "57P03")),
+    "error in latin1": sending(report(b"E", b"caf\xe9 ferm\xe9", "FATAL", "28000")),
+    "error of an old protocol": sending(b"EFATAL: too old\n\0"),
+    "garbage": sending(GARBAGE),
+    "zeros": sending(bytes(5000)),
+    "a huge length": sending(b"R\x7f\xff\xff\xff"),
+    "a negative length": sending(b"R\xff\xff\xff\xff"),
+    "HTTP": sending(b"HTTP/1.0 400 Bad\r\n\r\n"),
+}
+LATER: dict[str, Script] = {
+    "errors": replying(report(b"E", b"caf\xe9"), message(b"Z", b"I")),
+    "garbage": replying(b"\xff" * 3000),
+    "one column": replying(row(b"\xff\xfe"), DONE),
+    "NULL": replying(row(None), DONE),
+    "many columns": replying(row(*[b"1"] * 30), DONE),
+    "no column": replying(message(b"T", b"\0\0"), DONE),
+    "no row": replying(DONE),
+    "COPY": replying(message(b"H", b"\0\0\0"), DONE),
+    "nothing but ready": replying(message(b"Z", b"I")),
+    "rows without a description": replying(row(b"1"), message(b"C", b"SELECT 1\0"), row(b"2")[:-9], DONE),
+}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements have half a second."""
+    monkeypatch.setattr(control.Connection, "_patience_s", 0.5)
+    monkeypatch.setattr(control, "CANCEL_S", 0.5)
+
+
+@pytest.fixture(autouse=True)
+def _nobody_stops() -> Iterator[None]:
+    yield
+    stopping.reset()
+
+
+@contextmanager
+def stopped_after(seconds: float) -> Iterator[None]:
+    """As a Ctrl-C does."""
+    timer = threading.Timer(seconds, stopping.request)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@pytest.mark.parametrize("script", FIRST.values(), ids=FIRST)
+def test_what_a_server_says_first_is_a_clear_error(script: Script) -> None:
+    with hostile.hostile(script) as server, pytest.raises(DbdynoError) as caught:
+        PostgresServer(f"{server.dsn} connect_timeout=3")
+    assert caught.value.exit_code == 3
+    assert caught.value.cure
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("script", LATER.values(), ids=LATER)
+def test_answers_that_postgresql_never_gives_are_a_clear_error(script: Script) -> None:
+    with hostile.hostile(script) as server, pytest.raises(DbdynoError) as caught:
+        PostgresServer(server.dsn)
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    "script", [hostile.notices, hostile.endless_scram, lambda line: line.silence()], ids=str
+)
+def test_connecting_has_one_limit_whatever_the_server_does(script: Script) -> None:
+    with hostile.hostile(script) as server, pytest.raises(Unreachable, match="timeout"):
+        connect.connect(f"{server.dsn} password=secret connect_timeout=2")
+
+
+@pytest.mark.parametrize("script", [hostile.notices, hostile.endless_scram])
+def test_an_end_is_heard_while_connecting(script: Script) -> None:
+    with hostile.hostile(script) as server, stopped_after(0.5), pytest.raises(Abandoned):
+        connect.connect(f"{server.dsn} password=secret connect_timeout=600")
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("script", [hostile.silent_when_ready, hostile.notices_when_ready])
+def test_a_server_that_answers_no_more_is_lost(script: Script) -> None:
+    with hostile.hostile(script) as server, pytest.raises(ServerLost, match="no answer within"):
+        connect.connect(server.dsn)
+    assert server.lines == 2  # one to connect, one to cancel
+
+
+def test_an_end_is_heard_while_a_server_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "STOPPING_S", 0.5)
+    with (
+        hostile.hostile(hostile.silent_when_ready) as server,
+        stopped_after(0.5),
+        pytest.raises(Interrupted),
+    ):
+        connect.connect(server.dsn)
+
+
+def test_a_statement_that_waits_too_long_is_cancelled(dsn18: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(connect.connect(dsn18)) as connection:
+        monkeypatch.setattr(connection, "_patience_s", 0.5)
+        with pytest.raises(psycopg.errors.QueryCanceled, match="no answer within"):
+            connection.execute("select pg_catalog.pg_sleep(600)")
+        with connection.patient():
+            assert connection.execute("select 1 from pg_catalog.pg_sleep(1)").fetchone() == (1,)
+        with pytest.raises(psycopg.errors.QueryCanceled), connection.transaction():
+            connection.execute("select pg_catalog.pg_sleep(600)")
+        assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_an_end_cancels_a_long_statement_and_leaves_the_connection_usable(dsn18: str) -> None:
+    with closing(connect.connect(dsn18)) as connection:
+        with connection.patient(), stopped_after(0.5), pytest.raises(Abandoned):
+            connection.execute("select pg_catalog.pg_sleep(600)")
+        assert connection.execute("select 1").fetchone() == (1,)
+        waiting = "select count(*) from pg_catalog.pg_stat_activity where wait_event = 'PgSleep'"
+        assert connection.execute(waiting).fetchone() == (0,)
+
+
+def test_an_end_does_not_cut_a_statement_that_is_nearly_done(dsn18: str) -> None:
+    with closing(connect.connect(dsn18)) as connection, stopped_after(0.2):
+        assert connection.execute("select 1 from pg_catalog.pg_sleep(1)").fetchone() == (1,)
+
+
+def test_keyboard_interrupt_leaves_no_statement_behind(dsn18: str) -> None:
+    """Of commands that do not count signals: the handler raises."""
+    import signal
+
+    with closing(connect.connect(dsn18)) as connection:
+        threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt):
+            connection.execute("select pg_catalog.pg_sleep(600)")
+        assert connection.execute("select 1").fetchone() == (1,)
+
+
+# -- names that are no UTF-8 -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def foreign(servers: Servers) -> Iterator[str]:
+    """A server with names in LATIN1 where all databases see them, and a session that runs such a text."""
+    dsn = servers.dsn(18)
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        admin.execute(
+            "create database bytes template template0 encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C'"
+        )
+    with psycopg.connect(dsn, dbname="bytes", client_encoding="SQL_ASCII", autocommit=True) as raw:
+        for statement in (
+            b'create role "caf\xe9" login superuser',
+            b'create table "tabl\xe9" (v text)',
+            b"insert into \"tabl\xe9\" values ('\xe9\xff')",
+        ):
+            assert raw.pgconn.exec_(statement).status == psycopg.pq.ExecStatus.COMMAND_OK
+    other = psycopg.pq.PGconn.connect(f"{dsn}&application_name=other".encode() + b"&user=caf%E9")
+    assert other.status == psycopg.pq.ConnStatus.OK, other.error_message
+    other.exec_(b"select '\xe9\xff' as \"\xe9\"")
+    yield dsn
+    other.finish()
+    with psycopg.connect(dsn, dbname="bytes", client_encoding="SQL_ASCII", autocommit=True) as raw:
+        raw.pgconn.exec_(b'drop role "caf\xe9"')
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        admin.execute("drop database bytes with (force)")
+
+
+@pytest.mark.parametrize("database", ["postgres", "bytes"])
+def test_bytes_that_are_no_text_are_replaced(foreign: str, database: str) -> None:
+    dsn = psycopg.conninfo.make_conninfo(foreign, dbname=database)
+    with closing(PostgresServer(dsn)) as server:
+        found = server.backends()
+        assert any("�" in str(row) for row in found.rows())
+        server.facts()
+        server.counters("t0")
+    with closing(connect.connect(dsn)) as connection:
+        (user,) = connection.execute(
+            "select usename from pg_stat_activity where usename ~ '^caf'"
+        ).fetchone() or ("",)
+        assert user == "caf�"
+
+
+def test_names_in_the_encoding_of_the_database_are_read_as_such(foreign: str) -> None:
+    with psycopg.connect(foreign, autocommit=True) as admin:
+        admin.execute("drop database if exists latin")
+        admin.execute(
+            "create database latin template template0 encoding 'LATIN1' lc_collate 'C' lc_ctype 'C'"
+        )
+    with closing(connect.connect(psycopg.conninfo.make_conninfo(foreign, dbname="latin"))) as connection:
+        assert connection.execute("select chr(233), 'é', %s", ["é"]).fetchone() == ("é", "é", "é")
+
+
+# -- passwords -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("password", ["x", "e", "connection", "server", "to"])
+def test_a_password_that_is_a_word_does_not_spoil_messages(password: str) -> None:
+    words = 'connection to server at "db1", port 5432 failed: timeout expired'
+    assert masked(words, password) == words
+
+
+@pytest.mark.parametrize("password", ["x", "secret", "pa.s*", "S3cr3t(", "a b"])
+@pytest.mark.parametrize(
+    "words", ['name "{}" unknown', "password={}", "password='{}' host=h", "postgresql://u:{}@h/d failed"]
+)
+def test_a_password_is_masked_wherever_a_value_stands(words: str, password: str) -> None:
+    assert masked(words.format(password), password) == words.format("***")
+
+
+def test_an_unlikely_password_is_masked_anywhere() -> None:
+    assert "hunter2!" not in masked("a hunter2!hunter2! b", "hunter2!")
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://u:hu@sh@h/d", "host=sh@h user=u", "host=a,sh@h"])
+def test_a_host_that_is_the_rest_of_a_password_is_not_repeated(dsn: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        connect.connect(dsn)
+    assert "sh@h" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sqlstate", ["28P01", "28000"])
+def test_no_cure_asks_for_a_password_on_the_command_line(sqlstate: str) -> None:
+    error = type("Refused", (psycopg.OperationalError,), {"sqlstate": sqlstate})("no")
+    made = connect_error(error, None)
+    assert made.cure is not None
+    assert "DSN" not in made.cure
+    with pytest.raises(UsageError) as caught:
+        connect.connect("nonsense")
+    assert ":password@" not in str(caught.value)
