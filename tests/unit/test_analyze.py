@@ -124,6 +124,13 @@ def test_errors_are_told_by_sqlstate_and_leave_the_rates():
     assert "work-constant" not in found, "what failed calls had done is in the counters"
 
 
+def test_a_window_without_a_call_is_told():
+    found = _findings("fake:cpu=60s", [1])
+    assert found["no-calls"].value == 0
+    assert "No call began within the window" in found["no-calls"].claim
+    assert "no-calls" not in _findings("fake:cpu=50ms", [1])
+
+
 def test_a_lost_session_is_told_and_its_calls_until_then_count():
     results = _derive(climb("fake:cpus=4,cpu=50ms,lose=1@6010ms", [2]))
     found = {f.id: f for f in results.findings}

@@ -1,0 +1,152 @@
+"""Servers that hang: before, during and after a measurement. The first Ctrl-C ends every command."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dbdyno.cli.app import app
+from dbdyno.engines.postgres import control, sessions
+from tests.conftest import Servers
+from tests.contract import driving
+from tests.contract.hostile import Script, endless_scram, hostile, silent_when_ready
+from tests.contract.plain_server import PlainServer, plain_server
+from tests.db.conftest import Bench, eventually
+
+pytestmark = pytest.mark.db
+ACTIVE = "select 1 from pg_stat_activity where state = 'active' and pid <> pg_backend_pid() and query ~ "
+CALLING = f"{ACTIVE} 'pg_sleep'"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (silent_when_ready, ("run", "lio")),
+        (silent_when_ready, ("observe",)),
+        (endless_scram, ("clean",)),
+        (endless_scram, ("selftest",)),
+    ],
+    ids=lambda v: v[0] if isinstance(v, tuple) else v.__name__,
+)
+def test_the_first_ctrl_c_ends_a_command_that_waits_for_a_server(
+    bench: Bench, script: Script, words: tuple[str, ...]
+) -> None:
+    with hostile(script) as server:
+        dsn = f"{server.dsn} password=nobody connect_timeout=600"
+        with bench.background(*words, "--dsn", dsn) as command:
+            eventually(lambda: server.lines)
+            time.sleep(1)
+            command.send_signal(signal.SIGINT)
+            _, errors = command.communicate(timeout=60)
+    assert command.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert bench.runs() == []
+
+
+@pytest.fixture
+def server(servers: Servers) -> Iterator[PlainServer]:
+    with plain_server(servers.bin_dir(18)) as made:
+        yield made
+
+
+def _pids(server: PlainServer) -> list[int]:
+    main = int((server.data / "postmaster.pid").read_text().split()[0])
+    return [main, *map(int, Path(f"/proc/{main}/task/{main}/children").read_text().split())]
+
+
+@contextlib.contextmanager
+def stopped_when_calling(server: PlainServer, after_s: float) -> Iterator[None]:
+    """The whole server hangs some time after the first call."""
+    stopped: list[int] = []
+    over = threading.Event()
+
+    def stop() -> None:
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: over.is_set() or server.ask(CALLING), 60)
+        if not over.wait(after_s):
+            for pid in _pids(server):
+                os.kill(pid, signal.SIGSTOP)
+                stopped.append(pid)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        for pid in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def test_a_server_that_hangs_in_mid_run_leaves_a_shorter_run_with_the_reason(
+    server: PlainServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "GRACE_MS", 1000)
+    monkeypatch.setattr(control.Connection, "_patience_s", 1.0)
+    monkeypatch.setattr(control, "CANCEL_S", 0.5)
+    script = tmp_path / "brief.sql"
+    script.write_text("select pg_sleep(0.01)")
+    measured = ("--sessions", "2", "--settle", "300ms", "--measure", "6s", "--store", str(tmp_path / "s"))
+    with stopped_when_calling(server, 3):
+        done = CliRunner().invoke(app, ["run", "--script", str(script), "--dsn", server.dsn, *measured])
+    assert done.exit_code == 5, done.output
+    assert "all sessions were lost: no answer within 1000 ms" in done.output
+    shown = CliRunner().invoke(app, ["show", "last", "--store", str(tmp_path / "s")])
+    assert shown.exit_code == 0
+    assert "no answer within" in shown.output
+
+
+def _sleeping(server: PlainServer) -> bool:
+    return bool(server.ask(f"{ACTIVE} 'forever'"))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("select pg_sleep(600) /* forever */", "no answer within 300 ms"),
+        (
+            "do $$ begin /* forever */ for i in 1..2000000000 loop raise notice 'flood'; end loop; end $$",
+            "notices meanwhile",
+        ),
+    ],
+    ids=["sleep", "notices"],
+)
+def test_a_call_that_is_given_up_is_cancelled_and_said(server: PlainServer, call: str, said: str) -> None:
+    tables = driving.run(server.target(), [driving.statement(call)], 2, seconds=1, threads=1, grace_ms=300)
+    assert tables["sessions"]["end_reason"].to_list() == ["lost", "lost"]
+    assert all(said in words for words in tables["sessions"]["end_detail"])
+    eventually(lambda: not _sleeping(server))
+
+
+def test_a_load_that_is_broken_off_leaves_no_call_behind(server: PlainServer) -> None:
+    running = driving.connected(server.target(), [driving.statement("select pg_sleep(600) /* forever */")], 3)
+    driving.start(running)
+    eventually(lambda: _sleeping(server))
+    running.abort()
+    driving.until_done(running)
+    eventually(lambda: not _sleeping(server))
+
+
+@pytest.mark.parametrize("command", ["run", "observe", "clean", "selftest"])
+@pytest.mark.parametrize("dsn", ["host=127.0.0.1 port=1 password=h", "postgresql://u:hush@127.0.0.1:1/d"])
+def test_a_password_on_the_command_line_is_warned_of(command: str, dsn: str) -> None:
+    words = {"run": ["lio"]}.get(command, [])
+    done = CliRunner().invoke(app, [command, *words, "--dsn", dsn])
+    assert done.output.startswith("warning: the password in --dsn")
+    assert "~/.pgpass" in done.output
+    assert "hush" not in done.output
+
+
+def test_no_warning_without_a_password() -> None:
+    done = CliRunner().invoke(app, ["clean", "--dsn", "host=127.0.0.1 port=1 user=password"])
+    assert "warning" not in done.output
