@@ -61,6 +61,7 @@ def test_a_second_ctrl_c_ends_at_once(bench: Bench, tmp_path: Path) -> None:
         run.send_signal(signal.SIGINT)
         run.communicate(timeout=20)
     assert run.returncode == 130
+    eventually(lambda: not bench.ask("select 1 from pg_stat_activity where wait_event = 'PgSleep'"))
 
 
 def test_server_stopped_in_mid_rung(fresh_bench: Bench) -> None:
