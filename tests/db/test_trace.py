@@ -21,7 +21,7 @@ import pytest
 
 from dbdyno import _core
 from dbdyno.conduct.quota import quota
-from dbdyno.engines.postgres import local
+from dbdyno.engines.postgres import presence
 from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.tables import from_core
 from tests.db.conftest import eventually
@@ -81,10 +81,10 @@ def old_and_new(kind_dsn: str) -> Iterator[Sessions]:
 
 
 def _spec(sessions: Sessions, pids: list[int], **more: Any) -> dict[str, Any]:
-    presence = local.presence(sessions.control)
+    here = presence.presence(sessions.control)
     return {
-        "os": presence.here,
-        "main_pid": presence.main_pid,
+        "os": here.here,
+        "main_pid": here.main_pid,
         "sessions": list(enumerate(pids)),
         "task_interval_ms": 500,
         "word": word_spec(sessions.control.info.server_version // 10000),
@@ -277,9 +277,9 @@ def test_time_throttled_by_a_quota_is_told_apart(sessions: Sessions) -> None:
         pytest.skip("only root can set a quota")
     cpus = sorted(os.sched_getaffinity(0))[:2]
     pids = [sessions.doing(SPIN, cpu) for cpu in cpus]
-    presence = local.presence(sessions.control)
-    assert presence.main_pid is not None
-    with quota(presence.main_pid, 0.05 * len(cpus)) as group:
+    here = presence.presence(sessions.control)
+    assert here.main_pid is not None
+    with quota(here.main_pid, 0.05 * len(cpus)) as group:
         version = 1 if (group / "cpu.cfs_quota_us").exists() else 2
         groups = [{"scope": "server", "version": version, "path": str(group)}]
         watch, tables = _watched(_spec(sessions, pids, cgroups=groups), 4.0)

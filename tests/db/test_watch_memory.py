@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from dbdyno import _core
-from dbdyno.engines.postgres import connect, local
+from dbdyno.engines.postgres import connect, presence
 from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.tables import from_core
 from tests.db.conftest import eventually
@@ -78,12 +78,12 @@ def held_by_each(any_dsn: str) -> Iterator[Held]:
 
 def _spec(held: Held, **more: Any) -> dict[str, Any]:
     version = held.control.info.server_version
-    presence = local.presence(held.control)
+    here = presence.presence(held.control)
     return {
         "engine": "postgres",
         "activity": {"target": connect.driver_target(held.control), "sql": ACTIVITY},
-        "os": presence.here,
-        "main_pid": presence.main_pid,
+        "os": here.here,
+        "main_pid": here.main_pid,
         "sample_hz": 20.0,
         "sample_budget": 1.0,
         "memory_hz": 100.0,

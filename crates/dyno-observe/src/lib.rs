@@ -41,6 +41,7 @@ mod task_rows;
 mod watch;
 
 pub use names::Names;
+pub use shared::UNSEEN;
 pub use spec::{GroupSpec, Spec, TaskSpec};
 pub use status::{Granted, Refusal, Status};
 pub use strings::Texts;

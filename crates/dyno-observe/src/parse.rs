@@ -49,6 +49,17 @@ pub fn scaled(source_name: &'static str, field: &str, value: i64, factor: i64) -
         .ok_or_else(|| error(source_name, format!("{field} is beyond 63 bits")))
 }
 
+/// Now since boot, in clock ticks: the clock of field 22 of `/proc/*/stat`.
+pub fn boot_ticks() -> i64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is valid for writing; the clock is there since Linux 2.6.39.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut t) };
+    (t.tv_sec * 1_000_000_000 + t.tv_nsec) / ns_per_tick()
+}
+
 /// Nanoseconds of one clock tick (`USER_HZ`), the unit of `/proc/*/stat` and cgroup v1 `cpuacct.stat`.
 pub fn ns_per_tick() -> i64 {
     // SAFETY: a plain query.

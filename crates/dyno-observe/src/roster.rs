@@ -6,7 +6,8 @@ use std::sync::Arc;
 use dyno_model::ActivityRow;
 
 use crate::spec::Spec;
-use crate::task::{Task, Who, sched_info};
+use crate::status::Status;
+use crate::task::{Proof, Task, Who, sched_info};
 
 /// A client's backend that is not to be observed.
 const OTHER: &str = "other";
@@ -15,6 +16,8 @@ const OTHER: &str = "other";
 #[derive(Debug)]
 pub struct Roster {
     os: bool,
+    unseen: Status,
+    main_pid: Option<i64>,
     sched_info: bool,
     budget: usize,
     sessions: HashMap<i64, i64>,
@@ -37,6 +40,8 @@ impl Roster {
     pub fn new(spec: &Spec, asked: Option<i64>, budget: usize) -> Self {
         let mut roster = Self {
             os: spec.os,
+            unseen: spec.unseen,
+            main_pid: spec.main_pid,
             sched_info: sched_info(),
             budget,
             sessions: spec
@@ -59,26 +64,26 @@ impl Roster {
         };
         for &(session, pid) in &spec.sessions {
             let who = roster.who("session", Some(session));
-            roster.add(pid, pid, who, spec.os);
+            roster.add_child(pid, who, None);
         }
         if let Some(pid) = spec.main_pid {
             let who = roster.who("helper:main", None);
-            roster.add(pid, pid, who, spec.os);
+            roster.add(pid, pid, who, spec.os, Proof::default());
         }
         if let Some(pid) = asked {
             let who = roster.who("dbdyno", None);
-            roster.add(pid, pid, who, spec.os);
+            roster.add_child(pid, who, None);
         }
         for task in &spec.tasks {
             let who = roster.who(&task.role, None);
-            roster.add(task.pid, task.tid, who, true);
+            roster.add(task.pid, task.tid, who, true, Proof::default());
         }
         roster
     }
 
-    /// The task of a backend the server spoke of. A pid that is used again is a new task, and no session of
+    /// The task of a backend the server spoke of, before `named_ticks` (since boot). A pid that is used again is a new task, and no session of
     /// before; a backend may be chosen some time after it was met (who it is for is known only then).
-    pub fn meet(&mut self, row: &ActivityRow) -> Arc<Task> {
+    pub fn meet(&mut self, row: &ActivityRow, named_ticks: i64) -> Arc<Task> {
         let chosen = self.adopt && row.helper.is_none() && row.chosen.unwrap_or(true);
         if let Some(task) = self.tasks.get(&row.pid).cloned() {
             if task.gone() {
@@ -98,7 +103,7 @@ impl Roster {
             (None, Some(helper)) => self.who(&format!("helper:{helper}"), None),
             (None, None) => self.who(OTHER, None),
         };
-        self.add(row.pid, row.pid, who, self.os)
+        self.add_child(row.pid, who, Some(named_ticks))
     }
 
     /// Tasks of the server met since this was asked last, into `into`.
@@ -121,7 +126,7 @@ impl Roster {
         for tid in directory.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()) {
             if self.tasks.get(&tid).is_none_or(|t| t.gone()) {
                 let who = self.who("dbdyno", None);
-                self.add(pid, tid, who, true);
+                self.add(pid, tid, who, true, Proof::default());
             }
         }
     }
@@ -160,17 +165,23 @@ impl Roster {
         self.changes += 1;
     }
 
-    fn add(&mut self, pid: i64, tid: i64, who: Who, here: bool) -> Arc<Task> {
+    /// A child of the server's main process, where that is known.
+    fn add_child(&mut self, pid: i64, who: Who, named_ticks: Option<i64>) -> Arc<Task> {
+        let parent = self.main_pid;
+        self.add(pid, pid, who, self.os, Proof { parent, named_ticks })
+    }
+
+    fn add(&mut self, pid: i64, tid: i64, who: Who, here: bool, proof: Proof) -> Arc<Task> {
         let task = Arc::new(if here {
-            Task::open(pid, tid, who, self.budget >= 2, self.sched_info)
+            Task::open(pid, tid, who, self.budget >= 2, self.sched_info, proof)
         } else {
-            Task::elsewhere(pid, tid, who)
+            Task::elsewhere(pid, tid, who, self.unseen)
         });
         self.budget -= task.kept();
         self.tasks.insert(tid, Arc::clone(&task));
         self.order.push(Arc::clone(&task));
         self.changes += 1;
-        if here && task.of_server() {
+        if here && task.of_server() && !task.gone() {
             self.fresh.push(Arc::clone(&task));
         }
         task

@@ -6,6 +6,7 @@ use dyno_model::{ActivityProbe, ActivityRow, Bracket, now_ns};
 
 use crate::file::Buffer;
 use crate::pace::{Sampling, thread_cpu_ns};
+use crate::parse::boot_ticks;
 use crate::sample_rows::{Taken, TaskState};
 use crate::shared::Shared;
 use crate::signal::lock;
@@ -51,16 +52,18 @@ impl Sampler {
     }
 
     fn read_states(&mut self) {
+        let named_ticks = boot_ticks();
         self.tasks.clear();
         let mut roster = lock(&self.shared.roster);
-        self.tasks.extend(self.rows.iter().map(|row| roster.meet(row)));
+        self.tasks
+            .extend(self.rows.iter().map(|row| roster.meet(row, named_ticks)));
         drop(roster);
         self.states.clear();
         for (task, row) in self.tasks.iter_mut().zip(&self.rows) {
             let mut state = task.state(&mut self.buffer);
             if state == Err(Status::Vanished) {
                 // it has ended, and the server may have spoken of another that got its number
-                *task = lock(&self.shared.roster).meet(row);
+                *task = lock(&self.shared.roster).meet(row, named_ticks);
                 state = task.state(&mut self.buffer);
             }
             self.states.push(TaskState {

@@ -22,6 +22,9 @@ use crate::task::{DelayAccounting, Task};
 use crate::task_rows::TaskRows;
 use crate::tracer::Tracer;
 
+/// Why a source that needs the server's tasks has none.
+pub const UNSEEN: &str = "the server's processes are not seen from here (see os tasks)";
+
 /// What the threads share.
 pub struct Shared {
     pub spec: Spec,
@@ -157,10 +160,7 @@ impl Shared {
     fn word_witness(&self) -> Option<(Status, String)> {
         self.spec.word.as_ref()?;
         Some(if !self.spec.os {
-            (
-                Status::NotHere,
-                "the server is not on this host: run dbdyno there".to_owned(),
-            )
+            (self.spec.unseen, UNSEEN.to_owned())
         } else if self.spec.samples_memory() {
             lock(&self.word).witness()
         } else {

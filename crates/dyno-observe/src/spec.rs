@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use crate::pace::Pace;
+use crate::status::Status;
 use crate::word::WordSpec;
 
 /// A task besides the sessions'.
@@ -38,6 +39,8 @@ pub struct Spec {
     pub tasks: Vec<TaskSpec>,
     /// Whether the server's tasks are on this host.
     pub os: bool,
+    /// Why not, where they are not.
+    pub unseen: Status,
     /// The server's main process.
     pub main_pid: Option<i64>,
     /// Activity samples a second.

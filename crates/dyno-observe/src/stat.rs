@@ -13,6 +13,8 @@ pub struct Stat<'a> {
     pub comm: &'a str,
     /// Field 3: R running or runnable, S asleep, D asleep and not interruptible, ...
     pub state: char,
+    /// Field 4: process id of the parent.
+    pub parent: i64,
     /// Field 14: user time, nanoseconds (tick resolution).
     pub user_ns: i64,
     /// Field 15: kernel time, nanoseconds (tick resolution).
@@ -38,8 +40,9 @@ pub fn parse(text: &str, ns_per_tick: i64) -> Parsed<Stat<'_>> {
     let mut words = tail.split_ascii_whitespace();
     let state = state(text)?;
     words.next();
-    // `words` stands at field 4.
-    let user = number(NAME, "utime", words.nth(14 - 4))?;
+    let parent = number(NAME, "ppid", words.next())?;
+    // `words` stands at field 5.
+    let user = number(NAME, "utime", words.nth(14 - 5))?;
     let system = number(NAME, "stime", words.next())?;
     // signed in the kernel's format: unknown where they are no plain numbers
     let mut child = || number(NAME, "children", words.next()).ok();
@@ -53,6 +56,7 @@ pub fn parse(text: &str, ns_per_tick: i64) -> Parsed<Stat<'_>> {
         tid: number(NAME, "pid", Some(head.trim()))?,
         comm,
         state,
+        parent,
         user_ns: scaled(NAME, "utime", user, ns_per_tick)?,
         system_ns: scaled(NAME, "stime", system, ns_per_tick)?,
         children_ns: children.and_then(|c| c.checked_mul(ns_per_tick)),

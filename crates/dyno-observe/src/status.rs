@@ -3,11 +3,12 @@
 use std::io;
 
 /// Status of one read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// Read.
     Ok,
-    /// The server runs on another host.
+    /// The server's processes are not among those seen here: another host, another pid namespace.
+    #[default]
     NotHere,
     /// A right is missing.
     NotPermitted,

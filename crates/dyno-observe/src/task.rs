@@ -21,6 +21,22 @@ pub struct Who {
     pub session: Option<i64>,
 }
 
+/// What makes a process one of the server's: numbers are used again, and by other pid namespaces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Proof {
+    /// The server's main process, whose child it is; `None`: not asked.
+    pub parent: Option<i64>,
+    /// It was named at this time (since boot, clock ticks), so it had started; `None`: not asked.
+    pub named_ticks: Option<i64>,
+}
+
+impl Proof {
+    fn holds(self, stat: &Stat<'_>) -> bool {
+        self.parent.is_none_or(|parent| parent == stat.parent)
+            && self.named_ticks.is_none_or(|named| stat.start_ticks <= named)
+    }
+}
+
 /// A task to be read again and again.
 #[derive(Debug)]
 pub struct Task {
@@ -62,19 +78,25 @@ pub struct Reading<'b> {
 const UNSEEN: i64 = -1;
 
 impl Task {
-    /// Opens the files of a task of this host. A failure is remembered, and is what each read says.
-    pub fn open(pid: i64, tid: i64, who: Who, keep: bool, sched_info: bool) -> Self {
-        Self::of(pid, tid, who, Files::open(pid, tid, keep, sched_info))
+    /// Opens the files of a task of this host. A failure is remembered, and is what each read says; a task
+    /// that lacks the `proof` has vanished: its number is somebody else's now.
+    pub fn open(pid: i64, tid: i64, who: Who, keep: bool, sched_info: bool, proof: Proof) -> Self {
+        let task = Self::of(pid, tid, who, Files::open(pid, tid, keep, sched_info));
+        // its start, from the first row on
+        match task.stat(&mut Buffer::default(), 1) {
+            Ok(stat) if !proof.holds(&stat) => Self::of(pid, tid, task.who, Err(Status::Vanished)),
+            _ => task,
+        }
     }
 
-    /// A task whose host is another.
-    pub fn elsewhere(pid: i64, tid: i64, who: Who) -> Self {
-        Self::of(pid, tid, who, Err(Status::NotHere))
+    /// A task that is not seen from here, and why.
+    pub fn elsewhere(pid: i64, tid: i64, who: Who, why: Status) -> Self {
+        Self::of(pid, tid, who, Err(why))
     }
 
     fn of(pid: i64, tid: i64, who: Who, files: Result<Files, Status>) -> Self {
         let gone = AtomicBool::new(matches!(files, Err(Status::Vanished)));
-        let task = Self {
+        Self {
             pid,
             tid,
             who,
@@ -82,9 +104,7 @@ impl Task {
             start_ticks: AtomicI64::new(UNSEEN),
             gone,
             met: AtomicBool::new(false),
-        };
-        let _ = task.stat(&mut Buffer::default(), 1); // its start, from the first row on
-        task
+        }
     }
 
     /// Start since boot in clock ticks: with the number it is the task's key. `None`: not to be read.
@@ -296,7 +316,7 @@ pub fn read_once(pid: i64, tid: i64) -> Once {
         session: None,
     };
     let mut buffer = Buffer::default();
-    let task = Task::open(pid, tid, who, true, sched_info());
+    let task = Task::open(pid, tid, who, true, sched_info(), Proof::default());
     let Reading {
         sched, stat, status, ..
     } = task.read(&mut buffer, ns_per_tick());
@@ -309,5 +329,34 @@ pub fn read_once(pid: i64, tid: i64) -> Once {
         state: stat.map(|s| s.state),
         cpu: stat.and_then(|s| s.cpu),
         status,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(proof: Proof) -> Task {
+        let pid = i64::from(std::process::id());
+        let who = Who {
+            role: Arc::from("session"),
+            session: Some(0),
+        };
+        Task::open(pid, pid, who, true, true, proof)
+    }
+
+    #[test]
+    fn a_process_is_the_one_that_was_named_if_it_had_started_and_its_parent_is_the_server() {
+        let plain = opened(Proof::default());
+        let start = plain.start_ticks().unwrap();
+        let parent = Some(i64::from(std::os::unix::process::parent_id()));
+        for (parent, named_ticks, gone) in [
+            (parent, Some(start), false),
+            (parent, Some(start - 1), true),
+            (Some(1 << 30), Some(start), true),
+        ] {
+            let task = opened(Proof { parent, named_ticks });
+            assert_eq!((task.gone(), task.start_ticks().is_none()), (gone, gone));
+        }
     }
 }

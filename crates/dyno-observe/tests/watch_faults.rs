@@ -155,3 +155,32 @@ fn a_group_that_is_not_there_says_so() {
     assert!(numbers(&cgroup, "value").iter().all(Option::is_none));
     assert!(texts(&cgroup, "status").iter().all(|s| s == "vanished"));
 }
+
+/// A process whose parent is not the server's main process is a stranger, whatever number the server names.
+#[test]
+fn a_process_that_is_no_child_of_the_server_is_never_read() {
+    let ours = Sleeper::new();
+    let main = i64::from(std::process::id());
+    let (child, strangers) = (ours.pid(), [1, i64::from(std::os::unix::process::parent_id())]);
+    let probe = scripted(move |rows| {
+        rows.extend([child, strangers[0], strangers[1]].map(backend));
+        Ok(())
+    });
+    let spec = Spec {
+        sessions: vec![(0, strangers[0])],
+        main_pid: Some(main),
+        adopt: true,
+        ..spec()
+    };
+    let (watch, _, _) = run(spec, probe, 200);
+    for name in ["tasks", "samples"] {
+        let table = table(&watch, name);
+        let (pids, statuses) = (numbers(&table, "pid"), texts(&table, "status"));
+        assert!((0..pids.len()).any(|i| pids[i] == Some(child) && statuses[i] == "ok"));
+        for i in (0..pids.len()).filter(|&i| strangers.contains(&pids[i].unwrap())) {
+            assert_eq!(statuses[i], "vanished", "{name}");
+            assert_eq!(numbers(&table, "start_ticks")[i], None, "{name}");
+        }
+    }
+    assert!(texts(&table(&watch, "samples"), "status").contains(&"vanished".to_owned()));
+}

@@ -24,6 +24,8 @@ struct WatchSpec {
     tasks: Vec<TaskSpec>,
     os: bool,
     #[serde(default)]
+    unseen: Unseen,
+    #[serde(default)]
     main_pid: Option<i64>,
     #[serde(default = "default_sample_hz")]
     sample_hz: f64,
@@ -62,6 +64,25 @@ enum Trace {
     Off,
 }
 
+/// Why the server's tasks are not read.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+enum Unseen {
+    #[default]
+    #[serde(rename = "not here")]
+    NotHere,
+    #[serde(rename = "not permitted")]
+    NotPermitted,
+}
+
+impl Unseen {
+    fn status(self) -> Status {
+        match self {
+            Self::NotHere => Status::NotHere,
+            Self::NotPermitted => Status::NotPermitted,
+        }
+    }
+}
+
 /// How many tasks the trace has room for, where there are not more sessions.
 const TRACE_ROOM: u32 = 4096;
 
@@ -95,6 +116,7 @@ impl WatchSpec {
             sessions: self.sessions.clone(),
             tasks: self.tasks.clone(),
             os: self.os,
+            unseen: self.unseen.status(),
             main_pid: self.main_pid,
             sample_hz: self.sample_hz,
             sample_budget: self.sample_budget,
@@ -123,8 +145,7 @@ impl WatchSpec {
             return Err(Refusal::new(Status::Off, "switched off: trace is \"off\""));
         }
         if !self.os {
-            let detail = "the server is not on this host: run dbdyno there";
-            return Err(Refusal::new(Status::NotHere, detail));
+            return Err(Refusal::new(self.unseen.status(), dyno_observe::UNSEEN));
         }
         dyno_trace::open(dyno_trace::Options {
             main_pid: self.main_pid,

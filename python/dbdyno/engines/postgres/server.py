@@ -23,6 +23,7 @@ from dbdyno.engines.postgres import (
     local,
     objects,
     observation,
+    presence,
     probe_memory,
     scripts,
     sessions,
@@ -62,7 +63,7 @@ class PostgresServer:
         self._connection = connect.connect(dsn)
         self.version: int = self._connection.info.server_version  # 180004
         with _doing("looking at the server"), _recognised():
-            self._presence = local.presence(self._connection)
+            self._presence = presence.presence(self._connection)
             self._identity = identity.identity(self._connection)
             self._sight = sight(self._connection)
         self._target = connect.driver_target(self._connection)
@@ -102,7 +103,7 @@ class PostgresServer:
         try:
             with _doing("looking at the server again"):
                 identity.check_same(self._identity, identity.identity(connection))
-                self._presence = local.presence(connection)
+                self._presence = presence.presence(connection)
                 if self._run is not None:
                     capacities.claim(connection, self._run)
         except BaseException:
@@ -171,7 +172,7 @@ class PostgresServer:
             for statement in sessions.entries(self._connection, recipe, 1, 1)[0]["setup"]:
                 connection.execute(statement.encode())
             pid = connection.info.backend_pid
-            readable = self._presence.here and local.run_ns(pid) is not None
+            readable = self._presence.owns(pid) and local.run_ns(pid) is not None
             with connection.patient():
                 return calibrate(Bench(connection, recipe, pid if readable else None), target_ns, reason)
 
@@ -246,6 +247,7 @@ class PostgresServer:
             },
             "sessions": [list(pair) for pair in numbered],
             "os": here,
+            "unseen": self._presence.status if not here else "not here",
             "main_pid": self._presence.main_pid,
             "word": word_spec(self.version // 10000) if here else None,
             "tasks": [{"pid": pid, "tid": pid, "role": role} for pid, role in self._unseen_tasks()],

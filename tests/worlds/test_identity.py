@@ -1,0 +1,307 @@
+"""Whose processes the server's are: proven, or not here with the reason; also where numbers are the same."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from dbdyno import limits
+from dbdyno.engines.postgres import connect
+from dbdyno.engines.postgres.presence import Presence, presence
+from dbdyno.engines.postgres.server import PostgresServer
+from dbdyno.model.errors import TargetError
+from dbdyno.model.variant import LimitSpec
+from tests.db.limiting import machine
+from tests.elsewhere import NAMELESS, Elsewhere, World, as_user, in_namespaces, needs, needs_root
+from tests.elsewhere import with_docker_capabilities as docker
+from tests.elsewhere_server import Cluster, ServerElsewhere
+
+pytestmark = [pytest.mark.db, pytest.mark.root, needs_root]
+POD = in_namespaces(pid=True)
+ASK = """
+import json, sys
+from dbdyno.engines.postgres import connect
+from dbdyno.engines.postgres.presence import presence
+print(json.dumps(presence(connect.connect(sys.argv[1]))))
+"""
+LAST_PID = "/proc/sys/kernel/ns_last_pid"
+
+
+def asked(dsn: str) -> Presence:
+    with connect.connect(dsn) as connection:
+        return presence(connection)
+
+
+def asked_in(home: Elsewhere, dsn: str, world: Sequence[str]) -> Presence:
+    words = [*home.program.outside, *world, *home.program.python, "-c", ASK, dsn]
+    done = subprocess.run(
+        words, env=home.env(), cwd=home.home, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return Presence(*json.loads(done.stdout))
+
+
+@pytest.fixture(scope="module")
+def plain(cluster: Cluster) -> Iterator[ServerElsewhere]:
+    with cluster.server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def contained(cluster: Cluster) -> Iterator[ServerElsewhere]:
+    """In a pid namespace of its own; its port is on the host (docker run --net=host)."""
+    needs(POD)
+    with cluster.server(POD, "autovacuum=off") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def bridged(cluster: Cluster) -> Iterator[ServerElsewhere]:
+    """As `docker run` makes it: namespaces of its own for pids and network."""
+    world = in_namespaces(pid=True, net=True)
+    needs(world)
+    with cluster.server(world) as server:
+        server.bridge()
+        yield server
+
+
+WORLDS: dict[str, World] = {
+    "user": as_user(),
+    "nameless": as_user(NAMELESS),
+    "docker": docker(),
+    "root-hidepid": in_namespaces(hidepid=2),
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("way", ["unix", "tcp"])
+def test_a_local_server_is_found_by_any_user(
+    plain: ServerElsewhere, theirs: Elsewhere, name: str, way: str
+) -> None:
+    needs(WORLDS[name])
+    found = asked_in(theirs, getattr(plain, way), WORLDS[name])
+    assert (found.here, found.main_pid) == (True, plain.pid), found.detail
+    assert ("unix socket" if way == "unix" else "both ends are 127.0.0.1") in found.detail
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("update_process_title=off",),
+        ("cluster_name=shop: (5)", "log_hostname=on", "logging_collector=on"),
+        ("max_parallel_workers=4", "autovacuum_naptime=1s"),
+    ],
+    ids=["no-titles", "names", "workers"],
+)
+def test_titles_and_workers_do_not_matter(cluster: Cluster, options: tuple[str, ...]) -> None:
+    with cluster.server([], *options) as server:
+        for dsn in (server.unix, server.tcp):
+            found = asked(dsn)
+            assert (found.here, found.main_pid) == (True, server.pid), found.detail
+
+
+def test_a_server_with_hardly_room_for_its_title(cluster: Cluster) -> None:
+    with cluster.server(["env", "-i"]) as server:
+        found = asked(server.tcp)
+        assert (found.here, found.main_pid) == (True, server.pid), found.detail
+
+
+def test_backends_that_come_and_go_are_no_strangers(plain: ServerElsewhere) -> None:
+    code = "import psycopg,sys\nwhile True: psycopg.connect(sys.argv[1]).close()"
+    import sys
+
+    churn = [subprocess.Popen([sys.executable, "-c", code, plain.unix]) for _ in range(3)]
+    try:
+        for _ in range(20):
+            assert asked(plain.unix).here
+    finally:
+        for process in churn:
+            process.kill()
+            process.wait()
+
+
+def test_a_network_of_its_own_alone_is_no_other_host(cluster: Cluster) -> None:
+    world = in_namespaces(net=True)
+    needs(world)
+    with cluster.server(world) as server:
+        server.bridge()
+        found = asked(server.tcp)
+        assert (found.here, found.main_pid) == (True, server.pid), found.detail
+        assert f"goes to {server.host}" in found.detail
+
+
+@pytest.mark.parametrize("which", ["contained", "bridged"])
+@pytest.mark.parametrize("name", ["root", "user"])
+def test_a_container_is_named_with_its_process(
+    which: str, name: str, theirs: Elsewhere, request: pytest.FixtureRequest
+) -> None:
+    server: ServerElsewhere = request.getfixturevalue(which)
+    for dsn in (server.tcp, server.unix):
+        found = asked(dsn) if name == "root" else asked_in(theirs, dsn, as_user())
+        assert (found.here, found.pid, found.main_pid, found.status) == (False, None, None, "not here")
+        assert "the server runs on this host in another pid namespace (a container; there " in found.detail
+        assert "run dbdyno inside that container" in found.detail
+        assert "another host" not in found.detail
+
+
+def test_seen_from_inside_a_container_the_host_is_another_namespace(
+    plain: ServerElsewhere, roots: Elsewhere
+) -> None:
+    needs(POD)
+    for dsn in (plain.unix, plain.tcp):
+        found = asked_in(roots, dsn, POD)
+        assert (found.here, found.status) == (False, "not here")
+        assert "the server is in another pid namespace" in found.detail
+
+
+def test_a_tunnel_leads_to_another_host(bridged: ServerElsewhere, theirs: Elsewhere) -> None:
+    """Of a server whose processes are nowhere to be seen, in a world that shows all of its own."""
+    found = asked_in(theirs, bridged.tcp, POD + as_user())
+    assert not found.here
+    assert "the server is on another host, or in another pid namespace" in found.detail
+
+
+@pytest.mark.parametrize("hidepid", [1, 2, 4])
+def test_hidepid_is_called_so(plain: ServerElsewhere, theirs: Elsewhere, hidepid: int) -> None:
+    world = in_namespaces(hidepid=hidepid) + as_user()
+    needs(world)
+    for dsn in (plain.unix, plain.tcp):
+        found = asked_in(theirs, dsn, world)
+        assert (found.here, found.status) == (False, "not permitted"), found.detail
+        assert "/proc is mounted with hidepid=" in found.detail
+        assert "run dbdyno as the server's user or as root" in found.detail
+        assert "namespace" not in found.detail and "another host" not in found.detail
+
+
+def test_hidepid_hides_every_task_with_the_reason(plain: ServerElsewhere, theirs: Elsewhere) -> None:
+    world = in_namespaces(hidepid=2) + as_user()
+    needs(world)
+    words = ("observe", "--for", "2s", "--json", "--dsn", plain.unix)
+    with psycopg.connect(plain.unix, autocommit=True):
+        done = theirs.dbdyno(*words, world=world)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    check_unknown(document, "not permitted")
+    (source,) = [s for s in document["sources"] if s["name"] == "os tasks"]
+    assert source["status"] == "not permitted"
+    assert "hidepid=" in source["detail"] and "pid namespace" not in source["detail"]
+
+
+def check_unknown(document: dict[str, Any], status: str) -> None:
+    """No figure of a task: neither a stranger's, nor 0."""
+    cpu = [r for r in document["ledger"] if r["account"] in ("run", "runq")]
+    assert cpu and all(r["aas"] is None for r in cpu if r["scope"] != "driver"), cpu
+    assert {r["status"] for r in cpu if r["scope"] == "rung"} == {status}
+    assert "Traceback" not in json.dumps(document)
+
+
+# -- numbers that clash -----------------------------------------------------------------------------
+def next_pid(server: ServerElsewhere, pid: int) -> None:
+    """The next process in the server's pid namespace gets this number, if it is free."""
+    inside = ["nsenter", "-t", str(server.pid), "--pid", "--mount", "sh", "-c"]
+    subprocess.run([*inside, f"echo {pid - 1} > {LAST_PID}"], check=True)
+
+
+@contextlib.contextmanager
+def clash(decoy: Callable[[], contextlib.AbstractContextManager[int]], server: ServerElsewhere) -> Any:
+    """A connection to ``server`` whose backend there has the number of a decoy here, of the same age."""
+    for _ in range(20):
+        with decoy() as pid:
+            next_pid(server, pid)
+            with connect.connect(server.tcp) as connection:
+                if connection.info.backend_pid == pid:
+                    yield connection
+                    return
+    pytest.skip("too many processes come and go here for two to have the same number")
+
+
+def test_a_backend_of_another_server_with_the_same_number_is_a_stranger(
+    plain: ServerElsewhere, contained: ServerElsewhere
+) -> None:
+    @contextlib.contextmanager
+    def backend() -> Iterator[int]:
+        with psycopg.connect(plain.tcp) as other:
+            yield other.info.backend_pid
+
+    with clash(backend, contained) as connection:
+        found = presence(connection)
+    assert not found.here
+    assert "serves another client" in found.detail
+    assert "the server runs on this host in another pid namespace" in found.detail
+
+
+@pytest.fixture
+def impostor(tmp_path: Path) -> Iterator[Callable[[int, str], bool]]:
+    """Makes a process of that number and title, named postgres, whose parent is named postgres."""
+    for name, program in (("parent", "bash"), ("child", "sleep")):
+        (tmp_path / name).mkdir()
+        shutil.copy(str(shutil.which(program)), tmp_path / name / "postgres")
+    script = f'while read want title; do echo $((want-1)) > {LAST_PID}; exec -a "$title" '
+    script = script.replace(
+        'exec -a "$title" ', f'(exec -a "$title" {tmp_path}/child/postgres 60) & echo $!; '
+    )
+    words = [str(tmp_path / "parent" / "postgres"), "-c", f"{script} done"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdin is not None and parent.stdout is not None
+        made: list[int] = []
+
+        def make(pid: int, title: str) -> bool:
+            assert parent.stdin is not None and parent.stdout is not None
+            parent.stdin.write(f"{pid} {title}\n")
+            parent.stdin.flush()
+            made.append(int(parent.stdout.readline()))
+            return made[-1] == pid
+
+        try:
+            yield make
+        finally:
+            for pid in made:
+                with contextlib.suppress(ProcessLookupError):
+                    __import__("os").kill(pid, 9)
+            parent.kill()
+
+
+def test_an_impostor_that_looks_like_our_backend_in_all_is_found_by_its_siblings(
+    contained: ServerElsewhere, impostor: Callable[[int, str], bool]
+) -> None:
+    """Name, age, title with the client's port and parent agree; the rest of the activity view does not."""
+    for _ in range(20):
+        with closing(PostgresServer(contained.tcp)) as server:
+            connection = server._connection
+            pid, port = connection.execute("select pg_backend_pid(), inet_client_port()").fetchone() or (0, 0)
+            if Path(f"/proc/{pid}").exists():
+                next_pid(contained, 20_000)
+                continue
+            if not impostor(pid, f"postgres: postgres postgres 127.0.0.1({port}) idle"):
+                continue
+            assert Path(f"/proc/{pid}/comm").read_text() == "postgres\n"
+            found = presence(connection)
+            assert (found.here, found.main_pid) == (False, None), found.detail
+            assert "of its activity view is no child of process" in found.detail
+            server._presence = found
+            facts = server.facts()
+            with pytest.raises(TargetError, match="another pid namespace"):
+                limits.check(
+                    LimitSpec(quota=0.5), machine(), facts.main_pid, facts.here, 1, why=facts.here_detail
+                )
+            return
+    pytest.skip("too many processes come and go here for two to have the same number")
+
+
+def test_a_ladder_on_a_container_has_no_figure_of_a_stranger(
+    contained: ServerElsewhere, theirs: Elsewhere
+) -> None:
+    words = ("run", "cpu", "--sessions", "1,2", "--measure", "1s", "--settle", "200ms", "--json")
+    done = theirs.dbdyno(*words, "--dsn", contained.tcp, world=as_user())
+    assert done.returncode == 0, done.stderr
+    assert "another pid namespace" in done.stderr
+    check_unknown(json.loads(done.stdout), "not here")
