@@ -94,8 +94,8 @@ def test_the_remainder_is_told_signed_and_throttled_time_as_a_bracket() -> None:
 def test_unknown_waits_say_why() -> None:
     results = made.results(made.REMOTE)
     found = waits.waits(results, top(results))
-    assert {w.figures[0] for w in found.rows} == {("?", "the server runs on another host")}
-    assert "? CPU, CPU WAIT: the server runs on another host." in found.notes
+    assert {w.figures[0] for w in found.rows} == {("?", "the server's processes are not seen from here")}
+    assert "? CPU, CPU WAIT: the server's processes are not seen from here." in found.notes
 
 
 def test_processes_are_sorted_and_workers_stand_below_their_leader() -> None:
@@ -134,7 +134,7 @@ def test_an_unknown_state_is_a_dash_with_its_reason() -> None:
     )
     remote = made.results(made.REMOTE)
     assert any(
-        n.startswith("- USR, SYS, WAIT") and n.endswith("the server runs on another host.")
+        n.startswith("- USR, SYS, WAIT") and n.endswith("the server's processes are not seen from here.")
         for n in processes.unknown(remote, top(remote))
     )
 

@@ -81,7 +81,7 @@ def test_a_row_that_knows_nothing_yet_is_question_marks_not_zeros() -> None:
 
 def test_unknown_figures_get_a_footnote_with_reason_and_cure() -> None:
     text = " ".join(printed(summary(made.results(made.REMOTE)), 100).split())
-    assert "? CPU%, WAIT%, unac%: os tasks: the server runs on another host" in text
+    assert "? CPU%, WAIT%, unac%: os tasks: the server's processes are not seen from here" in text
     assert "run dbdyno there" in text
 
 

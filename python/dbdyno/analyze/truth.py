@@ -138,7 +138,7 @@ def _spin(_case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
     yield Known("run + runq", float(facts.sessions), "a CPU loop is always runnable")
     yield Known("sleep", 0.0, "a CPU loop never sleeps")
     if facts.others is None:
-        yield Known("run", None, "the server's processes are not on this host")
+        yield Known("run", None, "the server's processes are not seen from here")
         return
     free = facts.cpus - facts.others
     run = min(float(facts.sessions), free)

@@ -113,7 +113,7 @@ class _Case:
         if not self._case.quota_per_cpu:
             return None
         if self._facts.main_pid is None:
-            raise QuotaRefused("the server's processes are not on this host")
+            raise QuotaRefused("the server's processes are not seen from here")
         cpus = self._case.quota_per_cpu * self._cpus
         stack.enter_context(quota(self._facts.main_pid, cpus))
         return cpus

@@ -59,7 +59,13 @@ class Stage:
             self._server.check_driver(variant.driver)
             restarts = self._server.check_settings(variant.settings)
             means = limits.check(
-                variant.limits, self._topology, facts.main_pid, facts.here, self._plan.top, self._journal
+                variant.limits,
+                self._topology,
+                facts.main_pid,
+                facts.here,
+                self._plan.top,
+                self._journal,
+                facts.here_detail,
             )
             if (pool := self._pool(variant)) is not None:
                 self._server.check_pool(pool)
@@ -110,8 +116,8 @@ class Stage:
         self._without_pool()
         done = self._server.configure(variant.settings, self._journal)
         if variant.limits.of_system:
-            main_pid = self._server.facts().main_pid
-            assert main_pid is not None  # limits.check has seen to that
+            facts = self._server.facts()  # the server may have been restarted
+            main_pid = limits.seen(facts.main_pid, facts.here, facts.here_detail)
             self._limited = limits.apply(variant.limits, main_pid, self._journal)
         if (pool := self._pool(variant)) is not None:
             self._server.use_pool(pool, self._journal)
@@ -129,9 +135,9 @@ class Stage:
         spec = self._now.limits if self._now is not None else None
         if spec is None or spec.bind in (None, "off"):
             return
-        main_pid = self._server.facts().main_pid
-        assert main_pid is not None  # limits.check has seen to that
-        limits.pin(load.backends(), limits.bind_order(spec, self._topology, main_pid))
+        facts = self._server.facts()
+        main_pid = limits.seen(facts.main_pid, facts.here, facts.here_detail)
+        limits.pin(load.backends(), limits.bind_order(spec, self._topology, main_pid), main_pid)
 
     # -- the end ------------------------------------------------------------------------------------
     def _ways_back(self) -> Sequence[Callable[[], None]]:

@@ -10,7 +10,7 @@ where none can be made affinity alone has to do, and that is said.
 
 from dbdyno.limits.apply import Applied, apply, undo
 from dbdyno.limits.binding import bind_order, order, pin
-from dbdyno.limits.check import check, check_spec
+from dbdyno.limits.check import check, check_spec, seen
 from dbdyno.limits.means import Means
 
-__all__ = ["Applied", "Means", "apply", "bind_order", "check", "check_spec", "order", "pin", "undo"]
+__all__ = ["Applied", "Means", "apply", "bind_order", "check", "check_spec", "order", "pin", "seen", "undo"]

@@ -24,13 +24,15 @@ def check(
     here: bool,
     sessions_top: int,
     journal: Journal | None = None,
+    why: str = "",
 ) -> tuple[Means, ...]:
     """By which means the limits of a variant will be set on the server with this main process.
 
     Tries what can be tried without touching a process: makes each group, fills it, removes it (noted in
-    ``journal``, where there is one). Also without limits: a server that a killed run left limited is refused
-    (:class:`ServerBusy`). Raises :class:`UsageError`, :class:`TargetError` where the server's
-    processes are not seen, and :class:`NotPrivileged` with the right needed and the command that gives it.
+    ``journal``, where there is one). ``why``: the reason where the server is not ``here``. Also without
+    limits: a server that a killed run left limited is refused (:class:`ServerBusy`). Raises
+    :class:`UsageError`, :class:`TargetError` where the server's processes are not seen, and
+    :class:`NotPrivileged` with the right needed and the command that gives it.
     """
     check_spec(spec, topology)
     if here and main_pid is not None:
@@ -38,7 +40,7 @@ def check(
     binds = spec.bind not in (None, "off")
     if not (spec.of_system or binds):
         return ()
-    main_pid = _seen(main_pid, here)
+    main_pid = seen(main_pid, here, why)
     check_server(spec, topology, main_pid)
     decision = decide(spec, main_pid)
     for place in decision.places:
@@ -51,12 +53,12 @@ def check(
     return (*means, _binding_words(spec, topology, main_pid, sessions_top))
 
 
-def _seen(main_pid: int | None, here: bool) -> int:
+def seen(main_pid: int | None, here: bool, why: str = "") -> int:
     """The main process, which limits need. Raises :class:`TargetError`."""
     if not here or main_pid is None:
         raise TargetError(
-            "limits are set on the server's processes, and these are not seen here: the server is on another "
-            "host, or in another pid namespace",
+            "limits are set on the server's processes, and these are not seen here"
+            + (f": {why}" if why else ""),
             cures.other_host(),
         )
     if processes.identity(main_pid) is None:

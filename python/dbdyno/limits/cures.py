@@ -41,7 +41,8 @@ def container() -> str:
 
 def other_host() -> str:
     return (
-        "run dbdyno on the server's host, in its pid namespace (docker run --pid=host); limits need its pids"
+        "run dbdyno where the server's processes are seen: on its host, in its pid namespace (docker run "
+        "--pid=host), as a user from whom /proc does not hide them"
     )
 
 

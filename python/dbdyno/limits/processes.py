@@ -29,6 +29,12 @@ def identity(pid: int, root: Path = ROOT) -> Identity | None:
     return None if fields is None or fields[0] in "ZX" else Identity(pid, int(fields[_START]))
 
 
+def parent(pid: int, root: Path = ROOT) -> int | None:
+    """None: gone, or a zombie."""
+    fields = _stat(root / f"proc/{pid}/stat")
+    return None if fields is None or fields[0] in "ZX" else int(fields[_PPID])
+
+
 def tree(main_pid: int, root: Path = ROOT) -> set[int]:
     """The process and all its descendants, as far as they can be seen; empty when it is gone."""
     parents: dict[int, int] = {}

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 Status = Literal["ok", "not here", "not permitted", "not supported", "off", "lost", "vanished"]
-"""``ok``; ``not here`` (the server runs on another host); ``not permitted`` (a right is missing);
+"""``ok``; ``not here`` (the server's processes are not seen here); ``not permitted`` (a right is missing);
 ``not supported`` (kernel or server version); ``off`` (switched off); ``lost`` (the source broke off);
 ``vanished`` (the task ended while it was read)."""
 

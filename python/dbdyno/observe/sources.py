@@ -49,7 +49,7 @@ def _block_io(tables: Tables) -> pl.Series:
 
 
 _OF_MEMORY = (pl.col("via") == "memory").fill_null(False)
-_NOT_HERE = "the server is not on this host: run dbdyno there"
+_NOT_HERE = "the server's processes are not seen from here"
 _CURES: dict[str, str] = {
     "not here": _NOT_HERE,
     "not permitted": "run as the server's user or as root (/proc may be mounted with hidepid)",

@@ -140,7 +140,7 @@ def findings_text(findings: Sequence[Finding]) -> RenderableType:
 def environment_text(results: Results) -> RenderableType:
     """Server, machine, limits and kernel, a line each."""
     host, server = results.environment.host, results.environment.server
-    here = "" if server.here else " (on another host)"
+    here = "" if server.here else " (its processes are not seen from here)"
     whose = "" if server.here else " (of the load driver's host)"
     lines = (
         ("server", f"{headline.server_name(server.engine, server.version)}, {server.where}{here}"),

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
+from dbdyno.model.source import Source
 
 _CLOSE_S = 2.0  # a forked process says its start a little later, and /proc counts in ticks
 _ROUNDS = 3
@@ -37,6 +38,13 @@ class Presence(NamedTuple):
     pid: int | None  # of the control connection's backend, where here
     main_pid: int | None  # of the server's main process, where here
     status: Literal["ok", "not here", "not permitted"] = "ok"
+
+    def sources(self) -> Iterator[Source]:
+        """Why the server's tasks cannot be read, where they cannot."""
+        if self.status != "ok":
+            yield Source(
+                name="os tasks", provenance="/proc of this host", status=self.status, detail=self.detail
+            )
 
     def owns(self, pid: int) -> bool:
         """Whether this is a process of the server, now."""
@@ -102,7 +110,9 @@ def _way(connection: Connection) -> tuple[str, int | None]:
     with socket.socket(fileno=os.dup(connection.fileno())) as ours:
         if ours.family == socket.AF_UNIX:
             size = struct.calcsize("3i")
-            return "unix socket", struct.unpack("3i", ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[0]
+            return "unix socket", struct.unpack(
+                "3i", ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+            )[0]
         peer = ours.getpeername()[0]
         same = peer == ours.getsockname()[0]
     return (f"both ends are {peer}" if same else f"the connection goes to {peer}"), None
@@ -161,9 +171,7 @@ def _stranger(connection: Connection, main: int | None) -> int | None:
 
 
 # -- why not ----------------------------------------------------------------------------------------
-def _explained(
-    asked: _Asked, *, local: bool
-) -> tuple[Literal["not here", "not permitted"], str, str]:
+def _explained(asked: _Asked, *, local: bool) -> tuple[Literal["not here", "not permitted"], str, str]:
     """Status, why the server's processes are not seen, and the cure."""
     if (pid := _contained(asked)) is not None:
         why = f"the server runs on this host in another pid namespace (a container; there {asked.said.pid} "

@@ -85,7 +85,7 @@ class PostgresServer:
         with suppress(psycopg.Error):  # else what was known last: a lost server has witnesses, too
             self._sight = sight(self._connection)
         known = facts.sources(self.version, self._scripts.values(), self._sight, self._unprobed)
-        return [*known, *self._front.sources()]
+        return [*known, *self._presence.sources(), *self._front.sources()]
 
     def capacity(self) -> Capacity:
         with _doing("counting connections"):
