@@ -1,8 +1,10 @@
 """Of sessions of which one alone was heard of, the rung's accounts are that one's."""
 
 import polars as pl
-from tests.fakery import S, made_cell, session_row, task_row
+import pytest
+from tests.fakery import S, made_cell, sample_row, sampler_row, session_row, task_row
 
+from dbdyno.analyze.parts import base, served
 from dbdyno.ledger import accounts
 from dbdyno.window import cut
 
@@ -24,3 +26,68 @@ def test_a_rung_of_a_traced_and_a_lost_session_says_how_many_it_speaks_for():
     assert found.filter(pl.col("account") == "client", scope="rung")["high"].item() >= 1.0
     lost = found.filter(pl.col("account") == "client", scope="session", session=1)
     assert lost.select("aas", "status").row(0) == (None, "lost")
+
+
+def _hidden_and_own(own: bool, via: str = "sql") -> dict[str, pl.DataFrame]:
+    """Sessions of 10 s, asleep for 9: the first is hidden; with ``own`` the second is in a lock."""
+    tasks, samples = [], []
+    for n in range(1 + own):
+        who = {"pid": 100 + n, "tid": 100 + n, "session": n}
+        tasks += [task_row(10 * S, 0, 0, **who), task_row(20 * S, S // 2, S // 2, **who)]
+        whose = {"pid": 100 + n, "session": n}
+        for i in range(20):
+            at = 10 * S + i * S // 2 + S // 4
+            seen = sample_row(i, at, "S", "Lock/tuple" if n else None)
+            samples.append(seen | whose | {"state": "active" if n else "hidden"})
+            if via == "memory":
+                row = sample_row(i, at, "S", "Client/ClientRead", via="memory")
+                samples.append(row | whose | {"state": None})
+    sampler = [
+        sampler_row(i, 10 * S + i * S // 2 + S // 4) | {"via": v}
+        for v in dict.fromkeys(("sql", via))
+        for i in range(20)
+    ]
+    sessions = [session_row(n) | {"backend_pid": 100 + n} for n in range(1 + own)]
+    cell = made_cell(
+        {"sessions": sessions, "tasks": tasks, "samples": samples, "sampler": sampler}, sessions=1 + own
+    )
+    made = cut([cell])
+    return made | accounts(made)
+
+
+def _rung(tables: dict[str, pl.DataFrame], account: str) -> list[tuple[str | None, float | None, str]]:
+    rows = tables["ledger"].filter(pl.col("account") == account, scope="rung")
+    return rows.select("detail", "aas", "status").rows()
+
+
+def test_hidden_sessions_are_no_active_ones():
+    tables = _hidden_and_own(own=False)
+    assert _rung(tables, "run")[0][1] == pytest.approx(0.05)
+    for account in ("sleep", "client"):
+        assert _rung(tables, account) == [(None, None, "hidden from this role")]
+    assert _rung(tables, "unaccounted")[0][1] == pytest.approx(0.9)
+    assert not tables["ledger"]["account"].str.starts_with("naive").any()
+    assert served(tables).aas is None
+    assert "hidden" in served(tables).status
+
+
+def test_of_a_rung_with_hidden_sessions_the_others_are_known_and_no_sum():
+    tables = _hidden_and_own(own=True)
+    some = "1 of 2 sessions, others hidden from this role"
+    ((detail, value, status),) = _rung(tables, "sleep")
+    assert (detail, status, value) == ("Lock/tuple", some, pytest.approx(0.9))
+    assert _rung(tables, "client") == [(None, None, some)]
+    highest = tables["ledger"].filter(pl.col("account") == "sleep", scope="rung")["high"].item()
+    assert highest >= 1.9, "the hidden session may have slept in it, too"
+    assert served(tables).aas is None
+    assert base(tables, {"sessions": 0}) == 0, "no share of an unknown sum"
+    own = tables["ledger"].filter(pl.col("account") == "client", scope="session", session=1)
+    assert own.select("aas", "status").row(0) == (0.0, "ok")
+
+
+def test_waits_read_from_memory_are_known_of_hidden_sessions():
+    tables = _hidden_and_own(own=False, via="memory")
+    assert _rung(tables, "client") == [(None, pytest.approx(0.9), "ok")]
+    assert served(tables).aas == pytest.approx(0.1)
+    states = tables["events"].filter(scope="rung")["state"].drop_nulls().to_list()
+    assert states == [], "and their states are not"

@@ -21,6 +21,18 @@ def test_the_reads_nearest_to_the_window_count_with_their_own_wall_time():
     assert (row["partial"], row["status"], row["over_ns"]) == (False, "ok", row["wall_ns"])
 
 
+def test_reads_a_little_late_and_early_are_good_for_the_shortest_window():
+    """Window 10 to 11 s; reads at 10.03 and 10.98 s: W = 0.95 s."""
+    at = {"t0": 10 * S, "t1": 11 * S}
+    tasks = [task_row(round(t * S), round(r * S), 0) for t, r in [(9.5, 0.1), (10.03, 0.2), (10.98, 0.9)]]
+    made = made_cell({"tasks": tasks, "sessions": [session_row()]}, **at)
+    row = _one(cut_tasks([made]))
+    assert (row["status"], row["run_ns"], row["wall_ns"]) == ("ok", 7 * S // 10, 95 * S // 100)
+    late = [task_row(round(t * S), round(r * S), 0) for t, r in [(10.6, 0.2), (11.0, 0.4)]]
+    row = _one(cut_tasks([made_cell({"tasks": late, "sessions": [session_row()]}, **at)]))
+    assert (row["status"], row["run_ns"]) == ("too short", None)
+
+
 def test_a_pid_used_again_is_another_task():
     """Pid 100 ends at 14 s (start 7); a stranger (start 9) has it from 15 s: two tasks, both partial."""
     old = [task_row(t * S, (t - 10) * S // 2, 0) for t in (10, 12, 14)]

@@ -17,6 +17,7 @@ import polars as pl
 
 from dbdyno.model.brief import STATUS
 from dbdyno.model.driven import in_call
+from dbdyno.model.source import HIDDEN_STATUS
 
 Tables = Mapping[str, pl.DataFrame]
 Row = dict[str, object]
@@ -58,6 +59,12 @@ def account(ledger: pl.DataFrame, name: str) -> Time:
     return Time(float(known.sum()) if len(known) else None, str(mine["status"][0]), str(mine["source"][0]))
 
 
+def hidden(ledger: pl.DataFrame) -> bool:
+    """Whether sessions of a cell are hidden from our role: sums over all of them are unknown."""
+    rows = ledger.filter((pl.col("scope") == "rung") & pl.col("account").is_in(["sleep", "client"]))
+    return bool(rows["status"].str.contains(HIDDEN_STATUS).any())
+
+
 def parts(cell: Tables) -> dict[str, Part]:
     """All parts by name, of a cell's ``ledger`` and ``events``."""
     ledger = cell["ledger"].filter((pl.col("scope") == "rung") & (pl.col("aas") > _SECOND))
@@ -91,6 +98,8 @@ def served(cell: Tables) -> Time:
     if account(cell["ledger"], "runq").status == STATUS:
         return Time(None, STATUS, "ledger")
     sampled = cell["ledger"].filter((pl.col("scope") == "rung") & (pl.col("account") == "client"))
+    if hidden(cell["ledger"]):
+        return Time(None, str(sampled["status"][0]), "ledger")
     if not sampled["aas"].drop_nulls().len():
         why = str(sampled["status"][0]) if sampled.height else "off"
         return Time(None, f"{why}: needs samples of the sessions", "ledger")
@@ -102,7 +111,10 @@ def served(cell: Tables) -> Time:
 
 def base(cell: Tables, window: Mapping[str, int]) -> float:
     """What shares are of: DB time, or the sum of its parts where that is more (parallel workers; a backend
-    works a little after its answer was sent, too). 0: that of brief sessions is not known."""
+    works a little after its answer was sent, too). 0: the parts are not the whole, as sessions are hidden
+    or brief ones not known."""
+    if not window["sessions"] and hidden(cell["ledger"]):
+        return 0.0
     time = db_time(cell, window)
     if time.status == STATUS:
         return 0.0

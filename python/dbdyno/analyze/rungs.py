@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.analyze.driver import is_limit
+from dbdyno.analyze.parts import hidden
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.histogram import quantiles_ns
 from dbdyno.model.mean import Mean
@@ -34,6 +35,7 @@ _ACCOUNTS = {
     "pool_queue_aas": "pool.queue",
     "unaccounted_aas": "unaccounted",
 }
+_WAITS = ("sleep", "client", "unaccounted")
 _WORST = ("ok", "short", "invalid")
 
 
@@ -105,6 +107,8 @@ def _response(histogram: pl.DataFrame, figures: Iterable[Mapping[str, float | No
 
 def _account(ledger: pl.DataFrame, account: str) -> float | None:
     """Sum over the account's rows of a cell's rung; NULL where they are unknown."""
+    if account in _WAITS and hidden(ledger):
+        return None  # of some sessions alone
     values = ledger.filter((pl.col("scope") == "rung") & (pl.col("account") == account))["aas"].drop_nulls()
     return float(values.sum()) if len(values) else None
 

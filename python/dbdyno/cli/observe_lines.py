@@ -7,7 +7,7 @@ from types import TracebackType
 
 from rich.console import Console
 
-from dbdyno.cli.top_words import LEAST, brief_words, number
+from dbdyno.cli.top_words import LEAST, brief_words, hidden_in_words, number
 from dbdyno.conduct import Blind
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
@@ -19,6 +19,8 @@ _HEAD = (
     f"{'client':>8}  top wait (in the run queue)"
 )
 _EVERY = 40
+OTHERS = "sessions of other users"
+"""Name of the source that says so."""
 
 
 class LinesLooker(Blind):
@@ -52,6 +54,8 @@ class LinesLooker(Blind):
         self._print(f"{server.engine} {server.version} at {server.where}")
         if not server.here:
             self.notice(f"server not here, only its own words are known: {server.here_detail}")
+        for text in unseen(environment):
+            self.notice(text)
 
     def notice(self, text: str) -> None:
         self._notices.print(text, style="yellow", soft_wrap=True)
@@ -68,6 +72,12 @@ class LinesLooker(Blind):
         self._console.print(text, soft_wrap=True)
 
 
+def unseen(environment: Environment) -> list[str]:
+    """What the role may not see of others, with the cure."""
+    named = [s for s in environment.sources if s.name == OTHERS and s.status != "ok"]
+    return [f"{s.name}: {s.status}: {s.detail}" for s in named]
+
+
 def line(window: RawCell, ended: datetime) -> str:
     """One window: seconds per second of all its sessions; ``?``: unknown."""
     meta = window.meta
@@ -75,6 +85,8 @@ def line(window: RawCell, ended: datetime) -> str:
     figures = " ".join(f"{number(seen.total(p)):>8}" for p in ("db_time", "run", "runq", "sleep", "client"))
     short = "" if meta.status == "ok" else f"  {meta.status}: {meta.reason}"
     sessions = len(seen.sessions)
+    if hidden := hidden_in_words(seen.hidden, sessions):
+        short = f"  {hidden}{short}"
     words = f"{_top(seen)}{brief_words(seen)}{short}"
     return f"{ended:%H:%M:%S} {meta.cell.repeat:>6} {sessions:>5} {figures}  {words}".rstrip()
 

@@ -12,6 +12,7 @@ from rich.console import Console, Group
 
 from dbdyno.cli.console import live
 from dbdyno.cli.keys import Keyboard
+from dbdyno.cli.observe_lines import unseen
 from dbdyno.cli.top_state import Row, View
 from dbdyno.cli.top_view import Header, Screen
 from dbdyno.conduct import Blind, Look
@@ -69,6 +70,8 @@ class LiveLooker(Blind):
         )
         if not server.here:
             self.notice(f"server not here, only its own words are known: {server.here_detail}")
+        for text in unseen(environment):
+            self.notice(text)
 
     def notice(self, text: str) -> None:
         self._notices.append(f"{time.strftime('%H:%M:%S')}  {text}")

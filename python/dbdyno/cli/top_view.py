@@ -9,7 +9,17 @@ from rich.text import Text
 
 from dbdyno.cli.top_session import alone_lines
 from dbdyno.cli.top_state import HELP, ORDERS, Row, View
-from dbdyno.cli.top_words import LEAST, RUN, WAIT, brief_words, clock, event_color, number, share
+from dbdyno.cli.top_words import (
+    LEAST,
+    RUN,
+    WAIT,
+    brief_words,
+    clock,
+    event_color,
+    hidden_in_words,
+    number,
+    share,
+)
 from dbdyno.model.visible import one_line
 from dbdyno.observe.glance import Glance
 
@@ -97,6 +107,8 @@ def _sums(g: Glance, h: Header, width: int) -> Iterator[Text]:
         (f"CPU WAIT {runq}", WAIT), f" + asleep {sleep};  client {client}   "
         f"s/s of {len(g.sessions)} sessions, last {g.seconds:.1f} s",
     )  # fmt: skip
+    if hidden := hidden_in_words(g.hidden, len(g.sessions)):
+        yield Text(f"hidden {hidden}: their waits are unknown, and so is DB time", "yellow")
     yield _bar(g, width)
     helpers = sorted(m.helpers.items(), key=lambda x: -x[1])[:4]
     own = "  ".join(f"{name} {number(used)}" for name, used in helpers if used >= LEAST)
@@ -123,7 +135,7 @@ def _bar(g: Glance, width: int) -> Text:
             classes[name] = classes.get(name, 0.0) + e.sleep
     parts = [("CPU", g.total("run") or 0.0, RUN), ("CPU WAIT", g.total("runq") or 0.0, WAIT)]
     parts += [(n, v, event_color(n)) for n, v in sorted(classes.items(), key=lambda x: -x[1])]
-    whole = sum(v for _, v, _ in parts)
+    whole = 0.0 if g.hidden else sum(v for _, v, _ in parts)
     bar = Text("       ")
     room = max(10, width - 8)
     for name, value, style in parts if whole > 0 else ():

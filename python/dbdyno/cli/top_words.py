@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.observe.glance import Glance
 
 LEAST = 0.0005  # seconds per second: what shows as more than 0.000
@@ -21,6 +22,11 @@ _COLORS = {
 
 def event_color(wait_class: str | None) -> str:
     return _COLORS.get(wait_class or "", "white")
+
+
+def hidden_in_words(hidden: int, sessions: int) -> str:
+    """Empty where all sessions are seen."""
+    return f"{hidden} of {sessions} sessions {HIDDEN_STATUS}" if hidden else ""
 
 
 def number(value: float | None, unknown: str = "?") -> str:

@@ -19,7 +19,8 @@ class Joint:
     """The joint table of all tasks of all cells, before it is summed up."""
 
     tasks: pl.DataFrame
-    """:func:`margins`, with ``samples`` (effective number; NULL: none), ``slept`` and ``woken`` (the samples'
+    """:func:`margins`, with ``samples`` (effective number; NULL: none), ``stateless`` (its states are hidden
+    from our role), ``hidden`` (and nothing else tells its waits), ``slept`` and ``woken`` (the samples'
     weight asleep and runnable), ``off_low``, ``off_high`` (95 % of the time asleep, by the samples and the
     margins' errors) and ``asleep_ns``: what is apportioned to waits; ``blur_ns``: what may stand
     under a wrong label."""
@@ -37,8 +38,13 @@ def joint(cut: Tables) -> Joint:
     """Everything that the tables of this room are sums of."""
     tasks = with_stolen(margins(cut), cut)
     everything = observations(cut, tasks)
+    stateless = everything.filter("hidden").select("task").unique().with_columns(stateless=True)
+    tasks = tasks.join(stateless, on="task", how="left", maintain_order="left")
+    tasks = tasks.with_columns(pl.col("stateless").fill_null(False))
+    everything = everything.filter(~pl.col("hidden")).drop("hidden")
     seen = with_states(chosen(everything), everything)
     tasks = _with_column(tasks, seen)
+    tasks = tasks.with_columns(hidden=pl.col("stateless") & pl.col("samples").is_null() & ~pl.col("exact"))
     return Joint(tasks, _apportioned(tasks, seen), _asked(tasks, everything), _waits(cut, tasks))
 
 

@@ -19,8 +19,8 @@ _HEARD = pl.col("samples").is_not_null() | pl.col("exact")
 class Groups:
     """``table``: one row a group (``group``, ``cell``, ``scope``, ``session``, ``who``, ``total``: its W
     over the window, ``tasks``, how many of them were ``heard`` (sampled or traced) and the W of the others,
-    sources in words). ``members``: ``group`` of each ``task``, which may have
-    several."""
+    how many are ``hidden`` from our role, or (``stateless``) their states alone, sources in words).
+    ``members``: ``group`` of each ``task``, which may have several."""
 
     table: pl.DataFrame
     members: pl.DataFrame
@@ -67,6 +67,8 @@ def _grouped(parts: pl.DataFrame, tasks: pl.DataFrame, key: list[str]) -> Groups
         tasks=pl.len(),
         sampled=pl.col("samples").is_not_null().sum(),
         heard=_HEARD.sum(),
+        stateless=pl.col("stateless").sum(),
+        hidden=pl.col("hidden").sum(),
         unheard=(pl.col("wall_ns") / pl.col("over_ns")).filter(~_HEARD).sum(),
         known=pl.col("known").sum(),
         why=pl.col("status").filter(~pl.col("known")).min(),

@@ -6,6 +6,7 @@ import polars as pl
 
 from dbdyno.ledger.intervals import effective
 from dbdyno.ledger.margins import Tables as Tables
+from dbdyno.model.source import HIDDEN
 
 NO_EVENT = "no wait event"
 UNLABELLED = "active without wait event"
@@ -37,7 +38,7 @@ def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
     stand for of the task's bracket. Kinds: sleep | runnable | unlabelled (active, no event, task state not
     to be had) | unknown. ``word``: the server's word stands alone.
     ``held_ns``: from when the sample was due to this row's read; in that time the sampler may have held a CPU
-    that others waited for.
+    that others waited for. ``hidden``: our role could not see what the session did, the row says nothing.
     """
     theirs = pl.col("role").is_in(_ROLES) | pl.col("role").str.starts_with("helper:")
     mine = tasks.filter(theirs & (pl.col("pid") == pl.col("tid")))
@@ -64,6 +65,7 @@ def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
             word=_word_alone(),
             weight=_inside("low_ns", "high_ns"),
             sampled_ns=_inside("sampled_from", "sampled_to"),
+            hidden=((pl.col("via") == "sql") & (pl.col("state") == HIDDEN)).fill_null(False),
             held_ns=(pl.col("late_ns") + pl.col("read_ns") - began).clip(0),
         )
         .select(
@@ -79,6 +81,7 @@ def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
             "sampled_ns",
             "skew_ns",
             "held_ns",
+            "hidden",
         )
     )
 

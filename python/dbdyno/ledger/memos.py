@@ -111,6 +111,8 @@ def _naive(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
         never = found.filter(~pl.col("told")).join(found.filter("told"), on="group", how="anti")
         none = never.with_columns(value=0.0, p_low=0.0, p_high="p_unseen")
         both = pl.concat([found.filter("told"), none])
+        whole = groups.table.filter(pl.col("stateless") == 0).select("group")
+        both = both.join(whole, on="group", how="semi", maintain_order="left")
         yield _shares(both, account, groups).with_columns(source=pl.lit(ASKED))
 
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from dbdyno.model.source import HIDDEN_STATUS
+
 Tables = Mapping[str, pl.DataFrame]
 
 TOLERANCE: dict[str, tuple[float, float]] = {
@@ -41,6 +43,11 @@ def rung(ledger: pl.DataFrame, account: str, scope: str = "rung") -> pl.DataFram
     return ledger.filter(
         (pl.col("scope") == scope) & (pl.col("who") == "rung") & (pl.col("account") == account)
     )
+
+
+def hidden(accounts: pl.DataFrame) -> bool:
+    """Whether sessions that our role cannot see are missing in rows of the ledger."""
+    return bool(accounts["status"].str.contains(HIDDEN_STATUS).any())
 
 
 def level(

@@ -10,10 +10,12 @@ from dbdyno.ledger.intervals import sums
 from dbdyno.ledger.joint import SOURCES, UNLABELLED, Tables, detail
 from dbdyno.ledger.steal import steal
 from dbdyno.ledger.summed import asleep, missed, not_asleep, slack
+from dbdyno.model.source import HIDDEN_STATUS
 
 CLIENT = "Client"
 LEFT = "W less all other accounts"
 UNSEEN = "seen by no sample"
+_HIDDEN = pl.lit(HIDDEN_STATUS)
 _SUMMED = ("run", "runq", "sleep", "client", UNLABELLED)
 
 
@@ -33,6 +35,7 @@ def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
         groups.table.select("group", source="wait_source"), on="group", maintain_order="left"
     )
     rows = pl.concat([rows, hidden], how="diagonal")
+    rows = _with_hidden(rows, groups)
     whole = groups.only("session", "brief", "rung")
     filled = [
         rows,
@@ -43,6 +46,23 @@ def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
     )
 
 
+def _with_hidden(rows: pl.DataFrame, groups: Groups) -> pl.DataFrame:
+    """Of a group with sessions hidden from our role: the others' time, and up to all of theirs more."""
+    rows = rows.join(
+        groups.table.select("group", "hidden", "tasks", "unheard"), on="group", maintain_order="left"
+    )
+    some = pl.col("hidden") > 0
+    more = pl.when(some).then("unheard").otherwise(0.0)
+    status = pl.when(some).then(_seen()).otherwise("status")
+    return rows.with_columns(status=status, high=pl.col("high") + more).drop("hidden", "tasks", "unheard")
+
+
+def _seen() -> pl.Expr:
+    """Status of a group with hidden sessions."""
+    others = pl.format("{} of {} sessions, others {}", pl.col("tasks") - pl.col("hidden"), "tasks", _HIDDEN)
+    return pl.when(pl.col("hidden") == pl.col("tasks")).then(_HIDDEN).otherwise(others)
+
+
 def _absent(joint: Joint, rows: pl.DataFrame, groups: Groups, account: str, cut: Tables) -> pl.DataFrame:
     """For groups without any: 0, up to what so many samples may have missed and unheard tasks slept; NULL and
     why where no task was heard."""
@@ -50,7 +70,8 @@ def _absent(joint: Joint, rows: pl.DataFrame, groups: Groups, account: str, cut:
         rows.filter(pl.col("account") == account), on="group", how="anti"
     )
     empty = empty.join(_why(cut), on="cell", how="left", maintain_order="left")
-    told, all_told = pl.col("heard") > 0, pl.col("heard") == pl.col("tasks")
+    hidden, all_told = pl.col("hidden") > 0, pl.col("heard") == pl.col("tasks")
+    told = (pl.col("heard") > 0) & ~hidden
     some = pl.format("{} of {} tasks", "heard", "tasks")
     empty = empty.join(missed(joint, groups), on="group", how="left", maintain_order="left")
     return empty.select(
@@ -59,11 +80,13 @@ def _absent(joint: Joint, rows: pl.DataFrame, groups: Groups, account: str, cut:
         value=pl.when(told).then(0.0),
         low=pl.when(told).then(0.0),
         high=pl.when(told).then(pl.col("asleep_missed").fill_null(0.0) + pl.col("unheard")),
-        status=pl.when(all_told)
+        status=pl.when(hidden)
+        .then(_seen())
+        .when(all_told)
         .then(pl.lit("ok"))
         .when(told)
         .then(some)
-        .otherwise(pl.col("why").fill_null("off")),
+        .otherwise(pl.coalesce("why", "sampling", pl.lit("off"))),
         source=pl.when(told).then("wait_source").otherwise(pl.lit("activity samples")),
     )
 
@@ -73,7 +96,7 @@ def _why(cut: Tables) -> pl.DataFrame:
     told = cut["cell_sources"].filter(
         pl.col("name").is_in(list(SOURCES.values())) & (pl.col("status") != "ok")
     )
-    return told.sort("name").group_by("cell", maintain_order=True).agg(why=pl.col("status").first())
+    return told.sort("name").group_by("cell", maintain_order=True).agg(sampling=pl.col("status").first())
 
 
 def sampled_asleep(joint: Joint, groups: Groups, tasks: pl.DataFrame) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.ledger.joint import UNLABELLED
 from dbdyno.ledger.margins import UNREAD
 from dbdyno.ledger.pooled import QUEUE
-from dbdyno.ledger.testimony import LAG_S, Tables, Testimony, level, rung
+from dbdyno.ledger.testimony import LAG_S, Tables, Testimony, hidden, level, rung
 from dbdyno.model.driven import in_call
 
 _UNIT = "seconds per second"
@@ -48,7 +48,7 @@ def db_time(cut: Tables) -> Iterator[Testimony]:
 def _ledger(cut: Tables) -> Testimony:
     """All accounts of the sessions but client and unaccounted."""
     sampled = rung(cut["ledger"], "client")
-    if not sampled["aas"].drop_nulls().len():
+    if not sampled["aas"].drop_nulls().len() or hidden(sampled):
         return Testimony(
             "db_time", "ledger", None, _UNIT, str(sampled["status"][0]) if sampled.height else "off"
         )

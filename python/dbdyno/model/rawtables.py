@@ -100,7 +100,12 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("start_ticks", "i64", "part of the key: a pid may be used again", null=True),
         *_WHO,
         _c("via", "str", "sql (the activity view) | memory (the wait event word); NULL: sql", null=True),
-        _c("state", "str", "the server's word: active, idle, idle in transaction, ...", null=True),
+        _c(
+            "state",
+            "str",
+            "the server's word: active, idle, idle in transaction, ...; hidden: our role may not see it",
+            null=True,
+        ),
         _c("wait_class", "str", "the server's wait event type", null=True),
         _c("wait_event", "str", "the server's wait event", null=True),
         _c("query_id", "i64", "where known", null=True),

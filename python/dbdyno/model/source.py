@@ -11,6 +11,11 @@ Status = Literal["ok", "not here", "not permitted", "not supported", "off", "los
 ``not supported`` (kernel or server version); ``off`` (switched off); ``lost`` (the source broke off);
 ``vanished`` (the task ended while it was read)."""
 
+HIDDEN = "hidden"
+"""State of a session in a sample: our role may see neither what it does nor what it waits for."""
+HIDDEN_STATUS = "hidden from this role"
+"""Part of the status of what is unknown by that."""
+
 
 class Source(BaseModel):
     """One independent witness: what it is called, what it read, how that went, what would mend it."""

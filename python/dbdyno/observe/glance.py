@@ -13,12 +13,14 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.model.source import HIDDEN
 from dbdyno.observe.glance_brief import Brief, brief
 from dbdyno.observe.glance_parts import Label, Spent, labels_of, spent_by_pid, workers
 from dbdyno.observe.glance_rest import Machine, machine
 
 CLIENT = "Client"
 IDLE = "idle"
+_WAITS = ("sleep", "client", "db_time")
 GONE_NS = 1_500_000_000  # a session not in the server's answers for so long has ended
 
 Tables = Mapping[str, pl.DataFrame]
@@ -65,7 +67,9 @@ class SessionLine:
     @property
     def idle_busy(self) -> bool:
         """Always idle by the server's word, and yet it used a CPU or waited for one."""
-        return self.active == 0 and self.state is not None and (self.run or 0) + (self.runq or 0) > 0
+        return (
+            self.active == 0 and self.state not in (None, HIDDEN) and (self.run or 0) + (self.runq or 0) > 0
+        )
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,11 @@ class Glance:
 
     def total(self, part: str) -> float | None:
         """Sum over the sessions of ``run``, ``runq``, ``sleep``, ``client``, ``db_time``; known ones only.
-
-        None where much is missing: a part of sessions too brief to be sampled that is not known.
+        None where much is missing: waits of sessions that are hidden from our role, or a part of sessions
+        too brief to be sampled that is not known.
         """
+        if part in _WAITS and self.hidden:
+            return None
         known = [v for s in self.sessions if (v := getattr(s, part)) is not None]
         found = sum(known) if known else None
         if self.brief is None:
@@ -92,6 +98,11 @@ class Glance:
             missing = self.brief.matters(sum(s.run or 0.0 for s in self.sessions))
             return None if missing else found
         return (found or 0.0) + theirs
+
+    @property
+    def hidden(self) -> int:
+        """Sessions that our role may not see, and whose waits are unknown by that."""
+        return sum(s.state == HIDDEN and s.sleep is None for s in self.sessions)
 
     @property
     def idle_busy(self) -> tuple[SessionLine, ...]:
@@ -141,7 +152,7 @@ def _latest(samples: pl.DataFrame, gone_ns: int) -> dict[int, dict[str, Any]]:
         pl.col("state").last(),
         event.last().alias("event"),
         pl.col("query_id").drop_nulls().last(),
-        (pl.col("state").fill_null(IDLE) != IDLE).mean().alias("active"),
+        (~pl.col("state").fill_null(IDLE).is_in([IDLE, HIDDEN])).mean().alias("active"),
         pl.col("sql_after_ns").last().alias("seen_ns"),
     )
     gone = pl.col("seen_ns") < pl.col("seen_ns").max() - gone_ns
@@ -159,7 +170,7 @@ def _session(
     off = 0.0 if spent is None else 1 - spent.run - spent.runq
     unseen = max(0.0, off - sum(asleep.values())) if events else max(0.0, off)
     idle = latest["state"] == IDLE
-    known = spent is not None or bool(events)
+    known = bool(events) or (spent is not None and latest["state"] != HIDDEN)
     return SessionLine(
         pid=pid,
         session=-1 if latest["session"] is None else int(latest["session"]),

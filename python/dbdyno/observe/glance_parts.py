@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.model.source import HIDDEN
+
 Tables = Mapping[str, pl.DataFrame]
 _GROWING = ("run_ns", "runq_ns", "user_ns", "system_ns", "blkio_ns", "slices")
 
@@ -92,7 +94,8 @@ def labels_of(
     by_word = samples.filter(pl.col("via") == "memory")
     if by_word.height:
         return "wait event word", _sampled(by_word, spent)
-    return "activity samples", _sampled(samples, spent)
+    seen = samples.filter(pl.col("state").fill_null("") != HIDDEN)
+    return "activity samples", _sampled(seen, spent)
 
 
 def _traced(waits: pl.DataFrame) -> dict[int, tuple[Label, ...]]:

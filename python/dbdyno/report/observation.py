@@ -74,7 +74,7 @@ def sentences(results: Results) -> list[str]:
 
 def _active(results: Results, found: Overview) -> str:
     if found.db_time is None:
-        why = f" ({in_words(found.why)})" if found.why == STATUS else ""
+        why = f" ({in_words(found.why)})" if found.why == STATUS else _why(results)
         cpu = "" if found.db_cpu is None else f"; {found.db_cpu:.2f} were on a CPU (DB CPU)"
         return f"How many sessions were active is unknown{why}{cpu}; {_seen(found)}."
     cpus = figures.usable_cpus(results)
@@ -89,6 +89,15 @@ def _active(results: Results, found: Overview) -> str:
         f"On average {found.db_time:.2f} sessions were active (DB time, seconds per second): "
         f"{', '.join(parts)}; {_seen(found)}."
     )
+
+
+def _why(results: Results) -> str:
+    """In the finding of hidden sessions: how many, and the cure."""
+    named = [f for f in results.findings if f.id == "sessions-hidden"]
+    if not named:
+        return ""
+    claim = named[0].claim.split(":")[0]
+    return f": {claim[0].lower()}{claim[1:]} ({named[0].cure})"
 
 
 def _seen(found: Overview) -> str:

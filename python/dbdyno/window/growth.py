@@ -44,7 +44,7 @@ def grown(
     is NULL. ``more``: figures that some reads have; they grow between the reads that do, if those are as
     good as the task's own ends (within :data:`NEAR_NS`), else NULL. Other columns are those of the first
     read (``NAME``) and, with the suffix ``_b``, of the last. A difference over less than ``shortest_ns`` is
-    none; of a thing that was there all the time half as much will do, for reads that came late or early.
+    none; of a thing that was there all the time each end may be :data:`NEAR_NS` off.
     """
     first, last = nearest(reads, TASK, t0), nearest(reads, TASK, t1)
     both = first.join(last, on=TASK, suffix="_b", nulls_equal=True, maintain_order="left")
@@ -62,7 +62,7 @@ def _bracketed(both: pl.DataFrame, t0: int, t1: int, shortest_ns: int) -> pl.Dat
     early = pl.col("at_ns_b") < pl.min_horizontal(pl.lit(last_ns), pl.lit(t1)) - NEAR_NS
     partial = late | early
     once = (wall == 0) & ~partial  # it was there, but a single read tells no difference: as if unread
-    least = pl.when(partial).then(shortest_ns).otherwise(shortest_ns // 2)
+    least = pl.when(partial).then(shortest_ns).otherwise(shortest_ns - 2 * NEAR_NS)
     short, fallen = wall < least, pl.col("fallen").fill_null(False)
     status = pl.when(short).then(pl.lit("too short")).when(fallen).then(pl.lit("reset"))
     return both.with_columns(

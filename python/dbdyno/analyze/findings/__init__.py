@@ -32,6 +32,7 @@ from dbdyno.model.workload import Workload
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     quality.cells_cut_short,
     observing.nobody,
+    observing.hidden_sessions,
     observing.gaps,
     brief.sessions,
     quality.client_limits,

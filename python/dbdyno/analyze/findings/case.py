@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.analyze.driver import is_limit
-from dbdyno.analyze.parts import UNLABELLED
+from dbdyno.analyze.parts import UNLABELLED, hidden
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
@@ -93,7 +93,9 @@ class Case:
         return float(mine["aas"].drop_nulls().sum())
 
     def served(self, cell: str) -> float:
-        """Session time that is not sleep at the client, in seconds per second."""
+        """Session time that is not sleep at the client, in seconds per second; 0 where it is unknown."""
+        if hidden(self.accounts(cell)):
+            return 0.0
         return self.aas(cell, "run", "runq", "sleep", UNLABELLED)
 
     def ladders(self) -> Iterator[tuple[str, list[Row]]]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+import polars as pl
+
 from dbdyno.analyze.findings.brief import unseen
-from dbdyno.analyze.findings.case import Case, Row, ids, listed
+from dbdyno.analyze.findings.case import Case, Row, at, ids, listed
+from dbdyno.analyze.parts import hidden
 from dbdyno.model.finding import Finding
+from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.model.units import NS_PER_S, format_ns
 
 GAP_NS = NS_PER_S // 100
@@ -33,6 +37,36 @@ def nobody(case: Case) -> Iterator[Finding]:
             cure="see who was connected: column user, database and application of table backends",
             cells=ids(empty),
         )
+
+
+def hidden_sessions(case: Case) -> Iterator[Finding]:
+    """Sessions whose states and wait events our role may not see."""
+    found = [(n, c) for c in case.usable() if (n := _hidden(case, c["cell"]))]
+    if not found:
+        return
+    (unseen, sessions), cell = max(found, key=lambda f: f[0])
+    told = case.tables["cell_sources"].filter(pl.col("name") == "sessions of other users")
+    yield Finding(
+        id="sessions-hidden",
+        severity="warning",
+        claim=f"States and wait events of {unseen} of {sessions} sessions are {HIDDEN_STATUS} "
+        f"{at(cell, case)}: DB time, time at the client and waits of all sessions are unknown.",
+        value=float(unseen),
+        unit="sessions",
+        evidence="table samples: state hidden",
+        cure=str(told["detail"][0])
+        if told.height
+        else "observe as a role that may see other users' sessions",
+        cells=ids([c for _, c in found]),
+    )
+
+
+def _hidden(case: Case, cell: str) -> tuple[int, int] | None:
+    """(hidden, all) sessions of a window whose waits are unknown by that."""
+    if not hidden(case.accounts(cell)):
+        return None
+    rows = case.table("ledger", cell).filter((pl.col("scope") == "session") & (pl.col("account") == "client"))
+    return int(rows["status"].str.contains(HIDDEN_STATUS).sum()), rows["session"].n_unique()
 
 
 def gaps(case: Case) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.analyze.findings.case import Case, Row, at, ids, percent, sentence, sessions
 from dbdyno.analyze.findings.pooling import is_pooled
+from dbdyno.analyze.parts import hidden
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import significant
 
@@ -129,6 +130,7 @@ class _Remainder(NamedTuple):
 def unaccounted(case: Case) -> Iterator[Finding]:
     """What the accounts leave over, beyond the samples' own error; behind a pooler it is told apart."""
     direct = [cell for cell in case.usable() if not is_pooled(case, cell["cell"])]
+    direct = [cell for cell in direct if not hidden(case.accounts(cell["cell"]))]
     left = [r for cell in direct if (r := _remainder(case, cell)) is not None]
     large = [r for r in left if r.beyond and abs(r.share) > UNACCOUNTED_NOTE]
     if not left:

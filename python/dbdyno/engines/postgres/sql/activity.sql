@@ -1,12 +1,13 @@
 -- One sample: who is there and what each waits for. Without its own backend and dbdyno's control connection.
--- A role that may not see others gets no backend_type: whoever has a database is taken for a client.
+-- A role that may not see others gets no backend_type, and NULL for all that they do: their state is 'hidden';
+-- whoever has a database is taken for a client.
 select pid,
        case
            when backend_type = 'client backend' then null
            when backend_type is not null then lower(backend_type)
            when datid is null then 'unknown'
        end as helper,
-       state,
+       case when backend_type is null then 'hidden' else state end as state,
        wait_event_type as wait_class,
        wait_event,
        query_id,
