@@ -91,3 +91,17 @@ def test_waits_read_from_memory_are_known_of_hidden_sessions():
     assert served(tables).aas == pytest.approx(0.1)
     states = tables["events"].filter(scope="rung")["state"].drop_nulls().to_list()
     assert states == [], "and their states are not"
+
+
+def test_beside_figures_of_too_short_a_time_nothing_is_zero():
+    """Two reads 0.3 s apart, and samples that met the session on a CPU each time."""
+    tasks = [task_row(10 * S, 0, 0), task_row(10 * S + 3 * S // 10, S // 10, 0)]
+    at = [10 * S + i * S // 20 + S // 40 for i in range(20)]
+    samples = [sample_row(i, t, "R") for i, t in enumerate(at)]
+    sampler = [sampler_row(i, t) for i, t in enumerate(at)]
+    cell = made_cell(
+        {"sessions": [session_row()], "tasks": tasks, "samples": samples, "sampler": sampler}, t1=11 * S
+    )
+    tables = accounts(cut([cell]))
+    for account in ("run", "runq", "sleep", "client"):
+        assert _rung(tables, account) == [(None, None, "too short")]

@@ -7,7 +7,7 @@ import polars as pl
 from dbdyno.ledger.apportion import Joint
 from dbdyno.ledger.groups import Groups
 from dbdyno.ledger.intervals import sums
-from dbdyno.ledger.joint import SOURCES, UNLABELLED, Tables, detail
+from dbdyno.ledger.joint import SOURCES, UNLABELLED, WORD_ALONE, Tables, detail
 from dbdyno.ledger.steal import steal
 from dbdyno.ledger.summed import asleep, missed, not_asleep, slack
 from dbdyno.model.source import HIDDEN_STATUS
@@ -65,13 +65,15 @@ def _seen() -> pl.Expr:
 
 def _absent(joint: Joint, rows: pl.DataFrame, groups: Groups, account: str, cut: Tables) -> pl.DataFrame:
     """For groups without any: 0, up to what so many samples may have missed and unheard tasks slept; NULL and
-    why where no task was heard."""
+    why where no task was heard, or its figures are unknown."""
     empty = groups.table.filter(pl.col("scope") != "beside").join(
         rows.filter(pl.col("account") == account), on="group", how="anti"
     )
     empty = empty.join(_why(cut), on="cell", how="left", maintain_order="left")
     hidden, all_told = pl.col("hidden") > 0, pl.col("heard") == pl.col("tasks")
-    told = (pl.col("heard") > 0) & ~hidden
+    # without run and run queue none asleep is no account of a task that we could have read
+    whole = (pl.col("known") > 0) | (pl.col("wait_source") == WORD_ALONE).fill_null(False)
+    told = (pl.col("heard") > 0) & ~hidden & whole
     some = pl.format("{} of {} tasks", "heard", "tasks")
     empty = empty.join(missed(joint, groups), on="group", how="left", maintain_order="left")
     return empty.select(
@@ -82,7 +84,7 @@ def _absent(joint: Joint, rows: pl.DataFrame, groups: Groups, account: str, cut:
         high=pl.when(told).then(pl.col("asleep_missed").fill_null(0.0) + pl.col("unheard")),
         status=pl.when(hidden)
         .then(_seen())
-        .when(all_told)
+        .when(all_told & whole)
         .then(pl.lit("ok"))
         .when(told)
         .then(some)
