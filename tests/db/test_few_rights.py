@@ -144,6 +144,7 @@ BPF = ("--inh-caps=+bpf,+perfmon", "--ambient-caps=+bpf,+perfmon")
 NO_PTRACE = ("--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
 
 
+@pytest.mark.alone
 @needs_root
 @pytest.mark.parametrize(
     ("user", "words", "labels"),
@@ -182,6 +183,7 @@ def test_the_advice_asks_for_the_third_right_where_the_server_is_another_users(
     assert "--ambient-caps=+bpf,+perfmon,+sys_ptrace" in detail
 
 
+@pytest.mark.alone
 @needs_root
 def test_a_server_without_the_symbol(servers: Servers, home: Path) -> None:
     """A copy of the program whose symbol has another name: root cannot find the wait event either."""
@@ -189,8 +191,12 @@ def test_a_server_without_the_symbol(servers: Servers, home: Path) -> None:
     from dbdyno.engines.postgres.embedded.account import server_account
     from dbdyno.engines.postgres.embedded.places import find_places
 
-    root = Path(os.environ["DBDYNO_SERVER_DIR"]).parent / "renamed"
-    shutil.copytree(servers.bin_dir(18).parent, root, symlinks=True)
+    home_of_copy = Path(os.environ["DBDYNO_SERVER_DIR"]).parent / "renamed"
+    whole = servers.bin_dir(18).parent
+    root = home_of_copy / whole.parent.name / whole.name
+    shutil.copytree(whole, root, symlinks=True)
+    for libraries in whole.parent.parent.glob(f"{whole.parent.name}.libs"):  # found from the programs upwards
+        (home_of_copy / libraries.name).symlink_to(libraries)
     program = root / "bin" / "postgres"
     program.write_bytes(program.read_bytes().replace(b"my_wait_event_info", b"my_wait_event_inf0"))
     place = Path(os.environ["DBDYNO_SERVER_DIR"])
@@ -207,7 +213,7 @@ def test_a_server_without_the_symbol(servers: Servers, home: Path) -> None:
             document = observed(dsn, home, user=0)
     finally:
         instance.close()
-        shutil.rmtree(root)
+        shutil.rmtree(home_of_copy)
     check_split(document)
     assert source(document, "wait event word")["status"] == "not supported"
     if source(document, "scheduler trace")["status"] == "ok":
@@ -240,6 +246,7 @@ def test_the_roles_own_sessions_are_seen_beside_hidden_ones(open_dsn: str, home:
     assert {r["total"] for r in db_times(document)} == {None}
 
 
+@pytest.mark.alone
 @needs_root
 def test_the_servers_user_knows_waits_that_the_role_does_not(open_dsn: str, home: Path) -> None:
     """Read from memory: the role plays no part."""
