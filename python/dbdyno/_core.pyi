@@ -50,6 +50,13 @@ class Watch:
         """(status, detail) of ``wait event word``, ``scheduler trace`` and ``sampler priority`` (whether the
         samplers got a real-time one), as far as they were asked for."""
 
+class Pulse:
+    """Looks until it is collected whether this process was there all the time."""
+
+    def __init__(self) -> None: ...
+    def holes(self) -> list[tuple[int, int, int, int]]:
+        """From and to (CLOCK_MONOTONIC), stopped and suspended, in ns; of half a second and more."""
+
 def read_task(pid: int, tid: int) -> Mapping[str, Any]:
     """One read of a task: run_ns, runq_ns, slices, user_ns, system_ns, start_ticks, comm, state, cpu,
     status."""

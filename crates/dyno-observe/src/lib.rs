@@ -12,6 +12,7 @@ pub mod mountinfo;
 pub mod names;
 pub mod parse;
 pub mod psi;
+pub mod pulse;
 pub mod rng;
 pub mod schedstat;
 pub mod stat;

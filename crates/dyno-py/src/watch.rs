@@ -241,6 +241,26 @@ impl Watch {
     }
 }
 
+/// See `_core.pyi`.
+#[pyclass(frozen, module = "dbdyno._core")]
+struct Pulse(dyno_observe::pulse::Pulse);
+
+#[pymethods]
+impl Pulse {
+    #[new]
+    fn new() -> PyResult<Self> {
+        let started = dyno_observe::pulse::Pulse::new();
+        started.map(Self).map_err(|e| errors::observer(&e))
+    }
+
+    fn holes(&self) -> Vec<(i64, i64, i64, i64)> {
+        let all = self.0.holes();
+        all.iter()
+            .map(|h| (h.from_ns, h.to_ns, h.stopped_ns, h.suspended_ns))
+            .collect()
+    }
+}
+
 /// One read of a task: see `_core.pyi`.
 #[pyfunction]
 fn read_task(py: Python<'_>, pid: i64, tid: i64) -> PyResult<Bound<'_, PyDict>> {
@@ -285,6 +305,7 @@ fn find_cgroups(
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Watch>()?;
+    m.add_class::<Pulse>()?;
     m.add_function(wrap_pyfunction!(read_task, m)?)?;
     m.add_function(wrap_pyfunction!(find_cgroups, m)?)
 }

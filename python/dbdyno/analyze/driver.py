@@ -51,7 +51,7 @@ def busy(figures: Figures) -> float | None:
 
 
 def judged(tables: Tables, plan: Plan) -> pl.DataFrame:
-    """Table ``rates`` with two more figures a cell, where they are known: ``driver_delay``, ``client_limits`` (1: yes)."""
+    """Table ``rates`` with two more figures a cell: ``driver_delay``, ``client_limits`` (1: yes)."""
     rates = tables["rates"].filter(~pl.col("name").is_in(["driver_delay", "client_limits"]))
     parts = ByCell({"rates": rates.filter(pl.col("scope") == "rung"), "ledger": tables["ledger"]})
     made = [row for w in tables["windows"].iter_rows(named=True) for row in _of_cell(w, parts, plan)]
@@ -78,8 +78,8 @@ def delay(figures: Figures, sessions: float, client: float | None) -> float | No
     """Share of the sessions' time in which they waited for the driver; ``None``: unknown.
 
     ``sessions``: session time without thinking, in seconds per second; ``client``: the part of it in which
-    the server waited for the client. It is the driver that it waited for, for as long as threads are busy or wait
-    for a CPU. Without ``client``: the queue before a thread that is busy in the share b of the time is
+    the server waited for the client. It is the driver that it waited for, for as long as threads are busy or
+    wait for a CPU. Without ``client``: the queue before a thread that is busy in the share b of the time is
     b / (1 - b) (M/M/1; Kleinrock, section 3.2). The driver's own work on an answer is no delay.
     """
     run, threads, share = figures.get("driver_cpus"), figures.get("driver_threads"), busy(figures)

@@ -11,6 +11,7 @@ import click
 from dbdyno import __version__
 from dbdyno.cli.commands import Commands
 from dbdyno.cli.guard import guard
+from dbdyno.cli.lasting import last
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError
 from dbdyno.model.visible import shortened
 
@@ -101,6 +102,7 @@ def _unforeseen(e: Exception) -> int:
 
 def main() -> None:
     """Entry point of the program ``dbdyno``."""
+    last()
     guard()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's; else a thread for each CPU, none of use
     try:
@@ -120,8 +122,5 @@ def main() -> None:
         sys.exit(e.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:  # the reader has seen enough: `dbdyno runs | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except Exception as e:
         sys.exit(_unforeseen(e))

@@ -57,7 +57,9 @@ class Keyboard:
     def pressed(self) -> list[str]:
         if self._descriptor is None or not select.select([self._descriptor], [], [], 0)[0]:
             return []
-        data = os.read(self._descriptor, _LONGEST)
+        data = b""
+        with contextlib.suppress(OSError):  # EIO
+            data = os.read(self._descriptor, _LONGEST)
         if not data:  # the terminal is gone
             self._descriptor = None
         return parse(data)
@@ -79,4 +81,5 @@ class Keyboard:
             yield self
         finally:
             self._descriptor = None
-            termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
+            with contextlib.suppress(termios.error):  # the terminal is gone
+                termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from dbdyno import drive, observe
+from dbdyno.conduct.absence import Presence
 from dbdyno.conduct.marks import PHASES, Mark, read_mark
 from dbdyno.model.plan import Cell, Plan
 from dbdyno.model.protocols import Load, Progress, Server, Watch
@@ -120,6 +121,7 @@ def _measure(
     on_tick: OnTick,
 ) -> RawCell:
     experiment = plan.experiment
+    presence = Presence(server)
     watch = observe.open_watch(server, load, observe.How.of(experiment))
     asked = _Asked(server, load, enabled=experiment.observe)
     clock = _Clock.ahead(load, cell)
@@ -139,6 +141,8 @@ def _measure(
     if asked.lost and (last_ns := _last_answer_ns(tables["sessions"], clock.t0_ns)) is not None:
         window_end_ns = min(window_end_ns, last_ns)
     status, reason = _verdict(clock, window_end_ns, tables["sessions"], asked.lost, interrupt)
+    if away := presence.holes(clock.t0_ns, window_end_ns):
+        status, reason = "invalid", max(away, key=lambda h: h.stopped_ns + h.suspended_ns).words
     meta = CellMeta(
         cell=cell,
         workload=unit.workload,

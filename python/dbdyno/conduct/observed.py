@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from dbdyno import observe
+from dbdyno.conduct.absence import Hole
 from dbdyno.conduct.marks import NOTHING, Mark
 from dbdyno.conduct.numbers import Numbers
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Server, Watch
-from dbdyno.model.raw import CellMeta, RawCell
+from dbdyno.model.raw import CellMeta, CellStatus, RawCell
 from dbdyno.model.tables import RAW, empty
 from dbdyno.plan import OBSERVED, observed_cell
 
@@ -32,6 +34,7 @@ class End:
 
     reason: str
     lost: bool  # the server went away
+    resume: bool = False  # with a new watch, as if it had just begun
 
 
 def closed(
@@ -42,6 +45,7 @@ def closed(
     end: End | None,
     number: int,
     numbers: Numbers,
+    away: Sequence[Hole],
     *,
     now_ns: int,
 ) -> RawCell:
@@ -53,6 +57,11 @@ def closed(
     tables["sources"] = observe.sources(server, tables, driven=False, said=observe.Said.by(window.watch))
     t1_ns = _end_ns(window, tables, end, now_ns)
     early = end is not None and t1_ns < window.t1_ns
+    status: CellStatus = "short" if early else "ok"
+    reason = _reason(end) if early else None
+    if missed := _missed_ns(away, window.t0_ns, t1_ns):
+        status, reason = "short", f"{max(away).words}: nothing was sampled meanwhile"
+        status = "invalid" if 2 * missed >= t1_ns - window.t0_ns else status
     meta = CellMeta(
         cell=observed_cell(number, window.t1_ns - window.t0_ns),
         workload=OBSERVED,
@@ -63,11 +72,20 @@ def closed(
         end_ns=t1_ns,
         driver_threads=0,
         usable_cpus=plan.cpus,
-        status="short" if early else "ok",
+        status=status,
         chosen=(plan.experiment.observation or Observation()).some,
-        reason=_reason(end) if early else None,
+        reason=reason,
     )
     return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
+
+
+def _missed_ns(away: Sequence[Hole], t0_ns: int, t1_ns: int) -> int:
+    """Of a window. While the machine is suspended its clock stands still: no part of a window is missing."""
+    return sum(
+        max(min(h.to_ns, t1_ns) - max(h.from_ns, t0_ns), 1)
+        for h in away
+        if h.to_ns > t0_ns and h.from_ns < t1_ns
+    )
 
 
 def _end_ns(window: Window, tables: dict[str, pl.DataFrame], end: End | None, now_ns: int) -> int:

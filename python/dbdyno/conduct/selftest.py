@@ -100,6 +100,8 @@ class _Case:
                 raw, counted_ns = self._measured()
         except QuotaRefused as e:
             return [self._not_run(str(e))]
+        if raw.meta.status == "invalid":
+            return [self._not_run(raw.meta.reason or "the window was of no use")]
         facts = Facts(self._sessions, self._cpus, self._others(), limit, counted_ns)
         return [t for tier, tables in tiers_of(raw) for t in truths(self._case, facts, tables, tier)]
 
@@ -107,6 +109,8 @@ class _Case:
         if self._facts.main_pid is None:
             return [self._not_run("the server's processes are not on this host")]
         raw, facts = observed_briefly(self._server, self._case, self._cpus, self._measure_ns, self._interrupt)
+        if raw.meta.status != "ok":
+            return [self._not_run(raw.meta.reason or "the window was of no use")]
         return [t for tier, tables in tiers_of(raw) for t in truths(self._case, facts, tables, tier)]
 
     def _limit(self, stack: contextlib.ExitStack) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from dbdyno import _core, observe
 from dbdyno.analyze.truth import Facts
+from dbdyno.conduct.absence import Presence
 from dbdyno.conduct.marks import read_mark
 from dbdyno.conduct.numbers import Numbers
 from dbdyno.conduct.observed import Window, closed
@@ -65,6 +66,7 @@ def observed_briefly(
     """One window of an observation beside them, and what they used. Raises :class:`TargetError`."""
     experiment = Experiment(name="selftest", observation=Observation())
     plan = Plan(experiment=experiment, cpus=cpus, call_target_ns=None, cells=(), expected_ns=0)
+    presence = Presence(server)
     watch = observe.open_observation(server, Observation(), {})
     t0_ns = _core.now_ns() + LEAD_NS
     window = Window(watch, t0_ns, t0_ns + measure_ns)
@@ -83,7 +85,8 @@ def observed_briefly(
             thread.join()
     if sessions.trouble:
         raise TargetError(f"{case.name}: {sessions.trouble[0]}", "run dbdyno on the server's host")
-    raw = closed(server, plan, window, last, None, 1, Numbers(), now_ns=_core.now_ns())
+    away = presence.holes(window.t0_ns, window.t1_ns)
+    raw = closed(server, plan, window, last, None, 1, Numbers(), away, now_ns=_core.now_ns())
     used = sessions.cpus(window.t0_ns, window.t1_ns)
     return raw, Facts(case.sessions, cpus, None, None, None, used)
 

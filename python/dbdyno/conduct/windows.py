@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator
 import polars as pl
 
 from dbdyno import observe
+from dbdyno.conduct.absence import Presence
 from dbdyno.conduct.cost import Costing
 from dbdyno.conduct.looker import Look, Looker, Names
 from dbdyno.conduct.marks import LOST, NOTHING, Mark, read_mark
@@ -53,11 +54,14 @@ class Windows:
         self._failing: dict[str, str] | None = None  # of the window before: witness -> why
         self._before: Watch | None = None  # for the live view, whose seconds reach back
         self.costing = Costing(clock)
+        self._presence = Presence(server)
 
     def all(self) -> Iterator[RawCell]:
         """Every window as it is over. Raises :class:`ServerLost` when the server is gone for good."""
         while True:
             end = yield from self._attached()
+            if end is not None and end.resume:
+                continue
             if end is None or not end.lost or not self._come_back(end.reason):
                 return
 
@@ -76,6 +80,7 @@ class Windows:
                 end = end or self._pass(now, now.t1_ns)
                 last = NOTHING if end and end.lost else self._mark("t1")
                 end = end or (End(last.lost, lost=True) if last.lost else None)
+                end = end or self._overslept(now)
                 yield from self._close(now, last, end)
                 if end is not None or following is None:
                     return end
@@ -137,11 +142,23 @@ class Windows:
             self._looker.notice(mark.refused)
         return mark
 
+    def _overslept(self, window: Window) -> End | None:
+        """dbdyno was stopped beyond the end of the window: those that should have followed are no windows."""
+        now_ns = self._clock.now_ns()
+        away = self._presence.holes(window.t0_ns)
+        if not away or now_ns - window.t1_ns < SHORTEST_NS:
+            return None
+        over = self._end_ns is not None and self._end_ns - now_ns < LEAD_NS + SHORTEST_NS
+        return End(away[-1].words, lost=False, resume=not over)
+
     def _close(self, window: Window, last: Mark, end: End | None) -> Iterator[RawCell]:
         window.watch.stop()
         now_ns = self._clock.now_ns()
+        away = self._presence.holes(window.t0_ns, window.t1_ns)
+        for hole in away:
+            self._looker.notice(f"{hole.words}: window {self._stored + 1} is marked")
         raw = closed(
-            self._server, self._plan, window, last, end, self._stored + 1, self._numbers, now_ns=now_ns
+            self._server, self._plan, window, last, end, self._stored + 1, self._numbers, away, now_ns=now_ns
         )
         self.costing.add(raw.tables["tasks"])
         if raw.meta.t1_ns - raw.meta.t0_ns < SHORTEST_NS:

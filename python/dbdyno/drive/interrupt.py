@@ -1,4 +1,4 @@
-"""Ctrl-C once: no further call starts, what was measured is kept. Twice: at once."""
+"""Ctrl-C, SIGTERM or SIGHUP once: no further call starts, what was measured is kept. Twice: at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ _REST_S = 0.1
 
 
 class Interrupt:
-    """Counts SIGINT and SIGTERM. The first is heard at the next safe place, the second raises at once."""
+    """Counts SIGINT, SIGTERM and SIGHUP. The first is heard at the next safe place, the second raises.
+
+    A terminal that is closed may send more than one SIGHUP (the shell's, the kernel's): together they are
+    one, and what follows (putting back, the report) is not disturbed by another.
+    """
 
     def __init__(self, heard: Callable[[int], None] = lambda _count: None) -> None:
         self.count = 0
@@ -50,14 +54,21 @@ class Interrupt:
     def caught(self) -> Iterator[Interrupt]:
         """Within it, signals come here. Only for the main thread."""
 
-        def handle(_signal: int, _frame: FrameType | None) -> None:
-            self.request()
+        hung_up = False
+
+        def handle(sign: int, _frame: FrameType | None) -> None:
+            nonlocal hung_up
+            if sign != signal.SIGHUP or not self.stopping:
+                hung_up = hung_up or sign == signal.SIGHUP
+                self.request()
 
         stopping.reset()
-        before = {s: signal.signal(s, handle) for s in (signal.SIGINT, signal.SIGTERM)}
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # nohup
+        heard = (signal.SIGINT, signal.SIGTERM) if ignored else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {s: signal.signal(s, handle) for s in heard}
         try:
             yield self
         finally:
             stopping.reset()
             for s, handler in before.items():
-                signal.signal(s, handler)
+                signal.signal(s, signal.SIG_IGN if s == signal.SIGHUP and hung_up else handler)

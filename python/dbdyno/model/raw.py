@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict
 from dbdyno.model.plan import Cell
 from dbdyno.model.workload import Calibration, Workload
 
+AWAY = ("dbdyno was stopped", "the machine was suspended")
+"""How the reason of a cell begins in which dbdyno itself was not there all the time."""
+
 CellStatus = Literal["ok", "short", "invalid"]
 
 

@@ -77,7 +77,7 @@ def server_name(engine: str, version: str) -> str:
 
 
 def sentences(results: Results) -> list[str]:
-    """What the client limited, then a paragraph a series; of an observation, how active it was and with what."""
+    """What the client limited, then a paragraph a series; of an observation, how active it was, with what."""
     if figures.is_observation(results):
         return observation.sentences(results)
     series = figures.series_of(results)

@@ -99,8 +99,9 @@ def rung_header(chosen: Sequence[Column]) -> Text:
 
 def rung_row(row: Row, chosen: Sequence[Column]) -> Text:
     """One rung as one line. ``row``: columns of table ``rungs``; what is absent or NULL shows as ``?``."""
-    cells = [c.text(row) for c in chosen]
-    style = {"invalid": "red", "short": "yellow"}.get(str(row.get("status")), "")
+    status = str(row.get("status"))
+    cells = ["invalid" if c.name == "top_wait" and status == "invalid" else c.text(row) for c in chosen]
+    style = {"invalid": "red", "short": "yellow"}.get(status, "")
     return Text(_join(chosen, cells), style=style, no_wrap=True, overflow="crop")
 
 

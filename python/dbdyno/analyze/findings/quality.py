@@ -9,6 +9,7 @@ import polars as pl
 from dbdyno.analyze import driver
 from dbdyno.analyze.findings.case import Case, Row, at, ids, listed, many, percent, where
 from dbdyno.model.finding import Finding
+from dbdyno.model.raw import AWAY
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
 
 STEAL = 0.01
@@ -38,15 +39,17 @@ def cells_cut_short(case: Case) -> Iterator[Finding]:
 def _window_short(cell: Row, case: Case) -> Finding:
     """Of an observation: to end it is no fault; a server that went away is worth a look."""
     stopped = cell["reason"] == "stopped by the user"
+    away = str(cell["reason"]).startswith(AWAY)
+    what = "has a hole" if away else "ended early"
     return Finding(
         id="window-short",
         severity="note" if stopped else "warning",
-        claim=f"The observation {at(cell, case)} ended early ({significant(cell['wall_s'])} s): "
+        claim=f"The observation {at(cell, case)} {what} ({significant(cell['wall_s'])} s): "
         f"{cell['reason'] or 'no reason was given'}.",
         value=cell["wall_s"],
         unit="s",
         evidence="table windows",
-        cure="" if stopped else "see the server's log",
+        cure="" if stopped or away else "see the server's log",
         cells=(cell["cell"],),
     )
 

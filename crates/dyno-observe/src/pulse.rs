@@ -1,0 +1,154 @@
+//! Was this process there all the time? A thread that does nothing but wake looks for holes in its own time.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use dyno_model::{Error, Result, now_ns};
+
+use crate::schedstat;
+use crate::signal::{Signal, lock};
+
+const BEAT_NS: i64 = 50_000_000;
+
+/// A shorter hole is none. A thread that had to wait for a CPU for so long was in the run queue, and that is
+/// no part of a hole.
+const HOLE_NS: i64 = 500_000_000;
+
+/// Time in which this process did not run though it wanted to, and was in no run queue either.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hole {
+    /// `CLOCK_MONOTONIC`: it was seen last.
+    pub from_ns: i64,
+    /// And seen again.
+    pub to_ns: i64,
+    /// It was stopped (SIGSTOP, a debugger, a freezer, a paused virtual machine) for so long.
+    pub stopped_ns: i64,
+    /// The machine was suspended for so long: `CLOCK_BOOTTIME` went on, `CLOCK_MONOTONIC` did not.
+    pub suspended_ns: i64,
+}
+
+/// Looks for holes until it is dropped.
+pub struct Pulse {
+    signal: Arc<Signal>,
+    holes: Arc<Mutex<Vec<Hole>>>,
+}
+
+/// One wake-up of the thread.
+#[derive(Debug, Clone, Copy, Default)]
+struct Beat {
+    at_ns: i64,
+    /// Of all time, suspended included.
+    boot_ns: i64,
+    /// On a CPU or in the run queue, up to now.
+    ready_ns: i64,
+}
+
+impl Pulse {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When no thread can be made.
+    pub fn new() -> Result<Self> {
+        let pulse = Self {
+            signal: Arc::default(),
+            holes: Arc::default(),
+        };
+        let (signal, holes) = (Arc::clone(&pulse.signal), Arc::clone(&pulse.holes));
+        thread::Builder::new()
+            .name("dbdyno-pulse".to_owned())
+            .spawn(move || {
+                let mut last = Beat::now();
+                while !signal.sleep_until(last.at_ns + BEAT_NS) {
+                    let now = Beat::now();
+                    lock(&holes).extend(hole(last, now));
+                    last = now;
+                }
+            })
+            .map_err(|e| Error::Io(format!("cannot start a thread: {e}")))?;
+        Ok(pulse)
+    }
+
+    /// Those found so far.
+    pub fn holes(&self) -> Vec<Hole> {
+        lock(&self.holes).clone()
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.signal.tell(|s| s.stop = true);
+    }
+}
+
+impl Beat {
+    fn now() -> Self {
+        let read = std::fs::read_to_string("/proc/thread-self/schedstat");
+        let sched = read.ok().and_then(|text| schedstat::parse(&text).ok());
+        Self {
+            at_ns: now_ns(),
+            boot_ns: boot_ns(),
+            ready_ns: sched.map_or(0, |s| s.run_ns + s.runq_ns),
+        }
+    }
+}
+
+fn hole(last: Beat, now: Beat) -> Option<Hole> {
+    let gone_ns = now.at_ns - last.at_ns;
+    let stopped_ns = gone_ns - BEAT_NS - (now.ready_ns - last.ready_ns);
+    let suspended_ns = now.boot_ns - last.boot_ns - gone_ns;
+    let real = |ns: i64| if ns >= HOLE_NS { ns } else { 0 };
+    (real(stopped_ns) + real(suspended_ns) > 0).then_some(Hole {
+        from_ns: last.at_ns,
+        to_ns: now.at_ns,
+        stopped_ns: real(stopped_ns),
+        suspended_ns: real(suspended_ns),
+    })
+}
+
+fn boot_ns() -> i64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is valid for writing; the clock id exists since Linux 2.6.39.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut t) };
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    fn after(gone_ns: i64, ready_ns: i64, suspended_ns: i64) -> Option<(i64, i64)> {
+        let last = Beat {
+            at_ns: 5 * S,
+            boot_ns: 7 * S,
+            ready_ns: S,
+        };
+        let now = Beat {
+            at_ns: last.at_ns + gone_ns,
+            boot_ns: last.boot_ns + gone_ns + suspended_ns,
+            ready_ns: last.ready_ns + ready_ns,
+        };
+        hole(last, now).map(|h| (h.stopped_ns, h.suspended_ns))
+    }
+
+    #[test]
+    fn who_waits_for_a_cpu_was_not_stopped() {
+        assert_eq!(after(BEAT_NS, 0, 0), None);
+        assert_eq!(after(BEAT_NS + S / 5, 0, 0), None, "late by 200 ms");
+        assert_eq!(after(BEAT_NS + 10 * S, 10 * S, 0), None, "starved");
+        assert_eq!(after(BEAT_NS + 10 * S, S, 0), Some((9 * S, 0)));
+        assert_eq!(after(BEAT_NS, 0, 10 * S), Some((0, 10 * S)));
+        assert_eq!(after(BEAT_NS + 2 * S, 0, 3 * S), Some((2 * S, 3 * S)));
+    }
+
+    #[test]
+    fn a_process_that_runs_has_no_holes() {
+        let pulse = Pulse::new().unwrap();
+        thread::sleep(std::time::Duration::from_millis(200));
+        assert_eq!(pulse.holes(), []);
+    }
+}
