@@ -1,13 +1,15 @@
 //! One task of the operating system, its descriptors kept where there is room for them.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use dyno_model::now_ns;
 
 use crate::file::{self, Buffer, ProcFile};
 use crate::parse::ns_per_tick;
 use crate::schedstat::{self, SchedStat};
+use crate::signal::lock;
 use crate::stat::{self, Stat};
 use crate::status::Status;
 use crate::switches::{self, Switches};
@@ -46,7 +48,7 @@ pub struct Task {
     pub tid: i64,
     /// Whose.
     pub who: Who,
-    files: Result<Files, Status>,
+    files: Result<Arc<Files>, Status>,
     start_ticks: AtomicI64,
     gone: AtomicBool,
     met: AtomicBool,
@@ -59,6 +61,10 @@ struct Files {
     stat: ProcFile,
     kept: bool,
 }
+
+/// Files that are kept open, by task. One watch follows another while both read the same tasks: a task's files
+/// are open once.
+static OPEN: Mutex<Option<HashMap<(i64, i64), Weak<Files>>>> = Mutex::new(None);
 
 /// What one read of a task brought.
 #[derive(Debug)]
@@ -81,7 +87,7 @@ impl Task {
     /// Opens the files of a task of this host. A failure is remembered, and is what each read says; a task
     /// that lacks the `proof` has vanished: its number is somebody else's now.
     pub fn open(pid: i64, tid: i64, who: Who, keep: bool, sched_info: bool, proof: Proof) -> Self {
-        let task = Self::of(pid, tid, who, Files::open(pid, tid, keep, sched_info));
+        let task = Self::of(pid, tid, who, Files::shared(pid, tid, keep, sched_info));
         // its start, from the first row on
         match task.stat(&mut Buffer::default(), 1) {
             Ok(stat) if !proof.holds(&stat) => Self::of(pid, tid, task.who, Err(Status::Vanished)),
@@ -94,7 +100,7 @@ impl Task {
         Self::of(pid, tid, who, Err(why))
     }
 
-    fn of(pid: i64, tid: i64, who: Who, files: Result<Files, Status>) -> Self {
+    fn of(pid: i64, tid: i64, who: Who, files: Result<Arc<Files>, Status>) -> Self {
         let gone = AtomicBool::new(matches!(files, Err(Status::Vanished)));
         Self {
             pid,
@@ -221,6 +227,25 @@ impl Task {
 }
 
 impl Files {
+    /// Those that are open already, if they still are of a living task; else opened.
+    fn shared(pid: i64, tid: i64, keep: bool, sched_info: bool) -> Result<Arc<Self>, Status> {
+        if !keep {
+            return Self::open(pid, tid, keep, sched_info).map(Arc::new);
+        }
+        let mut open = lock(&OPEN);
+        let open = open.get_or_insert_default();
+        let known = open.get(&(pid, tid)).and_then(Weak::upgrade);
+        if let Some(files) = known.filter(|f| f.stat.read(&mut Buffer::default()).is_ok()) {
+            return Ok(files);
+        }
+        let files = Arc::new(Self::open(pid, tid, keep, sched_info)?);
+        if open.len() >= 64 && open.len() == open.capacity() {
+            open.retain(|_, files| files.strong_count() > 0); // before it grows
+        }
+        open.insert((pid, tid), Arc::downgrade(&files));
+        Ok(files)
+    }
+
     fn open(pid: i64, tid: i64, keep: bool, sched_info: bool) -> Result<Self, Status> {
         let directory = format!("/proc/{pid}/task/{tid}");
         let status = |e: std::io::Error| match Status::of(&e) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from pathlib import Path
 
 from dbdyno import _core
@@ -17,14 +18,17 @@ _TITLE = re.compile(rf"postgres: (?:.*: )?({'|'.join(_HELPERS)})\b")  # a cluste
 _CLIENT = re.compile(r"\[local\]|\(\d+\)")  # of a client's title: its host and port
 
 
-def unlisted(main_pid: int, *, all_helpers: bool) -> list[tuple[int, str]]:
+def unlisted(main_pid: int, known: Container[int], *, all_helpers: bool) -> list[tuple[int, str]]:
     """(process, what it is) of the server's helpers that no view shows: the log collector and, in 14, the
     statistics collector; with ``all_helpers`` all that stay, where the view hides from us what they are.
 
-    By their titles (PostgreSQL, "Standard Unix Tools"), which any user may read.
+    ``known``: sessions, which are not looked at. By titles (PostgreSQL, "Standard Unix Tools"): any user may read
+    them.
     """
     wanted = _HELPERS if all_helpers else _UNLISTED
-    titles = {pid: _read(f"/proc/{pid}/cmdline").strip("\0 ") for pid in _children(main_pid)}
+    titles = {
+        pid: _read(f"/proc/{pid}/cmdline").strip("\0 ") for pid in _children(main_pid) if pid not in known
+    }
     found = {pid: _TITLE.match(title) for pid, title in titles.items() if not _CLIENT.search(title)}
     return [(pid, title[1]) for pid, title in found.items() if title and title[1] in wanted]
 

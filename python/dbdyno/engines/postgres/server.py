@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -237,7 +237,8 @@ class PostgresServer:
         numbered = [(session, pid) for pid, session in known.items()]
         return {**self._watch_half(query, numbered), "adopt": True}
 
-    def _watch_half(self, query: str, numbered: Iterable[tuple[int, int]]) -> dict[str, Any]:
+    def _watch_half(self, query: str, numbered: Sequence[tuple[int, int]]) -> dict[str, Any]:
+        known = {pid for _, pid in numbered}
         here = self._presence.here
         return {
             "engine": "postgres",
@@ -250,16 +251,16 @@ class PostgresServer:
             "unseen": self._presence.status if not here else "not here",
             "main_pid": self._presence.main_pid,
             "word": word_spec(self.version // 10000) if here else None,
-            "tasks": [{"pid": pid, "tid": pid, "role": role} for pid, role in self._unseen_tasks()],
+            "tasks": [{"pid": pid, "tid": pid, "role": role} for pid, role in self._unseen_tasks(known)],
         }
 
-    def _unseen_tasks(self) -> Iterator[tuple[int, str]]:
+    def _unseen_tasks(self, known: Container[int]) -> Iterator[tuple[int, str]]:
         """(process, role) of those that the activity query leaves out."""
         if self._presence.pid is not None:
             yield self._presence.pid, "dbdyno"
         if self._presence.main_pid is not None:
             hidden = not self._sight.all_sessions
-            for pid, what in local.unlisted(self._presence.main_pid, all_helpers=hidden):
+            for pid, what in local.unlisted(self._presence.main_pid, known, all_helpers=hidden):
                 yield pid, f"helper:{what}"
 
     def backends(self) -> pl.DataFrame:
