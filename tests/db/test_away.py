@@ -24,7 +24,8 @@ def _cells(bench: Bench) -> int:
 
 def _measuring(bench: Bench, sessions: int) -> bool:
     """So many sessions make calls."""
-    active = "select 1 from pg_stat_activity where query like '%lio%' and state = 'active' and pid <> pg_backend_pid()"
+    ours = "query like '%lio%' and pid <> pg_backend_pid()"
+    active = f"select 1 from pg_stat_activity where {ours} and state = 'active'"
     return len(bench.ask(active)) >= sessions
 
 

@@ -361,27 +361,46 @@ pub fn read_once(pid: i64, tid: i64) -> Once {
 mod tests {
     use super::*;
 
-    fn opened(proof: Proof) -> Task {
-        let pid = i64::from(std::process::id());
+    fn opened(pid: u32, keep: bool, proof: Proof) -> Task {
+        let pid = i64::from(pid);
         let who = Who {
             role: Arc::from("session"),
             session: Some(0),
         };
-        Task::open(pid, pid, who, true, true, proof)
+        Task::open(pid, pid, who, keep, sched_info(), proof)
     }
 
     #[test]
     fn a_process_is_the_one_that_was_named_if_it_had_started_and_its_parent_is_the_server() {
-        let plain = opened(Proof::default());
-        let start = plain.start_ticks().unwrap();
+        let ours = |proof| opened(std::process::id(), true, proof);
+        let start = ours(Proof::default()).start_ticks().unwrap();
         let parent = Some(i64::from(std::os::unix::process::parent_id()));
         for (parent, named_ticks, gone) in [
             (parent, Some(start), false),
             (parent, Some(start - 1), true),
             (Some(1 << 30), Some(start), true),
         ] {
-            let task = opened(Proof { parent, named_ticks });
+            let task = ours(Proof { parent, named_ticks });
             assert_eq!((task.gone(), task.start_ticks().is_none()), (gone, gone));
         }
+    }
+
+    #[test]
+    fn the_files_of_a_task_are_open_once() {
+        // of a process that no other test here opens
+        let parent = |keep| opened(std::os::unix::process::parent_id(), keep, Proof::default());
+        let (one, other) = (parent(true), parent(true));
+        assert!(Arc::ptr_eq(
+            one.files.as_ref().unwrap(),
+            other.files.as_ref().unwrap()
+        ));
+        assert!(!parent(false).files.as_ref().unwrap().kept);
+        let weak = Arc::downgrade(one.files.as_ref().unwrap());
+        drop((one, other));
+        assert_eq!(weak.strong_count(), 0, "nobody reads it any more: closed");
+        assert_eq!(
+            parent(true).read(&mut Buffer::default(), ns_per_tick()).status,
+            Status::Ok
+        );
     }
 }

@@ -22,8 +22,8 @@ def unlisted(main_pid: int, known: Container[int], *, all_helpers: bool) -> list
     """(process, what it is) of the server's helpers that no view shows: the log collector and, in 14, the
     statistics collector; with ``all_helpers`` all that stay, where the view hides from us what they are.
 
-    ``known``: sessions, which are not looked at. By titles (PostgreSQL, "Standard Unix Tools"): any user may read
-    them.
+    ``known``: sessions, which are not looked at. By their titles (PostgreSQL, "Standard Unix Tools"), which
+    any user may read.
     """
     wanted = _HELPERS if all_helpers else _UNLISTED
     titles = {
