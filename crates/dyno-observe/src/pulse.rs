@@ -35,6 +35,7 @@ pub struct Pulse {
 
 /// One wake-up of the thread.
 #[derive(Debug, Clone, Copy, Default)]
+#[allow(clippy::struct_field_names)] // units belong to names
 struct Beat {
     at_ns: i64,
     /// Of all time, suspended included.

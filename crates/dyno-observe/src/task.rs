@@ -64,7 +64,9 @@ struct Files {
 
 /// Files that are kept open, by task. One watch follows another while both read the same tasks: a task's files
 /// are open once.
-static OPEN: Mutex<Option<HashMap<(i64, i64), Weak<Files>>>> = Mutex::new(None);
+static OPEN: Mutex<Option<OpenFiles>> = Mutex::new(None);
+
+type OpenFiles = HashMap<(i64, i64), Weak<Files>>;
 
 /// What one read of a task brought.
 #[derive(Debug)]
