@@ -258,3 +258,29 @@ def luminance(colour: str) -> float:
     """0 black to 1 white of ``rgb(r, g, b)``, without gamma: enough to tell light from dark."""
     red, green, blue = (int(c) for c in colour.removeprefix("rgb(").removesuffix(")").split(","))
     return (0.299 * red + 0.587 * green + 0.114 * blue) / 255
+
+
+POLICY = "document.querySelector('meta[http-equiv=Content-Security-Policy]').content"
+
+
+def test_the_policy_permits_this_page_s_own_code_and_styles_alone(
+    pages: dict[str, Path], open_page: Open
+) -> None:
+    page = open_page(pages["small"])
+    assert "unsafe" not in page.evaluate(POLICY)
+    bars = "Array.from(document.querySelectorAll('i[data-style^=width]')).map(i => getComputedStyle(i).width)"
+    assert any(w not in ("0px", "auto") for w in page.evaluate(bars))
+    assert page.errors() == []
+    page.evaluate("""(function () {
+      var code = document.createElement("script");
+      code.textContent = "window.ran = 1";
+      document.body.appendChild(code);
+      var box = document.createElement("div");
+      box.innerHTML = '<img src="x:" onerror="window.ran = 2"><p id="styled" style="color: rgb(1, 2, 3)">';
+      document.body.appendChild(box);
+      setTimeout("window.ran = 3", 0);
+    })()""")
+    page.evaluate("new Promise(function (done) { setTimeout(done, 50); })")
+    assert page.evaluate("String(window.ran)") == "undefined"
+    assert page.evaluate("getComputedStyle(document.getElementById('styled')).color") != "rgb(1, 2, 3)"
+    assert any("Content Security Policy" in e for e in page.errors())

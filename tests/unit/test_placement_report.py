@@ -107,7 +107,7 @@ def test_the_page_has_a_dot_for_each_call(shared: Results) -> None:
     page = report.placement_html(shared)
     dots = list(circles(page))
     assert len(dots) == 108
-    slow = [d for d in dots if "runq" in str(d.get("style"))]
+    slow = [d for d in dots if "runq" in str(d.get("data-style"))]
     assert len(slow) == 24
     assert min(float(str(d.get("cx"))) for d in slow) > max(
         float(str(d.get("cx"))) for d in dots if d not in slow

@@ -11,8 +11,8 @@ from dbdyno.report import compare_rows as rows
 from dbdyno.report import machines as told
 from dbdyno.report.compare_plot import STYLE, plot
 from dbdyno.report.files import write_atomic
-from dbdyno.report.markup import Html, details, el, table
-from dbdyno.report.page import head
+from dbdyno.report.markup import Html, details, el, join, table
+from dbdyno.report.page import page as whole
 
 
 def write(made: Comparison | None, path: Path, machines: Sequence[Machines] = ()) -> Path:
@@ -27,8 +27,7 @@ def page(made: Comparison | None, machines: Sequence[Machines] = ()) -> str:
     top = el("div", el("span", "dbdyno", class_="brand"), class_="top")
     header = el("header", el("div", top, el("h1", title), *words))
     sections = [*(_sections(made) if made is not None else ()), *_machines(machines)]
-    body = el("body", header, el("main", *sections, id="content"))
-    return f'<!doctype html>\n<html lang="en">{head(title, STYLE)}{body}</html>\n'
+    return whole(title, join(header, el("main", *sections, id="content")), STYLE)
 
 
 def _machines(machines: Sequence[Machines]) -> Iterator[Html]:

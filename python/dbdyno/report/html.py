@@ -30,8 +30,9 @@ from dbdyno.report.chart import Chart
 from dbdyno.report.charts import Group
 from dbdyno.report.files import write_atomic
 from dbdyno.report.markup import Html, el, join
-from dbdyno.report.page import asset, head
-from dbdyno.report.page_parts import data, figure, script, section
+from dbdyno.report.page import asset
+from dbdyno.report.page import page as whole
+from dbdyno.report.page_parts import data, figure, section
 from dbdyno.report.picks import Picks
 
 
@@ -56,9 +57,8 @@ def page(results: Results, code: Future[str]) -> str:
         data("strips", html_detail.strip_data(results, shown)),
         _hatches(),
     )
-    scripts = join(inside, script(code.result()), script(asset("strips.js")), script(asset("page.js")))
-    top = head(headline.title(results), compare_plot.STYLE, scripts=True)
-    return f'<!doctype html>\n<html lang="en">{top}<body>{body}{scripts}</body></html>\n'
+    scripts = [code.result(), asset("strips.js"), asset("page.js")]
+    return whole(headline.title(results), join(body, inside), compare_plot.STYLE, scripts)
 
 
 def _header(results: Results) -> Html:

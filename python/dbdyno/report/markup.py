@@ -18,7 +18,11 @@ Content = str | Html | None
 
 
 def el(name: str, /, *children: Content, **attributes: str | int | float | bool | None) -> Html:
-    """``el("td", "a < b", class_="num")``. A trailing underscore goes, others become hyphens."""
+    """``el("td", "a < b", class_="num")``. A trailing underscore goes, others become hyphens.
+
+    ``style`` becomes ``data-style``: :mod:`~dbdyno.report.page` makes rules of them, for the page's policy
+    forbids the attribute itself.
+    """
     written = "".join(_attribute(k, v) for k, v in attributes.items())
     if name in _VOID:
         return Html(f"<{name}{written}>")
@@ -80,5 +84,5 @@ def _text(child: Content) -> str:
 def _attribute(name: str, value: str | int | float | bool | None) -> str:
     if value is None or value is False:
         return ""
-    key = name.rstrip("_").replace("_", "-")
+    key = "data-style" if name == "style" else name.rstrip("_").replace("_", "-")
     return f" {key}" if value is True else f' {key}="{html.escape(str(value))}"'

@@ -42,7 +42,3 @@ def data(name: str, value: Any) -> Html:
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return Html(f'<script type="application/json" id="{name}">{safe}</script>')
-
-
-def script(code: str) -> Html:
-    return Html(f"<script>{code}</script>")

@@ -14,8 +14,9 @@ from dbdyno.report import scaling_rows as rows
 from dbdyno.report.chart import Chart
 from dbdyno.report.files import write_atomic
 from dbdyno.report.markup import Html, details, el, join, table
-from dbdyno.report.page import asset, head
-from dbdyno.report.page_parts import data, figure, script, section
+from dbdyno.report.page import asset
+from dbdyno.report.page import page as whole
+from dbdyno.report.page_parts import data, figure, section
 from dbdyno.report.regression import regression_html
 
 _DRAWING = Html(
@@ -71,10 +72,8 @@ def page(scalings: Sequence[Scaling], code: Future[str]) -> str:
     title = rows.title(scalings[0]) if len(scalings) == 1 else f"Scaling of {len(scalings)} ladders"
     main = el("main", *(s for n in range(len(scalings)) for s in _sections(made, n)), id="content")
     foot = el("footer", el("div", f"Analysed with dbdyno {__version__}"))
-    scripts = join(data("specs", made.specs), script(code.result()), script(asset("page.js")))
-    top = head(title, scripts=True)
-    body = el("body", join(_header(title, scalings), main, foot, scripts))
-    return f'<!doctype html>\n<html lang="en">{top}{body}</html>\n'
+    body = join(_header(title, scalings), main, foot, data("specs", made.specs))
+    return whole(title, body, scripts=[code.result(), asset("page.js")])
 
 
 def _header(title: str, scalings: Sequence[Scaling]) -> Html:

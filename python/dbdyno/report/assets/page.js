@@ -46,7 +46,12 @@
   function draw(figure) {
     var plot = figure.querySelector(".plot");
     var spec = themed(specs[figure.id], figure.dataset.scale === "log", "");
-    var options = { mode: "vega-lite", renderer: "svg", actions: false, config: config(), tooltip: { theme: "custom" } };
+    // ast: expressions are interpreted, not compiled; styles are in page.css: the policy permits neither eval nor
+    // a style sheet that a script adds.
+    var options = {
+      mode: "vega-lite", renderer: "svg", actions: false, config: config(), ast: true, defaultStyle: false,
+      tooltip: { theme: "custom", disableDefaultStyle: true }
+    };
     return vegaEmbed(plot, spec, options).then(
       function (result) { figure.dataset.drawn = "yes"; return result; },
       function (error) { figure.dataset.drawn = "failed"; plot.textContent = "This chart failed: " + error; throw error; }

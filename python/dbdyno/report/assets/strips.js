@@ -12,7 +12,10 @@ window.dbdynoStrip = (function () {
 
   function node(name, attributes) {
     var made = document.createElementNS(SVG, name);
-    Object.keys(attributes).forEach(function (k) { made.setAttribute(k, attributes[k]); });
+    Object.keys(attributes).forEach(function (k) {
+      if (k === "style") made.style.cssText = attributes[k];  // the page's policy forbids the attribute
+      else made.setAttribute(k, attributes[k]);
+    });
     return made;
   }
 
