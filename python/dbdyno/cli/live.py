@@ -83,7 +83,9 @@ class LiveTeller(Silence):
 
     def tick(self, tick: Tick) -> None:
         if self._live:
-            self._status(_status_line(self._plan, tick, self._last))
+            lines = (_status_line(self._plan, tick, self._last, parts) for parts in (3, 2, 1, 0))
+            fitting = (line for line in lines if line.cell_len < self._console.width)
+            self._status(next(fitting, Text(f"{tick.cell.sessions} sessions", no_wrap=True)))
         if (
             self._last is None
             or self._last.cell.id != tick.cell.id
@@ -121,8 +123,11 @@ class LiveTeller(Silence):
             self._live.update(text)
 
 
-def _status_line(plan: Plan, tick: Tick, before: Tick | None) -> Text:
-    """``[3/4] 8 sessions measuring ####....  12.3 calls/s  run or queue 93 %  1 min 20 s left``."""
+def _status_line(plan: Plan, tick: Tick, before: Tick | None, parts: int) -> Text:
+    """``[3/4] 8 sessions measuring ####....  12.3 calls/s  run or queue 93 %  1 min 20 s left``.
+
+    ``parts``: 3 all of it, 2 without shares of time, 1 nor the bar, 0 nor rates.
+    """
     cell = tick.cell
     whole_s = (cell.settle_ns + cell.measure_ns) / 1e9
     filled = round(_BAR * min(1.0, tick.elapsed_s / whole_s))
@@ -131,9 +136,9 @@ def _status_line(plan: Plan, tick: Tick, before: Tick | None) -> Text:
     head = f"[{tick.number}{of}] {variant}{cell.sessions} sessions "
     text = Text(head, style="cyan", no_wrap=True)
     text.append(f"{tick.phase:10} ")
-    text.append("#" * filled + "." * (_BAR - filled), style="green")
-    text.append(_rates(tick, before))
-    for name, share in sorted(tick.shares.items(), key=lambda s: -s[1])[:_SHARES]:
+    text.append("#" * filled + "." * (_BAR - filled) if parts > 1 else "", style="green")
+    text.append(_rates(tick, before) if parts > 0 else "")
+    for name, share in sorted(tick.shares.items(), key=lambda s: -s[1])[: _SHARES if parts > 2 else 0]:
         text.append(f"  {name} {share:.0%}", style="dim")
     most = "" if plan.adaptive is None else "at most "
     text.append(f"  {most}{format_ns(tick.left_s * 1e9)} left")

@@ -91,6 +91,8 @@ def _cut(line: Text, width: int) -> Text:
     line = line.copy()
     line.plain = one_line(line.plain)
     line.no_wrap = True
+    if 0 < width < len(line) and not (line.plain[width - 1] + line.plain[width]).count(" "):
+        width = line.plain.rfind(" ", 0, width) + 1 or width  # no figure is cut in its middle
     line.truncate(width, overflow="crop")
     return line
 

@@ -31,6 +31,12 @@ from dbdyno.report.picks import pick_of
 PROCESSES = 12
 """So many rows of each kind of process at the end of an observation."""
 
+_FIRST_TO_GO = (
+    "errors", "unaccounted_aas", "scaling", "pool_queue_aas", "client_aas", "response_mean_ns", "sleep_aas",
+    "run_aas", "response_p95_ns", "runq_aas",
+)  # fmt: skip
+"""Columns that terminals of less than 80 columns lack, the first first: a figure is never cut."""
+
 Row = Mapping[str, Any]
 
 
@@ -88,6 +94,9 @@ def columns(
     chosen = [c for c in all_columns(work) if asked.get(c.name, True)]
     while _line_width(chosen) > width and any(c.rank for c in chosen):
         chosen.remove(max(chosen, key=lambda c: c.rank))
+    for name in _FIRST_TO_GO:
+        if _line_width(chosen) > width:
+            chosen = [c for c in chosen if c.name != name]
     spare = max(0, min(width, 120) - _line_width(chosen))
     return tuple(c._replace(width=c.width + spare) if c.name == "top_wait" else c for c in chosen)
 

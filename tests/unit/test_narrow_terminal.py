@@ -1,0 +1,40 @@
+"""Terminals of few columns: no figure is cut in its middle, nothing fails."""
+
+from __future__ import annotations
+
+import pytest
+import report_results as made
+from rich.console import Console
+from rich.text import Text
+
+from dbdyno import report
+from dbdyno.cli.top_view import _cut
+from dbdyno.report import terminal
+
+
+@pytest.mark.parametrize("width", [12, 20, 40, 60, 79, 80, 100])
+def test_the_rung_table_keeps_whole_columns(width: int) -> None:
+    chosen = terminal.columns(width, errors=True, repeats=True, pooled=True)
+    names = [c.name for c in chosen]
+    assert names[:2] == ["sessions", "calls_per_s"]
+    row = made.results().tables["rungs"].to_dicts()[0]
+    assert len(terminal.rung_header(chosen)) <= width
+    assert len(terminal.rung_row(row, chosen)) <= width
+    if width >= 40:
+        assert {"response_p95_ns", "runq_aas"} <= set(names)
+
+
+@pytest.mark.parametrize("width", [1, 5, 40])
+def test_a_summary_is_printed_at_any_width(width: int) -> None:
+    console = Console(width=width, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console.print(report.summary(made.results(made.REPEATED)))
+    for part in (report.profile_text, report.events_text, report.microstates_text, report.witnesses_text):
+        console.print(part(made.results(), None))
+
+
+def test_a_line_of_the_live_view_ends_at_a_word() -> None:
+    line = Text("pid 1234567 user@database 99.95 100.25")
+    for width in range(4, len(line)):
+        kept = _cut(line, width).plain.rstrip()
+        assert all(word in line.plain.split() for word in kept.split()), (width, kept)
+    assert _cut(Text("x" * 50), 10).plain == "x" * 10
