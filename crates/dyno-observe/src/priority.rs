@@ -22,8 +22,8 @@ pub fn raise() -> Result<(), Refusal> {
     let cure = if root {
         "the CPU control group grants no real-time time (cpu.rt_runtime_us), or CAP_SYS_NICE was taken away"
     } else {
-        "give dbdyno CAP_SYS_NICE, or a real-time limit of 1 (ulimit -r 1); until then samples come late \
-         when all CPUs are busy"
+        "give dbdyno CAP_SYS_NICE, or its user a real-time limit: the line 'USER - rtprio 1' in \
+         /etc/security/limits.conf, then a new login; until then samples come late when all CPUs are busy"
     };
     Err(Refusal::new(Status::of(&error), cure))
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from importlib import resources
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -57,14 +58,16 @@ def recipe_new(file: Path, like: str | None) -> None:
       dbdyno recipe new mine.toml --like limits
     """
     if file.suffix != ".toml":
-        raise UsageError(f"{file}: a recipe's name ends in .toml", f"dbdyno recipe new {file}.toml")
+        raise UsageError(
+            f"{file}: a recipe's name ends in .toml", f"dbdyno recipe new {quote(str(file))}.toml"
+        )
     schema = file.with_name(SCHEMA_FILE)
     text = conduct.recipe_text(like) if like else _template()
     text = text.replace("${schema}", f"./{SCHEMA_FILE}").replace("${file}", str(file))
     _write(file, text)
     schema.write_text(_schema_text(), encoding="utf-8")
     screen.say(f"wrote {file} and {schema}")
-    screen.say(f"next:  dbdyno plan show {file}")
+    screen.say(f"next:  dbdyno plan show {quote(str(file))}")
 
 
 @recipe.command("check")

@@ -47,7 +47,7 @@ def _notes(root: Path) -> list[str]:
     if text(root, "proc/sys/kernel/task_delayacct") != "1":
         notes.append(
             "task_delayacct off: block I/O delay unknown; "
-            "sysctl kernel.task_delayacct=1 before the server starts makes it known"
+            "sysctl kernel.task_delayacct=1 makes it known for processes that start afterwards"
         )
     if (text(root, "proc/self/schedstat") or "0 0 0").split()[2:] == ["0"]:
         notes.append("no scheduler statistics: run-queue time unknown; needs a kernel with CONFIG_SCHED_INFO")

@@ -75,8 +75,8 @@ _WITNESSES = (
         "/proc/PID/task/TID/stat, field 42, of the server's tasks",
         _block_io,
         cures={
-            "off": "sysctl kernel.task_delayacct=1 before the server starts; a task that says 0 is believed "
-            "only with delayacct at boot"
+            "off": "sysctl kernel.task_delayacct=1, then restart the server: only processes that start later "
+            "have it; one without any delay stays unknown, unless delayacct is on the kernel's command line"
         },
     ),
     _Witness(
