@@ -7,6 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+
 from tests.on_terminal import STEERING, obeyed, on_terminal
 
 NAME = f"{STEERING}\nr"  # 63 bytes at most
