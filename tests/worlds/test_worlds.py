@@ -17,7 +17,7 @@ from tests.elsewhere import (
 )
 
 pytestmark = [pytest.mark.db, pytest.mark.root, needs_root]
-LADDER = ("run", "cpu", "--sessions", "1,2", "--measure", "2s", "--settle", "200ms")
+LADDER = ("run", "cpu", "--sessions", "2", "--measure", "2s", "--settle", "200ms")
 
 
 _USER_NAMESPACE = pytest.mark.xfail(
@@ -47,3 +47,21 @@ def test_a_ladder_on_the_embedded_server(owner: str, world: World, request: pyte
     assert document["run"]["status"] == "complete"
     cpu = [r for r in document["ledger"] if (r["scope"], r["account"]) == ("rung", "run")]
     assert cpu and all(r["status"] == "ok" and r["aas"] > 0.1 for r in cpu), str(cpu)  # its own processes
+
+
+@pytest.mark.parametrize("world", [as_user(), in_namespaces(hidepid=2) + as_user()], ids=["user", "hidepid"])
+def test_a_server_that_stays_is_found_again_and_observed(world: World, theirs: Elsewhere) -> None:
+    needs(world)
+    started = theirs.dbdyno("server", "start", "--max-connections", "20", world=world)
+    assert started.returncode == 0, started.stderr
+    try:
+        status = json.loads(theirs.dbdyno("server", "status", "--json", world=world).stdout)
+        assert status["running"] is True, status
+        seen = theirs.dbdyno("observe", "--for", "2s", "--json", "--dsn", status["dsn"], world=world)
+        assert seen.returncode == 0, seen.stderr
+        assert "Traceback" not in seen.stderr
+        (tasks,) = [s for s in json.loads(seen.stdout)["sources"] if s["name"] == "os tasks"]
+        assert tasks["status"] == "ok", tasks  # its own user's processes
+    finally:
+        stopped = theirs.dbdyno("server", "stop", world=world)
+    assert stopped.returncode == 0, stopped.stderr
