@@ -79,6 +79,7 @@ def test_starts_private_and_ends_with_its_owner(instance: tuple[Instance, Progra
     server.close()
     assert not process.alive
     assert server.process() is None
+    assert not server.socket_dir.exists()
 
 
 def test_never_runs_as_root(instance: tuple[Instance, Programs]) -> None:

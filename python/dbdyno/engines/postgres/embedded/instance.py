@@ -227,25 +227,23 @@ class Instance:
                 f"server process {running.pid} does not end", "it may hang in the kernel (state D)"
             )
         self._end_child()
-        with suppress(OSError):  # not empty where the server was killed: the next start clears it
-            self.socket_dir.rmdir()
 
     def _end_child(self) -> None:
-        """The process that we started, whatever may be seen of it."""
+        """The process that we started, if we did, whatever may be seen of it; and the socket's directory."""
         child, self._child = self._child, None
-        if child is None:
-            return
-        if child.poll() is None and (ticks := self._worker.start_ticks(child.pid)) is not None:
-            self._worker.end([Process(child.pid, ticks)])
-        if child.poll() is None:
-            with suppress(PermissionError):
-                child.kill()
-        try:
-            child.wait(_END_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise TargetError(
-                f"server process {child.pid} does not end", f"end it by hand: kill -QUIT {child.pid}"
-            ) from None
+        if child is not None and child.poll() is None:
+            if (ticks := self._worker.start_ticks(child.pid)) is not None:
+                self._worker.end([Process(child.pid, ticks)])
+            if child.poll() is None:
+                with suppress(PermissionError):
+                    child.kill()
+            try:
+                child.wait(_END_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                cure = f"end it by hand: kill -QUIT {child.pid}"
+                raise TargetError(f"server process {child.pid} does not end", cure) from None
+        with suppress(OSError):  # not empty where the server was killed: the next start clears it
+            self.socket_dir.rmdir()
 
     def _own(self) -> None:
         self._owner = locks.taken(self.directory / "owner.lock")
