@@ -192,7 +192,7 @@ def test_ambient_capabilities_end_at_the_servers_door(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="dyno-", dir="/tmp") as home:
         os.chown(home, user.uid, user.gid)
         bench = Bench(tmp_path, Path(home) / "s")
-        bench.env |= {"HOME": home, "XDG_RUNTIME_DIR": f"{home}/r", "XDG_DATA_HOME": f"{home}/d"}
+        bench.env |= {"HOME": home, "XDG_RUNTIME_DIR": home, "XDG_DATA_HOME": f"{home}/d"}
         plain = as_daemon("+dac_read_search")  # Python may lie where only root may read
         started = dbdyno(bench, as_daemon("+dac_read_search,+sys_ptrace"), "server", "start", "--json")
         assert started.returncode == 0, started.stderr
