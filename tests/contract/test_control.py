@@ -87,7 +87,9 @@ def test_answers_that_postgresql_never_gives_are_a_clear_error(script: Script) -
 
 
 @pytest.mark.parametrize(
-    "script", [hostile.notices, hostile.endless_scram, lambda line: line.silence()], ids=str
+    "script",
+    [hostile.notices, hostile.endless_scram, lambda line: line.silence()],
+    ids=["notices", "endless_scram", "silence"],
 )
 def test_connecting_has_one_limit_whatever_the_server_does(script: Script) -> None:
     with hostile.hostile(script) as server, pytest.raises(Unreachable, match="timeout"):
