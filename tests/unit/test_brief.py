@@ -96,6 +96,12 @@ def test_the_trace_met_them_and_nobody_told_it_of_them():
     assert unmet(traced, tasks).rows() == [(5, 1)]
 
 
+def test_one_that_a_sample_met_as_it_ended_is_itself_and_not_among_the_brief_ones():
+    traced = pl.DataFrame({"pid": [5, 5, 6], "start_ticks": [1, 1, 1], "role": ["other", "session", "other"]})
+    tasks = pl.DataFrame({"pid": [5], "start_ticks": [None]}, schema_overrides={"start_ticks": pl.Int64})
+    assert unmet(traced, tasks).rows() == [(6, 1)]
+
+
 def test_connections_that_are_not_counted_are_unknown():
     assert logons(empty("counters"), 0) is None
 

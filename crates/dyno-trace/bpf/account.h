@@ -41,6 +41,12 @@ static __always_inline struct wait *wait_at(struct slot *s, __u32 n)
 	return &s->waits[n & (WAITS - 1)];
 }
 
+/* A process that ends has given its memory back, and is in no wait of its program any more. */
+static __always_inline bool memory_gone(void)
+{
+	return !BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), mm);
+}
+
 /* The label of the task on this CPU, or about to leave it: its memory is the one mapped. */
 static __always_inline __u32 label_now(struct slot *s)
 {
@@ -54,7 +60,7 @@ static __always_inline __u32 label_now(struct slot *s)
 	if (s->word && !bpf_probe_read_user(&at, sizeof(at), (void *)s->word) && at &&
 	    !bpf_probe_read_user(&label, sizeof(label), (void *)at))
 		return label;
-	return UNREAD;
+	return memory_gone() ? 0 : UNREAD;
 }
 
 static __always_inline void add_sleep(struct slot *s, __u64 ns)

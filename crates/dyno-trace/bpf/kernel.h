@@ -67,11 +67,14 @@ struct sched_info { /* CONFIG_SCHED_INFO; by the clock of the run queue */
 	unsigned long long last_queued;
 };
 
+struct mm_struct;
+
 struct task_struct {
 	unsigned int __state; /* 5.14 and later */
 	int on_cpu;
 	struct sched_entity se;
 	struct sched_info sched_info;
+	struct mm_struct *mm;
 	bool throttled; /* 6.18 and later */
 	int pid;
 	int tgid;

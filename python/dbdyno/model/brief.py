@@ -88,10 +88,14 @@ def _ended(good: pl.DataFrame, mains: pl.DataFrame, from_ns: int, to_ns: int) ->
 
 
 def unmet(traced: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
-    """``pid``, ``start_ticks`` of processes that the trace saw and that are in no row of ``tasks``."""
+    """``pid``, ``start_ticks`` of processes that the trace saw, and that were in no sample: of those that were
+    in one too late to be read, the row of ``tasks`` has no start, but the trace was told what they are."""
     key = ["pid", "start_ticks"]
-    strangers = traced.filter(pl.col("role") == "other").select(key).unique(maintain_order=True)
-    return strangers.join(tasks.select(key), on=key, how="anti", nulls_equal=True)
+    is_stranger = pl.col("role") == "other"
+    strangers = traced.filter(is_stranger).select(key).unique(maintain_order=True)
+    for met_there in (tasks, traced.filter(~is_stranger)):
+        strangers = strangers.join(met_there.select(key), on=key, how="anti", nulls_equal=True)
+    return strangers
 
 
 def logons(counters: pl.DataFrame, met: int) -> int | None:
