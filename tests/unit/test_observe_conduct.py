@@ -43,6 +43,14 @@ class Told(conduct.Blind):
             self._at.pop(when)()
 
 
+class Busy(FakeServer):
+    """On a busy machine it takes 3 s to open a watch."""
+
+    def watch(self, spec: Mapping[str, Any]) -> Watch | None:
+        clock_of(self).sleep(3)
+        return super().watch(spec)
+
+
 class Frail(FakeServer):
     """The real fake server whose connection can be made to break: what a restart looks like from here."""
 
@@ -87,6 +95,16 @@ def test_windows_follow_one_another_without_a_hole_and_fill_the_time() -> None:
     for before, after in pairwise(cells):
         assert before.meta.t1_ns == after.meta.t0_ns
     assert {c.meta.status for c in cells} == {"ok"}
+
+
+def test_a_window_begins_when_its_watch_is_open_and_is_as_long_as_asked() -> None:
+    server = Busy(Target(dsn=LAW))
+    asked_ns = clock_of(server).now_ns()
+    (cell,) = windows_of(server, planned(duration="5s"), Told(), Interrupt())
+    assert cell.meta.t1_ns - cell.meta.t0_ns == 5 * S
+    assert cell.meta.t0_ns - asked_ns == 6 * S, "as long again, as its first reads take long, too"
+    reads = cell.tables["tasks"].filter(pl.col("role") == "session")
+    assert int(reads["after_ns"].min()) < cell.meta.t0_ns  # type: ignore[arg-type]
 
 
 def test_a_rest_too_short_for_a_window_belongs_to_the_last_one() -> None:

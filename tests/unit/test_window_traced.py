@@ -72,6 +72,14 @@ def test_events_missed_inside_the_window_make_the_trace_unusable(at: float, stat
     assert _one(cut_traced([made_cell({"traced": reads, "sessions": [session_row()]})]))["status"] == status
 
 
+@pytest.mark.parametrize("at", [9.5, 15, 20.1])
+def test_a_single_read_is_no_difference_and_no_zero(at: float):
+    """A program that got no CPU until the window was nearly over read everything once."""
+    cell = made_cell({"traced": [_traced(at, 1, 1, at - 2)], "sessions": [session_row()]})
+    row = _one(cut_traced([cell]))
+    assert (row["status"], row["run_ns"], row["runq_ns"], row["sleep_ns"]) == ("too short", None, None, None)
+
+
 def test_waits_of_labels_that_come_later_or_stand_still():
     """Read at 10 and 20 s. Lock first slept in at 12 s: 0 before. IO was not written again after 15 s."""
     waits = [

@@ -27,6 +27,7 @@ from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.plan import duration_of, window_of
 
 LEAD_NS = 500_000_000  # from opening a watch to its window: connected, first reads taken
+LONGEST_LEAD_NS = 10 * NS_PER_S
 STEP_NS = 100_000_000
 ALIVE_NS = NS_PER_S  # once samples have failed, the server is asked so often whether it is there
 SHORTEST_NS = NS_PER_S
@@ -43,9 +44,9 @@ class Windows:
         self._server, self._plan, self._clock = server, plan, clock
         self._looker, self._interrupt = looker, interrupt
         self._chosen = plan.experiment.observation or Observation()
-        self._window_ns, duration_ns = window_of(self._chosen), duration_of(self._chosen)
+        self._window_ns, self._duration_ns = window_of(self._chosen), duration_of(self._chosen)
         self._start_ns = clock.now_ns() + LEAD_NS
-        self._end_ns = None if duration_ns is None else self._start_ns + duration_ns
+        self._end_ns: int | None = None  # of the time asked for, from the first window on
         self._numbers, self._names = Numbers(), Names(server, clock)
         self._whom = Whom(self._chosen, looker)
         self._stored = 0
@@ -68,7 +69,7 @@ class Windows:
     # -- while the server is there ----------------------------------------------------------------
     def _attached(self) -> Generator[RawCell, None, End | None]:
         """Until the end of the time, or an end before; ``None``: the time was over."""
-        now = self._open(max(self._start_ns, self._clock.now_ns() + LEAD_NS), None)
+        now = self._open(None, None)
         following: Window | None = None
         try:
             end = self._pass(now, now.t0_ns)
@@ -91,16 +92,29 @@ class Windows:
                 if window is not None:
                     window.watch.stop()
 
-    def _open(self, t0_ns: int, before: Window | None) -> Window:
-        """The next window; sessions of the one before keep their numbers."""
+    def _open(self, t0_ns: int | None, before: Window | None) -> Window:
+        """The next window; sessions of the one before keep their numbers. ``t0_ns``: None as soon as may be."""
         known = {} if before is None else self._numbers.alive(self._recent(before.watch))
         how = observe.How.of(self._plan.experiment)
+        asked_ns = self._clock.now_ns()
         watch = observe.open_observation(self._server, self._chosen, known, how)
+        t0_ns = self._soon(asked_ns) if t0_ns is None else t0_ns
         t1_ns = t0_ns + self._window_ns
         if self._end_ns is not None and self._end_ns - t1_ns < SHORTEST_NS:
             t1_ns = self._end_ns
         watch.start(t0_ns, t1_ns)
         return Window(watch, t0_ns, t1_ns)
+
+    def _soon(self, asked_ns: int) -> int:
+        """When a window may begin whose watch, open now, was asked for at ``asked_ns``.
+
+        Its sessions have to be met before. Where opening took long, the machine is busy, and so will that.
+        """
+        now_ns = self._clock.now_ns()
+        t0_ns = now_ns + min(max(LEAD_NS, now_ns - asked_ns), LONGEST_LEAD_NS)
+        if self._end_ns is None and self._duration_ns is not None:
+            self._end_ns = t0_ns + self._duration_ns
+        return t0_ns
 
     def _recent(self, watch: Watch) -> dict[str, pl.DataFrame]:
         return observe.recent_frames(watch, self._clock.now_ns() - 2 * NS_PER_S, WITH_SESSIONS)

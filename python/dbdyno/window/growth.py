@@ -63,7 +63,7 @@ def _bracketed(both: pl.DataFrame, t0: int, t1: int, shortest_ns: int) -> pl.Dat
     partial = late | early
     once = (wall == 0) & ~partial  # it was there, but a single read tells no difference: as if unread
     least = pl.when(partial).then(shortest_ns).otherwise(shortest_ns - 2 * NEAR_NS)
-    short, fallen = wall < least, pl.col("fallen").fill_null(False)
+    short, fallen = (wall < least) | once, pl.col("fallen").fill_null(False)
     status = pl.when(short).then(pl.lit("too short")).when(fallen).then(pl.lit("reset"))
     return both.with_columns(
         from_ns=pl.when(once).then(pl.lit(t0)).otherwise("at_ns"),
