@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dbdyno.cli.early import at_once
 from dbdyno.model.nearest import did_you_mean
 
 
@@ -24,7 +25,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self._places and cmd_name not in self.commands:
             module, _, attribute = self._places[cmd_name].partition(":")
-            self.add_command(getattr(import_module(module), attribute), cmd_name)
+            with at_once():
+                self.add_command(getattr(import_module(module), attribute), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(

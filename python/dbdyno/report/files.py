@@ -34,6 +34,10 @@ def write_atomic(path: Path, content: bytes) -> Path:
     """Replaces ``path`` by ``content``; a reader sees the old file or the new one, never a part."""
     if path.is_dir():
         raise UsageError(f"{path} is a directory", "name a file")
+    if path.exists() and not path.is_file():  # a pipe or a device, /dev/stdout, is written, never replaced
+        with guard(path), path.open("wb") as there:
+            there.write(content)
+        return path
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     with guard(path):
         try:
@@ -41,7 +45,7 @@ def write_atomic(path: Path, content: bytes) -> Path:
             with temporary.open("xb") as file:
                 file.write(content)
             temporary.replace(path)
-        except OSError:
+        except BaseException:  # Ctrl-C, too
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise

@@ -64,7 +64,7 @@ def write_atomic(path: Path, content: bytes) -> None:
         try:
             write_synced(temporary, content)
             temporary.replace(path)
-        except OSError:
+        except BaseException:  # Ctrl-C, too
             remove(temporary)
             raise
         sync_directory(path.parent)
@@ -89,7 +89,9 @@ def write_directory(path: Path, files: dict[str, bytes]) -> None:
             if path.exists():
                 path.replace(replaced)
             temporary.replace(path)
-        except OSError:
+        except BaseException:  # Ctrl-C, too
+            if replaced.exists() and not path.exists():
+                replaced.replace(path)
             remove(temporary)
             raise
         remove(replaced)
