@@ -1,7 +1,9 @@
 //! Was this process there all the time? A thread that does nothing but wake looks for holes in its own time.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use dyno_model::{Error, Result, now_ns};
 
@@ -13,6 +15,9 @@ const BEAT_NS: i64 = 50_000_000;
 /// A shorter hole is none. A thread that had to wait for a CPU for so long was in the run queue, and that is
 /// no part of a hole.
 const HOLE_NS: i64 = 500_000_000;
+
+/// When all threads go on after a hole, another may ask before this one has seen it: it waits for so long.
+const PATIENCE_NS: i64 = 5_000_000_000;
 
 /// Time in which this process did not run though it wanted to, and was in no run queue either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub struct Hole {
 pub struct Pulse {
     signal: Arc<Signal>,
     holes: Arc<Mutex<Vec<Hole>>>,
+    /// When the thread woke last.
+    woke_ns: Arc<AtomicI64>,
 }
 
 /// One wake-up of the thread.
@@ -53,8 +60,10 @@ impl Pulse {
         let pulse = Self {
             signal: Arc::default(),
             holes: Arc::default(),
+            woke_ns: Arc::new(AtomicI64::new(now_ns())),
         };
         let (signal, holes) = (Arc::clone(&pulse.signal), Arc::clone(&pulse.holes));
+        let woke_ns = Arc::clone(&pulse.woke_ns);
         thread::Builder::new()
             .name("dbdyno-pulse".to_owned())
             .spawn(move || {
@@ -62,6 +71,7 @@ impl Pulse {
                 while !signal.sleep_until(last.at_ns + BEAT_NS) {
                     let now = Beat::now();
                     lock(&holes).extend(hole(last, now));
+                    woke_ns.store(now.at_ns, Ordering::Release);
                     last = now;
                 }
             })
@@ -69,8 +79,12 @@ impl Pulse {
         Ok(pulse)
     }
 
-    /// Those found so far.
+    /// Those up to now.
     pub fn holes(&self) -> Vec<Hole> {
+        let until_ns = now_ns() + PATIENCE_NS;
+        while now_ns() - self.woke_ns.load(Ordering::Acquire) > HOLE_NS && now_ns() < until_ns {
+            thread::sleep(Duration::from_millis(5));
+        }
         lock(&self.holes).clone()
     }
 }

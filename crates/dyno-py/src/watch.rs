@@ -253,8 +253,8 @@ impl Pulse {
         started.map(Self).map_err(|e| errors::observer(&e))
     }
 
-    fn holes(&self) -> Vec<(i64, i64, i64, i64)> {
-        let all = self.0.holes();
+    fn holes(&self, py: Python<'_>) -> Vec<(i64, i64, i64, i64)> {
+        let all = py.detach(|| self.0.holes());
         all.iter()
             .map(|h| (h.from_ns, h.to_ns, h.stopped_ns, h.suspended_ns))
             .collect()

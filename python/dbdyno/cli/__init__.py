@@ -1,13 +1,18 @@
 """The command line: words in, tables out. No measuring, no arithmetic of its own."""
 
-from dbdyno.cli.early import at_once
+import sys
+
+from dbdyno.cli.early import EXIT_INTERRUPTED, at_once
 
 
 def main() -> None:
     """Entry point of the program ``dbdyno``."""
-    with at_once():
-        from dbdyno.cli.app import main as run
-    run()
+    try:
+        with at_once():
+            from dbdyno.cli.app import main as run
+        run()
+    except KeyboardInterrupt:  # before and after what is done there
+        sys.exit(EXIT_INTERRUPTED)
 
 
 __all__ = ["main"]

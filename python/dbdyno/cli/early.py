@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_EXIT_INTERRUPTED = 130  # dbdyno.model.errors is not loaded yet
+EXIT_INTERRUPTED = 130  # that of dbdyno.model.errors, which is not loaded yet
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def at_once() -> Iterator[None]:
     before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     ours = {s: handler for s, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     for sign in ours:
-        signal.signal(sign, lambda *_: os._exit(_EXIT_INTERRUPTED))
+        signal.signal(sign, lambda *_: os._exit(EXIT_INTERRUPTED))
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import sys
 from types import FrameType
@@ -17,6 +18,7 @@ class Lasting:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self.gone = False
 
     def write(self, text: str) -> int:
         try:
@@ -43,9 +45,22 @@ class Lasting:
     def _let_go(self, error: OSError) -> None:
         if error.errno not in _GONE:
             raise error
+        self.gone = True
         nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(nowhere, self._stream.fileno(), inheritable=True)
         os.close(nowhere)
+
+
+def unread() -> bool:
+    """Whether whoever read standard output is gone: nothing need be written to see that."""
+    if getattr(sys.stdout, "gone", False):
+        return True
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):  # none, or none of the system
+        return False
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def last() -> None:

@@ -72,8 +72,9 @@ def observe_command(**options: Any) -> None:
     """Attach to a server under somebody else's load and show where its sessions' time goes.
 
     Nothing is started, made or changed there; dbdyno takes two connections. On a terminal: a live view
-    (h explains its keys). Elsewhere: one line a window. Every window is saved as soon as it is over, so
-    Ctrl-C (or q) loses nothing; the run is shown, reported and exported like any other.
+    (h explains its keys). Elsewhere: one line a window; without --for, the end of a pipe's reader (`| head`)
+    is the end. Every window is saved as soon as it is over, so Ctrl-C (or q) loses nothing; the run is
+    shown, reported and exported like any other.
 
     Whole figures need the right to see other users' sessions, and to run on the server's host. What is
     missing is said, with its cure.
@@ -99,6 +100,8 @@ def observe_command(**options: Any) -> None:
     interrupt = Interrupt(looker.heard)
     if isinstance(looker, LiveLooker):
         looker.on_quit(lambda: None if interrupt.stopping else interrupt.request())
+    elif not plan.expected_ns and not options["quiet"]:
+        looker.on_unread(lambda: None if interrupt.stopping else interrupt.request())
     with interrupt.caught(), looker:
         try:
             made = conduct.observe_server(plan, host, target, open_store(options["store"]), looker, interrupt)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from types import TracebackType
 
 from rich.console import Console
 
+from dbdyno.cli.lasting import unread
 from dbdyno.cli.top_words import LEAST, brief_words, hidden_in_words, number
-from dbdyno.conduct import Blind
+from dbdyno.conduct import Blind, Look
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import RawCell
@@ -29,6 +31,17 @@ class LinesLooker(Blind):
     def __init__(self, console: Console, notices: Console, whom: str) -> None:
         self._console, self._notices, self._whom = console, notices, whom
         self._lines = 0
+        self._stop: Callable[[], None] | None = None
+
+    def on_unread(self, stop: Callable[[], None]) -> None:
+        """``stop``: called once the lines have no reader any more (`| head`)."""
+        self._stop = stop
+
+    def tick(self, look: Look) -> None:  # noqa: ARG002
+        if self._stop is not None and unread():
+            stop, self._stop = self._stop, None
+            self.notice("the output has no reader any more")
+            stop()
 
     def __enter__(self) -> LinesLooker:
         return self

@@ -17,7 +17,7 @@ from dbdyno.cli.options import bin_dir_option, dsn_option, json_option, print_js
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.model.errors import EXIT_INTERRUPTED, EXIT_OFF, UsageError
 from dbdyno.model.protocols import Target
-from dbdyno.model.truth import Truth
+from dbdyno.model.truth import Truth, TruthCase
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
 WIDTH = 120  # columns in a pipe or a file
@@ -38,7 +38,8 @@ def selftest(
     All asleep, one, two and four CPU loops per CPU, a quota, a lock convoy, think time, a mixture, commits,
     sessions that connect for one call: each for one window, by every tier of witness that may be used here.
     An account is ok within 2 % of the sessions' time, the remainder within 1 %; CPU time of sessions that
-    connect for one call within 25 %. The machine should be otherwise idle. Exit code 6 if one is off.
+    connect for one call within 25 %. The machine should be otherwise idle. Exit code 6 if one is off. After
+    Ctrl-C the cases that were over are shown.
 
     \b
     Examples:
@@ -55,25 +56,28 @@ def selftest(
     console = screen.err() if as_json else screen.out()
     if not console.is_terminal:
         console.width = WIDTH
-    interrupt = Interrupt()
+    interrupt, found = Interrupt(), list[Truth]()
+
+    def measured(_case: TruthCase, truths: Sequence[Truth]) -> None:
+        found.extend(truths)
+        if not as_json:
+            console.print(_table(truths))
+
+    def say(text: str) -> None:
+        console.print(text, style="bold")
+
+    stopped = False
     with interrupt.caught():
         try:
-            found = conduct.selftest(
-                "postgres",
-                target,
-                host,
-                cases,
-                measure_ns,
-                interrupt,
-                lambda text: console.print(text, style="bold"),
-                lambda _case, truths: None if as_json else console.print(_table(truths)),
-            )
+            conduct.selftest("postgres", target, host, cases, measure_ns, interrupt, say, measured)
         except Interrupted:
-            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+            stopped = True
     if as_json:
         print_json([_document(t) for t in found])
     else:
         console.print(_verdict(found))
+    if stopped:
+        raise click.exceptions.Exit(EXIT_INTERRUPTED)
     if any(t.verdict == "off" for t in found):
         raise click.exceptions.Exit(EXIT_OFF)
 

@@ -101,11 +101,12 @@ def measure(
     experiment = plan.experiment
     log_calls = experiment.log_calls or cell.driver.rounds
     load = server.load(unit.workload, cell, unit.calibration, log_calls, None)
+    presence = Presence(server)
     try:
         on_tick("connecting", 0.0, Progress(0, 0, 0, 0), {})
         drive.connect(load, interrupt)
         connected(load)
-        return _measure(server, plan, cell, unit, load, interrupt, on_tick)
+        return _measure(server, plan, cell, unit, load, interrupt, on_tick, presence)
     except BaseException:
         load.abort()
         raise
@@ -119,9 +120,9 @@ def _measure(
     load: Load,
     interrupt: drive.Interrupt,
     on_tick: OnTick,
+    presence: Presence,
 ) -> RawCell:
     experiment = plan.experiment
-    presence = Presence(server)
     watch = observe.open_watch(server, load, observe.How.of(experiment))
     asked = _Asked(server, load, enabled=experiment.observe)
     clock = _Clock.ahead(load, cell)
@@ -141,8 +142,14 @@ def _measure(
     if asked.lost and (last_ns := _last_answer_ns(tables["sessions"], clock.t0_ns)) is not None:
         window_end_ns = min(window_end_ns, last_ns)
     status, reason = _verdict(clock, window_end_ns, tables["sessions"], asked.lost, interrupt)
-    if away := presence.holes(clock.t0_ns, window_end_ns):
+    if away := presence.holes(
+        clock.t0_ns, end_ns
+    ):  # last calls, too: a session's rate is that until its last
         status, reason = "invalid", max(away, key=lambda h: h.stopped_ns + h.suspended_ns).words
+    if presence.holes(0, clock.start_ns):
+        tables["sessions"] = tables["sessions"].with_columns(
+            pl.lit(None, pl.Int64).alias(name) for name in ("connect_ns", "prepare_ns")
+        )
     meta = CellMeta(
         cell=cell,
         workload=unit.workload,

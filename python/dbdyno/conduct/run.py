@@ -119,13 +119,14 @@ def _unit(
     server.prepare(workload, params, plan.top)
     if plan.call_target_ns is None:
         return Unit(workload, None)
-    interrupt.check()
     teller.preparing(f"calibrating a call of {workload.name} at one session")
-    presence = Presence(server)
-    calibration = server.calibrate(workload, params, plan.call_target_ns, _target_reason(plan))
-    if away := presence.holes():
-        teller.noted(f"{away[0].words} while a call was calibrated: once more")
+    while True:
+        interrupt.check()
+        presence = Presence(server)
         calibration = server.calibrate(workload, params, plan.call_target_ns, _target_reason(plan))
+        if not (away := presence.holes()):
+            break
+        teller.noted(f"{away[0].words} while a call was calibrated: once more")
     teller.calibrated(variant, calibration)
     return Unit(workload, calibration)
 
