@@ -7,14 +7,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from dbdyno.cli.app import app
 from dbdyno.engines.postgres import control, sessions
+from dbdyno.store import RunStore
 from tests.conftest import Servers
 from tests.contract import driving
 from tests.contract.hostile import Script, endless_scram, hostile, silent_when_ready
@@ -104,6 +105,68 @@ def test_a_server_that_hangs_in_mid_run_leaves_a_shorter_run_with_the_reason(
     shown = CliRunner().invoke(app, ["show", "last", "--store", str(tmp_path / "s")])
     assert shown.exit_code == 0
     assert "no answer within" in shown.output
+
+
+@contextlib.contextmanager
+def stopped_after_a_window(server: PlainServer, store: Path, and_then: Callable[[], None]) -> Iterator[None]:
+    """The whole server hangs once a window is saved, until ``and_then`` has returned."""
+
+    def hang() -> None:
+        eventually(lambda: [p for p in store.glob("*/cells/*") if not p.name.startswith(".")], 120)
+        pids = _pids(server)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            and_then()
+        finally:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def _observed(server: PlainServer, store: Path, *more: str) -> Result:
+    words = ["observe", "--dsn", server.dsn, "--window", "1s", "--store", str(store), *more]
+    return CliRunner().invoke(app, words)
+
+
+def test_a_server_that_hangs_in_a_window_and_comes_back(server: PlainServer, tmp_path: Path) -> None:
+    with stopped_after_a_window(server, tmp_path, lambda: time.sleep(4)):
+        done = _observed(server, tmp_path, "--for", "9s")
+    assert done.exit_code == 0, done.output
+    assert "is incomplete" in done.output and "the server answered " in done.output
+    cells, _ = RunStore(tmp_path).open("last").read_cells()
+    ends = [c.meta.t1_ns for c in cells]
+    starts = [c.meta.t0_ns for c in cells]
+    assert "short" in [c.meta.status for c in cells]
+    assert max(b - a for a, b in zip(ends, starts[1:], strict=False)) > 1e9  # a hole, no empty windows
+
+
+def test_ctrl_c_while_a_server_hangs_keeps_what_was_observed(
+    server: PlainServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "STOPPING_S", 1.0)
+    monkeypatch.setattr(control, "CANCEL_S", 0.5)
+    over = threading.Event()
+
+    def interrupt() -> None:
+        time.sleep(2)
+        os.kill(os.getpid(), signal.SIGINT)
+        over.wait(60)
+
+    with stopped_after_a_window(server, tmp_path, interrupt):
+        done = _observed(server, tmp_path)
+        over.set()
+    assert done.exit_code in (0, 130), done.output
+    assert "Traceback" not in done.output
+    assert "the server went away (stopped by the user)" not in done.output
+    assert RunStore(tmp_path).open("last").cells()
 
 
 def _sleeping(server: PlainServer) -> bool:

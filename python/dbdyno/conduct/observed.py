@@ -35,6 +35,7 @@ class End:
     reason: str
     lost: bool  # the server went away
     resume: bool = False  # with a new watch, as if it had just begun
+    silent: bool = False  # the server did not answer, or came late with it
 
 
 def closed(
@@ -56,7 +57,7 @@ def closed(
     tables["host"] = pl.concat([tables["host"], window.first.host, last.host])
     tables["sources"] = observe.sources(server, tables, driven=False, said=observe.Said.by(window.watch))
     t1_ns = _end_ns(window, tables, end, now_ns)
-    early = end is not None and t1_ns < window.t1_ns
+    early = end is not None and (end.silent or t1_ns < window.t1_ns)
     status: CellStatus = "short" if early else "ok"
     reason = _reason(end) if early else None
     if missed := _missed_ns(away, window.t0_ns, t1_ns):

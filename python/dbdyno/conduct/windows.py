@@ -22,7 +22,8 @@ from dbdyno.drive import Interrupt
 from dbdyno.model.errors import ServerLost, TargetError
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Watch
-from dbdyno.model.raw import RawCell
+from dbdyno.model.raw import SLOW, RawCell
+from dbdyno.model.stopping import Abandoned
 from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.plan import duration_of, window_of
 
@@ -77,10 +78,9 @@ class Windows:
             while True:
                 end = end or self._pass(now, now.t1_ns - LEAD_NS)
                 if end is None and now.t1_ns != self._end_ns:
-                    following = self._open(now.t1_ns, now)
+                    following, end = self._following(now)
                 end = end or self._pass(now, now.t1_ns)
-                last = NOTHING if end and end.lost else self._mark("t1")
-                end = end or (End(last.lost, lost=True) if last.lost else None)
+                last, end = self._asked_last(end)
                 end = end or self._overslept(now)
                 yield from self._close(now, last, end)
                 if end is not None or following is None:
@@ -91,6 +91,23 @@ class Windows:
             for window in (now, following):
                 if window is not None:
                     window.watch.stop()
+
+    def _following(self, now: Window) -> tuple[Window | None, End | None]:
+        try:
+            return self._open(now.t1_ns, now), None
+        except Abandoned:
+            return None, End(STOPPED, lost=False, silent=True)
+        except LOST as e:
+            return None, End(e.message, lost=True)
+
+    def _asked_last(self, end: End | None) -> tuple[Mark, End | None]:
+        """What the server says at the end of a window, and how it ended."""
+        if end and (end.lost or end.silent):
+            return NOTHING, end
+        last = self._mark("t1")
+        if last.lost and self._interrupt.stopping:
+            return NOTHING, End(STOPPED, lost=False, silent=True)
+        return last, end or (End(last.lost, lost=True) if last.lost else None)
 
     def _open(self, t0_ns: int | None, before: Window | None) -> Window:
         """The next window; sessions of the one before keep their numbers. ``t0_ns``: None as soon as may be."""
@@ -138,6 +155,8 @@ class Windows:
             return None
         try:
             self._names.keep(self._server.backends())
+        except Abandoned:
+            return None  # the end is seen to next
         except LOST as e:
             return e.message
         except TargetError as e:
@@ -157,13 +176,18 @@ class Windows:
         return mark
 
     def _overslept(self, window: Window) -> End | None:
-        """dbdyno was stopped beyond the end of the window: those that should have followed are no windows."""
+        """The end was noticed so late that the windows which should have followed are none: dbdyno was
+        stopped, or the server was slow to answer."""
         now_ns = self._clock.now_ns()
-        away = self._presence.holes(window.t0_ns)
-        if not away or now_ns - window.t1_ns < SHORTEST_NS:
+        if now_ns - window.t1_ns < SHORTEST_NS:
             return None
         over = self._end_ns is not None and self._end_ns - now_ns < LEAD_NS + SHORTEST_NS
-        return End(away[-1].words, lost=False, resume=not over)
+        if away := self._presence.holes(window.t0_ns):
+            return End(away[-1].words, lost=False, resume=not over)
+        late = format_ns(now_ns - window.t1_ns)
+        self._looker.notice(f"{SLOW}{late} late: window {self._stored + 1} is marked")
+        words = f"{SLOW}{late} late at its end"
+        return End(words, lost=False, resume=not over, silent=True)
 
     def _close(self, window: Window, last: Mark, end: End | None) -> Iterator[RawCell]:
         window.watch.stop()

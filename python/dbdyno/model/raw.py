@@ -14,6 +14,8 @@ from dbdyno.model.workload import Calibration, Workload
 
 AWAY = ("dbdyno was stopped", "the machine was suspended")
 """How the reason of a cell begins in which dbdyno itself was not there all the time."""
+SLOW = "the server answered "
+"""How it begins for a window at whose end the server took long to answer."""
 
 CellStatus = Literal["ok", "short", "invalid"]
 

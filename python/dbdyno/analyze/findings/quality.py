@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.analyze import driver
 from dbdyno.analyze.findings.case import Case, Row, at, ids, listed, many, percent, where
 from dbdyno.model.finding import Finding
-from dbdyno.model.raw import AWAY
+from dbdyno.model.raw import AWAY, SLOW
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
 
 STEAL = 0.01
@@ -27,7 +27,8 @@ def cells_cut_short(case: Case) -> Iterator[Finding]:
                 id="cell-invalid" if bad else "cell-short",
                 severity="invalid" if bad else "warning",
                 claim=f"The measurement {at(cell, case)} {'is of no use' if bad else 'was cut short'} "
-                f"({significant(cell['wall_s'])} s measured): {cell['reason'] or 'no reason was given'}.",
+                f"({significant(max(cell['wall_s'], 0.0))} s measured): "
+                f"{cell['reason'] or 'no reason was given'}.",
                 value=cell["wall_s"],
                 unit="s",
                 evidence="table windows",
@@ -41,6 +42,8 @@ def _window_short(cell: Row, case: Case) -> Finding:
     stopped = cell["reason"] == "stopped by the user"
     away = str(cell["reason"]).startswith(AWAY)
     what = "has a hole" if away else "ended early"
+    if str(cell["reason"]).startswith(SLOW):
+        what = "is incomplete"
     return Finding(
         id="window-short",
         severity="note" if stopped else "warning",
