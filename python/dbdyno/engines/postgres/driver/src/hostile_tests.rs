@@ -125,7 +125,7 @@ proptest! {
 
     #[test]
     fn a_certificate_of_any_bytes_is_read(der in bytes(200)) {
-        let _ = (x509::common_name(&der), x509::validity(&der), x509::end_point(&der));
+        let _ = (x509::common_name(&der), x509::validity(&der), x509::end_point(&der), x509::public_key(&der));
         let _ = x509::has_alternative_names(&der);
     }
 
@@ -140,7 +140,7 @@ proptest! {
             der[place] = byte;
         }
         for der in [&der[..], &der[..cut.index(der.len())]] {
-            let _ = (x509::common_name(der), x509::validity(der), x509::end_point(der));
+            let _ = (x509::common_name(der), x509::validity(der), x509::end_point(der), x509::public_key(der));
         }
     }
 

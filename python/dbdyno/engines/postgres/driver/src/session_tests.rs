@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dyno_model::{CallEnd, Error, Progress, Result, Session};
+use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
 use socket2::Socket;
 
 use crate::client::Client;
@@ -251,18 +254,68 @@ fn copy_from_within_a_function_loses_the_session_instead_of_hanging() {
     assert!(words.contains("COPY"), "{words}");
 }
 
-/// A server that speaks TLS, takes its time, reads `expected` bytes and says that it is ready.
-fn slow_tls_server(socket: UnixStream, expected: usize) {
-    let pem = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/tls.pem");
-    let certificate = CertificateDer::from_pem_file(pem).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+const OF_TODAY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/tls.pem");
+const OF_VERSION_1: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/version1.pem");
+
+/// Shows the certificate of one file and signs with the key of another, as a relay that has not the right one.
+#[derive(Debug)]
+struct Shows(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Shows {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+}
+
+fn tls_server(
+    socket: UnixStream,
+    certificate: &str,
+    key: &str,
+    version: &'static SupportedProtocolVersion,
+) -> StreamOwned<ServerConnection, UnixStream> {
+    let certificate = CertificateDer::from_pem_file(certificate).unwrap();
+    let key = any_supported_type(&PrivateKeyDer::from_pem_file(key).unwrap()).unwrap();
+    let shown = Shows(Arc::new(CertifiedKey::new(vec![certificate], key)));
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_protocol_versions(&[version])
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![certificate], PrivateKeyDer::from_pem_file(pem).unwrap())
-        .unwrap();
-    let mut stream = StreamOwned::new(ServerConnection::new(Arc::new(config)).unwrap(), socket);
+        .with_cert_resolver(Arc::new(shown));
+    StreamOwned::new(ServerConnection::new(Arc::new(config)).unwrap(), socket)
+}
+
+/// Even `sslmode=require`, which trusts any certificate: SCRAM binds to the one that is shown.
+#[test]
+fn a_server_without_the_key_of_its_certificate_is_refused() {
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        for (certificate, key, good) in [
+            (OF_TODAY, OF_TODAY, true),
+            (OF_VERSION_1, OF_VERSION_1, true),
+            (OF_TODAY, OF_VERSION_1, false),
+            (OF_VERSION_1, OF_TODAY, false),
+        ] {
+            let (ours, theirs) = pair();
+            let server = std::thread::spawn(move || {
+                let mut stream = tls_server(theirs, certificate, key, version);
+                let _ = stream.read(&mut [0]);
+            });
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let met = TlsStream::connect(&unverified(), ours, deadline).map(drop);
+            match met {
+                Ok(()) => assert!(good),
+                Err(Error::Tls(words)) => {
+                    assert!(!good && words.contains("does not have the key"), "{words}");
+                }
+                Err(other) => panic!("{other}"),
+            }
+            server.join().unwrap();
+        }
+    }
+}
+
+/// A server that speaks TLS, takes its time, reads `expected` bytes and says that it is ready.
+fn slow_tls_server(socket: UnixStream, expected: usize) {
+    let mut stream = tls_server(socket, OF_TODAY, OF_TODAY, &rustls::version::TLS13);
     let mut hello = [0; 1];
     stream.read_exact(&mut hello).unwrap();
     // Meanwhile the session fills the socket.
@@ -275,9 +328,8 @@ fn slow_tls_server(socket: UnixStream, expected: usize) {
     let _ = stream.read(&mut hello);
 }
 
-#[test]
-fn what_tls_holds_back_while_the_socket_is_full_is_sent_in_the_end() {
-    let tls = TlsSpec {
+fn unverified() -> TlsSetup {
+    TlsSetup::new(&TlsSpec {
         verify: Verify::None,
         root_cert: None,
         cert: None,
@@ -287,8 +339,13 @@ fn what_tls_holds_back_while_the_socket_is_full_is_sent_in_the_end() {
         versions: Vec::new(),
         sni: true,
         direct: false,
-    };
-    let setup = TlsSetup::new(&tls).unwrap();
+    })
+    .unwrap()
+}
+
+#[test]
+fn what_tls_holds_back_while_the_socket_is_full_is_sent_in_the_end() {
+    let setup = unverified();
     for size in [10, 30_000, 60_000, 200_000] {
         let (ours, theirs) = pair();
         ours.set_send_buffer_size(4096).unwrap();

@@ -129,8 +129,8 @@ fn tls_error(error: rustls::Error) -> Error {
 /// Why hands were not shaken; the two common reasons in plain words, with the cure.
 fn refused(error: &rustls::Error, name: &ServerName<'_>) -> Error {
     use rustls::CertificateError::{
-        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
-        Revoked, UnknownIssuer, UnknownRevocationStatus,
+        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+        NotValidYetContext, Revoked, UnknownIssuer, UnknownRevocationStatus,
     };
     Error::Tls(match Some(error) {
         Some(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => format!(
@@ -139,6 +139,10 @@ fn refused(error: &rustls::Error, name: &ServerName<'_>) -> Error {
         ),
         Some(rustls::Error::InvalidCertificate(UnknownIssuer)) => {
             "no trusted authority signed the server's certificate; give its authority's as sslrootcert"
+                .to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(BadSignature)) => {
+            "what answers does not have the key of the certificate that it shows: is something between?"
                 .to_owned()
         }
         Some(rustls::Error::InvalidCertificate(Revoked)) => {

@@ -48,6 +48,14 @@ fn field(certificate: &[u8], index: usize) -> Option<&[u8]> {
     Some(fields.nth(index)?.1)
 }
 
+/// What kind of key, its parameters included, and the key itself (`SubjectPublicKeyInfo`).
+pub fn public_key(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut parts = elements(field(certificate, 5)?);
+    let (_, kind) = parts.next()?;
+    let (&unused_bits, key) = parts.next()?.1.split_first()?;
+    (unused_bits == 0).then_some((kind, key))
+}
+
 /// From when until when a certificate is valid, in seconds since 1970.
 pub fn validity(certificate: &[u8]) -> Option<(i64, i64)> {
     let mut dates = elements(field(certificate, 3)?);
