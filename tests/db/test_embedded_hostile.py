@@ -243,6 +243,38 @@ def test_a_place_that_its_user_could_replace_is_refused(
         find_places(account)
 
 
+def test_a_link_on_the_way_is_followed_only_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: Path
+) -> None:
+    """Another user's link leads to a good place while it is looked at, and elsewhere afterwards."""
+    account = server_account()
+    good, loose = tmp_path / "good", tmp_path / "loose"
+    good.mkdir()
+    loose.mkdir()
+    os.chown(loose, account.uid, account.gid)
+    for parent in (tmp_path, *tmp_path.parents[:-2]):
+        parent.chmod(parent.stat().st_mode | 0o055)
+    as_account("/bin/ln", "-s", good, loose / "link")
+    monkeypatch.setenv("DBDYNO_SERVER_DIR", str(loose / "link"))
+    found = find_places(account)
+    as_account("/bin/ln", "-sfn", victim.parent, loose / "link")
+    assert found.data == good / "servers" and found.cache == good / "cache"
+
+
+def test_the_server_inherits_no_secrets(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
+    """A script could read them, from the environment of the server's processes."""
+    for name in ("AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "DATABASE_URL"):
+        monkeypatch.setenv(name, "known to root alone")
+    server, programs = instance_of(None)
+    server.open(programs, Wish())
+    with psycopg.connect(server.facts()["dsn"], autocommit=True) as connection:
+        connection.execute("create temp table seen (line text)")
+        connection.execute("copy seen from program 'env; tr \\\\0 \\\\n < /proc/$PPID/environ'")
+        lines = {line.split("=")[0] for (line,) in connection.execute("select line from seen").fetchall()}
+        assert "PATH" in lines and not lines & {"AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "DATABASE_URL"}
+    server.close()
+
+
 def test_a_stopped_child_is_given_up(
     made: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ _INITDB = (
     "--encoding=UTF8",
     "--locale=C",
 )
+_INHERITED = ("PATH", "LD_LIBRARY_PATH", "TZ")
 _NAME = re.compile(r"[a-z_][a-z0-9_.]*\Z", re.IGNORECASE)
 
 
@@ -94,8 +95,9 @@ def _failed(programs: Programs, account: Account, words: str) -> DbdynoError:
 
 
 def clean_environment() -> dict[str, str]:
-    """Ours without PG* variables, which would steer the server's programs too."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
+    """What the server's programs need of ours. The rest may hold secrets, which SQL could read (COPY TO
+    PROGRAM), or PG* variables, which would steer them."""
+    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return kept | {"LC_ALL": "C", "HOME": "/"}
 
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shlex
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +41,9 @@ def find_places(account: Account) -> Places:
     data, cache = _given(Path(given)) if given else _usual(account)
     for place in (data, cache):
         _make(place)
+    if account.switch:  # a link on the way may be another user's, who could turn it later
+        data, cache = data.resolve(), cache.resolve()
+    for place in (data, cache):
         check_private(place, writable_by=os.geteuid())
         if not account.switch:
             continue
@@ -61,9 +65,10 @@ def _make(directory: Path) -> None:
     """With its parents. The server's user may pass those that root makes, whatever the umask is."""
     missing = [p for p in (directory, *directory.parents) if not p.exists()]
     for path in reversed(missing):
-        path.mkdir(exist_ok=True, mode=0o755)
-        if os.geteuid() == 0:
-            path.chmod(0o755)
+        with suppress(FileExistsError):  # another process was quicker: it is not ours to change
+            path.mkdir(mode=0o755)
+            if os.geteuid() == 0:
+                path.chmod(0o755)
 
 
 def _loose_parent(path: Path) -> Path | None:
@@ -140,8 +145,8 @@ def runtime(account: Account) -> Path:
 
 def _made(directory: Path, mode: int) -> bool:
     try:
-        if not directory.exists():
-            directory.mkdir(exist_ok=True, mode=mode)
+        with suppress(FileExistsError):
+            directory.mkdir(mode=mode)
             directory.chmod(mode)
     except OSError:
         return False
