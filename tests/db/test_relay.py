@@ -250,6 +250,18 @@ def test_between_two_tls_connections(
     assert kind == "authentication" and "channel binding" in words
 
 
+def test_later_connections_of_libpq_are_encrypted_as_the_first(guarded: PlainServer) -> None:
+    """The server wants the password in clear text: TLS alone hides it."""
+    with relay(guarded.port, 1, asks(CLEARTEXT)) as line:
+        here = dsn(line.port, "password", sslmode="prefer")
+        with closing(connect(here)) as first:
+            assert first.pgconn.ssl_in_use
+        with pytest.raises(DbdynoError) as caught:
+            connect(here)
+    assert line.attacked > 0 and line.taken == b""
+    assert "disable" not in f"{caught.value.message} {caught.value.cure}"
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_stripped_tls_is_no_advice_to_do_without(guarded: PlainServer, certificates: Path, mode: str) -> None:
     attacks = {"cleartext": asks(CLEARTEXT)}

@@ -109,6 +109,7 @@ def read(trace: str) -> Authentication:
 @dataclass(frozen=True)
 class _Met:
     authentication: Authentication | None
+    encrypted: bool
     asked: Mapping[str, str]
 
 
@@ -122,14 +123,21 @@ def _key(given: Mapping[str, Any]) -> object:
 
 def note(given: Mapping[str, Any], connection: Traced) -> None:
     """What the first connection by these options met, later ones are held to."""
-    met = _first.setdefault(_key(given), _Met(connection.authentication, connection.options()))
+    met = _first.setdefault(
+        _key(given), _Met(connection.authentication, bool(connection.pgconn.ssl_in_use), connection.options())
+    )
     connection.asked = met.asked
 
 
 def held(given: Mapping[str, Any]) -> dict[str, str]:
     """Options that hold the next connection to what the first one met."""
     met = _first.get(_key(given))
-    if met is None or met.authentication is None or pq.version() < _REQUIRES:
+    if met is None:
         return {}
-    binding = {"channel_binding": "require"} if met.authentication.bound else {}
-    return {"require_auth": met.authentication.method, **binding}
+    weak = met.asked.get("sslmode") in ("allow", "prefer")
+    options = {"sslmode": "require"} if met.encrypted and weak else {}
+    if met.authentication is not None and pq.version() >= _REQUIRES:
+        options["require_auth"] = met.authentication.method
+        if met.authentication.bound:
+            options["channel_binding"] = "require"
+    return options
