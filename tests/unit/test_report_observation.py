@@ -16,7 +16,7 @@ from rich.console import Console
 
 from dbdyno import report
 from dbdyno.model.plan import Observation
-from dbdyno.report import charts, combine, headline, picks, stack, times
+from dbdyno.report import charts, combine, headline, html_facts, picks, processes, stack, times, waits
 
 FORBIDDEN = re.compile(r"\b(rungs?|ladder|throughput|scaling|calibration)\b", re.IGNORECASE)
 
@@ -146,3 +146,27 @@ def test_the_document_holds_all_windows_together() -> None:
 @pytest.mark.parametrize("kind", ["csv", "xlsx", "parquet", "json"])
 def test_exports_write(kind: str, tmp_path: Path) -> None:
     assert report.export(observed.results(), {}, kind, tmp_path / "out")
+
+
+def test_sums_over_hidden_sessions_are_unknown_and_the_remainder_says_so() -> None:
+    """Some sessions are our role's own, and idle: what is known of them is not the sum of all."""
+    results = observed.results()
+    waits_of_all = pl.col("account").is_in(["sleep", "client"]) & (pl.col("scope") == "rung")
+    some = pl.when(waits_of_all).then(pl.lit("3 of 12 sessions, others hidden from this role"))
+    asleep = (pl.lit(None, pl.Float64).alias(c) for c in ("lock", "client", "sleep"))
+    tables = {
+        **results.tables,
+        "ledger": results.tables["ledger"].with_columns(status=some.otherwise("status")),
+        "microstates": results.tables["microstates"].with_columns(*asleep),
+        "top_events": results.tables["top_events"].with_columns(share=pl.lit(None, pl.Float64)),
+    }
+    results = replace(results, tables=tables)
+    pick = picks.pick_of(results)
+    assert pick is not None
+    found = waits.waits(results, pick)
+    assert found.total[1] == "?" and "?" not in (found.total[0], found.total[2])
+    (left,) = [n for n in found.notes if n.startswith("unaccounted")]
+    assert left.endswith("What is unknown lies in it: waits of sessions hidden from this role.")
+    assert "sessions waited for is unknown" in " ".join(processes.unknown(results, pick))
+    tiles = visible(str(html_facts.tiles(results)))
+    assert "Most time ?" in " ".join(tiles.split()), tiles

@@ -41,7 +41,8 @@ def brief_words(seen: Glance) -> str:
     brief = seen.brief
     if brief is None:
         return ""
-    count = "sessions" if brief.processes is None else f"{brief.processes} sessions"
+    plural = "session" if brief.processes == 1 else "sessions"
+    count = plural if brief.processes is None else f"{brief.processes:,} {plural}"
     rest = ", the rest unknown" if brief.runq is None else f", CPU WAIT {number(brief.runq)}"
     return f"  {count} too brief to be sampled: CPU {number(brief.run)}{rest}"
 

@@ -48,7 +48,7 @@ def _observed(results: Results) -> Html | None:
     if found is None:
         return None
     average = "s per second, on average"
-    most = found.top[0] if found.top else None
+    most = found.top[0] if found.top and found.top[0].share != figures.UNKNOWN else None
     values = [
         ("DB time", _seconds(found.db_time), average),
         ("DB CPU", _seconds(found.db_cpu), average),

@@ -119,7 +119,19 @@ def unknown(results: Results, pick: Pick) -> list[str]:
         told = "; ".join(in_words(s) for s in bad.to_list())
         own = why.get(c.name, "no source gave it")
         notes.setdefault(own if c.name in _SOURCES else told or own, []).append(c.head)
-    return [f"{ABSENT} {', '.join(heads)}: {text}." for text, heads in notes.items()]
+    columns = [f"{ABSENT} {', '.join(heads)}: {text}." for text, heads in notes.items()]
+    return columns + _unseen_sleeps(frame)
+
+
+def _unseen_sleeps(frame: pl.DataFrame) -> list[str]:
+    """UNAC of sessions whose waits are unknown is no remainder."""
+    unknown = pl.all_horizontal(pl.col("lock", "client", "sleep").is_null())
+    unseen = unknown & pl.col("unaccounted").is_not_null() & pl.col("role").is_in(_SESSIONS)
+    count = frame.filter(unseen).select("pid", "start_ticks").n_unique()
+    if not count:
+        return []
+    whose = "1 session" if count == 1 else f"{count} sessions"
+    return [f"{ABSENT} What {whose} waited for is unknown; the time asleep, or at the client, lies in UNAC."]
 
 
 def _block(title: str, rows: list[dict[str, Any]], why: dict[str, str]) -> Block:

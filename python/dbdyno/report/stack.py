@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results import Results
+from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.report.accounts import CLIENT, NAMES, NO_LABEL, Segment, leaves, wait_classes
 from dbdyno.report.figures import Series, of_series
 
@@ -52,7 +53,15 @@ def stack(results: Results, places: pl.DataFrame) -> pl.DataFrame:
 def missing(results: Results, places: pl.DataFrame) -> list[str]:
     """Accounts of which at least one place does not know the time."""
     rows = means(results, places).filter(pl.col("aas").is_null())
-    return [NAMES.get(a, a) for a in rows["account"].unique(maintain_order=True).to_list()]
+    names = [NAMES.get(a, a) for a in rows["account"].unique(maintain_order=True).to_list()]
+    return [f"waits of sessions {HIDDEN_STATUS}", *names] if hidden(results, places) else names
+
+
+def hidden(results: Results, places: pl.DataFrame) -> bool:
+    """Whether a place has sessions whose waits our role may not see: its waits are those of the others."""
+    rows = results.tables["ledger"].join(places, on="cell", how="semi").filter(pl.col("scope") == "rung")
+    waits = rows.filter(pl.col("account").is_in(["sleep", "client"]))
+    return bool(waits["status"].str.contains(HIDDEN_STATUS).any())
 
 
 def means(results: Results, places: pl.DataFrame) -> pl.DataFrame:

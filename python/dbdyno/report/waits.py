@@ -47,18 +47,20 @@ def waits(results: Results, pick: Pick) -> Waits:
     time = pl.sum_horizontal(pl.col(*_PARTS).fill_null(0.0))
     frame = frame.sort(time, descending=True, maintain_order=True)
     shown = [_wait(r) for r in frame.head(MAX_ROWS).to_dicts()]
-    accounts = _accounts(results, pick)
-    sums = [_sum(accounts, names) for names in _TOTALS]
-    notes = [*_notes(frame), *_remainder(accounts), *_throttled(results, pick)]
+    places = _places(results, pick)
+    accounts = {row["key"]: row for row in stack.means(results, places).to_dicts()}
+    hidden = stack.hidden(results, places)
+    sums = [UNKNOWN if hidden and names is _ASLEEP else _sum(accounts, names) for names in _TOTALS]
+    notes = [*_notes(frame), *_remainder(accounts, stack.missing(results, places))]
+    notes += _throttled(results, pick)
     return Waits(shown, sums if len(frame) else [], len(frame) - len(shown), notes)
 
 
-def _accounts(results: Results, pick: Pick) -> dict[str, dict[str, Any]]:
-    """The ledger's accounts of the pick by key, as the stack has them."""
+def _places(results: Results, pick: Pick) -> pl.DataFrame:
+    """The cells of the pick as one place of the stack."""
     windows = results.tables["windows"]
     cells = windows if pick.cell is None else windows.filter(pl.col("cell") == pick.cell)
-    places = cells.select("cell", place=pl.lit(0), weight="wall_s")
-    return {row["key"]: row for row in stack.means(results, places).to_dicts()}
+    return cells.select("cell", place=pl.lit(0), weight="wall_s")
 
 
 def _sum(accounts: dict[str, dict[str, Any]], names: tuple[str, ...]) -> str:
@@ -67,13 +69,14 @@ def _sum(accounts: dict[str, dict[str, Any]], names: tuple[str, ...]) -> str:
     return figure(sum(known)) if known and len(known) == len(rows) else UNKNOWN
 
 
-def _remainder(accounts: dict[str, dict[str, Any]]) -> list[str]:
-    """What the accounts leave of the sessions' time, signed, and how sure that is."""
+def _remainder(accounts: dict[str, dict[str, Any]], missing: list[str]) -> list[str]:
+    """What the accounts leave of the sessions' time, signed, how sure that is, and what is unknown in it."""
     row = accounts.get("unaccounted")
     if row is None or row["aas"] is None:
         return []
     ends = "" if row["low"] is None or row["high"] is None else f" ({row['low']:+.3f} to {row['high']:+.3f})"
-    return [f"unaccounted: {row['aas']:+.3f} s per second{ends}, signed: session time less all accounts."]
+    words = f"unaccounted: {row['aas']:+.3f} s per second{ends}, signed: session time less all accounts."
+    return [f"{words} What is unknown lies in it: {', '.join(missing)}." if missing else words]
 
 
 def _throttled(results: Results, pick: Pick) -> list[str]:

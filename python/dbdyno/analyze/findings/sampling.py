@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from dbdyno.analyze.findings.case import Case, Row, at, ids, percent
+from dbdyno.analyze.parts import hidden
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import format_ns, significant
 
@@ -122,6 +123,8 @@ def _wide_claims(claims: Sequence[Finding]) -> Iterator[tuple[str, tuple[str, ..
 
 def _wide_waits(case: Case) -> Iterator[tuple[str, tuple[str, ...]]]:
     for cell in case.usable():
+        if hidden(case.accounts(cell["cell"])):
+            continue  # not for want of samples
         served = case.served(cell["cell"])
         rows = case.accounts(cell["cell"]).filter(
             (pl.col("account") == "sleep") & (pl.col("aas") > LARGE * served) & pl.col("detail").is_not_null()
