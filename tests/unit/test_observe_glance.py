@@ -109,6 +109,36 @@ def test_who_is_not_in_the_servers_latest_answers_has_left() -> None:
     assert sorted(s.pid for s in glance(frames, gone_ns=100 * S).sessions) == [7, 100]
 
 
+def test_sessions_that_rest_are_counted_without_a_line_and_the_sums_stay() -> None:
+    idle = {"state": "idle", "wait_class": "Client", "wait_event": "ClientRead", "task_state": "S"}
+    other = {"idle": 1, "woken": 2, "ran": 3, "hidden": 4, "queued": 5}
+    who = {name: {"pid": n, "tid": n, "session": n} for name, n in other.items()}
+    grown = {"ran": {"run_ns": S}, "queued": {"runq_ns": S}}
+    frames = {name: empty(name) for name in RAW}
+    frames["tasks"] = rows(
+        "tasks",
+        [
+            task(
+                at_s, **who[name] | {"run_ns": 0, "runq_ns": 0} | (grown.get(name, {}) if at_s == 14 else {})
+            )
+            for name in other
+            for at_s in (10, 14)
+        ],
+    )
+    states = {"woken": {"task_state": "R"}, "hidden": {"state": "hidden"}}
+    listed = {n: {k: v for k, v in w.items() if k != "tid"} for n, w in who.items()}
+    frames["samples"] = rows(
+        "samples",
+        [sample(n, **idle | listed[name] | states.get(name, {})) for name in other for n in range(3)],
+    )
+    each, together = glance(frames), glance(frames, resting=True)
+    assert [s.pid for s in each.sessions if s not in together.sessions] == [who["idle"]["pid"]]
+    assert (together.resting, together.count) == (1, each.count)
+    for part in ("run", "runq", "sleep", "client", "db_time"):
+        assert together.total(part) == pytest.approx(each.total(part))
+    assert (together.seconds, together.samples) == (each.seconds, each.samples)
+
+
 def test_nothing_read_is_an_empty_glance() -> None:
     assert looked() == Glance(0.0, "activity samples", 0)
     assert isinstance(empty("samples"), pl.DataFrame)

@@ -116,20 +116,24 @@ fn read_all(fd: &OwnedFd, buffer: &mut Buffer) -> io::Result<()> {
     }
 }
 
-/// How many descriptors may still be kept open: half of what is left of `RLIMIT_NOFILE`, so that the
-/// driver, the store and Python keep room.
-pub fn descriptor_budget() -> usize {
+/// The limit of open descriptors, the soft one raised to the hard one, and how many more may be kept open: half of
+/// what is left, so that the driver, the store and Python keep room.
+pub fn descriptor_budget() -> (u64, i64) {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: `limit` is valid for writing.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return 0;
+    // SAFETY: `limit` is valid for writing, and for reading after it.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
+            return (0, 0);
+        }
+        let soft = std::mem::replace(&mut limit.rlim_cur, limit.rlim_max);
+        if soft < limit.rlim_max && libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) != 0 {
+            limit.rlim_cur = soft;
+        }
     }
     let open_now = std::fs::read_dir("/proc/self/fd").map_or(usize::MAX, Iterator::count);
-    usize::try_from(limit.rlim_cur)
-        .unwrap_or(usize::MAX)
-        .saturating_sub(open_now)
-        / 2
+    let left = limit.rlim_cur.saturating_sub(open_now as u64);
+    (limit.rlim_cur, i64::try_from(left / 2).unwrap_or(i64::MAX))
 }

@@ -10,6 +10,7 @@ pub mod groups;
 pub mod host;
 pub mod mountinfo;
 pub mod names;
+pub mod once;
 pub mod parse;
 pub mod psi;
 pub mod pulse;

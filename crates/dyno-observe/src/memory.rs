@@ -150,7 +150,7 @@ impl Memory {
 impl Seat {
     fn new(task: Arc<Task>, finder: &mut WordFinder, shared: &Shared) -> Self {
         let number = lock(&shared.memory).task_number(&task);
-        let word = match finder.address(task.pid) {
+        let word = match task.word_address(|| finder.address(task.pid)) {
             Ok(variable) => Some(Word::new(task.pid, variable)),
             Err(refusal) => {
                 lock(&shared.word).refuse(refusal);

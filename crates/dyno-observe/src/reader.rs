@@ -7,6 +7,7 @@ use dyno_model::now_ns;
 
 use crate::file::Buffer;
 use crate::parse::ns_per_tick;
+use crate::schedstat::SchedStat;
 use crate::schedule::Reads;
 use crate::shared::Shared;
 use crate::signal::lock;
@@ -16,6 +17,8 @@ pub struct Reader {
     shared: Arc<Shared>,
     tasks: Vec<Arc<Task>>,
     fresh: Vec<Arc<Task>>,
+    /// Of the tasks, as read last.
+    scheds: Vec<Option<SchedStat>>,
     buffer: Buffer,
     ns_per_tick: i64,
 }
@@ -26,6 +29,7 @@ impl Reader {
             shared,
             tasks: Vec::new(),
             fresh: Vec::new(),
+            scheds: Vec::new(),
             buffer: Buffer::default(),
             ns_per_tick: ns_per_tick(),
         }
@@ -64,14 +68,17 @@ impl Reader {
         roster.list(&mut self.tasks);
         drop(roster);
         let mut rows = lock(&self.shared.tasks);
+        self.scheds.clear();
         for task in &self.tasks {
-            rows.push(task, &task.read(&mut self.buffer, self.ns_per_tick));
+            let reading = task.read(&mut self.buffer, self.ns_per_tick);
+            rows.push(task, &reading);
+            self.scheds.push(reading.sched);
         }
         // after all the others, as it takes long
         let last = self.tasks.len().saturating_sub(1);
-        for (number, task) in self.tasks.iter().enumerate() {
+        for (number, (task, sched)) in self.tasks.iter().zip(&self.scheds).enumerate() {
             if task.first_time() || ends {
-                rows.switches(last - number, task.switches(&mut self.buffer));
+                rows.switches(last - number, task.switches(&mut self.buffer, *sched));
             }
         }
         drop(rows);

@@ -19,7 +19,9 @@ pub struct Roster {
     unseen: Status,
     main_pid: Option<i64>,
     sched_info: bool,
-    budget: usize,
+    /// Descriptors that may be kept open, and the limit that it comes from.
+    budget: i64,
+    limit: u64,
     sessions: HashMap<i64, i64>,
     tasks: HashMap<i64, Arc<Task>>,
     /// In the order of meeting: sessions first, so that they are read nearest to t0 and t1.
@@ -36,14 +38,15 @@ pub struct Roster {
 
 impl Roster {
     /// With the tasks the specification names, and `asked`, the server's process for our own questions.
-    /// `budget`: descriptors that may be kept open.
-    pub fn new(spec: &Spec, asked: Option<i64>, budget: usize) -> Self {
+    /// `budget`: descriptors that may be kept open, of a `limit`.
+    pub fn new(spec: &Spec, asked: Option<i64>, (limit, budget): (u64, i64)) -> Self {
         let mut roster = Self {
             os: spec.os,
             unseen: spec.unseen,
             main_pid: spec.main_pid,
             sched_info: sched_info(),
             budget,
+            limit,
             sessions: spec
                 .sessions
                 .iter()
@@ -112,6 +115,23 @@ impl Roster {
         into.append(&mut self.fresh);
     }
 
+    /// Tasks whose files are opened at each read, where the limit of open files is too low to keep them all: that
+    /// costs CPU, and their figures stay the same.
+    pub fn short_of_files(&self) -> Option<String> {
+        let open = |t: &&Arc<Task>| t.start_ticks().is_some() && !t.gone();
+        let read = self.order.iter().filter(open);
+        let (all, short) = read.fold((0, 0), |(all, short), t| {
+            (all + 1, short + u32::from(t.kept() == 0))
+        });
+        let limit = self.limit;
+        (short > 0).then(|| {
+            format!(
+                "the files of {short} of {all} tasks are opened at each read, which costs more CPU: at most {limit} \
+                 files may be open; raise the hard limit (ulimit -Hn, or LimitNOFILE)"
+            )
+        })
+    }
+
     /// How often anything came or went.
     pub fn changes(&self) -> u64 {
         self.changes
@@ -161,7 +181,7 @@ impl Roster {
                 self.sessions.remove(&task.tid);
             }
         }
-        self.budget += task.kept();
+        self.budget += task.kept() as i64;
         self.changes += 1;
     }
 
@@ -177,7 +197,7 @@ impl Roster {
         } else {
             Task::elsewhere(pid, tid, who, self.unseen)
         });
-        self.budget -= task.kept();
+        self.budget -= task.kept() as i64;
         self.tasks.insert(tid, Arc::clone(&task));
         self.order.push(Arc::clone(&task));
         self.changes += 1;

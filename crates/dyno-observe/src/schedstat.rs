@@ -16,6 +16,13 @@ pub struct SchedStat {
     pub slices: i64,
 }
 
+impl SchedStat {
+    /// True where a task was on no CPU between this read and `other`. (It may have been woken.)
+    pub fn same_runs(self, other: Self) -> bool {
+        (self.run_ns, self.slices) == (other.run_ns, other.slices)
+    }
+}
+
 /// Reads `run runq slices`.
 ///
 /// # Errors

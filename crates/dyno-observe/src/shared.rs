@@ -146,6 +146,9 @@ impl Shared {
                 told.insert("wait events of the scheduler trace", tracer.labels());
             }
         }
+        if let Some(detail) = lock(&self.roster).short_of_files() {
+            told.insert("open files", (Status::NotPermitted.as_str().to_owned(), detail));
+        }
         if let Some(raised) = &*lock(&self.priority) {
             let ok = || (Status::Ok.as_str().to_owned(), "SCHED_FIFO 1".to_owned());
             told.insert(

@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use dyno_model::now_ns;
 
 use crate::file::{self, Buffer, ProcFile};
-use crate::parse::ns_per_tick;
 use crate::schedstat::{self, SchedStat};
 use crate::signal::lock;
 use crate::stat::{self, Stat};
-use crate::status::Status;
+use crate::status::{Granted, Status};
 use crate::switches::{self, Switches};
 
 /// Whose task it is.
@@ -60,6 +59,10 @@ struct Files {
     schedstat: Option<ProcFile>,
     stat: ProcFile,
     kept: bool,
+    /// Its switches, as of this run time and these slices.
+    switches: Mutex<Option<(SchedStat, Switches)>>,
+    /// Where its wait event word is pointed at.
+    word: OnceLock<u64>,
 }
 
 /// Files that are kept open, by task. One watch follows another while both read the same tasks: a task's files
@@ -180,12 +183,32 @@ impl Task {
         stat::state(buffer.text()).map_err(|_| Status::Lost)
     }
 
-    /// Reads its context switches.
-    pub fn switches(&self, buffer: &mut Buffer) -> Option<Switches> {
-        self.files.as_ref().ok()?;
+    /// Its context switches. `sched` was read just before: a task that has not run since they were read last has
+    /// made none, and the file is not read again.
+    pub fn switches(&self, buffer: &mut Buffer, sched: Option<SchedStat>) -> Option<Switches> {
+        let mut known = lock(&self.files.as_ref().ok()?.switches);
+        let rested = |then: &SchedStat| sched.is_some_and(|now| now.same_runs(*then));
+        if let Some((_, switches)) = known.as_ref().filter(|(then, _)| rested(then)) {
+            return Some(*switches);
+        }
         let path = format!("/proc/{}/task/{}/status", self.pid, self.tid);
         file::read_once(&path, buffer).ok()?;
-        switches::parse(buffer.text()).ok()
+        let switches = switches::parse(buffer.text()).ok()?;
+        *known = sched.map(|sched| (sched, switches));
+        Some(switches)
+    }
+
+    /// Where its wait event word is pointed at; asked of `find` once in the life of its files.
+    ///
+    /// # Errors
+    /// Those of `find`.
+    pub fn word_address(&self, find: impl FnOnce() -> Granted<u64>) -> Granted<u64> {
+        let known = self.files.as_ref().ok().map(|files| &files.word);
+        if let Some(&address) = known.and_then(OnceLock::get) {
+            return Ok(address);
+        }
+        let address = find()?;
+        Ok(known.map_or(address, |known| *known.get_or_init(|| address)))
     }
 
     /// Reads the time on a CPU alone, nanoseconds.
@@ -231,9 +254,6 @@ impl Task {
 impl Files {
     /// Those that are open already, if they still are of a living task; else opened.
     fn shared(pid: i64, tid: i64, keep: bool, sched_info: bool) -> Result<Arc<Self>, Status> {
-        if !keep {
-            return Self::open(pid, tid, keep, sched_info).map(Arc::new);
-        }
         let mut open = lock(&OPEN);
         let open = open.get_or_insert_default();
         let known = open.get(&(pid, tid)).and_then(Weak::upgrade);
@@ -241,6 +261,9 @@ impl Files {
             return Ok(files);
         }
         let files = Arc::new(Self::open(pid, tid, keep, sched_info)?);
+        if !keep {
+            return Ok(files);
+        }
         if open.len() >= 64 && open.len() == open.capacity() {
             open.retain(|_, files| files.strong_count() > 0); // before it grows
         }
@@ -262,6 +285,8 @@ impl Files {
             schedstat,
             stat,
             kept: keep,
+            switches: Mutex::default(),
+            word: OnceLock::new(),
         })
     }
 }
@@ -315,53 +340,10 @@ impl DelayAccounting {
     }
 }
 
-/// One read of a task, by itself. What could not be read is `None`; the status says why.
-#[derive(Debug)]
-pub struct Once {
-    /// `schedstat`.
-    pub sched: Option<SchedStat>,
-    /// User time, nanoseconds.
-    pub user_ns: Option<i64>,
-    /// Kernel time, nanoseconds.
-    pub system_ns: Option<i64>,
-    /// Start since boot, clock ticks.
-    pub start_ticks: Option<i64>,
-    /// Name.
-    pub comm: Option<String>,
-    /// R, S, D, ...
-    pub state: Option<char>,
-    /// CPU last run on.
-    pub cpu: Option<i64>,
-    /// How it went.
-    pub status: Status,
-}
-
-/// Opens, reads and closes the files of one task.
-pub fn read_once(pid: i64, tid: i64) -> Once {
-    let who = Who {
-        role: Arc::from("other"),
-        session: None,
-    };
-    let mut buffer = Buffer::default();
-    let task = Task::open(pid, tid, who, true, sched_info(), Proof::default());
-    let Reading {
-        sched, stat, status, ..
-    } = task.read(&mut buffer, ns_per_tick());
-    Once {
-        sched,
-        user_ns: stat.map(|s| s.user_ns),
-        system_ns: stat.map(|s| s.system_ns),
-        start_ticks: stat.map(|s| s.start_ticks),
-        comm: stat.map(|s| s.comm.to_owned()),
-        state: stat.map(|s| s.state),
-        cpu: stat.and_then(|s| s.cpu),
-        status,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse::ns_per_tick;
 
     fn opened(pid: u32, keep: bool, proof: Proof) -> Task {
         let pid = i64::from(pid);
@@ -396,10 +378,14 @@ mod tests {
             one.files.as_ref().unwrap(),
             other.files.as_ref().unwrap()
         ));
-        assert!(!parent(false).files.as_ref().unwrap().kept);
+        assert!(Arc::ptr_eq(
+            one.files.as_ref().unwrap(),
+            parent(false).files.as_ref().unwrap()
+        ));
         let weak = Arc::downgrade(one.files.as_ref().unwrap());
         drop((one, other));
         assert_eq!(weak.strong_count(), 0, "nobody reads it any more: closed");
+        assert!(!parent(false).files.as_ref().unwrap().kept);
         assert_eq!(
             parent(true).read(&mut Buffer::default(), ns_per_tick()).status,
             Status::Ok

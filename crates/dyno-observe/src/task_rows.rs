@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use dyno_model::{Column, Table};
 
-use crate::strings::Strings;
+use crate::strings::{Strings, Texts};
 use crate::switches::Switches;
 use crate::task::{DelayAccounting, Reading, Task};
 
@@ -127,9 +127,9 @@ impl View<'_> {
                 ("start_ticks", self.stat(|s| Some(s.start_ticks))),
                 (
                     "comm",
-                    self.text(|r| Some(self.strings.text(r.stat.as_ref()?.comm).to_owned())),
+                    self.text(|r| Some(self.strings.text(r.stat.as_ref()?.comm))),
                 ),
-                ("role", self.text(|r| Some(self.strings.text(r.role).to_owned()))),
+                ("role", self.text(|r| Some(self.strings.text(r.role)))),
                 ("session", self.number(|r| r.session)),
                 ("run_ns", self.number(|r| Some(r.sched?[0]))),
                 ("runq_ns", self.number(|r| Some(r.sched?[1]))),
@@ -141,8 +141,8 @@ impl View<'_> {
                 ("voluntary", self.number(|r| Some(r.switches?.voluntary))),
                 ("involuntary", self.number(|r| Some(r.switches?.involuntary))),
                 ("cpu", self.stat(|s| s.cpu)),
-                ("state", self.text(|r| Some(r.stat.as_ref()?.state.to_string()))),
-                ("status", self.text(|r| Some(r.status.to_owned()))),
+                ("state", self.states()),
+                ("status", self.text(|r| Some(r.status))),
             ],
         )
     }
@@ -159,7 +159,16 @@ impl View<'_> {
         self.number(|r| r.stat.as_ref().and_then(&value))
     }
 
-    fn text(&self, value: impl Fn(&Row) -> Option<String>) -> Column {
-        Column::Str(self.rows.iter().map(value).collect())
+    fn text<'t>(&'t self, value: impl Fn(&'t Row) -> Option<&'t str>) -> Column {
+        Column::Coded(self.rows.iter().map(value).collect::<Texts>().into())
+    }
+
+    fn states(&self) -> Column {
+        let (mut texts, mut bytes) = (Texts::default(), [0; 4]);
+        for row in self.rows {
+            let state = row.stat.as_ref().map(|s| s.state);
+            texts.push(state.map(|s| &*s.encode_utf8(&mut bytes)));
+        }
+        Column::Coded(texts.into())
     }
 }

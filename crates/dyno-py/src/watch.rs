@@ -264,7 +264,7 @@ impl Pulse {
 /// One read of a task: see `_core.pyi`.
 #[pyfunction]
 fn read_task(py: Python<'_>, pid: i64, tid: i64) -> PyResult<Bound<'_, PyDict>> {
-    let read = dyno_observe::task::read_once(pid, tid);
+    let read = dyno_observe::once::read_once(pid, tid);
     let values = PyDict::new(py);
     values.set_item("run_ns", read.sched.map(|s| s.run_ns))?;
     values.set_item("runq_ns", read.sched.map(|s| s.runq_ns))?;

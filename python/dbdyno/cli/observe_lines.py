@@ -14,7 +14,8 @@ from dbdyno.conduct import Blind, Look
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import RawCell
-from dbdyno.observe.glance import CLIENT, Glance, glance, weight
+from dbdyno.observe.glance import Glance, glance, weight
+from dbdyno.observe.glance_parts import CLIENT
 
 _HEAD = (
     f"{'ended':8} {'window':>6} {'sess':>5} {'DB time':>8} {'DB CPU':>8} {'CPU WAIT':>8} {'asleep':>8} "
@@ -94,10 +95,10 @@ def unseen(environment: Environment) -> list[str]:
 def line(window: RawCell, ended: datetime) -> str:
     """One window: seconds per second of all its sessions; ``?``: unknown."""
     meta = window.meta
-    seen = glance(window.tables, gone_ns=meta.t1_ns - meta.t0_ns, everyone=not meta.chosen)
+    seen = glance(window.tables, gone_ns=meta.t1_ns - meta.t0_ns, everyone=not meta.chosen, resting=True)
     figures = " ".join(f"{number(seen.total(p)):>8}" for p in ("db_time", "run", "runq", "sleep", "client"))
     short = "" if meta.status == "ok" else f"  {meta.status}: {meta.reason}"
-    sessions = len(seen.sessions)
+    sessions = seen.count
     if hidden := hidden_in_words(seen.hidden, sessions):
         short = f"  {hidden}{short}"
     words = f"{_top(seen)}{brief_words(seen)}{short}"

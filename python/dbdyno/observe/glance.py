@@ -15,11 +15,9 @@ import polars as pl
 
 from dbdyno.model.source import HIDDEN
 from dbdyno.observe.glance_brief import Brief, brief
-from dbdyno.observe.glance_parts import Label, Spent, labels_of, spent_by_pid, workers
+from dbdyno.observe.glance_parts import CLIENT, IDLE, Label, Spent, at_rest, labels_of, spent_by_pid, workers
 from dbdyno.observe.glance_rest import Machine, machine
 
-CLIENT = "Client"
-IDLE = "idle"
 _WAITS = ("sleep", "client", "db_time")
 GONE_NS = 1_500_000_000  # a session not in the server's answers for so long has ended
 
@@ -81,6 +79,8 @@ class Glance:
     events: tuple[EventLine, ...] = ()
     machine: Machine = field(default_factory=Machine)
     brief: Brief | None = None
+    resting: int = 0
+    """More sessions, which did nothing but wait for their client: where only sums are wanted."""
 
     def total(self, part: str) -> float | None:
         """Sum over the sessions of ``run``, ``runq``, ``sleep``, ``client``, ``db_time``; known ones only.
@@ -90,6 +90,8 @@ class Glance:
         if part in _WAITS and self.hidden:
             return None
         known = [v for s in self.sessions if (v := getattr(s, part)) is not None]
+        if self.resting:
+            known.append(float(self.resting) if part == "client" else 0.0)
         found = sum(known) if known else None
         if self.brief is None:
             return found
@@ -98,6 +100,11 @@ class Glance:
             missing = self.brief.matters(sum(s.run or 0.0 for s in self.sessions))
             return None if missing else found
         return (found or 0.0) + theirs
+
+    @property
+    def count(self) -> int:
+        """Sessions, those that rested included."""
+        return len(self.sessions) + self.resting
 
     @property
     def hidden(self) -> int:
@@ -109,31 +116,42 @@ class Glance:
         return tuple(s for s in self.sessions if s.idle_busy)
 
 
-def glance(recent: Tables, gone_ns: int = GONE_NS, *, everyone: bool = True) -> Glance:
+def glance(recent: Tables, gone_ns: int = GONE_NS, *, everyone: bool = True, resting: bool = False) -> Glance:
     """``recent``: the tables of a watch with the rows of the latest few seconds, or of a whole window.
 
     A session that was not in the server's answers for the last ``gone_ns`` is left out.
     ``everyone``: sessions too brief to be sampled count, as no session was left out by choice.
+    ``resting``: those that did nothing are counted together, without a line each: there may be thousands.
     """
     samples = recent["samples"].filter(pl.col("role") == "session")
     samples = samples.with_columns(pl.col("via").fill_null("sql"))
+    taken = samples.select("sample", "via").n_unique() if samples.height else 0
+    rest = at_rest(samples if resting else samples.clear(), recent["tasks"], gone_ns)
+    everything = recent
+    recent = {name: _without(rest, frame) for name, frame in recent.items()}
+    samples = _without(rest, samples)
     latest = _latest(samples, gone_ns)
     spent = spent_by_pid(recent, workers(recent["samples"], samples))
     tier, labels = labels_of(recent, samples, spent)
     if everyone and recent["traced"].height:  # those whose figures are not known are with the brief ones
         labels = {pid: mine for pid, mine in labels.items() if pid in spent}
     lines = tuple(_session(pid, row, spent.get(pid), labels.get(pid, ())) for pid, row in latest.items())
-    unmet = brief(recent, spent) if everyone else None
-    wall_ns = max((s.wall_ns for s in spent.values()), default=0)
+    unmet = brief(everything, {*spent, *rest["pid"]}) if everyone else None
+    wall_ns = max((*(s.wall_ns for s in spent.values()), *rest["wall_ns"]), default=0)
     return Glance(
         seconds=wall_ns / 1e9 or _seconds(samples),
         tier=tier,
-        samples=samples.select("sample", "via").n_unique() if samples.height else 0,
+        samples=taken,
         sessions=lines,
         events=_summed(lines),
         machine=machine(recent),
         brief=unmet,
+        resting=rest.height,
     )
+
+
+def _without(rest: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.join(rest, on="pid", how="anti") if rest.height and "pid" in frame.columns else frame
 
 
 def _seconds(samples: pl.DataFrame) -> float:

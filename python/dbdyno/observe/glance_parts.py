@@ -10,6 +10,9 @@ import polars as pl
 
 from dbdyno.model.source import HIDDEN
 
+CLIENT = "Client"
+IDLE = "idle"
+
 Tables = Mapping[str, pl.DataFrame]
 _GROWING = ("run_ns", "runq_ns", "user_ns", "system_ns", "blkio_ns", "slices")
 
@@ -43,6 +46,29 @@ def workers(all_samples: pl.DataFrame, samples: pl.DataFrame) -> dict[int, int]:
     seen = all_samples.filter(pl.col("leader_pid").is_not_null() & (pl.col("pid") != pl.col("leader_pid")))
     pairs = seen.select("pid", "leader_pid").unique().iter_rows()
     return {pid: leader for pid, leader in pairs if leader in leaders}
+
+
+def at_rest(samples: pl.DataFrame, tasks: pl.DataFrame, gone_ns: int) -> pl.DataFrame:
+    """``pid`` and ``wall_ns`` of sessions that were idle in all of the server's answers, on no CPU and in
+    no run queue meanwhile: they waited for their client all the time. Gone ones are left out.
+    """
+    asked = samples.filter(pl.col("via") == "sql")
+    elsewhere = samples.filter(
+        (pl.col("wait_class") != CLIENT).fill_null(False) | (pl.col("task_state") != "S")
+    )
+    idle = (
+        asked.group_by("pid")
+        .agg((pl.col("state") == IDLE).fill_null(False).all(), seen_ns=pl.col("sql_after_ns").max())
+        .filter(pl.col("state") & (pl.col("seen_ns") >= pl.col("seen_ns").max() - gone_ns))
+        .join(elsewhere.select("pid"), on="pid", how="anti")
+    )
+    mine = tasks.filter((pl.col("role") == "session") & (pl.col("status") == "ok"))
+    still = [(pl.col(n).min() == pl.col(n).max()).fill_null(False).alias(n) for n in ("run_ns", "runq_ns")]
+    wall = (pl.col("after_ns").max() - pl.col("after_ns").min()).alias("wall_ns")
+    ages = pl.col("start_ticks").n_unique().alias("ages")
+    found = mine.join(idle, on="pid", how="semi").group_by("pid").agg(*still, wall, ages)
+    rested = pl.col("run_ns") & pl.col("runq_ns") & (pl.col("ages") == 1) & (pl.col("wall_ns") > 0)
+    return found.filter(rested).select("pid", "wall_ns")
 
 
 def spent_by_pid(recent: Tables, of_worker: Mapping[int, int]) -> dict[int, Spent]:

@@ -123,7 +123,10 @@ _WITNESSES = (
     ),
 )
 
-_OTHERS = {"sampler priority": "scheduling class of the threads that sample"}
+_OTHERS = {
+    "sampler priority": "scheduling class of the threads that sample",
+    "open files": "descriptors kept open for the files of tasks",
+}
 """What a watch tells of itself that is no series of reads -> provenance."""
 
 _UNTOLD = {
