@@ -203,6 +203,17 @@ def test_a_session_too_brief_for_two_reads_has_the_time_of_its_samples():
     assert [rows[s]["partial"] for s in (0, 1)] == [True, True]
 
 
+def test_a_window_that_was_read_late_is_as_long_as_what_was_read_of_it():
+    main = {"pid": 1, "tid": 1, "start_ticks": 1, "role": "helper:main", "session": None}
+    whole = [_traced(12, 1, 1, 2, **main), _traced(20, 2, 2, 8, **main)]
+    brief = [_traced(15, 0.5, 0.1, 0.2, pid=5, tid=5, start_ticks=1400, role="other", session=None)]
+    cell = made_cell({"traced": whole + brief})
+    rows = {r["role"]: r for r in cut_traced([cell]).iter_rows(named=True)}
+    assert rows["other"]["wall_ns"] == pytest.approx(0.8 * S, abs=MS)
+    assert rows["other"]["over_ns"] == pytest.approx(8 * S, abs=MS)
+    assert rows["helper:main"]["over_ns"] == rows["helper:main"]["wall_ns"] == 8 * S
+
+
 def test_workers_are_folded_by_what_the_server_lists_and_a_pid_used_again_is_not_one():
     worker = {"pid": 200, "tid": 200, "role": "helper:parallel worker", "session": None}
     tasks = [

@@ -88,8 +88,10 @@ def _ended(good: pl.DataFrame, mains: pl.DataFrame, from_ns: int, to_ns: int) ->
 
 
 def unmet(traced: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
-    """``pid``, ``start_ticks`` of processes that the trace saw, and that were in no sample: of those that were
-    in one too late to be read, the row of ``tasks`` has no start, but the trace was told what they are."""
+    """``pid``, ``start_ticks`` of processes that the trace saw, and that were in no sample.
+
+    Of one that a sample met too late to be read, the row of ``tasks`` has no start; the trace was told.
+    """
     key = ["pid", "start_ticks"]
     is_stranger = pl.col("role") == "other"
     strangers = traced.filter(is_stranger).select(key).unique(maintain_order=True)

@@ -75,10 +75,11 @@ def folded(tasks: pl.DataFrame, figures: list[str], cell: RawCell) -> pl.DataFra
     lost = (pl.col("status") != "ok").mean() > _MOST_LOST
     one = known.group_by("role", maintain_order=True).agg(
         pl.col(*figures, "wall_ns", "slack_ns").sum(),
+        pl.col("over_ns").max(),
         status=pl.when(lost).then(pl.lit("lost")).otherwise(pl.lit("ok")),
         processes=pl.len(),
     )
-    whole = {name: pl.lit(value) for name, value in (_whole(t0, t1) | {"over_ns": t1 - t0}).items()}
+    whole = {name: pl.lit(value) for name, value in _whole(t0, t1).items()}
     rest = tasks.filter(~_is_brief())
     return pl.concat([rest, one.with_columns(**whole)], how="diagonal_relaxed")
 

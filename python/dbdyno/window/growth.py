@@ -64,12 +64,16 @@ def _bracketed(both: pl.DataFrame, t0: int, t1: int, shortest_ns: int) -> pl.Dat
     once = (wall == 0) & ~partial  # it was there, but a single read tells no difference: as if unread
     least = pl.when(partial).then(shortest_ns).otherwise(shortest_ns - 2 * NEAR_NS)
     short, fallen = (wall < least) | once, pl.col("fallen").fill_null(False)
+    # a window that began before the first reads, or ended after the last, is as long as what was read of it
+    begin_ns = t0 if first_ns is None or first_ns <= t0 + NEAR_NS else first_ns  # type: ignore[operator]
+    end_ns = t1 if last_ns is None or last_ns >= t1 - NEAR_NS else last_ns  # type: ignore[operator]
+    covered = pl.when(once).then(pl.lit(t1 - t0)).otherwise(pl.lit(end_ns - begin_ns))  # type: ignore[operator]
     status = pl.when(short).then(pl.lit("too short")).when(fallen).then(pl.lit("reset"))
     return both.with_columns(
         from_ns=pl.when(once).then(pl.lit(t0)).otherwise("at_ns"),
         to_ns=pl.when(once).then(pl.lit(t1)).otherwise("at_ns_b"),
         wall_ns=pl.when(once).then(pl.lit(t1 - t0)).otherwise(wall),
-        over_ns=pl.when(partial | once).then(pl.lit(t1 - t0)).otherwise(wall),
+        over_ns=pl.when(partial | once).then(covered).otherwise(wall),
         partial=partial,
         status=status.otherwise(pl.lit("ok")),
     )
