@@ -8,14 +8,14 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.model.truth import Truth, TruthCase
-from dbdyno.model.units import NS_PER_S, parse_duration_ns
+from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
 
 ALLOWED = 0.02
 """An account may differ from its truth by this share of the sessions' time."""
 UNACCOUNTED = 0.01
-BRIEF = 0.25
-"""CPU time of brief sessions may differ from its truth by this share: their ends are not in the truth (up
-to 2 ms of 15)."""
+BRIEF = 0.15
+"""CPU time of brief sessions may differ from its truth by this share: their ends are a mean, and some
+are on their way when the window begins and ends."""
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -28,6 +28,14 @@ class Known(NamedTuple):
     why: str
 
 
+class Brief(NamedTuple):
+    """What is known of sessions that came and went."""
+
+    cpus: float  # that they used
+    per_s: float  # how many a second
+    end_ns: float  # CPU time of the end of one, in ``cpus``
+
+
 class Facts(NamedTuple):
     """What is known of a measured case besides its tables."""
 
@@ -36,7 +44,7 @@ class Facts(NamedTuple):
     others: float | None  # CPUs that all other processes of the host used
     quota: float | None  # CPUs, where one was set
     counted_ns: float | None  # the server's own timing of labels["commit"] per call
-    brief_cpus: float | None = None  # CPUs that sessions used which came and went
+    brief: Brief | None = None
 
 
 def truths(case: TruthCase, facts: Facts, tables: Tables, tier: str) -> list[Truth]:
@@ -115,16 +123,19 @@ class _Book:
 def _brief(case: TruthCase, facts: Facts, book: _Book, tier: str) -> Truth:
     """Nobody drives them, so there is no time in calls: the CPU time alone is known."""
     aas, low, high = book.account("run")
+    known = facts.brief
+    assert known is not None
+    end = format_ns(round(known.end_ns))
     return Truth(
         case=case.name,
         tier=tier,
         account="run",
-        truth=facts.brief_cpus,
-        why="CPU time of each process, read when its call was over",
+        truth=known.cpus,
+        why=f"{known.per_s:.0f} sessions a second, each read when its call was over, and {end} for its end",
         ledger=aas,
         low=low,
         high=high,
-        wall=facts.brief_cpus or 1.0,
+        wall=known.cpus or 1.0,
         allowed=BRIEF,
     )
 

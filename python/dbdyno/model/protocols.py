@@ -230,7 +230,7 @@ class Server(Protocol):
     def truth_teardown(self, case: TruthCase) -> None: ...
 
     def brief_session(self, case: TruthCase) -> int | None:
-        """Connects, makes the case's call once and disconnects; from any thread.
+        """Connects, makes the case's call once (an empty one is none) and disconnects; from any thread.
 
         CPU time (ns) that the session's process had used when it was asleep again, so without its end; None:
         it cannot be read.
