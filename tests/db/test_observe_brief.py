@@ -172,3 +172,25 @@ def test_a_filter_leaves_brief_sessions_beside(observed: dict[str, Any]) -> None
     assert not rows(document, "findings", id="brief-sessions")
     beside = rows(document, "ledger", scope="beside", who="other", account="run")
     assert sum(r["aas"] or 0.0 for r in beside) > 0.01
+
+
+def test_beside_a_driven_run_they_are_others_and_their_cpu_time_is_counted(
+    bench: Bench, group: Group, tmp_path: Path
+) -> None:
+    script, mine = tmp_path / "work.sql", tmp_path / "mine.sql"
+    script.write_text(WORK)
+    mine.write_text("select pg_sleep(0.02);\n")
+    with load(bench.dsn, "-C", "-n", "-c", "4", "-R", "100", "-f", str(script)):
+        done = bench.dbdyno("run", "--script", str(mine), "--sessions", "1", "--measure", "2s", "--settle",
+                            "100ms", "--witness", "sampled", "--dsn", bench.dsn, "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (window,) = document["windows"]
+    (others,) = rows(document, "ledger", scope="beside", who="other", account="run")
+    truth = group.cpus(window["t0_ns"], window["t1_ns"])
+    assert others["aas"] < (1 + TOLERANCE) * truth
+    everything = sum(run(document, scope) for scope in ("rung", "helper", "beside"))
+    assert everything > (1 - TOLERANCE) * truth  # the driver and dbdyno are in it, too
+    (waited,) = rows(document, "ledger", scope="beside", who="other", account="runq")
+    assert waited["aas"] is None  # how long they waited is not known, and no zero
+    assert waited["status"] == "too brief"

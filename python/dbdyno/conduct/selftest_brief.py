@@ -25,6 +25,7 @@ LEAD_NS = NS_PER_S // 2
 STEP_S = 0.05
 ENDS = 60
 """Sessions without a call whose end is measured: the rounding of their sum to ticks is within 5 % of it."""
+_CURE = "run dbdyno on the server's host"
 REAPED_S, PATIENCE_S = 0.3, 10.0
 """No process of theirs ended for so long: all have; and how long that may take."""
 
@@ -66,7 +67,7 @@ class Sessions:
     def check(self) -> None:
         """Raises :class:`TargetError` if one failed."""
         if self.trouble:
-            raise TargetError(f"{self.case.name}: {self.trouble[0]}", "run dbdyno on the server's host")
+            raise TargetError(f"{self.case.name}: {self.trouble[0]}", _CURE)
 
     def used(self, t0_ns: int, t1_ns: int, end_ns: float) -> Brief:
         """What the sessions used whose call was over in that time, each with its end."""
@@ -101,9 +102,11 @@ def _settled(main_pid: int) -> int:
 
 def _children_ns(main_pid: int) -> int:
     """CPU time of children that ended and were waited for: proc_pid_stat(5), fields 16 and 17."""
-    words = (
-        Path(f"/proc/{main_pid}/stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()
-    )
+    try:
+        text = Path(f"/proc/{main_pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError as e:
+        raise TargetError(f"the server's main process {main_pid}: {e.strerror}", _CURE) from e
+    words = text.rsplit(")", 1)[1].split()
     return (int(words[13]) + int(words[14])) * TICK_NS
 
 
