@@ -11,12 +11,15 @@ from tests.db.conftest import SHORT, Bench
 pytestmark = pytest.mark.db
 
 
-def test_one_thread_for_24_sessions_of_brief_calls_is_the_limit(bench: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize("observed", [(), ("--no-observe",)], ids=["observed", "not observed"])
+def test_one_thread_for_24_sessions_of_brief_calls_is_the_limit(
+    bench: Bench, tmp_path: Path, observed: tuple[str, ...]
+) -> None:
     """A nice value that leaves the driver last in the queue stands for a busy client."""
     script = tmp_path / "one.sql"
     script.write_text("select 1")
     words = ("--script", str(script), "--dsn", bench.dsn, "--sessions", "24", "--driver", "threads=1")
-    done = bench.dbdyno("run", *words, *SHORT, under=("nice", "-n", "19"))
+    done = bench.dbdyno("run", *words, *SHORT, *observed, under=("nice", "-n", "19"))
     assert done.returncode == 0, done.stderr
     shown = bench.last()
     assert shown["summary"][0].startswith("Limited by the client at 24 sessions: ")

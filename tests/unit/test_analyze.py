@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from tests.fakery import Climb, climb
 
-from dbdyno.analyze.driver import delay
+from dbdyno.analyze.driver import delay, queued
 from dbdyno.conduct.derive import derive
 from dbdyno.model.results import Results
 from dbdyno.model.tables import DERIVED, TABLES, rows
@@ -214,8 +214,8 @@ def test_what_the_client_limits_is_said_first_and_left_out_of_conclusions(dsn, l
         ({"driver_cpus": 0.2, "driver_runq": 1.6}, 10.0, 0.098),  # the other sessions are at the server
         ({"driver_cpus": 2.0, "driver_runq": 0.0}, 99.0, 0.97),  # busy itself: nobody starves it
         ({"driver_cpus": 0.0, "driver_runq": 0.2}, 90.0, 0.10),  # a network, not the driver
-        ({"driver_cpus": 0.1, "driver_runq": 0.1}, None, 0.0012),  # without the ledger: M/M/1
-        ({"driver_cpus": 0.4, "driver_runq": 1.6}, None, 0.996),
+        ({"driver_cpus": 0.4, "driver_runq": 1.6}, float("inf"), 0.996),
+        ({"driver_cpus": 0.4, "driver_runq": 1.6}, None, None),
         ({"driver_cpus": None, "driver_runq": None}, 97.0, None),
     ],
 )
@@ -273,3 +273,23 @@ def test_foreign_load_is_told():
     )
     found = {f.id: f for f in _derive(made).findings}["foreign-load"]
     assert found.value == pytest.approx(0.5, abs=0.01)
+
+
+def _of_threads(voluntary: int | None) -> pl.DataFrame:
+    rows = [{"voluntary": voluntary, "wall_ns": 2 * 10**9}] * 2
+    return pl.DataFrame(rows, schema={"voluntary": pl.Int64, "wall_ns": pl.Int64})
+
+
+@pytest.mark.parametrize(
+    ("sleeps", "answers"),
+    [
+        (10_000, 1.0),  # each answer wakes a thread: there is one at each that is awake
+        (1_000, 5.0),  # ten come between two sleeps
+        (0, float("inf")),  # it has never done them all
+        (None, None),
+    ],
+)
+def test_without_a_ledger_the_threads_sleeps_tell_how_many_answers_wait(sleeps, answers):
+    """10,000 calls/s; two threads, awake in half of the time."""
+    figures = {"driver_threads": 2.0, "driver_cpus": 0.2, "driver_runq": 0.8, "calls_per_s": 10_000.0}
+    assert queued(figures, _of_threads(sleeps)) == answers

@@ -1,5 +1,7 @@
 """How the witnesses of a cell are judged, from what was read."""
 
+import threading
+import time
 from collections.abc import Mapping
 
 import polars as pl
@@ -9,9 +11,9 @@ from dbdyno.engines.fake import FakeServer
 from dbdyno.model.protocols import Server, Target
 from dbdyno.model.source import Source
 from dbdyno.model.tables import RAW, empty, rows
-from dbdyno.observe import sources
+from dbdyno.observe import frames, sources
 from dbdyno.observe.sources import Said
-from dbdyno.observe.watch import How, NoWatch, open_watch
+from dbdyno.observe.watch import How, open_watch
 
 Tables = dict[str, pl.DataFrame]
 
@@ -90,11 +92,29 @@ def test_the_engine_names_the_view_and_adds_witnesses_of_its_own() -> None:
     assert found["session counters"]["status"] == "not supported"
 
 
-def test_observation_switched_off_reads_nothing_and_says_so() -> None:
-    watch = open_watch(Engine(), None, How(enabled=False))  # type: ignore[arg-type]
-    assert isinstance(watch, NoWatch)
-    assert watch.tables() == {}
-    found = judged(tables(), enabled=False)
+class Seen(Engine):
+    """Its machine is the real one."""
+
+    def watch(self, spec: Mapping[str, object]) -> None: ...
+
+
+class OurThreads:
+    """A load whose driver is this very thread."""
+
+    def threads(self) -> list[int]:
+        return [threading.get_native_id()]
+
+
+def test_observation_switched_off_reads_the_drivers_threads_alone_and_says_so() -> None:
+    watch = open_watch(Seen(), OurThreads(), How(enabled=False))  # type: ignore[arg-type]
+    now_ns = time.monotonic_ns()
+    watch.start(now_ns, now_ns + 1)
+    watch.stop()
+    read = frames(watch)
+    assert set(read["tasks"]["role"]) == {"driver", "dbdyno"}
+    assert all(read[name].is_empty() for name in ("samples", "cgroup", "host", "traced"))
+    found = judged(tables(tasks=read["tasks"]), enabled=False)
+    assert found.pop("driver tasks")["status"] == "ok"
     assert {row["status"] for name, row in found.items() if name != "driver"} == {"off"}
 
 

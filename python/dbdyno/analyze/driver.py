@@ -53,7 +53,9 @@ def busy(figures: Figures) -> float | None:
 def judged(tables: Tables, plan: Plan) -> pl.DataFrame:
     """Table ``rates`` with two more figures a cell: ``driver_delay``, ``client_limits`` (1: yes)."""
     rates = tables["rates"].filter(~pl.col("name").is_in(["driver_delay", "client_limits"]))
-    parts = ByCell({"rates": rates.filter(pl.col("scope") == "rung"), "ledger": tables["ledger"]})
+    threads = tables["cut_tasks"].filter(pl.col("role") == "driver")
+    in_rungs = rates.filter(pl.col("scope") == "rung")
+    parts = ByCell({"rates": in_rungs, "ledger": tables["ledger"], "threads": threads})
     made = [row for w in tables["windows"].iter_rows(named=True) for row in _of_cell(w, parts, plan)]
     return pl.concat([rates, rows("rates", made)])
 
@@ -64,31 +66,40 @@ def _of_cell(window: Mapping[str, Any], parts: ByCell, plan: Plan) -> Iterator[d
     think_ns = next((c.think_ns for c in plan.cells if c.variant == window["variant"]), 0)
     thinking = (figures.get("calls_per_s") or 0.0) * think_ns / NS_PER_S
     client = _client(parts.table("ledger", window["cell"]))
-    share = delay(figures, window["sessions"] - thinking, None if client is None else client - thinking)
+    waiting = queued(figures, parts.table("threads", window["cell"])) if client is None else client - thinking
+    share = delay(figures, window["sessions"] - thinking, waiting)
     if share is None:
         return
     cpus = cpus_under(plan.variant(window["variant"]).limits, plan.cpus)
-    limits = share > WAITED_MOST or (share > WAITED and _left(figures, cpus) > LEFT)
+    observed = rates.filter((pl.col("name") == "cpu_per_call_ns") & (pl.col("status") == "off")).is_empty()
+    left = _left(figures, cpus, observed=observed)
+    limits = share > WAITED_MOST or (share > WAITED and left > LEFT)
     head = {c: rates[c][0] for c in rates.columns} | {"status": "ok", "source": "driver tasks, ledger"}
     yield head | {"name": "driver_delay", "unit": "of session time", "value": share}
     yield head | {"name": "client_limits", "unit": "", "value": float(limits)}
 
 
-def delay(figures: Figures, sessions: float, client: float | None) -> float | None:
+def delay(figures: Figures, sessions: float, waiting: float | None) -> float | None:
     """Share of the sessions' time in which they waited for the driver; ``None``: unknown.
 
-    ``sessions``: session time without thinking, in seconds per second; ``client``: the part of it in which
+    ``sessions``: session time without thinking, in seconds per second; ``waiting``: the part of it in which
     the server waited for the client. It is the driver that it waited for, for as long as threads are busy or
-    wait for a CPU. Without ``client``: the queue before a thread that is busy in the share b of the time is
-    b / (1 - b) (M/M/1; Kleinrock, section 3.2). The driver's own work on an answer is no delay.
+    wait for a CPU. The driver's own work on an answer is no delay.
     """
-    run, threads, share = figures.get("driver_cpus"), figures.get("driver_threads"), busy(figures)
-    if run is None or not threads or share is None or sessions <= 0:
+    run, share = figures.get("driver_cpus"), busy(figures)
+    if run is None or share is None or waiting is None or sessions <= 0:
         return None
-    queued = client
-    if queued is None:
-        queued = threads * share / (1 - share) if share < 1 else sessions
-    return max(0.0, min(queued, share * sessions) - run) / sessions
+    return max(0.0, min(waiting, share * sessions) - run) / sessions
+
+
+def queued(figures: Figures, threads: pl.DataFrame) -> float | None:
+    """Answers at the driver where no ledger tells them: on average half of those that come between two
+    sleeps of a thread, while it is awake. It sleeps when it has none left; if it never does, it has all."""
+    rate, share = figures.get("calls_per_s"), busy(figures)
+    if rate is None or share is None or threads["voluntary"].null_count():
+        return None
+    sleeps = NS_PER_S * float((threads["voluntary"] / threads["wall_ns"]).sum())
+    return threads.height * share * max(1.0, rate / (2 * sleeps)) if sleeps > 0 else float("inf")
 
 
 def _client(ledger: pl.DataFrame) -> float | None:
@@ -96,8 +107,10 @@ def _client(ledger: pl.DataFrame) -> float | None:
     return float(mine.sum()) if len(mine) and not mine.null_count() else None
 
 
-def _left(figures: Figures, cpus: float) -> float:
-    """Share of the server's CPUs that its sessions did not use; all where it is unknown."""
+def _left(figures: Figures, cpus: float, *, observed: bool) -> float:
+    """Share of the server's CPUs that its sessions did not use. Where it is unknown: all, of a server that
+    is elsewhere; none, where nothing of it was to be read, as it may have the same CPUs as the driver."""
     rate, per_call_ns = figures.get("calls_per_s"), figures.get("cpu_per_call_ns")
-    used = 0.0 if rate is None or per_call_ns is None else rate * per_call_ns / NS_PER_S
-    return 1 - used / cpus
+    if rate is None or per_call_ns is None:
+        return 1.0 if observed else 0.0
+    return 1 - rate * per_call_ns / NS_PER_S / cpus

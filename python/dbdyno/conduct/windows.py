@@ -110,7 +110,7 @@ class Windows:
         return last, end or (End(last.lost, lost=True) if last.lost else None)
 
     def _open(self, t0_ns: int | None, before: Window | None) -> Window:
-        """The next window; sessions of the one before keep their numbers. ``t0_ns=None``: as soon as may be."""
+        """The next window; sessions of the one before keep their numbers. ``t0_ns`` None: soon."""
         known = {} if before is None else self._numbers.alive(self._recent(before.watch))
         how = observe.How.of(self._plan.experiment)
         asked_ns = self._clock.now_ns()

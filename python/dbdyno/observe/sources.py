@@ -14,6 +14,8 @@ from dbdyno.model.tables import rows
 from dbdyno.observe.watch import TRACE, TRACED_EVENTS
 
 Tables = Mapping[str, pl.DataFrame]
+DRIVER_TASKS = "driver tasks"
+"""Read whether anything else is observed or not."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ _WITNESSES = (
         cures={"not supported": "needs a kernel with CONFIG_SCHED_INFO"},
     ),
     _Witness(
-        "driver tasks",
+        DRIVER_TASKS,
         "/proc/PID/task/TID/schedstat and stat of the driver's threads and of dbdyno itself",
         _of_tasks("driver", "dbdyno"),
         cures={"not supported": "needs a kernel with CONFIG_SCHED_INFO"},
@@ -160,7 +162,7 @@ def sources(
     told = {s.name: s for s in server.sources()}
     observed = [_judge(w, tables, told.get(w.name), enabled, said) for w in _WITNESSES]
     if not driven:
-        observed = [s for s in observed if s.name != "driver tasks"]
+        observed = [s for s in observed if s.name != DRIVER_TASKS]
     observed += [_unread(name, *said.witnesses[name]) for name in _OTHERS if name in said.witnesses]
     names = {s.name for s in observed} | {"driver"}
     engines = [s for s in told.values() if s.name not in names]
@@ -188,7 +190,7 @@ def _driver(tables: Tables) -> Source:
 def _judge(witness: _Witness, tables: Tables, told: Source | None, enabled: bool, said: Said) -> Source:
     """``ok`` as soon as one read is; the detail then counts those that are not."""
     provenance = told.provenance if told else witness.provenance
-    if not enabled:
+    if not enabled and witness.name != DRIVER_TASKS:
         return Source(name=witness.name, provenance=provenance, status="off", detail=_CURES["off"])
     counts = _counts(witness.statuses(tables))
     announced = said.witnesses.get(witness.name)

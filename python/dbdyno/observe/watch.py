@@ -23,10 +23,12 @@ TRACE = "scheduler trace"
 """The witness of the exact tier."""
 TRACED_EVENTS = "wait events of the scheduler trace"
 """Whether it can read what tasks wait for; only where there is a trace."""
+_DRIVER_ALONE = {"os": False, "host": False, "trace": "off", "task_interval_ms": TASK_INTERVAL_MS}
+"""Nothing of the server, nothing of the machine."""
 
 
 class NoWatch:
-    """Observation switched off: nothing is read, nothing is known."""
+    """Nothing is read, nothing is known."""
 
     def start(self, t0_ns: int, t1_ns: int) -> None: ...
 
@@ -80,13 +82,15 @@ def open_watch(server: Server, load: Load, how: How | None = None) -> Watch:
     """The watch over ``load``, whose sessions are connected. To be started before t0.
 
     A server that cannot be asked for activity is no error: the samples are lost, everything else is read.
+    Where observation is switched off the driver's own threads are read all the same: whether the client
+    limits a measurement has to be known, and nothing of the server is touched for it.
     Raises :class:`TargetError` where ``witness`` demands the exact tier and the trace is refused.
     """
     how = how or How()
-    if not how.enabled:
-        return NoWatch()
     ours = os.getpid()
     driver = [{"pid": ours, "tid": tid, "role": "driver"} for tid in load.threads()]
+    if not how.enabled:
+        return _made(server, {**_DRIVER_ALONE, "tasks": driver})
     half = server.watch_spec(load)
     return _open(server, {**half, "tasks": [*driver, *half.get("tasks", ())]}, how)
 
@@ -118,17 +122,22 @@ def _open(
         "cgroups": groups(engine_half),
         "host": True,
     }
-    watch = server.watch(spec)
-    if watch is None:
-        try:
-            watch = Attended[Watch](lambda _: _core.Watch(json.dumps(spec)), _left).result()
-        except _core.ObserverError as e:
-            raise TargetError(
-                f"cannot watch the server: {e.args[1]}", "dbdyno run --no-observe leaves it out"
-            ) from e
+    watch = _made(server, spec)
     if how.witness == "exact":
         _demand(watch)
     return watch
+
+
+def _made(server: Server, spec: Mapping[str, Any]) -> Watch:
+    watch = server.watch(spec)
+    if watch is not None:
+        return watch
+    try:
+        return Attended[Watch](lambda _: _core.Watch(json.dumps(spec)), _left).result()
+    except _core.ObserverError as e:
+        raise TargetError(
+            f"cannot watch the server: {e.args[1]}", "dbdyno run --no-observe leaves it out"
+        ) from e
 
 
 def _left(watch: Watch) -> None:

@@ -98,7 +98,8 @@ def _unread(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
     others = others.group_by("role", maintain_order=True).agg(
         pl.col("pid", "session", "status", "start_ticks").first()
     )
-    nobody = pl.lit("off" if tasks.is_empty() else "lost")
+    ours_alone = tasks["role"].is_in(["driver", "dbdyno"]).all()  # nothing of the server was to be read
+    nobody = pl.lit("off" if ours_alone else "lost")
     both = pl.concat([missing, others.select(missing.columns)])
     seen = both.join(_lives(cell), on=["session", "pid"], how="left", maintain_order="left")
     return seen.select(
