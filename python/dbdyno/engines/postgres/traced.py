@@ -6,11 +6,14 @@ place are held to what the first one met, so that nothing between can ask them f
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import psycopg
 from psycopg import pq
@@ -62,11 +65,24 @@ class Traced(psycopg.Connection[tuple[Any, ...]]):
 def _polled(pgconn: pq.abc.PGconn) -> pq.PollingStatus:
     """Raises :class:`psycopg.OperationalError`."""
     bad = pgconn.status == pq.ConnStatus.BAD
-    status = pq.PollingStatus.FAILED if bad else pq.PollingStatus(pgconn.connect_poll())
+    status = pq.PollingStatus.FAILED if bad else pq.PollingStatus(_connect_poll()(pgconn))
     if status == pq.PollingStatus.FAILED:
         words = pgconn.get_error_message()
         raise psycopg.OperationalError(f"connection failed: {words}")
     return status
+
+
+@functools.cache
+def _connect_poll() -> Callable[[pq.abc.PGconn], int]:
+    """PQconnectPoll without Python's lock: SCRAM may compute for minutes, and psycopg's compiled
+    ``connect_poll`` would keep every other thread, and the handlers of signals, from running meanwhile."""
+    maps = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    loaded = {line.split(maxsplit=5)[5] for line in maps if re.search(r"/libpq[-.][^/]*$", line)}
+    if len(loaded) != 1:
+        return lambda pgconn: pgconn.connect_poll()
+    poll = ctypes.CDLL(loaded.pop()).PQconnectPoll
+    poll.argtypes = [ctypes.c_void_p]
+    return lambda pgconn: int(poll(cast("Any", pgconn).pgconn_ptr))
 
 
 class _Trace:
