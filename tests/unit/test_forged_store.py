@@ -6,8 +6,10 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -210,6 +212,31 @@ def test_forged_json_with_a_checksum_that_fits(run: Path) -> None:
         signed(run, "derived", "findings.json", content)
         with pytest.raises(StoreError, match="are damaged"):
             Run(run).read_derived()
+
+
+def test_forged_figures_with_a_checksum_that_fits(run: Path) -> None:
+    """In every column of every derived table: what is no figure is unknown, or the table is damaged."""
+    values = cycle([float("nan"), float("inf"), -1e308, 1e29])
+    for file, value in zip(sorted((run / "derived").glob("*.parquet")), values, strict=False):
+        whole, buffer = file.read_bytes(), io.BytesIO()
+        forged = pl.read_parquet(file).with_columns(pl.selectors.float() * 0 + value)
+        forged.write_parquet(buffer)
+        signed(run, "derived", file.name, buffer.getvalue())
+        for words in (["show", "last"], ["report", "last"]):
+            done = dbdyno(*words)
+            assert done.exit_code in (0, 4) and "nan" not in done.output and "inf " not in done.output
+        signed(run, "derived", file.name, whole)
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e308", "9" * 400, "9" * 5000])
+def test_forged_numbers_in_json(run: Path, number: str) -> None:
+    for name in ("run.json", "environment.json", "plan.json"):
+        text = (run / name).read_text()
+        (run / name).write_text(re.sub(r"(: )(\d+)(,?\n)", rf"\g<1>{number}\3", text, count=1))
+        assert number in (run / name).read_text()
+        done = dbdyno("show", "last")
+        assert done.exit_code == 4 and "is damaged" in done.output, name
+        (run / name).write_text(text)
 
 
 def test_a_manifest_leads_to_no_other_place(run: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from dbdyno.model.errors import UsageError
@@ -39,7 +40,9 @@ def format_ns(value_ns: float) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """``value`` with at least ``digits`` significant digits, thousands parted, no exponent."""
+    """``value`` with at least ``digits`` significant digits, thousands parted, no exponent; ``?`` of none."""
+    if not math.isfinite(value):
+        return "?"
     if value == 0:
         return "0"
     decimals = digits - len(str(int(abs(value)))) if abs(value) >= 1 else digits + _leading_zeros(value)

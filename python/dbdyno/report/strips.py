@@ -54,6 +54,8 @@ def strip(results: Results, cell: str | None, shown: list[str]) -> dict[str, Any
     if rows.is_empty():
         return None
     start, end = _number(rows["start_s"].min()), _number(rows["end_s"].max())
+    if not end > start:
+        return None
     count = _pieces(rows, end - start)
     width = (end - start) / count
     busy = rows.filter(~pl.col("part").is_in(_IDLE)).group_by("who").agg(

@@ -19,6 +19,8 @@ from dbdyno.model.errors import StoreError, StoreFull
 from dbdyno.store.reading import read_limited
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+MOST_NUMBER = 1e30
+"""Figures of a run are smaller, whatever their unit."""
 MANIFEST = "manifest.json"
 MOST_BYTES = 2 << 30  # of one file of a run
 TEMPORARY = ".tmp-"  # names that begin so are leftovers of a write that did not end
@@ -37,7 +39,7 @@ def guard(path: Path) -> Iterator[None]:
             ) from error
         raise StoreError(
             f"cannot use the run store at {path}: {error.strerror or error}",
-            "give yourself the rights to that directory, or name another place: --store DIR or DBDYNO_STORE",
+            "give yourself write permission there, or name another place: --store DIR or DBDYNO_STORE",
         ) from error
 
 
@@ -119,11 +121,23 @@ def read(path: Path) -> bytes:
 
 
 def from_json(content: bytes) -> Any:
-    """Raises :class:`ValueError`, of one nested too deep, too."""
+    """Raises :class:`ValueError`, also where it is nested too deep or a number is out of range."""
     try:
-        return json.loads(content)
+        return json.loads(content, parse_int=_integer, parse_float=_number, parse_constant=_number)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
+
+
+def _integer(text: str) -> int:
+    _number(text)
+    return int(text)
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not abs(value) < MOST_NUMBER:
+        raise ValueError(f"{text[:20]} is out of range")
+    return value
 
 
 def sync_directory(path: Path) -> None:

@@ -48,7 +48,7 @@ def state_dir() -> Path:
     """Where journals are, for this user (XDG Base Directory Specification 0.8: state)."""
     if own := os.environ.get("DBDYNO_STATE_DIR"):
         return Path(own).absolute() / "undo"
-    what, cure = "journals of what is to be put back", "name one: DBDYNO_STATE_DIR=DIR"
+    what, cure = "the undo journals", "name one: DBDYNO_STATE_DIR=DIR"
     return base_directory("XDG_STATE_HOME", ".local/state", what, cure) / "dbdyno" / "undo"
 
 
@@ -74,8 +74,8 @@ class FileJournal:
             journal._file = _File.model_validate_json(read_limited(path, private=True))
         except OSError as e:
             raise StoreError(
-                f"the journal {path} is not followed: {e.strerror or e}",
-                "if it is of a run of yours, put back by hand what it names; then remove it",
+                f"the journal {path} is not used: {e.strerror or e}",
+                "if it belongs to one of your runs, undo by hand what it lists; then remove it",
             ) from e
         except ValidationError as e:
             raise StoreError(

@@ -143,6 +143,7 @@ class Run:
         try:
             contents = files.read_directory(directory)
             findings = _FINDINGS.validate_json(contents.get("findings.json", b""))
+            files.from_json(contents["findings.json"])  # the numbers
             return _tables(contents, _SHOWN), findings
         except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
             raise StoreError(f"the derived tables of run {self.id} are damaged: {error}", _REBUILD) from error
@@ -186,7 +187,13 @@ def _table(tables: Mapping[str, pl.DataFrame], name: str) -> pl.DataFrame:
 
 def _tables(contents: Mapping[str, bytes], known: Mapping[str, str]) -> dict[str, pl.DataFrame]:
     found = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
-    return {t: conform(known[t], _parquet(content)) for t, content in found.items()}
+    return {t: conform(known[t], _finite(_parquet(content))) for t, content in found.items()}
+
+
+def _finite(frame: pl.DataFrame) -> pl.DataFrame:
+    """What is no figure of a run is unknown: later steps count on it."""
+    figures = pl.selectors.float()
+    return frame.with_columns(pl.when(figures.abs() < files.MOST_NUMBER).then(figures).otherwise(None))
 
 
 def _parquet(content: bytes) -> pl.DataFrame:
@@ -206,8 +213,11 @@ def _read_model(path: Path, model: type[_M]) -> _M:
 
 def _model(content: bytes, model: type[_M], what: str) -> _M:
     try:
+        files.from_json(content)  # the numbers
         return model.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(p) for p in first["loc"])
         raise StoreError(f"{what} is damaged: {where or 'JSON'}: {first['msg']}") from error
+    except ValueError as error:
+        raise StoreError(f"{what} is damaged: {error}") from error

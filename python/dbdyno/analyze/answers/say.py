@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from dbdyno.model.mean import Mean
@@ -29,6 +30,8 @@ def load(n: float, unit: str = "sessions") -> str:
 
 def percent(share: float) -> str:
     value = 100 * share
+    if not math.isfinite(value):
+        return "? %"
     return f"{value:.0f} %" if abs(value) >= 9.5 else f"{round(value, 1) + 0.0:.1f} %"  # no -0.0
 
 
