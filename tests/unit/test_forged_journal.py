@@ -81,13 +81,13 @@ def test_a_link_a_fifo_a_device_and_nested_json_are_refused(place: Path, tmp_pat
     path = journal(place)
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
-    assert "is not followed" in refused()
+    assert "is not used" in refused()
     path.unlink()
     os.mkfifo(path, 0o600)
     assert "a FIFO" in refused()
     path.unlink()
     path.symlink_to("/dev/zero")
-    assert "is not followed" in refused()
+    assert "is not used" in refused()
     path.unlink()
     path.write_text("[" * 100_000)
     path.chmod(0o600)
@@ -178,7 +178,7 @@ def test_clean_says_why_and_does_nothing(place: Path, tmp_path: Path) -> None:
 
     work = _Work(left_over())
     work.put_back(("group",), lambda undo: groups.put_back(undo.data))
-    with pytest.raises(StoreError, match=r"is not followed: it belongs to another user \(uid 12345\)"):
+    with pytest.raises(StoreError, match=r"is not used: it belongs to another user \(uid 12345\)"):
         work.end()
     assert path.exists() and (home / NAME).is_dir()
     shutil.rmtree(home)

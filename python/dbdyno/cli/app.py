@@ -84,7 +84,9 @@ def _check_directory() -> None:
     try:
         os.getcwd()  # noqa: PTH109
     except OSError as e:
-        raise UsageError(f"the current directory is not there: {e.strerror}", "change to another: cd") from e
+        raise UsageError(
+            f"the current directory no longer exists: {e.strerror}", "change to another: cd"
+        ) from e
 
 
 def _unforeseen(e: Exception) -> int:

@@ -126,7 +126,7 @@ def _unit(
         calibration = server.calibrate(workload, params, plan.call_target_ns, _target_reason(plan))
         if not (away := presence.holes()):
             break
-        teller.noted(f"{away[0].words} while a call was calibrated: once more")
+        teller.noted(f"{away[0].words} while a call was calibrated: calibrating again")
     teller.calibrated(variant, calibration)
     return Unit(workload, calibration)
 

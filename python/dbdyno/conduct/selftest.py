@@ -101,7 +101,7 @@ class _Case:
         except QuotaRefused as e:
             return [self._not_run(str(e))]
         if raw.meta.status == "invalid":
-            return [self._not_run(raw.meta.reason or "the window was of no use")]
+            return [self._not_run(raw.meta.reason or "the window could not be used")]
         facts = Facts(self._sessions, self._cpus, self._others(), limit, counted_ns)
         return [t for tier, tables in tiers_of(raw) for t in truths(self._case, facts, tables, tier)]
 
@@ -110,7 +110,7 @@ class _Case:
             return [self._not_run("the server's processes are not on this host")]
         raw, facts = observed_briefly(self._server, self._case, self._cpus, self._measure_ns, self._interrupt)
         if raw.meta.status != "ok":
-            return [self._not_run(raw.meta.reason or "the window was of no use")]
+            return [self._not_run(raw.meta.reason or "the window could not be used")]
         return [t for tier, tables in tiers_of(raw) for t in truths(self._case, facts, tables, tier)]
 
     def _limit(self, stack: contextlib.ExitStack) -> float | None:

@@ -20,7 +20,7 @@ _SERVERS = (
     "a session is active from when it got a CPU for a call until its end: run-queue time before that "
     "is missing, and the server reports late"
 )
-_NAMELESS = "the trace could not read the wait events: sleep for the client is not known apart"
+_NAMELESS = "the trace could not read the wait events: sleep for the client cannot be separated"
 _STATE = "share of samples in state active: time in the run queue under state idle is missing"
 
 

@@ -38,7 +38,7 @@ def sessions(case: Case) -> Iterator[Finding]:
         unit="sessions",
         evidence="ledger: scope brief; engine counters: logons, less the sessions that were met",
         cure="a connection pool keeps sessions open: each new one costs a process and its start"
-        + ("" if whole is not None or used is None else "; the scheduler trace tells how long they waited"),
+        + ("" if whole is not None or used is None else "; the scheduler trace shows how long they waited"),
         cells=ids(cells),
     )
 

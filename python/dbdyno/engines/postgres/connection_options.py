@@ -224,7 +224,7 @@ def check_pooler(connection: Traced, target: Mapping[str, Any]) -> None:
     verified = target["tls"] is not None and target["tls"]["verify"] != "none"
     if not verified and not _is_here(str(target["host"])):
         raise UsageError(
-            f"a limit `pool` gives the password of {target['user']} to PgBouncer, which shows it to whatever "
+            f"a limit `pool` gives the password of {target['user']} to PgBouncer, which sends it to whatever "
             f"answers at {target['host']}: the server's certificate is not verified",
             "sslmode=verify-full with sslrootcert, or a unix socket",
         )
@@ -232,7 +232,7 @@ def check_pooler(connection: Traced, target: Mapping[str, Any]) -> None:
 
 def _pooler_cannot(what: str) -> UsageError:
     return UsageError(
-        f"PgBouncer cannot honour the connection option {what}, so there is no limit `pool` with it",
+        f"PgBouncer cannot honour the connection option {what}: the limit `pool` is not available with it",
         "measure without a pool",
     )
 

@@ -33,8 +33,8 @@ _STATES: dict[str, tuple[type[DbdynoError], str]] = {
     ),
     "28ASK": (
         AuthenticationFailed,
-        "something between, or the server, asks for what require_auth or channel_binding excludes, or for "
-        "another authentication than the first connection met: find out what answers there",
+        "the server, or a proxy in between, asks for an authentication that require_auth or channel_binding "
+        "excludes, or that the first connection did not meet: find out what answers there",
     ),
     "28": (AuthenticationFailed, "check user, database and address against the server's pg_hba.conf"),
     "3D000": (NoSuchDatabase, "name an existing one: dbname= in the DSN, or PGDATABASE"),

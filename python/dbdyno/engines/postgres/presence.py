@@ -90,7 +90,7 @@ def presence(connection: Connection) -> Presence:
     main = _parent(pid)
     doubt = _doubt_backend(asked) or _doubt_main(asked, main, listener)
     if doubt is None and (stranger := _stranger(connection, main)) is not None:
-        doubt = f"process {stranger} of its activity view is no child of process {main}"
+        doubt = f"process {stranger} of its activity view is not a child of process {main}"
     if doubt is None:
         agreed = "name, age, client and parent agree"
         return Presence(True, f"{way}, and process {pid} is our backend ({agreed})", pid, main)
@@ -123,11 +123,11 @@ def _doubt_backend(asked: _Asked) -> str | None:
     said = asked.said
     name = _name(said.pid)
     if name is None:
-        return f"no process {said.pid} is seen"
+        return f"process {said.pid} is not visible"
     if name != _NAME:
         return f"process {said.pid} is named {name}"
     if not asked.started_at(said.pid, said.age_s):
-        return f"process {said.pid} is of another age"
+        return f"process {said.pid} started at another time"
     if not _serves(said):
         return f"process {said.pid} serves another client"
     return None

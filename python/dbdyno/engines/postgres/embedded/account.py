@@ -53,7 +53,7 @@ def server_account(*, make: bool = True) -> Account:
     if os.geteuid() != 0:
         if not _is_mapped("uid", os.geteuid()):  # outside of this namespace it may well be root
             raise UsageError(
-                "this user has no number in its user namespace: which rights a server would have is unknown",
+                "this user is not mapped in its user namespace: the rights of a server are unknown",
                 f"map it (unshare --map-current-user, or without unshare), or {AS_A_USER}",
             )
         return account_of(os.geteuid())

@@ -83,7 +83,7 @@ class Instance:
                 return None
         which = f"process {unknown}" if unknown else "a process, perhaps of another container,"
         raise ServerBusy(
-            f"{which} may be the embedded server on {self.data}; this user may not look at it",
+            f"{which} may be the embedded server on {self.data}; this user may not inspect it",
             "stop it as the user, and in the container, where it was started: dbdyno server stop; or set "
             "DBDYNO_SERVER_DIR to another directory",
         )

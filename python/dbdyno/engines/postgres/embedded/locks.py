@@ -36,7 +36,8 @@ def alone(file: Path) -> Iterator[None]:
         while not _locked(fd, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 raise ServerBusy(
-                    f"another process is starting or stopping the embedded server, for {_PATIENCE_S:g} s now",
+                    "another process has been starting or stopping the embedded server for "
+                    f"{_PATIENCE_S:g} s",
                     f"see which: fuser -v {shlex.quote(str(file))}",
                 )
             time.sleep(_POLL_S)

@@ -172,8 +172,8 @@ class Worker:
         poll.register(fd, event)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             raise TargetError(
-                f"process {child.pid} of user {self.account.name} does not answer; it works in the server's "
-                "directories for dbdyno",
+                f"process {child.pid} of user {self.account.name} does not answer; dbdyno uses it to work in "
+                "the server's directories",
                 f"look at it: ps -fp {child.pid}",
             )
 
@@ -184,8 +184,8 @@ class Worker:
         os.set_blocking(child.stderr.fileno(), False)
         lines = (child.stderr.read(4096) or b"").decode(errors="replace").strip().splitlines()
         return TargetError(
-            f"no process of user {self.account.name} for the server's directories: "
-            f"{lines[-1] if lines else 'it was ended'}",
+            f"dbdyno's process of user {self.account.name} for the server's directories ended: "
+            f"{lines[-1] if lines else 'no message'}",
             AS_A_USER,
         )
 

@@ -65,8 +65,8 @@ def _quoted(name: str, value: str) -> str:
     """As in libpq's connection strings, but a quote is doubled. The value is not repeated in the error."""
     if "\n" in value or "\r" in value or "\0" in value:
         raise UsageError(
-            f"{name.replace('_', ' ')} has more than one line: PgBouncer cannot be told it",
-            "choose one of a single line",
+            f"{name.replace('_', ' ')} has more than one line: PgBouncer's configuration cannot hold it",
+            "choose one with a single line",
         )
     return "'" + value.replace("'", "''") + "'"
 
@@ -147,5 +147,5 @@ def _text(source: str) -> str:
         return Path(source).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as e:
         raise TargetError(
-            f"the pooler cannot have the certificate file {source}: {e.strerror}", "see sslrootcert"
+            f"cannot read the certificate file {source} for the pooler: {e.strerror}", "see sslrootcert"
         ) from e

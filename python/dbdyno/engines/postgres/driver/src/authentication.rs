@@ -153,13 +153,13 @@ fn allowed(auth: &AuthSpec, method: Method) -> Result<()> {
         Some(methods) if !methods.contains(&method) => {
             let names: Vec<_> = methods.iter().map(|m| name(*m)).collect();
             let only = if names.is_empty() {
-                "nothing that the driver knows".to_owned()
+                "no method that the driver supports".to_owned()
             } else {
                 names.join(", ")
             };
             Err(refused(format!(
-                "the server asks for {}; allowed by require_auth, or by what the first connection met: {only}; does \
-                 something between change that?",
+                "the server asks for {}; allowed by require_auth, or by what the first connection met: {only}; is \
+                 there a proxy in between?",
                 request(method)
             )))
         }
@@ -196,8 +196,8 @@ fn unknown(code: u32) -> String {
 
 fn unbound(why: &str) -> Error {
     refused(format!(
-        "channel binding (SCRAM-SHA-256-PLUS) is required, by channel_binding or as the first connection had it: \
-         {why}; is something between?"
+        "channel binding (SCRAM-SHA-256-PLUS) is required by channel_binding, or because the first connection used \
+         it: {why}; is there a proxy in between?"
     ))
 }
 

@@ -90,7 +90,7 @@ fn encrypt(mut wire: Wire, setup: &TlsSetup, deadline: Instant) -> Result<Wire> 
             _ if answer == *b"S" => {}
             _ if answer == *b"N" => {
                 return Err(Error::Tls(
-                    "the server does not support TLS here, although the first connection had it: does something \
+                    "the server does not support TLS on this connection, although the first one used it: does a proxy in \
                      between remove it?"
                         .to_owned(),
                 ));

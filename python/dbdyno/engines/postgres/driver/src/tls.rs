@@ -142,7 +142,7 @@ fn refused(error: &rustls::Error, name: &ServerName<'_>) -> Error {
                 .to_owned()
         }
         Some(rustls::Error::InvalidCertificate(BadSignature)) => {
-            "what answers does not have the key of the certificate that it shows: is something between?"
+            "the server does not have the key of the certificate that it presents: is there a proxy in between?"
                 .to_owned()
         }
         Some(rustls::Error::InvalidCertificate(Revoked)) => {
@@ -206,7 +206,7 @@ impl TlsStream {
         while stream.connection.is_handshaking() {
             if stream.read_socket().map_err(|e| lost(&e))? == 0 {
                 return Err(Error::Lost(
-                    "the server closed the connection while TLS was agreed on".to_owned(),
+                    "the server closed the connection during the TLS handshake".to_owned(),
                 ));
             }
             let taken = stream.connection.process_new_packets();
