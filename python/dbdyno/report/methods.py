@@ -69,7 +69,7 @@ _METHODS = (
     ("helpers", "rungs", "helpers_aas",
      "CPU of the server's own processes, read as tasks; it comes on top of the sessions'"),
     ("driver", "rungs", "driver_cpus",
-     "CPU and run-queue time of the driver's own threads; conclusions leave out measurements that they limit"),
+     "CPU and run-queue time of the driver's own threads; conclusions leave out what they limit"),
 )  # fmt: skip
 
 
