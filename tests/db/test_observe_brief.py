@@ -158,12 +158,16 @@ def test_cpu_time_of_brief_sessions_is_that_of_the_control_group(
         assert profile["DB time"]["total"] is None
         assert profile["DB time"]["status"] == "too brief"
     else:
-        assert profile["DB time"]["per_s"] >= sessions
         assert profile["CPU WAIT"]["per_s"] > 0
-        (left,) = rows(document, "ledger", scope="brief", account="unaccounted")
-        assert abs(left["aas"]) < UNACCOUNTED
         accounts = {r["account"]: r["status"] for r in rows(document, "ledger", scope="brief")}
-        assert accounts["sleep"] == accounts["client"] == "ok"
+        if profile["DB time"]["per_s"] is not None:
+            assert profile["DB time"]["per_s"] >= sessions
+            (left,) = rows(document, "ledger", scope="brief", account="unaccounted")
+            assert abs(left["aas"]) < UNACCOUNTED
+            assert accounts["sleep"] == accounts["client"] == "ok"
+        else:  # the trace could not read the waits of many
+            assert profile["DB time"]["status"] == "too brief"
+            assert {r["aas"] for r in rows(document, "ledger", scope="brief", account="sleep")} == {None}
 
 
 def test_a_filter_leaves_brief_sessions_beside(observed: dict[str, Any]) -> None:

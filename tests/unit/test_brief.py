@@ -7,8 +7,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from dbdyno.analyze.parts import too_brief
 from dbdyno.model.brief import children, logons, unmet
 from dbdyno.model.tables import empty, rows
+from dbdyno.observe import glance_brief
 from dbdyno.observe.glance_brief import Brief, brief
 
 S, MS, TICK = 1_000_000_000, 1_000_000, 10_000_000
@@ -118,3 +120,34 @@ def test_a_small_part_leaves_the_sums_known_and_a_large_one_does_not():
     assert not Brief(0.01).matters(1.0)
     assert Brief(0.5).matters(1.0)
     assert Brief(0.5).matters(0.0)
+
+
+def ledger(**brief: float | None) -> pl.DataFrame:
+    rung = {"run": 0.3, "runq": 1.1, "sleep": 0.0, "client": 0.2}
+    made = [("rung", n, v) for n, v in rung.items()] + [("brief", n, v) for n, v in brief.items()]
+    keys = {"status": "ok", "source": "scheduler trace", "low": None, "high": None, "detail": None}
+    return pl.DataFrame([{"scope": s, "account": n, "aas": v} | keys for s, n, v in made])
+
+
+@pytest.mark.parametrize(
+    ("brief", "unknown"),
+    [
+        ({"run": 0.2, "runq": 0.8, "sleep": None, "unaccounted": 0.4}, True),
+        ({"run": 0.2, "runq": 0.8, "sleep": None, "unaccounted": 0.02}, False),
+        ({"run": 0.2, "runq": 0.8, "sleep": 0.4, "unaccounted": 0.4}, False),
+        ({}, False),
+    ],
+)
+def test_waits_that_the_trace_could_not_read_make_sums_unknown_where_they_matter(
+    brief: dict[str, float | None], unknown: bool
+):
+    assert too_brief(ledger(**brief)) is unknown
+
+
+@pytest.mark.parametrize("status", ["ok", "lost"])
+def test_a_glance_does_not_call_sleep_what_the_trace_could_not_name(status: str):
+    wait_class = "Client" if status == "ok" else None
+    row = {"pid": 7, "start_ticks": 1_050, "after_ns": S, "wait_class": wait_class, "sleep_ns": S}
+    waits = pl.DataFrame([row | {"status": status}])
+    found = glance_brief._client_share(waits, waits.select("pid", "start_ticks"))
+    assert found == (1.0 if status == "ok" else None)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.model.brief import STATUS
+from dbdyno.model.brief import STATUS, material
 from dbdyno.model.driven import in_call
 from dbdyno.model.source import HIDDEN_STATUS
 
@@ -65,6 +65,20 @@ def hidden(ledger: pl.DataFrame) -> bool:
     return bool(rows["status"].str.contains(HIDDEN_STATUS).any())
 
 
+def too_brief(ledger: pl.DataFrame) -> bool:
+    """Whether sums over a cell's sessions lack much of those too brief to be sampled: nothing but their CPU
+    time is known, or the trace could not read what they waited for."""
+    if account(ledger, "runq").status == STATUS:
+        return True
+    theirs = ledger.filter(pl.col("scope") == "brief")
+    asleep = theirs.filter(pl.col("account") == "sleep")
+    if asleep.is_empty() or asleep["aas"].drop_nulls().len():
+        return False
+    unnamed = float(theirs.filter(pl.col("account") == "unaccounted")["aas"].sum())
+    whole = unnamed + sum(account(ledger, name).aas or 0.0 for name in ("run", "runq", "sleep"))
+    return bool(material(unnamed, whole))
+
+
 def parts(cell: Tables) -> dict[str, Part]:
     """All parts by name, of a cell's ``ledger`` and ``events``."""
     ledger = cell["ledger"].filter((pl.col("scope") == "rung") & (pl.col("aas") > _SECOND))
@@ -95,7 +109,7 @@ def served(cell: Tables) -> Time:
     """By the ledger: run + run queue + sleep outside class Client; where tasks cannot be read by labels."""
     found = parts(cell)
     run = account(cell["ledger"], "run")
-    if account(cell["ledger"], "runq").status == STATUS:
+    if too_brief(cell["ledger"]):
         return Time(None, STATUS, "ledger")
     sampled = cell["ledger"].filter((pl.col("scope") == "rung") & (pl.col("account") == "client"))
     if hidden(cell["ledger"]):

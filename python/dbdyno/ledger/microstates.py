@@ -74,8 +74,9 @@ def _hidden(found: Joint) -> pl.DataFrame:
 
 
 def _filled(rows: pl.DataFrame) -> pl.DataFrame:
-    """A sleep that no sample saw is 0 where there were samples, else unknown."""
-    told = pl.col("exact") | pl.col("samples").is_not_null()
+    """A sleep that no sample saw is 0 where there were samples, else unknown; unknown, too, of a task that
+    could have been read, but whose run and run queue are not known."""
+    told = pl.col("exact") | (pl.col("samples").is_not_null() & (pl.col("known") | pl.col("word")))
     return rows.with_columns(
         pl.when(pl.col(f"{n}{e}").is_null() & told).then(0.0).otherwise(f"{n}{e}").alias(f"{n}{e}")
         for n in _SLEEPS

@@ -23,6 +23,8 @@ STATUS = "too brief"
 NAME = "sessions too brief to be sampled"
 SHARE = 0.05
 """From this share of the sessions' CPU time on, sums that lack the rest of their time are unknown."""
+MOST_LOST = 0.02
+"""Where the trace could not read the waits of more of them than this share, those of all are unknown."""
 LEAST_NS = 3 * TICK_NS
 """Less than that, the rounding of user and kernel time may be."""
 SHORT_NS = NS_PER_S

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.model.brief import Children, children, material, unmet
+from dbdyno.model.brief import MOST_LOST, Children, children, material, unmet
 
 Tables = Mapping[str, pl.DataFrame]
 _SUMS = ("run_ns", "runq_ns", "sleep_ns")
@@ -65,8 +65,10 @@ def _traced(recent: Tables, met: Collection[int]) -> Brief | None:
     grown = theirs.sort("after_ns").group_by(_KEY).agg(_growth(n, begin_ns) for n in _SUMS)  # type: ignore[arg-type]
     sums = {n: float(grown[n].sum()) for n in _SUMS}
     wall_ns = float(end_ns - begin_ns)  # type: ignore[arg-type,operator]
-    client = min(1.0, _client_share(recent["waits"], mine))
     run, runq, sleep = (sums[n] / wall_ns for n in _SUMS)
+    client = _client_share(recent["waits"], mine)
+    if client is None:
+        return Brief(run, runq, processes=grown.height)
     return Brief(run, runq, sleep * (1 - client), sleep * client, grown.height)
 
 
@@ -77,11 +79,14 @@ def _growth(name: str, begin_ns: int) -> pl.Expr:
     return (pl.col(name).last() - pl.when(born).then(0).otherwise(pl.col(name).first())).alias(name)
 
 
-def _client_share(waits: pl.DataFrame, mine: pl.DataFrame) -> float:
-    """Of the time asleep, by the latest reading of each."""
+def _client_share(waits: pl.DataFrame, mine: pl.DataFrame) -> float | None:
+    """Of the time asleep, by the latest reading of each; None: the waits of too many were not read."""
     last = waits.join(mine, on=_KEY, how="semi", nulls_equal=True).filter(
         pl.col("after_ns") == pl.col("after_ns").max().over(_KEY)
     )
+    lost = last.filter(pl.col("status") != "ok").select(_KEY).n_unique()
+    if lost > MOST_LOST * mine.n_unique():
+        return None
     slept = float(last["sleep_ns"].sum())
     clients = float(last.filter(pl.col("wait_class") == "Client")["sleep_ns"].sum())
-    return clients / slept if slept else 0.0
+    return min(1.0, clients / slept) if slept else 0.0

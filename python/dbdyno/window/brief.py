@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.model.brief import BRIEF, LEAST_NS, SHORT_HELPER, STATUS, children, logons, met, unmet
+from dbdyno.model.brief import BRIEF, LEAST_NS, MOST_LOST, SHORT_HELPER, STATUS, children, logons, met, unmet
 from dbdyno.model.raw import RawCell
 from dbdyno.model.units import TICK_NS
 from dbdyno.window.growth import TASK
-
-_MOST_LOST = 0.02
-"""More of them than this share without whole figures: those of the group are not whole."""
 
 
 def role(cell: RawCell) -> str:
@@ -72,7 +69,7 @@ def folded(tasks: pl.DataFrame, figures: list[str], cell: RawCell) -> pl.DataFra
     known = tasks.filter(_is_brief() & (pl.col("wall_ns") > 0))  # others lived outside the window
     if known.is_empty():
         return tasks
-    lost = (pl.col("status") != "ok").mean() > _MOST_LOST
+    lost = (pl.col("status") != "ok").mean() > MOST_LOST
     one = known.group_by("role", maintain_order=True).agg(
         pl.col(*figures, "wall_ns", "slack_ns").sum(),
         pl.col("over_ns").max(),

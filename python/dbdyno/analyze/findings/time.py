@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.analyze.findings.case import Case, Row, at, ids, percent, sentence, sessions
 from dbdyno.analyze.findings.pooling import is_pooled
-from dbdyno.analyze.parts import hidden
+from dbdyno.analyze.parts import hidden, too_brief
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import significant
 
@@ -130,7 +130,7 @@ class _Remainder(NamedTuple):
 def unaccounted(case: Case) -> Iterator[Finding]:
     """What the accounts leave over, beyond the samples' own error; behind a pooler it is told apart."""
     direct = [cell for cell in case.usable() if not is_pooled(case, cell["cell"])]
-    direct = [cell for cell in direct if not hidden(case.accounts(cell["cell"]))]
+    direct = [cell for cell in direct if not _partial(case, cell["cell"])]
     left = [r for cell in direct if (r := _remainder(case, cell)) is not None]
     large = [r for r in left if r.beyond and abs(r.share) > UNACCOUNTED_NOTE]
     if not left:
@@ -152,6 +152,11 @@ def unaccounted(case: Case) -> Iterator[Finding]:
         cure="longer windows or more samples; steal and unreadable tasks are in it" if large or grave else "",
         cells=ids([r.cell for r in large]),
     )
+
+
+def _partial(case: Case, cell: str) -> bool:
+    """What is hidden from our role, or too brief, lies in the remainder: it shows no fault of the ledger."""
+    return hidden(case.accounts(cell)) or too_brief(case.table("ledger", cell))
 
 
 def _remainder(case: Case, cell: Row) -> _Remainder | None:
