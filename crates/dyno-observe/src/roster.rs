@@ -24,7 +24,8 @@ pub struct Roster {
     limit: u64,
     sessions: HashMap<i64, i64>,
     tasks: HashMap<i64, Arc<Task>>,
-    /// In the order of meeting: sessions first, so that they are read nearest to t0 and t1.
+    /// In the order of meeting: the driver's few threads, then the sessions, so that they are read nearest to
+    /// t0 and t1. To read thousands of sessions takes long where the driver has the CPUs.
     order: Vec<Arc<Task>>,
     roles: HashMap<String, Arc<str>>,
     /// Client backends become sessions.
@@ -65,6 +66,10 @@ impl Roster {
             fresh: Vec::new(),
             changes: 0,
         };
+        for task in &spec.tasks {
+            let who = roster.who(&task.role, None);
+            roster.add(task.pid, task.tid, who, true, Proof::default());
+        }
         for &(session, pid) in &spec.sessions {
             let who = roster.who("session", Some(session));
             roster.add_child(pid, who, None);
@@ -76,10 +81,6 @@ impl Roster {
         if let Some(pid) = asked {
             let who = roster.who("dbdyno", None);
             roster.add_child(pid, who, None);
-        }
-        for task in &spec.tasks {
-            let who = roster.who(&task.role, None);
-            roster.add(task.pid, task.tid, who, true, Proof::default());
         }
         roster
     }
