@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
+
 from benchmarks.common import Bench, server
 from dbdyno.model.mean import t95
 
@@ -65,6 +67,15 @@ def load(bench: Bench, sessions: int, *words: str) -> Iterator[Load]:
         process.wait()
 
 
+@contextlib.contextmanager
+def idle(bench: Bench, sessions: int) -> Iterator[None]:
+    """Sessions that do nothing."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(sessions):
+            stack.enter_context(psycopg.connect(host=bench.socket, user=bench.user, dbname="postgres"))
+        yield
+
+
 class Observer:
     """The program itself, on a terminal (live view) or in a pipe (lines); it can be stopped and continued."""
 
@@ -94,6 +105,10 @@ class Observer:
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
+    def files(self) -> int:
+        """Descriptors that it has open."""
+        return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
+
     def end(self) -> tuple[float, float, float]:
         """CPU of the whole process, of its samplers, of the server's processes for them: % of one CPU."""
         self._process.send_signal(signal.SIGINT)
@@ -111,6 +126,8 @@ def main(count: int, seconds: float) -> None:
             _pairs(bench, Path(directory), count, seconds, sessions, "sampled")
         _pairs(bench, Path(directory), count, seconds, 8, "sampled", live=True)
         _many(bench, Path(directory), 2000)
+        with idle(bench, 2000):
+            _many(bench, Path(directory), 50)
 
 
 def _pairs(
@@ -149,6 +166,7 @@ def _many(bench: Bench, store: Path, sessions: int) -> None:
         time.sleep(20)  # until all are connected
         observer = Observer(bench, store, "--witness", "sampled", "--window", "10s")
         time.sleep(25)
+        files = observer.files()
         here, samplers, there = observer.end()
     run = max(store.glob("*-observed-*"))
     cell = max(run.glob("cells/*"))
@@ -161,6 +179,6 @@ def _many(bench: Bench, store: Path, sessions: int) -> None:
     rows = pl.read_parquet(cell / "tasks.parquet").filter(pl.col("role") == "session")["pid"].n_unique()
     print(
         f"{rows} sessions: CPU here {here:.2f} (samplers {samplers:.2f}), at the server {there:.2f} % of one "
-        f"CPU; ms between samples: {dict(sorted(gaps.iter_rows()))}",
+        f"CPU; {files} descriptors; ms between samples: {dict(sorted(gaps.iter_rows()))}",
         flush=True,
     )

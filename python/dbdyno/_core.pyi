@@ -48,7 +48,8 @@ class Watch:
     def recent(self, since_ns: int) -> dict[str, dict[str, CoreColumn]]: ...
     def witnesses(self) -> dict[str, tuple[str, str]]:
         """(status, detail) of ``wait event word``, ``scheduler trace`` and ``sampler priority`` (whether the
-        samplers got a real-time one), as far as they were asked for."""
+        samplers got a real-time one), as far as they were asked for;
+        ``open files`` where they are too few."""
 
 class Pulse:
     """Looks until it is collected whether this process was there all the time."""

@@ -116,19 +116,14 @@ impl Roster {
         into.append(&mut self.fresh);
     }
 
-    /// Tasks whose files are opened at each read, where the limit of open files is too low to keep them all: that
-    /// costs CPU, and their figures stay the same.
+    /// Why files of tasks are opened at each read, where that is so; their figures stay the same.
     pub fn short_of_files(&self) -> Option<String> {
-        let open = |t: &&Arc<Task>| t.start_ticks().is_some() && !t.gone();
-        let read = self.order.iter().filter(open);
-        let (all, short) = read.fold((0, 0), |(all, short), t| {
-            (all + 1, short + u32::from(t.kept() == 0))
-        });
-        let limit = self.limit;
-        (short > 0).then(|| {
+        let unkept = |t: &Arc<Task>| t.start_ticks().is_some() && !t.gone() && t.kept() == 0;
+        self.order.iter().any(unkept).then(|| {
             format!(
-                "the files of {short} of {all} tasks are opened at each read, which costs more CPU: at most {limit} \
-                 files may be open; raise the hard limit (ulimit -Hn, or LimitNOFILE)"
+                "at most {} files may be open, too few for all tasks: the others' are opened at each read, which costs \
+                 more CPU; raise the hard limit (ulimit -Hn, or LimitNOFILE)",
+                self.limit
             )
         })
     }

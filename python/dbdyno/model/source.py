@@ -15,6 +15,8 @@ HIDDEN = "hidden"
 """State of a session in a sample: our role may see neither what it does nor what it waits for."""
 HIDDEN_STATUS = "hidden from this role"
 """Part of the status of what is unknown by that."""
+MEANS = ("sampler priority", "open files")
+"""Sources that say how others are read: without them no figure is missing."""
 
 
 class Source(BaseModel):

@@ -10,6 +10,7 @@ from dbdyno.analyze import driver
 from dbdyno.analyze.findings.case import Case, Row, at, ids, listed, many, percent, where
 from dbdyno.model.finding import Finding
 from dbdyno.model.raw import AWAY, SLOW
+from dbdyno.model.source import MEANS
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
 
 STEAL = 0.01
@@ -254,11 +255,12 @@ def sources_missing(case: Case) -> Iterator[Finding]:
     table = case.tables["cell_sources"].filter(pl.col("status") != "ok")
     for (name, status), rows in table.group_by("name", "status", maintain_order=True):
         cure = listed([d for d in rows["detail"].to_list() if d], 2)
+        lost = "no figure is missing" if name in MEANS else "what only they can tell is unknown"
         yield Finding(
             id=f"source-missing-{str(name).replace(' ', '-')}",
             severity="note",
             claim=f"Witness {name}: {status} in {rows['cell'].n_unique()} of {case.many(len(case.cells()))}; "
-            "what only they can tell is unknown.",
+            f"{lost}.",
             evidence=f"table sources: {rows['provenance'][0]}",
             cure=cure,
             cells=tuple(rows["cell"].unique(maintain_order=True)),
