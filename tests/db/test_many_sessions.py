@@ -33,7 +33,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory, server_home: Path) -> Iter
 
 
 def test_windows_that_follow_one_another_open_each_file_once(crowded: Bench) -> None:
-    words = ("observe", "--dsn", crowded.dsn, "--for", "6s", "--window", "2s", "--quiet")
+    words = ("observe", "--dsn", crowded.dsn, "--for", "5s", "--window", "2s", "--quiet")
     most = 0
     with crowded.background(*words) as process:
 
