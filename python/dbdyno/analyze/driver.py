@@ -56,7 +56,8 @@ def judged(tables: Tables, plan: Plan) -> pl.DataFrame:
     threads = tables["cut_tasks"].filter(pl.col("role") == "driver")
     in_rungs = rates.filter(pl.col("scope") == "rung")
     parts = ByCell({"rates": in_rungs, "ledger": tables["ledger"], "threads": threads})
-    made = [row for w in tables["windows"].iter_rows(named=True) for row in _of_cell(w, parts, plan)]
+    usable = tables["windows"].filter(pl.col("status") != "invalid")  # what is not has its own reason
+    made = [row for w in usable.iter_rows(named=True) for row in _of_cell(w, parts, plan)]
     return pl.concat([rates, rows("rates", made)])
 
 
