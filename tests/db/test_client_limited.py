@@ -8,7 +8,7 @@ import pytest
 
 from tests.db.conftest import SHORT, Bench
 
-pytestmark = pytest.mark.db
+pytestmark = [pytest.mark.db, pytest.mark.alone]  # others at work would be the limit
 
 
 @pytest.mark.parametrize("observed", [(), ("--no-observe",)], ids=["observed", "not observed"])

@@ -131,16 +131,18 @@ def test_planted_directories_and_every_other_file(made: tuple[Instance, Programs
 
 def test_a_hostile_template_gives_nothing_away(made: tuple[Instance, Programs], victim: Path) -> None:
     server, programs = made
-    (template,) = [
-        t for t in (server.places.cache / "clusters").iterdir() if t.name.startswith(programs.version)
-    ]
-    plant("link", template / "stolen", victim)
-    plant("pipe", template / "pipe", victim)
+    clusters = server.places.cache / "clusters"  # one for each user that servers run as
+    mine = [t for t in clusters.iterdir() if t.stat().st_uid == server_account().uid]
+    templates = [t for t in mine if t.name.startswith(programs.version)]
+    assert templates
+    planted = [t / name for t in templates for name in ("stolen", "pipe")]
+    for file in planted:
+        plant("link" if file.name == "stolen" else "pipe", file, victim)
     try:
         server.open(programs, Wish(fresh=True))
         server.close()
     finally:
-        as_account("/bin/rm", template / "stolen", template / "pipe")
+        as_account("/bin/rm", *planted)
     assert (server.data / "stolen").is_symlink()
     assert not belongs_to_root(server.data)
 

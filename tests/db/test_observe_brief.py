@@ -18,7 +18,7 @@ import pytest
 from tests.db.conftest import Bench
 from tests.db.pgbench import load
 
-pytestmark = [pytest.mark.db, pytest.mark.root]
+pytestmark = [pytest.mark.db, pytest.mark.root, pytest.mark.alone]
 WORK = "select count(*) from generate_series(1, 12000) as g where sqrt(g) > 3;\n"
 TOLERANCE = 0.15
 UNACCOUNTED = 0.01

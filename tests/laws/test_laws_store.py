@@ -13,10 +13,11 @@ from dbdyno.model.plan import Experiment, Plan
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import RAW, rows
 from dbdyno.store import RunStore
+from dbdyno.store.files import MOST_NUMBER
 
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "i64": st.integers(-(2**63), 2**63 - 1),
-    "f64": st.floats(allow_nan=False),
+    "f64": st.floats(-MOST_NUMBER, MOST_NUMBER, exclude_min=True, exclude_max=True),
     "str": st.text(st.characters(codec="utf-8"), max_size=20),
     "bool": st.booleans(),
 }

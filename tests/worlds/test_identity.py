@@ -294,7 +294,9 @@ def test_an_impostor_that_looks_like_our_backend_in_all_is_found_by_its_siblings
             assert Path(f"/proc/{pid}/comm").read_text() == "postgres\n"
             found = presence(connection)
             assert (found.here, found.main_pid) == (False, None), found.detail
-            assert "of its activity view is not a child of process" in found.detail
+            # on a busy machine its parent comes too late, and that is seen first
+            late = "is younger than the server" in found.detail
+            assert late or "of its activity view is not a child of process" in found.detail
             server._presence = found
             facts = server.facts()
             with pytest.raises(TargetError, match="another pid namespace"):

@@ -19,7 +19,7 @@ from dbdyno.model.errors import StoreError, StoreFull
 from dbdyno.store.reading import read_limited
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-MOST_NUMBER = 1e30
+MOST_NUMBER = 1e36
 """Figures of a run are smaller, whatever their unit."""
 MANIFEST = "manifest.json"
 MOST_BYTES = 2 << 30  # of one file of a run
