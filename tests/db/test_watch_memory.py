@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import polars as pl
@@ -27,6 +28,11 @@ ACTIVITY = """select pid, case when backend_type <> 'client backend' then backen
     from pg_stat_get_activity(null) where pid <> pg_backend_pid()"""
 MEMORY = pl.col("via") == "memory"
 NOBODY = 65534
+
+
+def _target(dsn: str) -> dict[str, Any]:
+    with closing(connect.connect(dsn)) as connection:
+        return connect.driver_target(connection)
 
 
 class Held:
@@ -81,7 +87,7 @@ def _spec(held: Held, **more: Any) -> dict[str, Any]:
     here = presence.presence(held.control)
     return {
         "engine": "postgres",
-        "activity": {"target": connect.driver_target(held.control), "sql": ACTIVITY},
+        "activity": {"target": _target(held.dsn), "sql": ACTIVITY},
         "os": here.here,
         "main_pid": here.main_pid,
         "sample_hz": 20.0,
