@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -20,6 +21,9 @@ from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
 from dbdyno.model.errors import DbdynoError
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 VERSIONS = (14, 15, 16, 17, 18)
 NEEDED_IN_CI = (15, 16, 18)
