@@ -20,6 +20,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from dbdyno.engines.postgres import embedded
+from dbdyno.engines.postgres.embedded import postmaster
+
 PROGRAM = str(Path(sys.executable).parent / "dbdyno")
 SHORT = ("--measure", "2s", "--settle", "300ms")
 
@@ -137,3 +140,20 @@ def fresh_bench(tmp_path: Path, server_home: Path) -> Iterator[Bench]:
     made = Bench(tmp_path, _open(Path(tempfile.mkdtemp(dir=server_home))))
     yield made
     made.dbdyno("server", "stop")
+
+
+@pytest.fixture
+def home(server_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place of its own for this test; the template is shared with the others."""
+    place = server_home / tmp_path.name
+    place.mkdir()
+    templates = server_home / "s" / "cache" / "clusters"
+    templates.mkdir(parents=True, exist_ok=True)
+    (place / "cache").mkdir()
+    (place / "cache" / "clusters").symlink_to(templates)
+    monkeypatch.setenv("DBDYNO_SERVER_DIR", str(place))
+    yield place
+    for instance in embedded._instances():
+        process = instance.process()
+        if process is not None:
+            postmaster.end(process)

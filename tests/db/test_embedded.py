@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -32,23 +31,6 @@ instance = open_instance(None, Wish())
 print(json.dumps(instance.facts()), flush=True)
 time.sleep(600)
 """
-
-
-@pytest.fixture
-def home(server_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A place of its own for this test; the template is shared with the others."""
-    place = server_home / tmp_path.name
-    place.mkdir()
-    templates = server_home / "s" / "cache" / "clusters"
-    templates.mkdir(parents=True, exist_ok=True)
-    (place / "cache").mkdir()
-    (place / "cache" / "clusters").symlink_to(templates)
-    monkeypatch.setenv("DBDYNO_SERVER_DIR", str(place))
-    yield place
-    for instance in embedded._instances():
-        process = instance.process()
-        if process is not None:
-            postmaster.end(process)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from dbdyno.engines.postgres import embedded
-from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of, postmaster
+from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places
 from dbdyno.engines.postgres.embedded.programs import Programs
@@ -27,23 +27,6 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root has to become somebody else"),
 ]
 SECRET = "known to root alone\n"
-
-
-@pytest.fixture
-def home(server_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Servers of its own; the template is shared."""
-    place = server_home / tmp_path.name
-    place.mkdir()
-    templates = server_home / "s" / "cache" / "clusters"
-    templates.mkdir(parents=True, exist_ok=True)
-    (place / "cache").mkdir()
-    (place / "cache" / "clusters").symlink_to(templates)
-    monkeypatch.setenv("DBDYNO_SERVER_DIR", str(place))
-    yield place
-    for instance in embedded._instances():
-        process = instance.process()
-        if process is not None:
-            postmaster.end(process)
 
 
 @pytest.fixture
