@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would com
 RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bpf.o') \
 	Cargo.toml Cargo.lock
 
-.PHONY: demo test build bpf lint lint-rust lint-python test-rust test-python audit bench clean help
+.PHONY: demo laws test build bpf lint lint-rust lint-python test-rust test-python audit bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -48,6 +48,9 @@ test-rust:
 test-python: build
 	$(BIN)/python -m pytest -m "not alone" --numprocesses $(WORKERS) --dist worksteal
 	$(BIN)/python -m pytest -m alone  # these measure: nothing else may run beside them
+
+laws: build      ## The laws, tried on 50 times as many examples, new ones each time
+	DBDYNO_LAWS=50 $(BIN)/python -m pytest --numprocesses auto tests/laws
 
 audit:           ## Compare locked dependencies with published advisories (needs the network; says what it could not check)
 	$(PYTHON) tools/audit.py

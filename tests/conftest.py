@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import tests.examples  # noqa: F401  Hypothesis' profile, before any law is read
 from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places

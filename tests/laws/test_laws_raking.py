@@ -6,12 +6,13 @@ from math import sqrt
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from dbdyno.ledger.raking import EVEN, LABELLED, ipf, run_shares
 
-EXAMPLES = settings(deadline=None, max_examples=80)
+EXAMPLES = examples(80)
 POSITIVE = st.floats(0.01, 100.0)
 CLASSES = (None, "Client", "LWLock", "IO", "Lock")
 

@@ -4,8 +4,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.fakery import made_cell
 
 from dbdyno.model.column import Column
@@ -36,7 +37,7 @@ raw_tables = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(raw_tables)
 def test_any_raw_cell_comes_back(tables: dict[str, list[dict[str, Any]]]):
     cell = RawCell(made_cell({}).meta, {name: rows(name, records) for name, records in tables.items()})

@@ -3,15 +3,16 @@
 from typing import Any
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.fakery import S, climb, made_cell, sampler_row, session_row, task_row
 
 from dbdyno.model.histogram import merged, quantiles_ns
 from dbdyno.model.mean import Mean
 from dbdyno.window import cut_sampler, cut_tasks, rates
 
-SLOW = settings(deadline=None, max_examples=60)
+SLOW = examples(60)
 
 
 @st.composite
@@ -93,7 +94,7 @@ def test_the_rungs_rate_is_the_sum_of_its_sessions(sessions):
         assert rung is None, "no call measured is unknown, not 0"
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     st.integers(1, 4),
     st.integers(3, 400),

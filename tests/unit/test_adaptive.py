@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Adaptive, Goal
@@ -179,7 +180,7 @@ def test_a_ladder_that_jumps_about_is_not_believed() -> None:
     assert done.high is None or done.high >= 6
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=20), st.integers(1, 40), st.integers(3, 20))
 def test_it_ends_whatever_is_measured(values: list[float], cpus: int, most: int) -> None:
     asked, _ = climb(lambda n: values[n % len(values)], cpus, most=most)

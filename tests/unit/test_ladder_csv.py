@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from dbdyno.conduct import ladder_csv
 from dbdyno.conduct.ladder_csv import Columns, ladder_of, read_ladder
@@ -234,7 +235,7 @@ def test_what_spreadsheets_write(tmp_path: Path, encoding: str) -> None:
     assert (ladder.name, ladder.load_unit) == ("ladder.csv", "Leute")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.text(alphabet="0123456789.,;- \t\n\"'#|enXNabc%()/_é", max_size=60))
 def test_any_text_is_a_ladder_or_an_error_of_the_user(text: str) -> None:
     try:
@@ -245,7 +246,7 @@ def test_any_text_is_a_ladder_or_an_error_of_the_user(text: str) -> None:
         assert ladder.points["throughput"].min() > 0 and ladder.points["load"].n_unique() >= 4  # type: ignore[operator]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.floats(0.001, 1e9), st.sampled_from([",", "."]))
 def test_a_number_written_either_way_is_that_number(value: float, decimal: str) -> None:
     swap = str.maketrans(",.", ".,")

@@ -12,10 +12,11 @@ from xml.etree import ElementTree
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from regression_data import INVESTMENT, NORRIS, SCHOOLS, WISCONSIN
 from rich.console import Console
+from tests.examples import examples
 
 from dbdyno.analyze.regression import cpu_per_work, regress
 from dbdyno.analyze.regression import ols as linear
@@ -132,7 +133,7 @@ def test_cost_and_background_come_back(ordered: bool) -> None:
 
 
 @given(seed=st.integers(0, 10_000), unit=st.sampled_from([1e-3, 1.0, 1e6]))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_user_and_system_add_up_in_any_unit_of_work(seed: int, unit: float) -> None:
     data = _windows(12, seed=seed)
     data["work"] = np.asarray(data["work"]) * unit

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.test_scaling import LAWS
 
 from dbdyno.analyze.scaling import inverse
@@ -17,7 +18,7 @@ CURVED = [name for name in LAWS if name not in ("linear",)]
 
 
 @pytest.mark.parametrize("name", LAWS)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(share=st.floats(0.05, 0.97))
 def test_load_to_throughput_and_back(name: str, share: float) -> None:
     law = (name, LAWS[name])
@@ -31,7 +32,7 @@ def test_load_to_throughput_and_back(name: str, share: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["usl", "two-knees"])
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(beyond=st.floats(1.05, 4))
 def test_above_the_peak(name: str, beyond: float) -> None:
     law = (name, LAWS[name])
@@ -45,7 +46,7 @@ def test_above_the_peak(name: str, beyond: float) -> None:
 
 
 @pytest.mark.parametrize("name", CURVED)
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(load=st.floats(17.5, 60), think_s=st.sampled_from([0.0, 0.004]))
 def test_load_to_response_and_back(name: str, load: float, think_s: float) -> None:
     law = (name, LAWS[name])
@@ -55,7 +56,7 @@ def test_load_to_response_and_back(name: str, load: float, think_s: float) -> No
     assert x == pytest.approx(inverse.throughput(law, load), rel=EXACT)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     rate=st.floats(1e-3, 1e6),
     sigma=st.floats(0, 0.9),

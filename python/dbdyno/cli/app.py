@@ -12,6 +12,7 @@ from dbdyno import __version__
 from dbdyno.cli.commands import Commands
 from dbdyno.cli.guard import guard
 from dbdyno.cli.lasting import last
+from dbdyno.engines.attended import left_behind
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError
 from dbdyno.model.visible import shortened
 
@@ -102,27 +103,36 @@ def _unforeseen(e: Exception) -> int:
     return DbdynoError.exit_code
 
 
+def _exit_code() -> int:
+    try:
+        _check_directory()
+        return app(standalone_mode=False) or 0
+    except click.exceptions.Exit as e:
+        return e.exit_code
+    except click.Abort:
+        return EXIT_INTERRUPTED
+    except click.ClickException as e:
+        e.show()
+        return e.exit_code
+    except DbdynoError as e:
+        from dbdyno.cli import screen
+
+        screen.error(e.message, e.cure)
+        return e.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except Exception as e:
+        return _unforeseen(e)
+
+
 def main() -> None:
     """Entry point of the program ``dbdyno``."""
     last()
     guard()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's; else a thread for each CPU, none of use
-    try:
-        _check_directory()
-        sys.exit(app(standalone_mode=False) or 0)
-    except click.exceptions.Exit as e:
-        sys.exit(e.exit_code)
-    except click.Abort:
-        sys.exit(EXIT_INTERRUPTED)
-    except click.ClickException as e:
-        e.show()
-        sys.exit(e.exit_code)
-    except DbdynoError as e:
-        from dbdyno.cli import screen
-
-        screen.error(e.message, e.cure)
-        sys.exit(e.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
-    except Exception as e:
-        sys.exit(_unforeseen(e))
+    code = _exit_code()
+    if left_behind():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from dbdyno.model.stopping import Abandoned, requests
 
 STEP_S = 0.1
+_NAME = "dbdyno attended work"
 _T = TypeVar("_T")
 
 
@@ -34,7 +35,7 @@ class Attended(Generic[_T]):
     def result(self) -> _T:
         """Raises what the work raises; :class:`TimeoutError`; :class:`Abandoned` when an end is asked for."""
         began, before = time.monotonic(), requests()
-        threading.Thread(target=self._run, daemon=True).start()
+        threading.Thread(target=self._run, name=_NAME, daemon=True).start()
         try:
             while not self._done.wait(STEP_S):
                 if requests() > before:
@@ -65,3 +66,9 @@ class Attended(Generic[_T]):
             self._abandoned = True
             if self._done.is_set() and self._error is None and self._result is not None:
                 self._late(self._result)
+
+
+def left_behind() -> bool:
+    """Whether a thread of such work still runs. A process that ends in the usual way frees what C libraries
+    hold, which a thread inside one of them does not survive: it has to end at once, by :func:`os._exit`."""
+    return any(thread.name == _NAME for thread in threading.enumerate())

@@ -71,6 +71,7 @@ def _grouped(parts: pl.DataFrame, tasks: pl.DataFrame, key: list[str]) -> Groups
         hidden=pl.col("hidden").sum(),
         unheard=(pl.col("wall_ns") / pl.col("over_ns")).filter(~_HEARD).sum(),
         known=pl.col("known").sum(),
+        whole=(_HEARD & (pl.col("known") | pl.col("word"))).sum(),
         why=pl.col("status").filter(~pl.col("known")).min(),
         sampled_source=_words(pl.col("wait_source").filter(~pl.col("exact"))),
         raw_source=_words(pl.col("raw_source")),

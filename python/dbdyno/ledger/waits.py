@@ -7,7 +7,7 @@ import polars as pl
 from dbdyno.ledger.apportion import Joint
 from dbdyno.ledger.groups import Groups
 from dbdyno.ledger.intervals import sums
-from dbdyno.ledger.joint import SOURCES, UNLABELLED, WORD_ALONE, Tables, detail
+from dbdyno.ledger.joint import SOURCES, UNLABELLED, Tables, detail
 from dbdyno.ledger.steal import steal
 from dbdyno.ledger.summed import asleep, missed, not_asleep, slack
 from dbdyno.model.source import HIDDEN_STATUS
@@ -72,8 +72,8 @@ def _absent(joint: Joint, rows: pl.DataFrame, groups: Groups, account: str, cut:
     empty = empty.join(_why(cut), on="cell", how="left", maintain_order="left")
     hidden, all_told = pl.col("hidden") > 0, pl.col("heard") == pl.col("tasks")
     # without run and run queue none asleep is no account of a task that we could have read
-    whole = (pl.col("known") > 0) | (pl.col("wait_source") == WORD_ALONE).fill_null(False)
-    told = (pl.col("heard") > 0) & ~hidden & whole
+    whole = pl.col("whole") > 0
+    told = ~hidden & whole
     some = pl.format("{} of {} tasks", "heard", "tasks")
     empty = empty.join(missed(joint, groups), on="group", how="left", maintain_order="left")
     return empty.select(

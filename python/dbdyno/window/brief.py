@@ -42,8 +42,11 @@ def brief_task(cell: RawCell) -> pl.DataFrame | None:
 def without_briefly_met(read: pl.DataFrame, cell: RawCell, followed: pl.DataFrame) -> pl.DataFrame:
     """``read`` without sessions that came and went and have no figures: they are among the brief ones.
 
-    A process that the trace ``followed`` has its figures from there.
+    A process that the trace ``followed`` has its figures from there. Sessions of the driver, and chosen ones,
+    stay: what is unknown of them is said of each.
     """
+    if cell.meta.cell.sessions or cell.meta.chosen:
+        return read
     briefly = (pl.col("role") == "session") & pl.col("run_ns").is_null()
     briefly &= pl.col("status").is_in(["vanished", "too short"])
     born = (pl.col("start_ticks") * TICK_NS > cell.meta.t0_ns).fill_null(True)
