@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import psycopg
 import pytest
+from tests.db.conftest import eventually
 
 from dbdyno import _core
 from dbdyno.engines import open_server
@@ -16,6 +17,10 @@ from dbdyno.model.protocols import Target
 from dbdyno.model.tables import empty
 from dbdyno.observe import How, frames, open_watch, sources
 
+BUSY = (
+    "select count(*), count(*) filter (where wait_event in ('advisory', 'PgSleep')) from pg_stat_activity "
+    "where pid = any(%s) and state = 'active'"
+)
 SPIN = "select count(*) from generate_series(1, 1000000000)"
 
 
@@ -71,6 +76,9 @@ def test_every_session_is_seen_doing_what_it_does(any_dsn: str) -> None:
         stack.enter_context(doing(waiter, "select pg_advisory_lock(7)"))
         stack.enter_context(doing(sleeper, "select pg_sleep(1000)"))
         stack.enter_context(doing(spinner, SPIN))
+        pids = [c.info.backend_pid for c in connections[1:]]
+        with psycopg.connect(any_dsn, autocommit=True) as asking:
+            eventually(lambda: asking.execute(BUSY, [pids]).fetchone() == (3, 2), 60)
         tables, latest = watch(any_dsn, connections)
     samples = tables["samples"].filter(pl.col("role") == "session")
     assert set(samples["status"]) == {"ok"}
