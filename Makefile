@@ -27,7 +27,7 @@ $(VENV)/.deps: requirements/dev.lock
 
 $(VENV)/.built: $(VENV)/.deps $(RUST) pyproject.toml
 	VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin develop --release --locked
-	$(BIN)/python -m dbdyno.report.bundle  # the charts' code, made once
+	$(BIN)/python -m dbdyno.present.bundle  # the charts' code, made once
 	touch $@
 
 lint: lint-rust lint-python  ## Formatters, linters, strict types, layers

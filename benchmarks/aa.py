@@ -10,10 +10,10 @@ from itertools import combinations
 from pathlib import Path
 
 from benchmarks.aa_simulated import DIFFERENT, World, outcome, stopped
-from dbdyno.analyze.compare import compare_variants
-from dbdyno.analyze.compare.collect import Key, cells_of
-from dbdyno.analyze.compare.effects import effect_between
-from dbdyno.analyze.compare.metrics import BY_NAME
+from dbdyno.conclude.compare import compare_variants
+from dbdyno.conclude.compare.cells import Key, cells_of
+from dbdyno.conclude.compare.effects import effect_between
+from dbdyno.conclude.compare.metrics import BY_NAME
 from dbdyno.conduct import results_of
 from dbdyno.model.results import Results
 from dbdyno.store import RunStore

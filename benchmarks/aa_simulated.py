@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dbdyno.analyze.compare.collect import CellFigures
-from dbdyno.analyze.compare.metrics import BY_NAME
-from dbdyno.analyze.compare.table import Match, metric_table
-from dbdyno.analyze.compare.verdict import ALPHA_STOPPED
+from dbdyno.conclude.compare.cells import CellFigures
+from dbdyno.conclude.compare.metrics import BY_NAME
+from dbdyno.conclude.compare.table import Match, metric_table
+from dbdyno.conclude.compare.verdict import ALPHA_STOPPED
 from dbdyno.model.comparison import LEAST_REPEATS, Claim
-from dbdyno.model.correlated import correlated
+from dbdyno.stats.correlated import correlated
 
 RATE = 1000.0
 DIFFERENT = ("better", "worse")

@@ -22,7 +22,7 @@ from pathlib import Path
 import psycopg
 
 from benchmarks.common import Bench, server
-from dbdyno.model.mean import t95
+from dbdyno.stats.mean import t95
 
 _TPS = re.compile(rb"progress: [0-9.]+ s, ([0-9.]+) tps")
 _COST = re.compile(r"observing cost ([0-9.]+) % .*?(?:samplers ([0-9.]+) %)?\) and ([0-9.]+) %")

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dbdyno.analyze.machines import machines
-from dbdyno.analyze.regression import regress
+from dbdyno.conclude.machines import machines
+from dbdyno.conclude.regression import regress
 from dbdyno.model.scaling import POINTS, Estimate, Ladder
 
 COST, BACKGROUND = 2e-5, 0.3

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dbdyno import report
+from dbdyno import present
 
 ROOT = Path(__file__).parent.parent
 
@@ -28,5 +28,5 @@ def main(count: int, _seconds: float) -> None:
 
 def _write(results: object, directory: Path) -> float:
     before = time.monotonic()
-    report.write_html(results, directory / "r.html")  # type: ignore[arg-type]
+    present.write_html(results, directory / "r.html")  # type: ignore[arg-type]
     return time.monotonic() - before

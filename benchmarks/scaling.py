@@ -13,15 +13,15 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from dbdyno.analyze.scaling import scale
-from dbdyno.analyze.scaling.figures import PROFILE, REPEATS, Figures, figures
-from dbdyno.analyze.scaling.fit import Fit, distinct, fit, starts
-from dbdyno.analyze.scaling.models import MODELS, Derived, Model, for_loads, own_parameter, tabled
-from dbdyno.analyze.scaling.points import Points
-from dbdyno.analyze.scaling.repeats import LEAST, Drawn, means
-from dbdyno.analyze.scaling.solve import solve
-from dbdyno.analyze.scaling.straight import CLAIMED, straight_p
 from dbdyno.model.scaling import Ladder
+from dbdyno.stats.scaling import scale
+from dbdyno.stats.scaling.figures import PROFILE, REPEATS, Figures, figures
+from dbdyno.stats.scaling.fit import Fit, distinct, fit, starts
+from dbdyno.stats.scaling.models import MODELS, Derived, Model, for_loads, own_parameter, tabled
+from dbdyno.stats.scaling.points import Points
+from dbdyno.stats.scaling.repeats import LEAST, Drawn, means
+from dbdyno.stats.scaling.solve import solve
+from dbdyno.stats.scaling.straight import ALPHA, straight_p
 
 LADDERS = 2000
 PIECE = 50
@@ -210,7 +210,7 @@ def straight(ladders: int, relative: bool, seed: int = 1) -> float:
     world = World("linear", (900.0,), noise=0.02, relative=relative)
     made = (points(world, chance) for _ in range(ladders))
     found = [straight_p(p.n, p.x, i) for i, p in enumerate(made)]
-    return float(np.mean([p is not None and p <= CLAIMED for p in found]))
+    return float(np.mean([p is not None and p <= ALPHA for p in found]))
 
 
 def claims(world: World, ladders: int, seed: int = 1) -> tuple[Counter[str], int, int]:

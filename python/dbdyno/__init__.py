@@ -2,7 +2,7 @@
 
 The way of the data, one way only::
 
-    recipe -> plan -> cells -> conduct (drive + observe) -> store -> window -> ledger -> analyze -> report
+    recipe -> plan -> cells -> conduct (drive + observe) -> store -> account -> conclude -> present
 
 Each room is a package of this one; ``docs/concepts.md`` keeps the words, ``docs/schema.md`` the tables.
 """

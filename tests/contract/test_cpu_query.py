@@ -13,7 +13,7 @@ import pytest
 from tests.contract import loads
 
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.engines.postgres.half import half, sql
+from dbdyno.engines.postgres.workload_sql import half, sql
 from dbdyno.model.variant import DriverSetup
 from dbdyno.plan.params import typed
 

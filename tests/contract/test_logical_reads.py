@@ -9,7 +9,7 @@ import pytest
 from tests.contract import loads
 
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.engines.postgres.half import half, sql
+from dbdyno.engines.postgres.workload_sql import half, sql
 
 pytestmark = pytest.mark.db
 

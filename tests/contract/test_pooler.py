@@ -19,7 +19,8 @@ import pytest
 from tests.conftest import Servers
 from tests.contract.pooled import Notes, cell_of, measured, through
 
-from dbdyno import window
+from dbdyno.account import window
+from dbdyno.account.ledger import ledger
 from dbdyno.conduct.catalogue import workload
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.connect import connect, driver_target
@@ -27,7 +28,6 @@ from dbdyno.engines.postgres.embedded.worker import argv
 from dbdyno.engines.postgres.pooler import front, process, programs
 from dbdyno.engines.postgres.pooler.config import ALIAS, Front
 from dbdyno.engines.postgres.pooler.process import Pooler
-from dbdyno.ledger import ledger
 from dbdyno.model.errors import TooFewConnections, UsageError
 from dbdyno.model.protocols import Pool
 from dbdyno.model.raw import RawCell

@@ -12,7 +12,7 @@ import pytest
 from tests.contract import loads
 
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.engines.postgres.half import half, sql
+from dbdyno.engines.postgres.workload_sql import half, sql
 from dbdyno.model.errors import UsageError
 from dbdyno.plan.params import typed
 

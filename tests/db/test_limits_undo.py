@@ -11,7 +11,7 @@ import pytest
 
 from dbdyno import _core, limits
 from dbdyno.limits import processes
-from dbdyno.model.lists import of_kernel
+from dbdyno.model.cpu_lists import of_kernel
 from dbdyno.model.undo import Undo
 from dbdyno.model.variant import LimitSpec
 from dbdyno.store.journal import left_over

@@ -20,7 +20,7 @@ import psycopg
 import pytest
 
 from dbdyno import _core
-from dbdyno.conduct.quota import quota
+from dbdyno.conduct.selftest.quota import quota
 from dbdyno.engines.postgres import presence
 from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.tables import from_core

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from tests.fakery import Climb, S, climb, sampled_again
 
+from dbdyno.account.ledger import ledger
+from dbdyno.account.window import cut
 from dbdyno.engines.fake.truth import Truth
-from dbdyno.ledger import ledger
 from dbdyno.model.raw import RawCell
-from dbdyno.window import cut
 
 WALL_NS = 10 * S
 SEEDS = 10

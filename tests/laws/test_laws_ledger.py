@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.fakery import Climb, S, climb, made_cell, sample_row, sampler_row, session_row, task_row
 
+from dbdyno.account.ledger import accounts
+from dbdyno.account.window import cut
 from dbdyno.conduct.derive import derive
-from dbdyno.ledger import accounts
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import empty
-from dbdyno.window import cut
 
 STATES = st.sampled_from(["R", "S", "D", "Z", None])
 WAITS = st.sampled_from([None, "Client/ClientRead", "IO/DataFileRead", "LWLock/WALWrite", "Lock/tuple"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from dbdyno.ledger.raking import EVEN, LABELLED, ipf, run_shares
+from dbdyno.account.ledger.raking import EVEN, LABELLED, ipf, run_shares
 
 EXAMPLES = examples(80)
 POSITIVE = st.floats(0.01, 100.0)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from dbdyno.analyze.scaling.models import MODELS
 from dbdyno.model.scaling import Ladder
+from dbdyno.stats.scaling.models import MODELS
 
 Two = tuple[tuple[float, ...], tuple[float, ...]]
 

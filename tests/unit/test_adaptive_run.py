@@ -15,9 +15,9 @@ from tests.unit.test_plan import LIO
 
 from dbdyno import conduct
 from dbdyno.cli.app import app
-from dbdyno.conduct import Silence
-from dbdyno.conduct.course import Asked
+from dbdyno.conduct import NullProgressListener
 from dbdyno.conduct.run import derived_anew, fitted
+from dbdyno.conduct.schedule import Asked
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.engines.fake import FakeServer
 from dbdyno.model.errors import UsageError
@@ -183,7 +183,7 @@ def test_the_knee_of_a_simulated_server(dsn: str, knee: int) -> None:
     assert len(seen) <= 8
 
 
-class Stopping(Silence):
+class Stopping(NullProgressListener):
     """Asks for an end after so many cells."""
 
     def __init__(self, interrupt: Interrupt, after: int) -> None:

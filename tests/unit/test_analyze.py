@@ -6,12 +6,12 @@ import polars as pl
 import pytest
 from tests.fakery import Climb, climb
 
-from dbdyno.analyze.driver import delay, queued
 from dbdyno.conduct.derive import derive
+from dbdyno.model.client_limit import delay, queued
 from dbdyno.model.results import Results
 from dbdyno.model.tables import DERIVED, TABLES, rows
 from dbdyno.model.units import NS_PER_S
-from dbdyno.report import headline
+from dbdyno.present import headline
 
 
 def _derive(made: Climb) -> Results:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dbdyno.analyze.chance import FALSE_ALARMS, chi_square_p, students_p, unequal, welch
+from dbdyno.stats.chance import FALSE_ALARMS, chi_square_p, students_p, unequal, welch
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,16 @@ import polars as pl
 import pytest
 from tests.fakery import LIO, Climb, S, climb
 
-from dbdyno import analyze
+from dbdyno.account.ledger import ledger, witnesses
+from dbdyno.account.load_profile import profile
+from dbdyno.account.rungs import rungs
+from dbdyno.account.top_events import top_events, top_events_total
+from dbdyno.account.window import cut
+from dbdyno.conclude.findings import findings
 from dbdyno.conduct.derive import derive
-from dbdyno.ledger import ledger, witnesses
 from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Observation
 from dbdyno.model.tables import rows
-from dbdyno.window import cut
 
 CLEAN = "fake:cpus=8,cpu=10ms,wait=IO/DataFileRead:5ms"
 FACTS = {"peak", "one-repeat", "witnesses-used", "ledger-closes", "few-samples"}
@@ -42,8 +45,8 @@ class Made:
         self.tables = cut(made.cells)
         self.tables["ledger"] = ledger(self.tables)
         self.tables["witnesses"] = witnesses(self.tables, self.tables["ledger"])
-        self.tables["rungs"] = analyze.rungs(self.tables)
-        self.tables["profile"] = analyze.profile(self.tables)
+        self.tables["rungs"] = rungs(self.tables)
+        self.tables["profile"] = profile(self.tables)
         self.cell = made.cells[-1].id
 
     def ledger(self, *records: dict) -> None:
@@ -61,10 +64,8 @@ class Made:
         self.ledger(record | changes)
 
     def find(self) -> dict[str, Finding]:
-        self.tables["top_events"] = pl.concat(
-            [analyze.top_events(self.tables), analyze.top_events_total(self.tables)]
-        )
-        found = analyze.findings(self.plan, self.made.environment, self.tables, self.workloads)
+        self.tables["top_events"] = pl.concat([top_events(self.tables), top_events_total(self.tables)])
+        found = findings(self.plan, self.made.environment, self.tables, self.workloads)
         return {f.id: f for f in found}
 
 
@@ -297,7 +298,7 @@ def _observed(made: Climb) -> Made:
     tables.plan = made.plan.model_copy(update={"experiment": experiment})
     tables.tables["rates"] = tables.tables["rates"].clear()
     tables.tables["windows"] = tables.tables["windows"].with_columns(sessions=pl.lit(0), variant=pl.lit("x"))
-    tables.tables["rungs"] = analyze.rungs(tables.tables)
+    tables.tables["rungs"] = rungs(tables.tables)
     return tables
 
 
@@ -327,7 +328,7 @@ def test_a_load_that_changes_is_a_note_of_an_observation():
 def test_every_finding_is_in_the_docs():
     root = Path(__file__).parents[2]
     docs = (root / "docs/findings.md").read_text(encoding="utf-8")
-    for file in (root / "python/dbdyno/analyze/findings").glob("*.py"):
+    for file in (root / "python/dbdyno/conclude/findings").glob("*.py"):
         for told in re.findall(r"^\s+id=(.+),$", file.read_text(encoding="utf-8"), re.MULTILINE):
             for name in re.findall(r'"([a-z-]+)', told):
                 assert re.search(rf"\b{name}", docs), f"{name} of {file.name} is not in docs/findings.md"

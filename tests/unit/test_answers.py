@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from answer_cases import SMT8, Rung, kneed, points, results
 
-from dbdyno.analyze.answers import answered, ladders_of, observed, paragraph
-from dbdyno.analyze.answers.headroom import delay, load_until
+from dbdyno.conclude.answers import answered, ladders_of, observed, paragraph
+from dbdyno.conclude.answers.headroom import delay, load_until
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Answer, Ladder, Machine, Scaling
 from dbdyno.model.variant import LimitSpec

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.fakery import S, climb
 
-from dbdyno.analyze.answers import answered, ladders_of, paragraph
-from dbdyno.analyze.scaling import scale
+from dbdyno.conclude.answers import answered, ladders_of, paragraph
 from dbdyno.conduct.derive import derive
 from dbdyno.model.scaling import Scaling
+from dbdyno.stats.scaling import scale
 
 MODELS = ("linear", "amdahl", "plateau")
 

@@ -8,14 +8,14 @@ import pytest
 from observe_trees import unpack
 from tests.fakery import MS, S, made_cell, task_row
 
-from dbdyno.analyze import smt
+from dbdyno.account.window.cores import cores_of, looks
+from dbdyno.account.window.counters import cut_levels
+from dbdyno.conclude.answers import smt_yield
 from dbdyno.model.cores import cores_bracket, cores_met, purr_use
 from dbdyno.model.errors import UsageError
 from dbdyno.model.power import Purr, PurrRead
 from dbdyno.observe import per_cpu, purr
 from dbdyno.observe.percpu import busy_ns
-from dbdyno.window.cores import cores_of, looks
-from dbdyno.window.counters import cut_levels
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 POWER7 = {1: (1.0, 0.62), 2: (1.4, 0.88), 4: (1.6, 1.0)}
@@ -26,20 +26,20 @@ PAIRS = ((0, 2), (1, 3))
 @pytest.mark.parametrize("threads", POWER7)
 def test_core_busy_is_the_part_of_what_a_full_core_delivers(threads: int) -> None:
     throughput, busy = POWER7[threads]
-    assert smt.core_busy(throughput, POWER7[4][0]) == pytest.approx(busy, abs=0.0051)
+    assert smt_yield.core_busy(throughput, POWER7[4][0]) == pytest.approx(busy, abs=0.0051)
 
 
 @pytest.mark.parametrize("threads", [2, 4])
 def test_cpu_per_unit_of_work_rises_by_threads_over_yield(threads: int) -> None:
     throughput = POWER7[threads][0]
-    assert smt.inflation(throughput, threads) == pytest.approx(threads / throughput)
+    assert smt_yield.inflation(throughput, threads) == pytest.approx(threads / throughput)
     ratio = (throughput - 1) / (threads - 1)  # growth beyond the cores against that below
-    assert smt.yield_of_slopes(ratio, threads) == pytest.approx(throughput)
+    assert smt_yield.yield_of_slopes(ratio, threads) == pytest.approx(throughput)
 
 
 def test_no_yield_is_refused() -> None:
     with pytest.raises(UsageError, match="yield of 0"):
-        smt.inflation(0.0)
+        smt_yield.inflation(0.0)
 
 
 # -- CPU by CPU -----------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from dbdyno.analyze.parts import too_brief
 from dbdyno.model.brief import children, logons, unmet
+from dbdyno.model.session_time import too_brief
 from dbdyno.model.tables import empty, rows
 from dbdyno.observe import glance_brief
 from dbdyno.observe.glance_brief import Brief, brief

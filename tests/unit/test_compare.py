@@ -13,14 +13,14 @@ from benchmarks.aa_simulated import outcome, stopped
 from compare_runs import noisy, without
 from report_results import World, results
 
-from dbdyno.analyze.compare import Options, compare_runs, compare_variants, rule, tight_enough
-from dbdyno.analyze.compare.holm import holm
-from dbdyno.analyze.compare.verdict import ALPHA_STOPPED, judge
+from dbdyno.conclude.compare import Options, compare_runs, compare_variants, rule, tight_enough
+from dbdyno.conclude.compare.verdict import ALPHA_STOPPED, judge
 from dbdyno.model.comparison import Claim, Comparison, Effect
-from dbdyno.model.correlated import correlated, integrated_time
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.model.tables import rows
+from dbdyno.stats.correlated import correlated, integrated_time
+from dbdyno.stats.holm import holm
 
 THREE = World(rungs=(1, 4), repeats=6, variants=("base", "second", "third"))
 

@@ -16,9 +16,9 @@ from report_results import HOSTILE, World
 from rich.console import Console
 from test_compare_samples import GOB, JSON
 
-from dbdyno import report
-from dbdyno.analyze.compare import Options, compare_runs, compare_variants
+from dbdyno import present
 from dbdyno.cli.app import app
+from dbdyno.conclude.compare import Options, compare_runs, compare_variants
 from dbdyno.model.comparison import Comparison
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.results import Results
@@ -31,7 +31,7 @@ Invoke = Callable[..., Result]
 
 def text(made: Comparison, width: int = 100) -> str:
     console = Console(file=StringIO(), width=width)
-    console.print(report.comparison_text(made), crop=False)
+    console.print(present.comparison_text(made), crop=False)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -74,7 +74,7 @@ class Page(HTMLParser):
 def test_the_page_is_whole_draws_every_interval_and_loads_nothing(tmp_path: Path) -> None:
     made = compare_variants(noisy(WORLD))
     page = Page()
-    page.feed(report.write_comparison(made, tmp_path / "c.html").read_text("utf-8"))
+    page.feed(present.write_comparison(made, tmp_path / "c.html").read_text("utf-8"))
     assert page.open == []
     tags = [t for t, _ in page.seen]
     against = sum(not c.neighbours for t in made.metrics for c in t.claims)
@@ -90,12 +90,12 @@ def test_texts_from_outside_stay_texts(tmp_path: Path) -> None:
     other = Results(
         b.info, b.plan, b.environment.model_copy(update={"server": settings}), b.tables, b.findings
     )
-    written = report.write_comparison(compare_runs(a, other), tmp_path / "c.html").read_text("utf-8")
+    written = present.write_comparison(compare_runs(a, other), tmp_path / "c.html").read_text("utf-8")
     assert "alert(" in written and "<script" not in written
 
 
 def test_the_document_has_stable_keys_and_no_nan() -> None:
-    document = report.comparison_document(compare_variants(noisy(WORLD), Options(rung=4)))
+    document = present.comparison_document(compare_variants(noisy(WORLD), Options(rung=4)))
     again = json.loads(json.dumps(document, allow_nan=False))
     assert again["format"] == 1 and again["kind"] == "variants"
     assert {

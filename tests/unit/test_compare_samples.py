@@ -10,12 +10,13 @@ from collections.abc import Sequence
 import pytest
 from scipy import stats
 
-from dbdyno.analyze.compare import compare_samples, students
-from dbdyno.analyze.compare.paired import effect_of_pairs
-from dbdyno.analyze.compare.permutation import EXACT, MONTE_CARLO, NORMAL, rank_sum, signs
-from dbdyno.analyze.compare.samples import effect_of_samples, order_interval
+from dbdyno.conclude.compare import compare_samples
+from dbdyno.conclude.compare.paired import effect_of_pairs
+from dbdyno.conclude.compare.samples import effect_of_samples, order_interval
 from dbdyno.model.errors import UsageError
-from dbdyno.report.compare import benchstat
+from dbdyno.present.compare import benchstat
+from dbdyno.stats import students
+from dbdyno.stats.permutation import EXACT, MONTE_CARLO, NORMAL, rank_sum, signs
 
 # benchstat's own test data, ns/op of ten runs each: its printed rows; Fieller's intervals computed elsewhere.
 JSON = (

@@ -161,7 +161,7 @@ def test_columns_can_be_named_numbered_and_lines_chosen() -> None:
 
 
 def test_as_many_loads_as_the_models_need() -> None:
-    from dbdyno.analyze.scaling import choose
+    from dbdyno.stats.scaling import choose
 
     assert ladder_csv.FEWEST == choose.FEWEST
 

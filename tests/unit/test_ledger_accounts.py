@@ -13,10 +13,10 @@ from tests.fakery import (
     task_row,
 )
 
-from dbdyno.ledger import ledger
-from dbdyno.ledger.intervals import effective, interval, wilson
+from dbdyno.account.ledger import ledger
+from dbdyno.account.ledger.intervals import effective, interval, wilson
+from dbdyno.account.window import cut
 from dbdyno.model.raw import RawCell
-from dbdyno.window import cut
 
 
 def _ledger(*cells: RawCell) -> pl.DataFrame:

@@ -19,10 +19,10 @@ from tests.fakery import (
     task_row,
 )
 
-from dbdyno import window
+from dbdyno.account import window
+from dbdyno.account.ledger import events, ledger, witnesses
 from dbdyno.conduct.derive import derive
 from dbdyno.engines.fake import FakeServer
-from dbdyno.ledger import events, ledger, witnesses
 from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Experiment, Plan
 from dbdyno.model.protocols import Target

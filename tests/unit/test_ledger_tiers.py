@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from tests.fakery import S, made_cell, sample_row, sampler_row, session_row, task_row
 
-from dbdyno.ledger import accounts
+from dbdyno.account.ledger import accounts
+from dbdyno.account.window import cut
 from dbdyno.model.raw import RawCell
-from dbdyno.window import cut
 
 Rows = list[dict[str, Any]]
 ME = {"pid": 100, "tid": 100, "start_ticks": 7, "role": "session", "session": 0}

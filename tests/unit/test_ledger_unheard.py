@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 from tests.fakery import S, made_cell, sample_row, sampler_row, session_row, task_row
 
-from dbdyno.analyze.parts import base, served
-from dbdyno.ledger import accounts
-from dbdyno.window import cut
+from dbdyno.account.ledger import accounts
+from dbdyno.account.window import cut
+from dbdyno.model.session_time import base, served
 
 
 def test_a_rung_of_a_traced_and_a_lost_session_says_how_many_it_speaks_for():

@@ -14,7 +14,7 @@ from observe_trees import big_numa_machine, unpack
 from dbdyno import limits
 from dbdyno.limits import groups, means, places
 from dbdyno.limits.places import Place, Refused
-from dbdyno.model import lists
+from dbdyno.model import cpu_lists
 from dbdyno.model.errors import NotPrivileged, ServerBusy, UsageError
 from dbdyno.model.topology import LogicalCpu, Topology
 from dbdyno.model.variant import LimitSpec
@@ -31,7 +31,7 @@ STATUS = "Uid:\t{0}\t{0}\nCpus_allowed_list:\t0-3\nMems_allowed_list:\t0\n"
     [("0-5", (0, 1, 2, 3, 4, 5)), ("8,0-2,1", (0, 1, 2, 8)), ("10-15:2", (10, 12, 14)), (" 3 , 4 ", (3, 4))],
 )
 def test_a_list_of_cpus(listed: str, numbers: tuple[int, ...]) -> None:
-    assert lists.parse(listed, "cpus") == numbers
+    assert cpu_lists.parse(listed, "cpus") == numbers
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,17 @@ def test_a_list_of_cpus(listed: str, numbers: tuple[int, ...]) -> None:
 )
 def test_what_is_no_list_is_told_with_the_grammar(listed: str) -> None:
     with pytest.raises(UsageError, match=r"^cpus = .*") as raised:
-        lists.parse(listed, "cpus")
+        cpu_lists.parse(listed, "cpus")
     assert "0-5,8" in str(raised.value)
 
 
 @given(st.sets(st.integers(0, 300), min_size=1))
 def test_what_is_written_is_read_again(numbers: set[int]) -> None:
-    assert set(lists.parse(lists.text(numbers), "cpus")) == numbers == lists.of_kernel(lists.text(numbers))
+    assert (
+        set(cpu_lists.parse(cpu_lists.text(numbers), "cpus"))
+        == numbers
+        == cpu_lists.of_kernel(cpu_lists.text(numbers))
+    )
 
 
 # -- binding ----------------------------------------------------------------------------------------
@@ -76,8 +80,8 @@ def test_pack_fills_a_core_then_its_socket(eight_sockets: Topology) -> None:
 def test_the_seeds_six_cpus(eight_sockets: Topology) -> None:
     """cpuset.cpus = 1-6: six cores of socket 4, one thread each."""
     for how in ("spread", "pack"):
-        assert limits.order(eight_sockets, how, lists.parse("1-6", "cpus")) == [1, 2, 3, 4, 5, 6]
-    both = lists.parse("1-3,41-43", "cpus")
+        assert limits.order(eight_sockets, how, cpu_lists.parse("1-6", "cpus")) == [1, 2, 3, 4, 5, 6]
+    both = cpu_lists.parse("1-3,41-43", "cpus")
     assert limits.order(eight_sockets, "spread", both) == [1, 2, 3, 41, 42, 43]
     assert limits.order(eight_sockets, "pack", both) == [1, 41, 2, 42, 3, 43]
 

@@ -17,18 +17,18 @@ from compare_runs import noisy
 from report_results import World
 from rich.console import Console
 
-from dbdyno import report
-from dbdyno.analyze.compare import Options
-from dbdyno.analyze.machines import machines, pairs
+from dbdyno import present
 from dbdyno.cli.app import app
 from dbdyno.cli.compare import _runs
 from dbdyno.cli.compare_machines import Asked
+from dbdyno.conclude.compare import Options
+from dbdyno.conclude.machines import machines, pairs
 from dbdyno.model.errors import UsageError
 from dbdyno.model.machines import Machines
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import POINTS, Ladder, Machine
-from dbdyno.report import compare_html
-from dbdyno.report.machines import machines_html, machines_json, machines_text
+from dbdyno.present import compare_html
+from dbdyno.present.machines import machines_html, machines_json, machines_text
 
 LOADS = (1, 2, 4, 8, 12, 24, 32, 64, 100, 200)
 Law = Callable[[float], float]
@@ -274,7 +274,7 @@ def test_runs_of_two_hosts_are_two_machines() -> None:
     page = compare_html.page(comparison, found)
     assert 'id="effect"' in page
     assert 'id="machines"' in page
-    assert set(report.machines_document(comparison, found)) > {"metrics", "machines"}
+    assert set(present.machines_document(comparison, found)) > {"metrics", "machines"}
 
 
 def test_the_command_compares_two_files(tmp_path: Path) -> None:

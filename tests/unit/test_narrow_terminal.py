@@ -7,9 +7,9 @@ import report_results as made
 from rich.console import Console
 from rich.text import Text
 
-from dbdyno import report
+from dbdyno import present
 from dbdyno.cli.top_view import _cut
-from dbdyno.report import terminal
+from dbdyno.present import terminal
 
 
 @pytest.mark.parametrize("width", [12, 20, 40, 60, 79, 80, 100])
@@ -27,8 +27,8 @@ def test_the_rung_table_keeps_whole_columns(width: int) -> None:
 @pytest.mark.parametrize("width", [1, 5, 40])
 def test_a_summary_is_printed_at_any_width(width: int) -> None:
     console = Console(width=width, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-    console.print(report.summary(made.results(made.REPEATED)))
-    for part in (report.profile_text, report.events_text, report.microstates_text, report.witnesses_text):
+    console.print(present.summary(made.results(made.REPEATED)))
+    for part in (present.profile_text, present.events_text, present.microstates_text, present.witnesses_text):
         console.print(part(made.results(), None))
 
 

@@ -28,7 +28,7 @@ S = 1_000_000_000
 LAW = "fake:cpus=2,foreign=3,cpu=2ms,think=5ms,wait=IO/DataFileRead:3ms"
 
 
-class Told(conduct.Blind):
+class Told(conduct.NullObservationListener):
     """Remembers what it was told; ``at``: what to do when so many seconds have gone by."""
 
     def __init__(self, at: dict[float, Callable[[], None]] | None = None) -> None:
@@ -84,8 +84,8 @@ def planned(**chosen: Any) -> Plan:
     return conduct.observation_plan(experiment, observe.host())
 
 
-def windows_of(server: FakeServer, plan: Plan, looker: Told, interrupt: Interrupt) -> list[RawCell]:
-    return list(Windows(server, plan, clock_of(server), looker, interrupt).all())
+def windows_of(server: FakeServer, plan: Plan, listener: Told, interrupt: Interrupt) -> list[RawCell]:
+    return list(Windows(server, plan, clock_of(server), listener, interrupt).all())
 
 
 def test_windows_follow_one_another_without_a_hole_and_fill_the_time() -> None:
@@ -176,9 +176,9 @@ def test_a_filter_that_matches_nobody_is_said_once_and_names_who_is_there() -> N
     assert "app@shop x 3" in said
 
 
-def observed(tmp_path: Path, looker: Told, interrupt: Interrupt, **chosen: Any) -> conduct.Observed:
+def observed(tmp_path: Path, listener: Told, interrupt: Interrupt, **chosen: Any) -> conduct.Observed:
     return conduct.observe_server(
-        planned(**chosen), observe.host(), Target(dsn=LAW), RunStore(tmp_path), looker, interrupt
+        planned(**chosen), observe.host(), Target(dsn=LAW), RunStore(tmp_path), listener, interrupt
     )
 
 

@@ -14,11 +14,11 @@ from tests.fakery import S, climb
 from tests.unit.observe_trees import big_numa_machine, unpack
 from tests.unit.placements import Siblings, article, simulated, slowed, table_of
 
-from dbdyno.analyze import placement
-from dbdyno.analyze.findings import placement as on
-from dbdyno.analyze.findings.case import Case
-from dbdyno.analyze.placement.groups import groups
-from dbdyno.analyze.placement.sharing import chance, combined, shares
+from dbdyno.account.placement import placement
+from dbdyno.account.placement.groups import groups
+from dbdyno.account.placement.sharing import chance, combined, shares
+from dbdyno.conclude.findings import placement as on
+from dbdyno.conclude.findings.context import Case
 from dbdyno.model.finding import Finding
 from dbdyno.model.tables import rows
 from dbdyno.observe.topology import siblings

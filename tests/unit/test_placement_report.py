@@ -15,8 +15,8 @@ from rich.console import Console
 from tests.fakery import S, climb, climb_one, plan_cell
 from tests.unit.placements import table_of
 
-from dbdyno import report
-from dbdyno.analyze import placement
+from dbdyno import present
+from dbdyno.account.placement import placement
 from dbdyno.conduct.derive import derive
 from dbdyno.engines.fake import FakeServer
 from dbdyno.model.protocols import Target
@@ -52,7 +52,7 @@ def shared() -> Results:
 
 def printed(results: Results) -> str:
     console = Console(file=io.StringIO(), width=130)
-    console.print(report.placement_text(results))
+    console.print(present.placement_text(results))
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return text
 
@@ -82,8 +82,8 @@ def test_a_run_without_rounds_says_nothing() -> None:
     made = climb("fake:cpus=2,cpu=90ms", [2], log_calls=True, measure_ns=2 * S)
     results = derive(made.info, made.plan, made.environment, made.cells)
     assert results.tables["placements"].is_empty() and printed(results).strip() == ""
-    assert report.placement_html(results) == ""
-    assert report.document(results)["placements"] == []
+    assert present.placement_html(results) == ""
+    assert present.document(results)["placements"] == []
 
 
 def test_the_terminal_shows_rungs_and_each_sessions_calls(shared: Results) -> None:
@@ -104,7 +104,7 @@ def circles(page: str) -> Iterator[ElementTree.Element]:
 
 
 def test_the_page_has_a_dot_for_each_call(shared: Results) -> None:
-    page = report.placement_html(shared)
+    page = present.placement_html(shared)
     dots = list(circles(page))
     assert len(dots) == 108
     slow = [d for d in dots if "runq" in str(d.get("data-style"))]
@@ -118,5 +118,5 @@ def test_the_page_has_a_dot_for_each_call(shared: Results) -> None:
 
 
 def test_json_has_the_table(shared: Results) -> None:
-    nine = next(p for p in report.document(shared)["placements"] if p["sessions"] == 9)
+    nine = next(p for p in present.document(shared)["placements"] if p["sessions"] == 9)
     assert (nine["shared"], nine["slow_sessions"], nine["groups"]) == ("core", 2, True)

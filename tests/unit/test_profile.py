@@ -4,13 +4,14 @@ import polars as pl
 import pytest
 from tests.fakery import Climb, S, climb, made_cell, session_row
 
-from dbdyno import analyze
+from dbdyno.account.ledger import ledger
+from dbdyno.account.load_profile import profile, profile_total
+from dbdyno.account.top_events import top_events
+from dbdyno.account.window import cut
 from dbdyno.conduct.derive import derive
-from dbdyno.ledger import ledger
 from dbdyno.model import column
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import rows as rows_of
-from dbdyno.window import cut
 
 CELL = [c.name for c in column.CELL]
 
@@ -23,7 +24,7 @@ def _rows(made: Climb, table: str, cell: str) -> dict[str, dict]:
 def _by_hand(*cells: RawCell, table: str = "profile") -> dict[str, dict]:
     tables = cut(cells)
     tables["ledger"] = ledger(tables)
-    made = {"profile": analyze.profile, "top": analyze.top_events, "total": analyze.profile_total}[table]
+    made = {"profile": profile, "top": top_events, "total": profile_total}[table]
     return {r["name"]: r for r in made(tables).to_dicts()}
 
 
@@ -150,14 +151,14 @@ def _observed(events: bool) -> dict[str, pl.DataFrame]:
 @pytest.mark.parametrize(("events", "db_time"), [(False, 50.0), (True, 60.0)])
 def test_db_time_of_an_observed_load_is_all_but_sleep_at_the_client(events: bool, db_time: float):
     """Sending an answer is part of a call; only the table of events tells it from waiting for one."""
-    rows = {r["name"]: r for r in analyze.profile(_observed(events)).to_dicts()}
+    rows = {r["name"]: r for r in profile(_observed(events)).to_dicts()}
     assert rows["DB time"]["total"] == pytest.approx(db_time)
     assert "calls" not in rows
     assert rows["DB CPU"]["per_call"] is None
 
 
 def test_a_waits_mean_is_its_seconds_over_its_count():
-    rows = {r["name"]: r for r in analyze.top_events(_observed(True)).to_dicts()}
+    rows = {r["name"]: r for r in top_events(_observed(True)).to_dicts()}
     assert list(rows) == ["IO/DataFileRead", "DB CPU", "CPU WAIT", "Client/ClientWrite"]
     assert rows["IO/DataFileRead"]["waits"] == pytest.approx(3000)
     assert rows["IO/DataFileRead"]["mean_ns"] == pytest.approx(10e6)
@@ -196,4 +197,4 @@ def test_top_events_of_repeats_together():
 
 
 def test_nothing_measured_gives_empty_tables():
-    assert analyze.profile(cut([]) | {"ledger": ledger(cut([]))}).is_empty()
+    assert profile(cut([]) | {"ledger": ledger(cut([]))}).is_empty()

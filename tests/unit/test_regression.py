@@ -18,13 +18,13 @@ from regression_data import INVESTMENT, NORRIS, SCHOOLS, WISCONSIN
 from rich.console import Console
 from tests.examples import examples
 
-from dbdyno.analyze.regression import cpu_per_work, regress
-from dbdyno.analyze.regression import ols as linear
-from dbdyno.analyze.regression.ladder import work_unit
+from dbdyno.conclude.regression import cpu_per_work, regress
+from dbdyno.conclude.regression.ladder import work_unit
 from dbdyno.model.errors import UsageError
 from dbdyno.model.regression import Regression
 from dbdyno.model.scaling import POINTS, Estimate, Ladder, Machine
-from dbdyno.report.regression import regression_html, regression_json, regression_text
+from dbdyno.present.regression import regression_html, regression_json, regression_text
+from dbdyno.stats import least_squares as linear
 
 
 def _fit(y: object, *columns: object) -> linear.Fit:
@@ -267,7 +267,7 @@ def test_knees_are_those_of_a_model_that_is_likely(
         )
         return SimpleNamespace(fits=(smooth, bent))
 
-    monkeypatch.setattr("dbdyno.analyze.scaling.scale", fitted)
+    monkeypatch.setattr("dbdyno.stats.scaling.scale", fitted)
     made = cpu_per_work(_two_regimes())
     assert len(made) == regimes
     assert made[0].points["load"].to_list() == [1, 2, 3, 4, 5, 6, 7, 8][: 4 if regimes == 2 else 8]

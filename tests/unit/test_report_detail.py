@@ -8,14 +8,14 @@ import polars as pl
 import pytest
 import report_results as made
 
-from dbdyno import report
+from dbdyno import present
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
-from dbdyno.report import figures, picks, processes, profile, strips, tier, waits
+from dbdyno.present import figures, processes, profile, selection, sources_used, strips, waits
 
 
-def top(results: Results) -> picks.Pick:
-    found = picks.pick_of(results)
+def top(results: Results) -> selection.Pick:
+    found = selection.pick_of(results)
     assert found is not None
     return found
 
@@ -25,7 +25,7 @@ def changed(results: Results, name: str, frame: pl.DataFrame) -> Results:
 
 
 def test_a_small_run_shows_every_rung_from_the_top_down() -> None:
-    found = picks.picks(made.results())
+    found = selection.picks(made.results())
     assert [p.label for p in found.shown] == [
         "8 sessions", "6 sessions", "4 sessions", "3 sessions", "2 sessions", "1 session",
     ]  # fmt: skip
@@ -33,7 +33,7 @@ def test_a_small_run_shows_every_rung_from_the_top_down() -> None:
 
 
 def test_a_large_run_shows_what_there_is_room_for_and_says_so() -> None:
-    found = picks.picks(made.results(made.LARGE))
+    found = selection.picks(made.results(made.LARGE))
     assert [found.shown[0].label, found.shown[-1].label] == ["50 sessions", "1 session"]
     assert 3 <= len(found.shown) < 50
     assert found.note.startswith(f"{50 - len(found.shown)} of 50 rungs are left out")
@@ -50,7 +50,7 @@ def test_an_invalid_repeat_is_shown_only_where_there_is_no_other() -> None:
 
 def test_a_cell_that_is_not_there_is_an_error_with_a_cure() -> None:
     with pytest.raises(UsageError) as error:
-        str(report.profile_text(made.results(), "no-such-cell"))
+        str(present.profile_text(made.results(), "no-such-cell"))
     assert error.value.cure
 
 
@@ -197,7 +197,7 @@ def test_the_profile_of_a_repeated_rung_is_that_of_all_repeats_where_the_run_has
     together = mine.with_columns(cell=pl.lit("all"), per_s=pl.lit(7.0))
     added = changed(results, "profile", pl.concat([results.tables["profile"], together]))
     assert {line.values[0] for line in profile.profile(added, pick).lines} == {"7.00", "7.00 s", "7.00 B"}
-    assert "all 5 repeats together" in str(report.profile_text(added))
+    assert "all 5 repeats together" in str(present.profile_text(added))
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
@@ -207,7 +207,7 @@ def test_no_line_of_the_finer_tables_is_wider_than_the_terminal(width: int) -> N
     from rich.console import Console
 
     results = made.results()
-    makers = (report.profile_text, report.events_text, report.microstates_text, report.witnesses_text)
+    makers = (present.profile_text, present.events_text, present.microstates_text, present.witnesses_text)
     for make in makers:
         console = Console(file=io.StringIO(), width=width)
         console.print(make(results))
@@ -266,11 +266,11 @@ def test_a_fine_strip_is_drawn_in_pieces_of_several(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_tier_is_named_with_what_would_be_better() -> None:
-    first, second = tier.words(made.results())
+    first, second = sources_used.words(made.results())
     assert first.startswith("Sampled: wait event word read from the server's memory at 100 Hz, raked")
     cure = "run as root, or with CAP_BPF and CAP_PERFMON"
     assert second == f"Better would be the scheduler trace: a right is missing; {cure}."
-    assert tier.caption(made.results()) == "Witness: wait event word, raked."
+    assert sources_used.caption(made.results()) == "Witness: wait event word, raked."
 
 
 def test_the_exact_tier_needs_no_cure() -> None:
@@ -278,9 +278,9 @@ def test_the_exact_tier_needs_no_cure() -> None:
     exact = changed(
         results, "events", results.tables["events"].with_columns(source=pl.lit("scheduler trace"))
     )
-    (words,) = tier.words(exact)
+    (words,) = sources_used.words(exact)
     assert words.startswith("Scheduler trace, exact")
-    assert tier.caption(exact) == "Witness: scheduler trace, exact."
+    assert sources_used.caption(exact) == "Witness: scheduler trace, exact."
 
 
 def test_mixed_tiers_are_counted() -> None:
@@ -290,12 +290,12 @@ def test_mixed_tiers_are_counted() -> None:
         pl.when(pl.col("cell") == cell).then(pl.lit("scheduler trace")).otherwise("source").alias("source")
     )
     mixed = changed(results, "events", results.tables["events"].with_columns(source))
-    assert [(t.source, t.cells) for t in tier.tiers(mixed)] == [
+    assert [(t.source, t.cells) for t in sources_used.tiers(mixed)] == [
         ("wait event word, raked", 5),
         ("scheduler trace", 1),
     ]
-    assert "(5 of 6 cells)" in tier.words(mixed)[0]
-    assert tier.caption(mixed, cell) == "Witness: scheduler trace, exact."
+    assert "(5 of 6 cells)" in sources_used.words(mixed)[0]
+    assert sources_used.caption(mixed, cell) == "Witness: scheduler trace, exact."
 
 
 def test_a_word_for_every_quantity() -> None:

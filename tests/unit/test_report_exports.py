@@ -14,9 +14,9 @@ import pytest
 import report_results as made
 from polars.testing import assert_frame_equal
 
-from dbdyno import report
+from dbdyno import present
 from dbdyno.model.errors import StoreError, UsageError
-from dbdyno.report import workbook
+from dbdyno.present import workbook
 
 _MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _DRAWN = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
@@ -30,7 +30,7 @@ RAW = {
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     path = tmp_path_factory.mktemp("xlsx") / "run.xlsx"
-    assert report.export(made.hostile(), RAW, "xlsx", path) == [path]
+    assert present.export(made.hostile(), RAW, "xlsx", path) == [path]
     return zipfile.ZipFile(path)
 
 
@@ -119,7 +119,7 @@ def test_a_sheet_too_small_for_a_table_is_cut_and_the_summary_says_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(workbook, "MAX_ROWS", 3)
-    (path,) = report.export(made.results(), {}, "xlsx", tmp_path / "r.xlsx")
+    (path,) = present.export(made.results(), {}, "xlsx", tmp_path / "r.xlsx")
     book = zipfile.ZipFile(path)
     assert len(cells(book, "rates")) == 4
     cut = [r["B"] for r in cells(book, "summary") if r.get("A") == "Sheet cut"]
@@ -128,7 +128,7 @@ def test_a_sheet_too_small_for_a_table_is_cut_and_the_summary_says_so(
 
 def test_csv_keeps_numbers_and_leaves_unknown_cells_empty(tmp_path: Path) -> None:
     results = made.results(made.REMOTE)
-    written = report.export(results, RAW, "csv", tmp_path / "out")
+    written = present.export(results, RAW, "csv", tmp_path / "out")
     assert {p.name for p in written} >= {"rungs.csv", "samples.csv", "findings.csv", "run.json"}
     back = pl.read_csv(tmp_path / "out" / "rungs.csv", schema=results.tables["rungs"].schema)
     assert_frame_equal(back, results.tables["rungs"])
@@ -137,7 +137,7 @@ def test_csv_keeps_numbers_and_leaves_unknown_cells_empty(tmp_path: Path) -> Non
 
 
 def test_csv_disarms_formulas_in_texts(tmp_path: Path) -> None:
-    report.export(made.hostile(), RAW, "csv", tmp_path)
+    present.export(made.hostile(), RAW, "csv", tmp_path)
     with (tmp_path / "samples.csv").open(newline="") as file:
         assert [r["wait_event"] for r in csv.DictReader(file)] == ["'=HYPERLINK(1)", ""]
     with (tmp_path / "findings.csv").open(newline="") as file:
@@ -146,14 +146,14 @@ def test_csv_disarms_formulas_in_texts(tmp_path: Path) -> None:
 
 def test_parquet_comes_back_as_it_was(tmp_path: Path) -> None:
     results = made.results(made.REMOTE)
-    report.export(results, RAW, "parquet", tmp_path)
+    present.export(results, RAW, "parquet", tmp_path)
     for name, table in {**results.tables, **RAW}.items():
         assert_frame_equal(pl.read_parquet(tmp_path / f"{name}.parquet"), table)
 
 
 def test_json_holds_every_table_with_null_for_unknown(tmp_path: Path) -> None:
     results = made.results(made.REMOTE)
-    (path,) = report.export(results, RAW, "json", tmp_path / "r.json")
+    (path,) = present.export(results, RAW, "json", tmp_path / "r.json")
     found = json.loads(path.read_text())
     assert found["tables"]["rungs"] == results.tables["rungs"].to_dicts()
     assert found["tables"]["rungs"][0]["run_aas"] is None
@@ -161,7 +161,7 @@ def test_json_holds_every_table_with_null_for_unknown(tmp_path: Path) -> None:
 
 
 def test_the_document_has_stable_keys_and_survives_json() -> None:
-    found = report.document(made.results())
+    found = present.document(made.results())
     assert list(found) == [
         "format", "run", "title", "summary", "plan", "environment", "rungs", "windows", "witnesses",
         "sources", "placements", "rates", "ledger", "ledger_witnesses", "events", "microstates",
@@ -177,14 +177,14 @@ def test_every_key_of_the_document_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "json.md").read_text("utf-8")
     text = text.partition("`dbdyno compare")[0]
     documented = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
-    assert documented == list(report.document(made.results()))
+    assert documented == list(present.document(made.results()))
 
 
 def test_what_is_not_a_number_is_unknown_in_json() -> None:
     results = made.results(made.World(rungs=(1,)))
     spoilt = results.tables["rungs"].with_columns(pl.lit(float("nan")).alias("scaling"))
     results.tables["rungs"] = spoilt  # type: ignore[index]
-    assert report.document(results)["rungs"][0]["scaling"] is None
+    assert present.document(results)["rungs"][0]["scaling"] is None
 
 
 @pytest.mark.parametrize("kind", ["csv", "xlsx", "parquet", "json"])
@@ -192,11 +192,11 @@ def test_a_place_that_cannot_be_written_is_an_error_with_a_cure(kind: str, tmp_p
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(StoreError) as error:
-        report.export(made.results(), {}, kind, blocked / "below")
+        present.export(made.results(), {}, kind, blocked / "below")
     assert error.value.cure
 
 
 def test_an_unknown_form_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
-        report.export(made.results(), {}, "xls", tmp_path / "x")
+        present.export(made.results(), {}, "xls", tmp_path / "x")
     assert "xlsx" in (error.value.cure or "")

@@ -14,9 +14,9 @@ import pytest
 import report_observation as observed
 from rich.console import Console
 
-from dbdyno import report
+from dbdyno import present
 from dbdyno.model.plan import Observation
-from dbdyno.report import charts, combine, headline, html_facts, picks, processes, stack, times, waits
+from dbdyno.present import charts, combine, headline, html_facts, processes, selection, stack, timeline, waits
 
 FORBIDDEN = re.compile(r"\b(rungs?|ladder|throughput|scaling|calibration)\b", re.IGNORECASE)
 
@@ -49,15 +49,15 @@ def test_what_was_chosen_is_said() -> None:
 def test_an_observation_without_a_window_says_so(tmp_path: Path) -> None:
     results = observed.results(busy=())
     assert headline.sentences(results) == ["No window was measured."]
-    assert "No window was measured." in report.write_html(results, tmp_path / "o.html").read_text("utf-8")
-    assert str(report.profile_text(results)).strip() == "Nothing was measured."
+    assert "No window was measured." in present.write_html(results, tmp_path / "o.html").read_text("utf-8")
+    assert str(present.profile_text(results)).strip() == "Nothing was measured."
 
 
 def test_no_word_of_rungs(tmp_path: Path) -> None:
     results = observed.results()
-    page = report.write_html(results, tmp_path / "o.html").read_text("utf-8")
+    page = present.write_html(results, tmp_path / "o.html").read_text("utf-8")
     assert FORBIDDEN.findall(visible(page)) == []
-    texts = (report.summary(results), report.profile_text(results), report.microstates_text(results))
+    texts = (present.summary(results), present.profile_text(results), present.microstates_text(results))
     console = Console(file=io.StringIO(), width=100)
     console.print(*texts)
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -73,15 +73,15 @@ def test_windows_lie_in_time_and_gaps_stay_open() -> None:
     assert sorted({(r["start_s"], r["end_s"]) for r in rows}) == [
         (pytest.approx(observed.start_s(n)), pytest.approx(observed.start_s(n) + 10)) for n in range(6)
     ]
-    assert times.gaps(results) == [{"start_s": 30.0, "end_s": 42.0, "what": "nothing was measured"}]
+    assert timeline.gaps(results) == [{"start_s": 30.0, "end_s": 42.0, "what": "nothing was measured"}]
     assert "client" not in {r["key"] for r in rows}
     assert "sessions on average were at their client" in chart.caption
 
 
 def test_many_windows_are_drawn_in_stretches_that_stop_at_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     results = observed.results()
-    monkeypatch.setattr(times, "MAX_STRETCHES", 3)
-    places = times.stretches(results)
+    monkeypatch.setattr(timeline, "MAX_STRETCHES", 3)
+    places = timeline.stretches(results)
     assert places["place"].n_unique() == 4  # 2 + 1, the gap, 2 + 1
     first = stack.stack(results, places.select("cell", "place", "weight")).filter(pl.col("place") == 0)
     run = first.filter(pl.col("key") == "run.user")["aas"].to_list()
@@ -119,7 +119,7 @@ def test_waits_over_all_windows_are_shares_of_the_whole() -> None:
 
 
 def test_a_processs_rows_of_the_strip_go_through_all_windows() -> None:
-    from dbdyno.report import strips
+    from dbdyno.present import strips
 
     results = observed.results()
     found = strips.strip(results, None, strips.parts(results))
@@ -130,14 +130,14 @@ def test_a_processs_rows_of_the_strip_go_through_all_windows() -> None:
 
 
 def test_the_choices_are_windows() -> None:
-    shown = picks.picks(observed.results()).shown
+    shown = selection.picks(observed.results()).shown
     assert [p.label for p in shown[:2]] == ["all windows", "window 10:45:01 to 10:45:11 UTC"]
     assert len(shown) == 7
 
 
 def test_the_document_holds_all_windows_together() -> None:
     results = observed.results()
-    found = report.document(results)
+    found = present.document(results)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert {r["pid"] for r in found["observation"]["microstates"]} >= {5000, 6000}
     assert {r["cell"] for r in found["profile"]} >= {"all"}
@@ -145,7 +145,7 @@ def test_the_document_holds_all_windows_together() -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "xlsx", "parquet", "json"])
 def test_exports_write(kind: str, tmp_path: Path) -> None:
-    assert report.export(observed.results(), {}, kind, tmp_path / "out")
+    assert present.export(observed.results(), {}, kind, tmp_path / "out")
 
 
 def test_sums_over_hidden_sessions_are_unknown_and_the_remainder_says_so() -> None:
@@ -161,7 +161,7 @@ def test_sums_over_hidden_sessions_are_unknown_and_the_remainder_says_so() -> No
         "top_events": results.tables["top_events"].with_columns(share=pl.lit(None, pl.Float64)),
     }
     results = replace(results, tables=tables)
-    pick = picks.pick_of(results)
+    pick = selection.pick_of(results)
     assert pick is not None
     found = waits.waits(results, pick)
     assert found.total[1] == "?" and "?" not in (found.total[0], found.total[2])

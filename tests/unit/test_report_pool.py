@@ -10,7 +10,7 @@ import report_results as made
 from rich.console import Console
 
 from dbdyno.model.results import Results
-from dbdyno.report import figures, headline, html_tables, stack, terminal, tier, unknown
+from dbdyno.present import figures, headline, html_tables, missing_values, sources_used, stack, terminal
 
 
 def with_pool(share: float = 0.6) -> Results:
@@ -71,13 +71,13 @@ def test_a_rung_without_a_pooler_is_not_unknown() -> None:
         pool_queue_aas=pl.when(pl.col("sessions") == 1).then(None).otherwise("pool_queue_aas")
     )
     results = replace(results, tables={**results.tables, "rungs": rungs})
-    assert unknown.reasons(results, ("pool_queue_aas",)) == []
+    assert missing_values.reasons(results, ("pool_queue_aas",)) == []
     lost = pl.when(pl.col("account") == "pool.queue").then(None).otherwise("aas").alias("aas")
     ledger = results.tables["ledger"].with_columns(
         lost, status=pl.when(pl.col("account") == "pool.queue").then(pl.lit("lost")).otherwise("status")
     )
     results = replace(results, tables={**results.tables, "ledger": ledger})
-    (told,) = unknown.reasons(results, ("pool_queue_aas",))
+    (told,) = missing_values.reasons(results, ("pool_queue_aas",))
     assert told.why == "pooler: the source broke off"
 
 
@@ -86,4 +86,4 @@ def test_the_queues_witness_is_no_tier() -> None:
     events = results.tables["events"]
     queue = events.head(1).with_columns(source=pl.lit("pooler"), scope=pl.lit("rung"), status=pl.lit("ok"))
     results = replace(results, tables={**results.tables, "events": pl.concat([events, queue])})
-    assert "pooler" not in {t.source for t in tier.tiers(results)}
+    assert "pooler" not in {t.source for t in sources_used.tiers(results)}

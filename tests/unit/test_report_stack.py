@@ -10,7 +10,7 @@ import report_results as made
 
 from dbdyno.model import tables
 from dbdyno.model.results import Results
-from dbdyno.report import figures, stack
+from dbdyno.present import figures, stack
 
 
 def drawn(results: Results, series: figures.Series | None = None) -> pl.DataFrame:

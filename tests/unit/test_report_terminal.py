@@ -8,8 +8,8 @@ import pytest
 import report_results as made
 from rich.console import Console
 
-from dbdyno.report import summary, terminal
-from dbdyno.report.figures import half_width, percent, short_ns, short_number
+from dbdyno.present import summary, terminal
+from dbdyno.present.figures import half_width, percent, short_ns, short_number
 
 
 def printed(renderable: object, width: int) -> str:

@@ -12,15 +12,15 @@ import report_results as made
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from dbdyno import report
+from dbdyno import present
 
 WORLDS: dict[str, Callable[[], Any]] = {"run": made.results, "observation": observed.results}
 TEXTS = {
-    "summary": report.summary,
-    "profile": report.profile_text,
-    "events": report.events_text,
-    "microstates": report.microstates_text,
-    "witnesses": report.witnesses_text,
+    "summary": present.summary,
+    "profile": present.profile_text,
+    "events": present.events_text,
+    "microstates": present.microstates_text,
+    "witnesses": present.witnesses_text,
 }
 
 

@@ -8,7 +8,7 @@ import polars as pl
 import report_results as made
 
 from dbdyno.model import tables
-from dbdyno.report import accounts, figures, headline, methods, unknown
+from dbdyno.present import accounts, figures, headline, methods, missing_values
 
 
 def only(results: object) -> figures.Series:
@@ -50,11 +50,11 @@ def test_time_that_nobody_measured_is_unknown_not_unaccounted() -> None:
         *gone, pl.col("sessions").cast(pl.Float64).alias("unaccounted_aas")
     )
     (text,) = headline.sentences(replace(results, tables={**results.tables, "rungs": rungs}))
-    assert text.endswith("Where the time goes is unknown.")
+    assert text.endswith("Where the time goes is missing_values.")
 
 
 def test_words_and_findings_agree_on_what_scales() -> None:
-    from dbdyno.analyze.findings import scaling
+    from dbdyno.conclude.findings import scaling
 
     assert headline.GOOD_SCALING == scaling.GOOD_SCALING
 
@@ -75,7 +75,7 @@ def test_an_unknown_rate_is_no_peak_of_zero() -> None:
         pl.lit(None, pl.Float64).alias("calls_per_s"), pl.lit(None, pl.Float64).alias("work_per_s")
     )
     assert headline.sentences(replace(results, tables={**results.tables, "rungs": rungs})) == [
-        "the throughput is unknown."
+        "the throughput is missing_values."
     ]
 
 
@@ -130,7 +130,7 @@ def test_a_sleep_that_no_sample_saw_is_a_leaf_beside_its_events() -> None:
 
 def test_reasons_are_said_once_for_columns_that_share_them() -> None:
     results = made.results(made.REMOTE)
-    groups = unknown.grouped(unknown.reasons(results, ("run_aas", "runq_aas", "calls_per_s")))
+    groups = missing_values.grouped(missing_values.reasons(results, ("run_aas", "runq_aas", "calls_per_s")))
     ((why, cure), columns), *rest = groups.items()
     assert not rest
     assert columns == ["run_aas", "runq_aas"]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from tests.unit.scaling_ladders import CISCO, SPECSDM91, ladder, simulated
 
-from dbdyno.analyze.scaling import NAMES, scale
-from dbdyno.analyze.scaling.models import MODELS
-from dbdyno.analyze.scaling.points import points_of
-from dbdyno.analyze.scaling.straight import straight_p
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Scaling
+from dbdyno.stats.scaling import NAMES, scale
+from dbdyno.stats.scaling.models import MODELS
+from dbdyno.stats.scaling.points import points_of
+from dbdyno.stats.scaling.straight import straight_p
 
 LOADS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 LAWS = {

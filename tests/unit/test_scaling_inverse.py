@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.unit.test_scaling import LAWS
 
-from dbdyno.analyze.scaling import inverse
-from dbdyno.analyze.scaling.inverse import OutOfReach
+from dbdyno.stats.scaling import inverse
+from dbdyno.stats.scaling.inverse import OutOfReach
 
 EXACT = 1e-9
 CURVED = [name for name in LAWS if name not in ("linear",)]

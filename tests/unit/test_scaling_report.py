@@ -16,17 +16,17 @@ from click.testing import CliRunner
 from rich.console import Console
 from tests.unit import scaling_made as made
 
-from dbdyno import report
+from dbdyno import present
 from dbdyno.cli.app import app
 from dbdyno.conduct.scaling import asked, scaled
 from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.model.scaling import Estimate, Ladder, Machine, Scaling
-from dbdyno.report import scaling_charts, scaling_page, scaling_rows
+from dbdyno.present import scaling_charts, scaling_page, scaling_rows
 
 
 def text(*scalings: Scaling) -> str:
     out = io.StringIO()
-    Console(file=out, width=200, highlight=False).print(report.scaling_text(scalings))
+    Console(file=out, width=200, highlight=False).print(present.scaling_text(scalings))
     return out.getvalue()
 
 
@@ -77,7 +77,7 @@ def test_a_ladder_that_nothing_could_be_fitted_to_is_shown_with_the_reason() -> 
     assert "three rungs" in text(bare)
     assert "three rungs" in page(bare)
     assert set(specs(bare)) == {"fit", "response-model"}
-    assert report.scaling_json([bare])["scalings"][0]["best"] is None
+    assert present.scaling_json([bare])["scalings"][0]["best"] is None
     empty = replace(bare, ladder=made.ladder(points=made.points(())), residuals=bare.residuals.clear())
     assert "no points" in text(empty)
     assert scaling_charts.charts(empty) == []
@@ -142,14 +142,14 @@ def test_the_page_is_whole_escapes_texts_and_loads_nothing() -> None:
 
 
 def test_sections_for_the_page_of_a_run() -> None:
-    sections = report.scaling_sections([made.scaling(), made.knees()])
+    sections = present.scaling_sections([made.scaling(), made.knees()])
     html = "".join(sections.html())
     assert html.count("<section") == 1 and all(f'id="{name}"' in html for name in sections.specs)
-    assert "".join(report.scaling_sections([]).html()) == ""
+    assert "".join(present.scaling_sections([]).html()) == ""
 
 
 def test_json_holds_all_fits_and_no_number_that_json_lacks() -> None:
-    document = json.loads(json.dumps(report.scaling_json([made.scaling(), made.knees()]), allow_nan=False))
+    document = json.loads(json.dumps(present.scaling_json([made.scaling(), made.knees()]), allow_nan=False))
     first, second = document["scalings"]
     assert first["best"] == "usl"
     assert first["fits"][0]["parameters"][2] == {
@@ -162,7 +162,7 @@ def test_json_holds_all_fits_and_no_number_that_json_lacks() -> None:
 
 def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
-        report.write_scaling([made.scaling()], tmp_path / "no" / "page.html")
+        present.write_scaling([made.scaling()], tmp_path / "no" / "page.html")
 
 
 PLATEAU = Ladder(

@@ -7,8 +7,8 @@ import pytest
 from tests.unit import report_results as made
 from tests.unit.scaling_ladders import ladder
 
-from dbdyno import report
-from dbdyno.analyze import answers
+from dbdyno import present
+from dbdyno.conclude import answers
 from dbdyno.conduct.scaling import scalings_of
 from dbdyno.model.scaling import POINTS, Ladder
 
@@ -32,6 +32,6 @@ def test_a_run_whose_rungs_say_nothing_is_shown_all_the_same(
     (found,) = scalings_of(made.results())
     assert found.best is None and said in found.refused[0]
     assert found.curve.is_empty() and found.residuals.is_empty()
-    assert said in report.scaling_html((found,))
-    assert isinstance(report.scaling_json((found,))["scalings"][0]["points"], list)
+    assert said in present.scaling_html((found,))
+    assert isinstance(present.scaling_json((found,))["scalings"][0]["points"], list)
     assert found.ladder.points["throughput"].to_list() == [x for x in points.points["throughput"] if x > 0]

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from observe_trees import GOLDEN, add_masks, big_numa_machine, printed_rows, unpack
 
-from dbdyno.model import lists
+from dbdyno.model import cpu_lists
 from dbdyno.model.topology import Topology
 from dbdyno.observe import topology
 from dbdyno.observe.tree import cpu_list, cpu_mask
-from dbdyno.report import topology_parsable
+from dbdyno.present import topology_parsable
 
 MACHINES = [
     "xeon-e7-4850-160cpu",
@@ -100,7 +100,7 @@ def test_the_cpuset_of_the_cgroup_oracle(tmp_path: Path) -> None:
     assert t.cpuset is not None
     assert (t.cpuset.version, t.cpuset.directory) == (1, "/cgroup/cpuset/oracle")
     assert (t.cpuset.cpus, t.cpuset.mems) == ((1, 2, 3, 4, 5, 6), (0,))
-    assert lists.text(c.cpu for c in t.allowed) == "1-6"
+    assert cpu_lists.text(c.cpu for c in t.allowed) == "1-6"
     assert {c.why_not for c in t.cpus if not c.allowed} == {"cpuset"}
     assert t.usable_cpus == 6
 
@@ -149,8 +149,8 @@ def test_arm64(tmp_path: Path) -> None:
     t = topology(unpack("arm64-altra-2x80", tmp_path))
     assert (t.model, [s.socket for s in t.sockets]) == ("Neoverse-N1", [36, 3876])
     assert {(c.governor, c.min_mhz, c.max_mhz) for c in t.cpus} == {("ondemand", 1000, 3000)}
-    assert (lists.text(t.isolated or ()), t.smt.state) == ("72-79", "notsupported")
-    assert lists.text(c.cpu for c in t.cpus if c.why_not == "affinity") == "80-99"
+    assert (cpu_lists.text(t.isolated or ()), t.smt.state) == ("72-79", "notsupported")
+    assert cpu_lists.text(c.cpu for c in t.cpus if c.why_not == "affinity") == "80-99"
     assert t.quota is not None
     assert (t.quota.cpus, t.quota.directory) == (16, "/sys/fs/cgroup/user.slice/user-1000.slice")
     assert t.hypervisor is None, "without flags and DMI there may be one"
@@ -207,7 +207,7 @@ def test_smt_off_leaves_the_second_threads_offline(tmp_path: Path) -> None:
     for n in range(8, 16):
         shutil.rmtree(root / f"sys/devices/system/cpu/cpu{n}")
     t = topology(root)
-    assert (t.smt.state, t.smt.threads_per_core, lists.text(t.offline)) == ("off", 1, "8-15")
+    assert (t.smt.state, t.smt.threads_per_core, cpu_lists.text(t.offline)) == ("off", 1, "8-15")
     assert (len(t.allowed), t.usable_cpus) == (8, 8)
 
 
@@ -274,7 +274,7 @@ def test_every_golden_machine_is_read_without_an_error(tmp_path: Path) -> None:
     ("cpus", "text"), [((), ""), ((0,), "0"), ((5, 2, 0, 1), "0-2,5"), ((0, 2, 4), "0,2,4"), ((7, 7), "7")]
 )
 def test_ranges_and_back(cpus: tuple[int, ...], text: str) -> None:
-    assert lists.text(cpus) == text
+    assert cpu_lists.text(cpus) == text
     assert cpu_list(text) == tuple(sorted(set(cpus)))
 
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from observe_trees import big_numa_machine, printed_lines, unpack
 
-from dbdyno import report
+from dbdyno import present
 from dbdyno.cli.app import app
 from dbdyno.model.errors import UsageError
 from dbdyno.model.topology import Topology
@@ -36,11 +36,11 @@ def run(*arguments: str) -> Result:
 
 def test_the_table_is_what_cpu_topology_printed(tmp_path: Path) -> None:
     begin = next(i for i, line in enumerate(printed_lines()) if line.startswith("model name"))
-    assert report.topology_table(topology(big_numa_machine(tmp_path))) == printed_lines()[begin:]
+    assert present.topology_table(topology(big_numa_machine(tmp_path))) == printed_lines()[begin:]
 
 
 def test_the_table_says_what_is_unknown(tmp_path: Path) -> None:
-    lines = report.topology_table(topology(unpack("arm-board", tmp_path)))
+    lines = present.topology_table(topology(unpack("arm-board", tmp_path)))
     assert lines[0] == "model name      : ?"
     assert [line[36:] for line in lines[1:]] == ["0 1", "? ?", "? ?", "? ?", "? ?"]
 
@@ -54,23 +54,23 @@ def test_facts_of_the_container(tmp_path: Path) -> None:
     assert told["may not"] == "0-3,8-35,40-63 outside the cpuset of the control group"
     assert told["caches"].endswith("L3 32 MiB per 8 CPUs (8)")
     assert told["frequency"] == "?"
-    assert "look from the host" in "".join(report.topology_facts(t, 10_000))
+    assert "look from the host" in "".join(present.topology_facts(t, 10_000))
 
 
 def test_facts_show_distances_as_a_matrix(tmp_path: Path) -> None:
-    lines = report.topology_facts(topology(unpack("power9-lpar-smt4", tmp_path)))
+    lines = present.topology_facts(topology(unpack("power9-lpar-smt4", tmp_path)))
     at = next(i for i, line in enumerate(lines) if line.startswith("NUMA"))
     assert [line.split()[-2:] for line in lines[at + 1 : at + 3]] == [["10", "20"], ["20", "10"]]
     assert lines[at].endswith("to 0  to 8")
 
 
 def facts(t: Topology) -> dict[str, str]:
-    return {line[:14].strip(): line[14:] for line in report.topology_facts(t, 10_000) if line[:14].strip()}
+    return {line[:14].strip(): line[14:] for line in present.topology_facts(t, 10_000) if line[:14].strip()}
 
 
 @pytest.mark.parametrize("width", [60, 100, 200])
 def test_the_picture_of_160_cpus_keeps_its_width_and_has_each_cpu_once(width: int, tmp_path: Path) -> None:
-    lines = report.topology_picture(topology(big_numa_machine(tmp_path)), width)
+    lines = present.topology_picture(topology(big_numa_machine(tmp_path)), width)
     boxes, legend = lines[:-1], lines[-1]
     assert max(map(len, boxes)) <= width
     cells = [line for line in boxes if not re.search("[┌├└]", line)]
@@ -81,7 +81,7 @@ def test_the_picture_of_160_cpus_keeps_its_width_and_has_each_cpu_once(width: in
 
 
 def test_the_picture_puts_threads_of_a_core_in_one_cell_and_caches_around_their_cores(tmp_path: Path) -> None:
-    picture = report.topology_picture(topology(unpack("v2-container-cpuset", tmp_path)))
+    picture = present.topology_picture(topology(unpack("v2-container-cpuset", tmp_path)))
     assert sum(line.count("─ L3 32 MiB ") for line in picture) == 8
     assert any("│  4 36 │  5 37 │  6 38 │  7 39 │" in line for line in picture)
 
@@ -93,7 +93,7 @@ def test_the_picture_names_nodes_within_a_socket(tmp_path: Path) -> None:
     (node / "online").write_text("0-1\n")
     (node / "node0/cpulist").write_text("0-3,8-11\n")
     (node / "node1/cpulist").write_text("4-7,12-15\n")
-    text = "\n".join(report.topology_picture(topology(root)))
+    text = "\n".join(present.topology_picture(topology(root)))
     assert re.search(r"─ socket 0, L3 25 MiB ─.*\n.*─ node 0, 30 GiB ─.*─ node 1 ─", text)
 
 
@@ -103,7 +103,7 @@ def test_the_picture_shows_memory_without_cpus_and_says_when_it_knows_no_limits(
         file = root / "sys/devices/system/node" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{text}\n")
-    lines = report.topology_picture(topology(root))
+    lines = present.topology_picture(topology(root))
     assert any("─ node 2, no CPUs ─" in line for line in lines)
     assert "unknown" in lines[-1]
     assert not any("×" in line for line in lines)
@@ -112,7 +112,7 @@ def test_the_picture_shows_memory_without_cpus_and_says_when_it_knows_no_limits(
 @pytest.mark.parametrize("name", [*TREES, "xeon"])
 def test_the_svg_is_sound_and_has_each_cpu_once(name: str, tmp_path: Path) -> None:
     t = topology(big_numa_machine(tmp_path) if name == "xeon" else unpack(name, tmp_path))
-    drawn = ElementTree.parse(report.write_topology_svg(t, tmp_path / "out.svg")).getroot()
+    drawn = ElementTree.parse(present.write_topology_svg(t, tmp_path / "out.svg")).getroot()
     assert drawn.find(f"{SVG}title") is not None
     assert drawn.find(f"{SVG}desc") is not None
     numbers = [e.text or "" for e in drawn.iter(f"{SVG}text") if "number" in e.get("class", "")]
@@ -126,7 +126,7 @@ def test_the_svg_is_sound_and_has_each_cpu_once(name: str, tmp_path: Path) -> No
 
 def test_the_svg_stays_within_its_frame(tmp_path: Path) -> None:
     drawn = ElementTree.fromstring(
-        report.write_topology_svg(topology(big_numa_machine(tmp_path)), tmp_path / "out.svg").read_text()
+        present.write_topology_svg(topology(big_numa_machine(tmp_path)), tmp_path / "out.svg").read_text()
     )
     right, bottom = float(drawn.get("width", "0")), float(drawn.get("height", "0"))
     corners = list(_corners(drawn, 0, 0))

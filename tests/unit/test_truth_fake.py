@@ -10,14 +10,14 @@ import pytest
 from tests.fakery import Climb, S, climb, sampled_again
 from tests.unit.truth_cases import CASES, OLTP, SPIN_1X, SPIN_2X, Case
 
+from dbdyno.account.ledger import ledger
+from dbdyno.account.window import cut
 from dbdyno.engines.fake import Law
 from dbdyno.engines.fake.sampling import WORD_NS
 from dbdyno.engines.fake.trace import RUNNING
 from dbdyno.engines.fake.truth import Truth
-from dbdyno.ledger import ledger
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import empty
-from dbdyno.window import cut
 
 W_NS = 10 * S
 SKEW_NS = Law().skew

@@ -7,9 +7,9 @@ import pytest
 from tests.unit.test_truth_fake import W_NS, memo, played, rung, sampled, truths
 from tests.unit.truth_cases import BY_NAME, OLTP
 
+from dbdyno.account.ledger import ledger
+from dbdyno.account.window import cut
 from dbdyno.engines.fake.truth import Truth
-from dbdyno.ledger import ledger
-from dbdyno.window import cut
 
 
 def _value(frame: pl.DataFrame, **where: str) -> float:

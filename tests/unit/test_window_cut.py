@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from tests.fakery import S, climb, made_cell, sampler_row, session_row, task_row
 
-from dbdyno.window import cut, cut_levels, cut_sampler, cut_tasks, cut_work, rates, windows
+from dbdyno.account.window import cut, cut_levels, cut_sampler, cut_tasks, cut_work, rates, windows
 
 
 def _one(frame: pl.DataFrame) -> dict:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from tests.fakery import MS, S, made_cell, sample_row, sampler_row, session_row, task_row
 
-from dbdyno.window import (
+from dbdyno.account.window import (
     cut,
     cut_bins,
     cut_sampler,

@@ -7,7 +7,7 @@ import math
 import polars as pl
 from tests.fakery import S, made_cell, session_row
 
-from dbdyno import window
+from dbdyno.account import window
 
 
 def rates(ended: list[int], in_call_ns: list[int]) -> dict[str, tuple[float | None, str]]:

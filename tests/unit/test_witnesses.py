@@ -15,11 +15,11 @@ from tests.fakery import (
     task_row,
 )
 
+from dbdyno.account.ledger import ledger, witnesses
+from dbdyno.account.window import cut
 from dbdyno.engines.fake import FakeServer
-from dbdyno.ledger import ledger, witnesses
 from dbdyno.model.protocols import Target
 from dbdyno.model.raw import RawCell
-from dbdyno.window import cut
 
 NAIVE = "activity samples: "  # what others take for CPU or DB time: shown because it differs
 

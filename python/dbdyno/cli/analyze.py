@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from dbdyno import report
-from dbdyno.analyze.scaling import NAMES
+from dbdyno import present
 from dbdyno.cli import screen
 from dbdyno.cli.analyze_options import (
     column_options,
@@ -26,6 +25,7 @@ from dbdyno.conduct.scaling import asked, scaled, scalings_of
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Scaling
 from dbdyno.model.units import parse_duration_ns
+from dbdyno.stats.scaling import NAMES
 
 
 @click.command()
@@ -80,11 +80,11 @@ def analyze(
     if predict or seconds or throughput_target:
         made = tuple(asked(m, predict, seconds, throughput_target) for m in made)
     if output is not None:
-        report.write_scaling(made, output)
+        present.write_scaling(made, output)
     if as_json:
-        print_json(report.scaling_json(made))
+        print_json(present.scaling_json(made))
         return
-    screen.out().print(report.scaling_text(made), crop=False)
+    screen.out().print(present.scaling_text(made), crop=False)
     if output is not None:
         screen.say(f"report: {output}")
 

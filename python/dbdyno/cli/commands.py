@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dbdyno.cli.early import at_once
-from dbdyno.model.nearest import did_you_mean
+from dbdyno.model.suggest import did_you_mean
 
 
 class Commands(click.Group):

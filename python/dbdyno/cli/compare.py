@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from dbdyno import conduct, report
-from dbdyno.analyze import compare as comparing
+from dbdyno import conduct, present
 from dbdyno.cli import compare_machines, screen
 from dbdyno.cli.compare_machines import Asked
 from dbdyno.cli.numbers import read_numbers
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
+from dbdyno.conclude import compare as comparing
 from dbdyno.model.comparison import Comparison
 from dbdyno.model.errors import UsageError
 from dbdyno.model.machines import Machines
@@ -121,14 +121,14 @@ def compare(
 def _show(made: Comparison | None, machines: Sequence[Machines], output: Path | None, as_json: bool) -> None:
     """What there is: the comparison of runs, the machines behind them, or both."""
     if output is not None:
-        report.write_comparison(made, output, machines)
+        present.write_comparison(made, output, machines)
     if as_json:
-        print_json(report.machines_document(made, machines))
+        print_json(present.machines_document(made, machines))
         return
     if made is not None:
-        screen.out().print(report.comparison_text(made), crop=False)
+        screen.out().print(present.comparison_text(made), crop=False)
     if machines:
-        screen.out().print(report.machines_text(machines), crop=False)
+        screen.out().print(present.machines_text(machines), crop=False)
     if output is not None:
         screen.say(f"report: {output}")
 
@@ -194,9 +194,9 @@ def _files(
     names = (str(paths[0]), str(paths[1])) if same else (paths[0].name, paths[1].name)
     made = comparing.compare_samples(numbers[0], numbers[1], names, margin, higher)
     if as_json:
-        print_json(report.comparison_document(made))
+        print_json(present.comparison_document(made))
     else:
-        screen.out().print(report.samples_text(made), crop=False)
+        screen.out().print(present.samples_text(made), crop=False)
 
 
 def _is_file(word: str) -> bool:

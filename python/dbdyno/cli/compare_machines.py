@@ -34,7 +34,7 @@ class Asked:
 
 def of_runs(a: Results, b: Results, asked: Asked) -> tuple[Machines, ...]:
     """One for each ladder that both runs have. Raises UsageError where there is none."""
-    from dbdyno.analyze.answers import ladders_of
+    from dbdyno.conclude.answers import ladders_of
 
     return _compared(ladders_of(a), ladders_of(b), ("A", "B"), asked)
 
@@ -73,7 +73,7 @@ def _compared(
     names: tuple[str, str],
     asked: Asked,
 ) -> tuple[Machines, ...]:
-    from dbdyno.analyze.machines import machines, pairs
+    from dbdyno.conclude.machines import machines, pairs
 
     return tuple(machines(_told(x, 0, asked), _told(y, 1, asked), names) for x, y in pairs(a, b))
 

@@ -11,20 +11,20 @@ from rich.text import Text
 
 from dbdyno.cli import screen
 from dbdyno.cli.console import live
-from dbdyno.conduct import Silence
-from dbdyno.conduct.teller import Tick
+from dbdyno.conduct import NullProgressListener
+from dbdyno.conduct.progress_events import Tick
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.model.workload import Calibration
-from dbdyno.report import terminal
+from dbdyno.present import terminal
 
 _BAR = 20
 _SHARES = 3
 
 
-class LiveTeller(Silence):
+class LiveProgress(NullProgressListener):
     """Draws on a terminal; elsewhere (pipe, log) it prints the same lines, without the moving one."""
 
     def __init__(self, plan: Plan, console: Console) -> None:
@@ -34,7 +34,7 @@ class LiveTeller(Silence):
         self._first: dict[str, Mapping[str, Any]] = {}  # by variant
         self._last: Tick | None = None
 
-    def __enter__(self) -> LiveTeller:
+    def __enter__(self) -> LiveProgress:
         if self._live:
             self._live.start()
         return self
@@ -155,9 +155,9 @@ def _rates(tick: Tick, before: Tick | None) -> str:
     return rate + (f", {format_ns(in_call_ns / calls)} each" if calls > 0 else "")
 
 
-def teller(plan: Plan, *, quiet: bool) -> LiveTeller:
+def teller(plan: Plan, *, quiet: bool) -> LiveProgress:
     """On standard output; with ``--json`` on standard error, if that is a terminal."""
-    return LiveTeller(plan, _muted() if quiet else screen.out())
+    return LiveProgress(plan, _muted() if quiet else screen.out())
 
 
 def _muted() -> Console:

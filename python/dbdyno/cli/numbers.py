@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.nearest import did_you_mean
+from dbdyno.model.suggest import did_you_mean
 from dbdyno.store.reading import read_limited
 
 _CURE = "one number a line (# begins a comment), or CSV with a header and --column NAME"

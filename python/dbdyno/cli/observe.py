@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from dbdyno import conduct, observe, report
+from dbdyno import conduct, observe, present
 from dbdyno.cli import screen
-from dbdyno.cli.observe_lines import LinesLooker
-from dbdyno.cli.observe_live import LiveLooker
+from dbdyno.cli.observe_lines import ObservationLines
+from dbdyno.cli.observe_live import LiveObservation
 from dbdyno.cli.options import (
     json_option,
     open_store,
@@ -96,36 +96,38 @@ def observe_command(**options: Any) -> None:
     )
     plan = conduct.observation_plan(experiment, host)
     target = conduct.observed_target(experiment.engine, options["dsn"])
-    looker = _looker(options, experiment.observation or Observation())
-    interrupt = Interrupt(looker.heard)
-    if isinstance(looker, LiveLooker):
-        looker.on_quit(lambda: None if interrupt.stopping else interrupt.request())
+    listener = _listener(options, experiment.observation or Observation())
+    interrupt = Interrupt(listener.heard)
+    if isinstance(listener, LiveObservation):
+        listener.on_quit(lambda: None if interrupt.stopping else interrupt.request())
     elif not plan.expected_ns and not options["quiet"]:
-        looker.on_unread(lambda: None if interrupt.stopping else interrupt.request())
-    with interrupt.caught(), looker:
+        listener.on_unread(lambda: None if interrupt.stopping else interrupt.request())
+    with interrupt.caught(), listener:
         try:
-            made = conduct.observe_server(plan, host, target, open_store(options["store"]), looker, interrupt)
+            made = conduct.observe_server(
+                plan, host, target, open_store(options["store"]), listener, interrupt
+            )
         except Interrupted:
             screen.error("stopped before the first second was over; nothing was kept")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     _end(made, options, interrupt)
 
 
-def _looker(options: dict[str, Any], chosen: Observation) -> LiveLooker | LinesLooker:
+def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation | ObservationLines:
     out, whom = screen.out(), conduct.whom_in_words(chosen)
     silent = options["as_json"] or options["quiet"]
     if out.is_terminal and not silent and not options["lines"]:
-        return LiveLooker(out, whom, options["refresh"])
+        return LiveObservation(out, whom, options["refresh"])
     out.quiet = silent
-    return LinesLooker(out, screen.err(), whom)
+    return ObservationLines(out, screen.err(), whom)
 
 
 def _end(made: conduct.Observed, options: dict[str, Any], interrupt: Interrupt) -> None:
     results, path = conduct.rebuild(made.record)
     if options["output"] is not None:
-        path = report.write_html(results, options["output"])
+        path = present.write_html(results, options["output"])
     if options["as_json"]:
-        print_json(report.document(results))
+        print_json(present.document(results))
     else:
         screen.finished(results, made.record.path, path)
         screen.say(f"cost:   {cost_in_words(made.cost)}")

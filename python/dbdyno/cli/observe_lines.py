@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dbdyno.cli.lasting import unread
 from dbdyno.cli.top_words import LEAST, brief_words, hidden_in_words, number
-from dbdyno.conduct import Blind, Look
+from dbdyno.conduct import Look, NullObservationListener
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import RawCell
@@ -26,8 +26,8 @@ OTHERS = "sessions of other users"
 """Name of the source that says so."""
 
 
-class LinesLooker(Blind):
-    """See :class:`dbdyno.conduct.Looker`. Notices go to ``notices``, so that lines can be piped."""
+class ObservationLines(NullObservationListener):
+    """Lines that can be piped: notices go to ``notices``. See :class:`dbdyno.conduct.ObservationListener`."""
 
     def __init__(self, console: Console, notices: Console, whom: str) -> None:
         self._console, self._notices, self._whom = console, notices, whom
@@ -44,7 +44,7 @@ class LinesLooker(Blind):
             self.notice("the output has no reader any more")
             stop()
 
-    def __enter__(self) -> LinesLooker:
+    def __enter__(self) -> ObservationLines:
         return self
 
     def __exit__(

@@ -15,7 +15,7 @@ from dbdyno.cli.keys import Keyboard
 from dbdyno.cli.observe_lines import unseen
 from dbdyno.cli.top_state import Row, View
 from dbdyno.cli.top_view import Header, Screen
-from dbdyno.conduct import Blind, Look
+from dbdyno.conduct import Look, NullObservationListener
 from dbdyno.model.environment import Environment
 from dbdyno.observe.glance import Glance, glance
 
@@ -23,8 +23,8 @@ SECONDS = 5.0  # the view shows so much of the past
 NOTICE_S = 8.0
 
 
-class LiveLooker(Blind):
-    """See :class:`dbdyno.conduct.Looker`."""
+class LiveObservation(NullObservationListener):
+    """See :class:`dbdyno.conduct.ObservationListener`."""
 
     def __init__(self, console: Console, whom: str, refresh_s: float) -> None:
         self._console, self._refresh_s = console, refresh_s
@@ -39,7 +39,7 @@ class LiveLooker(Blind):
         self._stack = contextlib.ExitStack()
         self._live = live(console, screen=True, auto_refresh=False)
 
-    def __enter__(self) -> LiveLooker:
+    def __enter__(self) -> LiveObservation:
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._keys.listening())
             stack.enter_context(self._live)

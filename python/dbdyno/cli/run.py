@@ -1,4 +1,4 @@
-"""``dbdyno run``: plan first, then the climb, then the report."""
+"""``dbdyno run``: plan first, then the climb, then the present."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dbdyno import conduct, observe, report
+from dbdyno import conduct, observe, present
 from dbdyno.cli import live, screen
 from dbdyno.cli.options import (
     bin_dir_option,
@@ -161,9 +161,9 @@ def run(**options: Any) -> None:
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     results, path = conduct.rebuild(record)
     if options["output"] is not None:
-        path = report.write_html(results, options["output"])
+        path = present.write_html(results, options["output"])
     if options["as_json"]:
-        print_json(report.document(results))
+        print_json(present.document(results))
     else:
         screen.finished(results, record.path, path)
     if record.info.status != "complete":

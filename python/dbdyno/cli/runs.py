@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dbdyno import conduct, report
+from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.cells import cell_options, chosen_cell
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
@@ -31,10 +31,10 @@ def runs(store: Path | None, as_json: bool) -> None:
 
 
 _PARTS = {
-    "profile": report.profile_text,
-    "events": report.events_text,
-    "microstates": report.microstates_text,
-    "witnesses": report.witnesses_text,
+    "profile": present.profile_text,
+    "events": present.events_text,
+    "microstates": present.microstates_text,
+    "witnesses": present.witnesses_text,
 }
 """Option of ``show`` -> what it prints."""
 
@@ -75,9 +75,9 @@ def show(
     if chosen is not None and not wanted:
         wanted = list(_PARTS)
     if as_json:
-        print_json(report.document(results))
+        print_json(present.document(results))
     elif not wanted:
-        screen.out().print(report.summary(results))
+        screen.out().print(present.summary(results))
     for name in () if as_json else wanted:
         screen.out().print(_PARTS[name](results, chosen))
 
@@ -105,13 +105,13 @@ def profile(
     results = conduct.results_of(open_store(store).open(run))
     chosen = chosen_cell(results, cell, rung, window)
     if as_json:
-        document = report.document(results)
+        document = present.document(results)
         tables = {name: document[name] for name in ("profile", "top_events")}
         if chosen is not None:
             tables = {n: [row for row in rows if row["cell"] == chosen] for n, rows in tables.items()}
         print_json({"run": document["run"], **tables})
     else:
-        screen.out().print(report.profile_text(results, chosen))
+        screen.out().print(present.profile_text(results, chosen))
 
 
 @click.command("report")
@@ -128,7 +128,7 @@ def report_command(run: str, output: Path | None, store: Path | None) -> None:
     """
     record = open_store(store).open(run)
     path = output if output is not None else record.path / "report.html"
-    click.echo(report.write_html(conduct.results_of(record), path))
+    click.echo(present.write_html(conduct.results_of(record), path))
 
 
 @click.command()
@@ -159,7 +159,7 @@ def export(run: str, kind: str, output: Path | None, store: Path | None) -> None
         if output is not None
         else Path(record.id if kind in ("csv", "parquet") else f"{record.id}.{kind}")
     )
-    for written in report.export(results, conduct.raw_tables(record), kind, path):
+    for written in present.export(results, conduct.raw_tables(record), kind, path):
         click.echo(written)
 
 
@@ -176,9 +176,9 @@ def rebuild(run: str, store: Path | None, as_json: bool) -> None:
     """
     results, path = conduct.rebuild(open_store(store).open(run))
     if as_json:
-        print_json(report.document(results))
+        print_json(present.document(results))
     else:
-        screen.out().print(report.summary(results))
+        screen.out().print(present.summary(results))
         screen.say(f"report: {path}")
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dbdyno import report
+from dbdyno import present
 from dbdyno.cli.console import SafeConsole
 from dbdyno.model.plan import Adaptive, Plan
 from dbdyno.model.results import Results, RunInfo
@@ -134,7 +134,7 @@ def finished(results: Results, run: Path, report_path: Path) -> None:
     """The summary at the end of a run, and where everything is."""
     console = out()
     console.print()
-    console.print(report.summary(results))
+    console.print(present.summary(results))
     console.print()
     say(f"run:    {run}")
     say(f"report: {report_path}")

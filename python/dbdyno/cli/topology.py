@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dbdyno import observe, report
+from dbdyno import observe, present
 from dbdyno.cli.options import json_option, print_json
 from dbdyno.model.errors import UsageError
 from dbdyno.model.topology import Topology
@@ -56,7 +56,7 @@ def topology(
     if as_json:
         print_json(found.model_dump(mode="json"))
     elif svg is not None:
-        click.echo(report.write_topology_svg(found, svg))
+        click.echo(present.write_topology_svg(found, svg))
     else:
         for line in _lines(found, as_table, as_parse):
             click.echo(line)
@@ -75,9 +75,9 @@ def _read(root: Path) -> Topology:
 
 def _lines(found: Topology, as_table: bool, as_parse: bool) -> list[str]:
     if as_table:
-        return report.topology_table(found)
+        return present.topology_table(found)
     if as_parse:
-        return report.topology_parsable(found)
+        return present.topology_parsable(found)
     width = shutil.get_terminal_size((_WIDTH, 24)).columns
-    lines = [*report.topology_facts(found, width), "", *report.topology_picture(found, width)]
-    return lines if "utf" in (sys.stdout.encoding or "").lower() else report.ascii_only(lines)
+    lines = [*present.topology_facts(found, width), "", *present.topology_picture(found, width)]
+    return lines if "utf" in (sys.stdout.encoding or "").lower() else present.ascii_only(lines)

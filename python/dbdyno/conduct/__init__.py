@@ -3,7 +3,6 @@
 from dbdyno.conduct.catalogue import find_recipe, recipe_text, recipes, workloads
 from dbdyno.conduct.cost import Cost
 from dbdyno.conduct.derive import derive
-from dbdyno.conduct.looker import Blind, Look, Looker
 from dbdyno.conduct.observation import (
     Observed,
     observation_of,
@@ -11,22 +10,23 @@ from dbdyno.conduct.observation import (
     observe_server,
     observed_target,
 )
+from dbdyno.conduct.observation_events import Look, NullObservationListener, ObservationListener
+from dbdyno.conduct.progress_events import NullProgressListener, ProgressListener
 from dbdyno.conduct.request import Request, experiment_of, make_plan
 from dbdyno.conduct.run import EXTRA_CONNECTIONS, derived_of, raw_tables, rebuild, results_of, run
 from dbdyno.conduct.selftest import selftest
-from dbdyno.conduct.teller import Silence, Teller
-from dbdyno.conduct.whom import words as whom_in_words
+from dbdyno.conduct.session_filter import words as whom_in_words
 
 __all__ = [
     "EXTRA_CONNECTIONS",
-    "Blind",
     "Cost",
     "Look",
-    "Looker",
+    "NullObservationListener",
+    "NullProgressListener",
+    "ObservationListener",
     "Observed",
+    "ProgressListener",
     "Request",
-    "Silence",
-    "Teller",
     "derive",
     "derived_of",
     "experiment_of",

@@ -7,8 +7,8 @@ from importlib import resources
 from pathlib import Path
 
 from dbdyno.model.errors import RecipeError, UsageError
-from dbdyno.model.nearest import did_you_mean
 from dbdyno.model.plan import Experiment
+from dbdyno.model.suggest import did_you_mean
 from dbdyno.model.workload import Workload
 from dbdyno.plan import parse_recipe
 from dbdyno.store.reading import read_limited

@@ -1,4 +1,4 @@
-"""From raw cells to everything that is shown: window -> ledger -> analyze. No effects, no clock."""
+"""From raw cells to everything that is shown: account -> conclude. No effects, no clock."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
-from dbdyno import analyze, window
-from dbdyno.ledger import accounts, witnesses
+from dbdyno.account import window
+from dbdyno.account.ledger import accounts, witnesses
+from dbdyno.account.load_profile import profile, profile_total
+from dbdyno.account.placement import placement
+from dbdyno.account.rungs import rungs
+from dbdyno.account.top_events import top_events, top_events_total
+from dbdyno.conclude.findings import findings
+from dbdyno.model.client_limit import judged
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import RawCell
@@ -26,13 +32,13 @@ def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Iterable[
     """All derived tables and findings of a run, or of a part of its cells. ``cells`` is read once."""
     workloads = dict(info.workloads)
     tables = _joined([_accounts(batch, workloads, environment) for batch in _batches(cells)])
-    tables["rates"] = analyze.judged(tables, plan)
-    tables["rungs"] = analyze.rungs(tables)
-    placed = analyze.placement(tables["rounds"], environment.host.siblings)
+    tables["rates"] = judged(tables, plan)
+    tables["rungs"] = rungs(tables)
+    placed = placement(tables["rounds"], environment.host.siblings)
     tables["placed"], tables["placements"] = placed
-    tables["profile"] = pl.concat([analyze.profile(tables), analyze.profile_total(tables)])
-    tables["top_events"] = pl.concat([analyze.top_events(tables), analyze.top_events_total(tables)])
-    found = analyze.findings(plan, environment, tables, workloads)
+    tables["profile"] = pl.concat([profile(tables), profile_total(tables)])
+    tables["top_events"] = pl.concat([top_events(tables), top_events_total(tables)])
+    found = findings(plan, environment, tables, workloads)
     shown = {name: tables.get(name, empty(name)) for name in DERIVED}
     shown["sources"] = _sources(environment, tables["cell_sources"])
     shown["histogram"] = tables["cell_histogram"]

@@ -16,8 +16,8 @@ from dbdyno.conduct.ladder_names import TIMES, Named, is_time_unit, named
 from dbdyno.conduct.ladder_points import records_of, to_points
 from dbdyno.conduct.ladder_text import Sheet, is_missing, is_number, read_text, sheet, source_name
 from dbdyno.model.errors import UsageError
-from dbdyno.model.nearest import did_you_mean
 from dbdyno.model.scaling import Ladder, Machine
+from dbdyno.model.suggest import did_you_mean
 
 FEWEST = 4
 """Different loads below which no model can be told from another."""

@@ -10,9 +10,9 @@ from dbdyno import __version__, observe
 from dbdyno.conduct.catalogue import find_recipe
 from dbdyno.conduct.clock import clock_of
 from dbdyno.conduct.cost import Cost
-from dbdyno.conduct.ending import ending
-from dbdyno.conduct.looker import Looker
+from dbdyno.conduct.observation_events import ObservationListener
 from dbdyno.conduct.request import cpus_reason
+from dbdyno.conduct.run_status import ending
 from dbdyno.conduct.windows import Windows
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.engines import embedded, open_server
@@ -63,7 +63,12 @@ def observed_target(engine: str, dsn: str | None) -> Target:
 
 
 def observe_server(
-    plan: Plan, host: Host, target: Target, store: RunStore, looker: Looker, interrupt: Interrupt
+    plan: Plan,
+    host: Host,
+    target: Target,
+    store: RunStore,
+    listener: ObservationListener,
+    interrupt: Interrupt,
 ) -> Observed:
     """Observes until the time is over or an end is asked for; every window is saved as soon as it is over.
 
@@ -74,17 +79,17 @@ def observe_server(
         _check_capacity(server)
         observe.check_witness(server, observe.How.of(plan.experiment))
         record = store.create(plan, workloads={OBSERVED.name: OBSERVED})
-        windows = Windows(server, plan, clock_of(server), looker, interrupt)
+        windows = Windows(server, plan, clock_of(server), listener, interrupt)
         with ending(record):
-            looker.planned(plan, record.id)
+            listener.planned(plan, record.id)
             environment = Environment(
                 dbdyno=__version__, host=host, server=server.facts(), sources=tuple(server.sources())
             )
             record.write_environment(environment)
-            looker.opened(environment)
+            listener.opened(environment)
             for raw in windows.all():
                 record.write_cell(raw)
-                looker.saved(raw)
+                listener.saved(raw)
             if interrupt.stopping and (plan.expected_ns or not record.cells()):
                 raise Interrupted  # before the time asked for was over
     return Observed(record, windows.costing.cost())

@@ -10,7 +10,7 @@ import polars as pl
 from dbdyno import observe
 from dbdyno.conduct.absence import Hole
 from dbdyno.conduct.marks import NOTHING, Mark
-from dbdyno.conduct.numbers import Numbers
+from dbdyno.conduct.session_numbers import Numbers
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Server, Watch
 from dbdyno.model.raw import CellMeta, CellStatus, RawCell

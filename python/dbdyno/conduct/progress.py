@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dbdyno.conduct.cell import OnTick
-from dbdyno.conduct.teller import Teller, Tick
+from dbdyno.conduct.progress_events import ProgressListener, Tick
 from dbdyno.model.plan import Cell, Plan
 from dbdyno.model.protocols import Progress
 from dbdyno.model.units import NS_PER_S
@@ -15,7 +15,7 @@ from dbdyno.plan import cell_expected_ns
 class Progressing:
     """Turns a cell's ticks into ticks of the run."""
 
-    def __init__(self, plan: Plan, teller: Teller) -> None:
+    def __init__(self, plan: Plan, teller: ProgressListener) -> None:
         self._plan, self._teller = plan, teller
         self._left_ns = self._expected(plan)
         expected_ns = plan.expected_ns if plan.adaptive is not None else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.analyze.compare import tight_enough
+from dbdyno.conclude.compare import tight_enough
 from dbdyno.model.plan import Cell, Plan
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, parse_duration_ns

@@ -1,4 +1,4 @@
-"""The story of a run, on one screen: plan -> server -> calibrate -> cells, each saved at once -> report."""
+"""The story of a run, on one screen: plan -> server -> calibrate -> cells, each saved at once -> present."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 
 import polars as pl
 
-from dbdyno import __version__, observe, report
-from dbdyno.analyze.answers import observed
-from dbdyno.analyze.compare import compare_variants
+from dbdyno import __version__, observe, present
+from dbdyno.conclude.answers import observed
+from dbdyno.conclude.compare import compare_variants
 from dbdyno.conduct.absence import Presence
+from dbdyno.conduct.adaptive_results import sought
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.clock import clock_of
-from dbdyno.conduct.course import course_of
 from dbdyno.conduct.derive import derive
-from dbdyno.conduct.ending import ending
 from dbdyno.conduct.progress import Progressing
+from dbdyno.conduct.progress_events import ProgressListener
+from dbdyno.conduct.run_status import ending
 from dbdyno.conduct.scaling import scalings_of
-from dbdyno.conduct.sought import sought
+from dbdyno.conduct.schedule import course_of
 from dbdyno.conduct.stage import Stage
-from dbdyno.conduct.teller import Teller
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.model.environment import Environment, Host, ServerFacts
@@ -48,7 +48,7 @@ def run(
     host: Host,
     target: Target,
     store: RunStore,
-    teller: Teller,
+    teller: ProgressListener,
     interrupt: Interrupt,
 ) -> Run:
     """Executes ``plan``; every measured cell is saved before the next begins.
@@ -84,7 +84,12 @@ def _facts(server: Server, plan: Plan) -> ServerFacts:
 
 
 def _prepare(
-    server: Server, plan: Plan, workload: Workload, record: Run, teller: Teller, interrupt: Interrupt
+    server: Server,
+    plan: Plan,
+    workload: Workload,
+    record: Run,
+    teller: ProgressListener,
+    interrupt: Interrupt,
 ) -> dict[str, Unit]:
     """A unit for each variant: objects made, call calibrated at one session, without the variant's limits and
     settings. Variants of the same parameters do the same work: they share the calibration."""
@@ -111,7 +116,7 @@ def _unit(
     workload: Workload,
     variant: str,
     params: Mapping[str, Value],
-    teller: Teller,
+    teller: ProgressListener,
     interrupt: Interrupt,
 ) -> Unit:
     interrupt.check()
@@ -138,7 +143,7 @@ def _climb(
     record: Run,
     environment: Environment,
     stage: Stage,
-    teller: Teller,
+    teller: ProgressListener,
     interrupt: Interrupt,
 ) -> None:
     progress, clock = Progressing(plan, teller), clock_of(server)
@@ -243,7 +248,7 @@ def rebuild(record: Run) -> tuple[Results, Path]:
     """Windows, ledger, findings and report anew from raw data; the report's path."""
     results = _concluded(derived_anew(record))
     record.write_derived(results.tables, results.findings)
-    return results, report.write_html(results, record.path / "report.html")
+    return results, present.write_html(results, record.path / "report.html")
 
 
 def _damage(damaged: DamagedCell) -> Finding:

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import polars as pl
 
-from dbdyno.analyze import answers, scaling
-from dbdyno.analyze.scaling.points import FARTHEST, FEWEST, too_few
+from dbdyno.conclude import answers
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import CURVE, RESIDUALS, Answer, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.units import format_ns, significant
+from dbdyno.stats import scaling
+from dbdyno.stats.scaling.points import FARTHEST, FEWEST, too_few
 
 
 def scaled(
@@ -34,7 +35,7 @@ def _with_cpu(made: Scaling) -> Scaling:
     known = [c for c in ("cpu", "cpu_user") if ladder.points[c].null_count() < ladder.points.height]
     if not known or made.best is None:
         return made
-    from dbdyno.analyze.regression import cpu_per_work, likely_knees  # loads scipy
+    from dbdyno.conclude.regression import cpu_per_work, likely_knees  # loads scipy
 
     return replace(made, regressions=cpu_per_work(ladder, likely_knees(made.fits)))
 
@@ -107,7 +108,7 @@ def _prediction(made: Scaling, load: float) -> Answer:
 
 
 def _within(made: Scaling, best: Fitted, seconds: float) -> Answer:
-    from dbdyno.analyze.scaling import inverse
+    from dbdyno.stats.scaling import inverse
 
     think, shown = made.ladder.think_s or 0.0, format_ns(seconds * 1e9)
     try:
@@ -126,7 +127,7 @@ def _within(made: Scaling, best: Fitted, seconds: float) -> Answer:
 
 
 def _for_rate(made: Scaling, best: Fitted, rate: float) -> Answer:
-    from dbdyno.analyze.scaling import inverse
+    from dbdyno.stats.scaling import inverse
 
     think, shown = made.ladder.think_s or 0.0, f"{_number(rate)} {made.ladder.throughput_unit}"
     try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from dbdyno import limits
-from dbdyno.conduct.teller import Teller
+from dbdyno.conduct.progress_events import ProgressListener
 from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Load, Pool, Server
@@ -24,7 +24,7 @@ class Stage:
     """See the module. Left by ``with``, everything is put back, whatever happened."""
 
     def __init__(
-        self, server: Server, plan: Plan, topology: Topology, journal: Journal, teller: Teller
+        self, server: Server, plan: Plan, topology: Topology, journal: Journal, teller: ProgressListener
     ) -> None:
         self._server, self._plan, self._topology = server, plan, topology
         self._journal, self._teller = journal, teller

@@ -13,11 +13,11 @@ import polars as pl
 from dbdyno import observe
 from dbdyno.conduct.absence import Presence
 from dbdyno.conduct.cost import Costing
-from dbdyno.conduct.looker import Look, Looker, Names
 from dbdyno.conduct.marks import LOST, NOTHING, Mark, read_mark
-from dbdyno.conduct.numbers import WITH_SESSIONS, Numbers
+from dbdyno.conduct.observation_events import Look, Names, ObservationListener
 from dbdyno.conduct.observed import STOPPED, End, Window, closed
-from dbdyno.conduct.whom import Whom
+from dbdyno.conduct.session_filter import Whom
+from dbdyno.conduct.session_numbers import WITH_SESSIONS, Numbers
 from dbdyno.drive import Interrupt
 from dbdyno.model.errors import ServerLost, TargetError
 from dbdyno.model.plan import Observation, Plan
@@ -40,16 +40,16 @@ class Windows:
     """Needs no more of the server than the control connection and one for the activity of each watch."""
 
     def __init__(
-        self, server: Server, plan: Plan, clock: Clock, looker: Looker, interrupt: Interrupt
+        self, server: Server, plan: Plan, clock: Clock, listener: ObservationListener, interrupt: Interrupt
     ) -> None:
         self._server, self._plan, self._clock = server, plan, clock
-        self._looker, self._interrupt = looker, interrupt
+        self._listener, self._interrupt = listener, interrupt
         self._chosen = plan.experiment.observation or Observation()
         self._window_ns, self._duration_ns = window_of(self._chosen), duration_of(self._chosen)
         self._start_ns = clock.now_ns() + LEAD_NS
         self._end_ns: int | None = None  # of the time asked for, from the first window on
         self._numbers, self._names = Numbers(), Names(server, clock)
-        self._whom = Whom(self._chosen, looker)
+        self._whom = Whom(self._chosen, listener)
         self._stored = 0
         self._asked_ns = 0
         self._troubles: set[str] = set()
@@ -163,7 +163,7 @@ class Windows:
             trouble = e.message
         if trouble not in self._troubles:
             self._troubles.add(trouble)
-            self._looker.notice(f"activity samples fail: {trouble}")
+            self._listener.notice(f"activity samples fail: {trouble}")
         return None
 
     def _mark(self, phase: str) -> Mark:
@@ -172,7 +172,7 @@ class Windows:
             self._names.keep(mark.backends)
         if mark.refused and mark.refused not in self._troubles:
             self._troubles.add(mark.refused)
-            self._looker.notice(mark.refused)
+            self._listener.notice(mark.refused)
         return mark
 
     def _overslept(self, window: Window) -> End | None:
@@ -185,7 +185,7 @@ class Windows:
         if away := self._presence.holes(window.t0_ns):
             return End(away[-1].words, lost=False, resume=not over)
         late = format_ns(now_ns - window.t1_ns)
-        self._looker.notice(f"{SLOW}{late} late: window {self._stored + 1} is marked")
+        self._listener.notice(f"{SLOW}{late} late: window {self._stored + 1} is marked")
         words = f"{SLOW}{late} late at its end"
         return End(words, lost=False, resume=not over, silent=True)
 
@@ -194,7 +194,7 @@ class Windows:
         now_ns = self._clock.now_ns()
         away = self._presence.holes(window.t0_ns, window.t1_ns)
         for hole in away:
-            self._looker.notice(f"{hole.words}: window {self._stored + 1} is marked")
+            self._listener.notice(f"{hole.words}: window {self._stored + 1} is marked")
         raw = closed(
             self._server, self._plan, window, last, end, self._stored + 1, self._numbers, away, now_ns=now_ns
         )
@@ -214,19 +214,21 @@ class Windows:
         }
         before, self._failing = self._failing, failing
         for name in () if before is None else failing.keys() - before.keys():
-            self._looker.notice(f"{name}: {failing[name]}")
+            self._listener.notice(f"{name}: {failing[name]}")
         for name in () if before is None else before.keys() - failing.keys():
-            self._looker.notice(f"{name}: ok again")
+            self._listener.notice(f"{name}: ok again")
 
     def _look(self, watch: Watch) -> None:
         since_s = max(0, self._clock.now_ns() - self._start_ns) / NS_PER_S
         left_s = None if self._end_ns is None else (self._end_ns - self._clock.now_ns()) / NS_PER_S
-        self._looker.tick(Look(self._stored, since_s, left_s, watch, self._before, self._names, self._clock))
+        self._listener.tick(
+            Look(self._stored, since_s, left_s, watch, self._before, self._names, self._clock)
+        )
 
     # -- while it is away -------------------------------------------------------------------------
     def _come_back(self, reason: str) -> bool:
         """Tries to reach the server again; False: an end was asked for. Raises :class:`ServerLost`."""
-        self._looker.notice(f"the server is away: {reason}")
+        self._listener.notice(f"the server is away: {reason}")
         since_ns, pause_ns = self._clock.now_ns(), FIRST_PAUSE_NS
         while self._rest(pause_ns):
             away = format_ns(self._clock.now_ns() - since_ns)
@@ -235,9 +237,9 @@ class Windows:
             except TargetError as e:
                 self._check_patience(since_ns, e.message)
                 pause_ns = min(2 * pause_ns, LONGEST_PAUSE_NS)
-                self._looker.notice(f"the server is away for {away} ({e.message}); trying again")
+                self._listener.notice(f"the server is away for {away} ({e.message}); trying again")
             else:
-                self._looker.notice(f"the server is back after {away}")
+                self._listener.notice(f"the server is back after {away}")
                 return self._end_ns is None or self._end_ns - self._clock.now_ns() > LEAD_NS + SHORTEST_NS
         return False
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.nearest import did_you_mean
+from dbdyno.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from dbdyno.model.protocols import Server, Target

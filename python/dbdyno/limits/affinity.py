@@ -9,7 +9,7 @@ from typing import Any
 
 from dbdyno.limits import processes
 from dbdyno.limits.binding import not_placed
-from dbdyno.model import lists
+from dbdyno.model import cpu_lists
 from dbdyno.model.undo import Undo
 
 _ROUNDS = 50
@@ -19,13 +19,13 @@ def undo_of(main_pid: int, ours: frozenset[int] | None) -> Undo:
     """What to note before :func:`place`. ``ours``: the CPUs it will set; None where only a cpuset is made,
     which changes masks, too (before Linux 6.2 the kernel forgets them)."""
     known = {
-        task: (who.ticks, lists.text(processes.cpus_allowed(task)))
+        task: (who.ticks, cpu_lists.text(processes.cpus_allowed(task)))
         for pid in processes.tree(main_pid)
         for task in processes.tasks(pid)
         if (who := processes.identity(task)) is not None
     }
     main = processes.identity(main_pid)
-    mask = lists.text(processes.cpus_allowed(main_pid))
+    mask = cpu_lists.text(processes.cpus_allowed(main_pid))
     return Undo(
         kind="affinity",
         key=f"affinity {main_pid}",
@@ -33,7 +33,7 @@ def undo_of(main_pid: int, ours: frozenset[int] | None) -> Undo:
         data={
             "main": main and list(main),
             "mask": mask,
-            "ours": lists.text(ours or ()),
+            "ours": cpu_lists.text(ours or ()),
             "tasks": {str(task): list(what) for task, what in known.items()},
             "boot": processes.boot_id(),
         },
@@ -76,10 +76,10 @@ def put_back(data: Mapping[str, Any]) -> str:
 def _before(task: int, data: Mapping[str, Any], state: frozenset[int]) -> frozenset[int] | None:
     """The mask to put back; None where nothing is to be done. ``state``: what the main process had just now,
     so that others have it from the kernel or from us."""
-    now, ours = processes.cpus_allowed(task), lists.of_kernel(data["ours"])
+    now, ours = processes.cpus_allowed(task), cpu_lists.of_kernel(data["ours"])
     ticks, mask = data["tasks"].get(str(task), (None, data["mask"]))
     known = ticks is not None and processes.identity(task) == (task, ticks)
-    before = lists.of_kernel(mask if known else data["mask"])
+    before = cpu_lists.of_kernel(mask if known else data["mask"])
     foreign = not known and not now <= ours and now != state
     return None if foreign or now in (before, frozenset()) else before
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from dbdyno.limits import affinity, groups, places, processes
 from dbdyno.limits.means import Decision, Means, decide, period_us, words
 from dbdyno.limits.places import Place
-from dbdyno.model import lists
+from dbdyno.model import cpu_lists
 from dbdyno.model.errors import NotPrivileged, TargetError
 from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.variant import LimitSpec
@@ -58,7 +58,9 @@ class Applied:
         cpus = self._decision.cpus
         free = [] if cpus is None else [p for p in tree if not processes.cpus_allowed(p) <= cpus]
         return (
-            f"{len(free)} processes of the server may leave CPUs {lists.text(cpus or ())}" if free else None
+            f"{len(free)} processes of the server may leave CPUs {cpu_lists.text(cpus or ())}"
+            if free
+            else None
         )
 
     def note(self, one: Undo) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from dbdyno.limits import processes
-from dbdyno.model import lists
+from dbdyno.model import cpu_lists
 from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
 from dbdyno.model.topology import LogicalCpu, Topology
 from dbdyno.model.variant import LimitSpec
@@ -60,7 +60,7 @@ def bind_order(spec: LimitSpec, topology: Topology, main_pid: int) -> list[int]:
     if spec.bind in (None, "off"):
         return []
     may_use = processes.cpus_allowed(main_pid)
-    within = may_use if spec.cpus is None else may_use & set(lists.parse(spec.cpus, "cpus"))
+    within = may_use if spec.cpus is None else may_use & set(cpu_lists.parse(spec.cpus, "cpus"))
     found = order(topology, "pack" if spec.bind == "pack" else "spread", within)
     if not found:
         raise UsageError(f"bind = {spec.bind!r}: no CPU is left to bind to", "take another list of cpus")

@@ -9,7 +9,7 @@ from dbdyno import _core
 from dbdyno.limits import binding, cures, groups, places, processes
 from dbdyno.limits.means import PERIOD_NS, Means, decide, period_us, words
 from dbdyno.limits.places import Place
-from dbdyno.model import lists
+from dbdyno.model import cpu_lists
 from dbdyno.model.errors import TargetError, UsageError
 from dbdyno.model.topology import Topology
 from dbdyno.model.undo import Journal
@@ -77,26 +77,26 @@ def check_spec(spec: LimitSpec, topology: Topology) -> None:
 
     Raises :class:`UsageError`. Pure.
     """
-    cpus = None if spec.cpus is None else lists.parse(spec.cpus, "cpus")
+    cpus = None if spec.cpus is None else cpu_lists.parse(spec.cpus, "cpus")
     known, online = {c.cpu for c in topology.cpus}, {c.cpu for c in topology.online}
     if cpus is not None:
         if absent := set(cpus) - known:
             raise UsageError(
-                f"cpus = {spec.cpus!r}: there is no CPU {lists.text(absent)}; this machine has "
-                f"{lists.text(known)}",
+                f"cpus = {spec.cpus!r}: there is no CPU {cpu_lists.text(absent)}; this machine has "
+                f"{cpu_lists.text(known)}",
                 "dbdyno topology shows them",
             )
         if off := set(cpus) - online:
             raise UsageError(
-                f"cpus = {spec.cpus!r}: CPU {lists.text(off)} is offline",
+                f"cpus = {spec.cpus!r}: CPU {cpu_lists.text(off)} is offline",
                 f"bring it back: echo 1 | sudo tee /sys/devices/system/cpu/cpu{min(off)}/online",
             )
     if spec.mems is not None:
         nodes = {n.node for n in topology.nodes} or {0}
-        if absent := set(lists.parse(spec.mems, "mems")) - nodes:
+        if absent := set(cpu_lists.parse(spec.mems, "mems")) - nodes:
             raise UsageError(
-                f"mems = {spec.mems!r}: there is no NUMA node {lists.text(absent)}; this machine has "
-                f"{lists.text(nodes)}",
+                f"mems = {spec.mems!r}: there is no NUMA node {cpu_lists.text(absent)}; this machine has "
+                f"{cpu_lists.text(nodes)}",
                 "dbdyno topology shows them",
             )
     _check_quota(spec, online if cpus is None else set(cpus))
@@ -131,18 +131,18 @@ def check_server(spec: LimitSpec, topology: Topology, main_pid: int) -> None:
     """CPUs and nodes that exist, but not for this server. Raises :class:`UsageError`."""
     online = {c.cpu for c in topology.online}
     may_use = (processes.cpus_allowed(main_pid) & online) or frozenset(online)
-    if spec.cpus is not None and (refused := set(lists.parse(spec.cpus, "cpus")) - may_use):
+    if spec.cpus is not None and (refused := set(cpu_lists.parse(spec.cpus, "cpus")) - may_use):
         raise UsageError(
-            f"cpus = {spec.cpus!r}: CPU {lists.text(refused)} is not allowed to the server: "
+            f"cpus = {spec.cpus!r}: CPU {cpu_lists.text(refused)} is not allowed to the server: "
             f"{_why(main_pid, refused, may_use)}",
-            f"take CPUs of {lists.text(may_use)}, or start the server without that limit",
+            f"take CPUs of {cpu_lists.text(may_use)}, or start the server without that limit",
         )
     has = processes.mems_allowed(main_pid)
-    if spec.mems is not None and has and (refused := set(lists.parse(spec.mems, "mems")) - has):
+    if spec.mems is not None and has and (refused := set(cpu_lists.parse(spec.mems, "mems")) - has):
         raise UsageError(
-            f"mems = {spec.mems!r}: NUMA node {lists.text(refused)} is not allowed to the server: "
-            f"its cpuset has {lists.text(has)}",
-            f"take nodes of {lists.text(has)}",
+            f"mems = {spec.mems!r}: NUMA node {cpu_lists.text(refused)} is not allowed to the server: "
+            f"its cpuset has {cpu_lists.text(has)}",
+            f"take nodes of {cpu_lists.text(has)}",
         )
     check_fits(spec, len(may_use), "the server may use")
     if (above := _quota_above(main_pid)) is not None:
@@ -154,10 +154,10 @@ def _why(main_pid: int, refused: set[int], may_use: frozenset[int]) -> str:
     for _, directory in _groups(main_pid, "cpuset"):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
             if listed := places.words(Path(directory) / name):
-                if refused - lists.of_kernel(listed):
+                if refused - cpu_lists.of_kernel(listed):
                     return f"its cpuset is {listed} ({directory})"
-                return f"its affinity is {lists.text(may_use)} (taskset, or CPUAffinity= of its service)"
-    return f"its affinity or cpuset is {lists.text(may_use)}"
+                return f"its affinity is {cpu_lists.text(may_use)} (taskset, or CPUAffinity= of its service)"
+    return f"its affinity or cpuset is {cpu_lists.text(may_use)}"
 
 
 def _quota_above(main_pid: int) -> tuple[float, str] | None:

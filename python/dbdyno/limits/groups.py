@@ -14,7 +14,7 @@ from typing import Any
 from dbdyno import _core
 from dbdyno.limits import cures, processes, tree
 from dbdyno.limits.places import OURS, Place, Refused, members, words
-from dbdyno.model import lists
+from dbdyno.model import cpu_lists
 from dbdyno.model.undo import Undo
 from dbdyno.model.variant import LimitSpec
 
@@ -51,7 +51,7 @@ def values(spec: LimitSpec, period_us: int, place: Place) -> dict[str, str]:
 
 
 def _list(listed: str, name: str) -> str:
-    return lists.text(lists.parse(listed, name))
+    return cpu_lists.text(cpu_lists.parse(listed, name))
 
 
 def _cpu_v1(spec: LimitSpec, period_us: int) -> dict[str, str]:

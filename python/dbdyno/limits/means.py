@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dbdyno.limits import binding, cures, groups, places, processes
 from dbdyno.limits.places import Place, Refused
-from dbdyno.model import lists
+from dbdyno.model import cpu_lists
 from dbdyno.model.errors import NotPrivileged, UsageError
 from dbdyno.model.units import parse_duration_ns
 from dbdyno.model.variant import LimitSpec
@@ -46,7 +46,7 @@ def decide(spec: LimitSpec, main_pid: int, root: Path = processes.ROOT) -> Decis
     """Groups where they can be had; affinity where it must do. Raises :class:`NotPrivileged`."""
     if not spec.of_system:
         return Decision()
-    cpus = None if spec.cpus is None else frozenset(lists.parse(spec.cpus, "cpus"))
+    cpus = None if spec.cpus is None else frozenset(cpu_lists.parse(spec.cpus, "cpus"))
     needed = [c for limit, c in groups.CONTROLLERS.items() if getattr(spec, limit) is not None]
     try:
         return Decision(tuple(places.find(main_pid, dict.fromkeys(needed), root)), cpus)
@@ -66,7 +66,7 @@ def decide(spec: LimitSpec, main_pid: int, root: Path = processes.ROOT) -> Decis
 
 
 def _has_mems(spec: LimitSpec, main_pid: int, root: Path) -> bool:
-    return processes.mems_allowed(main_pid, root) == set(lists.parse(spec.mems or "", "mems"))
+    return processes.mems_allowed(main_pid, root) == set(cpu_lists.parse(spec.mems or "", "mems"))
 
 
 def words(spec: LimitSpec, decision: Decision) -> tuple[Means, ...]:
@@ -95,7 +95,7 @@ def _by_group(spec: LimitSpec, limit: str, place: Place) -> str:
 def _without(limit: str, decision: Decision) -> str:
     if limit == "mems":
         return "the server has no other nodes: nothing to do"
-    cpus = lists.text(decision.cpus or ())
+    cpus = cpu_lists.text(decision.cpus or ())
     return f"CPUs {cpus} by affinity alone, which a process may change: {decision.alone}"
 
 

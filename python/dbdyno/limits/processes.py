@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from dbdyno.model import lists
+from dbdyno.model import cpu_lists
 
 ROOT = Path("/")
 _PPID, _START = 1, 19  # fields of stat after the name (proc_pid_stat(5): 4, 22)
@@ -57,12 +57,12 @@ def tasks(pid: int, root: Path = ROOT) -> list[int]:
 
 def cpus_allowed(pid: int, root: Path = ROOT) -> frozenset[int]:
     """CPUs a task may run on, those offline with them: its mask within its cpuset. Empty when it is gone."""
-    return lists.of_kernel(_status(pid, root).get("Cpus_allowed_list", ""))
+    return cpu_lists.of_kernel(_status(pid, root).get("Cpus_allowed_list", ""))
 
 
 def mems_allowed(pid: int, root: Path = ROOT) -> frozenset[int]:
     """NUMA nodes a task may have memory from."""
-    return lists.of_kernel(_status(pid, root).get("Mems_allowed_list", ""))
+    return cpu_lists.of_kernel(_status(pid, root).get("Mems_allowed_list", ""))
 
 
 def is_ours(pid: int, root: Path = ROOT) -> bool:

@@ -28,7 +28,7 @@ MOST_LOST = 0.02
 LEAST_NS = 3 * TICK_NS
 """Less than that, the rounding of user and kernel time may be."""
 SHORT_NS = NS_PER_S
-"""A task that was read over less has no figures of its own (:mod:`dbdyno.window`)."""
+"""A task that was read over less has no figures of its own (:mod:`dbdyno.account.window`)."""
 NEAR_NS = 200_000_000
 """All tasks are read within less."""
 _MAIN = "helper:main"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
-from dbdyno.model.placed import PLACED, PLACEMENTS
+from dbdyno.model.placement_schema import PLACED, PLACEMENTS
 
 DERIVED: dict[str, tuple[Column, ...]] = {
     "windows": (

@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 
 from dbdyno.model.column import CELL, Type
-from dbdyno.model.cut import CUT
 from dbdyno.model.derived import DERIVED
 from dbdyno.model.rawtables import RAW
+from dbdyno.model.window_schema import CUT
 
 __all__ = [
     "DERIVED",

@@ -10,7 +10,7 @@ Kind = Literal["asleep", "spin", "quota", "convoy", "think", "mixture", "commit"
 
 
 class TruthCase(BaseModel):
-    """One such load, in the words of an engine. Which figures follow from ``kind``: ``analyze.truth``."""
+    """One such load, in the words of an engine. What follows from ``kind``: ``conclude.ground_truth``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

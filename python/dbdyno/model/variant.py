@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dbdyno.model import lists
+from dbdyno.model import cpu_lists
 
 Value = str | int | float | bool
 Protocol = Literal["prepared", "extended", "simple"]
@@ -112,5 +112,5 @@ class Variant(Strict):
 
 def cpus_under(limits: LimitSpec, cpus: float) -> float:
     """How many of ``cpus`` CPUs the server may use under these limits."""
-    listed = len(lists.parse(limits.cpus, "cpus")) if limits.cpus is not None else cpus
+    listed = len(cpu_lists.parse(limits.cpus, "cpus")) if limits.cpus is not None else cpus
     return min(cpus, listed, limits.quota or cpus)

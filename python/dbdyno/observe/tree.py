@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from dbdyno.model import lists
+from dbdyno.model import cpu_lists
 from dbdyno.model.errors import UsageError
 
 
@@ -28,7 +28,7 @@ def integer(root: Path, path: str) -> int | None:
 
 def cpu_list(listed: str) -> tuple[int, ...]:
     """``'0-2,5'`` -> (0, 1, 2, 5): the kernel's list format (cpuset(7), "List format")."""
-    return tuple(sorted(lists.of_kernel(listed)))
+    return tuple(sorted(cpu_lists.of_kernel(listed)))
 
 
 def cpu_mask(mask: str) -> tuple[int, ...]:

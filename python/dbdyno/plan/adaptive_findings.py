@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dbdyno.model.mean import Mean
 from dbdyno.model.plan import Adaptive
+from dbdyno.stats.mean import Mean
 
 NOISE = 0.02
 """Relative standard deviation of a rung's throughput from one repeat to the next, as long as nothing else is

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dbdyno.model.mean import Mean
 from dbdyno.plan.adaptive_findings import Findings, Next, free_near, higher, noise_of
+from dbdyno.stats.mean import Mean
 
 KNEE, END = 0.5, 0.1
 """Shares of what one session brings: below the first is the knee, below the second growth has ended."""

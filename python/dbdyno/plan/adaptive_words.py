@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dbdyno.model.mean import Mean
 from dbdyno.model.plan import Goal
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.plan.adaptive_findings import NOISE, Done, Findings, noise_of
 from dbdyno.plan.adaptive_goal import Sides, wilson
 from dbdyno.plan.adaptive_knee import END, KNEE, Bend, bend
 from dbdyno.plan.ladder import MAX_SESSIONS
+from dbdyno.stats.mean import Mean
 
 _FALLS = 0.95  # below this share of the peak throughput is said to fall
 

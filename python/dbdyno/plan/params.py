@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.nearest import did_you_mean
+from dbdyno.model.suggest import did_you_mean
 from dbdyno.model.workload import Parameter, Workload
 
 Value = str | int | float | bool

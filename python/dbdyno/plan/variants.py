@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.nearest import did_you_mean
 from dbdyno.model.plan import Choice, Experiment
+from dbdyno.model.suggest import did_you_mean
 from dbdyno.model.units import parse_duration_ns
 from dbdyno.model.variant import DriverSetup, DriverSpec, LimitSpec, Strict, Value, Variant, VariantSpec
 from dbdyno.model.workload import Workload

@@ -7,7 +7,7 @@ from typing import Any
 
 from dbdyno.engines.fake.law import Burst, Helper, Law, Span, Wait
 from dbdyno.model.errors import UsageError
-from dbdyno.model.nearest import did_you_mean
+from dbdyno.model.suggest import did_you_mean
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
 _EXAMPLE = (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dbdyno.engines.fake.dsn import KEYS, parse_law
 from dbdyno.engines.fake.law import Law
 from dbdyno.model.errors import UsageError
-from dbdyno.model.nearest import did_you_mean
+from dbdyno.model.suggest import did_you_mean
 
 NEED_RESTART = ("cpus", "maximum")
 RESTART_NS = 1_000_000_000  # virtual

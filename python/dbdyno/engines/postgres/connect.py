@@ -15,8 +15,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from dbdyno.engines.postgres import connection_options, control, sql
 from dbdyno.engines.postgres.errors import DSN_CURE, connect_error, dsn_error, server_error
-from dbdyno.engines.postgres.stranger import PORT, Address, Doubt
 from dbdyno.engines.postgres.traced import held, note
+from dbdyno.engines.postgres.wrong_server import PORT, Address, Doubt
 from dbdyno.model.errors import TargetError, UsageError
 
 APPLICATION = "dbdyno"

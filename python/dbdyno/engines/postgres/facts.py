@@ -8,7 +8,7 @@ from dbdyno.engines.postgres import connect, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.presence import Presence
 from dbdyno.engines.postgres.sessions import OWN_PROBE_SINCE, Recipe
-from dbdyno.engines.postgres.sight import Sight, activity, dim, statements
+from dbdyno.engines.postgres.visibility import Sight, activity, dim, statements
 from dbdyno.engines.postgres.wait_events import NEWEST, words
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.source import Source

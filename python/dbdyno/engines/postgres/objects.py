@@ -10,11 +10,11 @@ from typing import Any
 import psycopg
 from psycopg import sql as pgsql
 
-from dbdyno.engines.postgres import half as halves
 from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres import workload_sql as halves
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import server_error
-from dbdyno.engines.postgres.half import RANGE_ROWS, SCHEMA, Half
+from dbdyno.engines.postgres.workload_sql import RANGE_ROWS, SCHEMA, Half
 from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
 
 MARK = "Made by dbdyno; `dbdyno clean` removes it."

@@ -31,7 +31,7 @@ from dbdyno.engines.postgres import (
     truth,
 )
 from dbdyno.engines.postgres import capacity as capacities
-from dbdyno.engines.postgres import half as halves
+from dbdyno.engines.postgres import workload_sql as halves
 from dbdyno.engines.postgres.calibrate import Bench, calibrate
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.errors import server_error
@@ -39,7 +39,7 @@ from dbdyno.engines.postgres.pooler import Fronting
 from dbdyno.engines.postgres.pooler import put_back as end_pooler
 from dbdyno.engines.postgres.sessions import Recipe
 from dbdyno.engines.postgres.settings import Keeper, Site
-from dbdyno.engines.postgres.sight import sight
+from dbdyno.engines.postgres.visibility import sight
 from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError, TargetError

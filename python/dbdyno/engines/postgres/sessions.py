@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbdyno.engines.postgres import half as halves
 from dbdyno.engines.postgres import objects, sql
+from dbdyno.engines.postgres import workload_sql as halves
 from dbdyno.engines.postgres.calls import as_sent, literal
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.engines.postgres.half import Half
+from dbdyno.engines.postgres.workload_sql import Half
 from dbdyno.model.variant import DriverSetup
 
 GRACE_MS = 30_000

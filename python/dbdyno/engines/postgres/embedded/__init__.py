@@ -10,8 +10,8 @@ from dbdyno.engines.postgres.embedded.account import Account, server_account
 from dbdyno.engines.postgres.embedded.instance import PORT, Instance
 from dbdyno.engines.postgres.embedded.places import Places, find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs, reachable
+from dbdyno.engines.postgres.embedded.server_request import Wish
 from dbdyno.engines.postgres.embedded.trouble import explained
-from dbdyno.engines.postgres.embedded.wish import Wish
 from dbdyno.model.errors import ServerBusy, TargetError, Unreachable
 
 __all__ = ["PORT", "Instance", "Wish", "instance_of", "open_instance", "psql_argv", "start", "status", "stop"]

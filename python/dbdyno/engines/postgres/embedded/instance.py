@@ -25,8 +25,8 @@ from dbdyno.engines.postgres.embedded.account import Account, owner_of, refuse
 from dbdyno.engines.postgres.embedded.places import Places, check_private
 from dbdyno.engines.postgres.embedded.postmaster import Process
 from dbdyno.engines.postgres.embedded.programs import Programs
+from dbdyno.engines.postgres.embedded.server_request import Started, Wish, check_fits
 from dbdyno.engines.postgres.embedded.trouble import cure_of, explained
-from dbdyno.engines.postgres.embedded.wish import Started, Wish, check_fits
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
 from dbdyno.model.errors import ServerBusy, ServerLost, TargetError, UsageError
 

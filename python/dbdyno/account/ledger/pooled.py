@@ -1,0 +1,258 @@
+"""The ledger of a cell behind a connection pooler: N sessions take turns on the pool's server connections.
+
+The rung's W is that of the N sessions. Between calls they are at the client (driver's clock), in a call they
+wait for a server connection (``pool.queue``, the pooler's own count) or are served by one: run, run queue and
+sleep of the pool's connections, whose own sleep at the client is no session's time. What is left is on the
+way through the pooler and back. A single session's time in a call is not divided: the connections are shared.
+docs/pool.md has the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from dbdyno.account.ledger.margins import Tables
+from dbdyno.model.driver_rates import each_in_call
+
+QUEUE = "pool.queue"
+SHARED = "shared"
+"""Status of what cannot be told of one session, for it shares server connections with others."""
+SCOPE = "pooler"
+_CLIENT = "Client"  # the wait class
+_OWN = ("client", "unaccounted")  # accounts of the connections that are none of the sessions
+_INSIDE = ("run.user", "run.system", "runq.throttled", "block_io")
+_SOURCE = "pooler"
+_IDLE = "a server connection of the pool that waits for work is no session's time"
+_LEFT = "W less all other accounts; the way through the pooler and back is in it"
+
+
+def with_pool(rows: pl.DataFrame, noted: pl.DataFrame, cut: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rows of accounts and memos, those of pooled cells made into the sessions'."""
+    pools = pools_of(cut)
+    if pools.is_empty():
+        return rows, noted
+    mine = pl.col("cell").is_in(pools["cell"].implode())
+    rung = pl.col("scope") == "rung"
+    served = rows.filter(mine & rung & ~pl.col("account").is_in(_OWN))
+    kept = rows.filter(~mine | ~pl.col("scope").is_in(["rung", "session"]))
+    pools = _with_served(pools, rows.filter(mine & rung))
+    made = [kept, served, _rungs(pools), _sessions(pools, cut)]
+    told = noted.filter(~mine | ((pl.col("who") == "rung") & (pl.col("account") != "wall")))
+    return pl.concat(made, how="diagonal_relaxed"), pl.concat([told, _memos(pools)], how="diagonal_relaxed")
+
+
+def through_pool(events: pl.DataFrame, cut: Tables) -> pl.DataFrame:
+    """The joint table; of pooled cells without the connections' own sleep at the client, with the queue."""
+    pools = pools_of(cut)
+    if pools.is_empty():
+        return events
+    mine = pl.col("cell").is_in(pools["cell"].implode())
+    own = mine & (pl.col("wait_class") == _CLIENT).fill_null(False)
+    sleeps = [n for n in events.columns if n.startswith("sleep")]
+    rows = events.filter(~mine | (pl.col("scope") != "session")).with_columns(
+        *(pl.when(own).then(None).otherwise(n).alias(n) for n in sleeps),
+        status=pl.when(own).then(pl.lit(_IDLE)).otherwise("status"),
+    )
+    busy = (pl.col("run").fill_null(0.0) > 0) | (pl.col("runq").fill_null(0.0) > 0)
+    queue = pools.select(
+        "cell",
+        scope=pl.lit("rung"),
+        who=pl.lit("rung"),
+        wait_class=pl.lit("Pool"),
+        wait_event=pl.lit("Queue"),
+        sleep="queue",
+        sleep_low=pl.col("queue") - pl.col("queue_slack"),
+        sleep_high=pl.col("queue") + pl.col("queue_slack"),
+        status="queue_status",
+        source=pl.lit(_SOURCE),
+    )
+    return pl.concat([rows.filter(~own | busy), queue], how="diagonal_relaxed")
+
+
+def pools_of(cut: Tables) -> pl.DataFrame:
+    """One row a pooled cell: ``n`` sessions, ``between`` calls, ``queue``, ``waited`` for the client inside
+    transactions (seconds per second), each with what it may be wrong by (``_slack``), and ``workers``."""
+    levels = cut["cut_levels"].filter((pl.col("origin") == "engine") & (pl.col("scope") == SCOPE))
+    found = [_pool(cell, levels.filter(pl.col("cell") == cell), cut) for cell in levels["cell"].unique()]
+    return pl.DataFrame(found, schema=_SCHEMA)
+
+
+_SCHEMA = {
+    "cell": pl.String,
+    "n": pl.Float64,
+    "between": pl.Float64,
+    "failed": pl.Boolean,
+    "queue": pl.Float64,
+    "queue_slack": pl.Float64,
+    "queue_status": pl.String,
+    "waited": pl.Float64,
+    "waited_slack": pl.Float64,
+    "workers": pl.Float64,
+}
+
+
+def _pool(cell: str, levels: pl.DataFrame, cut: Tables) -> dict[str, Any]:
+    told = {row["key"]: row for row in levels.to_dicts()}
+    sessions = cut["cell_sessions"].filter(pl.col("cell") == cell)
+    t0_ns, t1_ns = cut["windows"].filter(pl.col("cell") == cell).select("t0_ns", "t1_ns").row(0)
+    spent = each_in_call(sessions, t0_ns, t1_ns)
+    n, in_call = float(spent["alive"].sum()), float(spent["in_call"].sum())
+    known = spent["in_call"].null_count() < spent.height
+    workers = cut["cut_tasks"].filter((pl.col("cell") == cell) & "worker" & (pl.col("role") == "session"))
+    return {
+        "cell": cell,
+        "n": n,
+        "between": n - in_call if known else None,
+        "failed": bool(sessions["errors"].sum()),
+        "workers": float((workers["wall_ns"] / workers["over_ns"]).sum() or 0.0),
+        **_queue(told),
+        **_waited(told),
+    }
+
+
+def _queue(told: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Who waits at a read may have begun or ended its wait while it was read."""
+    wait = told.get("pool_wait_ns", {})
+    if wait.get("delta") is None:
+        status = wait.get("status", "lost")  # too short: read at one end alone
+        status = "lost" if status == "too short" else status
+        return {"queue": None, "queue_slack": None, "queue_status": status}
+    waiting, read = told.get("pool_waiting", {}), told.get("pool_read_ns", {})
+    unsure = sum((waiting.get(e) or 0.0) * (read.get(e) or 0.0) for e in ("first", "last"))
+    return {
+        "queue": wait["delta"] / wait["wall_ns"],
+        "queue_slack": unsure / wait["wall_ns"],
+        "queue_status": "ok",
+    }
+
+
+def _waited(told: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Transaction time less query time: the server connection waited for its client's next statement.
+
+    Booked when a transaction ends, so those under way at either end of the window may be wrong by theirs.
+    """
+    names = ("pool_transaction_time_ns", "pool_query_time_ns", "pool_transactions")
+    whole, query, count = (told.get(n, {}).get("delta") for n in names)
+    if whole is None or query is None or not count:
+        return {"waited": 0.0, "waited_slack": 0.0}
+    wall_ns = told["pool_query_time_ns"]["wall_ns"]
+    waited = max(0.0, whole - query)
+    size = told.get("pool_size", {}).get("last") or 0.0
+    return {"waited": waited / wall_ns, "waited_slack": size * waited / count / wall_ns}
+
+
+def _with_served(pools: pl.DataFrame, backends: pl.DataFrame) -> pl.DataFrame:
+    """What the connections did for sessions, and how far the samples leave that open."""
+    account, aas = pl.col("account"), pl.col("aas")
+    counted = ~account.is_in([*_OWN, *_INSIDE])
+
+    def end(name: str, column: str) -> pl.Expr:
+        return pl.col(column).filter(account == name).sum()
+
+    found = backends.group_by("cell").agg(
+        served=aas.filter(counted).sum(),
+        idle=aas.filter(account == "client").sum(),
+        below=sum((end(n, "aas") - end(n, "low") for n in _OWN), pl.lit(0.0)),
+        above=sum((end(n, "high") - end(n, "aas") for n in _OWN), pl.lit(0.0)),
+        connections=aas.filter(counted | account.is_in(_OWN)).sum(),
+    )
+    pools = pools.join(found, on="cell", how="left", maintain_order="left")
+    client = pl.col("between").fill_null(0.0) + pl.col("waited")
+    return pools.with_columns(
+        client=client,
+        left=pl.col("n") + pl.col("workers") - client - pl.col("queue").fill_null(0.0) - pl.col("served"),
+        unsure=pl.col("queue_slack").fill_null(0.0) + pl.col("waited_slack"),
+    )
+
+
+def _rungs(pools: pl.DataFrame) -> pl.DataFrame:
+    """client, pool.queue and unaccounted of each rung."""
+    value, slack = pl.col("client"), pl.col("waited_slack")
+    known = pl.col("between").is_not_null()
+    client = pools.select(
+        "cell",
+        account=pl.lit("client"),
+        aas=pl.when(known).then(value),
+        # A failed call has an end, but no duration: its time is in here, too.
+        low=pl.when(known).then(pl.when("failed").then(0.0).otherwise((value - slack).clip(0.0))),
+        high=pl.when(known).then(value + slack),
+        status=pl.when(known).then(pl.lit("ok")).otherwise(pl.lit("no measured calls")),
+        source=pl.lit("driver; pooler"),
+    )
+    queue = pools.select(
+        "cell",
+        account=pl.lit(QUEUE),
+        aas="queue",
+        low=(pl.col("queue") - pl.col("queue_slack")).clip(0.0),
+        high=pl.col("queue") + pl.col("queue_slack"),
+        status="queue_status",
+        source=pl.lit(_SOURCE),
+    )
+    left = pools.select(
+        "cell",
+        account=pl.lit("unaccounted"),
+        aas="left",
+        low=pl.col("left") - pl.col("unsure") - pl.col("below").fill_null(0.0),
+        high=pl.col("left")
+        + pl.col("unsure")
+        + pl.col("above").fill_null(0.0)
+        + pl.when("failed").then("client").otherwise(0.0),
+        status=pl.lit("ok"),
+        source=pl.lit(_LEFT),
+    )
+    return pl.concat([client, queue, left]).with_columns(scope=pl.lit("rung"), who=pl.lit("rung"))
+
+
+def _sessions(pools: pl.DataFrame, cut: Tables) -> pl.DataFrame:
+    """Each session: at the client, else in calls that are not divided."""
+    parts = []
+    for cell in pools["cell"]:
+        sessions = cut["cell_sessions"].filter(pl.col("cell") == cell)
+        window = cut["windows"].filter(pl.col("cell") == cell)
+        spent = each_in_call(sessions, *window.select("t0_ns", "t1_ns").row(0))
+        parts.append(pl.concat(list(_of_sessions(spent)), how="diagonal").with_columns(cell=pl.lit(cell)))
+    return pl.concat(parts).with_columns(scope=pl.lit("session"), who=pl.lit("session"))
+
+
+def _of_sessions(spent: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    for account in ("run.user", "run.system", "run", "runq", "sleep"):
+        status = {"status": pl.lit(SHARED), "source": pl.lit("os tasks")}
+        yield spent.select("session", account=pl.lit(account), aas=pl.lit(None, pl.Float64), **status)
+    at_client = pl.col("alive") - pl.col("in_call")
+    known = at_client.is_not_null()
+    yield spent.select(
+        "session",
+        account=pl.lit("client"),
+        aas=at_client,
+        low=at_client,
+        high=at_client,
+        status=pl.when(known).then(pl.lit("ok")).otherwise(pl.lit("no measured calls")),
+        source=pl.lit("driver"),
+    )
+    nothing = {"status": pl.lit(SHARED), "source": pl.lit(_SOURCE)}
+    yield spent.select("session", account=pl.lit(QUEUE), aas=pl.lit(None, pl.Float64), **nothing)
+    left = pl.col("alive") - at_client.fill_null(0.0)
+    ends = dict.fromkeys(("aas", "low", "high"), left)
+    yield spent.select(
+        "session", account=pl.lit("unaccounted"), **ends, status=pl.lit("ok"), source=pl.lit(_LEFT)
+    )
+
+
+def _memos(pools: pl.DataFrame) -> pl.DataFrame:
+    """W of the sessions; of the server connections how many there were and how long they waited for work."""
+    whole = pl.col("n") + pl.col("workers")
+    figures = {
+        "wall": (whole, "driver"),
+        "pool.connections": (pl.col("connections"), "os tasks"),
+        "pool.idle": (pl.col("idle") - pl.col("waited"), "os tasks; pooler"),
+        "client.between": (pl.col("between"), "driver"),
+        "client.in_transaction": (pl.col("waited"), _SOURCE),
+    }
+    rows = [
+        pools.select("cell", account=pl.lit(name), aas=value, low=value, high=value, source=pl.lit(source))
+        for name, (value, source) in figures.items()
+    ]
+    return pl.concat(rows).drop_nulls("aas").with_columns(status=pl.lit("ok"), who=pl.lit("rung"))

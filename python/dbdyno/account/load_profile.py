@@ -1,0 +1,170 @@
+"""Table ``profile``: what was done in a window, per second, transaction, execution and call.
+
+Every figure is scaled to the window: a counter by its growth between the reads nearest to t0 and t1 over the
+time between them. Counters are the server's as a whole, what dbdyno's own samples add included (a row says
+how many there were), and lag by what the server has not yet reported. A column without its divisor is NULL:
+the divisor's own row (transactions, executions, calls) says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from dbdyno.model.cell_groups import of_cells, together
+from dbdyno.model.driver_rates import calls_per_s
+from dbdyno.model.session_time import CPU_WAIT, DB_CPU, Time, account, db_time
+from dbdyno.model.tables import rows
+from dbdyno.model.units import NS_PER_S
+
+DB_TIME, SERVERS_TIME, HIT_RATIO = "DB time", "DB time, by the server's clock", "cache hit ratio"
+TRANSACTIONS, EXECUTIONS, CALLS = "transactions", "executions", "calls"
+OWN_SAMPLES = "dbdyno's own samples"
+
+_COUNTERS = (  # name in the profile, the engine's counter, unit
+    ("logical reads", "logical_reads", "blocks"),
+    ("physical reads", "physical_reads", "blocks"),
+    ("block changes", "blocks_dirtied", "blocks"),
+    ("block writes", "block_writes", "blocks"),
+    ("WAL", "wal_bytes", "bytes"),
+    ("temporary files", "temporary_bytes", "bytes"),
+    (EXECUTIONS, "executions", "count"),
+    ("commits", "transactions_committed", "count"),
+    ("rollbacks", "transactions_rolled_back", "count"),
+    ("logons", "logons", "count"),
+    ("deadlocks", "deadlocks", "count"),
+)
+_STATEMENTS = ("executions", "blocks_dirtied")
+"""Counted by statement; the witness of that name says what it needs in this engine."""
+_NO_STATEMENTS = "needs a counter of statements loaded in the server"
+_NO_COUNTER = "the server has no such counter, or it may not be read"
+_BARE = ("off", "not supported", "not permitted", "not here")
+_PER = {"per_transaction": TRANSACTIONS, "per_execution": EXECUTIONS, "per_call": CALLS}
+
+Tables = Mapping[str, pl.DataFrame]
+
+
+class Figure(NamedTuple):
+    unit: str
+    total: float | None  # over the window
+    status: str
+    source: str
+
+
+class _Cell(NamedTuple):
+    wall_s: float
+    figures: dict[str, Figure]
+
+
+def profile(tables: Tables) -> pl.DataFrame:
+    """Per cell, driven or observed; from ``windows``, ``ledger``, ``events``, ``cut_levels``,
+    ``cut_sampler`` and ``cell_sessions``."""
+    made: list[dict[str, Any]] = []
+    for head, window, cell in of_cells(tables):
+        made += [head | row for row in _rows([_Cell(window["wall_s"], figures(cell, window))])]
+    return rows("profile", made)
+
+
+def profile_total(tables: Tables) -> pl.DataFrame:
+    """The same over all usable cells of a workload, variant and rung together (cell ``all``): the windows of
+    an observation, or repeats. Sums over the wall time of the cells where a figure is known."""
+    made: list[dict[str, Any]] = []
+    for head, cells in together(tables):
+        made += [head | row for row in _rows([_Cell(w["wall_s"], figures(c, w)) for w, c in cells])]
+    return rows("profile", made)
+
+
+def figures(cell: Tables, window: Mapping[str, Any]) -> dict[str, Figure]:
+    """Everything known of one cell, by name."""
+    wall = window["wall_s"]
+    found = {DB_TIME: _of_time(db_time(cell, window), wall)}
+    found[SERVERS_TIME] = _counted(cell, "db_time_ns", "s", wall, 1 / NS_PER_S)
+    found[DB_CPU] = _of_time(account(cell["ledger"], "run"), wall)
+    found[CPU_WAIT] = _of_time(account(cell["ledger"], "runq"), wall)
+    found |= {n: _counted(cell, key, unit, wall) for n, key, unit in _COUNTERS}
+    found[TRANSACTIONS] = _transactions(found["commits"], found["rollbacks"])
+    if window["sessions"]:
+        rate = calls_per_s(cell["cell_sessions"], window["t0_ns"], window["t1_ns"])
+        done = None if rate is None else rate * wall
+        found[CALLS] = Figure("count", done, "ok" if done else "no measured calls", "driver")
+    samples = cell["cut_sampler"].filter(pl.col("via") == "sql").height
+    found[OWN_SAMPLES] = Figure("count", float(samples), "ok", "activity samples")
+    return found
+
+
+def _of_time(time: Time, wall: float) -> Figure:
+    known = time.aas is not None
+    status = time.status if known or time.status not in _BARE else f"{time.status}: needs the server's tasks"
+    return Figure("s", time.aas * wall if time.aas is not None else None, status, time.source)
+
+
+def _counted(cell: Tables, key: str, unit: str, wall: float, scale: float = 1.0) -> Figure:
+    """Growth of the server-wide counter, else of this database's."""
+    mine = cell["cut_levels"].filter((pl.col("origin") == "engine") & (pl.col("key") == key))
+    for scope, source in (("server", "engine counters"), ("database", "engine counters, this database")):
+        for row in mine.filter((pl.col("scope") == scope) & pl.col("delta").is_not_null()).to_dicts():
+            return Figure(unit, scale * row["delta"] / row["wall_ns"] * NS_PER_S * wall, "ok", source)
+    status = str(mine["status"][0]) if mine.height else "off"
+    if status in _BARE:
+        status = f"{status}: {_cure(cell, key)}"
+    return Figure(unit, None, status, "engine counters")
+
+
+def _cure(cell: Tables, key: str) -> str:
+    if key not in _STATEMENTS:
+        return _NO_COUNTER
+    told = cell["cell_sources"].filter((pl.col("name") == "statement counters") & (pl.col("status") != "ok"))
+    return str(told["detail"][0]) if told.height and told["detail"][0] else _NO_STATEMENTS
+
+
+def _transactions(commits: Figure, rollbacks: Figure) -> Figure:
+    if commits.total is None or rollbacks.total is None:
+        bad = commits if commits.total is None else rollbacks
+        return Figure("count", None, bad.status, bad.source)
+    return Figure("count", commits.total + rollbacks.total, "ok", commits.source)
+
+
+def _rows(cells: list[_Cell]) -> Iterable[dict[str, Any]]:
+    names = list(dict.fromkeys(name for cell in cells for name in cell.figures))
+    for name in names:
+        yield _row(name, [c for c in cells if name in c.figures])
+    yield _hit_ratio(cells)
+
+
+def _row(name: str, cells: list[_Cell]) -> dict[str, Any]:
+    known = [c for c in cells if c.figures[name].total is not None]
+    told = (known or cells)[0].figures[name]
+    row: dict[str, Any] = {"name": name, "unit": told.unit, "status": told.status, "source": told.source}
+    if not known:
+        return row
+    total = _total(known, name)
+    by = {} if name == OWN_SAMPLES else _PER
+    per = {column: _per(name, divisor, known) for column, divisor in by.items()}
+    row |= {"total": total, "per_s": total / sum(c.wall_s for c in known), **per}
+    if len(known) < len(cells):
+        row["status"] = f"{len(known)} of {len(cells)} windows"
+    return row
+
+
+def _per(name: str, divisor: str, known: list[_Cell]) -> float | None:
+    """Over the cells that know both."""
+    both = [c for c in known if divisor in c.figures and c.figures[divisor].total is not None]
+    by = _total(both, divisor)
+    return _total(both, name) / by if by > 0 else None
+
+
+def _total(cells: list[_Cell], name: str) -> float:
+    return sum(c.figures[name].total or 0.0 for c in cells)
+
+
+def _hit_ratio(cells: list[_Cell]) -> dict[str, Any]:
+    logical, physical = "logical reads", "physical reads"
+    both = [c for c in cells if all(c.figures[n].total is not None for n in (logical, physical))]
+    read = _total(both, logical)
+    row: dict[str, Any] = {"name": HIT_RATIO, "unit": "ratio", "source": "engine counters"}
+    if read > 0:
+        return row | {"total": 1 - _total(both, physical) / read, "status": "ok"}
+    bad = next((f for n in (logical, physical) if (f := cells[0].figures[n]).total is None), None)
+    return row | {"status": bad.status if bad else "no logical reads"}

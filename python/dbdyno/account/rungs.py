@@ -1,0 +1,144 @@
+"""Table ``rungs``: one row per workload, variant and session count, the mean of its repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.bycell import ByCell
+from dbdyno.model.client_limit import is_limit
+from dbdyno.model.histogram import quantiles_ns
+from dbdyno.model.session_time import hidden
+from dbdyno.model.tables import rows
+from dbdyno.stats.mean import Mean
+
+Tables = Mapping[str, pl.DataFrame]
+Row = dict[str, Any]
+
+_MEANS = (
+    "work_per_s",
+    "work_per_call",
+    "response_mean_ns",
+    "cpu_per_call_ns",
+    "cpu_per_work_ns",
+    "driver_cpus",
+    "driver_starved",
+)
+_QUANTILES = {"response_p50_ns": 0.50, "response_p95_ns": 0.95, "response_p99_ns": 0.99}
+_ACCOUNTS = {
+    "run_aas": "run",
+    "runq_aas": "runq",
+    "sleep_aas": "sleep",
+    "client_aas": "client",
+    "pool_queue_aas": "pool.queue",
+    "unaccounted_aas": "unaccounted",
+}
+_WAITS = ("sleep", "client", "unaccounted")
+_WORST = ("ok", "short", "invalid")
+
+
+def rungs(tables: Tables) -> pl.DataFrame:
+    """From ``windows``, ``rates``, ``ledger`` and ``cell_histogram``. Invalid cells are left out of a row
+    unless it has no others; intervals are Student's over repeats, NULL with one. An observation has one row
+    (rung 0, its windows as repeats) without the driver's figures."""
+    made: list[Row] = []
+    parts = ByCell({name: tables[name] for name in ("rates", "ledger", "cell_histogram")})
+    for key, cells in tables["windows"].group_by("workload", "variant", "sessions", maintain_order=True):
+        head = dict(zip(("workload", "variant", "sessions"), key, strict=True))
+        made.append(head | _rung(parts, cells))
+    met = list(dict.fromkeys((r["workload"], r["variant"]) for r in made))
+    made.sort(key=lambda r: (met.index((r["workload"], r["variant"])), r["sessions"]))
+    return rows("rungs", [row | {"scaling": _scaling(row, made)} for row in made])
+
+
+def _rung(parts: ByCell, cells: pl.DataFrame) -> Row:
+    states = {c: _status(parts, c, s) for c, s in cells.select("cell", "status").rows()}
+    ids = [c for c, s in states.items() if s != "invalid"] or list(states)
+    figures = {c: _figures(parts, c) for c in ids}
+    ledgers = {c: parts.table("ledger", c) for c in ids}
+    rate = _mean(f.get("calls_per_s") for f in figures.values())
+    low, high = (rate.interval95 if rate else None) or (None, None)
+    row: Row = {
+        "repeats": len(ids),
+        "status": max((states[c] for c in ids), key=_WORST.index),
+        "calls": round(sum(f.get("calls") or 0 for f in figures.values())),
+        "errors": round(sum(f.get("errors") or 0 for f in figures.values())),
+        "calls_per_s": rate.value if rate else None,
+        "calls_per_s_low": low,
+        "calls_per_s_high": high,
+        "top_wait": _top_wait(ledgers.values()),
+    }
+    row |= {name: _value(_mean(f.get(name) for f in figures.values())) for name in _MEANS}
+    row |= _response(pl.concat([parts.table("cell_histogram", c) for c in ids]), figures.values())
+    row |= {n: _value(_mean(_account(f, a) for f in ledgers.values())) for n, a in _ACCOUNTS.items()}
+    row["helpers_aas"] = _value(_mean(_helpers(f) for f in ledgers.values()))
+    return row
+
+
+def _status(parts: ByCell, cell: str, status: str) -> str:
+    return "invalid" if is_limit(_figures(parts, cell)) else status
+
+
+def _figures(parts: ByCell, cell: str) -> dict[str, float | None]:
+    mine = parts.table("rates", cell).filter(pl.col("scope") == "rung")
+    return dict(mine.select("name", "value").rows())
+
+
+def _mean(values: Iterable[float | None]) -> Mean | None:
+    """Of the known values; ``None`` without any."""
+    mean = Mean.of(v for v in values if v is not None)
+    return mean if mean.n else None
+
+
+def _value(mean: Mean | None) -> float | None:
+    return mean.value if mean else None
+
+
+def _response(histogram: pl.DataFrame, figures: Iterable[Mapping[str, float | None]]) -> Row:
+    """Percentiles of the calls of all repeats together."""
+    longest = max((f.get("response_max_ns") or 0 for f in figures), default=0) or None
+    found: Row = {"response_max_ns": longest}
+    for name, value in zip(_QUANTILES, quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
+        found[name] = value if value is None or longest is None else min(value, longest)
+    return found
+
+
+def _account(ledger: pl.DataFrame, account: str) -> float | None:
+    """Sum over the account's rows of a cell's rung; NULL where they are unknown."""
+    if account in _WAITS and hidden(ledger):
+        return None  # of some sessions alone
+    values = ledger.filter((pl.col("scope") == "rung") & (pl.col("account") == account))["aas"].drop_nulls()
+    return float(values.sum()) if len(values) else None
+
+
+def _helpers(ledger: pl.DataFrame) -> float | None:
+    """CPU of the server's own processes; 0 where tasks can be read and there are none."""
+    mine = ledger.filter((pl.col("scope") == "helper") & (pl.col("account") == "run"))
+    known = mine["aas"].drop_nulls()
+    if len(known):
+        return float(known.sum())
+    return 0.0 if mine.is_empty() and _account(ledger, "run") is not None else None
+
+
+def _top_wait(ledgers: Iterable[pl.DataFrame]) -> str | None:
+    sleeps = pl.concat(
+        [f.filter((pl.col("scope") == "rung") & (pl.col("account") == "sleep")) for f in ledgers]
+    )
+    waits = sleeps.filter(pl.col("detail").is_not_null() & (pl.col("aas") > 0))
+    if waits.is_empty():
+        return None
+    return str(
+        waits.group_by("detail").agg(pl.col("aas").sum()).sort("aas", "detail", descending=True)["detail"][0]
+    )
+
+
+def _scaling(row: Row, ladder: list[Row]) -> float | None:
+    """Against the lowest usable rung of the same ladder."""
+    same = [r for r in ladder if (r["workload"], r["variant"]) == (row["workload"], row["variant"])]
+    usable = [r for r in same if r["status"] != "invalid" and r["calls_per_s"]]
+    if not usable or row["calls_per_s"] is None:
+        return None
+    lowest = min(usable, key=lambda r: int(r["sessions"]))
+    return float(row["calls_per_s"] * lowest["sessions"] / (row["sessions"] * lowest["calls_per_s"]))

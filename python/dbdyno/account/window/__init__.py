@@ -1,0 +1,60 @@
+"""From raw tables to the measured window: brackets, deltas, weights, rates. Pure functions of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from dbdyno.account.window.bins import cut_bins
+from dbdyno.account.window.cells import of_cells, windows
+from dbdyno.account.window.cores import cores_of
+from dbdyno.account.window.counters import cut_levels, cut_work
+from dbdyno.account.window.rates import rates_of
+from dbdyno.account.window.rounds import cut_rounds
+from dbdyno.account.window.samples import cut_sampler, cut_samples
+from dbdyno.account.window.tasks import cut_tasks
+from dbdyno.account.window.traced import cut_syscalls, cut_traced, cut_waits
+from dbdyno.model.raw import RawCell
+from dbdyno.model.tables import OF_CELL
+
+__all__ = [
+    "cores_of",
+    "cut",
+    "cut_bins",
+    "cut_levels",
+    "cut_rounds",
+    "cut_sampler",
+    "cut_samples",
+    "cut_syscalls",
+    "cut_tasks",
+    "cut_traced",
+    "cut_waits",
+    "cut_work",
+    "rates",
+    "windows",
+]
+
+
+def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
+    """All tables of this room: ``windows``, ``rates`` and those of ``CUT`` and ``OF_CELL``."""
+    tables = {
+        "windows": windows(cells),
+        "cut_tasks": cut_tasks(cells),
+        "cut_samples": cut_samples(cells),
+        "cut_sampler": cut_sampler(cells),
+        "cut_traced": cut_traced(cells),
+        "cut_waits": cut_waits(cells),
+        "cut_syscalls": cut_syscalls(cells),
+        "cut_bins": cut_bins(cells),
+        "cut_work": cut_work(cells),
+        "cut_levels": cut_levels(cells),
+        "rounds": cut_rounds(cells),
+        **{table: of_cells(table, cells) for table in OF_CELL},
+    }
+    return tables | {"rates": rates_of(cells, tables)}
+
+
+def rates(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``rates``: per session and per rung."""
+    return cut(cells)["rates"]

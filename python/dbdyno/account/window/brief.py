@@ -1,0 +1,103 @@
+"""Sessions too brief to be sampled, as one task each window: of an observation of all sessions.
+
+Beside a load of our own, and where an observation chose its sessions, they are nobody's: role ``other``.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from dbdyno.account.window.deltas import TASK
+from dbdyno.model.brief import BRIEF, LEAST_NS, MOST_LOST, SHORT_HELPER, STATUS, children, logons, met, unmet
+from dbdyno.model.raw import RawCell
+from dbdyno.model.units import TICK_NS
+
+
+def role(cell: RawCell) -> str:
+    """What they are to this cell."""
+    if cell.meta.cell.sessions or cell.meta.chosen:
+        return "other"
+    return SHORT_HELPER if established(cell) == 0 else BRIEF
+
+
+def established(cell: RawCell) -> int | None:
+    """How many sessions were established that were never read."""
+    read = cell.tables["tasks"].filter(pl.col("status") == "ok")
+    return logons(cell.tables["counters"], met(read, cell.meta.t0_ns))
+
+
+def brief_task(cell: RawCell) -> pl.DataFrame | None:
+    """The row of ``cut_tasks``: CPU time from the main process's children; all else is unknown."""
+    t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
+    its_role = role(cell)
+    if its_role == "other" and cell.tables["traced"].height:
+        return None  # the trace has each of them by itself
+    found = children(cell.tables["tasks"], t0, t1)
+    if found is None or not (found.any or (established(cell) and found.cpu_ns > LEAST_NS)):
+        return None
+    row = {"role": its_role, "run_ns": found.cpu_ns, "wall_ns": found.cpu_ns, "over_ns": found.wall_ns}
+    return pl.DataFrame([row | _whole(t0, t1) | {"status": STATUS}], schema_overrides=_SCHEMA)
+
+
+def without_briefly_met(read: pl.DataFrame, cell: RawCell, followed: pl.DataFrame) -> pl.DataFrame:
+    """``read`` without sessions that came and went and have no figures: they are among the brief ones.
+
+    A process that the trace ``followed`` has its figures from there. Sessions of the driver, and chosen ones,
+    stay: what is unknown of them is said of each.
+    """
+    if cell.meta.cell.sessions or cell.meta.chosen:
+        return read
+    briefly = (pl.col("role") == "session") & pl.col("run_ns").is_null()
+    briefly &= pl.col("status").is_in(["vanished", "too short"])
+    born = (pl.col("start_ticks") * TICK_NS > cell.meta.t0_ns).fill_null(True)
+    told = followed.select("pid", "start_ticks", followed=True)
+    outside = ~pl.col("partial")  # seen by no sample of the window
+    read = read.join(told, on=["pid", "start_ticks"], how="left", maintain_order="left")
+    return read.filter(~(briefly & (born | outside)) | pl.col("followed").fill_null(False)).drop("followed")
+
+
+def told_apart(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    """``reads`` of the trace: what processes are that nobody told it of."""
+    its_role = role(cell)
+    if its_role == "other":
+        return reads
+    named = unmet(cell.tables["traced"], cell.tables["tasks"]).with_columns(its_role=pl.lit(its_role))
+    joined = reads.join(named, on=["pid", "start_ticks"], how="left", nulls_equal=True, maintain_order="left")
+    return joined.with_columns(role=pl.coalesce("its_role", "role")).drop("its_role")
+
+
+def folded(tasks: pl.DataFrame, figures: list[str], cell: RawCell) -> pl.DataFrame:
+    """``tasks`` of the trace with brief processes as one row, their lives summed up."""
+    t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
+    known = tasks.filter(_is_brief() & (pl.col("wall_ns") > 0))  # others lived outside the window
+    if known.is_empty():
+        return tasks
+    lost = (pl.col("status") != "ok").mean() > MOST_LOST
+    one = known.group_by("role", maintain_order=True).agg(
+        pl.col(*figures, "wall_ns", "slack_ns").sum(),
+        pl.col("over_ns").max(),
+        status=pl.when(lost).then(pl.lit("lost")).otherwise(pl.lit("ok")),
+        processes=pl.len(),
+    )
+    whole = {name: pl.lit(value) for name, value in _whole(t0, t1).items()}
+    rest = tasks.filter(~_is_brief())
+    return pl.concat([rest, one.with_columns(**whole)], how="diagonal_relaxed")
+
+
+def folded_labels(rows: pl.DataFrame, label: list[str]) -> pl.DataFrame:
+    """The same of rows by label."""
+    figures = [n for n in rows.columns if n not in (*TASK, *label, "role", "session")]
+    one = rows.filter(_is_brief()).group_by("role", *label, maintain_order=True).agg(pl.col(figures).sum())
+    one = one.with_columns(pid=pl.lit(0), tid=pl.lit(0))
+    return pl.concat([rows.filter(~_is_brief()), one], how="diagonal_relaxed")
+
+
+def _is_brief() -> pl.Expr:
+    return pl.col("role").is_in([BRIEF, SHORT_HELPER])
+
+
+def _whole(t0: int, t1: int) -> dict[str, object]:
+    return {"pid": 0, "tid": 0, "worker": False, "partial": True, "from_ns": t0, "to_ns": t1}
+
+
+_SCHEMA = {"run_ns": pl.Int64, "wall_ns": pl.Int64}

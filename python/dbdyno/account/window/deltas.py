@@ -1,0 +1,138 @@
+"""Growth of cumulated figures between two reads of the same thing: what tasks and the trace have in common.
+
+A thing is known by its key, start time included, so a pid that is used again is another thing. Its W is
+the wall time between its own two reads, those nearest to t0 and t1. One that appeared or vanished inside
+the window keeps its own, shorter bracket and is marked partial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from dbdyno.account.window.cells import SHORTEST_NS
+
+NEAR_NS = 200_000_000
+"""A task whose reads end this much before those of others has vanished (all tasks are read within less)."""
+
+SAME_NS = 1_000_000
+"""Reads of a task and of its labels lie no further apart; its birth lies further before its first read."""
+
+TASK = ("pid", "tid", "start_ticks")
+ENDS = ("from_ns", "to_ns")
+
+
+def nearest(reads: pl.DataFrame, key: Sequence[str], to: int | str) -> pl.DataFrame:
+    """Of each ``key`` the read whose ``at_ns`` is nearest to ``to``: an instant, or a column of instants."""
+    instant = pl.lit(to) if isinstance(to, int) else pl.col(to)
+    order = (pl.col("at_ns") - instant).abs()
+    return reads.sort(order, maintain_order=True).unique(key, keep="first", maintain_order=True)
+
+
+def grown(
+    reads: pl.DataFrame,
+    t0: int,
+    t1: int,
+    sure: Sequence[str],
+    more: Sequence[str] = (),
+    shortest_ns: int = SHORTEST_NS,
+) -> pl.DataFrame:
+    """One row a task: bracket, partial or not, status, and the growth of its figures.
+
+    ``sure``: figures that every one of ``reads`` has; where one of them falls, the status is reset and all
+    is NULL. ``more``: figures that some reads have; they grow between the reads that do, if those are as
+    good as the task's own ends (within :data:`NEAR_NS`), else NULL. Other columns are those of the first
+    read (``NAME``) and, with the suffix ``_b``, of the last. A difference over less than ``shortest_ns`` is
+    none; of a thing that was there all the time each end may be :data:`NEAR_NS` off.
+    """
+    first, last = nearest(reads, TASK, t0), nearest(reads, TASK, t1)
+    both = first.join(last, on=TASK, suffix="_b", nulls_equal=True, maintain_order="left")
+    both = both.join(_fallen(reads, both, sure), on=TASK, how="left", nulls_equal=True, maintain_order="left")
+    found = _bracketed(both, t0, t1, shortest_ns)
+    known = pl.col("status") == "ok"
+    found = found.with_columns(pl.when(known).then(pl.col(f"{n}_b") - pl.col(n)).alias(n) for n in sure)
+    return _with_more(found, reads, t0, t1, more)
+
+
+def _bracketed(both: pl.DataFrame, t0: int, t1: int, shortest_ns: int) -> pl.DataFrame:
+    first_ns, last_ns = both["at_ns"].min(), both["at_ns_b"].max()
+    wall = pl.col("at_ns_b") - pl.col("at_ns")
+    late = pl.col("at_ns") > pl.max_horizontal(pl.lit(first_ns), pl.lit(t0)) + NEAR_NS
+    early = pl.col("at_ns_b") < pl.min_horizontal(pl.lit(last_ns), pl.lit(t1)) - NEAR_NS
+    partial = late | early
+    once = (wall == 0) & ~partial  # it was there, but a single read tells no difference: as if unread
+    least = pl.when(partial).then(shortest_ns).otherwise(shortest_ns - 2 * NEAR_NS)
+    short, fallen = (wall < least) | once, pl.col("fallen").fill_null(False)
+    # a window that began before the first reads, or ended after the last, is as long as what was read of it
+    begin_ns = t0 if first_ns is None or first_ns <= t0 + NEAR_NS else first_ns  # type: ignore[operator]
+    end_ns = t1 if last_ns is None or last_ns >= t1 - NEAR_NS else last_ns  # type: ignore[operator]
+    covered = pl.when(once).then(pl.lit(t1 - t0)).otherwise(pl.lit(end_ns - begin_ns))  # type: ignore[operator]
+    status = pl.when(short).then(pl.lit("too short")).when(fallen).then(pl.lit("reset"))
+    return both.with_columns(
+        from_ns=pl.when(once).then(pl.lit(t0)).otherwise("at_ns"),
+        to_ns=pl.when(once).then(pl.lit(t1)).otherwise("at_ns_b"),
+        wall_ns=pl.when(once).then(pl.lit(t1 - t0)).otherwise(wall),
+        over_ns=pl.when(partial | once).then(covered).otherwise(wall),
+        partial=partial,
+        status=status.otherwise(pl.lit("ok")),
+    )
+
+
+def _fallen(reads: pl.DataFrame, both: pl.DataFrame, figures: Sequence[str]) -> pl.DataFrame:
+    """Tasks one of whose ``figures`` went down between their two reads."""
+    inside = reads.join(
+        both.select(*TASK, low="at_ns", high="at_ns_b"), on=TASK, nulls_equal=True, maintain_order="left"
+    )
+    inside = inside.filter(pl.col("at_ns").is_between("low", "high")).sort("at_ns", maintain_order=True)
+    falls = pl.any_horizontal((pl.col(n).diff() < 0).any() for n in figures)
+    return inside.group_by(TASK).agg(falls.alias("fallen"))
+
+
+def _with_more(
+    found: pl.DataFrame, reads: pl.DataFrame, t0: int, t1: int, figures: Sequence[str]
+) -> pl.DataFrame:
+    known = pl.col("status") == "ok"
+    for name in figures:
+        if not reads[name].null_count():
+            growth = pl.col(f"{name}_b") - pl.col(name)
+            found = found.with_columns(pl.when(known & (growth >= 0)).then(growth).alias(name))
+            continue
+        have = reads.filter(pl.col(name).is_not_null()).select(*TASK, "at_ns", name)
+        a, b = (
+            nearest(have, TASK, t).rename({"at_ns": f"at_{e}", name: e}) for e, t in (("a", t0), ("b", t1))
+        )
+        found = found.drop(name).join(
+            a.join(b, on=TASK, nulls_equal=True), on=TASK, how="left", nulls_equal=True, maintain_order="left"
+        )
+        near = ((pl.col("at_a") - pl.col("from_ns")).abs() <= NEAR_NS) & (
+            (pl.col("at_b") - pl.col("to_ns")).abs() <= NEAR_NS
+        )
+        growth = pl.col("b") - pl.col("a")
+        found = found.with_columns(pl.when(known & near & (growth >= 0)).then(growth).alias(name))
+        found = found.drop("at_a", "at_b", "a", "b")
+    return found
+
+
+def labelled(
+    rows: pl.DataFrame, tasks: pl.DataFrame, label: Sequence[str], figures: Sequence[str]
+) -> pl.DataFrame:
+    """Growth of figures that each task has one row a ``label`` of, between the ends of ``tasks``, which are
+    instants of ``rows`` or, at its first, its birth.
+
+    A label that has no row yet at the task's first read had nothing then; one whose rows are not repeated
+    has not grown. A figure that went down is NULL.
+    """
+    key = [*TASK, *label]
+    mine = rows.join(tasks.select(*TASK, *ENDS), on=TASK, nulls_equal=True, maintain_order="left")
+    ends = []
+    for suffix, end in (("_a", "from_ns"), ("_b", "to_ns")):
+        upto = mine.filter(pl.col("at_ns") <= pl.col(end) + SAME_NS)
+        named = {n: f"{n}{suffix}" for n in figures}
+        ends.append(nearest(upto, key, end).select(*key, *figures).rename(named))
+    both = ends[1].join(ends[0], on=key, how="left", nulls_equal=True, maintain_order="left")
+    growth = {
+        n: pl.col(f"{n}_b") - pl.when(pl.col(f"{figures[0]}_a").is_null()).then(0).otherwise(f"{n}_a")
+        for n in figures
+    }
+    return both.select(*key, **{n: pl.when(g >= 0).then(g) for n, g in growth.items()})

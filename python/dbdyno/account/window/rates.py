@@ -1,0 +1,243 @@
+"""Table ``rates``: everything normalised on time, per call, per work unit.
+
+A session's rate is its calls over its own first-start to last-end; the rung's is their sum (DESIGN,
+section 4). CPU per call is the sessions' CPU time per second over their calls per second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from dbdyno.account.window.attribution import pooled
+from dbdyno.account.window.cells import key
+from dbdyno.account.window.rate_error import within
+from dbdyno.model.bycell import ByCell
+from dbdyno.model.histogram import quantiles_ns
+from dbdyno.model.raw import RawCell
+from dbdyno.model.tables import rows
+from dbdyno.model.units import NS_PER_S
+
+_QUANTILES = {"response_p50_ns": 0.50, "response_p95_ns": 0.95, "response_p99_ns": 0.99}
+_DRIVER, _COUNTERS, _TASKS, _DRIVER_TASKS = "driver", "engine counters", "os tasks", "driver tasks"
+
+Tables = Mapping[str, pl.DataFrame]
+Row = dict[str, Any]
+Figure = tuple[str, str, float | None, str, str]  # name, unit, value, status where it is None, source
+
+
+def rates_of(cells: Sequence[RawCell], cut: Tables) -> pl.DataFrame:
+    """Table ``rates``, from the cells and this room's other tables. An observation has none."""
+    made: list[Row] = []
+    parts = ByCell({name: cut[name] for name in ("cut_work", "cut_tasks", "cut_levels", "cell_histogram")})
+    for cell in (c for c in cells if c.tables["sessions"].height):
+        mine = parts.of(cell.id)
+        sessions = _sessions(cell, mine)
+        head = key(cell)
+        made += [head | row for row in (*_per_session(cell, sessions), *_per_rung(cell, mine, sessions))]
+    return rows("rates", made)
+
+
+def _sessions(cell: RawCell, cut: Tables) -> pl.DataFrame:
+    """One row a session: its rate, CPU (seconds per second), work and their statuses."""
+    span = pl.col("last_end_ns") - pl.col("first_start_ns")
+    worked = cut["cut_work"].filter("is_work")
+    cpu = cut["cut_tasks"].filter(pl.col("role") == "session")
+    cpu = cpu.group_by("session").agg(
+        # over its own life, as the rate is; a worker's over what its leader's session had of it
+        cpu=_sum(pl.col("run_ns") / pl.when("worker").then("over_ns").otherwise("wall_ns")),
+        cpu_status=pl.col("status").sort_by("worker").first(),
+    )
+    if pooled(cell):  # those tasks serve all sessions in turn
+        cpu = cpu.clear()
+    return (
+        cell.tables["sessions"]
+        .with_columns(
+            rate=pl.when(span > 0).then(NS_PER_S * pl.col("calls") / span),
+            error_rate=pl.when(span > 0).then(NS_PER_S * pl.col("errors") / span),
+        )
+        .join(cpu, on="session", how="left")
+        .join(
+            worked.select("session", work="value", work_unit="unit", work_status="status"),
+            on="session",
+            how="left",
+        )
+        .sort("session")
+    )
+
+
+def _per_session(cell: RawCell, sessions: pl.DataFrame) -> Iterator[Row]:
+    for s in sessions.iter_rows(named=True):
+        work, work_source = _work_per_call(cell, s["work"], s["calls_total"])
+        idle = "ok" if s["calls"] else "no measured calls"
+        work_status = "ok" if work is not None else s["work_status"] or "not supported"
+        cpu_status = s["cpu_status"] or ("shared" if pooled(cell) else "off")
+        per_call = _over(s["cpu"], s["rate"], NS_PER_S)
+        mean_ns = _over(s["in_call_ns"], s["calls"])
+        figures = (
+            ("calls_per_s", "1/s", s["rate"], idle, _DRIVER),
+            ("errors_per_s", "1/s", s["error_rate"], idle, _DRIVER),
+            ("executions", "calls", s["calls_total"] + s["errors_total"], "ok", _DRIVER),
+            ("response_mean_ns", "ns", mean_ns, idle, _DRIVER),
+            ("response_max_ns", "ns", s["max_ns"], idle, _DRIVER),
+            ("work_per_call", cell.meta.workload.work_unit, work, work_status, work_source),
+            ("work_per_s", "1/s", _times(s["rate"], work), work_status, work_source),
+            ("cpu_per_call_ns", "ns", per_call, cpu_status, _TASKS),
+            ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _TASKS),
+        )
+        yield from (_row("session", s["session"], *figure) for figure in figures)
+
+
+def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Row]:
+    measured = sessions.filter(pl.col("calls") > 0)
+    calls, errors = int(sessions["calls"].sum()), int(sessions["errors"].sum())
+    idle = "ok" if calls else "no measured calls"
+    rate = _known_sum(measured["rate"])
+    known = sessions.filter(pl.col("work").is_not_null() & (pl.col("calls_total") > 0))
+    work, work_source = _work_per_call(cell, _known_sum(known["work"]), int(known["calls_total"].sum()))
+    if 0 < known.height < sessions.height:
+        work_source += f", {known.height} of {sessions.height} sessions"
+    work_status = "ok" if work is not None else _first_bad(sessions["work_status"], "not supported")
+    cpu, cpu_status = _rung_cpu(cell, cut, sessions)
+    per_call = _over(cpu, rate, NS_PER_S)
+    straddling = int((sessions["straddle_in"] + sessions["straddle_out"]).sum())
+    figures = (
+        ("calls", "calls", float(calls), "ok", _DRIVER),
+        ("errors", "calls", float(errors), "ok", _DRIVER),
+        ("calls_per_s", "1/s", rate, idle, _DRIVER),
+        ("errors_per_s", "1/s", _known_sum(sessions["error_rate"]), idle, _DRIVER),
+        ("straddling_calls", "calls", float(straddling), "ok", _DRIVER),
+        ("response_mean_ns", "ns", _over(float(sessions["in_call_ns"].sum()), calls), idle, _DRIVER),
+        *((n, "ns", value, idle, _DRIVER) for n, value in _extremes(cut["cell_histogram"], sessions)),
+        ("work_per_call", cell.meta.workload.work_unit, work, work_status, work_source),
+        ("work_per_s", "1/s", _times(rate, work), work_status, work_source),
+        ("cpu_per_call_ns", "ns", per_call, cpu_status, _TASKS),
+        ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _TASKS),
+        *within(cell),
+        _wal(cut["cut_work"], cut["cut_levels"], sessions, rate),
+        *_calibrated(cell),
+        _round_trips(sessions),
+        *_driver(cut["cut_tasks"].filter(pl.col("role") == "driver"), rate),
+    )
+    yield from (_row("rung", None, *figure) for figure in figures)
+
+
+def _rung_cpu(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> tuple[float | None, str]:
+    """CPU of all sessions; behind a pooler that of its server connections."""
+    if pooled(cell):
+        tasks = cut["cut_tasks"].filter(pl.col("role") == "session")
+        known = tasks.height > 0 and not tasks["run_ns"].null_count()
+        cpu = float((tasks["run_ns"] / tasks["over_ns"]).sum()) if known else None
+        return cpu, "ok" if known else _first_bad(tasks["status"], "off")
+    known = sessions.height > 0 and not sessions["cpu"].null_count()
+    cpu = float(sessions["cpu"].sum()) if known else None
+    return cpu, "ok" if known else _first_bad(sessions["cpu_status"], "off")
+
+
+def _extremes(histogram: pl.DataFrame, sessions: pl.DataFrame) -> Iterator[tuple[str, float | None]]:
+    """Percentiles and the longest call; no percentile lies above the longest."""
+    longest = sessions.select(pl.col("max_ns").cast(pl.Float64).max()).item()
+    for name, value in zip(_QUANTILES, quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
+        yield name, value if value is None or longest is None else min(float(value), longest)
+    yield "response_max_ns", longest
+
+
+def _round_trips(sessions: pl.DataFrame) -> Figure:
+    """Messages sent and waited for a call, failed ones included. Not of sessions that were lost: their last
+    call sent, and never ended."""
+    whole = sessions.filter(~pl.col("end_reason").is_in(["lost", "aborted"]))
+    made = float((whole["calls_total"] + whole["errors_total"]).sum())
+    counted = None if whole["round_trips"].null_count() else float(whole["round_trips"].sum())
+    status = "not supported" if counted is None else "no measured calls"
+    return ("round_trips_per_call", "round trips", _over(counted, made), status, _DRIVER)
+
+
+def _wal(work: pl.DataFrame, levels: pl.DataFrame, sessions: pl.DataFrame, rate: float | None) -> Figure:
+    """Write-ahead log a call: of all the sessions' own calls, where the engine counts that; else all that the
+    server wrote in the window, over the calls."""
+    own = work.filter(pl.col("name") == "wal_bytes").drop_nulls("value")
+    made = sessions.join(own.select("session", wal="value"), on="session")
+    if made.height:
+        calls = float((made["calls_total"] + made["errors_total"]).sum())
+        return ("wal_bytes_per_call", "bytes", _over(float(made["wal"].sum()), calls), "ok", _COUNTERS)
+    server = levels.filter((pl.col("origin") == "engine") & (pl.col("key") == "wal_bytes")).head(1)
+    grown, over_ns = server.select("delta", "wall_ns").row(0) if server.height else (None, None)
+    per_s = _over(grown, over_ns, NS_PER_S)
+    status = "off" if server.is_empty() else str(server["status"][0])
+    return ("wal_bytes_per_call", "bytes", _over(per_s, rate), status, f"{_COUNTERS}, server-wide")
+
+
+def _driver(tasks: pl.DataFrame, rate: float | None) -> Iterator[Figure]:
+    """CPUs that the driver's threads used in the window (dbdyno's observers are not among them), that over
+    the calls, and the part of its runnable time that it had to wait for one."""
+    known = tasks.height > 0 and not tasks["run_ns"].null_count()
+    status = "ok" if known else _first_bad(tasks["status"], "off")
+    # its threads live all the time: a read that came too late makes their brackets shorter, not their work
+    run, runq = (_known_sum(tasks[c] / tasks["wall_ns"]) if known else None for c in ("run_ns", "runq_ns"))
+    runnable = None if run is None or runq is None else run + runq
+    starved = 0.0 if runnable == 0 else _over(runq, runnable)
+    yield ("driver_threads", "threads", float(tasks.height) if known else None, status, _DRIVER_TASKS)
+    yield ("driver_cpus", "cores", run, status, _DRIVER_TASKS)
+    yield ("client_cpu_per_call_ns", "ns", _over(run, rate, NS_PER_S), status, _DRIVER_TASKS)
+    yield ("driver_runq", "cores", runq, status, _DRIVER_TASKS)
+    yield ("driver_starved", "", starved, status, _DRIVER_TASKS)
+
+
+def _calibrated(cell: RawCell) -> Iterator[Figure]:
+    """What a call did when it was calibrated, where the workload promises that it stays so."""
+    calibration, workload = cell.meta.calibration, cell.meta.workload
+    if calibration is not None and calibration.work_per_call is not None and workload.work_constant:
+        unit = workload.work_unit
+        yield ("work_per_call_calibrated", unit, calibration.work_per_call, "ok", "calibration")
+
+
+def _work_per_call(cell: RawCell, work: float | None, calls: int) -> tuple[float | None, str]:
+    """Counted, else as calibrated or as the workload's parameters say (and then said so)."""
+    if work is not None and calls:
+        return work / calls, _COUNTERS
+    calibration = cell.meta.calibration
+    if calibration is not None and calibration.work_per_call is not None and work is None:
+        return calibration.work_per_call, "calibration"
+    stated = cell.meta.workload.work_of(cell.meta.cell.params) if work is None else None
+    return stated, _COUNTERS if stated is None else "parameters, verified in each call"
+
+
+def _row(
+    scope: str, session: int | None, name: str, unit: str, value: float | None, status: str, source: str
+) -> Row:
+    if value is None and status == "ok":
+        status = "no measured calls"
+    return {
+        "scope": scope,
+        "session": session,
+        "name": name,
+        "unit": unit,
+        "value": None if value is None else float(value),
+        "status": status if value is None else "ok",
+        "source": source,
+    }
+
+
+def _sum(expr: pl.Expr) -> pl.Expr:
+    """A sum that is unknown as soon as one part is."""
+    return pl.when(expr.is_null().any()).then(None).otherwise(expr.sum())
+
+
+def _known_sum(values: pl.Series) -> float | None:
+    known = values.drop_nulls()
+    return float(known.sum()) if len(known) else None
+
+
+def _first_bad(statuses: pl.Series, otherwise: str) -> str:
+    bad = statuses.drop_nulls().filter(statuses.drop_nulls() != "ok")
+    return str(bad[0]) if len(bad) else otherwise
+
+
+def _over(value: float | None, by: float | None, scale: float = 1) -> float | None:
+    return None if value is None or not by else scale * value / by
+
+
+def _times(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a * b

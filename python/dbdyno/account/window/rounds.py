@@ -1,0 +1,26 @@
+"""Rounds: calls that all sessions began together (driver.rounds), those that were measured whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from dbdyno.account.window.cells import for_each
+from dbdyno.model.raw import RawCell
+
+
+def cut_rounds(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``rounds``. A session's n-th call is of round n. A round of which a call failed, was not
+    measured, or is missing, is left out."""
+    return for_each("rounds", (c for c in cells if c.meta.cell.driver.rounds), _rounds)
+
+
+def _rounds(cell: RawCell) -> pl.DataFrame:
+    calls = cell.tables["calls"].sort("session", "start_ns")
+    numbered = calls.with_columns(round=pl.col("session").cum_count().over("session").cast(pl.Int64))
+    whole = numbered.group_by("round").agg(
+        whole=(pl.len() == cell.meta.cell.sessions) & (pl.col("ok") & pl.col("measured")).all()
+    )
+    kept = numbered.join(whole.filter("whole"), on="round").sort("round", "session")
+    return kept.select("round", "session", "start_ns", "duration_ns", "cpu", "migrations")

@@ -1,0 +1,128 @@
+"""Tasks cut to the window: growth between the reads nearest to t0 and t1 of each task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from dbdyno.account.window.attribution import fold, sessions_of, workers
+from dbdyno.account.window.brief import brief_task, without_briefly_met
+from dbdyno.account.window.cells import for_each, middle
+from dbdyno.account.window.deltas import NEAR_NS, TASK, grown
+from dbdyno.account.window.samples import seen_spans
+from dbdyno.account.window.traced import traced_tasks
+from dbdyno.model.raw import RawCell
+from dbdyno.model.units import TICK_NS
+
+_SURE = ("run_ns", "runq_ns")
+_MORE = ("user_ns", "system_ns", "blkio_ns", "children_ns", "slices", "voluntary", "involuntary")
+_COLUMNS = ("pid", "tid", "start_ticks", "role", "session", "worker")
+_BRACKET = ("from_ns", "to_ns", "wall_ns", "over_ns", "partial", "status")
+
+
+def cut_tasks(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``cut_tasks``. Every session has a row; one that was never read has its status and no figures."""
+    return for_each("cut_tasks", cells, _cut)
+
+
+def reads_of(cell: RawCell) -> pl.DataFrame:
+    """All reads of tasks that tell run and run queue, workers folded, with their instant ``at_ns``."""
+    tasks = fold(cell.tables["tasks"].with_columns(middle().alias("at_ns")), workers(cell))
+    return _own(tasks.filter((pl.col("status") == "ok") & pl.col("run_ns").is_not_null()))
+
+
+def _cut(cell: RawCell) -> pl.DataFrame:
+    meta = cell.meta
+    found = grown(_with_births(reads_of(cell), meta.t0_ns), meta.t0_ns, meta.t1_ns, _SURE, _MORE)
+    read = found.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")
+    brief = _too_brief(cell, read)
+    read = read.join(brief, on=["pid", "start_ticks"], how="anti", nulls_equal=True)
+    found = pl.concat([read, _unread(cell, read)], how="diagonal_relaxed")
+    group = brief_task(cell)
+    followed = traced_tasks(cell)
+    if group is None and followed.is_empty():
+        return found
+    found = without_briefly_met(found, cell, followed)
+    return found if group is None else pl.concat([found, group], how="diagonal_relaxed")
+
+
+def _with_births(reads: pl.DataFrame, t0: int) -> pl.DataFrame:
+    """``reads``, and one of nothing but zeros at the birth of each task that was born inside the window.
+
+    Its start time counts from boot, our clock from boot less suspended time. Where the machine was
+    suspended the two do not fit: a birth after the first read, or too late for the time read there.
+    """
+    first = reads.sort("at_ns").unique(TASK, keep="first", maintain_order=True)
+    birth, lived = pl.col("start_ticks") * TICK_NS, pl.sum_horizontal(_SURE)
+    fits = (birth > t0) & (birth <= pl.col("at_ns")) & (lived <= pl.col("at_ns") - birth + TICK_NS)
+    zeros = [
+        pl.when(pl.col(n).is_not_null()).then(0).cast(reads.schema[n]).alias(n) for n in (*_SURE, *_MORE)
+    ]
+    births = first.filter(fits).with_columns(*zeros, at_ns=birth, state=pl.lit("S"))
+    return pl.concat([births, reads])
+
+
+def _own(reads: pl.DataFrame) -> pl.DataFrame:
+    """A session's pid that somebody else uses later is no longer the session's."""
+    backend = (pl.col("role") == "session") & ~pl.col("worker")
+    first = pl.col("start_ticks").sort_by("at_ns").first().over("pid", "tid", "session")
+    stranger = backend & (pl.col("start_ticks") != first).fill_null(False)
+    return reads.with_columns(
+        pl.when(stranger).then(pl.lit("other")).otherwise("role").alias("role"),
+        pl.when(stranger).then(None).otherwise("session").alias("session"),
+    )
+
+
+def _too_brief(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
+    """Sessions whose reads lie too close for a difference, though samples saw them longer than that."""
+    brief = read.filter((pl.col("role") == "session") & ~pl.col("worker") & pl.col("partial"))
+    brief = brief.filter(pl.col("status") == "too short")
+    seen = brief.join(seen_spans(cell), on=["session", "pid"])
+    return seen.filter(pl.col("seen_to") - pl.col("seen_from") > pl.col("wall_ns"))
+
+
+def _unread(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
+    """Sessions and other roles without a good read; the status is that of the tries.
+
+    W of a session of a load of our own is the window. Of one that came and went in an observation it is
+    the time that the samples that saw it stand for.
+    """
+    t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
+    tasks = fold(cell.tables["tasks"], workers(cell))
+    tries = tasks.filter((pl.col("status") != "ok") & ~pl.col("worker"))
+    missing = sessions_of(cell).join(read.filter(pl.col("role") == "session"), on="session", how="anti")
+    why = tries.group_by("session").agg(pl.col("status").sort_by("before_ns").last())
+    missing = missing.join(why, on="session", how="left").with_columns(role=pl.lit("session"))
+    others = tries.filter(pl.col("role") != "session").join(read, on="role", how="anti")
+    others = others.group_by("role", maintain_order=True).agg(
+        pl.col("pid", "session", "status", "start_ticks").first()
+    )
+    ours_alone = tasks["role"].is_in(["driver", "dbdyno"]).all()  # nothing of the server was to be read
+    nobody = pl.lit("off" if ours_alone else "lost")
+    both = pl.concat([missing, others.select(missing.columns)])
+    seen = both.join(_lives(cell), on=["session", "pid"], how="left", maintain_order="left")
+    return seen.select(
+        pl.col("pid").fill_null(0),
+        pl.col("pid").fill_null(0).alias("tid"),
+        "start_ticks",
+        "session",
+        pl.coalesce("status", pl.when("gone").then(pl.lit("vanished")), nobody).alias("status"),
+        "role",
+        worker=pl.lit(False),
+        partial=pl.col("gone").fill_null(False),
+        from_ns=pl.col("seen_from").fill_null(t0),
+        to_ns=pl.col("seen_to").fill_null(t1),
+        wall_ns=(pl.col("seen_to") - pl.col("seen_from")).fill_null(t1 - t0),
+        over_ns=pl.lit(t1 - t0),
+    )
+
+
+def _lives(cell: RawCell) -> pl.DataFrame:
+    """Of an observation: when each session was there, as far as samples tell."""
+    spans = seen_spans(cell)
+    if cell.tables["sessions"].height:
+        spans = spans.clear()
+    late = pl.col("seen_from") > cell.meta.t0_ns + NEAR_NS
+    early = pl.col("seen_to") < cell.meta.t1_ns - NEAR_NS
+    return spans.with_columns(gone=late | early)

@@ -1,0 +1,134 @@
+"""The scheduler trace cut to the window: growth of its sums between the reads nearest to t0 and t1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from dbdyno.account.window.attribution import fold, workers
+from dbdyno.account.window.brief import folded, folded_labels, told_apart
+from dbdyno.account.window.cells import for_each, middle
+from dbdyno.account.window.deltas import NEAR_NS, TASK, grown, labelled
+from dbdyno.model.raw import RawCell
+from dbdyno.model.tables import empty
+
+SHORTEST_NS = 1
+"""Measured at each switch: a life of any length has a difference."""
+_SURE = ("run_ns", "runq_ns", "sleep_ns")
+_MORE = ("throttled_ns", "blocked_ns", "voluntary", "involuntary")
+_WHOSE = ("role", "session", "worker")
+_BRACKET = ("from_ns", "to_ns", "wall_ns", "over_ns", "partial", "status")
+_LABEL = ("wait_class", "wait_event", "status")
+_CALLS = ("calls", "time_ns")
+_WAITS = ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
+
+
+def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``cut_traced``. Where events were missed between a task's two reads, its status says lost."""
+    figures = [*_SURE, *_MORE]
+    return for_each(
+        "cut_traced", cells, lambda c: folded(_tasks(c), figures, c) if c.tables["traced"].height else None
+    )
+
+
+def traced_tasks(cell: RawCell) -> pl.DataFrame:
+    """The tasks of a cell that the trace saw in its window, each by itself; empty without a trace."""
+    if cell.tables["traced"].is_empty():
+        return empty("cut_traced")
+    return _tasks(cell).filter(pl.col("wall_ns") > 0)
+
+
+def cut_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``cut_waits``: per task and wait event, between the ends of its row in ``cut_traced``."""
+    return for_each("cut_waits", cells, lambda c: _labelled(c, "waits", _LABEL, _WAITS))
+
+
+def cut_syscalls(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``cut_syscalls``: per task and system call; counts that went down are left out."""
+    return for_each(
+        "cut_syscalls",
+        cells,
+        lambda c: _labelled(c, "syscalls", ("name",), _CALLS, _CALLS),
+    )
+
+
+def _reads(cell: RawCell, table: str) -> pl.DataFrame:
+    reads = fold(cell.tables[table].with_columns(middle().alias("at_ns")), workers(cell))
+    return told_apart(reads, cell)
+
+
+def _tasks(cell: RawCell) -> pl.DataFrame:
+    reads = _halved(cell)
+    told = _lives(cell)
+    found = grown(told, cell.meta.t0_ns, cell.meta.t1_ns, _SURE, _MORE, SHORTEST_NS).drop("status_b")
+    missed = _missed(reads, found)
+    return found.join(missed, on=TASK, how="left", nulls_equal=True, maintain_order="left").select(
+        *("pid", "tid", "start_ticks", *_WHOSE, *_SURE, *_MORE),
+        *_BRACKET[:-1],
+        slack_ns=(pl.col("half_ns") + pl.col("half_ns_b")).cast(pl.Int64),
+        status=pl.coalesce("missed", "status"),
+    )
+
+
+def _halved(cell: RawCell) -> pl.DataFrame:
+    return _reads(cell, "traced").with_columns(half_ns=(pl.col("after_ns") - pl.col("before_ns")) / 2)
+
+
+def _lives(cell: RawCell) -> pl.DataFrame:
+    return _whole_lives(_halved(cell).drop_nulls(_SURE), cell.meta.t0_ns, _alive(cell))
+
+
+def _alive(cell: RawCell) -> pl.DataFrame:
+    """When the operating system last had each task (``alive_ns``)."""
+    reads = cell.tables["tasks"].filter(pl.col("status") == "ok").with_columns(at_ns=middle())
+    return reads.group_by(TASK).agg(alive_ns=pl.col("at_ns").max())
+
+
+def _whole_lives(reads: pl.DataFrame, t0: int, alive: pl.DataFrame) -> pl.DataFrame:
+    """``reads`` with each task's first and last instants as they were.
+
+    The sums begin where the trace met the task: at the birth of one that came later. So a read minus its
+    sums is that instant, all sums are 0 there, and one inside the window is a read of its own. An ended
+    task's sums stand still: its last read is true of the instant it ended, unless the task was seen alive
+    after that; then time is missing, and stays so.
+    """
+    lived = pl.sum_horizontal(_SURE)
+    met = (pl.col("at_ns") - lived).min().over(TASK)
+    end, slip = met + lived, NEAR_NS // 20
+    reads = reads.join(alive, on=TASK, how="left", nulls_equal=True, maintain_order="left")
+    ended = (pl.col("at_ns") - end > slip) & (pl.col("alive_ns").fill_null(0) <= end + slip)
+    reads = reads.with_columns(met_ns=met, ended=ended).with_columns(
+        at_ns=pl.when("ended").then(pl.col("met_ns") + lived).otherwise("at_ns")
+    )
+    zero = [pl.lit(0, dtype=pl.Int64).alias(n) for n in (*_SURE, "voluntary", "involuntary")]
+    maybe = [pl.when(pl.col(n).is_not_null()).then(0).alias(n) for n in ("throttled_ns", "blocked_ns")]
+    births = reads.sort("at_ns").unique(TASK, keep="first", maintain_order=True).filter(pl.col("met_ns") > t0)
+    births = births.with_columns(*zero, *maybe, at_ns="met_ns")
+    return pl.concat([reads, births], how="diagonal_relaxed").drop("met_ns", "alive_ns", "ended")
+
+
+def _missed(reads: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    """What the reads inside a task's bracket had to say, where it was not ok."""
+    bad = reads.filter(pl.col("status") != "ok").join(
+        found.select(*TASK, "from_ns", "to_ns"), on=TASK, nulls_equal=True, maintain_order="left"
+    )
+    inside = (pl.col("at_ns") > pl.col("from_ns")) & (pl.col("at_ns") <= pl.col("to_ns"))
+    return bad.filter(inside).group_by(TASK).agg(missed=pl.col("status").min())
+
+
+def _labelled(
+    cell: RawCell, table: str, label: Sequence[str], figures: Sequence[str], known: Sequence[str] = ()
+) -> pl.DataFrame | None:
+    """``known``: figures without which a row is left out."""
+    if cell.tables[table].is_empty():
+        return None
+    tasks = _tasks(cell)
+    read = _lives(cell).group_by(*TASK, "after_ns").agg(its_ns=pl.col("at_ns").max())  # no births
+    rows = _reads(cell, table).join(
+        read, on=[*TASK, "after_ns"], how="left", nulls_equal=True, maintain_order="left"
+    )
+    found = labelled(rows.with_columns(at_ns=pl.coalesce("its_ns", "at_ns")), tasks, label, figures)
+    whose = tasks.select(*TASK, *_WHOSE)
+    found = found.join(whose, on=TASK, nulls_equal=True, maintain_order="left").drop("worker")
+    return folded_labels(found.drop_nulls(known) if known else found, list(label))

@@ -1,0 +1,1 @@
+"""From tables to conclusions: findings, answers, comparisons, verdicts. Pure."""

@@ -1,0 +1,148 @@
+"""Where the time of a unit of work goes, account by account, before a bend and after it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from dbdyno.conclude.answers import number_format as fmt
+from dbdyno.conclude.answers.ladders import cells_of, figures_of_cell
+from dbdyno.model.client_limit import STARVED
+from dbdyno.model.results import Results
+from dbdyno.model.scaling import Estimate, Ladder
+
+CPU, RUN, RUNQ, THROTTLE = "CPU", "run", "CPU WAIT", "throttle"
+LOCK, IO, CLIENT, DRIVER, POOL, WAIT, UNACCOUNTED = (
+    "lock",
+    "I/O",
+    "client",
+    "driver",
+    "pool",
+    "wait",
+    "unaccounted",
+)
+LOCKS = ("Lock", "LWLock", "BufferPin")
+"""Wait classes of which an event names one lock, one latch, one page."""
+_BY_ACCOUNT = {"run": RUN, "runq": RUNQ, "client": CLIENT, "pool.queue": POOL, "unaccounted": UNACCOUNTED}
+MOSTLY = 0.5
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a usable cell spent: session-seconds per unit of work by (group, detail)."""
+
+    load: float
+    repeat: int
+    by: Mapping[tuple[str, str], float]
+    throttled: float
+    """At least so many of those in the run queue."""
+    starved: bool
+    """The driver itself had to wait for a CPU."""
+
+    @property
+    def total(self) -> float:
+        return sum(self.by.values())
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What grew most from before a bend to after it."""
+
+    group: str
+    detail: str
+    seconds: float
+    """Session time per unit of work, so many more."""
+    share: Estimate
+    """Of the growth of all session time per unit of work."""
+
+
+def spent(results: Results, ladder: Ladder) -> list[Spent]:
+    """Per usable cell; without those of which run or run queue is not known."""
+    rates = {(r["load"], r["repeat"]): r["throughput"] for r in ladder.points.to_dicts()}
+    found = []
+    for window, parts in cells_of(results, ladder):
+        rate = rates.get((float(window["sessions"]), window["repeat"]))
+        rows = parts["ledger"].filter(pl.col("scope") == "rung")
+        if rate and {"run", "runq"} <= set(rows.drop_nulls("aas")["account"]):
+            starved = (figures_of_cell(parts).get("driver_starved") or 0.0) > STARVED
+            low = rows.filter(pl.col("account") == "runq.throttled_bracket")["low"].drop_nulls().sum()
+            found.append(
+                Spent(window["sessions"], window["repeat"], _by_group(rows, rate), float(low) / rate, starved)
+            )
+    return found
+
+
+def _by_group(rows: pl.DataFrame, rate: float) -> dict[tuple[str, str], float]:
+    by: dict[tuple[str, str], float] = defaultdict(float)
+    for account, detail, aas in rows.select("account", "detail", "aas").drop_nulls("aas").iter_rows():
+        if account == "sleep":
+            by[_of_sleep(detail), detail or "asleep"] += aas / rate
+        elif account in _BY_ACCOUNT:
+            by[_BY_ACCOUNT[account], ""] += aas / rate
+    return by
+
+
+def _of_sleep(detail: str | None) -> str:
+    kind = (detail or "").partition("/")[0]
+    return LOCK if kind in LOCKS else IO if kind == "IO" else WAIT
+
+
+def grown_most(cells: Iterable[Spent], bend: float) -> Growth | None:
+    """The group whose session time per unit of work grows most beyond ``bend``, and in it the largest detail.
+
+    Run and run queue are one group (CPU): a unit that is charged more CPU and one that waits for a CPU are
+    both short of CPUs. ``None``: there are cells on one side only, or session time did not grow.
+    """
+    sides = list(cells)
+    lowest = min((c.load for c in sides), default=0.0)
+    before = [c for c in sides if c.load <= max(bend, lowest)]
+    after = [c for c in sides if c.load > max(bend, lowest)]
+    if not before or not after:
+        return None
+    grown = _growth(before, after)
+    total = sum(grown.values())
+    if total <= 0:
+        return None
+    groups: dict[str, float] = defaultdict(float)
+    for (group, _), g in grown.items():
+        groups[CPU if group in (RUN, RUNQ) else group] += g
+    group = max(groups, key=lambda k: groups[k])
+    inside = {k: g for k, g in grown.items() if (CPU if k[0] in (RUN, RUNQ) else k[0]) == group}
+    (kind, detail), most = max(inside.items(), key=lambda kv: kv[1])
+    seconds = groups[CPU] if group == CPU else most
+    keys = set(inside) if group == CPU else {(kind, detail)}
+    share = _share(before, after, keys) or Estimate("share", seconds / total)
+    return Growth(_named(kind, after), detail, seconds, share)
+
+
+def _growth(before: list[Spent], after: list[Spent]) -> dict[tuple[str, str], float]:
+    keys = {k for c in (*before, *after) for k in c.by}
+    return {k: _mean(c.by.get(k, 0.0) for c in after) - _mean(c.by.get(k, 0.0) for c in before) for k in keys}
+
+
+def _share(before: list[Spent], after: list[Spent], keys: set[tuple[str, str]]) -> Estimate | None:
+    """Of each repeat; their mean with its interval. ``None``: fewer than two repeats have both sides."""
+    shares = []
+    for repeat in sorted({c.repeat for c in before} & {c.repeat for c in after}):
+        grown = _growth([c for c in before if c.repeat == repeat], [c for c in after if c.repeat == repeat])
+        if (total := sum(grown.values())) > 0:
+            shares.append(sum(g for k, g in grown.items() if k in keys) / total)
+    return fmt.estimate("share", shares) if len(shares) > 1 else None
+
+
+def _named(kind: str, after: list[Spent]) -> str:
+    """What lies behind a group, where other figures of the same cells tell more."""
+    runq = _mean(c.by.get((RUNQ, ""), 0.0) for c in after)
+    if kind == RUNQ and runq > 0 and _mean(c.throttled for c in after) > MOSTLY * runq:
+        return THROTTLE
+    if kind == CLIENT and sum(c.starved for c in after) > MOSTLY * len(after):
+        return DRIVER
+    return kind
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return sum(known) / len(known)

@@ -1,0 +1,133 @@
+"""How much more an observed server could take before its CPUs are full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from dbdyno.conclude.answers import number_format as fmt
+from dbdyno.conclude.answers.ladders import account
+from dbdyno.conclude.answers.machine import machine_of
+from dbdyno.model.bycell import ByCell
+from dbdyno.model.results import Results
+from dbdyno.model.scaling import Answer, Estimate, Machine
+
+WAITS = 0.10
+"""CPU WAIT over CPU time from which on there is said to be no headroom, and up to which it is counted."""
+
+
+@dataclass(frozen=True)
+class Present:
+    """The load as it was observed: means of its windows."""
+
+    used: Estimate
+    """CPUs that were busy, whoever used them."""
+    wait: float | None
+    """Run-queue time of the sessions over their CPU time."""
+    witness: str
+
+
+def headroom(results: Results) -> Answer | None:
+    """Of an observed run; ``None`` of any other.
+
+    Said with two models. Utilisation law (Denning and Buzen, Computing Surveys 10 (1978) 225): as much CPU
+    per unit of work as now, so CPUs are full at ``cpus / used`` times the load: the most there can be. M/M/c
+    (Erlang's delay formula; Kleinrock, Queueing Systems I (1975), section 3.5): the load at which sessions
+    wait :data:`WAITS` of their CPU time. With SMT the low end takes further threads to yield nothing.
+    """
+    if results.plan.experiment.observation is None:
+        return None
+    machine, notes = machine_of(results, _variant(results))
+    now = present(results)
+    if machine.cpus is None or now is None:
+        why = next(iter(notes), "CPU times of the sessions could not be read")
+        return Answer("headroom", f"Headroom is not told: {why}.")
+    return said(now, machine)
+
+
+def said(now: Present, machine: Machine) -> Answer:
+    """The answer, from what was observed and the machine (its CPUs must be known)."""
+    assert machine.cpus is not None
+    used = now.used.value
+    text = f"At the present load {fmt.plain(used)} of {fmt.plain(machine.cpus)} CPUs are busy"
+    text += (
+        "" if now.wait is None else f" and sessions wait {fmt.percent(now.wait)} of their CPU time for a CPU"
+    )
+    evidence = f"{now.witness}; M/M/c, utilisation law"
+    if (now.wait is not None and now.wait > WAITS) or used >= machine.cpus:
+        value = Estimate("headroom", 0.0, "of the present load", 0.0, 0.0, "CPU WAIT is there")
+        return Answer("headroom", f"{text}: no headroom, CPU WAIT is there already.", value, evidence)
+    if used <= 0:
+        return Answer("headroom", f"{text}: nothing ran, so how much more fits is not told.", None, evidence)
+    busiest = now.used.high if now.used.high is not None else used
+    until = load_until(WAITS, machine.cpus)
+    most, more = machine.cpus / used - 1, max(0.0, until / used - 1)
+    least = min(more, max(0.0, load_until(WAITS, _surely(machine)) / busiest - 1))
+    value = Estimate("headroom", more, "of the present load", least, most, "M/M/c to utilisation law")
+    text += f": the load can grow by {fmt.percent(more)}" if more > 0 else ": the load cannot grow"
+    text += f" before sessions wait {fmt.percent(WAITS)} of their CPU time (M/M/c), by {fmt.percent(most)} "
+    text += "at the very most (all CPUs busy, as much CPU per call as now)"
+    if _surely(machine) < machine.cpus:
+        text += f"; by {fmt.percent(least)} if threads that share a core yield nothing"
+    elif now.wait is None:
+        text += "; run-queue times are not known, so it may wait already"
+    return Answer("headroom", f"{text}.", value, evidence)
+
+
+def load_until(wait: float, cpus: float) -> float:
+    """Busy CPUs of M/M/c at which the mean wait is ``wait`` of the mean service: C(c, a) / (c - a) = wait."""
+    servers = max(1, int(cpus))
+    scale = cpus / servers  # a quota's part of a CPU makes each a little faster
+    low, high = 0.0, float(servers)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if delay(servers, middle) / (servers - middle) < wait else (low, middle)
+    return low * scale
+
+
+def delay(servers: int, offered: float) -> float:
+    """Erlang's C: the share of arrivals that wait, by the recursion of his B (Kleinrock, section 3.5)."""
+    blocked = 1.0
+    for n in range(1, servers + 1):
+        blocked = offered * blocked / (n + offered * blocked)
+    busy = offered / servers
+    return blocked / (1 - busy * (1 - blocked))
+
+
+def present(results: Results) -> Present | None:
+    """Of the usable windows; ``None``: how much CPU was used is not known."""
+    parts = ByCell({name: results.tables[name] for name in ("ledger", "witnesses")})
+    cells = results.tables["windows"].filter(pl.col("status") != "invalid")["cell"].to_list()
+    ledgers = [parts.table("ledger", c) for c in cells]
+    told = [_machine_wide(parts.table("witnesses", c)) for c in cells]
+    witness = "host: whole machine"
+    if None in told or not told:
+        told, witness = [_of_ledger(ledger) for ledger in ledgers], "os tasks"
+    used = fmt.estimate("CPUs used", told, "CPUs")
+    runs, runqs = ([account(ledger, name) for ledger in ledgers] for name in ("run", "runq"))
+    run, runq = (fmt.estimate("", v) for v in (runs, runqs))
+    wait = runq.value / run.value if run is not None and runq is not None and run.value > 0 else None
+    return None if used is None else Present(used, wait, witness)
+
+
+def _machine_wide(witnesses: pl.DataFrame) -> float | None:
+    rows = witnesses.filter((pl.col("quantity") == "cpu_used_machine") & (pl.col("source") == "host"))
+    return float(rows["value"][0]) if rows.height and rows["value"][0] is not None else None
+
+
+def _of_ledger(ledger: pl.DataFrame) -> float | None:
+    """CPU of sessions, helpers and those beside."""
+    run = ledger.filter((pl.col("account") == "run") & pl.col("scope").is_in(["rung", "helper", "beside"]))
+    return None if account(ledger, "run") is None else float(run["aas"].drop_nulls().sum())
+
+
+def _surely(machine: Machine) -> float:
+    """CPUs that are there if threads that share a core yield nothing."""
+    assert machine.cpus is not None
+    return machine.cpus if machine.cores is None else min(machine.cpus, machine.cores)
+
+
+def _variant(results: Results) -> str:
+    variants = results.tables["windows"]["variant"]
+    return str(variants[0]) if len(variants) else "base"

@@ -1,0 +1,84 @@
+"""Numbers in the words of a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from dbdyno.model.scaling import Estimate
+from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
+from dbdyno.stats.mean import Mean
+
+REPEATS = "Student's t over repeats"
+
+
+def rate(value: float, unit: str) -> str:
+    """``6.21 M LIO/s``."""
+    return f"{format_rate(value)} {unit}"
+
+
+def seconds(value: float) -> str:
+    """``1.23 ms``."""
+    return format_ns(value * NS_PER_S)
+
+
+def load(n: float, unit: str = "sessions") -> str:
+    """``1 session``, ``8 sessions``, ``5.3 sessions``; units are plural nouns."""
+    text = f"{n:,.0f}" if abs(n - round(n)) < 0.005 else f"{n:,.1f}"
+    return f"{text} {unit.removesuffix('s') if text == '1' else unit}"
+
+
+def percent(share: float) -> str:
+    value = 100 * share
+    if not math.isfinite(value):
+        return "? %"
+    return f"{value:.0f} %" if abs(value) >= 9.5 else f"{round(value, 1) + 0.0:.1f} %"  # no -0.0
+
+
+def apart(first: float, second: float) -> tuple[str, str]:
+    """Two shares in percent, with a decimal more where they would look the same."""
+    texts = percent(first), percent(second)
+    return texts if texts[0] != texts[1] else (f"{100 * first:.1f} %", f"{100 * second:.1f} %")
+
+
+def plain(value: float) -> str:
+    """Three significant digits, whole numbers as they are."""
+    rounded = float(f"{value:.3g}") if abs(value) < 100 else value
+    return f"{rounded:,.0f}" if rounded == round(rounded) else significant(rounded)
+
+
+def spread(found: Estimate) -> str:
+    """`` (5.9 to 6.4)``, `` (at least 5.9)``; empty where there is no interval."""
+    low, high = (None if v is None else plain(v) for v in (found.low, found.high))
+    if low is not None and high is not None:
+        return "" if low == high else f" ({low} to {high})"
+    if low is None and high is None:
+        return ""
+    return f" (at least {low})" if low is not None else f" (at most {high})"
+
+
+def rate_spread(found: Estimate) -> str:
+    """As :func:`spread`, of rates: ``(5.90 M to 6.41 M)``."""
+    return _ends(found, format_rate)
+
+
+def percent_spread(found: Estimate) -> str:
+    return _ends(found, percent)
+
+
+def _ends(found: Estimate, text: Callable[[float], str]) -> str:
+    """Both ends, where they are known and do not look the same."""
+    if found.low is None or found.high is None:
+        return ""
+    low, high = text(found.low), text(found.high)
+    return "" if low == high else f" ({low} to {high})"
+
+
+def estimate(name: str, values: Iterable[float | None], unit: str = "") -> Estimate | None:
+    """Mean of the known values with Student's interval; ``None`` without any."""
+    mean = Mean.of(v for v in values if v is not None)
+    if not mean.n:
+        return None
+    low, high = mean.interval95 or (None, None)
+    method = REPEATS if low is not None else ""
+    return Estimate(name, mean.value, unit, low, high, method, mean.std_err)

@@ -1,0 +1,214 @@
+"""Threads against cores: SMT yield, CPU per unit of work, and how many cores were in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import polars as pl
+
+from dbdyno.conclude.answers import accounts, rungs, smt_yield
+from dbdyno.conclude.answers import number_format as fmt
+from dbdyno.conclude.answers.ladders import cells_of
+from dbdyno.model.results import Results
+from dbdyno.model.scaling import Answer, Estimate, Fitted, Ladder, Machine, Scaling
+
+SEEN = 0.05
+"""Weight that a fit with knees must have at least for its slopes to be believed."""
+CPU_BOUND = (accounts.CPU, accounts.RUN, accounts.RUNQ, "not told", "no bend")
+
+
+def threads(scaling: Scaling, results: Results | None, kind: str) -> Iterator[Answer]:
+    """smt-yield, cpu-per-work, cpu-inflation, equivalent-cores. ``kind``: what :func:`reason` found."""
+    found = _yield(scaling, kind)
+    yield found
+    yield from _per_work(scaling)
+    if found.value is not None:
+        yield from _inflated(scaling, found.value)
+    yield from _cores(scaling, results)
+
+
+# -- yield ----------------------------------------------------------------------------------------
+
+
+def _yield(scaling: Scaling, kind: str) -> Answer:
+    machine = scaling.ladder.machine
+    why = _untold(scaling, kind)
+    fits = _kneed(scaling)
+    if why is None and not fits:
+        why = "no fit with a knee is supported by the data"
+    if why is None and not _near(fits[0], machine):
+        why = _elsewhere(fits[0].knees[0], machine, scaling.ladder.load_unit)
+    if why is not None:
+        text = f"SMT yield cannot be told: {why}." if machine.threads_per_core != 1 else f"No SMT: {why}."
+        return Answer("smt-yield", text)
+    return _told([f for f in fits if _near(f, machine)], machine, scaling)
+
+
+def _near(fit: Fitted, machine: Machine) -> bool:
+    knee = fit.knees[0]
+    return machine.cores is not None and smt_yield.near_cores(knee.value, knee.low, knee.high, machine.cores)
+
+
+def _elsewhere(knee: Estimate, machine: Machine, unit: str) -> str:
+    text = f"growth bends at {fmt.load(knee.value, unit)}, not near the {fmt.plain(machine.cores or 0)} cores"
+    if machine.cpus is not None and smt_yield.near_cores(knee.value, knee.low, knee.high, machine.cpus):
+        text += f" but at the {fmt.plain(machine.cpus)} CPUs: threads of a core do not slow each other here, "
+        text += "or the topology that a hypervisor shows is not the machine's"
+    return text
+
+
+def _untold(scaling: Scaling, kind: str) -> str | None:
+    machine, measured = scaling.ladder.machine, rungs.loads(scaling.ladder)
+    if machine.threads_per_core == 1:
+        return "a core has one thread"
+    if machine.threads_per_core is None or machine.cores is None:
+        return "how many threads share a core is not known"
+    if machine.cpus is not None and machine.cpus <= machine.cores:
+        return "as many CPUs as cores may be used"
+    if measured[-1] <= machine.cores:
+        return f"the ladder ends at the {fmt.plain(machine.cores)} cores or below"
+    if kind.partition(":")[0] not in CPU_BOUND:
+        return f"growth bends for another reason ({kind})"
+    return None
+
+
+def _kneed(scaling: Scaling) -> list[Fitted]:
+    """The fits that have a knee, best first, without those that the data all but rule out."""
+    fits = [f for f in scaling.fits if f.knees and _ratio(f) is not None]
+    return [f for f in fits if f.weight >= SEEN or f is scaling.best]
+
+
+def _ratio(fit: Fitted) -> Estimate | None:
+    """Growth beyond the first knee over that below it."""
+    if fit.model == "plateau":
+        return Estimate("yield", 0.0, "", 0.0, 0.0, "by the model")
+    return next((p for p in fit.parameters if p.name == "yield"), None)
+
+
+def _told(fits: list[Fitted], machine: Machine, scaling: Scaling) -> Answer:
+    """By the best of ``fits``; the interval holds those of all of them, as none is ruled out."""
+    fit, m = fits[0], machine.threads_per_core
+    ratio = _widest([r for f in fits if (r := _ratio(f)) is not None])
+    assert m is not None
+    ends = [None if v is None else smt_yield.yield_of_slopes(v, m) for v in (ratio.low, ratio.high)]
+    value = smt_yield.yield_of_slopes(ratio.value, m)
+    found = Estimate("SMT yield", value, "of one thread's core", ends[0], ends[1], ratio.method)
+    text = f"SMT yield {fmt.plain(value)}{fmt.spread(found)}: a core with all {m} threads busy delivers "
+    text += "so many times what it does with one; each session beyond the cores adds "
+    text += f"{fmt.percent(ratio.value)}{fmt.percent_spread(ratio)} of one below"
+    knee = fmt.load(fit.knees[0].value, scaling.ladder.load_unit)
+    evidence = f"fit: {fit.title}, knee at {knee} beside {fmt.plain(machine.cores or 0)} cores"
+    if fit is not scaling.best and scaling.best is not None:
+        evidence += f"; the best fit is {scaling.best.title}"
+    return Answer("smt-yield", f"{text}.", found, evidence)
+
+
+def _widest(ratios: list[Estimate]) -> Estimate:
+    """The first, with an interval that holds all of theirs; without one where one has none."""
+    lows, highs = ([getattr(r, end) for r in ratios] for end in ("low", "high"))
+    known = None not in lows and None not in highs
+    return replace(ratios[0], low=min(lows) if known else None, high=max(highs) if known else None)
+
+
+# -- CPU per unit of work -------------------------------------------------------------------------
+
+
+def _per_work(scaling: Scaling) -> Iterator[Answer]:
+    """At the lowest rung and at the one that delivers most."""
+    ladder = scaling.ladder
+    low, high = rungs.loads(ladder)[0], rungs.best_rung(ladder)
+    first = rungs.at(ladder, low, "cpu", over="throughput")
+    last = rungs.at(ladder, high, "cpu", over="throughput")
+    if first is None:
+        return
+    unit = ladder.throughput_unit.partition("/")[0]
+    text = f"A unit of work ({unit}) costs {fmt.seconds(first.value)} of CPU "
+    text += f"at {fmt.load(low, ladder.load_unit)}"
+    text += _in_kernel(ladder, low)
+    if last is not None and high != low and first.value > 0:
+        text += f", {fmt.seconds(last.value)} at {fmt.load(high, ladder.load_unit)}: "
+        text += f"{fmt.plain(last.value / first.value)} times"
+    value = Estimate(
+        "CPU per unit of work", first.value, "s", first.low, first.high, first.method, first.std_err
+    )
+    yield Answer("cpu-per-work", f"{text}.", value, "ledger: run over throughput")
+
+
+def _in_kernel(ladder: Ladder, load: float) -> str:
+    system = rungs.at(ladder, load, "cpu_system", over="cpu")
+    return "" if system is None else f" ({fmt.percent(system.value)} of it in the kernel)"
+
+
+def _inflated(scaling: Scaling, found: Estimate) -> Iterator[Answer]:
+    """m / yield, beside what was measured."""
+    ladder, m = scaling.ladder, scaling.ladder.machine.threads_per_core
+    if m is None or found.value <= 0:
+        return
+    ends = [smt_yield.inflation(v, m) if v is not None and v > 0 else None for v in (found.high, found.low)]
+    value = Estimate(
+        "CPU inflation", smt_yield.inflation(found.value, m), "times", ends[0], ends[1], found.method
+    )
+    text = f"With all threads busy a unit of work is charged {fmt.plain(value.value)} times"
+    text += f"{fmt.spread(value)} the CPU that it costs on a core of its own ({m} / yield): "
+    text += "a thread is charged its full time, though the core is shared"
+    low, top = rungs.loads(ladder)[0], rungs.loads(ladder)[-1]
+    first, last = (rungs.at(ladder, n, "cpu", over="throughput") for n in (low, top))
+    full = ladder.machine.cpus is not None and top >= ladder.machine.cpus
+    if full and first is not None and last is not None and first.value > 0:
+        text += f"; measured at {fmt.load(top, ladder.load_unit)}: "
+        text += f"{fmt.plain(last.value / first.value)} times"
+    yield Answer("cpu-inflation", f"{text}.", value, "SMT yield")
+
+
+# -- cores in use ---------------------------------------------------------------------------------
+
+
+def _cores(scaling: Scaling, results: Results | None) -> Iterator[Answer]:
+    """At the rung that delivers most: witnessed CPU by CPU, else bounded by the CPU that sessions used."""
+    ladder = scaling.ladder
+    where = rungs.best_rung(ladder)
+    place = f"At {fmt.load(where, ladder.load_unit)}"
+    if results is not None and ladder.workload is not None:
+        seen = [p["cores"] for w, p in cells_of(results, ladder) if w["sessions"] == where and "cores" in p]
+        known = pl.concat(seen).drop_nulls("threads") if seen else pl.DataFrame()
+        if known.height:
+            yield equivalent(known, place)
+            return
+    used = rungs.at(ladder, where, "cpu")
+    if used is not None:
+        yield _bounded(used.value, ladder.machine, place)
+
+
+def equivalent(known: pl.DataFrame, place: str) -> Answer:
+    """Of rows of the table ``cores``, one a cell or window."""
+    mean = {c: fmt.estimate(c, known[c].to_list()) for c in ("threads", "cores", "low", "high")}
+    busy = mean["threads"]
+    assert busy is not None
+    text = f"{place} {fmt.plain(busy.value)} threads were busy (thread-seconds per second)"
+    cores, low, high = mean["cores"], mean["low"], mean["high"]
+    source = str(known["source"][0])
+    if cores is None or low is None or high is None:
+        return Answer(
+            "equivalent-cores", f"{text}; on how many cores is not told: {known['status'][0]}.", None, source
+        )
+    value = Estimate("cores in use", cores.value, "cores", low.value, high.value, source)
+    text += f", on {fmt.plain(cores.value)} cores{fmt.spread(value)} (core-seconds: any sibling busy)"
+    return Answer("equivalent-cores", f"{text}.", value, f"table cores: {source}")
+
+
+def _bounded(used: float, machine: Machine, place: str) -> Answer:
+    """Only the sessions' own CPU time is known: with m threads a core it took from used / m cores up."""
+    text = f"{place} sessions used {fmt.plain(used)} thread-seconds per second"
+    m = machine.threads_per_core
+    if m is None or machine.cores is None:
+        return Answer("equivalent-cores", f"{text}; on how many cores is not told: no topology.")
+    if m == 1:
+        value = Estimate("cores in use", used, "cores", used, used, "no SMT")
+        return Answer("equivalent-cores", f"{text}: as many core-seconds, without SMT.", value, "ledger: run")
+    low, high = used / m, min(machine.cores, used)
+    if low >= 0.99 * high:
+        value = Estimate("cores in use", high, "cores", low, high, "all threads busy")
+        return Answer("equivalent-cores", f"{text}: all of {fmt.plain(high)} cores.", value, "ledger: run")
+    text += f", on {fmt.plain(low)} to {fmt.plain(high)} cores: which threads ran together is not known"
+    return Answer("equivalent-cores", f"{text}.", None, "ledger: run, topology")

@@ -1,0 +1,18 @@
+"""Comparison of variants, runs and samples: effects with intervals, verdicts, accounts behind them. Pure."""
+
+from dbdyno.conclude.compare.numbers import compare_samples
+from dbdyno.conclude.compare.options import Options
+from dbdyno.conclude.compare.runs import compare_runs
+from dbdyno.conclude.compare.stopping_rule import rule, tight_enough
+from dbdyno.conclude.compare.variants import compare_variants
+from dbdyno.conclude.compare.verdict import MARGIN
+
+__all__ = [
+    "MARGIN",
+    "Options",
+    "compare_runs",
+    "compare_samples",
+    "compare_variants",
+    "rule",
+    "tight_enough",
+]

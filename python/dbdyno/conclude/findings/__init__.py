@@ -1,0 +1,96 @@
+"""Findings: claims in words with number, evidence and cure. One function a question, all in ``CHECKS``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import polars as pl
+
+from dbdyno.conclude.findings import (
+    background,
+    brief,
+    cache,
+    contention,
+    counting,
+    coverage,
+    placement,
+    pooling,
+    quality,
+    sampling,
+    scaling,
+    sources_used,
+    steadiness,
+    time,
+    wait_labels,
+)
+from dbdyno.conclude.findings.context import Case
+from dbdyno.model.environment import Environment
+from dbdyno.model.finding import Finding
+from dbdyno.model.plan import Plan
+from dbdyno.model.workload import Workload
+
+CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    quality.cells_cut_short,
+    coverage.nobody,
+    coverage.hidden_sessions,
+    coverage.gaps,
+    brief.sessions,
+    quality.client_limits,
+    quality.driver_starved,
+    quality.driver_share,
+    counting.sessions_lost,
+    counting.no_calls,
+    counting.errors,
+    counting.work_constant,
+    counting.executions,
+    counting.changes,
+    cache.cached,
+    cache.os_cached,
+    scaling.peak,
+    scaling.limit,
+    contention.lock_bound,
+    time.cpu_wait,
+    time.throttled,
+    pooling.queue,
+    pooling.way,
+    pooling.busy,
+    wait_labels.hidden_run_queue,
+    wait_labels.idle_burn,
+    wait_labels.naive_cpu,
+    background.helpers,
+    background.io_workers,
+    background.parallel_workers,
+    background.autovacuum,
+    background.checkpoints,
+    background.resets,
+    time.unaccounted,
+    quality.steal,
+    quality.foreign_load,
+    quality.witnesses_differ,
+    quality.long_calls,
+    steadiness.drift,
+    steadiness.uneven_sessions,
+    placement.groups,
+    placement.all_share,
+    placement.alike,
+    placement.settled,
+    sampling.sampler,
+    sampling.sampler_late,
+    sources_used.witnesses_used,
+    quality.sources_missing,
+    quality.one_repeat,
+)
+_ORDER = ("invalid", "warning", "note", "good")
+
+
+def findings(
+    plan: Plan,
+    environment: Environment,
+    tables: Mapping[str, pl.DataFrame],
+    workloads: Mapping[str, Workload],
+) -> tuple[Finding, ...]:
+    """From all tables of window, ledger and ``rungs``. The gravest first, else in the order of ``CHECKS``."""
+    case = Case(plan, environment, tables, workloads)
+    found = [finding for check in CHECKS for finding in check(case)]
+    found += sampling.too_few(case, found)
+    return tuple(sorted(found, key=lambda f: _ORDER.index(f.severity)))

@@ -1,0 +1,173 @@
+"""What the server did besides: its own processes, workers for the sessions, checkpoints, vacuum, resets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, percent, sessions
+from dbdyno.model.finding import Finding
+from dbdyno.model.units import NS_PER_S, significant
+
+HELPERS = 0.05
+"""The server's own processes are told if they take this share of the CPU time of the server."""
+WORKERS = 0.01
+"""Parallel workers, and those who do I/O for sessions, are told from this share on."""
+RAN, LIVED = 0.005, 0.1
+"""A vacuum worker was at work if it took this much of a CPU, or lived this share of the window."""
+GRAVE = 0.05
+"""CPUs: from here on it is more than a note."""
+
+
+def helpers(case: Case) -> Iterator[Finding]:
+    """The rung where the server's own processes took the largest part of its CPU time."""
+    found = []
+    for _, rungs in case.ladders():
+        for r in rungs:
+            if r["helpers_aas"] and r["run_aas"] is not None:
+                found.append((r["helpers_aas"] / (r["helpers_aas"] + r["run_aas"]), r))
+    share, rung = max(found, key=lambda f: float(f[0]), default=(0.0, {}))
+    if share >= HELPERS:
+        place = "" if case.observed else f" at {sessions(rung['sessions'])}"
+        yield Finding(
+            id="helpers",
+            severity="note",
+            claim=f"The server's own processes took {significant(rung['helpers_aas'])} CPUs{place}, "
+            f"{percent(share)} of the server's CPU time: not in the sessions' accounts.",
+            value=rung["helpers_aas"],
+            unit="cores",
+            evidence="os tasks: the ledger's scope helper",
+        )
+
+
+def io_workers(case: Case) -> Iterator[Finding]:
+    """Whose CPU and block I/O the sessions' waits for I/O were."""
+    found: list[tuple[float, float, float | None, Row]] = []
+    for cell in case.usable():
+        rows = case.accounts(cell["cell"], "helper").filter(pl.col("who").str.contains("io worker"))
+        used = float(rows.filter(pl.col("account") == "run")["aas"].drop_nulls().sum())
+        delays = rows.filter(pl.col("account") == "block_io")["aas"].drop_nulls()
+        waits = case.accounts(cell["cell"]).filter(
+            (pl.col("account") == "sleep") & pl.col("detail").str.starts_with("IO/")
+        )
+        waited = float(waits["aas"].drop_nulls().sum())
+        if used >= WORKERS and waited > 0:
+            found.append((used, waited, float(delays.sum()) if len(delays) else None, cell))
+    if found:
+        used, waited, delay, cell = max(found, key=lambda f: f[0])
+        device = "unknown (delay accounting is off)" if delay is None else f"{significant(delay)} s/s"
+        yield Finding(
+            id="io-workers",
+            severity="note",
+            claim=f"Sessions waited {significant(waited)} s/s for I/O {at(cell, case)} that I/O workers did: "
+            f"they used {significant(used)} CPUs, their block I/O was {device}.",
+            value=used,
+            unit="cores",
+            evidence="ledger: sleep of the sessions in class IO, run and block_io of the I/O workers",
+            cells=ids([c for *_, c in found]),
+        )
+
+
+def parallel_workers(case: Case) -> Iterator[Finding]:
+    """The part of the sessions' accounts that is their parallel workers'."""
+    found: list[tuple[float, float, Row]] = []
+    for cell in case.usable():
+        parts = [case.memo(cell["cell"], f"workers.{part}") for part in ("run", "runq", "sleep")]
+        run, whole = sum(r["aas"] for r in parts[0]), sum(r["aas"] for rows in parts for r in rows)
+        served = case.served(cell["cell"])
+        if served and whole > WORKERS * served:
+            found.append((whole / served, run, cell))
+    if found:
+        share, run, cell = max(found, key=lambda f: f[0])
+        yield Finding(
+            id="parallel-workers",
+            severity="note",
+            claim=f"Parallel workers were {percent(share)} of the sessions' served time {at(cell, case)}; "
+            f"{significant(run)} CPUs were theirs.",
+            value=share,
+            unit="of served time",
+            evidence="os tasks and samples: workers folded into their leaders' sessions",
+            cells=ids([c for *_, c in found]),
+        )
+
+
+def autovacuum(case: Case) -> Iterator[Finding]:
+    found = [(run, lived, c) for c in case.usable() for run, lived in _vacuum(case, c)]
+    found = [f for f in found if f[0] >= RAN or f[1] >= LIVED]
+    if found:
+        run, lived, cell = max(found, key=lambda f: (f[0], f[1]))
+        yield Finding(
+            id="autovacuum",
+            severity="warning" if run >= GRAVE else "note",
+            claim=f"Autovacuum was at work in {case.many(len(found))}: {at(cell, case)} it lived "
+            f"{percent(lived)} of the time and used {significant(run)} CPUs.",
+            value=run,
+            unit="cores",
+            evidence="os tasks: helpers that are autovacuum workers",
+            cure="" if case.observed else "let it finish before the run, or measure longer than it takes",
+            cells=ids([c for *_, c in found]),
+        )
+
+
+def _vacuum(case: Case, cell: Row) -> Iterator[tuple[float, float]]:
+    role = pl.col("role")
+    mine = case.table("cut_tasks", cell["cell"]).filter(
+        role.str.starts_with("helper:autovacuum") & role.str.contains("worker")
+    )
+    if mine.height:
+        run = float((mine["run_ns"] / mine["over_ns"]).drop_nulls().sum())
+        yield run, min(1.0, float(mine["wall_ns"].max()) / NS_PER_S / cell["wall_s"])  # type: ignore[arg-type]
+
+
+def checkpoints(case: Case) -> Iterator[Finding]:
+    """Begun inside a window; what the server skipped for want of changes cost its checkpointer nothing."""
+    found = []
+    for cell in case.usable():
+        levels = case.levels(cell["cell"], "engine")
+        counted = levels.filter(pl.col("key").str.starts_with("checkpoints_") & (pl.col("delta") > 0))
+        run = case.accounts(cell["cell"], "helper").filter(
+            pl.col("who").str.contains("checkpointer") & (pl.col("account") == "run")
+        )["aas"]
+        used = float(run.drop_nulls().sum()) if len(run.drop_nulls()) else None
+        if counted.height and (used is None or used >= RAN):
+            found.append((int(counted["delta"].sum()), used, cell))
+    if found:
+        n, used, cell = max(found, key=lambda f: f[1] or 0.0)
+        took = "" if used is None else f"; the checkpointer used {significant(used)} CPUs"
+        yield Finding(
+            id="checkpoint",
+            severity="warning" if (used or 0.0) >= GRAVE else "note",
+            claim=f"Checkpoints fell into {case.many(len(found))}: {n} {at(cell, case)}{took}.",
+            value=float(n),
+            unit="checkpoints",
+            evidence="engine counters: checkpoints, and the task of the checkpointer",
+            cure="" if case.observed else "make one before the run, or measure over several",
+            cells=ids([c for *_, c in found]),
+        )
+
+
+def resets(case: Case) -> Iterator[Finding]:
+    """Counters that went down, or a newer time of reset."""
+    found: list[tuple[list[str], Row]] = []
+    for cell in case.cells():
+        levels = case.levels(cell["cell"], "engine")
+        keys = levels.filter(pl.col("status") == "reset")["key"].to_list()
+        moved = pl.col("key").str.ends_with("_reset_s") & (pl.col("last") > pl.col("first"))
+        marks = levels.filter(moved)
+        keys += case.table("cut_work", cell["cell"]).filter(pl.col("status") == "reset")["name"].to_list()
+        if keys or marks.height:
+            found.append((keys or ["by the server's word"], cell))
+    if found:
+        names = [name for keys, _ in found for name in keys]
+        yield Finding(
+            id="statistics-reset",
+            severity="warning",
+            claim=f"The server's statistics were reset in {case.many(len(found))} "
+            f"({listed(names)}), {at(found[0][1], case)} first: what they counted there is unknown.",
+            value=float(len(found)),
+            unit="windows",
+            evidence="engine counters: one went down, or the time of reset changed",
+            cure="nobody should reset statistics while dbdyno measures; measure again",
+            cells=ids([c for _, c in found]),
+        )

@@ -1,0 +1,128 @@
+"""Did the test do the reads that it promises: from the cache, or physically?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
+from dbdyno.model.finding import Finding
+from dbdyno.model.units import format_rate, significant
+
+CACHED = 0.001
+"""Of the logical reads: a cached test may read this part physically (the catalogue, a new page)."""
+PHYSICAL = 0.05
+"""Of the logical reads: a physical test reads at least this part physically."""
+BLOCK_IO = 0.01
+"""Of the served time: a device that is asked takes at least this much."""
+_PHYSICAL_NAMES = ("physical_reads", "blocks_read")
+
+
+class _Reads(NamedTuple):
+    logical: float
+    physical: float
+    evidence: str
+
+    @property
+    def share(self) -> float:
+        return self.physical / self.logical
+
+
+def cached(case: Case) -> Iterator[Finding]:
+    """A test that promises to be cached reads physically; a physical one hardly does."""
+    found: dict[bool, list[tuple[_Reads, Row]]] = {True: [], False: []}
+    for cell in case.usable():
+        workload = case.workloads.get(cell["workload"])
+        reads = _reads(case, cell["cell"])
+        if workload is None or workload.cached is None or reads is None:
+            continue
+        if reads.share > CACHED if workload.cached else reads.share < PHYSICAL:
+            found[workload.cached].append((reads, cell))
+    if found[True]:
+        reads, cell = max(found[True], key=lambda f: f[0].share)
+        yield Finding(
+            id="not-cached",
+            severity="warning",
+            claim=f"Not fully cached: {percent(reads.share)} of the logical reads were physical "
+            f"{at(cell, case)} ({case.many(len(found[True]))}): CPU per logical read holds the way to the "
+            "operating system.",
+            value=reads.share,
+            unit="of logical reads",
+            evidence=reads.evidence,
+            cure="smaller tables, a larger database cache, or a longer --settle",
+            cells=ids([c for _, c in found[True]]),
+        )
+    if found[False]:
+        reads, cell = min(found[False], key=lambda f: f[0].share)
+        yield Finding(
+            id="hardly-physical",
+            severity="warning",
+            claim=f"Hardly any physical reads: {percent(reads.share)} of the logical ones {at(cell, case)}. "
+            "This is the wrong test for this machine: the database's cache holds what it reads.",
+            value=reads.share,
+            unit="of logical reads",
+            evidence=reads.evidence,
+            cure="tables larger than the database's cache, or a smaller cache",
+            cells=ids([c for _, c in found[False]]),
+        )
+
+
+def os_cached(case: Case) -> Iterator[Finding]:
+    """Blocks were read, and no device was waited for: the operating system had them."""
+    found: list[tuple[float, _Reads, Row]] = []
+    for cell in case.usable():
+        workload, reads = case.workloads.get(cell["workload"]), _reads(case, cell["cell"])
+        if workload is None or workload.cached is not False or reads is None or reads.share < PHYSICAL:
+            continue
+        waited = _block_io(case, cell["cell"])
+        if waited is not None and waited < BLOCK_IO * case.served(cell["cell"]):
+            found.append((waited, reads, cell))
+    if found:
+        waited, reads, cell = min(found, key=lambda f: f[0])
+        rate = reads.physical / cell["wall_s"]
+        yield Finding(
+            id="os-cached",
+            severity="warning",
+            claim=f"The operating system had the blocks: {format_rate(rate)} physical reads/s "
+            f"{at(cell, case)}, and {significant(waited)} s/s waited for a device.",
+            value=waited,
+            unit="s/s",
+            evidence=f"{reads.evidence}; os tasks: block I/O delay",
+            cure="tables larger than the memory, or direct I/O",
+            cells=ids([c for *_, c in found]),
+        )
+
+
+def _block_io(case: Case, cell: str) -> float | None:
+    """Of sessions and helpers; ``None`` where delay accounting is off."""
+    rows = case.tables["ledger"].filter(
+        (pl.col("cell") == cell)
+        & (pl.col("account") == "block_io")
+        & pl.col("scope").is_in(["rung", "helper"])
+    )
+    known = rows["aas"].drop_nulls()
+    return float(known.sum()) if len(known) else None
+
+
+def _reads(case: Case, cell: str) -> _Reads | None:
+    """The sessions' own count where the engine keeps one, else the server's."""
+    return _own(case, cell) or _servers(case, cell)
+
+
+def _own(case: Case, cell: str) -> _Reads | None:
+    counted = case.table("cut_work", cell).drop_nulls("value")
+    logical = counted.filter(pl.col("is_work") & (pl.col("name") == "lio"))["value"].sum()
+    physical = counted.filter(pl.col("name").is_in(_PHYSICAL_NAMES))
+    if physical.is_empty() or not logical:
+        return None
+    return _Reads(float(logical), float(physical["value"].sum()), "engine counters of the sessions")
+
+
+def _servers(case: Case, cell: str) -> _Reads | None:
+    totals = dict(case.table("profile", cell).select("name", "total").rows())
+    logical, physical = totals.get("logical reads"), totals.get("physical reads")
+    if not logical or physical is None:
+        return None
+    return _Reads(logical, physical, "engine counters, all of the server's sessions")

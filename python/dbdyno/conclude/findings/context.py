@@ -1,0 +1,158 @@
+"""What the checks look at, and how they say numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.bycell import ByCell
+from dbdyno.model.client_limit import is_limit
+from dbdyno.model.environment import Environment
+from dbdyno.model.plan import Plan
+from dbdyno.model.session_time import UNLABELLED, hidden
+from dbdyno.model.tables import empty
+from dbdyno.model.workload import Workload
+
+Row = dict[str, Any]
+_OF_CELL = (
+    *("rates", "ledger", "cut_levels", "cut_tasks", "cut_work", "cut_samples", "cut_sampler", "profile"),
+    *("cell_progress", "cell_sessions", "top_events"),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    plan: Plan
+    environment: Environment
+    tables: Mapping[str, pl.DataFrame]
+    workloads: Mapping[str, Workload]
+
+    @cached_property
+    def _parts(self) -> ByCell:
+        return ByCell({name: self.tables.get(name, empty(name)) for name in _OF_CELL})
+
+    @property
+    def observed(self) -> bool:
+        """Somebody else's load: cells are windows, there are no rungs and no driver."""
+        return self.plan.experiment.observation is not None
+
+    @property
+    def chosen(self) -> bool:
+        """An observation of some sessions only."""
+        asked = self.plan.experiment.observation
+        return asked is not None and asked.some
+
+    def many(self, n: int) -> str:
+        """``3 cells``; of an observation ``3 windows``."""
+        return many(n, "window" if self.observed else "cell")
+
+    def table(self, name: str, cell: str) -> pl.DataFrame:
+        """The rows of one of the tables by cell."""
+        return self._parts.table(name, cell)
+
+    def levels(self, cell: str, origin: str) -> pl.DataFrame:
+        """The rows of ``cut_levels`` of a cell and origin."""
+        return self._parts.table("cut_levels", cell).filter(pl.col("origin") == origin)
+
+    def cells(self) -> list[Row]:
+        """The windows, in the order of running."""
+        return self.tables["windows"].to_dicts()
+
+    def usable(self) -> list[Row]:
+        """Without those that were limited by the client."""
+        windows = (c for c in self.cells() if c["status"] != "invalid")
+        return [c for c in windows if not is_limit(self.figures(c["cell"]))]
+
+    def figures(self, cell: str) -> dict[str, float | None]:
+        """The rung's rates of a cell, by name."""
+        rates = self._parts.table("rates", cell).filter(pl.col("scope") == "rung")
+        return dict(rates.select("name", "value").rows())
+
+    def accounts(self, cell: str, scope: str = "rung") -> pl.DataFrame:
+        """The ledger's rows of a cell's rung; with scope ``memo`` the memos of the rung."""
+        mine = self._parts.table("ledger", cell).filter(pl.col("scope") == scope)
+        return mine.filter(pl.col("who") == "rung") if scope == "memo" else mine
+
+    def memo(self, cell: str, account: str) -> list[Row]:
+        """Known memos of the rung under that account."""
+        mine = self.accounts(cell, "memo")
+        return mine.filter((pl.col("account") == account) & pl.col("aas").is_not_null()).to_dicts()
+
+    def wall(self, cell: str) -> float:
+        """Session time, in seconds per second: how many sessions there were."""
+        return float(sum(row["aas"] for row in self.memo(cell, "wall")))
+
+    def aas(self, cell: str, *accounts: str, scope: str = "rung") -> float:
+        """Sum of the known rows under these accounts."""
+        mine = self._parts.table("ledger", cell)
+        mine = mine.filter((pl.col("scope") == scope) & pl.col("account").is_in(accounts))
+        return float(mine["aas"].drop_nulls().sum())
+
+    def served(self, cell: str) -> float:
+        """Session time that is not sleep at the client, in seconds per second; 0 where it is unknown."""
+        if hidden(self.accounts(cell)):
+            return 0.0
+        return self.aas(cell, "run", "runq", "sleep", UNLABELLED)
+
+    def ladders(self) -> Iterator[tuple[str, list[Row]]]:
+        """(name to begin a sentence with, usable rungs) of each workload and variant."""
+        rungs = self.tables["rungs"]
+        parts = rungs.partition_by("workload", "variant", maintain_order=True)
+        for part in parts:
+            row = part.row(0, named=True)
+            name = f"{row['workload']}, variant {row['variant']}: " if len(parts) > 1 else ""
+            yield name, part.filter(pl.col("status") != "invalid").to_dicts()
+
+    def work_short(self, workload: str) -> str:
+        known = self.workloads.get(workload)
+        return known.work_short if known else "work"
+
+
+def where(cell: Row, case: Case) -> str:
+    """``8 sessions``, with variant and repeat where there are several; of an observation ``window 3``."""
+    if case.observed:
+        return f"window {cell['repeat']}"
+    text = sessions(cell["sessions"])
+    if len({c["variant"] for c in case.cells()}) > 1:
+        text += f" ({cell['variant']})"
+    if case.plan.experiment.repeats > 1:
+        text += f", repeat {cell['repeat']}"
+    return text
+
+
+def at(cell: Row, case: Case) -> str:
+    """``at 8 sessions``, ``in window 3``."""
+    return f"{'in' if case.observed else 'at'} {where(cell, case)}"
+
+
+def sessions(n: int) -> str:
+    return "1 session" if n == 1 else f"{n} sessions"
+
+
+def percent(share: float) -> str:
+    value = 100 * share
+    return f"{value:.0f} %" if abs(value) >= 9.5 else f"{round(value, 1) + 0.0:.1f} %"  # no -0.0
+
+
+def listed(items: list[str], most: int = 4) -> str:
+    shown = list(dict.fromkeys(items))
+    rest = len(shown) - most
+    return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def ids(cells: list[Row]) -> tuple[str, ...]:
+    return tuple(c["cell"] for c in cells)
+
+
+def sentence(text: str) -> str:
+    """With a capital first letter, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def many(n: int, noun: str) -> str:
+    """``1 cell``, ``3 cells``."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -1,0 +1,135 @@
+"""Do the samples bear what is said with them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
+from dbdyno.model.finding import Finding
+from dbdyno.model.session_time import hidden
+from dbdyno.model.units import format_ns, significant
+
+SAMPLES_LOST = 0.05
+LATE_NS = 100_000_000
+LATE_SHARE = 0.25
+"""The sampler itself waits for a CPU if its samples begin this part of their interval late, in the mean."""
+ENOUGH = 30
+"""Samples of a window: with fewer no share is told apart from its half or its double."""
+WIDE = 0.5
+"""A claim whose interval is wider than this part of its value rests on too few samples."""
+LARGE = 0.1
+"""Waits from this share of the served time on are claims, even if no other finding speaks of them."""
+
+
+def sampler(case: Case) -> Iterator[Finding]:
+    """Samples that were not answered, or far too late."""
+    table = case.tables["cell_sampler"].filter(pl.col("status") != "off")
+    late = (pl.col("start_ns") - pl.col("due_ns") > LATE_NS) & (pl.col("status") == "ok")
+    by_cell = table.group_by("cell", maintain_order=True).agg(
+        n=pl.len(), lost=(pl.col("status") == "lost").sum(), late=late.sum()
+    )
+    bad = by_cell.filter(pl.col("lost") + pl.col("late") > SAMPLES_LOST * pl.col("n"))
+    if bad.height:
+        n, lost, delayed = (int(bad[c].sum()) for c in ("n", "lost", "late"))
+        yield Finding(
+            id="sampler-starved",
+            severity="warning",
+            claim=f"Of {n} activity samples in {case.many(bad.height)} {lost} were lost and {delayed} "
+            f"came more than {format_ns(LATE_NS)} late: "
+            "sampled accounts are less sure than their number says.",
+            value=(lost + delayed) / n,
+            unit="of samples",
+            evidence="table sampler",
+            cure="give dbdyno a CPU of its own, or lower --sample-hz",
+            cells=tuple(bad["cell"]),
+        )
+
+
+def sampler_late(case: Case) -> Iterator[Finding]:
+    """The sampler's own run-queue delay: it then sees the machine more often when a CPU has become free."""
+    found: list[tuple[float, float, Row]] = []
+    for cell in case.usable():
+        spans = (
+            case.table("cut_sampler", cell["cell"])
+            .group_by("via")
+            .agg(late=pl.col("late_ns").mean(), each=(pl.col("high_ns") - pl.col("low_ns")).mean())
+        )
+        for _, late, each in spans.rows():
+            if each and late > LATE_SHARE * each:
+                found.append((late / each, late, cell))
+    if found:
+        share, late, cell = max(found, key=lambda f: f[0])
+        yield Finding(
+            id="sampler-late",
+            severity="warning",
+            claim=f"The sampler had to wait for a CPU {at(cell, case)}: its samples came {format_ns(late)} "
+            f"late in the mean, {percent(share)} of their interval; waits may be seen too seldom.",
+            value=share,
+            unit="of the interval",
+            evidence="table sampler: start less due",
+            cure="give dbdyno a CPU of its own or a higher priority, or lower --sample-hz",
+            cells=ids([c for *_, c in found]),
+        )
+
+
+def too_few(case: Case, claims: Sequence[Finding]) -> Iterator[Finding]:
+    """Fewer samples than what is said with them needs."""
+    few = [(n, c) for c in case.usable() if 0 < (n := _samples(case, c["cell"])) < ENOUGH]
+    wide = [*_wide_claims(claims), *_wide_waits(case)]
+    if few:
+        n, cell = min(few, key=lambda f: f[0])
+        yield Finding(
+            id="few-samples",
+            severity="warning",
+            claim=f"Too few samples in {case.many(len(few))}: {n} {at(cell, case)}; no share of a wait is "
+            "known from them to within its half or its double.",
+            value=float(n),
+            unit="samples",
+            evidence=f"table sampler; {ENOUGH} are the least",
+            cure="a longer --measure, or a higher --sample-hz",
+            cells=ids([c for _, c in few]),
+        )
+    elif wide:
+        text, cells = wide[0]
+        more = f", and of {len(wide) - 1} more" if len(wide) > 1 else ""
+        yield Finding(
+            id="few-samples",
+            severity="note",
+            claim=f"There are too few samples for what they are asked: {text}{more}.",
+            value=float(len(wide)),
+            unit="figures",
+            evidence=f"the interval is wider than {percent(WIDE)} of the figure",
+            cure="a longer --measure, more repeats, or a higher --sample-hz",
+            cells=cells,
+        )
+
+
+def _samples(case: Case, cell: str) -> int:
+    """Of the witness that took most."""
+    counted = case.table("cut_sampler", cell).group_by("via").len()
+    return int(counted["len"].max() or 0)  # type: ignore[arg-type]
+
+
+def _wide_claims(claims: Sequence[Finding]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for f in claims:
+        if f.value is None or f.low is None or f.high is None or f.severity == "good":
+            continue
+        if "samples" in f.evidence and f.high - f.low > WIDE * abs(f.value):
+            ends = f"{significant(f.low)} to {significant(f.high)} {f.unit}"
+            yield f"the interval of {f.id} is {ends}", f.cells
+
+
+def _wide_waits(case: Case) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for cell in case.usable():
+        if hidden(case.accounts(cell["cell"])):
+            continue  # not for want of samples
+        served = case.served(cell["cell"])
+        rows = case.accounts(cell["cell"]).filter(
+            (pl.col("account") == "sleep") & (pl.col("aas") > LARGE * served) & pl.col("detail").is_not_null()
+        )
+        for row in rows.drop_nulls(["low", "high"]).to_dicts():
+            if row["high"] - row["low"] > WIDE * row["aas"]:
+                ends = f"{significant(row['low'])} to {significant(row['high'])} s/s"
+                yield f"the interval of {row['detail']} is {ends} {at(cell, case)}", (cell["cell"],)

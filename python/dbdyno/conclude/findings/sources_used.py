@@ -1,0 +1,38 @@
+"""Which witness filled what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from dbdyno.conclude.findings.context import Case, listed
+from dbdyno.model.finding import Finding
+
+EXACT = "scheduler trace"
+_ACCOUNTS = (("CPU", "run"), ("CPU WAIT", "runq"), ("waits", "sleep"))
+
+
+def witnesses_used(case: Case) -> Iterator[Finding]:
+    """The sources of the sessions' accounts, as the ledger names them."""
+    ledger = case.tables["ledger"].filter((pl.col("scope") == "rung") & pl.col("aas").is_not_null())
+    said = {
+        what: listed(
+            ledger.filter(pl.col("account") == account)["source"].unique(maintain_order=True).to_list()
+        )
+        for what, account in _ACCOUNTS
+    }
+    told = "; ".join(f"{what}: {sources}" for what, sources in said.items() if sources)
+    if not told:
+        return
+    exact = said["waits"].startswith(EXACT)
+    yield Finding(
+        id="witnesses-used",
+        severity="note",
+        claim=f"Waits were {'measured at every switch' if exact else 'sampled'}. Sources: {told}.",
+        evidence="table ledger, source",
+        cure=""
+        if exact
+        else "the exact tier needs CAP_BPF and CAP_PERFMON, and CAP_SYS_PTRACE where the server "
+        "runs as another user",
+    )

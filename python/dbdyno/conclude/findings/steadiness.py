@@ -1,0 +1,132 @@
+"""Was it the same all the time, and for all sessions?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
+from dbdyno.model.finding import Finding
+from dbdyno.model.units import NS_PER_S, format_rate, significant
+from dbdyno.stats.chance import FALSE_ALARMS, Change, unequal, welch
+
+DRIFT = 0.05
+"""A change from half to half is told from this on, if it is not chance."""
+UNEVEN, VERY_UNEVEN = 1.2, 2.0
+"""Fastest over slowest session of a rung."""
+PHASE_VARIANCE = 1 / 6
+"""Of the calls that one session ends in a span: the variance of two rounding errors (1/12 each)."""
+_BLOCKS = 10
+
+Series = Sequence[tuple[float, float]]  # (middle of the span in s since t0, rate)
+
+
+def drift(case: Case) -> Iterator[Finding]:
+    """First half of a window against the second: calls a second, or on somebody else's load the number of
+    sessions that are served."""
+    tested = [(change, c) for c in case.usable() if (change := _change(case, c)) is not None]
+    limit = FALSE_ALARMS / max(1, len(tested))
+    found = [(f, c) for f, c in tested if f.p < limit and abs(f.relative) >= DRIFT]
+    if not found:
+        return
+    worst, cell = max(found, key=lambda f: abs(f[0].relative))
+    what = "sessions at work" if case.observed else "calls/s"
+    yield Finding(
+        id="drift",
+        severity="note" if case.observed else "warning",
+        claim=f"{'The load' if case.observed else 'Throughput'} drifted within "
+        f"{case.many(len(found))}: {at(cell, case)} from {format_rate(worst.first)} to "
+        f"{format_rate(worst.second)} {what}, first half to second ({percent(worst.relative)}).",
+        value=worst.relative,
+        unit="of the first half",
+        evidence=f"{'table samples' if case.observed else 'table progress'}: Welch's t between the halves, "
+        f"p {worst.p:.1g}; told below {limit:.2g}, so that {percent(FALSE_ALARMS)} of steady runs are told",
+        cure=""
+        if case.observed
+        else "a longer --settle; look for checkpoint, autovacuum, a cache that fills",
+        cells=ids([c for _, c in found]),
+    )
+
+
+def _change(case: Case, cell: Row) -> Change | None:
+    series = _at_work(case, cell) if case.observed else _progress(case, cell)
+    half = cell["wall_s"] / 2
+    first, second = ([v for t, v in series if (t < half) == early] for early in (True, False))
+    least = 0.0 if case.observed else PHASE_VARIANCE * cell["sessions"] / half**2
+    return welch(first, second, least)
+
+
+def _progress(case: Case, cell: Row) -> Series:
+    """Calls a second between the times that the driver was asked."""
+    asked = case.table("cell_progress", cell["cell"]).sort("at_ns")
+    asked = asked.filter(pl.col("at_ns").is_between(cell["t0_ns"], cell["t1_ns"]))
+    span = pl.col("at_ns").diff()
+    middle = (pl.col("at_ns") - span / 2 - cell["t0_ns"]) / NS_PER_S
+    rates = asked.select(middle=middle, rate=pl.col("calls").diff() / span * NS_PER_S).drop_nulls()
+    return [(float(t), float(v)) for t, v in rates.rows()]
+
+
+def _at_work(case: Case, cell: Row) -> Series:
+    """Mean number of sessions not asleep at their client, in ten parts of the window: neighbouring samples
+    see the same calls, parts of a second hardly."""
+    samples = case.table("cut_sampler", cell["cell"])
+    via = samples["via"].mode().sort()
+    if not len(via):
+        return []
+    samples = samples.filter(pl.col("via") == via[0])
+    asleep = (pl.col("wait_class") == "Client").fill_null(False) & (pl.col("task_state") != "R").fill_null(
+        True
+    )
+    rows = case.table("cut_samples", cell["cell"]).filter(
+        (pl.col("role") == "session")
+        & (pl.col("via") == via[0])
+        & (pl.col("state") != "idle").fill_null(True)
+    )
+    counted = rows.filter(~asleep).group_by("sample").agg(n=pl.len())
+    length = (cell["t1_ns"] - cell["t0_ns"]) / _BLOCKS
+    block = ((pl.col("at_ns") - cell["t0_ns"]) / length).floor()
+    means = (
+        samples.join(counted, on="sample", how="left")
+        .group_by(block=block, maintain_order=True)
+        .agg(pl.col("n").fill_null(0).mean())
+    )
+    return [((b + 0.5) * length / NS_PER_S, float(n)) for b, n in means.rows()]
+
+
+def uneven_sessions(case: Case) -> Iterator[Finding]:
+    """The rung whose fastest session is furthest from its slowest, if that is not chance."""
+    found = [(low, high, p, c) for c in case.usable() for low, high, p in _spread(case, c)]
+    limit = FALSE_ALARMS / max(1, len(found))
+    found = [f for f in found if f[1] > UNEVEN * f[0] and f[2] < limit]
+    if not found:
+        return
+    low, high, _, cell = max(found, key=lambda f: f[1] / f[0])
+    yield Finding(
+        id="uneven-sessions",
+        severity="warning" if high > VERY_UNEVEN * low else "note",
+        claim=f"Sessions were served unevenly {at(cell, case)}: {significant(low)} to "
+        f"{significant(high)} calls/s, a factor of {significant(high / low)}.",
+        value=high / low,
+        unit="fastest over slowest",
+        evidence="driver: rates per session, and the spread of each one's calls (Cochran's Q, "
+        f"p below {limit:.2g})",
+        cure="look at placement on CPUs; measure longer",
+        cells=ids([f[3] for f in found]),
+    )
+
+
+def _spread(case: Case, cell: Row) -> Iterator[tuple[float, float, float]]:
+    """Slowest and fastest session, and how likely their differences are by chance."""
+    span = pl.col("last_end_ns") - pl.col("first_start_ns")
+    sessions = case.table("cell_sessions", cell["cell"]).filter(
+        (pl.col("calls") > 1) & (pl.col("end_reason") != "lost") & (span > 0)
+    )
+    if sessions.height < 2:
+        return
+    n, mean = pl.col("calls"), pl.col("in_call_ns") / pl.col("calls")
+    variance = (pl.col("sum_sq_ns2") / n - mean * mean).clip(0) / (mean * mean)
+    rates = sessions.select(rate=n * NS_PER_S / span, relative=(variance / (n - 1)).clip(1e-8))
+    values = [float(v) for v in rates["rate"]]
+    variances = [float(v) for v in rates.select(pl.col("relative") * pl.col("rate") ** 2).to_series()]
+    yield min(values), max(values), unequal(values, variances)

@@ -1,0 +1,117 @@
+"""What the server's labels hide: run-queue time under waits, CPU of idle sessions, "active" as CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from dbdyno.conclude.findings.context import Case, Row, at, ids, many, sentence
+from dbdyno.model.finding import Finding
+from dbdyno.model.session_time import NO_EVENT
+from dbdyno.model.units import significant
+
+HIDDEN = 0.01
+"""Run-queue time behind a wait's label is told from this share of the sessions' time on."""
+IDLE, IDLE_SESSION = 0.05, 0.01
+"""Seconds per second of all idle sessions; of one, to be counted."""
+_QUEUED, _RUNNABLE = "in the run queue", "runnable (in the run queue, mostly)"
+NAIVE = 0.10
+"""The simple figure is off if it differs by this part, beyond its interval."""
+
+
+def hidden_run_queue(case: Case) -> Iterator[Finding]:
+    """For each wait the rung where most run-queue time bore its label."""
+    worst: dict[str, tuple[float, Row, Row]] = {}
+    for cell in case.usable():
+        wall = case.wall(cell["cell"])
+        for row in _hidden(case, cell["cell"]):
+            share = row["aas"] / wall if wall else 0.0
+            if (row["low"] or 0.0) > HIDDEN * wall and share > worst.get(row["detail"], (0.0,))[0]:
+                worst[row["detail"]] = (share, cell, row)
+    for detail, (_, cell, row) in sorted(worst.items(), key=lambda item: -item[1][0]):
+        queued = row["account"] == "label.runq"
+        yield Finding(
+            id="hidden-run-queue",
+            severity="note",
+            claim=f"{sentence(at(cell, case))}, {significant(row['aas'])} s/s of the time labelled {detail} "
+            f"was no wait: the task was {_QUEUED if queued else _RUNNABLE}.",
+            value=row["aas"],
+            unit="s/s",
+            low=row["low"],
+            high=row["high"],
+            evidence=f"{row['source']}: run-queue time under the label of a wait"
+            if queued
+            else "activity samples, each with the task's state: label of a wait, state R",
+            cells=(cell["cell"],),
+        )
+
+
+def _hidden(case: Case, cell: str) -> list[Row]:
+    """Apportioned to the exact run queue where that was done, else the raw samples."""
+    for account in ("label.runq", "label.runnable"):
+        if rows := case.memo(cell, account):
+            return [r for r in rows if r["detail"] not in (None, NO_EVENT)]
+    return []
+
+
+def idle_burn(case: Case) -> Iterator[Finding]:
+    """Sessions that the server calls idle, and that use a CPU or wait for one."""
+    found: list[tuple[float, float, float, int, Row]] = []
+    for cell in case.usable():
+        run, runq = (_idle(case.memo(cell["cell"], f"state.{part}")) for part in ("run", "runq"))
+        low = sum(r["low"] or 0.0 for rows in (run, runq) for r in rows)
+        used, queued = (sum(r["aas"] for r in rows) for rows in (run, runq))
+        if low > IDLE:
+            found.append((used + queued, used, queued, _idle_sessions(case, cell["cell"]), cell))
+    if found:
+        _, used, queued, sessions, cell = max(found, key=lambda f: f[0])
+        yield Finding(
+            id="idle-busy",
+            severity="note",
+            claim=f"Sessions that the server calls idle used {significant(used)} CPUs and waited "
+            f"{significant(queued)} s/s for one {at(cell, case)} ({many(sessions, 'session')}): a session "
+            "that was woken is called idle until it gets a CPU.",
+            value=used + queued,
+            unit="s/s",
+            evidence="samples of the server's state, apportioned to each task's run and run queue",
+            cells=ids([c for *_, c in found]),
+        )
+
+
+def _idle(rows: list[Row]) -> list[Row]:
+    return [r for r in rows if str(r["detail"] or "").startswith("idle")]
+
+
+def _idle_sessions(case: Case, cell: str) -> int:
+    memo = case.table("ledger", cell).filter(
+        (pl.col("scope") == "memo")
+        & (pl.col("who") == "session")
+        & pl.col("account").is_in(["state.run", "state.runq"])
+        & pl.col("detail").str.starts_with("idle")
+    )
+    return memo.group_by("session").agg(pl.col("aas").sum()).filter(pl.col("aas") >= IDLE_SESSION).height
+
+
+def naive_cpu(case: Case) -> Iterator[Finding]:
+    """What "active without wait event" would have said of CPU, where it is furthest off."""
+    found: list[tuple[float, Row, float, Row]] = []
+    for cell in case.usable():
+        run = case.accounts(cell["cell"]).filter(pl.col("account") == "run")["aas"].drop_nulls()
+        for row in case.memo(cell["cell"], "naive.cpu") if len(run) else []:
+            true, said = float(run.sum()), row["aas"]
+            outside = not (row["low"] or 0.0) <= true <= (row["high"] if row["high"] is not None else said)
+            if outside and abs(said - true) > max(NAIVE * true, 0.05):
+                found.append((abs(said - true), row, true, cell))
+    if found:
+        _, row, true, cell = max(found, key=lambda f: f[0])
+        yield Finding(
+            id="naive-cpu",
+            severity="note",
+            claim=f'"Active without wait event" would have said {significant(row["aas"])} CPUs '
+            f"{at(cell, case)}; the sessions used {significant(true)}.",
+            value=row["aas"] - true,
+            unit="cores",
+            evidence="samples of the server's word alone, against os tasks",
+            cells=ids([c for *_, c in found]),
+        )

@@ -1,0 +1,170 @@
+"""Two machines under the same work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from dbdyno.conclude.machines.ratio import crossings, estimate, ratio
+from dbdyno.conclude.machines.rungs import Band, Rungs, rungs_of, union
+from dbdyno.conclude.machines.words import claims
+from dbdyno.model.errors import UsageError
+from dbdyno.model.machines import AtLoad, How, Machines, Speed
+from dbdyno.model.scaling import Estimate, Ladder
+
+_COUNTS = 0.02
+_CURE = "two ladders of the same work, in the same units, whose ranges of load overlap"
+
+
+def machines(a: Ladder, b: Ladder, names: tuple[str, str] = ("A", "B"), band: Band | None = None) -> Machines:
+    """B over A: one session, equal load, crossing, peak, peak per core and per thread.
+
+    Intervals are 95 %, from repeats where a ladder has some, else from ``band`` (``None``: of the scaling
+    model that fits best). Raises :class:`UsageError` where units differ or no load is common to both ranges.
+    """
+    _check(a, b, names)
+    of_model = _model_band if band is None else band
+    left, right = (_throughput(ladder, name, of_model) for ladder, name in zip((a, b), names, strict=True))
+    loads = union(left.loads, right.loads) if _overlap(left, right) else []
+    if not loads:
+        raise UsageError(f"no load in common: {_range(left, a)} against {_range(right, b)}", _CURE)
+    at_loads = tuple(_at_loads(a, b, left, right, loads))
+    peak, peak_loads = _peak(left, right, a.throughput_unit)
+    made = Machines(
+        a=a,
+        b=b,
+        names=names,
+        one_session=_one(left, right, a),
+        at_loads=at_loads,
+        crossings=crossings(left, right, loads),
+        peak=peak,
+        peak_loads=peak_loads,
+        per_core=_per(peak, "core", a.machine.cores, b.machine.cores, names),
+        per_thread=_per(peak, "thread", a.machine.cpus, b.machine.cpus, names),
+        claims=(),
+        notes=tuple(_notes(left, right, peak_loads, names, a, b)),
+    )
+    return replace(made, claims=claims(made))
+
+
+def _check(a: Ladder, b: Ladder, names: tuple[str, str]) -> None:
+    for what, x, y in (
+        ("throughput", a.throughput_unit, b.throughput_unit),
+        ("load", a.load_unit, b.load_unit),
+    ):
+        if x != y:
+            raise UsageError(f"{what} in {x} ({names[0]}) and in {y} ({names[1]})", _CURE)
+
+
+def _throughput(ladder: Ladder, name: str, band: Band) -> Rungs:
+    found = rungs_of(ladder, "throughput", band)
+    if found is None:
+        raise UsageError(f"{name} has no throughput above 0", _CURE)
+    return found
+
+
+def _model_band(ladder: Ladder) -> pl.DataFrame | None:
+    from dbdyno.stats.scaling import scale
+
+    return scale(ladder).curve
+
+
+def _overlap(a: Rungs, b: Rungs) -> bool:
+    return bool(max(a.loads[0], b.loads[0]) <= min(a.loads[-1], b.loads[-1]))
+
+
+def _range(r: Rungs, ladder: Ladder) -> str:
+    return f"{r.loads[0]:g} to {r.loads[-1]:g} {ladder.load_unit}"
+
+
+def _at_loads(a: Ladder, b: Ladder, left: Rungs, right: Rungs, loads: Sequence[float]) -> Iterator[AtLoad]:
+    responses = rungs_of(a, "response_s"), rungs_of(b, "response_s")
+    for n in loads:
+        yield AtLoad(
+            n,
+            throughput=_speed(_units(n, a), a.throughput_unit, left, right, n),
+            response=_response(*responses, n),
+            how=_how(left, right, n),
+        )
+
+
+def _how(a: Rungs, b: Rungs, load: float) -> How:
+    if a.fitted or b.fitted:
+        return "fitted"
+    return "measured" if a.measured(load) and b.measured(load) else "interpolated"
+
+
+def _units(load: float, ladder: Ladder) -> str:
+    return f"one {ladder.load_unit.removesuffix('s')}" if load == 1 else f"{load:g} {ladder.load_unit}"
+
+
+def _speed(what: str, unit: str, a: Rungs, b: Rungs, load: float) -> Speed:
+    ours, theirs = (estimate(r, load, what, unit) for r in (a, b))
+    return Speed(what, unit, ours, theirs, ratio(a, b, load))
+
+
+def _response(a: Rungs | None, b: Rungs | None, load: float) -> Speed:
+    what = "response time"
+    if a is None or b is None:
+        return Speed(what, "s", reason="not measured on both")
+    if not all(r.loads[0] <= load <= r.loads[-1] for r in (a, b)):
+        return Speed(what, "s", reason="not measured around this load on both")
+    return _speed(what, "s", a, b, load)
+
+
+def _one(left: Rungs, right: Rungs, ladder: Ladder) -> Speed:
+    one = ladder.load_unit.removesuffix("s")
+    what = _units(1, ladder)
+    if left.loads[0] == right.loads[0] == 1:
+        return _speed(what, ladder.throughput_unit, left, right, 1.0)
+    return Speed(
+        what,
+        ladder.throughput_unit,
+        reason=f"not measured with one {one} on both: begin the ladder at 1",
+    )
+
+
+def _peak(a: Rungs, b: Rungs, unit: str) -> tuple[Speed, tuple[float, float]]:
+    at_a, at_b = (-max((r.at(float(n))[0], -float(n)) for n in r.loads)[1] for r in (a, b))
+    ours, theirs = estimate(a, at_a, "peak", unit), estimate(b, at_b, "peak", unit)
+    return Speed("peak", unit, ours, theirs, ratio(a, b, at_a, at_b)), (at_a, at_b)
+
+
+def _per(peak: Speed, what: str, a: float | None, b: float | None, names: tuple[str, str]) -> Speed:
+    title, unit = f"peak per {what}", f"{peak.unit} per {what}"
+    unknown = [name for name, n in zip(names, (a, b), strict=True) if not n]
+    if not a or not b or not peak.a or not peak.b or not peak.ratio:
+        return Speed(title, unit, reason=f"how many {what}s {' and '.join(unknown)} has is not known")
+    ours, theirs = _over(peak.a, a, title, unit), _over(peak.b, b, title, unit)
+    return Speed(title, unit, ours, theirs, _over(peak.ratio, b / a, title, ""))
+
+
+def _over(e: Estimate, by: float, name: str, unit: str) -> Estimate:
+    low, high, error = (None if v is None else v / by for v in (e.low, e.high, e.std_err))
+    return replace(e, name=name, unit=unit, value=e.value / by, low=low, high=high, std_err=error)
+
+
+def _rises(r: Rungs) -> bool:
+    """From the last rung but one to the last, by more than what counts."""
+    if len(r.loads) < 2:
+        return False
+    last, before = (r.at(float(r.loads[n]))[0] for n in (-1, -2))
+    return last - before > _COUNTS
+
+
+def _notes(
+    left: Rungs, right: Rungs, peaks: tuple[float, float], names: tuple[str, str], a: Ladder, b: Ladder
+) -> Iterator[str]:
+    for r, peak, name, ladder in zip((left, right), peaks, names, (a, b), strict=True):
+        if peak == r.loads[-1] and _rises(r):
+            rung = f"{peak:g} {ladder.load_unit}"
+            yield f"{name}: its highest rung is its best ({rung}): its peak may lie beyond"
+        if not r.basis:
+            yield f"{name}: no repeats, and no model's band: no intervals; measure each rung several times"
+        elif r.basis == "model band":
+            yield f"{name}: no repeats: its figures and intervals are those of the model that fits best"
+        if len(r.loads) < 3:
+            yield f"{name}: {len(r.loads)} rung{'' if len(r.loads) == 1 else 's'} only"
+        yield from (f"{name}: {n}" for n in ladder.notes)

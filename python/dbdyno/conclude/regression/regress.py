@@ -1,0 +1,225 @@
+"""CPU regressed on work: any arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike
+
+from dbdyno.conclude.regression import refusals
+from dbdyno.model.errors import UsageError
+from dbdyno.model.regression import PARTS, REGRESSION_POINTS, Part, Regression
+from dbdyno.model.scaling import Estimate
+from dbdyno.stats.least_squares import (
+    Fit,
+    Floats,
+    bandwidth,
+    breusch_pagan,
+    cook,
+    durbin_watson,
+    fixed_b,
+    hc3,
+    newey_west,
+    ols,
+    whitened,
+)
+
+_CURE = "finite numbers of equal length: work per second, CPU seconds per second"
+_SUM = 0.02
+"""So far may user and system together be from all CPU before it is said."""
+
+
+def regress(
+    work: ArrayLike,
+    cpu: ArrayLike,
+    ordered: bool = True,
+    *,
+    user: ArrayLike | None = None,
+    system: ArrayLike | None = None,
+    units: Sequence[str] = ("work unit",),
+    lags: int | None = None,
+    name: str = "",
+    regime: str = "all points",
+) -> Regression:
+    """Least squares of CPU (seconds per second, (n,)) on work (per second, (n,) or (n, kinds)).
+
+    ``ordered``: rows are windows in time at even distances: Newey and West's errors (``lags`` ``None``:
+    automatic) with fixed-b critical values. Otherwise a cross section: HC3 and Student's t. User and system
+    are regressed on the same work, so their slopes and backgrounds add up to those of their sum. Raises
+    :class:`UsageError` where arrays are no numbers, differ in length or are negative.
+    """
+    rows = _matrix(work, units)
+    parts = _cpu(rows, cpu, user, system)
+    made = _empty(rows, parts["cpu"], name, regime, units)
+    refused = refusals.before(rows, units)
+    if refused is not None:
+        return replace(made, refused=refused)
+    x = np.column_stack([np.ones(len(rows)), rows])
+    fits = {part: ols(x, y) for part, y in parts.items()}
+    return _filled(made, fits, _Errors(len(rows), x.shape[1], ordered, lags), ordered)
+
+
+class _Errors:
+    """How errors are made: their variances, the critical value, and what both are called."""
+
+    def __init__(self, n: int, k: int, ordered: bool, lags: int | None) -> None:
+        self.ordered = ordered
+        self.automatic = lags is None
+        width = bandwidth(n) if lags is None else lags + 1
+        if not 1 <= width < n:
+            raise UsageError(f"{lags} lags of {n} points", f"0 to {n - 2}, or None: automatic")
+        self.lags = width - 1
+        self.critical = fixed_b(width / n) if ordered else _students(n - k)
+        self.method = (
+            f"Newey-West, {self.lags} lags{', prewhitened' if lags is None else ''}, "
+            f"fixed-b {self.critical:.2f}"
+            if ordered
+            else f"HC3, Student's t with {n - k} degrees of freedom"
+        )
+
+    def _variances(self, fit: Fit) -> Floats:
+        if not self.ordered:
+            return np.diag(hc3(fit))
+        return whitened(fit, self.lags) if self.automatic else np.diag(newey_west(fit, self.lags))
+
+    def estimates(self, fit: Fit, names: Sequence[str], units: Sequence[str]) -> Iterator[Estimate]:
+        variances = self._variances(fit)
+        for i, (name, unit) in enumerate(zip(names, units, strict=True)):
+            error = math.sqrt(max(0.0, float(variances[i])))
+            value, half = float(fit.beta[i]), self.critical * error
+            known = math.isfinite(error)
+            yield Estimate(
+                name,
+                value,
+                unit,
+                low=value - half if known else None,
+                high=value + half if known else None,
+                method=self.method if known else "",
+                std_err=error if known else None,
+                note="" if known else "a single point decides: no interval",
+            )
+
+
+def _students(degrees: int) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, 0.975))
+
+
+def _filled(made: Regression, fits: Mapping[str, Fit], errors: _Errors, ordered: bool) -> Regression:
+    parts = tuple(_part(name, fit, errors, made.work_units) for name, fit in fits.items())
+    total = fits["cpu"]
+    if total.rss <= 1e-24 * float(total.y @ total.y):
+        d = p = bp = None
+    else:
+        d, p, bp = (_known(v) for v in (*durbin_watson(_by_work(total, ordered)), breusch_pagan(total)))
+    made = replace(
+        made,
+        degrees=total.degrees,
+        method=errors.method,
+        durbin_watson=d,
+        autocorrelation_p=p,
+        breusch_pagan_p=bp,
+        points=made.points.with_columns(
+            predicted=total.x @ total.beta,
+            residual=total.residuals,
+            leverage=total.leverage,
+            cook=pl.Series(cook(total)).fill_nan(None),
+        ),
+    )
+    refused = refusals.after(parts[0])
+    if refused is not None:
+        return replace(made, refused=refused)
+    said = (*_not_a_sum(fits), *refusals.notes(total, parts, ordered), *_doubts(p, bp, ordered))
+    return replace(made, parts=parts, notes=(*made.notes, *said))
+
+
+def _by_work(fit: Fit, ordered: bool) -> Fit:
+    """In time order as it is, otherwise by work: neighbours then show where the line bends."""
+    if ordered:
+        return fit
+    order = np.argsort(fit.x[:, 1], kind="stable")
+    return fit._replace(x=fit.x[order], y=fit.y[order], residuals=fit.residuals[order])
+
+
+def _doubts(p: float | None, bp: float | None, ordered: bool) -> Iterator[str]:
+    if p is not None and p < 0.05 and not ordered:
+        yield f"residuals follow the work (Durbin-Watson, p = {p:.2g}): not a straight line, or several"
+    if bp is not None and bp < 0.05 and not ordered:
+        yield f"noise changes with work (Breusch-Pagan, p = {bp:.2g}): of few points the interval is narrow"
+
+
+def _part(name: str, fit: Fit, errors: _Errors, work_units: Sequence[str]) -> Part:
+    names = [f"{name} background", *work_units]
+    units = ["CPU seconds/s", *(f"CPU seconds/{u}" for u in work_units)]
+    background, *slopes = errors.estimates(fit, names, units)
+    sd = math.sqrt(fit.rss / fit.degrees)
+    return Part(name, tuple(slopes), background, _known(fit.r_squared), sd)
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _not_a_sum(fits: Mapping[str, Fit]) -> Iterator[str]:
+    if len(fits) == len(PARTS):
+        cpu, parts = fits["cpu"].y, fits["user"].y + fits["system"].y
+        off = float(np.max(np.abs(parts - cpu)) / np.max(cpu)) if np.max(cpu) > 0 else 0.0
+        if off > _SUM:
+            yield f"user and system together differ from all CPU by up to {100 * off:.1f} %: other sources"
+
+
+def _matrix(work: ArrayLike, units: Sequence[str]) -> Floats:
+    rows = _numbers(work, "work")
+    rows = rows[:, None] if rows.ndim == 1 else rows
+    if rows.ndim != 2 or rows.shape[1] != len(units):
+        raise UsageError(f"work of shape {rows.shape} with {len(units)} units", "one unit a column of work")
+    return rows
+
+
+def _numbers(values: ArrayLike, what: str) -> Floats:
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as e:
+        raise UsageError(f"{what} is not all numbers", _CURE) from e
+    if not np.isfinite(found).all():
+        raise UsageError(f"{what} holds values that are not finite", f"leave these points out; {_CURE}")
+    if (found < 0).any():
+        raise UsageError(f"{what} holds negative values", f"rates cannot be negative; {_CURE}")
+    return found
+
+
+def _cpu(rows: Floats, cpu: ArrayLike, user: ArrayLike | None, system: ArrayLike | None) -> dict[str, Floats]:
+    given = {"cpu": cpu, "user": user, "system": system}
+    found = {name: _numbers(values, name) for name, values in given.items() if values is not None}
+    for name, values in found.items():
+        if values.shape != (len(rows),):
+            raise UsageError(f"{len(rows)} points of work, {name} of shape {values.shape}", _CURE)
+    return found
+
+
+def _empty(rows: Floats, cpu: Floats, name: str, regime: str, units: Sequence[str]) -> Regression:
+    columns = {"work": rows[:, 0], "cpu": cpu}
+    points = pl.DataFrame({k: columns.get(k) for k in REGRESSION_POINTS}, schema=REGRESSION_POINTS)
+    return Regression(
+        name, regime, tuple(units), len(rows), 0, "", (), points, ratio=_ratio(rows[:, 0], cpu, units[0])
+    )
+
+
+def _ratio(work: Floats, cpu: Floats, unit: str) -> Estimate | None:
+    """Sum over sum, with the error of a ratio estimator (Cochran 1977, Sampling Techniques, 6.4)."""
+    n, total = len(work), float(work.sum())
+    if total <= 0:
+        return None
+    value = float(cpu.sum()) / total
+    named = Estimate("all CPU over all work", value, f"CPU seconds/{unit}", note="background included")
+    if n < 2:
+        return named
+    off = cpu - value * work
+    error = math.sqrt(n * float(off @ off) / (n - 1)) / total
+    half = _students(n - 1) * error
+    return replace(named, low=value - half, high=value + half, std_err=error, method="ratio estimator, t")

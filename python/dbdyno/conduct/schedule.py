@@ -1,0 +1,126 @@
+"""What is measured next: the cells of the plan, or of an auto ladder those that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from dbdyno.conduct.adaptive_results import seen_in
+from dbdyno.conduct.repeats import Repeats
+from dbdyno.model.plan import Adaptive, Cell, Plan
+from dbdyno.model.protocols import Clock
+from dbdyno.model.results import Results
+from dbdyno.model.units import parse_duration_ns
+from dbdyno.plan import Done, Findings, Next, Seen, grown, next_rung, repeated, so_far
+
+
+class Course(Protocol):
+    stopped: str | None
+    """Why there are no more cells, where the plan alone does not say it."""
+
+    def cells(self) -> Iterator[Cell]: ...
+
+    def measured(self, results: Results) -> None:
+        """Results of the cell that was handed out last."""
+
+
+def course_of(plan: Plan, clock: Clock, grew: Callable[[Plan], None]) -> Course:
+    """``grew``: told of each plan with more cells, before the first of them is handed out."""
+    return Written(plan, clock) if plan.adaptive is None else Asked(plan, plan.adaptive, clock, grew)
+
+
+class Written:
+    """Cell by cell as the plan has them; it may end before a repeat."""
+
+    def __init__(self, plan: Plan, clock: Clock) -> None:
+        self._plan, self._clock = plan, clock
+        self._repeats = Repeats(plan, clock.now_ns())
+        self.stopped: str | None = None
+
+    def cells(self) -> Iterator[Cell]:
+        for cell in self._plan.cells:
+            self.stopped = self._repeats.enough(cell, self._clock.now_ns())
+            if self.stopped is not None:
+                return
+            yield cell
+
+    def measured(self, results: Results) -> None:
+        self._repeats.measured(results)
+
+
+class Asked:
+    """Rung by rung as the variants ask in turn; each is measured under all of them, so that they compare.
+
+    The first repeat finds the rungs, later ones climb them again, and may add to them.
+    """
+
+    def __init__(self, plan: Plan, rule: Adaptive, clock: Clock, grew: Callable[[Plan], None]) -> None:
+        self._plan, self._rule, self._clock, self._grew = plan, rule, clock, grew
+        self._start_ns = clock.now_ns()
+        self._repeats = Repeats(plan, self._start_ns)
+        budget = plan.experiment.budget
+        self._budget_ns = None if budget is None else parse_duration_ns(budget)
+        self._longest_ns = 0
+        self._seen: dict[str, list[Seen]] = {v.name: [] for v in plan.variants}
+        self.stopped: str | None = None
+
+    def cells(self) -> Iterator[Cell]:
+        yield from self._block(self._plan, self._plan.cells)
+        repeat = 1
+        while True:
+            while (wanted := self._wanted()) is not None:
+                if self._late():
+                    self.stopped = self._words("as another rung would end after the budget; so far: ")
+                    return
+                yield from self._block(*grown(self._plan, wanted, self._repeat_of(wanted, repeat)))
+            self.stopped = self._words("by the rule of the auto ladder: ")
+            if self._rule.goal is not None or repeat == self._rule.repeats:
+                return
+            repeat += 1
+            plan, cells = repeated(self._plan, repeat)
+            if (why := self._repeats.enough(cells[0], self._clock.now_ns())) is not None:
+                self.stopped += f"; {why}"
+                return
+            yield from self._block(plan, cells)
+
+    def measured(self, results: Results) -> None:
+        self._repeats.measured(results)
+        for variant, seen in seen_in(results.tables, self._rule.goal).items():
+            self._seen[variant] += seen
+
+    def _block(self, plan: Plan, cells: Sequence[Cell]) -> Iterator[Cell]:
+        if plan is not self._plan:
+            self._plan = self._repeats.plan = plan
+            self._grew(plan)
+        for place, cell in enumerate(cells):
+            if place == 0 or cell.block != cells[place - 1].block:
+                began_ns = self._clock.now_ns()
+            yield cell
+            self._longest_ns = max(self._longest_ns, self._clock.now_ns() - began_ns)
+
+    def _wanted(self) -> int | None:
+        steps = [next_rung(self._findings(variant)) for variant in self._seen]
+        return next((s.sessions for s in steps if isinstance(s, Next)), None)
+
+    def _repeat_of(self, sessions: int, repeat: int) -> int:
+        """A rung may be asked for again before the ladder is climbed again."""
+        before = max((c.repeat for c in self._plan.cells if c.sessions == sessions), default=0)
+        return max(repeat, before + 1)
+
+    def _late(self) -> bool:
+        """A block takes as long as the longest so far."""
+        if self._budget_ns is None:
+            return False
+        return self._clock.now_ns() + self._longest_ns > self._start_ns + self._budget_ns
+
+    def _words(self, why: str) -> str:
+        said = {v: self._verdict(v).words for v in self._seen}
+        several = len(said) > 1
+        return why + "; ".join(f"{v}: {words}" if several else words for v, words in said.items())
+
+    def _verdict(self, variant: str) -> Done:
+        step = next_rung(self._findings(variant))
+        return step if isinstance(step, Done) else so_far(self._findings(variant))
+
+    def _findings(self, variant: str) -> Findings:
+        return Findings(self._rule, tuple(self._seen[variant]))

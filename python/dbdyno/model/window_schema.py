@@ -1,0 +1,154 @@
+"""Tables of the windows, from which the ledger is made: made anew, not stored."""
+
+from __future__ import annotations
+
+from dbdyno.model.column import CELL, Column
+from dbdyno.model.column import column as _c
+from dbdyno.model.placement_schema import ROUNDS
+
+_WHOSE = (
+    _c("pid", "i64", "process"),
+    _c("role", "str", "as in tasks; a parallel worker of a session has role session"),
+    _c("session", "i64", "the session it works for", null=True),
+)
+
+CUT: dict[str, tuple[Column, ...]] = {
+    "rounds": ROUNDS,
+    "cut_tasks": (
+        *CELL,
+        *_WHOSE,
+        _c("tid", "i64", "task"),
+        _c("start_ticks", "i64", "part of the key", null=True),
+        _c("worker", "bool", "a parallel worker of the session"),
+        _c("from_ns", "i64", "middle of the read nearest to t0; without reads, t0"),
+        _c("to_ns", "i64", "middle of the read nearest to t1; without reads, t1"),
+        _c("wall_ns", "i64", "to - from: the W of the ledger"),
+        _c("over_ns", "i64", "what its time is divided by: W, or the window if partial"),
+        _c("partial", "bool", "it appeared or vanished inside the window"),
+        _c("run_ns", "i64", "time on a CPU", null=True),
+        _c("runq_ns", "i64", "time in the run queue", null=True),
+        _c("user_ns", "i64", "tick resolution", null=True),
+        _c("system_ns", "i64", "tick resolution", null=True),
+        _c("blkio_ns", "i64", "block I/O delay", null=True),
+        _c("children_ns", "i64", "CPU of its ended children", null=True),
+        _c("slices", "i64", "times it got a CPU", null=True),
+        _c("voluntary", "i64", "voluntary context switches", null=True),
+        _c("involuntary", "i64", "involuntary ones", null=True),
+        _c("state_a", "str", "R, S, D at the first of the two reads", null=True),
+        _c("state_b", "str", "and at the last", null=True),
+        _c("status", "str", "of the reads; also: too short, too brief, reset (a counter went down)"),
+    ),
+    "cut_samples": (
+        *CELL,
+        *_WHOSE,
+        _c("start_ticks", "i64", "part of the key", null=True),
+        _c("sample", "i64", "number of the sample"),
+        _c("via", "str", "sql | memory"),
+        _c("at_ns", "i64", "when this row was read"),
+        _c(
+            "skew_ns",
+            "i64",
+            "from label to task state: it may have fallen asleep or woken between",
+            null=True,
+        ),
+        _c("state", "str", "the server's word", null=True),
+        _c("wait_class", "str", "the server's wait event type", null=True),
+        _c("wait_event", "str", "the server's wait event", null=True),
+        _c("query_id", "i64", "where known", null=True),
+        _c("leader_pid", "i64", "of a parallel worker", null=True),
+        _c("worker", "bool", "a parallel worker of the session"),
+        _c("task_state", "str", "R, S, D, ...", null=True),
+        _c("status", "str", "of task_state"),
+    ),
+    "cut_sampler": (
+        *CELL,
+        _c("sample", "i64", "number of a sample inside the window that was answered"),
+        _c("via", "str", "sql | memory"),
+        _c("late_ns", "i64", "how long after its due time it began: the sampler's own run queue"),
+        _c("at_ns", "i64", "its instant"),
+        _c("low_ns", "i64", "start of the time it stands for"),
+        _c("high_ns", "i64", "end of the time it stands for"),
+    ),
+    "cut_traced": (
+        *CELL,
+        *_WHOSE,
+        _c("tid", "i64", "task"),
+        _c("start_ticks", "i64", "part of the key", null=True),
+        _c("worker", "bool", "a parallel worker of the session"),
+        _c("from_ns", "i64", "middle of the read nearest to t0"),
+        _c("to_ns", "i64", "middle of the read nearest to t1"),
+        _c("wall_ns", "i64", "to - from"),
+        _c("over_ns", "i64", "what its time is divided by: W, or the window if partial"),
+        _c("partial", "bool", "it appeared or vanished inside the window"),
+        *(
+            _c(name, "i64", f"growth of {name} of the table traced", null=True)
+            for name in (
+                "run_ns",
+                "runq_ns",
+                "throttled_ns",
+                "sleep_ns",
+                "blocked_ns",
+                "voluntary",
+                "involuntary",
+            )
+        ),
+        _c("slack_ns", "i64", "half the brackets of its two reads", null=True),
+        _c("status", "str", "of the reads"),
+        _c("processes", "i64", "how many, where it is the sum of several brief ones", null=True),
+    ),
+    "cut_waits": (
+        *CELL,
+        *_WHOSE,
+        _c("tid", "i64", "task"),
+        _c("start_ticks", "i64", "part of the key", null=True),
+        _c("wait_class", "str", "NULL: none", null=True),
+        _c("wait_event", "str", "NULL: none", null=True),
+        *(
+            _c(name, "i64", f"growth of {name} of the table waits", null=True)
+            for name in ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
+        ),
+        _c("status", "str", "ok, or why the wait event could not be read"),
+    ),
+    "cut_syscalls": (
+        *CELL,
+        *_WHOSE,
+        _c("tid", "i64", "task"),
+        _c("start_ticks", "i64", "part of the key", null=True),
+        _c("name", "str", "system call"),
+        _c("calls", "i64", "growth"),
+        _c("time_ns", "i64", "growth"),
+    ),
+    "cut_bins": (
+        *CELL,
+        _c("session", "i64", "session; of its own task, workers are not in it"),
+        _c("start_ns", "i64", "start of the bin"),
+        _c("end_ns", "i64", "its end"),
+        _c("known_ns", "i64", "how much of it lies between two reads of the task"),
+        _c("run_ns", "f64", "time on a CPU in it", null=True),
+        _c("runq_ns", "f64", "time in the run queue in it", null=True),
+    ),
+    "cut_work": (
+        *CELL,
+        _c("session", "i64", "session"),
+        _c("name", "str", "counter"),
+        _c("unit", "str", "of the counter"),
+        _c("is_work", "bool", "it counts the workload's unit of work: it is named so, in small letters"),
+        _c(
+            "value", "f64", "what the session's calls added, from the barrier on, probes taken off", null=True
+        ),
+        _c("probe", "f64", "what one probe adds", null=True),
+        _c("status", "str", "of the probes; also: reset"),
+    ),
+    "cut_levels": (
+        *CELL,
+        _c("origin", "str", "cgroup | host | engine"),
+        _c("scope", "str", "server | driver | database | host"),
+        _c("place", "str", "path of the group", null=True),
+        _c("key", "str", "name of the counter"),
+        _c("delta", "f64", "its growth between the reads nearest to t0 and t1", null=True),
+        _c("wall_ns", "i64", "time between those reads", null=True),
+        _c("first", "f64", "value at the first of them", null=True),
+        _c("last", "f64", "value at the last of them", null=True),
+        _c("status", "str", "of the reads; also: reset"),
+    ),
+}

@@ -1,0 +1,158 @@
+"""Room ``report``: from :class:`~dbdyno.model.results.Results` to a terminal, an HTML file, exports, JSON.
+
+Pure but for the files it writes: no store, no engine, no driver. ``terminal`` and ``exports`` are modules;
+what is slow to load (Altair, XlsxWriter) is loaded when it is called for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from rich.console import RenderableType
+
+from dbdyno.model.comparison import Comparison, SampleComparison
+from dbdyno.model.machines import Machines
+from dbdyno.model.results import Results
+from dbdyno.model.scaling import Scaling
+from dbdyno.present.compare import comparison as comparison_text
+from dbdyno.present.compare import samples as samples_text
+from dbdyno.present.placement import placement_text
+from dbdyno.present.scaling_terminal import scaling_text
+from dbdyno.present.terminal import summary
+from dbdyno.present.terminal_tables import events_text, microstates_text, profile_text, witnesses_text
+from dbdyno.present.topology import facts as topology_facts
+from dbdyno.present.topology import parsable as topology_parsable
+from dbdyno.present.topology import table as topology_table
+from dbdyno.present.topology_svg import write as write_topology_svg
+from dbdyno.present.topology_text import ascii_only
+from dbdyno.present.topology_text import picture as topology_picture
+
+if TYPE_CHECKING:  # it draws with Altair, which is slow to load
+    from dbdyno.present.scaling_page import Sections
+
+try:
+    Path.home()
+except RuntimeError:  # neither HOME nor a user entry; Altair does not load then
+    os.environ["HOME"] = "/nonexistent"
+
+__all__ = [
+    "ascii_only",
+    "comparison_document",
+    "comparison_text",
+    "document",
+    "events_text",
+    "export",
+    "machines_document",
+    "machines_text",
+    "microstates_text",
+    "placement_html",
+    "placement_text",
+    "profile_text",
+    "samples_text",
+    "scaling_html",
+    "scaling_json",
+    "scaling_sections",
+    "scaling_text",
+    "summary",
+    "topology_facts",
+    "topology_parsable",
+    "topology_picture",
+    "topology_table",
+    "witnesses_text",
+    "write_comparison",
+    "write_html",
+    "write_scaling",
+    "write_topology_svg",
+]
+
+
+def write_html(results: Results, path: Path) -> Path:
+    """One self-contained HTML file at ``path``. Raises StoreError where that cannot be written."""
+    from dbdyno.present import html
+
+    return html.write(results, path)
+
+
+def document(results: Results) -> dict[str, Any]:
+    """The run as JSON-ready data with stable keys (docs/json.md); NULL is ``None``."""
+    from dbdyno.present import jsondoc
+
+    return jsondoc.document(results)
+
+
+def placement_html(results: Results) -> str:
+    """Tables and strips of sessions that were started together (driver.rounds); empty where none were."""
+    from dbdyno.present import placement_page
+
+    return placement_page.placement_html(results)
+
+
+def export(results: Results, raw_tables: Mapping[str, pl.DataFrame], to: str, path: Path) -> list[Path]:
+    """The run's tables as csv, parquet (folders), xlsx or json (files); what was written."""
+    from dbdyno.present import exports
+
+    return exports.export(results, raw_tables, to, path)
+
+
+def comparison_document(made: Comparison | SampleComparison) -> dict[str, Any]:
+    """A comparison as JSON-ready data with stable keys (docs/json.md)."""
+    from dbdyno.present import compare_json
+
+    return compare_json.document(made)
+
+
+def write_comparison(made: Comparison | None, path: Path, machines: Sequence[Machines] = ()) -> Path:
+    """A comparison, the machines behind it, or both, as one HTML file at ``path``.
+
+    Raises StoreError where that cannot be written."""
+    from dbdyno.present import compare_html
+
+    return compare_html.write(made, path, machines)
+
+
+def machines_document(made: Comparison | None, machines: Sequence[Machines]) -> dict[str, Any]:
+    """The comparison, with a key ``machines`` where there are some; these alone where it is ``None``."""
+    from dbdyno.present import compare_json
+    from dbdyno.present import machines as told
+
+    document = {"format": told.FORMAT} if made is None else compare_json.document(made)
+    return {**document, "machines": told.machines_json(machines)} if machines else document
+
+
+def machines_text(machines: Sequence[Machines]) -> RenderableType:
+    """Two machines under the same work, one table a ladder."""
+    from dbdyno.present import machines as told
+
+    return told.machines_text(machines)
+
+
+def scaling_json(scalings: Sequence[Scaling]) -> dict[str, Any]:
+    """What ladders say, as JSON-ready data with stable keys (docs/analyze.md)."""
+    from dbdyno.present import scaling_record
+
+    return scaling_record.document(scalings)
+
+
+def scaling_sections(scalings: Sequence[Scaling]) -> Sections:
+    """The section ``scaling`` of a run's page, and the specifications of its charts."""
+    from dbdyno.present import scaling_page
+
+    return scaling_page.Sections(scalings)
+
+
+def scaling_html(scalings: Sequence[Scaling]) -> str:
+    """What ladders say, as one HTML document that loads nothing."""
+    from dbdyno.present import scaling_page
+
+    return scaling_page.document(scalings)
+
+
+def write_scaling(scalings: Sequence[Scaling], path: Path) -> Path:
+    """The same as a file. Raises StoreError where ``path`` cannot be written."""
+    from dbdyno.present import scaling_page
+
+    return scaling_page.write(scalings, path)

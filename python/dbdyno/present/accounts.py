@@ -1,0 +1,84 @@
+"""The ledger made ready for showing: its leaves (nothing counted twice), in one fixed order."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+from dbdyno.model.results import Results
+from dbdyno.present.figures import Series, of_series
+
+BRACKET = "runq.throttled_bracket"  # lies inside runq: shown beside it, never added (DESIGN, section 3)
+THROTTLED = "runq.throttled"
+EXACT = "scheduler trace"  # the witness that measures
+POOLER = "pooler"  # the witness of the queue for a pool's connections
+INSIDE = (BRACKET, THROTTLED, "block_io")  # parts of other accounts
+NO_LABEL = "no wait event"
+UNSEEN = "seen by no sample"
+CLIENT = "Client"
+NAMES = {
+    "run": "CPU",
+    "run.user": "CPU, user",
+    "run.system": "CPU, kernel",
+    "runq": "CPU WAIT",
+    "client": "client",
+    "pool.queue": "pool queue",
+    "unaccounted": "unaccounted",
+}
+
+
+class Segment(NamedTuple):
+    """A segment of the stack."""
+
+    key: str  # "run.user", "sleep:LWLock", "runq:LWLock"
+    label: str
+    family: str  # what its colour stands for: an account or, for a sleep and its run queue, a wait class
+    waiting: bool  # in the run queue under that label: hatched
+
+
+def leaves(ledger: pl.DataFrame, scope: str) -> pl.DataFrame:
+    """Rows of ``scope`` that add up to the whole: a total is dropped where all its parts are known.
+
+    ``run`` against ``run.user`` and ``run.system``; ``sleep`` without detail against its events. Where a
+    part is unknown, the parts are dropped and the total stays.
+    """
+    rows = ledger.filter((pl.col("scope") == scope) & ~pl.col("account").is_in(INSIDE))
+    group = ["cell", "session", "who"]
+    split = pl.col("account").is_in(["run.user", "run.system"])
+    halves = (split & pl.col("aas").is_not_null()).sum().over(group)
+    total = (pl.col("account") == "run").any().over(group)
+    event = (pl.col("account") == "sleep") & pl.col("detail").is_not_null()
+    plain = (pl.col("account") == "sleep") & pl.col("detail").is_null() & pl.col("aas").is_null()
+    drop = (
+        ((halves == 2) & (pl.col("account") == "run"))
+        | ((halves < 2) & total & split)
+        | (plain & event.any().over(group))
+    )
+    return rows.filter(~drop)
+
+
+def throttled(results: Results, series: Series) -> dict[int, str]:
+    """Per rung the throttled time (seconds per second), measured or as a bracket, where known and not 0."""
+    rows = of_series(results.tables["ledger"], series).filter(
+        (pl.col("scope") == "rung") & pl.col("account").is_in([BRACKET, THROTTLED])
+    )
+    measured = pl.col("account") == THROTTLED
+    rows = rows.filter(measured | ~measured.any().over("cell"))
+    ends = rows.group_by("sessions").agg(
+        pl.coalesce("low", pl.lit(0.0)).mean().alias("low"), pl.coalesce("high", "aas").mean().alias("high")
+    )
+    return {
+        int(n): f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
+        for n, low, high in ends.filter(pl.col("high") > 0).select("sessions", "low", "high").rows()
+    }
+
+
+def wait_class(detail: str | None) -> str:
+    """``LWLock`` of ``LWLock/BufferMapping``; a sleep without detail was seen by no sample."""
+    return UNSEEN if detail is None else detail.split("/", 1)[0].split(":", 1)[0]
+
+
+def wait_classes(detail: str = "detail") -> pl.Expr:
+    """:func:`wait_class` of a column."""
+    return pl.col(detail).str.extract(r"^([^/:]+)").fill_null(UNSEEN)

@@ -1,0 +1,141 @@
+"""Charts of CPU used: by every witness, and by the server's own processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from dbdyno.model.results import Results
+from dbdyno.present import accounts, figures
+from dbdyno.present.chart import (
+    SHAPES,
+    Chart,
+    Key,
+    cpu_mark,
+    finished,
+    inline,
+    rungs_axis,
+    series_keys,
+    series_scale,
+    sessions_axis,
+)
+from dbdyno.present.figures import Series, of_series
+from dbdyno.present.palette import SERIES, var
+
+
+def _extreme(value: Any) -> float:
+    return float(value or 0)
+
+
+def cpu_by_source(results: Results, series: Series) -> Chart | None:
+    """The same quantity, CPU used, from every witness."""
+    rows = _witnesses(results, series)
+    if rows.is_empty():
+        return None
+    names = rows["source"].unique(maintain_order=True).to_list()
+    scale = series_scale(names)
+    tooltip = [
+        alt.Tooltip("sessions:Q"), alt.Tooltip("source:N"),
+        alt.Tooltip("value:Q", format=".3f", title="CPUs used"),
+        alt.Tooltip("difference:Q", format="+.1%", title="to the reference"), alt.Tooltip("verdict:N"),
+    ]  # fmt: skip
+    base = alt.Chart(inline(rows)).encode(
+        x=sessions_axis(),
+        y=alt.Y("value:Q", title="CPUs used", scale=alt.Scale(zero=True)),
+        color=alt.Color("source:N", scale=scale, legend=None),
+    )
+    shapes = alt.Scale(
+        domain=names, range=list(SHAPES[: len(names)]) if len(names) <= len(SHAPES) else list(SHAPES)
+    )
+    # Outlines of falling size: witnesses that agree stay visible one inside the other.
+    sizes = alt.Scale(type="ordinal", domain=names, range=[160 / (i + 1) for i in range(len(names))])
+    points = base.mark_point(filled=False, strokeWidth=2, opacity=1).encode(
+        shape=alt.Shape("source:N", scale=shapes, legend=None),
+        size=alt.Size("source:O", scale=sizes, legend=None, sort=names),
+        tooltip=tooltip,
+    )
+    cpus = figures.usable_cpus(results)
+    mark = cpu_mark(cpus, "y") if cpus and cpus <= 1.3 * _extreme(rows["value"].max()) else []
+    return Chart(
+        id="cpu",
+        title="CPU used, by source",
+        caption="Independent witnesses of one quantity: where they part, the table of witnesses says by how "
+        "much, and which one is the reference.",
+        spec=finished(
+            [base.mark_line(strokeWidth=1.5, opacity=0.8), points, *mark], "CPUs used, by each source"
+        ),
+        legend=series_keys(names),
+        marks=len(rows),
+    )
+
+
+def helpers(results: Results, series: Series) -> Chart | None:
+    """CPU of the server's own processes, which work for all sessions."""
+    rows = _helpers(results, series)
+    if rows.is_empty():
+        return None
+    names = rows["who"].unique(maintain_order=True).to_list()
+    scale = series_scale(names)
+    bars = (
+        alt.Chart(inline(rows))
+        .mark_bar(stroke=var("card"), strokeWidth=0.5)
+        .encode(
+            x=rungs_axis(),
+            y=alt.Y("aas:Q", title="CPUs used", stack="zero"),
+            color=alt.Color("who:N", scale=scale, legend=None),
+            tooltip=[
+                alt.Tooltip("sessions:O"), alt.Tooltip("who:N", title="process"),
+                alt.Tooltip("aas:Q", format=".4f", title="CPUs used"),
+            ],
+        )
+    )  # fmt: skip
+    legend = [Key(k.label, k.colour, "fill") for k in series_keys(names)]
+    return Chart(
+        id="helpers",
+        title="CPU of the server's own processes",
+        caption="Work done for the sessions by others: it is not in the sessions' stack and comes on top.",
+        spec=finished([bars], "CPUs used by the server's own processes, per rung"),
+        legend=legend,
+        marks=len(rows),
+    )
+
+
+def _witnesses(results: Results, series: Series) -> pl.DataFrame:
+    rows = of_series(results.tables["witnesses"], series).filter(
+        pl.col("quantity").is_in(["cpu_used", "cpu_used_machine"]) & pl.col("value").is_not_null()
+    )
+    machine = pl.col("quantity") == "cpu_used_machine"
+    rows = rows.with_columns(
+        pl.when(machine).then(pl.format("{} (machine)", "source")).otherwise("source").alias("source")
+    )
+    return (
+        rows.group_by("sessions", "source", maintain_order=True)
+        .agg(
+            pl.col("value").mean(),
+            pl.col("relative_difference").mean().alias("difference"),
+            pl.col("verdict").unique().sort().str.join(", "),
+        )
+        .sort("sessions", maintain_order=True)
+    )
+
+
+def _helpers(results: Results, series: Series) -> pl.DataFrame:
+    """CPU per rung and process, mean over the cells; the smallest processes come together as one."""
+    rows = accounts.leaves(of_series(results.tables["ledger"], series), "helper")
+    cpu = rows.filter(pl.col("account").is_in(["run", "run.user", "run.system"]) & (pl.col("aas") > 0))
+    totals = cpu.group_by("who").agg(pl.col("aas").sum()).sort(["aas", "who"], descending=[True, False])
+    named = totals["who"].to_list()[: len(SERIES) - 1]
+    who = pl.when(pl.col("who").is_in(named)).then("who").otherwise(pl.lit("other processes")).alias("who")
+    order = [*named, "other processes"]
+    cells = of_series(results.tables["windows"], series).group_by("sessions").agg(pl.len().alias("cells"))
+    return (
+        cpu.with_columns(who)
+        .sort(pl.col("who").replace_strict(order, list(range(len(order))), return_dtype=pl.Int64))
+        .group_by("sessions", "who", maintain_order=True)
+        .agg(pl.col("aas").sum())
+        .join(cells, on="sessions", maintain_order="left")
+        .with_columns(pl.col("aas") / pl.col("cells"))
+        .drop("cells")
+    )

@@ -1,0 +1,94 @@
+"""A run's tables for other programs: csv and parquet (a folder, a file a table), xlsx, json.
+
+NULL stays empty (csv, xlsx) or null (parquet, json): an unknown figure never becomes 0. In csv a text that
+begins like a formula gets an apostrophe in front, because spreadsheets would run it; xlsx marks it as text.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+import polars as pl
+
+from dbdyno.model.errors import UsageError
+from dbdyno.model.results import Results
+from dbdyno.present import jsondoc
+from dbdyno.present.files import make_directory, write_atomic
+
+Kind = Literal["csv", "xlsx", "parquet", "json"]
+Tables = Mapping[str, pl.DataFrame]
+_NUMBERS = ("value", "low", "high")
+_FINDINGS = {
+    name: pl.Float64 if name in _NUMBERS else pl.String
+    for name in ("id", "severity", "claim", "value", "unit", "low", "high", "evidence", "cure", "cells")
+}
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def export(results: Results, raw_tables: Tables, to: str, path: Path) -> list[Path]:
+    """Writes the run to ``path`` in the form ``to``; the files written.
+
+    ``path`` is a folder for csv and parquet, a file for xlsx and json. ``raw_tables``: all cells' rows of a
+    raw table in one frame, told apart by a column ``cell``. Raises UsageError on an unknown form, StoreError
+    where ``path`` cannot be written.
+    """
+    if to == "csv":
+        return _folder(results, raw_tables, path, "csv", _csv)
+    if to == "parquet":
+        return _folder(results, raw_tables, path, "parquet", _parquet)
+    if to == "json":
+        return [write_atomic(path, _json(results, raw_tables))]
+    if to == "xlsx":
+        from dbdyno.present import workbook
+
+        return [write_atomic(path, workbook.workbook(results, all_tables(results, raw_tables)))]
+    raise UsageError(f"unknown form of export: {to}", f"choose one of {', '.join(get_args(Kind))}")
+
+
+def all_tables(results: Results, raw_tables: Tables) -> dict[str, pl.DataFrame]:
+    """Derived tables, findings, then raw ones; where both have a name, the derived one holds all cells."""
+    findings = pl.DataFrame(
+        [{**f.model_dump(), "cells": " ".join(f.cells)} for f in results.findings] or None, schema=_FINDINGS
+    )
+    raw = {n: t for n, t in raw_tables.items() if n not in results.tables}
+    return {**results.tables, "findings": findings, **raw}
+
+
+def _folder(
+    results: Results, raw_tables: Tables, path: Path, ending: str, content: Callable[[pl.DataFrame], bytes]
+) -> list[Path]:
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file", f"name a folder: {ending} writes one file a table")
+    make_directory(path)
+    tables = all_tables(results, raw_tables)
+    written = [write_atomic(path / f"{name}.{ending}", content(table)) for name, table in tables.items()]
+    document = json.dumps(jsondoc.document(results), indent=1, allow_nan=False).encode()
+    return [*written, write_atomic(path / "run.json", document)]
+
+
+def _csv(table: pl.DataFrame) -> bytes:
+    names = [n for n, t in table.schema.items() if t == pl.String]
+    safe = table.with_columns(
+        pl.when(pl.any_horizontal([pl.col(n).str.starts_with(s) for s in FORMULA_STARTS]))
+        .then(pl.concat_str(pl.lit("'"), pl.col(n)))
+        .otherwise(pl.col(n))
+        .alias(n)
+        for n in names
+    )
+    return safe.write_csv(quote_style="necessary").encode()
+
+
+def _parquet(table: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _json(results: Results, raw_tables: Tables) -> bytes:
+    document = jsondoc.document(results)
+    document["tables"] = {n: jsondoc.records(t) for n, t in all_tables(results, raw_tables).items()}
+    return json.dumps(document, allow_nan=False).encode()

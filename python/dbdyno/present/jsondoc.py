@@ -1,0 +1,71 @@
+"""A run as one JSON document with stable keys: docs/json.md says what each means."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.results import Results
+from dbdyno.model.tables import empty
+from dbdyno.present import combine, compare_json, headline, scaling_record, sources_used
+from dbdyno.present.accounts import EXACT
+from dbdyno.present.figures import is_observation
+
+FORMAT = 1
+"""Raised when a key changes its meaning or goes; new keys do not raise it."""
+
+_TABLES = ("rungs", "windows", "witnesses", "sources", "placements")
+_LEDGER = ("microstates", "profile", "top_events")
+
+
+def document(results: Results) -> dict[str, Any]:
+    """Identity, plan, environment, rungs, ledger of rungs and helpers, findings, sources; unknown is None."""
+    tables = results.tables
+    whole, events = (tables[n].filter(pl.col("scope") != "session") for n in ("ledger", "events"))
+    rates = tables["rates"].filter(pl.col("scope") == "rung")
+    return {
+        "format": FORMAT,
+        "run": results.info.model_dump(mode="json"),
+        "title": headline.title(results),
+        "summary": headline.sentences(results),
+        "plan": results.plan.model_dump(mode="json"),
+        "environment": results.environment.model_dump(mode="json"),
+        **{name: records(tables.get(name, empty(name))) for name in _TABLES},
+        "rates": records(rates),
+        "ledger": records(whole.filter(pl.col("who") != "session")),
+        "ledger_witnesses": [_tier(t) for t in sources_used.tiers(results)],
+        "events": records(events),
+        **{name: records(tables[name]) for name in _LEDGER},
+        "observation": _observation(results),
+        "comparison": None if results.comparison is None else compare_json.document(results.comparison),
+        "scaling": [scaling_record.record_of(s) for s in results.scaling],
+        "answers": [scaling_record.answer_record(a) for a in results.answers],
+        "findings": [f.model_dump(mode="json") for f in results.findings],
+    }
+
+
+def _tier(found: sources_used.Tier) -> dict[str, Any]:
+    """Which witness filled the joint table of how many cells."""
+    kind = "exact" if found.source == EXACT else "sampled"
+    return {"source": found.source, "tier": kind, "cells": found.cells}
+
+
+def _observation(results: Results) -> dict[str, Any] | None:
+    """Of somebody else's load: all windows together. Their profile and top events have the cell ``all``."""
+    if not is_observation(results):
+        return None
+    return {
+        "events": records(combine.events(results)),
+        "microstates": records(combine.microstates(results)),
+    }
+
+
+def records(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Rows as dicts that JSON can hold: NaN and infinity, which it cannot, are unknown too."""
+    return [{k: _value(v) for k, v in row.items()} for row in frame.to_dicts()]
+
+
+def _value(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

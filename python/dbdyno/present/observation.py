@@ -1,0 +1,137 @@
+"""The headline of an observation: how busy somebody else's load kept the server, and with what."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+from dbdyno.model.brief import STATUS
+from dbdyno.model.plan import Observation
+from dbdyno.model.results import Results
+from dbdyno.model.units import NS_PER_S, format_ns
+from dbdyno.present import figures, profile, timeline
+from dbdyno.present.missing_values import in_words
+from dbdyno.present.selection import pick_of, rows_of
+
+_NAMES = {"DB time": "db_time", "DB CPU": "db_cpu", "CPU WAIT": "cpu_wait"}
+TOP = 3
+
+
+class Overview(NamedTuple):
+    """Means over all windows; seconds per second. None: unknown."""
+
+    windows: int
+    wall_s: float
+    sessions: int  # processes that were seen as sessions
+    db_time: float | None
+    db_cpu: float | None
+    cpu_wait: float | None
+    top: list[profile.Event]
+    brief: int  # besides, sessions too brief to be sampled
+    why: str  # DB time is unknown
+
+
+def overview(results: Results) -> Overview | None:
+    """None where no window was measured."""
+    pick = pick_of(results)
+    if pick is None:
+        return None
+    windows = results.tables["windows"]
+    rows = rows_of(results, "profile", pick)
+    known = {n: v for n, v in rows.select("name", "per_s").rows() if n in _NAMES}
+    found = {short: known.get(name) for name, short in _NAMES.items()}
+    processes = results.tables["microstates"].filter((pl.col("role") == "session") & ~pl.col("worker"))
+    return Overview(
+        len(windows),
+        float(windows["wall_s"].sum()),
+        processes.select("pid", "start_ticks").n_unique() if len(processes) else 0,
+        **found,
+        top=profile.profile(results, pick).events,
+        brief=_brief(results),
+        why=next(iter(rows.filter(pl.col("name") == "DB time")["status"]), "off"),
+    )
+
+
+def title(results: Results, server: str) -> str:
+    """``Observation of PostgreSQL 18.4: 60.0 s in 6 windows``."""
+    windows = results.tables["windows"]
+    seconds = format_ns(float(windows["wall_s"].sum()) * NS_PER_S)
+    number = f"{len(windows)} window{'' if len(windows) == 1 else 's'}"
+    return f"Observation of {server}: {seconds} in {number}" if len(windows) else f"Observation of {server}"
+
+
+def sentences(results: Results) -> list[str]:
+    """How many sessions were active, on what, and where nothing was seen."""
+    found = overview(results)
+    if found is None:
+        return ["No window was measured."]
+    return [
+        " ".join(s for s in (_active(results, found), _top(found), _gaps(results)) if s),
+        *_filter(results),
+    ]
+
+
+def _active(results: Results, found: Overview) -> str:
+    if found.db_time is None:
+        why = f" ({in_words(found.why)})" if found.why == STATUS else _why(results)
+        cpu = "" if found.db_cpu is None else f"; {found.db_cpu:.2f} were on a CPU (DB CPU)"
+        return f"How many sessions were active is unknown{why}{cpu}; {_seen(found)}."
+    cpus = figures.usable_cpus(results)
+    where = f" of {cpus:g}" if cpus else ""
+    parts = [
+        "DB CPU unknown" if found.db_cpu is None else f"{found.db_cpu:.2f} on a CPU{where} (DB CPU)",
+        f"{found.cpu_wait:.2f} waiting for one (CPU WAIT)"
+        if found.cpu_wait is not None
+        else "CPU WAIT unknown",
+    ]
+    return (
+        f"On average {found.db_time:.2f} sessions were active (DB time, seconds per second): "
+        f"{', '.join(parts)}; {_seen(found)}."
+    )
+
+
+def _why(results: Results) -> str:
+    """In the finding of hidden sessions: how many, and the cure."""
+    named = [f for f in results.findings if f.id == "sessions-hidden"]
+    if not named:
+        return ""
+    claim = named[0].claim.split(":")[0]
+    return f": {claim[0].lower()}{claim[1:]} ({named[0].cure})"
+
+
+def _seen(found: Overview) -> str:
+    more = f"{found.brief:,} too brief to be sampled" if found.brief else ""
+    if not found.sessions:
+        return more or "sessions' processes were not seen"
+    return f"{found.sessions} session{'' if found.sessions == 1 else 's'} seen{' and ' if more else ''}{more}"
+
+
+def _brief(results: Results) -> int:
+    return sum(int(f.value or 0) for f in results.findings if f.id == "brief-sessions")
+
+
+def _top(found: Overview) -> str:
+    named = [f"{e.name} {e.share} %" for e in found.top[:TOP] if e.share != figures.UNKNOWN]
+    return f"Most of DB time: {', '.join(named)}." if named else ""
+
+
+def _gaps(results: Results) -> str:
+    gaps = timeline.gaps(results)
+    if not gaps:
+        return ""
+    seconds = sum(g["end_s"] - g["start_s"] for g in gaps)
+    return f"In {len(gaps)} gap{'' if len(gaps) == 1 else 's'}, {seconds:.0f} s in all, nothing was measured."
+
+
+def of_plan(asked: Observation) -> list[tuple[str, str]]:
+    """What was chosen to be observed; empty: all sessions."""
+    pairs = [("user", asked.user), ("database", asked.database), ("application", asked.application)]
+    pairs.append(("pid", ", ".join(map(str, asked.pids))))
+    return [(name, value) for name, value in pairs if value]
+
+
+def _filter(results: Results) -> list[str]:
+    asked = results.plan.experiment.observation or Observation()
+    words = ", ".join(f"{name} {value}" for name, value in of_plan(asked))
+    return [f"Only sessions with {words}."] if words else []

@@ -1,0 +1,56 @@
+"""A whole HTML page of ours: styles and code inside, a policy that loads nothing from anywhere.
+
+The policy permits exactly the scripts and the style sheet that are written here, by their hashes: markup that
+got into a page could neither run code nor add styles (Content Security Policy Level 3).
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.resources import files as resources
+
+from dbdyno.present import palette
+from dbdyno.present.markup import Html, el, join
+
+_POLICY = "default-src 'none'; {}style-src {}; img-src {}; base-uri 'none'; form-action 'none'"
+_STYLED = re.compile(r'data-style="([^"<>{}@\\]+)"')
+
+
+def page(title: str, body: Html, style: str = "", scripts: Sequence[str] = ()) -> str:
+    """The document. ``style``: CSS beside the common one; ``scripts``: code to run at the end of ``body``."""
+    sheet = f"{palette.css()}{asset('page.css')}{style}{_rules(body)}"
+    run = f"script-src {' '.join(map(_hash, scripts))}; " if scripts else ""
+    policy = _POLICY.format(run, _hash(sheet), "data: blob:" if scripts else "data:")
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=policy),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("link", rel="icon", href="data:,"),
+        el("title", f"dbdyno: {title}"),
+        Html(f"<style>{sheet}</style>"),
+    )
+    code = join(*(Html(f"<script>{s}</script>") for s in scripts))
+    return f'<!doctype html>\n<html lang="en">{head}{el("body", body, code)}</html>\n'
+
+
+def asset(name: str) -> str:
+    """Text of a file of the folder assets."""
+    return resources("dbdyno.present").joinpath("assets", name).read_text("utf-8")
+
+
+def _rules(body: str) -> str:
+    """A rule for each ``data-style`` of the body, as strong as the attribute ``style`` would be."""
+    found = dict.fromkeys(_STYLED.findall(body))
+    return "".join(f'[data-style="{style}"]{{{_important(style)}}}' for style in found)
+
+
+def _important(style: str) -> str:
+    return ";".join(f"{part}!important" for part in style.split(";") if part)
+
+
+def _hash(content: str) -> str:
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"

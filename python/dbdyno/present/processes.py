@@ -1,0 +1,190 @@
+"""Microstates of every process, as ``prstat -m`` shows them: sorted, workers below their leader."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from dbdyno.model.brief import BRIEF
+from dbdyno.model.results import Results
+from dbdyno.model.units import significant
+from dbdyno.present.figures import percent
+from dbdyno.present.missing_values import in_words
+from dbdyno.present.selection import Pick, rows_of
+
+ABSENT = "-"
+MAX_ROWS = 100
+"""Of a block; the least active are left out, and the block says how many."""
+
+
+class Column(NamedTuple):
+    name: str  # in table microstates
+    head: str
+    words: str
+    state: bool  # a share of the process's time, with an interval; else a number per second
+
+
+COLUMNS = (
+    Column("usr", "USR", "on a CPU, user mode", True),
+    Column("sys", "SYS", "on a CPU, kernel", True),
+    Column("cpu_wait", "WAIT", "CPU WAIT: in the run queue", True),
+    Column("lock", "LOCK", "asleep in a lock or latch", True),
+    Column("client", "CLNT", "asleep, waiting for its client", True),
+    Column("sleep", "SLP", "asleep in anything else", True),
+    Column("unaccounted", "UNAC", "signed remainder: these seven add up to 100", True),
+    Column("block_io", "BLKIO", "block I/O delay; lies inside SLP and LOCK", True),
+    Column("voluntary_per_s", "VCX/s", "voluntary context switches a second", False),
+    Column("involuntary_per_s", "ICX/s", "involuntary context switches a second", False),
+    Column("syscalls_per_s", "SCL/s", "system calls a second", False),
+)
+_TICKS = "too little CPU time to tell USR from SYS: no clock tick fell on it"
+_OURS = ("driver", "pooler", "dbdyno")
+_SESSIONS = ("session", BRIEF)
+_SOURCES = {"block_io": ("block I/O delay",), "syscalls_per_s": ("system calls", "scheduler trace")}
+_SWITCHED_OFF = {
+    "syscalls_per_s": "system calls are counted by the scheduler trace when asked for: --trace-syscalls"
+}
+
+
+class Process(NamedTuple):
+    name: str
+    pid: str
+    cells: list[tuple[str, str]]  # figure and what is said on hovering over it
+    share: str  # a parallel worker's share of its session's CPU
+    worker: bool
+    seen_s: float
+    source: str
+
+
+class Block(NamedTuple):
+    title: str
+    processes: list[Process]
+    left_out: int
+
+
+def blocks(results: Results, pick: Pick) -> list[Block]:
+    """Sessions with their parallel workers, the server's own processes, and who else is seen."""
+    rows = _folded(rows_of(results, "microstates", pick).to_dicts())
+    role = {
+        "Sessions": [r for r in rows if r["role"] in _SESSIONS],
+        "Server processes": [r for r in rows if r["role"].startswith("helper")],
+        "Beside them": [r for r in rows if r["role"] not in _SESSIONS and not r["role"].startswith("helper")],
+    }
+    why = reasons(results)
+    return [_block(title, found, why) for title, found in role.items() if found]
+
+
+def _folded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Threads of one process as one row: the means of their shares, the sums of their rates."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        own = () if row["role"] in _OURS else (row["start_ticks"], row["worker"])
+        key = (row["pid"], row["role"], *own)
+        groups.setdefault(key, []).append(row)
+    return [_one(rows) if len(rows) > 1 else rows[0] for rows in groups.values()]
+
+
+def _one(threads: list[dict[str, Any]]) -> dict[str, Any]:
+    made = dict(threads[0])
+    for name, value in made.items():
+        known = [t[name] for t in threads if t[name] is not None]
+        if isinstance(value, float) or value is None:
+            total = sum(known) if known and not isinstance(known[0], str) else None
+            made[name] = total if total is None or name.endswith("_per_s") else total / len(known)
+    return {**made, "name": f"{made['name']}: {len(threads)} threads, their mean"}
+
+
+def reasons(results: Results) -> dict[str, str]:
+    """Column -> why its figures are unknown, where no row says it."""
+    sources = results.tables["sources"].filter(pl.col("status") != "ok")
+    told = dict.fromkeys(("usr", "sys"), _TICKS)
+    for column, names in _SOURCES.items():
+        rows = sources.filter(pl.col("name").is_in(names)).select("name", "status", "detail").unique().rows()
+        words = [f"{n}: {in_words(s)}{f'; {d}' if d else ''}" for n, s, d in sorted(rows)]
+        told[column] = "; ".join(words) or _SWITCHED_OFF.get(column, "no source gave it")
+    return told
+
+
+def unknown(results: Results, pick: Pick) -> list[str]:
+    """Why a column is unknown to all processes, or to one (USR and SYS): ``- BLKIO: ...``."""
+    frame = rows_of(results, "microstates", pick)
+    why = reasons(results)
+    notes: dict[str, list[str]] = {}
+    for c in COLUMNS:
+        nulls = frame[c.name].null_count()
+        if not nulls or (nulls < len(frame) and c.name not in ("usr", "sys")):
+            continue
+        bad = frame.filter(pl.col(c.name).is_null() & (pl.col("status") != "ok"))["status"].unique().sort()
+        told = "; ".join(in_words(s) for s in bad.to_list())
+        own = why.get(c.name, "no source gave it")
+        notes.setdefault(own if c.name in _SOURCES else told or own, []).append(c.head)
+    columns = [f"{ABSENT} {', '.join(heads)}: {text}." for text, heads in notes.items()]
+    return columns + _unseen_sleeps(frame)
+
+
+def _unseen_sleeps(frame: pl.DataFrame) -> list[str]:
+    """UNAC of sessions whose waits are unknown is no remainder."""
+    unknown = pl.all_horizontal(pl.col("lock", "client", "sleep").is_null())
+    unseen = unknown & pl.col("unaccounted").is_not_null() & pl.col("role").is_in(_SESSIONS)
+    count = frame.filter(unseen).select("pid", "start_ticks").n_unique()
+    if not count:
+        return []
+    whose = "1 session" if count == 1 else f"{count} sessions"
+    return [f"{ABSENT} What {whose} waited for is unknown; the time asleep, or at the client, lies in UNAC."]
+
+
+def _block(title: str, rows: list[dict[str, Any]], why: dict[str, str]) -> Block:
+    ordered = _ordered(rows)
+    shown = [_process(r, rows, why) for r in ordered[:MAX_ROWS]]
+    return Block(title, shown, len(rows) - len(shown))
+
+
+def _ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By USR + SYS + CPU WAIT; workers below their leader, those without one by themselves."""
+    leaders = sorted((r for r in rows if not r["worker"]), key=_active)
+    known = {r["session"] for r in leaders if r["session"] is not None}
+    made: list[dict[str, Any]] = []
+    for leader in leaders:
+        made.append(leader)
+        if leader["session"] is not None and _is_first(leader, leaders):
+            mine = (r for r in rows if r["worker"] and r["session"] == leader["session"])
+            made += sorted(mine, key=_active)
+    return made + sorted((r for r in rows if r["worker"] and r["session"] not in known), key=_active)
+
+
+def _is_first(leader: dict[str, Any], leaders: list[dict[str, Any]]) -> bool:
+    """A session's number may stand at two processes where one followed the other."""
+    return next(r for r in leaders if r["session"] == leader["session"]) is leader
+
+
+def _active(row: dict[str, Any]) -> tuple[float, int]:
+    return -sum(row[n] or 0.0 for n in ("usr", "sys", "cpu_wait")), row["pid"]
+
+
+def _process(row: dict[str, Any], rows: list[dict[str, Any]], why: dict[str, str]) -> Process:
+    cells = [_cell(row, c, why) for c in COLUMNS]
+    share = _share(row, rows) if row["worker"] else ""
+    return Process(row["name"], str(row["pid"]), cells, share, row["worker"], row["wall_s"], row["source"])
+
+
+def _cell(row: dict[str, Any], column: Column, why: dict[str, str]) -> tuple[str, str]:
+    value = row[column.name]
+    if value is None:
+        if row["role"] in _OURS and column.name in ("lock", "client"):
+            return ABSENT, "it is no process of the server: it waits in no wait event"
+        status = "" if row["status"] == "ok" else in_words(row["status"])
+        return ABSENT, status or why.get(column.name, "no source gave it")
+    if not column.state:
+        return significant(value) if value < 100 else f"{value:,.0f}", ""
+    low, high = row.get(f"{column.name}_low"), row.get(f"{column.name}_high")
+    told = "" if low is None or high is None else f"{percent(low, digits=2)} to {percent(high, digits=2)} %"
+    return percent(value, digits=1), told
+
+
+def _share(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    def cpu(r: dict[str, Any]) -> float:
+        return ((r["usr"] or 0.0) + (r["sys"] or 0.0)) * float(r["wall_s"])
+
+    session = sum(cpu(r) for r in rows if r["session"] == row["session"])
+    return f"{percent(cpu(row), session)} %" if row["usr"] is not None else ABSENT

@@ -1,0 +1,61 @@
+"""What ladders say of scaling, as one JSON document: docs/analyze.md says what each key means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.scaling import Answer, Scaling
+from dbdyno.present.regression import regression_json
+
+FORMAT = 1
+"""Raised when a key changes its meaning or goes; new keys do not raise it."""
+
+
+def document(scalings: Sequence[Scaling]) -> dict[str, Any]:
+    """Unknown is ``None``, and so is what is not finite."""
+    return {"format": FORMAT, "scalings": [record_of(s) for s in scalings]}
+
+
+def record_of(scaling: Scaling) -> dict[str, Any]:
+    """One ladder: its points, all fits (the best first), the curve, the residuals, the answers."""
+    ladder = scaling.ladder
+    record: dict[str, Any] = _plain(
+        {
+            "name": ladder.name,
+            "load_unit": ladder.load_unit,
+            "throughput_unit": ladder.throughput_unit,
+            "machine": asdict(ladder.machine),
+            "think_s": ladder.think_s,
+            "best": scaling.best.model if scaling.best else None,
+            "fits": [asdict(f) for f in scaling.fits],
+            "answers": [asdict(a) for a in scaling.answers],
+            "regressions": regression_json(scaling.regressions)["regressions"],
+            "refused": list(scaling.refused),
+            "notes": [*ladder.notes, *scaling.notes],
+            "points": ladder.points,
+            "residuals": scaling.residuals,
+            "curve": scaling.curve,
+        }
+    )
+    return record
+
+
+def answer_record(answer: Answer) -> dict[str, Any]:
+    """One answer."""
+    record: dict[str, Any] = _plain(asdict(answer))
+    return record
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, pl.DataFrame):
+        return _plain(value.to_dicts())
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,231 @@
+"""What every form of a scaling's report shares: short numbers with intervals, and the rows of its tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.scaling import Answer, Estimate, Fitted, Machine, Scaling
+from dbdyno.model.units import format_ns, significant
+from dbdyno.present.figures import UNKNOWN, percent
+
+PARAGRAPH = "paragraph"
+"""The answer that is a text for everybody."""
+PARAMETER_HEADS = ("", "value", "unit", "95 % interval", "by", "standard error", "")
+PARAMETER_NUMERIC = (False, True, False, True, False, True, False)
+MODEL_HEADS = ("model", "parameters", "R²", "AICc", "BIC", "weight (AICc)", "weight (BIC)", "X(N)")
+MODEL_NUMERIC = (False, True, True, True, True, True, True, False)
+_TITLES = {
+    "one-machine": "The machine",
+    "one-cpu": "One CPU",
+    "at-cpus": "At as many as CPUs",
+    "one-more-session": "One more",
+    "cpu-wait-onset": "CPU WAIT begins",
+    "smt-yield": "SMT yield",
+    "cpu-per-work": "CPU per unit of work",
+    "cpu-inflation": "CPU inflation",
+    "reason": "Why it bends",
+}
+_TILES = ("one-session", "peak", "knee", "scales-to", "smt-yield", "second-knee", "cpu-wait-onset")
+_DEPENDENT = 0.05
+
+
+def title(scaling: Scaling) -> str:
+    """``cisco.csv: 32 points, 1 to 64 sessions``."""
+    points, ladder = scaling.ladder.points, scaling.ladder
+    if points.is_empty():
+        return f"{ladder.name}: no points"
+    loads = points["load"]
+    measured = f"{points.height} points" if points.height != 1 else "1 point"
+    repeats = points["repeat"].n_unique()
+    again = f" in {repeats} repeats" if repeats > 1 else ""
+    return f"{ladder.name}: {measured}{again}, {min(loads):g} to {max(loads):g} {ladder.load_unit}"
+
+
+def chosen(scaling: Scaling) -> str:
+    """``Best model: a plateau``; another one that was put first is not called so."""
+    if scaling.best is None:
+        return "No model was fitted"
+    is_best = scaling.best.weight >= max(f.weight for f in scaling.fits)
+    return f"{'Best model' if is_best else 'Model asked for'}: {scaling.best.title}"
+
+
+def machine(known: Machine) -> str:
+    """``8 cores, 16 CPUs``; empty: nothing is known."""
+    parts = [known.model or ""]
+    parts += [f"{known.cores:g} core{'' if known.cores == 1 else 's'}"] if known.cores else []
+    parts += [f"{known.cpus:g} CPU{'' if known.cpus == 1 else 's'}"] if known.cpus else []
+    parts += [f"{known.threads_per_core} threads a core"] if known.threads_per_core else []
+    return ", ".join(p for p in parts if p)
+
+
+def paragraph(scaling: Scaling) -> str | None:
+    return next((a.claim for a in scaling.answers if a.id == PARAGRAPH), None)
+
+
+def answers(scaling: Scaling) -> list[Answer]:
+    return [a for a in scaling.answers if a.id != PARAGRAPH]
+
+
+def tiles(scaling: Scaling, most: int = 5) -> list[tuple[Answer, Estimate]]:
+    """The answers with a number that matter most, in their order."""
+    found = {a.id: (a, a.value) for a in reversed(scaling.answers) if a.value is not None}
+    return [found[name] for name in _TILES if name in found][:most]
+
+
+def answer_title(answer: Answer) -> str:
+    return _TITLES.get(answer.id, answer.id.replace("-", " ").capitalize())
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Four significant digits, thousands parted; of whole numbers no more than they have."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    if value == round(value) and abs(value) < 1e7:
+        return f"{value:,.0f}"
+    if value != 0 and abs(value) < 1e-6:
+        return f"{value:.{digits - 1}e}"
+    return significant(value, digits)
+
+
+def interval(e: Estimate, digits: int = 4) -> str:
+    """``33.1 .. 39.2``, ``at least 33.1``; empty: none."""
+    low, high = (v if v is not None and math.isfinite(v) else None for v in (e.low, e.high))
+    if low is not None and high is not None:
+        return f"{number(low, digits)} .. {number(high, digits)}"
+    if low is not None:
+        return f"at least {number(low, digits)}"
+    return "" if high is None else f"at most {number(high, digits)}"
+
+
+def figures_of(fit: Fitted) -> Iterator[tuple[str, Estimate]]:
+    """Parameters, then what follows from them."""
+    yield from ((p.name, p) for p in fit.parameters)
+    told = {(p.value, p.unit) for p in fit.parameters}  # a knee may be a parameter by another name
+    yield from ((k.name, k) for k in fit.knees if (k.value, k.unit) not in told)
+    if fit.peak is not None:
+        yield "peak", fit.peak
+    if fit.peak_throughput is not None:
+        yield "throughput at the peak", fit.peak_throughput
+
+
+def parameter_rows(fit: Fitted) -> list[tuple[str, ...]]:
+    return [
+        (
+            name,
+            number(e.value, 5),
+            e.unit,
+            interval(e, 5),
+            e.method if interval(e) else "",
+            "" if e.std_err is None else number(e.std_err, 4),
+            e.note,
+        )
+        for name, e in figures_of(fit)
+    ]
+
+
+def model_rows(scaling: Scaling) -> list[tuple[str, ...]]:
+    return [
+        (
+            f.title,
+            str(len(f.parameters)),
+            f"{f.r_squared:.5f}",
+            _criterion(f.aicc),
+            _criterion(f.bic),
+            _weight(f.weight),
+            _weight(f.weight_bic),
+            f.formula,
+        )
+        for f in scaling.fits
+    ]
+
+
+def rungs(scaling: Scaling) -> list[dict[str, Any]]:
+    """Means over repeats a load, with what the best model has there; the missing is None."""
+    means = pl.exclude("load", "repeat").mean()
+    measured = scaling.ladder.points.group_by("load").agg(means, pl.len().alias("repeats"))
+    fitted = scaling.residuals.group_by("load").agg(pl.col("predicted", "residual", "efficiency").mean())
+    return measured.join(fitted, on="load", how="left").sort("load").to_dicts()
+
+
+def rung_table(scaling: Scaling) -> tuple[list[str], list[bool], list[list[str]]]:
+    """Heads, which are numbers, lines; columns without a figure are left out."""
+    rows, ladder = rungs(scaling), scaling.ladder
+    columns = [
+        (ladder.load_unit, [number(r["load"]) for r in rows]),
+        ("repeats", [str(r["repeats"]) for r in rows] if max(r["repeats"] for r in rows) > 1 else []),
+        (ladder.throughput_unit, [number(r["throughput"]) for r in rows]),
+        ("predicted", [number(r["predicted"]) for r in rows]),
+        ("residual", [_signed(r["residual"], r["predicted"]) for r in rows]),
+        ("efficiency", [_percent(r["efficiency"]) for r in rows]),
+        ("response", _known(rows, "response_s", _time)),
+        ("95 % within", _known(rows, "response_p95_s", _time)),
+        ("CPU", _known(rows, "cpu", number)),
+        ("user", _known(rows, "cpu_user", number)),
+        ("system", _known(rows, "cpu_system", number)),
+        ("CPU WAIT", _known(rows, "cpu_wait", number)),
+    ]
+    shown = [(head, cells) for head, cells in columns if cells and any(c != UNKNOWN for c in cells)]
+    lines = [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]
+    return [head for head, _ in shown], [True] * len(shown), lines
+
+
+def residual_words(fit: Fitted) -> str | None:
+    """Whether the residuals are independent, in a sentence."""
+    if fit.durbin_watson is None or not math.isfinite(fit.durbin_watson):
+        return None
+    p = fit.autocorrelation_p
+    p = fit.autocorrelation_p
+    told = f"Durbin-Watson of the residuals: {fit.durbin_watson:.3f} (2: independent)"
+    if p is None:
+        return f"{told}."
+    alike = "neighbouring rungs err alike" if p < _DEPENDENT else "no sign that neighbouring rungs err alike"
+    return f"{told}, p = {p:.2g}: {alike}."
+
+
+def in_a_line(fit: Fitted) -> str:
+    """``rate 995.6 (939.7 .. 1,056), sigma 0.0267, ...``."""
+    told = []
+    for name, e in figures_of(fit):
+        ends = interval(e)
+        told.append(f"{name} {number(e.value, 5)}" + (f" ({ends})" if ends else ""))
+    return ", ".join(told)
+
+
+def caveats(scaling: Scaling) -> list[str]:
+    """What was put in order, what the fit says of itself; each once."""
+    fit = scaling.best
+    said = [*scaling.ladder.notes, *scaling.notes, *(fit.notes if fit else ())]
+    told = any(n.startswith("residuals") for n in said)
+    words = residual_words(fit) if fit and not told else None
+    return list(dict.fromkeys([*said, *([words] if words else [])]))
+
+
+def _criterion(value: float) -> str:
+    return f"{value:,.2f}" if math.isfinite(value) else UNKNOWN
+
+
+def _weight(value: float) -> str:
+    return "< 0.001" if 0 <= value < 0.0005 else f"{value:.3f}"
+
+
+def _percent(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{percent(share, digits=1)} %"
+
+
+def _signed(residual: float | None, predicted: float | None) -> str:
+    if residual is None or not predicted:
+        return UNKNOWN
+    text = f"{100 * residual / predicted:+.1f} %"
+    return text.lstrip("+-") if text[1:] == "0.0 %" else text
+
+
+def _time(seconds: float) -> str:
+    return format_ns(seconds * 1e9)
+
+
+def _known(rows: Sequence[dict[str, Any]], column: str, text: Any) -> list[str]:
+    return [UNKNOWN if r[column] is None else text(r[column]) for r in rows]

@@ -1,0 +1,122 @@
+"""The heat strip: a row a session, its seconds split into where they went. Data for page.js, kept small."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.results import Results
+from dbdyno.present import timeline
+from dbdyno.present.accounts import CLIENT
+from dbdyno.present.palette import account_colours
+
+MAX_ROWS = 60
+MAX_PIECES = 60
+"""Of a row; finer strips are drawn in pieces of several."""
+_EDGE = 1e-3  # of a piece: rounding is no overlap
+_FIRST = ("run", "runq")
+_WORDS = {
+    "run": "CPU",
+    "runq": "CPU WAIT",
+    "unknown": "not known",
+    "asleep": "asleep, seen by no sample",
+    CLIENT: "client",
+}
+_LAST = ("asleep", CLIENT, "unknown")
+_IDLE = (CLIENT, "unknown")
+
+
+def parts(results: Results) -> list[str]:
+    """All parts of a run in the order of stacking."""
+    found: list[str] = results.tables["strips"]["part"].unique().sort().to_list()
+    others = [p for p in found if p not in (*_FIRST, *_LAST)]
+    return [p for p in (*_FIRST, *others, *_LAST) if p in found]
+
+
+def label(part: str) -> str:
+    return _WORDS.get(part, part)
+
+
+def colours(shown: list[str]) -> dict[str, str | None]:
+    """Part -> name of its colour; what is not known has none."""
+    families = {p: "client" if p == CLIENT else p for p in shown if p != "unknown"}
+    paint = account_colours(families.values())
+    return {p: paint[families[p]] if p in families else None for p in shown}
+
+
+def strip(results: Results, cell: str | None, shown: list[str]) -> dict[str, Any] | None:
+    """Of one cell, or of all windows in a row: from, to (s), rows, left_out, names, pieces.
+
+    ``pieces``: per row and piece the shares of ``shown`` in per cent, flat; None where there is nothing.
+    """
+    rows = _rows(results, cell)
+    if rows.is_empty():
+        return None
+    start, end = _number(rows["start_s"].min()), _number(rows["end_s"].max())
+    if not end > start:
+        return None
+    count = _pieces(rows, end - start)
+    width = (end - start) / count
+    busy = rows.filter(~pl.col("part").is_in(_IDLE)).group_by("who").agg(
+        ((pl.col("end_s") - pl.col("start_s")) * pl.col("share")).sum().alias("busy")
+    )  # fmt: skip
+    order = rows.select("who", "session").unique("who").join(busy, on="who", how="left")
+    order = order.sort(pl.col("busy").fill_null(0.0), "session", descending=[True, False])
+    kept = order.head(MAX_ROWS).sort("session", "who")
+    names = kept["who"].to_list()
+    sums = (
+        _cut(rows.filter(pl.col("who").is_in(names)), start, width, count)
+        .group_by("who", "part", "piece")
+        .agg(pl.col("s").sum())
+        .with_columns(whole=pl.col("s").sum().over("who", "piece"))
+        .with_columns(percent=(100 * pl.col("s") / pl.col("whole")).round(0).cast(pl.Int64))
+    )
+    found = {(w, p, part): v for w, part, p, v in sums.select("who", "part", "piece", "percent").rows()}
+    seen = {(w, p) for w, p, _ in found}
+    return {
+        "from": round(start, 3),
+        "to": round(end, 3),
+        "left_out": len(order) - len(kept),
+        "names": [f"session {n}" if n is not None else w for w, n in kept.select("who", "session").rows()],
+        "pieces": [
+            [[found.get((w, p, part), 0) for part in shown] if (w, p) in seen else None for p in range(count)]
+            for w in names
+        ],
+    }
+
+
+def _rows(results: Results, cell: str | None) -> pl.DataFrame:
+    """who (a text that tells sessions apart), session, start_s, end_s, part, share."""
+    table = results.tables["strips"]
+    who = pl.col("session").cast(pl.String).alias("who")
+    if cell is not None:
+        return table.filter(pl.col("cell") == cell).with_columns(who)
+    offsets = timeline.windows(results).select("cell", offset="start_s")
+    processes = results.tables["microstates"].filter((pl.col("role") == "session") & ~pl.col("worker"))
+    # A session's number is its window's own; its process is the same in all.
+    named = processes.select("cell", "session", pl.format("pid {}", "pid").alias("process"))
+    joined = table.join(offsets, on="cell").join(named, on=["cell", "session"], how="left")
+    shifted = [(pl.col(c) + pl.col("offset")).alias(c) for c in ("start_s", "end_s")]
+    session = pl.when(pl.col("process").is_null()).then("session").alias("session")
+    return joined.with_columns(*shifted, pl.coalesce("process", who).alias("who"), session)
+
+
+def _cut(rows: pl.DataFrame, start: float, width: float, count: int) -> pl.DataFrame:
+    """Every row in all pieces that it reaches into: who, part, piece, s (its seconds there)."""
+    low, high = (pl.col("start_s") - start) / width, (pl.col("end_s") - start) / width
+    first = (low + _EDGE).floor().clip(0, count - 1).cast(pl.Int64)
+    after = (high - _EDGE).ceil().clip(1, count).cast(pl.Int64)
+    spread = rows.with_columns(low=low, high=high, piece=pl.int_ranges(first, after)).explode("piece")
+    inside = pl.min_horizontal("high", pl.col("piece") + 1) - pl.max_horizontal("low", "piece")
+    return spread.select("who", "part", "piece", s=inside.clip(0.0) * width * pl.col("share"))
+
+
+def _pieces(rows: pl.DataFrame, span: float) -> int:
+    """As many as there are, up to MAX_PIECES."""
+    width = _number((rows["end_s"] - rows["start_s"]).median())
+    return max(1, min(MAX_PIECES, round(span / width))) if width > 0 else 1
+
+
+def _number(value: Any) -> float:
+    return float(value or 0)

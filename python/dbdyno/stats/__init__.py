@@ -1,0 +1,1 @@
+"""Intervals, tests, fits: mathematics without a word of databases. Pure."""

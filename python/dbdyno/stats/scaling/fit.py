@@ -1,0 +1,214 @@
+"""A model fitted to a ladder by least squares: where it starts from, where it ends, how good it is.
+
+Residuals are differences of throughput, each point with the same weight, as the published fits have them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from scipy import optimize
+
+from dbdyno.stats.scaling.curves import Floats
+from dbdyno.stats.scaling.models import Model
+from dbdyno.stats.scaling.solve import solve
+
+AT_BOUND = 1e-7
+"""A parameter this near to its bound, relative to its size, is at it."""
+EXACT = 1e-9
+"""Residuals of this size relative to the largest throughput are rounding, and no model is better than
+another."""
+KEPT = 6
+"""Local minima that are kept: an interval may have to be sought from each."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A model fitted to points, ``x`` in units of ``size``: all models have it as a factor of ``rate``
+    alone."""
+
+    model: Model
+    n: Floats
+    x: Floats
+    size: float
+    minima: Floats
+    """(minima, parameters), the best first."""
+    rss: float
+
+    @property
+    def p(self) -> Floats:
+        return np.asarray(self.minima[0])
+
+    @property
+    def degrees(self) -> int:
+        """Points less parameters."""
+        return len(self.n) - len(self.p)
+
+    @property
+    def variance(self) -> float:
+        return max(self.rss, len(self.n) * EXACT**2) / max(self.degrees, 1)
+
+    @cached_property
+    def predicted(self) -> Floats:
+        return self.model.curve(self.n, self.p)
+
+    @property
+    def r_squared(self) -> float:
+        spread = float(((self.x - self.x.mean()) ** 2).sum())
+        return 1 - self.rss / spread if spread > 0 else math.nan
+
+    @property
+    def aic(self) -> float:
+        """n ln(RSS / n) + 2k: Akaike 1974, for normal residuals, constants left out; RSS in units of
+        throughput."""
+        return self._deviance + 2 * len(self.p)
+
+    @property
+    def aicc(self) -> float:
+        """Hurvich and Tsai, Biometrika 76 (1989) 297; the variance counts as a parameter."""
+        k, n = len(self.p) + 1, len(self.n)
+        return self._deviance + 2 * k * n / (n - k - 1) if n - k - 1 > 0 else math.inf
+
+    @property
+    def bic(self) -> float:
+        """Schwarz, Annals of Statistics 6 (1978) 461; the variance counts as a parameter."""
+        return self._deviance + (len(self.p) + 1) * math.log(len(self.n))
+
+    @property
+    def _deviance(self) -> float:
+        n = len(self.n)
+        return n * (math.log(max(self.rss / n, EXACT**2)) + 2 * math.log(self.size))
+
+    @cached_property
+    def at_bound(self) -> tuple[str, ...]:
+        """Names of the parameters that a bound holds: their error is not to be had from the curvature."""
+        model = self.model
+        near = AT_BOUND * np.maximum(np.abs(self.p), 1e-3)
+        held = (self.p - model.low <= near) | (model.high - self.p <= near)
+        return tuple(name for name, h in zip(model.names, held, strict=True) if h and name != "rate")
+
+    @cached_property
+    def slopes(self) -> Floats:
+        """Derivatives of the throughput by the parameters, (points, parameters)."""
+        return central(self.model, self.n, self.p)
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """Of the parameters from the curvature; zero rows for those at a bound."""
+        free = [i for i, name in enumerate(self.model.names) if name not in self.at_bound]
+        j = self.slopes[:, free]
+        out = np.zeros((len(self.p), len(self.p)))
+        scale = np.sqrt((j * j).sum(0))
+        scale = np.where(scale > 0, scale, 1.0)
+        out[np.ix_(free, free)] = np.linalg.pinv((j / scale).T @ (j / scale)) / np.outer(scale, scale)
+        return out * self.variance
+
+
+def central(model: Model, n: Floats, p: Floats) -> Floats:
+    """Derivatives by central differences."""
+    columns = []
+    for i in range(len(p)):
+        step = 1e-5 * max(abs(p[i]), 1e-6)
+        up, down = p.copy(), p.copy()
+        up[i], down[i] = p[i] + step, p[i] - step
+        columns.append((model.curve(n, up) - model.curve(n, down)) / (2 * step))
+    return np.column_stack(columns)
+
+
+def fit(model: Model, n: Floats, x: Floats) -> Fit:
+    """The best fit within the bounds. ``n``, ``x``: (points,), above 0, of at least as many different loads
+    as the model has parameters."""
+    size = float(x.max())
+    scaled = x / size
+    p, rss = solve(unit(model, size), n, scaled, starts(unit(model, size), n, scaled))
+    minima, best = distinct(p, rss)
+    minima[0], least = _finished(unit(model, size), n, scaled, minima[0], best)
+    return Fit(unit(model, size), n, scaled, size, minima, least)
+
+
+def unit(model: Model, size: float) -> Model:
+    """``model`` for throughput in units of ``size``: only one with a known think time minds."""
+    return model if math.isinf(model.high[0]) else _resized(model, size)
+
+
+def _resized(model: Model, size: float) -> Model:
+    def curve(n: Floats, p: Floats) -> Floats:
+        return model.curve(n, p * to_size) / size
+
+    to_size = np.array([size, *[1.0] * (len(model.parameters) - 1)])
+    rate = replace(model.parameters[0], high=model.parameters[0].high / size)
+    knees = tuple(replace(k, of=lambda p, k=k: k.of(p * to_size)) for k in model.knees)  # type: ignore[misc]
+    return replace(model, parameters=(rate, *model.parameters[1:]), curve=curve, knees=knees)
+
+
+def starts(model: Model, n: Floats, x: Floats) -> Floats:
+    """From where to look: knees at and between the loads, everything else at a few sizes; the best few of
+    them."""
+    loads, top = np.unique(n), float(n.max())
+    between = np.unique(np.concatenate([loads, (loads[1:] + loads[:-1]) / 2]))
+    if len(between) > 41:
+        between = between[np.linspace(0, len(between) - 1, 41).astype(int)]
+    sizes: dict[str, tuple[float, ...]] = {
+        "rate": (1.0,),
+        "sigma": (0.0, 0.003, 0.03, 0.3, 0.9),
+        "kappa": tuple(k / top**2 for k in (0.0, 0.03, 0.3, 3.0, 30.0)),
+        "think": (0.01, 0.3, 3.0),
+        "yield": (0.8, 0.4, 0.0, -0.3),
+        "yield2": (0.4, 0.0, -0.3),
+    }
+    choices = [tuple(between) if q.is_knee else sizes[q.name] for q in model.parameters]
+    grid = np.array(list(product(*choices)))
+    knees = [i for i, q in enumerate(model.parameters) if q.is_knee]
+    if len(knees) == 2:
+        grid = grid[grid[:, knees[0]] < grid[:, knees[1]]]
+    grid = np.clip(grid, model.low, model.high)
+    return _promising(model, n, x, grid)
+
+
+def _promising(model: Model, n: Floats, x: Floats, grid: Floats) -> Floats:
+    """Of the starts, those with the least squares, the rate of each being the best for it."""
+    f = (model.quick or model.curve)(n, grid)
+    rate = np.maximum((f * x).sum(1) / np.maximum((f * f).sum(1), 1e-300), 1e-12)
+    grid = grid.copy()
+    grid[:, 0] = np.clip(grid[:, 0] * rate, model.low[0], model.high[0])
+    rss = ((x - rate[:, None] * f) ** 2).sum(1)
+    order = np.argsort(rss, kind="stable")
+    if len(model.parameters) == 5:  # valleys lie side by side: not all starts from the deepest
+        return np.asarray(grid[order[:72:3]])
+    return np.asarray(grid[order[: 12 if any(q.is_kink for q in model.parameters) else 6]])
+
+
+def distinct(p: Floats, rss: Floats) -> tuple[Floats, float]:
+    """The minima that differ, best first, and the least sum of squares."""
+    order = np.argsort(rss, kind="stable")
+    kept: list[Floats] = []
+    for i in order:
+        near = 1e-4 * np.maximum(np.abs(p[i]), 1e-6)
+        if all((np.abs(p[i] - other) > near).any() for other in kept):
+            kept.append(p[i])
+        if len(kept) == KEPT:
+            break
+    return np.array(kept), float(rss[order[0]])
+
+
+def _finished(model: Model, n: Floats, x: Floats, p: Floats, rss: float) -> tuple[Floats, float]:
+    """The last digits, by scipy."""
+    free = (p > model.low + AT_BOUND * 1e-3) & (p < model.high * (1 - 1e-12))
+    whole = p.copy()
+
+    def residuals(z: Floats) -> Floats:
+        whole[free] = z
+        return np.asarray(model.curve(n, whole) - x)
+
+    if not free.any() or rss < len(n) * EXACT**2:
+        return p, rss
+    bounds = (model.low[free], model.high[free])
+    made = optimize.least_squares(
+        residuals, p[free], "3-point", bounds, x_scale="jac", xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=60
+    )
+    whole[free] = made.x
+    return (whole.copy(), 2 * float(made.cost)) if 2 * made.cost <= rss else (p, rss)

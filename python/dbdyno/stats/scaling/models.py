@@ -1,0 +1,279 @@
+"""The models as data: parameters with units and bounds, formula, citation, and where they peak or have
+knees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from dbdyno.stats.scaling import curves
+from dbdyno.stats.scaling.curves import Floats
+
+Curve = Callable[[Floats, Floats], Floats]
+BY_CURVATURE = -1
+"""Place of a figure that is no parameter of any form of its model: its interval comes from the curvature."""
+TABLE = 80
+"""Places of the queue's splines."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a parameter is, its unit, and between which bounds it may lie."""
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    is_knee: bool = False
+    """A load at which growth changes: fitted by going through the loads that were measured."""
+    is_kink: bool = False
+    """The curve bends sharply there, and the sum of squares may have several valleys."""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A figure that follows from the parameters: ``of`` gives it for parameters of shape (..., parameters).
+
+    ``curve`` is the same model with this figure as its parameter ``at`` in place of another, for its profile;
+    ``turned`` gives those parameters. None: it is the parameter ``at`` of the model itself.
+    """
+
+    name: str
+    of: Callable[[Floats], Floats]
+    at: int
+    model: Model | None = None
+    turned: Callable[[Floats], Floats] | None = None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A family of curves."""
+
+    name: str
+    title: str
+    formula: str
+    cites: str
+    parameters: tuple[Parameter, ...]
+    curve: Curve
+    quick: Curve | None = None
+    """The same to six digits for the loads of one ladder only, where the curve itself takes long."""
+    peak: Derived | None = None
+    top: Derived | None = None
+    """Load and size of the largest throughput; of no meaning (infinite) where the parameters give none."""
+    knees: tuple[Derived, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self.parameters)
+
+    @property
+    def low(self) -> Floats:
+        return np.array([p.low for p in self.parameters])
+
+    @property
+    def high(self) -> Floats:
+        return np.array([p.high for p in self.parameters])
+
+
+_RATE = Parameter("rate", "1/s", 0.0, np.inf)
+_SIGMA = Parameter("sigma", "ratio", 0.0, 1.0)
+_SERVERS = Parameter("servers", "load", 1.0, np.inf, is_knee=True)
+_KINK = replace(_SERVERS, is_kink=True)
+_THINK = Parameter("think", "ratio", 0.0, np.inf)
+_KNEE = Parameter("knee", "load", 0.0, np.inf, is_knee=True, is_kink=True)
+_KNEE2 = replace(_KNEE, name="knee2")
+_YIELD = Parameter("yield", "ratio", -np.inf, 1.0)
+_YIELD2 = replace(_YIELD, name="yield2")
+
+
+def _usl_peak(p: Floats) -> Floats:
+    """sqrt((1 - sigma) / kappa): Gunther (2007), equation 4.33."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(p[..., 2] > 0, np.sqrt((1 - p[..., 1]) / p[..., 2]), np.inf))
+
+
+def _usl_top(p: Floats) -> Floats:
+    peak = np.minimum(_usl_peak(p), 1e150)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.asarray(curves.usl(peak[..., None], p)[..., 0])
+
+
+def _usl_turned(p: Floats) -> Floats:
+    return np.stack([_usl_top(p), p[..., 1], np.minimum(_usl_peak(p), 1e12)], axis=-1)
+
+
+def _segment_peak(p: Floats) -> Floats:
+    """The last knee before growth turns to loss; infinite where it never does."""
+    peak = np.where(p[..., 2] < 0, p[..., 1], np.inf)
+    if p.shape[-1] == 5:
+        peak = np.where((p[..., 2] >= 0) & (p[..., 4] < 0), p[..., 3], peak)
+    return np.asarray(peak)
+
+
+def _top_of(curve: Curve) -> Callable[[Floats], Floats]:
+    return lambda p: np.asarray(curve(np.minimum(_segment_peak(p), 1e150)[..., None], p)[..., 0])
+
+
+def own_parameter(at: int, name: str) -> Derived:
+    """A parameter as a figure."""
+    return Derived(name, lambda p: p[..., at], at)
+
+
+def _saturation(p: Floats) -> Floats:
+    """servers (1 + think): where rate N meets the capacity (Kleinrock, Queueing Systems II (1976), section
+    4.12)."""
+    return np.asarray(p[..., 1] * (1 + p[..., 2]))
+
+
+_BY_PEAK = Model(
+    "usl",
+    "",
+    "",
+    "",
+    (Parameter("top", "1/s", 0.0, np.inf), _SIGMA, Parameter("peak", "load", 1e-6, 1e12)),
+    curves.usl_by_peak,
+)
+_BY_KNEE = Model(
+    "repairman",
+    "",
+    "",
+    "",
+    (_RATE, Parameter("knee", "load", 1e-6, np.inf), _THINK),
+    curves.repairman_by_knee,
+)
+
+
+def tabled(model: Model, n: Floats) -> Model:
+    """The queue's curve by splines over the logarithm of the servers; others stay as they are."""
+    if model.name != "queue":
+        return model
+    low, high = model.low[1], model.high[1]
+    places = np.linspace(np.log(low) - 1e-3, np.log(high) + 1e-3, TABLE)
+    servers = np.exp(places)
+    values = curves.queue(n, np.stack([np.ones(TABLE), servers], axis=-1))
+    spline = CubicSpline(places, values)
+
+    def curve(_: Floats, p: Floats) -> Floats:
+        return np.asarray(p[..., 0, None] * spline(np.log(p[..., 1])))
+
+    return replace(model, quick=curve)
+
+
+def _known_think(think_s: float) -> Curve:
+    """The repairman's curve by rate and servers, as Z is known: Z / S = Z rate / (1 - Z rate)."""
+
+    def curve(n: Floats, p: Floats) -> Floats:
+        return curves.repairman(n, with_think(p, think_s))
+
+    return curve
+
+
+def with_think(p: Floats, think_s: float) -> Floats:
+    """(rate, servers) -> (rate, servers, think), ``think_s`` in seconds, rate below 1 / think_s."""
+    spent = np.minimum(p[..., 0] * think_s, 1 - 1e-9)
+    return np.stack([p[..., 0], p[..., 1], spent / (1 - spent)], axis=-1)
+
+
+MODELS: dict[str, Model] = {
+    m.name: m
+    for m in (
+        Model("linear", "a straight line", "rate N", "", (_RATE,), curves.linear),
+        Model(
+            "amdahl",
+            "Amdahl's law",
+            "rate N / (1 + sigma (N - 1))",
+            "Amdahl, AFIPS 30 (1967) 483",
+            (_RATE, _SIGMA),
+            curves.amdahl,
+        ),
+        Model(
+            "usl",
+            "the Universal Scalability Law",
+            "rate N / (1 + sigma (N - 1) + kappa N (N - 1))",
+            "Gunther, Guerrilla Capacity Planning (2007)",
+            (_RATE, _SIGMA, Parameter("kappa", "ratio", 0.0, np.inf)),
+            curves.usl,
+            peak=Derived("peak", _usl_peak, 2, _BY_PEAK, _usl_turned),
+            top=Derived("peak throughput", _usl_top, 0, _BY_PEAK, _usl_turned),
+        ),
+        Model(
+            "plateau",
+            "a plateau",
+            "rate min(N, servers)",
+            "Denning and Buzen, Computing Surveys 10 (1978) 225",
+            (_RATE, _KINK),
+            curves.plateau,
+            knees=(own_parameter(1, "knee"),),
+        ),
+        Model(
+            "queue",
+            "a queue M/M/c",
+            "N = a + C(c, a) a / (c - a), a = X / rate, C: Erlang's delay formula",
+            "Kleinrock, Queueing Systems I (1975), 3.5",
+            (_RATE, _SERVERS),
+            curves.queue,
+            knees=(own_parameter(1, "knee"),),
+        ),
+        Model(
+            "repairman",
+            "the machine-repairman model M/M/c//N",
+            "busy servers / S, S = 1 / (rate (1 + think)), think = Z / S",
+            "Kleinrock, Queueing Systems I (1975), 3.8",
+            (_RATE, _SERVERS, _THINK),
+            curves.repairman,
+            knees=(
+                Derived(
+                    "knee",
+                    _saturation,
+                    1,
+                    _BY_KNEE,
+                    lambda p: np.stack([p[..., 0], _saturation(p), p[..., 2]], -1),
+                ),
+            ),
+        ),
+        Model(
+            "one-knee",
+            "growth with one knee",
+            "rate (min(N, knee) + yield max(N - knee, 0))",
+            "Muggeo, Statistics in Medicine 22 (2003) 3055",
+            (_RATE, _KNEE, _YIELD),
+            curves.one_knee,
+            peak=Derived("peak", _segment_peak, BY_CURVATURE),
+            top=Derived("peak throughput", _top_of(curves.one_knee), BY_CURVATURE),
+            knees=(own_parameter(1, "knee"),),
+        ),
+        Model(
+            "two-knees",
+            "growth with two knees",
+            "rate (min(N, knee) + yield (min(N, knee2) - knee) + yield2 (N - knee2)), terms below 0 left out",
+            "Muggeo, Statistics in Medicine 22 (2003) 3055",
+            (_RATE, _KNEE, _YIELD, _KNEE2, _YIELD2),
+            curves.two_knees,
+            peak=Derived("peak", _segment_peak, BY_CURVATURE),
+            top=Derived("peak throughput", _top_of(curves.two_knees), BY_CURVATURE),
+            knees=(own_parameter(1, "knee"), own_parameter(3, "knee2")),
+        ),
+    )
+}
+
+
+def for_loads(model: Model, n: Floats, think_s: float | None = None) -> Model:
+    """The model with its knees kept to where the loads ``n`` can tell them, and with the think time where it
+    is known: a knee at or beyond the last load but one (servers: the last) is no knee that was seen (a queue
+    is curved before its servers are all busy)."""
+    loads = np.unique(n)
+    last = {"servers": loads[-1] * (4 if model.name == "queue" else 1), "knee": loads[-2], "knee2": loads[-2]}
+    parameters = tuple(
+        replace(p, low=max(p.low, min(loads[0], last[p.name])), high=last[p.name]) if p.is_knee else p
+        for p in model.parameters
+    )
+    if model.name == "queue":
+        return tabled(replace(model, parameters=parameters), n)
+    if model.name != "repairman" or not think_s:
+        return replace(model, parameters=parameters)
+    rate = replace(parameters[0], high=(1 - 1e-9) / think_s)
+    knee = Derived("knee", lambda p: _saturation(with_think(p, think_s)), BY_CURVATURE)
+    return replace(model, parameters=(rate, parameters[1]), curve=_known_think(think_s), knees=(knee,))

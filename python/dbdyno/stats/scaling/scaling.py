@@ -1,0 +1,183 @@
+"""A ladder in, what all models say of it out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dbdyno.model.errors import UsageError
+from dbdyno.model.scaling import Estimate, Fitted, Ladder, Scaling
+from dbdyno.stats.scaling import words
+from dbdyno.stats.scaling.choose import Weighed, choose
+from dbdyno.stats.scaling.figures import CURVATURE, PROFILE, REPEATS, Figure, Figures, band, figures
+from dbdyno.stats.scaling.fit import Fit, fit
+from dbdyno.stats.scaling.models import MODELS, for_loads
+from dbdyno.stats.scaling.points import FARTHEST, Points, points_of
+from dbdyno.stats.scaling.repeats import LEAST, Drawn, drawn
+from dbdyno.stats.scaling.residuals import durbin_watson
+from dbdyno.stats.scaling.straight import ALPHA, straight_p
+from dbdyno.stats.scaling.tables import curve_table, empty_curve, residual_table
+
+MIN_WEIGHT = 0.05
+"""Weight from which on a model's intervals are by profile or repeats; others have them by curvature."""
+EXPENSIVE = ("repairman",)
+"""Its profile takes longer than all others together: sought where it is the best."""
+ALWAYS = ("amdahl", "usl")
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What all fits of a ladder share."""
+
+    ladder: Ladder
+    points: Points
+    seed: int
+    bends: bool
+    bend_p: float | None
+
+    @property
+    def repeated(self) -> bool:
+        climbs = self.points.climbs
+        return climbs is not None and len(climbs) >= LEAST
+
+    def draws(self, found: Fit) -> Drawn | None:
+        climbs = self.points.climbs
+        return drawn(found, climbs, self.seed) if climbs is not None and self.repeated else None
+
+
+def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) -> Scaling:
+    names = tuple(MODELS) if models is None else tuple(models)
+    for name in names:
+        if name not in MODELS:
+            raise UsageError(f"no model {name!r}", f"there are: {', '.join(MODELS)}")
+    points = points_of(ladder)
+    chosen = choose(points, names, ladder.think_s)
+    p = straight_p(points.n, points.x, seed)
+    case = _Case(ladder, points, seed, p is not None and p <= ALPHA, p)
+    unfit = words.unfit(chosen.weighed, case.bends) if models is None else None
+    if not chosen.weighed or unfit is not None:
+        refused = (*([unfit] if unfit else []), *chosen.refused)
+        return Scaling(ladder, (), empty_curve(), residual_table(points, None), refused, chosen.notes)
+    fits = tuple(_fitted(case, w, i == 0) for i, w in enumerate(chosen.weighed))
+    best = chosen.weighed[0].fit
+    named = {f.model: f for f in fits}
+    refused = (
+        *chosen.refused,
+        *words.below_the_bend(named.get("usl"), named.get("amdahl"), float(points.n.max())),
+        *words.doubts(chosen.weighed),
+        *([] if case.bends else [_no_bend(p)]),
+    )
+    return Scaling(
+        ladder,
+        fits,
+        curve_table(best, points, ladder.think_s, case.draws(best)),
+        residual_table(points, best),
+        tuple(refused),
+        (*chosen.notes, *_repeat_notes(points)),
+    )
+
+
+def _no_bend(p: float | None) -> str:
+    if p is None:
+        return "whether growth bends: too few rungs"
+    return f"growth cannot be told from a straight line (p = {p:.2g}): neither knee nor peak is claimed"
+
+
+def _repeat_notes(points: Points) -> list[str]:
+    repeats = len(np.unique(points.repeat))
+    if repeats < 2:
+        return []
+    if points.climbs is None:
+        return ["the repeats do not all have the same rungs: intervals are by profile likelihood"]
+    if repeats < LEAST:
+        few = f"{repeats} repeats are too few to draw from ({LEAST} are needed)"
+        return [f"{few}: intervals are by profile likelihood"]
+    return []
+
+
+def _fitted(case: _Case, weighed: Weighed, is_best: bool) -> Fitted:
+    found = weighed.fit
+    name = found.model.name
+    worth = is_best or (weighed.weight >= MIN_WEIGHT and name not in EXPENSIVE) or name in ALWAYS
+    draws = case.draws(found) if worth else None
+    how = CURVATURE if not worth else REPEATS if draws is not None else PROFILE
+    made = figures(found, how, draws)
+    watson, p = durbin_watson(found, case.points.repeat, case.seed)
+    claimed = words.peak_claimed(made, case.bends)
+    shown = {"1/s": case.ladder.throughput_unit, "load": case.ladder.load_unit, "ratio": "ratio"}
+    return Fitted(
+        model=found.model.name,
+        title=found.model.title,
+        formula=found.model.formula,
+        cites=found.model.cites,
+        parameters=_parameters(case, found, made, shown),
+        rss=found.rss * found.size**2,
+        degrees=found.degrees,
+        r_squared=found.r_squared,
+        aic=found.aic,
+        aicc=found.aicc,
+        bic=found.bic,
+        weight=weighed.weight,
+        weight_bic=weighed.weight_bic,
+        peak=_estimate(made.peak, shown, name="peak") if claimed else None,
+        peak_throughput=_estimate(made.top, shown) if claimed else None,
+        knees=tuple(k for f in made.knees if (k := _estimate(f, shown)) is not None)
+        if _kneed(case, found)
+        else (),
+        durbin_watson=watson,
+        autocorrelation_p=p,
+        notes=tuple(words.fit_notes(found, made, case.bends, p, not case.repeated)),
+    )
+
+
+def _kneed(case: _Case, found: Fit) -> bool:
+    held = {"servers", "knee"} & set(found.at_bound)
+    return case.bends and (not held or found.model.name == "repairman")
+
+
+def _parameters(case: _Case, found: Fit, made: Figures, shown: dict[str, str]) -> tuple[Estimate, ...]:
+    out = [
+        replace(e, note=words.bound_note(found, e.name))
+        for f in made.parameters
+        if (e := _estimate(f, shown)) is not None
+    ]
+    think = case.ladder.think_s
+    if found.model.name == "repairman" and think:
+        spent = out[0].value * think
+        out.append(
+            Estimate("think", spent / (1 - spent), "ratio", note=f"from the known think time of {think:g} s")
+        )
+    return tuple(out)
+
+
+def _estimate(figure: Figure | None, shown: dict[str, str], name: str | None = None) -> Estimate | None:
+    if figure is None:
+        return None
+    low, high = figure.interval
+    method = figure.method if low is not None or high is not None else ""
+    unit = shown[figure.unit]
+    return Estimate(name or figure.name, figure.value, unit, low, high, method, figure.std_err)
+
+
+def predict(scaling: Scaling, load: float, model: str | None = None) -> Estimate:
+    """Throughput at ``load`` by the best fit, or that of ``model``, with the 95 % band of its mean."""
+    wanted = model or (scaling.best.model if scaling.best else None)
+    if wanted is None or scaling.fit(wanted) is None:
+        raise UsageError(f"{wanted or 'no model'} was not fitted", "; ".join(scaling.refused) or None)
+    if not np.isfinite(load) or load <= 0:
+        raise UsageError(f"{load:g} is not a load", "give a number above 0")
+    ladder, points = scaling.ladder, points_of(scaling.ladder)
+    found = fit(for_loads(MODELS[wanted], points.n, ladder.think_s), points.n, points.x)
+    climbs = points.climbs
+    draws = drawn(found, climbs, 1) if climbs is not None and len(climbs) >= LEAST else None
+    x, low, high = (float(v[0]) for v in band(found, np.array([float(load)]), draws))
+    last = float(points.n.max())
+    note = f"beyond the measured range, which ends at {last:g}" if load > last else ""
+    if load > FARTHEST * last:
+        note = f"warning: {load:g} is more than twice the largest measured load, {last:g}: do not rely on it"
+    elif load < float(points.n.min()):
+        note = f"below the measured range, which starts at {float(points.n.min()):g}"
+    method = REPEATS if draws is not None else CURVATURE
+    return Estimate("throughput", x, ladder.throughput_unit, low, high, method, note=note)

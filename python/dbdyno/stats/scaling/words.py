@@ -1,0 +1,103 @@
+"""What is said beside the numbers: bounds, doubts, refusals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dbdyno.model.scaling import Fitted
+from dbdyno.stats.scaling.choose import CLEAR, Weighed
+from dbdyno.stats.scaling.figures import Figure, Figures
+from dbdyno.stats.scaling.fit import Fit
+from dbdyno.stats.scaling.points import FARTHEST
+from dbdyno.stats.scaling.residuals import ALIKE
+
+ROUGH = 0.2
+"""Typical error of the best model, as a share of mean throughput, above which none describes the ladder."""
+
+
+def unfit(weighed: Sequence[Weighed], bends: bool) -> str | None:
+    """Why even the best model is no description of the ladder; ``None``: it is one."""
+    if not weighed:
+        return None
+    best = weighed[0].fit
+    if bends and not any(len(w.fit.model.parameters) > 1 for w in weighed):
+        few = f"{len(best.n)} points are too few to weigh a model that does"
+        return f"growth bends, but {few}: measure more rungs"
+    error = math.sqrt(best.rss / max(best.degrees, 1)) / float(best.x.mean())
+    if error > ROUGH:
+        said = f"the best of them, {best.model.title}, is off by {error:.0%} of the mean throughput at a rung"
+        return f"no model describes these points: {said}; measure again, on a quiet machine, with repeats"
+    return None
+
+
+def bound_note(found: Fit, name: str) -> str:
+    """Empty: the parameter is not at a bound."""
+    if name not in found.at_bound:
+        return ""
+    if name == "kappa":
+        return "at its bound 0: no retrograde growth, this is Amdahl's law"
+    if name in ("servers", "knee", "knee2"):
+        return "at its bound: not seen between the measured loads"
+    return "at its bound"
+
+
+def fit_notes(found: Fit, figures: Figures, bends: bool, p: float | None, one_climb: bool) -> list[str]:
+    said = [f"{name} is {bound_note(found, name)}" for name in found.at_bound]
+    last = float(found.n.max())
+    if found.model.knees and not bends:
+        said.append("growth cannot be told from a straight line: no knee is claimed")
+    if figures.peak is not None and not peak_claimed(figures, bends):
+        said.append(f"{_forecast(figures)} is not claimed: the data do not rule out that there is none")
+    elif figures.peak is not None and figures.peak.value > FARTHEST * last:
+        where = f"the peak at {figures.peak.value:.4g}"
+        said.append(f"warning: {where} lies beyond twice the measured range, which ends at {last:g}")
+    if p is not None and p < ALIKE:
+        said.append(
+            f"residuals of neighbours resemble each other (p = {p:.2g})"
+            + (": intervals from this one climb are too narrow" if one_climb else "")
+        )
+    return said
+
+
+def _forecast(figures: Figures) -> str:
+    top = f" of {figures.top.value:.6g}" if figures.top is not None else ""
+    return f"the peak{top} at {figures.peak.value:.4g}" if figures.peak is not None else "a peak"
+
+
+def peak_claimed(figures: Figures, bends: bool) -> bool:
+    """Only a peak that the interval does not send to infinity, on growth that bends beyond chance."""
+    if figures.peak is None or not bends or figures.peak.interval[1] is None:
+        return False
+    losses = [_loss(f) for f in figures.parameters if f.name in ("kappa", "yield", "yield2")]
+    return any(losses)
+
+
+def _loss(figure: Figure) -> bool:
+    low, high = figure.interval
+    return (low is not None and low > 0) if figure.name == "kappa" else (high is not None and high < 0)
+
+
+def doubts(weighed: Sequence[Weighed]) -> list[str]:
+    """Models that are not clearly less likely than the best."""
+    if len(weighed) < 2:
+        return []
+    near = [w for w in weighed if w.weight * CLEAR > weighed[0].weight]
+    if len(near) < 2:
+        return []
+    names = [f"{w.fit.model.title} ({w.weight:.2f})" for w in near]
+    return [f"{', '.join(names[:-1])} and {names[-1]} cannot be told apart here (Akaike weights)"]
+
+
+def below_the_bend(usl: Fitted | None, amdahl: Fitted | None, last: float) -> list[str]:
+    """The law and Amdahl's differ by what comes after the bend."""
+    if usl is None or amdahl is None:
+        return []
+    kappa = usl.parameters[2]
+    peak = ((1 - usl.parameters[1].value) / kappa.value) ** 0.5 if kappa.value > 0 else float("inf")
+    if peak <= last or (kappa.low is not None and kappa.low > 0 and usl.aicc < amdahl.aicc - 2):
+        return []
+    return [
+        "USL and Amdahl cannot be told apart below the bend "
+        f"(AICc {usl.aicc:.1f} and {amdahl.aicc:.1f}): climb on until throughput bends, then ask for a peak"
+    ]
