@@ -50,7 +50,7 @@ def test_time_that_nobody_measured_is_unknown_not_unaccounted() -> None:
         *gone, pl.col("sessions").cast(pl.Float64).alias("unaccounted_aas")
     )
     (text,) = headline.sentences(replace(results, tables={**results.tables, "rungs": rungs}))
-    assert text.endswith("Where the time goes is missing_values.")
+    assert text.endswith("Where the time goes is unknown.")
 
 
 def test_words_and_findings_agree_on_what_scales() -> None:
@@ -75,7 +75,7 @@ def test_an_unknown_rate_is_no_peak_of_zero() -> None:
         pl.lit(None, pl.Float64).alias("calls_per_s"), pl.lit(None, pl.Float64).alias("work_per_s")
     )
     assert headline.sentences(replace(results, tables={**results.tables, "rungs": rungs})) == [
-        "the throughput is missing_values."
+        "the throughput is unknown."
     ]
 
 

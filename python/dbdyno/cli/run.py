@@ -1,4 +1,4 @@
-"""``dbdyno run``: plan first, then the climb, then the present."""
+"""``dbdyno run``: plan first, then the climb, then the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The story of a run, on one screen: plan -> server -> calibrate -> cells, each saved at once -> present."""
+"""The story of a run, on one screen: plan -> server -> calibrate -> cells, each saved at once -> report."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _columns(work: str) -> list[tuple[str, str, Cell]]:
 
 
 def rungs(results: Results) -> Html:
-    """One table a series; footnotes say why a figure is missing_values."""
+    """One table a series; footnotes say why a figure is unknown."""
     series = figures.series_of(results)
     if not series:
         return el("p", "No rung was measured.", class_="muted")

@@ -123,7 +123,7 @@ def rung_row(row: Row, chosen: Sequence[Column]) -> Text:
 
 
 def rung_table(results: Results, width: int = 100) -> RenderableType:
-    """A block for each series, then footnotes: what the columns mean, and why a figure is missing_values."""
+    """A block for each series, then footnotes: what the columns mean, and why a figure is unknown."""
     series = series_of(results)
     lines: list[RenderableType] = []
     shown: dict[str, Column] = {}
