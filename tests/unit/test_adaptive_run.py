@@ -228,6 +228,6 @@ def test_a_run_that_is_stopped_can_be_read(tmp_path: Path) -> None:
 def test_a_dry_run_says_the_rule() -> None:
     words = ("run", "lio", "--ladder", "auto:64", "--target", "p95<20ms", "--dry-run")
     output = CliRunner().invoke(app, words, catch_exceptions=False).output
-    assert "auto ladder around p95 < 20 ms, at most 16 rungs up to 64 sessions" in output
+    assert "auto ladder around p95 < 20 ms, at most 16 load levels up to 64 sessions" in output
     assert "; at most " in output
     assert "the other cells come as the ladder asks for them" in output

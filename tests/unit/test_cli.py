@@ -105,7 +105,7 @@ def test_a_dry_run_shows_the_plan_and_measures_nothing(run) -> None:  # type: ig
     plan = json.loads(run("run", "lio", "--sessions", "1,2", "--repeats", "3", "--dry-run", "--json").output)
     assert len(plan["cells"]) == 6
     assert json.loads(run("runs", "--json").output) == []
-    assert "6 cells" in run("run", "lio", "--sessions", "1,2", "--repeats", "3", "--dry-run").output
+    assert "6 measurements" in run("run", "lio", "--sessions", "1,2", "--repeats", "3", "--dry-run").output
 
 
 def test_plan_show_knows_recipes_and_workloads(run) -> None:  # type: ignore[no-untyped-def]

@@ -54,7 +54,7 @@ def test_no_line_of_the_rung_table_is_wider_than_the_terminal(world: made.World,
 def test_a_hundred_columns_show_what_the_table_promises() -> None:
     heads = [c.head for c in terminal.columns(100, "LIO")]
     assert heads == [
-        "sess", "calls/s", "LIO/s", "scal%", "mean", "p50", "p95", "p99", "CPU%", "WAIT%", "sleep%", "clnt%",
+        "sess", "calls/s", "LIO/s", "eff%", "mean", "p50", "p95", "p99", "CPU%", "WAIT%", "sleep%", "clnt%",
         "unac%", "top wait",
     ]  # fmt: skip
 

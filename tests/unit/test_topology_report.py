@@ -192,7 +192,7 @@ def test_the_command_writes_the_other_forms(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--table", "--json"], "exclude each other"),
-        (["--root", "{empty}"], "tells of no CPU"),
+        (["--root", "{empty}"], "has no CPU information"),
         (["--root", "{text}"], "is no recorded machine"),
         (["--record", "{empty}/none/x.tar"], "cannot write"),
         (["--svg", "{empty}/none/x.svg"], "cannot write"),

@@ -1,4 +1,4 @@
-"""``dbdyno analyze``: how anybody's ladder scales, from a file of sessions and throughput or a stored run."""
+"""``dbdyno analyze``: how a system scales, from a file of sessions and throughput or a stored run."""
 
 from __future__ import annotations
 
@@ -30,14 +30,25 @@ from dbdyno.stats.scaling import NAMES
 
 @click.command()
 @click.argument("target", metavar="FILE|RUN", default="last")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write HTML there.")
-@click.option("--model", type=click.Choice(NAMES), help="This model, whatever the data say of it.")
-@click.option("--predict", type=float, multiple=True, metavar="N", help="Throughput at a load of N.")
-@click.option("--response-target", multiple=True, metavar="TIME", help="The load with this response time.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write an HTML report.")
+@click.option("--model", type=click.Choice(NAMES), help="Fit only this model.")
 @click.option(
-    "--throughput-target", type=float, multiple=True, metavar="X", help="The load for this throughput."
+    "--predict", type=float, multiple=True, metavar="N", help="Predict throughput at this load; repeatable."
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Of random draws.")
+@click.option(
+    "--response-target",
+    multiple=True,
+    metavar="TIME",
+    help="Predict the load at this response time; repeatable.",
+)
+@click.option(
+    "--throughput-target",
+    type=float,
+    multiple=True,
+    metavar="X",
+    help="Predict the load at this throughput; repeatable.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Random seed.")
 @column_options
 @machine_options
 @store_option
@@ -54,7 +65,7 @@ def analyze(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Say how a system scales: which model, where it bends, what it delivers, what it will.
+    """Show how a system scales: model, knee, peak, prediction.
 
     FILE: lines of sessions and throughput, and if there are, response time, CPU, repeats (- reads standard
     input). Columns go by their headings: sessions, clients, threads, N; throughput, tps, qps, rate;

@@ -27,12 +27,10 @@ _COLUMNS = {
 def column_options(f: _F) -> _F:
     """Which column is what, and how numbers are written."""
     f = click.option(
-        "--where", metavar="COL=VALUE", multiple=True, help="Only lines with that value in that column."
+        "--where", metavar="COL=VALUE", multiple=True, help="Only lines with this value in this column."
     )(f)
-    f = click.option("--decimal", type=click.Choice([".", ","]), help="Decimal sign.  [default: as it fits]")(
-        f
-    )
-    f = click.option("--response-unit", metavar="s|ms|us|ns", help="Of response times without a unit.")(f)
+    f = click.option("--decimal", type=click.Choice([".", ","]), help="Decimal sign.  [default: detected]")(f)
+    f = click.option("--response-unit", metavar="s|ms|us|ns", help="Unit of response times without one.")(f)
     for name, what in reversed(_COLUMNS.items()):
         option = f"--{name.replace('_', '-')}"
         f = click.option(option, name, metavar="COL", help=f"Column of a file: {what}.")(f)
@@ -41,14 +39,14 @@ def column_options(f: _F) -> _F:
 
 def machine_options(f: _F) -> _F:
     """What a file does not say."""
-    f = click.option("--throughput-unit", metavar="UNIT", help="What throughput counts: orders/s.")(f)
-    f = click.option("--load-unit", metavar="UNIT", help="What the load counts: threads.")(f)
-    f = click.option("--think", metavar="TIME", help="Pause between calls: 10ms.")(f)
+    f = click.option("--throughput-unit", metavar="UNIT", help="Unit of throughput: orders/s.")(f)
+    f = click.option("--load-unit", metavar="UNIT", help="Unit of load: threads.")(f)
+    f = click.option("--think", metavar="TIME", help="Think time between calls: 10ms.")(f)
     f = click.option("--threads-per-core", type=click.IntRange(1, 16), help="Hardware threads of a core.")(f)
-    f = click.option("--cores", type=float, metavar="N", help="Cores of the machine measured.")(f)
-    return click.option("--cpus", type=float, metavar="N", help="CPUs (hardware threads) that may be used.")(
-        f
-    )
+    f = click.option("--cores", type=float, metavar="N", help="Cores of the measured machine.")(f)
+    return click.option(
+        "--cpus", type=float, metavar="N", help="CPUs (hardware threads) available to the system."
+    )(f)
 
 
 def columns_of(given: Mapping[str, Any]) -> Columns:

@@ -16,27 +16,27 @@ from dbdyno.engines.attended import left_behind
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError
 from dbdyno.model.visible import shortened
 
-_HELP = """A dynamometer for databases: climbs a ladder of session counts on a real server, counts exactly,
-and says where each second of each session went.
+_HELP = """A dynamometer for databases: puts load on a real server with more and more sessions, counts
+exactly, and shows where each second of each session went.
 
 \b
 Examples:
-  dbdyno run lio                         logical I/O on the embedded PostgreSQL, 1 to 4 x CPUs sessions
-  dbdyno run cpu --sessions 1:8          a CPU loop at every count from 1 to 8
+  dbdyno run lio                         logical I/O on the embedded PostgreSQL, up to 4 sessions per CPU
+  dbdyno run cpu --sessions 1:8          a CPU loop with 1, 2, ... 8 sessions
   dbdyno run lio --dsn postgresql://app@db1/prod --sessions 1,4,16,64
   dbdyno run --script q.sql --measure 30s --repeats 3
-  dbdyno observe --for 60s               somebody else's load: live, and stored
-  dbdyno run --recipe limits             binding or caging, and by how much?
-  dbdyno compare last                    its variants: ratios, intervals, verdicts, why
-  dbdyno analyze ladder.csv              how it scales: sessions and throughput, anybody's
-  dbdyno topology                        sockets, cores, threads, nodes, and which may be used
-  dbdyno show last                       the table and the findings once more
-  dbdyno profile last                    the load profile and the top ten events
-  dbdyno export last --to xlsx           a sheet per table, with charts
+  dbdyno observe --for 60s               an existing workload: live, and stored
+  dbdyno run --recipe limits             CPU binding or a CPU quota: which is better?
+  dbdyno compare last                    its variants: ratios, intervals, verdicts, reasons
+  dbdyno analyze ladder.csv              how a system scales, from sessions and throughput
+  dbdyno topology                        sockets, NUMA nodes, cores, threads; which are usable
+  dbdyno show last                       the results of the last run
+  dbdyno profile last                    load profile and top ten events of the last run
+  dbdyno export last --to xlsx           an Excel workbook with charts
 
 \b
-Exit codes: 0 good; 1 a defect; 2 wrong words; 3 the server; 4 the run store;
-5 the run was cut short, what was measured is kept; 6 the self-test found the ledger off; 130 Ctrl-C.
+Exit codes: 0 success; 1 internal error; 2 usage error; 3 server error; 4 run store error;
+5 run cut short, its measurements are kept; 6 self-test failed; 130 Ctrl-C.
 """
 
 

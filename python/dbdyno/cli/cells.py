@@ -15,9 +15,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def cell_options(f: _F) -> _F:
-    f = click.option("--window", type=int, metavar="N", help="Of an observation's window N.")(f)
+    f = click.option("--window", type=int, metavar="N", help="Window N of an observation.")(f)
     f = click.option("--rung", type=int, metavar="N", help="At N sessions.")(f)
-    return click.option("--cell", metavar="ID", help="Of one cell, by its id.")(f)
+    return click.option("--cell", metavar="ID", help="One measurement, by its id.")(f)
 
 
 def chosen_cell(results: Results, cell: str | None, rung: int | None, window: int | None) -> str | None:
@@ -26,14 +26,16 @@ def chosen_cell(results: Results, cell: str | None, rung: int | None, window: in
     Raises :class:`UsageError` naming those that there are.
     """
     if sum(choice is not None for choice in (cell, rung, window)) > 1:
-        raise UsageError("more than one of --cell, --rung and --window was given", "give one of them")
+        raise UsageError("only one of --cell, --rung and --window is allowed", "give one of them")
     windows = results.tables["windows"].sort("t0_ns").sort(pl.col("status") == "invalid", maintain_order=True)
     if rung is not None:
         return _first(windows, "sessions", rung, "rung of", "sessions")
     if window is not None:
         return _first(windows.filter(pl.col("sessions") == 0), "repeat", window, "window", "")
     if cell is not None and cell not in set(windows["cell"]):
-        raise UsageError(f"the run has no cell {cell!r}", f"there are {_listed(windows['cell'].to_list())}")
+        raise UsageError(
+            f"the run has no measurement {cell!r}", f"there are {_listed(windows['cell'].to_list())}"
+        )
     return cell
 
 

@@ -22,7 +22,7 @@ _OF_SYSTEM, _OF_SERVER = ("group", "affinity"), ("settings", "pooler")
 @dsn_option
 @bin_dir_option
 def clean(dsn: str | None, bin_dir: Path | None) -> None:
-    """Put back what killed runs changed, and remove dbdyno's schema from a database.
+    """Restore what killed runs changed, and remove dbdyno's schema from a database.
 
     A run that ended, with an error or by Ctrl-C too, has put everything back. One that was killed left a
     journal: of control groups and affinity (put back at once), of settings and poolers (put back on the

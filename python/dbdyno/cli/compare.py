@@ -38,29 +38,29 @@ class Share(click.ParamType[float]):
 @click.command()
 @click.argument("first", metavar="RUN|FILE", default="last")
 @click.argument("second", metavar="[RUN|FILE]", required=False)
-@click.option("--by", type=click.Choice(["variant"]), default="variant", help="What one run is compared by.")
-@click.option("--baseline", metavar="NAME", help="The variant that others are compared with.")
 @click.option(
-    "--margin", type=Share(), default="2%", show_default=True, help="A difference up to this does not matter."
+    "--by", type=click.Choice(["variant"]), default="variant", help="What to compare within one run."
 )
-@click.option(
-    "--metric", metavar="NAME", help="Rank by this quantity alone: calls_per_s, response_p95_ns, ..."
-)
-@click.option("--rung", type=int, metavar="N", help="At N sessions alone.")
-@click.option("--column", metavar="NAME", help="Of CSV files: the column with the numbers.")
+@click.option("--baseline", metavar="NAME", help="Variant to compare with.")
+@click.option("--margin", type=Share(), default="2%", show_default=True, help="Equivalence margin.")
+@click.option("--metric", metavar="NAME", help="Compare this metric only: calls_per_s, response_p95_ns, ...")
+@click.option("--rung", type=int, metavar="N", help="Only at N sessions.")
+@click.option("--column", metavar="NAME", help="Column of the numbers in CSV files.")
 @click.option(
     "--better",
     type=click.Choice(["lower", "higher"]),
     default="lower",
     show_default=True,
-    help="Of files: which numbers are better.",
+    help="Which numbers in files are better.",
 )
 @click.option(
-    "--machines", is_flag=True, help="Two machines: one session, equal load, crossing, peak per core."
+    "--machines",
+    is_flag=True,
+    help="Compare two machines: one session, equal load, crossover, peak per core.",
 )
 @click.option("--cores", type=float, nargs=2, metavar="N N", help="Physical cores of the two machines.")
-@click.option("--threads", type=float, nargs=2, metavar="N N", help="Their logical CPUs.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write HTML there.")
+@click.option("--threads", type=float, nargs=2, metavar="N N", help="Logical CPUs of the two machines.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write an HTML report.")
 @store_option
 @json_option
 def compare(
@@ -82,7 +82,7 @@ def compare(
 ) -> None:
     """Compare the variants of a run, two runs, or two files of numbers: ratio, 95 % interval, verdict.
 
-    One RUN: its variants, paired block by block. Two: the second over the first, which is the baseline. Two
+    One RUN: its variants, paired by block. Two runs: the second over the first, which is the baseline. Two
     files (one number a line, or CSV with --column): benchstat's row and the ratio of means. The verdict is
     better or worse, no difference above the margin, or undecided: then how many more repeats would decide.
     Runs of two machines, or two CSV files of sessions and throughput: the ladders side by side, too.

@@ -1,4 +1,4 @@
-"""``dbdyno observe``: somebody else's load, live and stored."""
+"""``dbdyno observe``: an existing workload, live and stored."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ from dbdyno.model.plan import Observation
     "--dsn",
     metavar="DSN",
     callback=warn_of_password,
-    help="The server by libpq conventions: URI or key=value; PG* variables, ~/.pgpass and service files "
-    'count. "" takes all from the environment.  [default: the embedded PostgreSQL if it runs, else ""]',
+    help="Connection string as in psql: URI or key=value; PG* variables, ~/.pgpass and service files "
+    'apply. "" uses the environment only.  [default: the embedded PostgreSQL if it runs, else ""]',
 )
-@click.option(
-    "--recipe", metavar="NAME|FILE", help="Take everything from its table observation; options win over it."
-)
-@click.option("--for", "duration", metavar="TIME", help="How long.  [default: until Ctrl-C or q]")
-@click.option("--window", metavar="TIME", help="Length of a window.  [default: 10s]")
+@click.option("--recipe", metavar="NAME|FILE", help="Recipe with a table [observation]; options override it.")
+@click.option("--for", "duration", metavar="TIME", help="Duration.  [default: until Ctrl-C or q]")
+@click.option("--window", metavar="TIME", help="Duration of a window.  [default: 10s]")
 @click.option("--only-user", "user", metavar="NAME", help="Only sessions of this user.")
 @click.option("--only-database", "database", metavar="NAME", help="Only sessions in this database.")
-@click.option("--only-application", "application", metavar="NAME", help="Only with this application_name.")
-@click.option("--only-pid", "pids", metavar="PID", type=int, multiple=True, help="Only this one; repeatable.")
 @click.option(
-    "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples a second.  [default: 10]"
+    "--only-application", "application", metavar="NAME", help="Only sessions with this application_name."
+)
+@click.option(
+    "--only-pid", "pids", metavar="PID", type=int, multiple=True, help="Only this process; repeatable."
+)
+@click.option(
+    "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples per second.  [default: 10]"
 )
 @witness_options
 @click.option(
@@ -50,34 +52,34 @@ from dbdyno.model.plan import Observation
     type=click.FloatRange(0.2, 60),
     default=2.0,
     show_default=True,
-    help="Of the live view, in s.",
+    help="Refresh interval of the live view in seconds.",
 )
-@click.option("--lines", is_flag=True, help="On a terminal, too: one line a window instead of the live view.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but the end.")
+@click.option("--lines", is_flag=True, help="Print one line per window instead of the live view.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the final summary.")
 @click.option(
     "-o",
     "--output",
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the report there too.",
+    help="Also write an HTML report.",
 )
 @click.option(
     "--engine",
     type=click.Choice(["postgres", "fake"]),
-    help="What is observed.  [default: postgres]",
+    help="System to observe.  [default: postgres]",
 )
 @store_option
 @json_option
 def observe_command(**options: Any) -> None:
-    """Attach to a server under somebody else's load and show where its sessions' time goes.
+    """Observe an existing workload and show where its sessions' time goes.
 
-    Nothing is started, made or changed there; dbdyno takes two connections. On a terminal: a live view
-    (h explains its keys). Elsewhere: one line a window; without --for, the end of a pipe's reader (`| head`)
-    is the end. Every window is saved as soon as it is over, so Ctrl-C (or q) loses nothing; the run is
-    shown, reported and exported like any other.
+    Nothing is changed on the server; dbdyno uses two connections. On a terminal it shows a live view (press h
+    for the keys), elsewhere it prints one line per window; without --for it ends when the reader of the pipe
+    does (`| head`). Every window is saved at once, so Ctrl-C (or q) loses nothing. The run can be shown,
+    reported and exported like any other.
 
-    Whole figures need the right to see other users' sessions, and to run on the server's host. What is
-    missing is said, with its cure.
+    Complete figures require the right to see other users' sessions, and running on the server's host.
+    Missing figures are listed with what would provide them.
 
     \b
     Examples:

@@ -20,7 +20,7 @@ def store_option(f: _F) -> _F:
         "--store",
         type=click.Path(path_type=Path, file_okay=False),
         envvar="DBDYNO_STORE",
-        help="Where runs are kept.  [default: $XDG_DATA_HOME/dbdyno, else ~/.local/share/dbdyno]",
+        help="Directory of stored runs.  [default: $XDG_DATA_HOME/dbdyno, else ~/.local/share/dbdyno]",
     )(f)
 
 
@@ -35,7 +35,7 @@ def warn_of_password(_context: click.Context, _parameter: click.Parameter, dsn: 
 
         if holds_password(dsn):
             click.echo(
-                "warning: the password in --dsn can be read by every user of this machine while dbdyno runs "
+                "warning: the password in --dsn is visible to every user of this machine while dbdyno runs "
                 "(ps), and stays in the shell's history\n"
                 "  keep it in ~/.pgpass, in a file named by PGPASSFILE, or in a service file",
                 err=True,
@@ -48,8 +48,8 @@ def dsn_option(f: _F) -> _F:
         "--dsn",
         metavar="DSN",
         callback=warn_of_password,
-        help="The server by libpq conventions: URI or key=value; PG* variables, ~/.pgpass and service files "
-        'count. "" takes all from the environment.  [default: the embedded PostgreSQL]',
+        help="Connection string as in psql: URI or key=value; PG* variables, ~/.pgpass and service files "
+        'apply. "" uses the environment only.  [default: the embedded PostgreSQL]',
     )(f)
 
 
@@ -58,7 +58,7 @@ def bin_dir_option(f: _F) -> _F:
         "--pg-bin",
         "bin_dir",
         type=click.Path(path_type=Path, file_okay=False),
-        help="Programs of an installed PostgreSQL (its bin directory) for the embedded server.",
+        help="bin directory of an installed PostgreSQL to use for the embedded server.",
     )(f)
 
 
@@ -68,13 +68,13 @@ def witness_options(f: _F) -> _F:
         "syscalls",
         is_flag=True,
         default=None,
-        help="The scheduler trace counts them, too.",
+        help="Also count system calls (scheduler trace).",
     )(f)
     return click.option(
         "--witness",
         type=click.Choice(["auto", "sampled", "exact"]),
-        help="Of waits: samples, or the exact scheduler trace (needs CAP_BPF and CAP_PERFMON, and "
-        "CAP_SYS_PTRACE if the server runs as another user); auto: the trace where it is permitted.  "
+        help="How waits are measured: sampled, or exact by scheduler trace (needs CAP_BPF and CAP_PERFMON, "
+        "and CAP_SYS_PTRACE if the server runs as another user). auto uses the trace where permitted.  "
         "[default: auto]",
     )(f)
 

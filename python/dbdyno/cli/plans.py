@@ -29,14 +29,14 @@ def workloads(as_json: bool) -> None:
 
 @click.group(cls=Commands)
 def plan() -> None:
-    """Look at recipes and resolved plans."""
+    """Show recipes and resolved plans."""
 
 
 @plan.command("show")
 @click.argument("recipe")
 @json_option
 def plan_show(recipe: str, as_json: bool) -> None:
-    """Show the resolved plan of a recipe: every default filled in, every cell listed.
+    """Show the resolved plan of a recipe: all defaults, every measurement.
 
     RECIPE is a recipe's name, a TOML file, or the name of a workload.
 

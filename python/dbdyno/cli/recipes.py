@@ -20,7 +20,7 @@ from dbdyno.plan import SCHEMA_FILE, recipe_schema
 @click.command("recipes")
 @json_option
 def recipes(as_json: bool) -> None:
-    """List the recipes that come with dbdyno, each with its question.
+    """List the built-in recipes and the question each answers.
 
     \b
     Examples:
@@ -43,12 +43,14 @@ def recipes(as_json: bool) -> None:
 
 @click.group(cls=Commands)
 def recipe() -> None:
-    """Write and check recipes of your own."""
+    """Create and check your own recipes."""
 
 
 @recipe.command("new")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--like", metavar="NAME", help="Begin with a copy of this recipe.  [default: an explained one]")
+@click.option(
+    "--like", metavar="NAME", help="Start from a copy of this recipe.  [default: a commented template]"
+)
 def recipe_new(file: Path, like: str | None) -> None:
     """Write a new recipe to FILE, with its JSON Schema beside it for editors.
 
@@ -81,8 +83,10 @@ def recipe_check(file: Path) -> None:
     """
     request = conduct.Request(recipe=str(file))
     plan, _ = conduct.make_plan(conduct.experiment_of(request), observe.host())
-    cells = f"{len(plan.cells)} cells" if plan.adaptive is None else "an auto ladder"
-    screen.say(f"{file}: good: {cells}, {len(plan.variants)} variant(s)")
+    cells = f"{len(plan.cells)} measurements" if plan.adaptive is None else "an auto ladder"
+    screen.say(
+        f"{file}: valid: {cells}, {len(plan.variants)} variant{'' if len(plan.variants) == 1 else 's'}"
+    )
 
 
 @recipe.command("schema")

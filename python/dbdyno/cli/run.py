@@ -28,82 +28,86 @@ from dbdyno.plan import parse_params
 @click.command()
 @click.argument("workload", required=False)
 @click.argument("more", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--recipe", metavar="NAME|FILE", help="Take everything from a recipe; options win over it.")
+@click.option("--recipe", metavar="NAME|FILE", help="Recipe to run; options override it.")
 @click.option(
     "--script",
     type=click.Path(path_type=Path),
-    help="Own SQL instead of a workload: the file's statements are a call.",
+    help="SQL file to run instead of a workload; one call runs all its statements.",
 )
 @click.option(
     "--sessions",
     "--ladder",
     "sessions",
     metavar="LADDER",
-    help="1,2,4,8 | FROM:TO | FROM:TO:STEP | FROM:TO:x2 | auto | auto:TOP: rungs are placed around the knee, "
-    "or the target.  [default: 1, 2, 4 ... 4 x CPUs]",
+    help="Numbers of sessions: 1,2,4,8 | FROM:TO | FROM:TO:STEP | FROM:TO:x2 | auto | auto:TOP. auto "
+    "searches around the knee, or around the target.  [default: 1, 2, 4 ... 4 x CPUs]",
 )
 @click.option(
     "--target",
     metavar="METRIC<LIMIT",
-    help="The ladder is auto and finds the highest rung that meets it: 'p95<20ms' (p50, p90, p95, p99, mean, "
-    "max), or the lowest: 'throughput>1000'.",
+    help="Search for the highest number of sessions that meets 'p95<20ms' (p50, p90, p95, p99, mean, max), "
+    "or the lowest that meets 'throughput>1000'.",
 )
 @click.option(
-    "--rungs", type=click.IntRange(3, 200), help="Of an auto ladder at most so many.  [default: 16]"
+    "--rungs", type=click.IntRange(3, 200), help="Maximum number of load levels (auto).  [default: 16]"
 )
-@click.option("--measure", metavar="TIME", help="Length of a window.  [default: 10s]")
-@click.option("--settle", metavar="TIME", help="From the barrier to the window.  [default: 2s]")
+@click.option("--measure", metavar="TIME", help="Duration of a measurement.  [default: 10s]")
+@click.option("--settle", metavar="TIME", help="Warm-up before each measurement.  [default: 2s]")
 @click.option(
-    "--repeats", type=click.IntRange(1, 1000), help="Climb so many times; gives intervals.  [default: 1]"
+    "--repeats", type=click.IntRange(1, 1000), help="Repeats; two or more give intervals.  [default: 1]"
 )
-@click.option("--think", metavar="TIME", help="Pause of a session between two calls.  [default: none]")
+@click.option("--think", metavar="TIME", help="Think time between two calls of a session.  [default: none]")
 @click.option(
     "--call-target",
     metavar="TIME",
-    help="Length of a call at one session.  [default: up to 300ms, by ladder and window]",
+    help="Duration of a call with one session.  [default: 300ms or less]",
 )
 @click.option(
     "--param",
     "params",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A parameter of the workload; may be repeated.",
+    help="Workload parameter; repeatable.",
 )
 @click.option(
     "--limit",
     "limits",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A limit on the server's processes: cpus=0-3, quota=1.5, bind=spread, pool=4 ...",
+    help="Limit for the server's processes: cpus=0-3, quota=1.5, bind=spread, pool=4 ...; repeatable.",
 )
 @click.option(
     "--driver",
     metavar="NAME=VALUE",
     multiple=True,
-    help="How calls are sent: protocol=simple, pipeline=on, validation='SELECT 1', threads=2.",
+    help="Driver option: protocol=simple, pipeline=on, validation='SELECT 1', threads=2; repeatable.",
 )
 @click.option(
     "--order",
     type=click.Choice(["ladder", "interleaved", "shuffled"]),
-    help="Order of the cells.  [default: interleaved where there are several variants, else ladder]",
+    help="Order of the measurements.  [default: interleaved with several variants, else ladder]",
 )
-@click.option("--cool-down", metavar="TIME", help="Pause before each cell.  [default: none]")
+@click.option("--cool-down", metavar="TIME", help="Pause before each measurement.  [default: none]")
 @click.option(
     "--until",
     metavar="SHARE",
-    help="Stop after a repeat when every 95 % interval is within that share: 2%.  [default: never]",
+    help="Repeat until every 95 % interval is within this share: 2%.  [default: off]",
 )
-@click.option("--budget", metavar="TIME", help="Begin no repeat that would end later than that: 30min.")
-@click.option("--baseline", metavar="VARIANT", help="Compare with this one.  [default: the first]")
-@click.option("--seed", type=int, help="Of the shuffling and of the sampling instants.  [default: 1]")
+@click.option("--budget", metavar="TIME", help="Total time budget: 30min.")
+@click.option("--baseline", metavar="VARIANT", help="Variant to compare with.  [default: the first]")
+@click.option("--seed", type=int, help="Random seed for order and sampling times.  [default: 1]")
 @click.option(
-    "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples a second.  [default: 10]"
+    "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples per second.  [default: 10]"
 )
 @witness_options
-@click.option("--log-calls", is_flag=True, default=None, help="Keep start, duration and CPU of every call.")
-@click.option("--no-observe", is_flag=True, help="Drive only: no observer runs, so no ledger.")
+@click.option("--log-calls", is_flag=True, default=None, help="Store start, duration and CPU of every call.")
 @click.option(
-    "--engine", type=click.Choice(["postgres", "fake"]), help="What is under load.  [default: postgres]"
+    "--no-observe",
+    is_flag=True,
+    help="Throughput and response times only; session time is not accounted for.",
+)
+@click.option(
+    "--engine", type=click.Choice(["postgres", "fake"]), help="System under load.  [default: postgres]"
 )
 @dsn_option
 @bin_dir_option
@@ -112,22 +116,22 @@ from dbdyno.plan import parse_params
     "settings",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting of the server, put back at the end; may be repeated.",
+    help="Server setting for the run, restored at the end; repeatable.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the report there too."
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML report."
 )
-@click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and exit.")
 @store_option
 @json_option
 def run(**options: Any) -> None:
-    """Climb a ladder of sessions with WORKLOAD and account for every second.
+    """Run WORKLOAD with rising numbers of sessions and account for every second.
 
-    WORKLOAD is one of `dbdyno workloads`, or a recipe's .toml file; its parameters may follow it. Without
-    --dsn the embedded PostgreSQL is started, and stopped again at the end.
+    WORKLOAD is a name from `dbdyno workloads` or a recipe's .toml file; workload parameters may follow.
+    Without --dsn, the embedded PostgreSQL is started, and stopped at the end.
 
-    Ctrl-C ends cleanly: calls in flight end, and what was measured is kept and reported. A second Ctrl-C
-    ends at once.
+    Ctrl-C stops the run after the calls in progress; completed measurements are kept and reported. A second
+    Ctrl-C stops at once.
 
     \b
     Examples:

@@ -41,10 +41,12 @@ _PARTS = {
 
 @click.command()
 @run_argument
-@click.option("--profile", is_flag=True, help="The load profile and the top events.")
-@click.option("--events", is_flag=True, help="Every wait event with its sleep and run-queue parts.")
-@click.option("--microstates", is_flag=True, help="Every process: USR, SYS, CPU WAIT, I/O, lock, sleep.")
-@click.option("--witnesses", is_flag=True, help="Source against source.")
+@click.option("--profile", is_flag=True, help="Load profile and top events.")
+@click.option("--events", is_flag=True, help="Every wait event: time asleep and in the run queue.")
+@click.option(
+    "--microstates", is_flag=True, help="Time of every process: USR, SYS, CPU WAIT, I/O, lock, sleep."
+)
+@click.option("--witnesses", is_flag=True, help="Cross-check of data sources.")
 @cell_options
 @store_option
 @json_option
@@ -57,7 +59,7 @@ def show(
     as_json: bool,
     **parts: bool,
 ) -> None:
-    """Show a run: its table of rungs, where the time went, the findings.
+    """Show the results of a run: throughput by load, where the time went, findings.
 
     RUN is an id, the beginning of one, or "last". With one of the options: that table instead, of the top
     rung, of all windows of an observation, or of the cell that is named.
@@ -116,7 +118,7 @@ def profile(
 
 @click.command("report")
 @run_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write it there.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
 @store_option
 def report_command(run: str, output: Path | None, store: Path | None) -> None:
     """Write a run's report: one HTML file, self-contained, readable offline.
@@ -138,7 +140,7 @@ def report_command(run: str, output: Path | None, store: Path | None) -> None:
     "kind",
     required=True,
     type=click.Choice(["csv", "xlsx", "parquet", "json"]),
-    help="What to write.",
+    help="Format.",
 )
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="File or folder.  [default: RUN.KIND here]"

@@ -63,7 +63,7 @@ def workloads_table(known: Mapping[str, Workload]) -> None:
         params = "\n".join(f"{n}={p.default}  {p.doc}" for n, p in w.parameters.items())
         table.add_row(w.name, w.doc, w.work_unit, params)
     out().print(table)
-    say("Own SQL: dbdyno run --script FILE")
+    say("Your own SQL: dbdyno run --script FILE")
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -73,12 +73,12 @@ def plan_lines(plan: Plan) -> list[str]:
     shown = ", ".join(map(str, rungs)) if len(rungs) <= 12 else f"{rungs[0]}, {rungs[1]} ... {rungs[-1]}"
     repeats = max((c.repeat for c in plan.cells), default=1)
     again = f"; {repeats} repeats" if repeats > 1 else ""
-    cells, about = f"{len(plan.cells)} cells, sessions {shown}{again}", "about"
+    cells, about = f"{len(plan.cells)} measurements, sessions {shown}{again}", "about"
     if plan.adaptive is not None:
         cells, about = _auto_words(plan, plan.adaptive), "at most"
     lines = [
         f"{what}: {cells}",
-        f"settle {e.settle}, measure {e.measure} a cell; {about} {in_minutes(plan.expected_ns)} in all",
+        f"warm-up {e.settle}, measurement {e.measure} each; {about} {in_minutes(plan.expected_ns)} in total",
     ]
     return [*lines, *_variant_lines(plan), *(f"{c.name} = {c.value}: {c.reason}" for c in plan.choices)]
 
@@ -87,9 +87,9 @@ def _auto_words(plan: Plan, rule: Adaptive) -> str:
     """Its cells come as they go."""
     around = "the knee" if rule.goal is None else rule.goal.text
     again = "" if rule.repeats == 1 else f"; {rule.repeats} repeats"
-    again += " of the rungs beside it" if again and rule.goal is not None else ""
+    again += " of the load levels beside it" if again and rule.goal is not None else ""
     several = f", each under {len(plan.variants)} variants" if len(plan.variants) > 1 else ""
-    most = f"at most {rule.most_rungs} rungs up to {rule.top} sessions"
+    most = f"at most {rule.most_rungs} load levels up to {rule.top} sessions"
     return f"auto ladder around {around}, {most}{several}{again}"
 
 
@@ -126,7 +126,7 @@ def plan_table(plan: Plan) -> None:
     if len(plan.cells) > _LISTED_CELLS:
         say(f"... and {len(plan.cells) - _LISTED_CELLS} more; --json lists them all")
     if plan.adaptive is not None:
-        say("the other cells come as the ladder asks for them")
+        say("further measurements depend on these results")
     say(f"digest {plan.digest}")
 
 

@@ -26,14 +26,16 @@ MOST_PER_CPU = 4  # sessions of the largest case
 
 @click.command()
 @click.argument("cases", nargs=-1, metavar="[CASE]...")
-@click.option("--measure", metavar="TIME", default="10s", show_default=True, help="Length of a window.")
+@click.option(
+    "--measure", metavar="TIME", default="10s", show_default=True, help="Duration of a measurement."
+)
 @dsn_option
 @bin_dir_option
 @json_option
 def selftest(
     cases: tuple[str, ...], measure: str, dsn: str | None, bin_dir: Path | None, as_json: bool
 ) -> None:
-    """Run loads whose truth is known, and compare the ledger with it.
+    """Run loads with known results and compare the ledger with them.
 
     All asleep, one, two and four CPU loops per CPU, a quota, a lock convoy, think time, a mixture, commits,
     sessions that connect for one call: each for one window, by every tier of witness that may be used here.

@@ -16,23 +16,23 @@ from dbdyno.engines import embedded
 
 @click.group(cls=Commands)
 def server() -> None:
-    """Start, stop and look at the embedded PostgreSQL."""
+    """Start, stop and inspect the embedded PostgreSQL."""
 
 
 @server.command()
 @bin_dir_option
 @click.option(
-    "--max-connections", type=click.IntRange(10, 10_000), help="Room for sessions.  [default: 100 or more]"
+    "--max-connections", type=click.IntRange(10, 10_000), help="Maximum connections.  [default: 100 or more]"
 )
 @click.option(
-    "--setting", "settings", metavar="NAME=VALUE", multiple=True, help="A server setting; may be repeated."
+    "--setting", "settings", metavar="NAME=VALUE", multiple=True, help="Server setting; repeatable."
 )
-@click.option("--fresh", is_flag=True, help="With a new data directory; the old one is removed.")
+@click.option("--fresh", is_flag=True, help="Use a new data directory; the old one is removed.")
 @json_option
 def start(
     bin_dir: Path | None, max_connections: int | None, settings: tuple[str, ...], fresh: bool, as_json: bool
 ) -> None:
-    """Start it; it stays until `dbdyno server stop`, and `dbdyno run` uses it.
+    """Start it; it runs until `dbdyno server stop`, and `dbdyno run` uses it.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def stop(as_json: bool) -> None:
 @server.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Say whether it runs, and how to connect. Exit code 3 if it does not run.
+    """Show whether it runs and how to connect. Exit code 3 if it does not run.
 
     \b
     Examples:
@@ -80,7 +80,7 @@ def status(as_json: bool) -> None:
 @server.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def psql(arguments: tuple[str, ...]) -> None:
-    """Open psql on it; further words are psql's own.
+    """Open psql on it; further arguments go to psql.
 
     \b
     Examples:

@@ -17,25 +17,27 @@ _WIDTH = 100  # where the output is no terminal
 
 
 @click.command()
-@click.option("--table", "as_table", is_flag=True, help="As cpu_topology of the cputoolkit prints it.")
-@click.option("--parse", "as_parse", is_flag=True, help="As lscpu -p=CPU,CORE,SOCKET,NODE prints it.")
-@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw it there.")
+@click.option("--table", "as_table", is_flag=True, help="Print as cpu_topology of the cputoolkit does.")
+@click.option("--parse", "as_parse", is_flag=True, help="Print as lscpu -p=CPU,CORE,SOCKET,NODE does.")
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the topology as SVG.")
 @json_option
 @click.option(
     "--root",
     type=click.Path(path_type=Path, exists=True),
     default=Path("/"),
-    help="A recorded machine: a directory with its sys and proc, or a file of --record.  [default: /]",
+    help="Recorded machine: a directory with its sys and proc, or a file from --record.  [default: /]",
 )
 @click.option(
-    "--record", type=click.Path(path_type=Path, dir_okay=False), help="Record this machine in a tar file."
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Record the topology of this machine in a tar file.",
 )
 def topology(
     as_table: bool, as_parse: bool, svg: Path | None, as_json: bool, root: Path, record: Path | None
 ) -> None:
     """Show the machine: sockets, NUMA nodes, cores, threads, caches, and which CPUs may be used, and why.
 
-    Needs no rights and no server. What is unknown is said, with what would make it known.
+    Needs no privileges and no server. Unknown values are listed with what would provide them.
 
     \b
     Examples:
@@ -67,7 +69,7 @@ def _read(root: Path) -> Topology:
         found = observe.topology(tree)
     if not found.online:
         raise UsageError(
-            f"{root} tells of no CPU",
+            f"{root} has no CPU information",
             "a recorded machine holds sys/devices/system/cpu or proc/cpuinfo; --record FILE makes one",
         )
     return found

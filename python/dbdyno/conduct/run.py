@@ -176,7 +176,7 @@ def _after(raw: RawCell, interrupt: Interrupt) -> None:
     interrupt.check()
     early = raw.meta.t1_ns < raw.meta.t0_ns + raw.meta.cell.measure_ns
     if raw.meta.status != "ok" and early:  # not: dbdyno itself was away for a while
-        raise ServerLost(raw.meta.reason or "the cell ended early", "see the server's log")
+        raise ServerLost(raw.meta.reason or "the measurement ended early", "see the server's log")
 
 
 def _target_reason(plan: Plan) -> str:
@@ -201,7 +201,7 @@ def check_capacity(server: Server, plan: Plan) -> None:
         raise TooFewConnections(
             f"{sessions} sessions need {needed} connections (with {EXTRA_CONNECTIONS} of dbdyno's own), "
             f"{capacity.free} are free: {capacity.detail}",
-            f"climb to {max(0, capacity.free - EXTRA_CONNECTIONS)} sessions at most, or raise the limit",
+            f"use at most {max(0, capacity.free - EXTRA_CONNECTIONS)} sessions, or raise the limit",
         )
 
 

@@ -25,7 +25,7 @@ class Whom:
         """Costs next to nothing while somebody is there."""
         if self._somebody(watch, now_ns):
             if self._nobody:
-                self._listener.notice("there is somebody now")
+                self._listener.notice("matching sessions found")
             self._nobody = False
         elif not self._nobody:
             self._nobody = True

@@ -15,7 +15,7 @@ from dbdyno.model.errors import (
 )
 
 _KINDS: dict[str, tuple[type[DbdynoError], str]] = {
-    "spec": (DbdynoError, "this is a defect of dbdyno: please report it"),
+    "spec": (DbdynoError, "this is a bug in dbdyno: please report it"),
     "unreachable": (
         Unreachable,
         "is the server up, and does it listen there? How many connections may it take?",
@@ -31,7 +31,7 @@ _KINDS: dict[str, tuple[type[DbdynoError], str]] = {
     "aborted": (TargetError, "it was broken off"),
 }
 _STATES: dict[str, tuple[type[DbdynoError], str]] = {
-    "53300": (TooFewConnections, "climb to fewer sessions, or raise the server's limit"),
+    "53300": (TooFewConnections, "use fewer sessions, or raise the server's limit"),
     "42501": (NotPrivileged, "grant that right to the user"),
     "57P01": (ServerLost, "the server was shut down, or the connection ended by an administrator"),
     "57P03": (Unreachable, "wait until the server has started"),
@@ -45,7 +45,7 @@ def translated(error: DriverError) -> DbdynoError:
     if sqlstate in _STATES:
         made, cure = _STATES[sqlstate]
     elif sqlstate is not None and sqlstate.startswith("42"):
-        made, cure = UsageError, "mend the statement"
+        made, cure = UsageError, "fix the statement"
     else:
         made, cure = _KINDS.get(kind, (TargetError, "see the server's log"))
     return made(f"{who}{message}", cure)

@@ -81,7 +81,9 @@ class Applied:
         if self._decision.cpus is not None:
             affinity.place(self._main_pid, self._decision.cpus)
         if (why := self.broken()) is not None:
-            raise NotPrivileged(f"limits do not come into force: {why}", "somebody else manages these groups")
+            raise NotPrivileged(
+                f"limits do not come into force: {why}", "another program manages these groups"
+            )
 
     def __enter__(self) -> Applied:
         return self

@@ -28,7 +28,7 @@ def no_controller(controller: str) -> str:
         return f"the {controller} controller has to be enabled above, by root; {container()}"
     return (
         "have it delegated: sudo systemctl edit user@.service, there [Service] Delegate=cpu cpuset io memory "
-        "pids, then log in anew; or as root: sudo dbdyno run ..."
+        "pids, then log in again; or as root: sudo dbdyno run ..."
     )
 
 

@@ -188,7 +188,7 @@ def put_back(data: Mapping[str, Any]) -> str:
     """Undoes :func:`make`, wherever it was interrupted; again does nothing. Touches no group but ours."""
     group, home = Path(data["group"]), Path(data["home"])
     if not OURS.fullmatch(group.name) or data["boot"] != processes.boot_id():
-        return f"control group {group} is gone: the machine was started anew"
+        return f"control group {group} is gone: the machine was restarted"
     below = data["version"] == 2 and group.parent == home
     try:
         there = [g for g in (group, _rest(group)) if tree.is_group(g)]

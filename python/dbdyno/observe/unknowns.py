@@ -14,22 +14,22 @@ def unknowns(t: Topology) -> Iterator[str]:
     if t.smt.state is None and t.cpus:
         yield "SMT: no /sys/devices/system/cpu/smt/control; kernels from 4.19 on have it"
     if t.hypervisor is None:
-        yield "hypervisor: neither CPU flags, nor DMI, nor a device tree tell; lscpu or virt-what as root may"
+        yield "hypervisor: not shown by CPU flags, DMI or device tree; try lscpu or virt-what as root"
     if all(c.governor is None for c in t.online):
         what = "governor" if any(c.max_mhz for c in t.online) else "frequency and governor"
         guest = t.hypervisor not in (None, "none")
         cure = "the host of this virtual machine has it" if guest else "a cpufreq driver would show them"
         yield f"{what}: no cpufreq in /sys; {cure}"
     if t.clocksource is None:
-        yield "clocksource: no /sys/devices/system/clocksource; dmesg | grep clocksource may tell"
+        yield "clocksource: no /sys/devices/system/clocksource; try dmesg | grep clocksource"
 
 
 def _places(t: Topology) -> Iterator[str]:
     masked = "where /sys is masked, look from the host"
     if any(c.core is None for c in t.online):
-        yield f"cores and threads: neither /sys nor /proc/cpuinfo tells; {masked}"
+        yield f"cores and threads: not in /sys or /proc/cpuinfo; {masked}"
     if any(c.socket is None for c in t.online):
-        yield f"sockets: neither /sys nor /proc/cpuinfo tells; {masked}"
+        yield f"sockets: not in /sys or /proc/cpuinfo; {masked}"
     if not t.nodes:
         yield f"NUMA nodes: no /sys/devices/system/node; kernels with CONFIG_NUMA have it; {masked}"
     elif any(not node.distances for node in t.nodes):

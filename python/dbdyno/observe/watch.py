@@ -155,7 +155,7 @@ def _demand(watch: Watch) -> None:
         watch.stop()
         raise TargetError(
             f"--witness exact: {what} {status}: {detail}",
-            "--witness auto takes the sampled tier where the exact one is refused",
+            "--witness auto falls back to samples where the trace is refused",
         )
 
 

@@ -10,7 +10,7 @@ from dbdyno.plan.planner import MIN_MEASURE_NS
 
 OBSERVED = Workload(
     name="observed",
-    title="somebody else's load",
+    title="an existing workload",
     doc="whatever the chosen sessions do; dbdyno drives nothing",
     work_unit="calls",
     work_short="calls",

@@ -78,7 +78,7 @@ def all_columns(work: str) -> tuple[Column, ...]:
         Column("calls_per_s", "calls/s", 7, 0, lambda r: short_number(r.get("calls_per_s"))),
         Column("calls_per_s_low", "±95%", 5, 2, _interval),
         Column("work_per_s", f"{work}/s"[:8], 8, 3, lambda r: short_number(r.get("work_per_s"))),
-        Column("scaling", "scal%", 5, 0, lambda r: percent(r.get("scaling"))),
+        Column("scaling", "eff%", 5, 0, lambda r: percent(r.get("scaling"))),
         Column("response_mean_ns", "mean", 6, 0, _ns("response_mean_ns")),
         Column("response_p50_ns", "p50", 6, 5, _ns("response_p50_ns")),
         Column("response_p95_ns", "p95", 6, 0, _ns("response_p95_ns")),
@@ -263,7 +263,7 @@ def _any(flags: Any) -> bool:
 
 
 def _footnotes(results: Results, shown: Mapping[str, Column]) -> list[RenderableType]:
-    notes = ["CPU% to unac%: of session time; WAIT%: ready to run, but no CPU (run queue); scal%: of perfect"]
+    notes = ["CPU% to unac%: share of session time; WAIT%: in the run queue; eff%: of perfect scaling"]
     groups = missing_values.grouped(missing_values.reasons(results, tuple(shown)))
     for (why, cure), names in groups.items():
         heads = ", ".join(shown[n].head for n in names if n != "calls_per_s_low" and n != "top_wait")

@@ -32,10 +32,10 @@ def check_same(before: Identity, now: Identity) -> None:
     if now.major != before.major:
         raise TargetError(
             f"another server came back: PostgreSQL {now.major}, where it was {before.major}",
-            "what was measured before is kept: begin anew on this one",
+            "what was measured before is kept; start a new run on this server",
         )
     if now.system is not None and before.system is not None and now.system != before.system:
         raise TargetError(
             f"another server came back: system identifier {now.system}, where it was {before.system}",
-            "what was measured before is kept: begin anew on this one",
+            "what was measured before is kept; start a new run on this server",
         )

@@ -82,7 +82,9 @@ def own_schema(connection: Connection) -> None:
             connection.execute(pgsql.SQL("comment on schema dbdyno is {}").format(MARK))
     except psycopg.errors.DuplicateSchema:
         if not _ours(connection):
-            raise TargetError(f"schema {SCHEMA} has just been made by somebody else", "try again") from None
+            raise TargetError(
+                f"schema {SCHEMA} has just been created by another session", "try again"
+            ) from None
     except psycopg.errors.InsufficientPrivilege:
         user = connection.execute("select current_user").fetchone()
         grant = pgsql.SQL("GRANT CREATE ON DATABASE {} TO {}").format(
@@ -135,7 +137,7 @@ def _check_blocks(connection: Connection, table: pgsql.Identifier, rows: int) ->
     if found < rows:
         raise TargetError(
             f"table {table.as_string(connection)} has {rows:,} rows in {found:,} blocks, not one a block",
-            "this is a defect of dbdyno: please report it with the server's block_size",
+            "this is a bug in dbdyno: please report it with the server's block_size",
         )
 
 

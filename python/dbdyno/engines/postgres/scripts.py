@@ -152,5 +152,5 @@ def _check(connection: Connection, script: Script, statement: Statement) -> None
 
 def _cure(sqlstate: bytes | None) -> str:
     if sqlstate == b"42601":
-        return "mend the statement"
+        return "fix the statement"
     return "all statements are prepared before the first one runs: what they name must exist by then"

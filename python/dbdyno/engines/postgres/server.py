@@ -222,7 +222,7 @@ class PostgresServer:
         except KeyError:
             raise DbdynoError(
                 f"workload {workload.name} has not been prepared on this server with {dict(params)}",
-                "this is a defect of dbdyno: please report it",
+                "this is a bug in dbdyno: please report it",
             ) from None
 
     # -- watching -------------------------------------------------------------------------------

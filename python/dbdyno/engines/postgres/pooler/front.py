@@ -161,7 +161,7 @@ def _check_pool(pool: Pool, program: Program) -> None:
             f"pool_mode = session with {pool.size} server connections and {pool.clients} sessions: a session "
             "keeps its server connection as long as it is connected, and all sessions are connected before "
             f"the clock starts, so {pool.clients - pool.size} would never get one",
-            "pool_mode = transaction, or climb to as many sessions as the pool has connections",
+            "pool_mode = transaction, or use at most as many sessions as the pool has connections",
         )
     if pool.mode == "transaction" and pool.protocol == "prepared" and not program.keeps_prepared:
         since = ".".join(map(str, PREPARED_SINCE))

@@ -132,7 +132,7 @@ def _load_libraries(trial: Connection, settings: Mapping[str, str]) -> None:
             except psycopg.errors.UndefinedFile as e:
                 raise UsageError(
                     f"setting {list_name}: {e.diag.message_primary}",
-                    "install the library on the server, or mend its name",
+                    "install the library on the server, or fix its name",
                 ) from None
             except psycopg.Error:
                 if trial.closed:
@@ -225,7 +225,7 @@ def _refused(trial: Connection, asked: Asked, error: psycopg.Error) -> Exception
         return error
     hint = error.diag.message_detail or error.diag.message_hint
     words = (error.diag.message_primary or str(error)).replace("\n", "")
-    return UsageError(f"the server refuses {asked.name} = {asked.value!r}: {words}", hint or "mend the value")
+    return UsageError(f"the server refuses {asked.name} = {asked.value!r}: {words}", hint or "fix the value")
 
 
 def _check_not_hidden(site: Site, wanting: Sequence[Asked]) -> None:

@@ -29,7 +29,7 @@ def reload(site: Site) -> None:
         if errors or waited_s > _PATIENCE_S:
             raise TargetError(
                 f"the server does not read its settings again: {'; '.join(errors) or 'it gives no reason'}",
-                "mend its configuration files, or see its log",
+                "fix its configuration files, or see its log",
             )
         time.sleep(_POLL_S)
 
