@@ -13,10 +13,10 @@ import pytest
 from tests.fakery import Climb, climb
 
 from dbdyno.conduct.derive import derive
-from dbdyno.model.errors import NoSuchRun, SchemaTooNew, StoreError, StoreFull, UsageError
+from dbdyno.model.errors import NoSuchRun, SchemaTooNew, StoreError, StoreFull
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import SCHEMA_VERSION
-from dbdyno.store import Run, RunStore, connect, default_root, query
+from dbdyno.store import Run, RunStore, default_root
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,6 @@ def test_a_damaged_cell_is_left_out_and_the_others_are_read(run: Run, made: Clim
     assert [c.id for c in cells] == [made.cells[1].id]
     assert [d.id for d in damaged] == [made.cells[0].id]
     assert damaged[0].reason
-    assert query("SELECT DISTINCT cell FROM sessions", run)[1] == [(made.cells[1].id,)]
 
 
 def test_damaged_derived_tables_say_how_to_make_them_again(run: Run):
@@ -240,40 +239,6 @@ def test_a_full_disk_is_said_and_what_was_saved_is_readable(small_disk: Path, ma
     filler.unlink()
     run.finish("cut short", "disk full")
     assert store.open(run.id).info.status == "cut short"
-
-
-# -- queries ----------------------------------------------------------------------------------------
-
-
-def test_tables_are_views(run: Run, made: Climb):
-    names, found = query("SELECT cell, sum(calls) AS n FROM sessions GROUP BY cell ORDER BY cell", run)
-    assert names == ["cell", "n"]
-    assert found == [(c.id, c.tables["sessions"]["calls"].sum()) for c in made.cells]
-    assert query("SELECT sessions FROM rungs ORDER BY sessions", run)[1] == [(1,), (2,)]
-    assert query("SELECT count(*) FROM errors", run)[1] == [(0,)]
-
-
-def test_views_of_several_runs_have_a_column_run(store: RunStore, run: Run, made: Climb):
-    other = store.create(made.plan)
-    other.write_cell(made.cells[0])
-    found = query(
-        "SELECT run, count(DISTINCT cell) FROM sessions GROUP BY run ORDER BY count(*) DESC", run, other
-    )
-    assert found[1] == [(run.id, 2), (other.id, 1)]
-    assert query("SELECT DISTINCT run FROM rungs", run, other)[1] == [(run.id,)]
-
-
-def test_a_store_with_an_odd_name_can_be_queried(tmp_path: Path, made: Climb):
-    run = RunStore(tmp_path / "it's [a] *?").create(made.plan)
-    run.write_cell(made.cells[0])
-    with connect(run) as connection:
-        assert connection.execute("SELECT count(*) FROM sessions").fetchall() == [(1,)]
-
-
-def test_a_wrong_query_names_the_tables(run: Run):
-    with pytest.raises(UsageError) as caught:
-        query("SELECT * FROM session", run)
-    assert "sessions" in (caught.value.cure or "")
 
 
 def test_types_survive(run: Run):

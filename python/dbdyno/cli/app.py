@@ -33,6 +33,7 @@ Examples:
   dbdyno show last                       the results of the last run
   dbdyno profile last                    load profile and top ten events of the last run
   dbdyno export last --to xlsx           an Excel workbook with charts
+  dbdyno sql "from rungs"                query the tables of all runs
 
 \b
 Exit codes: 0 success; 1 internal error; 2 usage error; 3 server error; 4 run store error;
@@ -47,13 +48,14 @@ _PLACES_CURE = (
 _PLACES = {
     "run": "run:run",
     "observe": "observe:observe_command",
-    "runs": "runs:runs",
+    "runs": "list_runs:runs",
     "show": "runs:show",
     "profile": "runs:profile",
     "report": "runs:report_command",
     "export": "runs:export",
     "rebuild": "runs:rebuild",
     "rm": "runs:remove",
+    "sql": "sql:sql",
     "workloads": "plans:workloads",
     "plan": "plans:plan",
     "recipes": "recipes:recipes",

@@ -1,4 +1,4 @@
-"""Stored runs: runs, show, profile, report, export, rebuild, rm."""
+"""Stored runs: show, profile, report, export, rebuild, rm."""
 
 from __future__ import annotations
 
@@ -10,25 +10,6 @@ from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.cells import cell_options, chosen_cell
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
-
-
-@click.command()
-@store_option
-@json_option
-def runs(store: Path | None, as_json: bool) -> None:
-    """List the runs of the store, oldest first.
-
-    \b
-    Examples:
-      dbdyno runs
-      dbdyno runs --json | jq -r '.[].id'
-    """
-    infos = open_store(store).list()
-    if as_json:
-        print_json([i.model_dump(mode="json", exclude={"workloads", "calibrations"}) for i in infos])
-    else:
-        screen.runs_table(infos, open_store(store).root)
-
 
 _PARTS = {
     "profile": present.profile_text,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -13,8 +13,7 @@ from rich.text import Text
 from dbdyno import present
 from dbdyno.cli.console import SafeConsole
 from dbdyno.model.plan import Adaptive, Plan
-from dbdyno.model.results import Results, RunInfo
-from dbdyno.model.units import format_ns
+from dbdyno.model.results import Results
 from dbdyno.model.visible import shortened
 from dbdyno.model.workload import Workload
 
@@ -42,19 +41,6 @@ def error(message: str, cure: str | None = None) -> None:
     err().print(text, soft_wrap=True)
     if cure is not None:
         err().print(f"  {cure}", soft_wrap=True)
-
-
-def runs_table(infos: Sequence[RunInfo], root: Path) -> None:
-    if not infos:
-        say(f"no runs in {root}; make one: dbdyno run lio")
-        return
-    table = _table("run", "started (UTC)", "lasted", "status")
-    for i in infos:
-        lasted = format_ns((i.ended - i.started).total_seconds() * 1e9) if i.ended else ""
-        table.add_row(
-            i.id, f"{i.started:%Y-%m-%d %H:%M:%S}", lasted, i.status + (f": {i.reason}" if i.reason else "")
-        )
-    out().print(table)
 
 
 def workloads_table(known: Mapping[str, Workload]) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+SCHEMA_VERSION = 2
+"""Of the written schema: :mod:`dbdyno.model.tables`."""
+
 Type = Literal["i64", "f64", "str", "bool"]
 
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from dbdyno.model.column import CELL, Type
+from dbdyno.model.column import CELL, SCHEMA_VERSION, Type
 from dbdyno.model.derived import DERIVED
 from dbdyno.model.rawtables import RAW
 from dbdyno.model.window_schema import CUT
@@ -32,8 +31,6 @@ __all__ = [
     "rows",
     "schema",
 ]
-
-SCHEMA_VERSION = 2
 
 _POLARS: dict[Type, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String, "bool": pl.Boolean}
 
@@ -106,12 +103,16 @@ def from_core(table: str, columns: Mapping[str, CoreColumn]) -> pl.DataFrame:
 def _texts(name: str, payload: Any) -> pl.Series:
     if isinstance(payload, list):
         return pl.Series(name, payload, dtype=pl.String)
+    import numpy as np  # here, since reading a store does not need it
+
     codes = pl.Series(name, np.frombuffer(payload[0], dtype="<i4"))
     categories = pl.Series(name, payload[1], dtype=pl.String)
     return categories.gather(codes.set(codes < 0, None).cast(pl.UInt32))
 
 
 def _series(name: str, column: CoreColumn) -> pl.Series:
+    import numpy as np
+
     kind, payload, validity = column
     if kind == "str":
         return _texts(name, payload)

@@ -11,19 +11,23 @@
           manifest.json  windows.parquet  rates.parquet  ...  findings.json
 """
 
-from dbdyno.store.journal import FileJournal, LeftOver, left_over
-from dbdyno.store.run import DamagedCell, Run
-from dbdyno.store.runs import RunStore, default_root
-from dbdyno.store.views import connect, query
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DamagedCell",
-    "FileJournal",
-    "LeftOver",
-    "Run",
-    "RunStore",
-    "connect",
-    "default_root",
-    "left_over",
-    "query",
-]
+from dbdyno.lazy import lazy
+
+if TYPE_CHECKING:
+    from dbdyno.store.journal import FileJournal, LeftOver, left_over
+    from dbdyno.store.listing import Listed, default_root
+    from dbdyno.store.run import DamagedCell, Run
+    from dbdyno.store.runs import RunStore
+
+__all__ = ["DamagedCell", "FileJournal", "LeftOver", "Listed", "Run", "RunStore", "default_root", "left_over"]
+__getattr__ = lazy(
+    __name__,
+    {
+        **dict.fromkeys(("FileJournal", "LeftOver", "left_over"), "journal"),
+        **dict.fromkeys(("Listed", "default_root"), "listing"),
+        **dict.fromkeys(("DamagedCell", "Run"), "run"),
+        "RunStore": "runs",
+    },
+)

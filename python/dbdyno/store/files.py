@@ -11,12 +11,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from dbdyno.model.errors import StoreError, StoreFull
 from dbdyno.store.reading import read_limited
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 MOST_NUMBER = 1e36

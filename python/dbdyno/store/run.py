@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,19 +13,16 @@ import polars as pl
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dbdyno.model.environment import Environment
-from dbdyno.model.errors import SchemaTooNew, StoreError
+from dbdyno.model.errors import StoreError
 from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import CellMeta, RawCell
 from dbdyno.model.results import RunInfo, RunStatus
-from dbdyno.model.tables import DERIVED, RAW, SCHEMA_VERSION, conform, empty
-from dbdyno.model.visible import shortened
+from dbdyno.model.tables import DERIVED, RAW, conform, empty
 from dbdyno.store import files
-from dbdyno.store.process import is_alive
+from dbdyno.store.listing import read_document, reason_if_ended
 
 _M = TypeVar("_M", bound=BaseModel)
-RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,40}-[0-9a-f]{4}", re.ASCII)
-"""A run's id and its directory's name: nothing in it leads to another place."""
 _FINDINGS = TypeAdapter(tuple[Finding, ...])
 _SHOWN = {**{t: t for t in DERIVED}, "sources": "sources", "histogram": "cell_histogram"}
 """What is kept beside the derived tables so that a report needs no raw data -> its schema."""
@@ -151,34 +146,14 @@ class Run:
 
 def read_info(path: Path) -> RunInfo:
     """``run.json``; a run that says it is running while its process is gone was cut short."""
-    content = files.read(path / "run.json")
-    try:
-        version = files.from_json(content)["schema_version"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"run.json of {path} is damaged: {error}") from error
-    if not isinstance(version, int) or version > SCHEMA_VERSION:
-        raise SchemaTooNew(
-            f"{path} was written by a newer dbdyno ({_writer(content)}): "
-            f"schema {version}, this one knows {SCHEMA_VERSION}",
-            "upgrade dbdyno to that version or a later one",
-        )
+    content, _ = read_document(path)
     info = _model(content, RunInfo, f"run.json of {path}")
-    if info.id != path.name or RUN_ID.fullmatch(info.id) is None:
-        raise StoreError(
-            f"the id in run.json of {path} is wrong: {shortened(info.id, 80)!r}",
-            "a run's directory keeps the name that dbdyno gave it: rename it back, or remove it",
-        )
-    if info.status == "running" and not is_alive(info.pid, info.pid_start_ticks):
-        return info.model_copy(update={"status": "cut short", "reason": "the process ended"})
-    return info
+    ended = reason_if_ended(info.status, info.pid, info.pid_start_ticks)
+    return info if ended is None else info.model_copy(update={"status": "cut short", "reason": ended})
 
 
 def to_json(model: BaseModel) -> bytes:
     return model.model_dump_json(indent=1).encode()
-
-
-def _writer(content: bytes) -> str:
-    return str(json.loads(content).get("dbdyno", "version unknown"))
 
 
 def _table(tables: Mapping[str, pl.DataFrame], name: str) -> pl.DataFrame:

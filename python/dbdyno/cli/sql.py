@@ -1,0 +1,196 @@
+"""``dbdyno sql``: a query over the tables of all runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dbdyno.cli.options import json_option, print_json, store_option
+from dbdyno.cli.text_table import aligned, records, width
+from dbdyno.model.errors import NoSuchRun, UsageError
+from dbdyno.model.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from dbdyno.store.listing import Listed
+    from dbdyno.store.sql import Answer
+
+_MOST_ROWS = 1_000  # of a table; --csv and --json have no limit
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+@click.command()
+@click.argument("query", nargs=-1)
+@click.option("--run", "wanted", multiple=True, metavar="RUN", help="Only this run; may be repeated.")
+@click.option("--tables", is_flag=True, help="List tables with columns, types and units, or those named.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
+@store_option
+@json_option
+def sql(
+    query: tuple[str, ...],
+    wanted: tuple[str, ...],
+    tables: bool,
+    as_csv: bool,
+    store: Path | None,
+    as_json: bool,
+) -> None:
+    """Query the tables of all runs of the store with SQL.
+
+    QUERY is a SELECT in DuckDB's dialect, the name of a file that holds one, or "-" for standard input. Each
+    table begins with the columns run_id, started and title. SQL only reads, and only the tables of the store.
+
+    \b
+    Examples:
+      dbdyno sql "select run_id, sessions, calls_per_s from rungs order by started, sessions"
+      dbdyno sql "select account, aas from ledger where scope = 'rung' and sessions = 8" --run last
+      dbdyno sql "select run_id, claim from claims where severity = 'warning'"
+      dbdyno sql --csv "from events where wait_class = 'IO'" > io.csv
+      dbdyno sql --json - < slowest.sql
+      dbdyno sql --tables rungs
+    """
+    if as_csv and as_json:
+        raise UsageError("--csv and --json were both given", "give one of them")
+    if tables:
+        _list_tables(query, as_json)
+        return
+    text = _text(query)
+    runs, warnings = _runs(store, wanted)
+    from dbdyno.store.sql import query as ask
+
+    answer = ask(text, runs, warnings)
+    for warning in answer.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    (_print_csv if as_csv else _print_json if as_json else _print_table)(answer)
+
+
+def _text(words: tuple[str, ...]) -> str:
+    """The query itself, of a file, or of standard input."""
+    from dbdyno.store.reading import MOST_TEXT_BYTES, read_limited
+
+    if len(words) != 1:
+        cure = 'put the query in quotes: dbdyno sql "select run_id, status from runs"'
+        raise UsageError("no query was given" if not words else "the query is more than one word", cure)
+    word = words[0]
+    if word != "-" and len(word.split()) != 1:
+        return word
+    try:
+        content = (
+            sys.stdin.buffer.read(MOST_TEXT_BYTES + 1) if word == "-" else read_limited(Path(word.strip()))
+        )
+        return content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as e:
+        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+        raise UsageError(
+            f"cannot read the query from {word}: {reason}", 'a file, "-", or SQL in quotes: "from runs"'
+        ) from e
+
+
+def _runs(store: Path | None, wanted: tuple[str, ...]) -> tuple[list[Listed], list[str]]:
+    """The runs that can be read, or those that are wanted; and a line on each of the others."""
+    from dbdyno.store.listing import default_root, find_run, list_run, list_runs
+
+    root = default_root() if store is None else store
+    found = [list_run(find_run(root, w)) for w in wanted] if wanted else list_runs(root)
+    if not found:
+        raise NoSuchRun(f"no runs in {root}", "make one: dbdyno run lio")
+    known = {run.id: run for run in found}.values()
+    broken = [f"run {run.id} is left out: {run.reason}" for run in known if run.status == "broken"]
+    return [run for run in known if run.status != "broken"], broken
+
+
+def _list_tables(names: tuple[str, ...], as_json: bool) -> None:
+    from dbdyno.store.view_schema import views
+
+    known = views()
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no table {name!r}", did_you_mean(name, known))
+    chosen = {name: view for name, view in known.items() if not names or name in names}
+    if as_json:
+        print_json({name: [c._asdict() for c in view.columns] for name, view in chosen.items()})
+        return
+    for name, view in chosen.items():
+        click.echo(f"{name}: {view.holds}")
+        rows = [(f"  {c.name}", c.type, c.unit, c.doc) for c in view.columns]
+        for line in aligned(("  column", "type", "unit", "meaning"), rows, [False] * 4, width()):
+            click.echo(line)
+        click.echo()
+
+
+def _print_table(answer: Answer) -> None:
+    """Aligned; where the terminal is too narrow for it, a record below the other."""
+    found = list(islice(answer.rows, _MOST_ROWS + 1))
+    rows = [[_shown(value) for value in row] for row in found[:_MOST_ROWS]]
+    columns = width()
+    lines = aligned(answer.names, rows, answer.is_number)
+    if columns is not None and max(map(len, lines)) > columns:
+        lines = list(records(answer.names, rows, columns))
+    for line in lines:
+        click.echo(line)
+    if len(found) > _MOST_ROWS:
+        click.echo(f"... the first {_MOST_ROWS:,} rows; --csv and --json print all")
+    elif not rows:
+        click.echo("no rows")
+
+
+def _print_csv(answer: Answer) -> None:
+    """Unknown is empty. A text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(answer.names)
+    writer.writerows([_csv_cell(value) for value in row] for row in answer.rows)
+
+
+def _print_json(answer: Answer) -> None:
+    """A list with an object for each row, written as the rows come."""
+    click.echo("[", nl=False)
+    for number, row in enumerate(answer.rows):
+        pairs = zip(answer.names, map(_plain, row), strict=True)
+        click.echo((",\n " if number else "\n ") + json.dumps(dict(pairs), allow_nan=False), nl=False)
+    click.echo("\n]")
+
+
+def _shown(value: Any) -> str:
+    """A cell of the table: figures with six digits."""
+    plain = _plain(value)
+    if plain is None:
+        return "NULL"
+    if isinstance(plain, float):
+        return f"{plain:.0f}" if 1e6 <= abs(plain) < 1e15 else f"{plain:.6g}"
+    if isinstance(plain, list | dict):
+        return json.dumps(plain, ensure_ascii=False)
+    return str(plain).lower() if isinstance(plain, bool) else str(plain)
+
+
+def _csv_cell(value: Any) -> Any:
+    plain = _plain(value)
+    if isinstance(plain, str):
+        return f"'{plain}" if plain.startswith(_FORMULA_STARTS) else plain
+    return "" if plain is None else _shown(plain) if isinstance(plain, bool | list | dict) else plain
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; a number that is none is unknown."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float | Decimal):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, datetime | date | time):
+        return value.isoformat(" ") if isinstance(value, datetime) else value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    return str(value)
+
+
+__all__ = ["sql"]

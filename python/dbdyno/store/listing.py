@@ -1,0 +1,182 @@
+"""The runs of a store by their ``run.json`` alone: read with the standard library, in no time."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dbdyno.model.column import SCHEMA_VERSION
+from dbdyno.model.errors import NoSuchRun, SchemaTooNew, StoreError
+from dbdyno.model.home import base_directory
+from dbdyno.model.visible import shortened
+from dbdyno.store import files
+from dbdyno.store.process import is_alive
+
+RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,40}-[0-9a-f]{4}", re.ASCII)
+"""A run's id and its directory's name: nothing in it leads to another place."""
+_LIKE_A_RUN = re.compile(r"\d{8}-\d{6}-.+")
+_STORE_CURE = "name one: DBDYNO_STORE=DIR, or --store DIR"
+_STATUSES = ("running", "complete", "cut short", "broken")
+_PROCESS_ENDED = "the process ended"
+_DEFAULTS: dict[str, Any] = {
+    "schema_version": SCHEMA_VERSION,
+    "id": "",
+    "dbdyno": "unknown",
+    "started": "",
+    "started_monotonic_ns": 0,
+    "ended": None,
+    "status": "running",
+    "reason": None,
+    "pid": 0,
+    "pid_start_ticks": 0,
+    "applied": {},
+    "stopped": None,
+}
+"""What is listed of :class:`dbdyno.model.results.RunInfo`, and what stands for a key that is not there."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A run of the store. One that cannot be read has status ``broken`` and the reason."""
+
+    path: Path
+    started: datetime  # UTC
+    ended: datetime | None
+    status: str
+    reason: str | None
+    document: Mapping[str, Any]  # ``run.json`` without workloads and calibrations
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+
+def default_root() -> Path:
+    """``$XDG_DATA_HOME/dbdyno``, else ``~/.local/share/dbdyno`` (XDG Base Directory Specification 0.8)."""
+    return base_directory("XDG_DATA_HOME", ".local/share", "the run store", _STORE_CURE) / "dbdyno"
+
+
+def run_ids(root: Path) -> Sequence[str]:
+    """Names of the runs' directories, oldest first. Raises :class:`StoreError`."""
+    try:
+        with files.guard(root):
+            return sorted(p.name for p in root.iterdir() if _is_run(p))
+    except StoreError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return []
+        raise
+
+
+def find_run(root: Path, wanted: str) -> Path:
+    """The directory of a run by its id, a unique beginning of it, or ``last``. Raises :class:`NoSuchRun`."""
+    ids = run_ids(root)
+    if wanted == "last":
+        if not ids:
+            raise NoSuchRun(f"no runs in {root}", "make one: dbdyno run lio")
+        return root / ids[-1]
+    matching = [i for i in ids if i == wanted] or [i for i in ids if wanted and i.startswith(wanted)]
+    if len(matching) == 1:
+        return root / matching[0]
+    if matching:
+        raise NoSuchRun(
+            f"{len(matching)} runs begin with {wanted!r}", f"say more: {', '.join(matching[-5:])}"
+        )
+    raise NoSuchRun(f"no run {wanted!r} in {root}", _nearest(wanted, ids))
+
+
+def list_runs(root: Path) -> Sequence[Listed]:
+    """All runs, oldest first."""
+    return [list_run(root / run_id) for run_id in run_ids(root)]
+
+
+def list_run(path: Path) -> Listed:
+    try:
+        return _listed(path)
+    except StoreError as error:
+        return _broken(path, error.message)
+
+
+def read_document(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """``run.json`` of a run's directory, as it is and parsed. Raises :class:`StoreError` where it is damaged,
+    was written by a newer dbdyno (:class:`SchemaTooNew`) or has another run's id."""
+    content = files.read(path / "run.json")
+    try:
+        document = files.from_json(content)
+        version = document["schema_version"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"run.json of {path} is damaged: {error}") from error
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        raise SchemaTooNew(
+            f"{path} was written by a newer dbdyno ({_writer(content)}): "
+            f"schema {version}, this one knows {SCHEMA_VERSION}",
+            "upgrade dbdyno to that version or a later one",
+        )
+    identity = document.get("id")
+    if identity != path.name or RUN_ID.fullmatch(identity) is None:
+        raise StoreError(
+            f"the id in run.json of {path} is wrong: {shortened(str(identity), 80)!r}",
+            "a run's directory keeps the name that dbdyno gave it: rename it back, or remove it",
+        )
+    return content, document
+
+
+def reason_if_ended(status: str, pid: int, start_ticks: int) -> str | None:
+    """Why a run that says it is running is cut short: its process is gone. Else ``None``."""
+    return _PROCESS_ENDED if status == "running" and not is_alive(pid, start_ticks) else None
+
+
+def _listed(path: Path) -> Listed:
+    _, whole = read_document(path)
+    document = _DEFAULTS | {key: whole[key] for key in _DEFAULTS if key in whole}
+    try:
+        ended = reason_if_ended(document["status"], int(document["pid"]), int(document["pid_start_ticks"]))
+        if ended is not None:
+            document |= {"status": "cut short", "reason": ended}
+        status, reason = document["status"], document["reason"]
+        if status not in _STATUSES or not isinstance(reason, str | None):
+            raise ValueError("status")
+        until = None if document["ended"] is None else _time(document["ended"])
+        return Listed(path, _time(document["started"]), until, status, reason, document)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise StoreError(f"run.json of {path} is damaged: {error}") from error
+
+
+def _broken(path: Path, reason: str) -> Listed:
+    started = _time_of(path)
+    document = _DEFAULTS | {"id": path.name, "status": "broken", "reason": reason}
+    document["started"] = started.isoformat().replace("+00:00", "Z")
+    return Listed(path, started, None, "broken", reason, document)
+
+
+def _time(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def _is_run(path: Path) -> bool:
+    return path.is_dir() and (_LIKE_A_RUN.fullmatch(path.name) is not None or (path / "run.json").exists())
+
+
+def _writer(content: bytes) -> str:
+    return str(json.loads(content).get("dbdyno", "version unknown"))
+
+
+def _time_of(path: Path) -> datetime:
+    """From the name, else the directory's own time."""
+    try:
+        return datetime.strptime(path.name[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
+    except ValueError:
+        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+def _nearest(wanted: str, ids: Sequence[str]) -> str:
+    near = difflib.get_close_matches(wanted, ids, n=3, cutoff=0.4) or list(ids[-3:])
+    return (
+        f"nearest: {', '.join(near)}; all of them: dbdyno runs" if near else "there are none: dbdyno run lio"
+    )
