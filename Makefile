@@ -8,13 +8,16 @@ unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would com
 RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bpf.o') \
 	Cargo.toml Cargo.lock
 
-.PHONY: demo laws test build bpf lint lint-rust lint-python test-rust test-python audit bench clean help
+.PHONY: demo check laws test build bpf lint lint-rust lint-python test-rust test-python audit bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
 
 demo: build      ## Climb lio on the embedded PostgreSQL and write a report
 	$(BIN)/dbdyno run --recipe demo --output dbdyno-demo.html
+
+check: build lint  ## Lint, types, unit tests and laws, without a server: the loop of an edit
+	$(BIN)/python -m pytest -m "not (db or alone)" --numprocesses auto --dist worksteal tests/unit tests/laws
 
 test: build lint test-rust test-python  ## The whole check
 

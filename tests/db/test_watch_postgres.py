@@ -9,13 +9,13 @@ from typing import Any
 import polars as pl
 import psycopg
 import pytest
-from tests.db.conftest import eventually
 
 from dbdyno import _core
 from dbdyno.engines import open_server
 from dbdyno.model.protocols import Target
 from dbdyno.model.tables import empty
 from dbdyno.observe import How, frames, open_watch, sources
+from tests.db.conftest import eventually
 
 BUSY = (
     "select count(*), count(*) filter (where wait_event in ('advisory', 'PgSleep')) from pg_stat_activity "
