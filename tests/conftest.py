@@ -22,6 +22,7 @@ from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
 from dbdyno.model.errors import DbdynoError
+from tests import clusters
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,6 +35,10 @@ KINDS = VERSIONS if os.environ.get("DBDYNO_TEST_EVERY_VERSION") else (15, 18)
 SETTINGS = {"shared_buffers": "128MB", "fsync": "off"}  # these servers are thrown away
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    clusters.share(config)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def server_home() -> Iterator[Path]:
     """Where all embedded servers of this test session live: short, and any user may pass.
@@ -43,7 +48,7 @@ def server_home() -> Iterator[Path]:
     home = Path(tempfile.mkdtemp(prefix="dyno-", dir="/tmp"))
     home.chmod(0o755)
     before = {k: os.environ.get(k) for k in ("DBDYNO_SERVER_DIR", *_PG)}
-    os.environ["DBDYNO_SERVER_DIR"] = str(home / "s")
+    os.environ["DBDYNO_SERVER_DIR"] = str(clusters.server_dir(home / "s"))
     for name in _PG:
         os.environ.pop(name, None)
     yield home

@@ -51,7 +51,7 @@ def test_another_cluster_is_another_server(servers: Any) -> None:
     with plain_server(servers.bin_dir(18)) as plain, closing(PostgresServer(plain.dsn)) as server:
         plain.stop("fast")
         shutil.rmtree(plain.data)
-        plain.make({}, [])
+        plain.make({}, [], copied=False)
         plain.start()
         with pytest.raises(TargetError, match="another server came back: system identifier"):
             server.reconnect()
