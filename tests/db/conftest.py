@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,8 @@ from psycopg.conninfo import make_conninfo
 
 from dbdyno.engines.postgres import embedded
 from dbdyno.engines.postgres.embedded import postmaster
+from tests import in_process
+from tests.clusters import server_dir
 
 PROGRAM = str(Path(sys.executable).parent / "dbdyno")
 SHORT = ("--measure", "2s", "--settle", "300ms")
@@ -37,7 +38,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
-        runtime = self.home / "r"
+        runtime = self.server_dir / "r"
         runtime.mkdir(mode=0o700, exist_ok=True)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("PG")} | {
             "XDG_DATA_HOME": str(self.home / "data"),
@@ -59,6 +60,10 @@ class Bench:
             timeout=timeout_s,
             check=False,
         )
+
+    def here(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The same without a process of its own, which costs a second of CPU to load."""
+        return in_process.dbdyno(words, self.env, self.home)
 
     @contextlib.contextmanager
     def background(self, *words: str) -> Iterator[subprocess.Popen[str]]:
@@ -82,15 +87,15 @@ class Bench:
             process.communicate()
 
     def runs(self) -> list[dict[str, Any]]:
-        return list(json.loads(self.dbdyno("runs", "--json").stdout))
+        return list(json.loads(self.here("runs", "--json").stdout))
 
     def last(self) -> dict[str, Any]:
-        done = self.dbdyno("show", "last", "--json")
+        done = self.here("show", "last", "--json")
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout))
 
     def status(self) -> dict[str, Any]:
-        return dict(json.loads(self.dbdyno("server", "status", "--json").stdout))
+        return dict(json.loads(self.here("server", "status", "--json").stdout))
 
     @functools.cached_property
     def dsn(self) -> str:
@@ -118,39 +123,34 @@ def eventually(what: Callable[[], Any], timeout_s: float = 30) -> Any:
     raise AssertionError(f"did not come about within {timeout_s} s")
 
 
-def _open(directory: Path) -> Path:
-    """Any user may pass: the server runs as an unprivileged one."""
-    directory.chmod(0o755)
-    return directory
+@pytest.fixture(scope="session")
+def staying(tmp_path_factory: pytest.TempPathFactory, server_home: Path) -> Iterator[Path]:
+    """The place of an embedded server that stays, with room for few sessions."""
+    made = Bench(tmp_path_factory.mktemp("staying"), server_dir(server_home / "staying"))
+    started = made.dbdyno("server", "start", "--max-connections", "30")
+    assert started.returncode == 0, started.stderr
+    yield made.server_dir
+    made.here("server", "stop")
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory, server_home: Path) -> Iterator[Bench]:
-    """A bench whose embedded server stays, with room for few sessions."""
-    made = Bench(tmp_path_factory.mktemp("bench"), _open(Path(tempfile.mkdtemp(dir=server_home))))
-    started = made.dbdyno("server", "start", "--max-connections", "30")
-    assert started.returncode == 0, started.stderr
-    yield made
-    made.dbdyno("server", "stop")
+def bench(tmp_path_factory: pytest.TempPathFactory, staying: Path) -> Bench:
+    """A bench beside that server, with a store of its own."""
+    return Bench(tmp_path_factory.mktemp("bench"), staying)
 
 
 @pytest.fixture
 def fresh_bench(tmp_path: Path, server_home: Path) -> Iterator[Bench]:
     """A bench without a server yet."""
-    made = Bench(tmp_path, _open(Path(tempfile.mkdtemp(dir=server_home))))
+    made = Bench(tmp_path, server_dir(server_home / tmp_path.name))
     yield made
-    made.dbdyno("server", "stop")
+    made.here("server", "stop")
 
 
 @pytest.fixture
 def home(server_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A place of its own for this test; the template is shared with the others."""
-    place = server_home / tmp_path.name
-    place.mkdir()
-    templates = server_home / "s" / "cache" / "clusters"
-    templates.mkdir(parents=True, exist_ok=True)
-    (place / "cache").mkdir()
-    (place / "cache" / "clusters").symlink_to(templates)
+    """A place of its own for this test."""
+    place = server_dir(server_home / tmp_path.name)
     monkeypatch.setenv("DBDYNO_SERVER_DIR", str(place))
     yield place
     for instance in embedded._instances():

@@ -33,14 +33,14 @@ pytestmark = pytest.mark.db
     ],
 )
 def test_wrong_words(bench: Bench, words: tuple[str, ...], code: int, said: str) -> None:
-    done = bench.dbdyno(*words)
+    done = bench.here(*words)
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
     assert bench.runs() == []
 
 
 def test_too_few_connections_are_said_before_anything_starts(bench: Bench) -> None:
-    done = bench.dbdyno("run", "lio", "--dsn", bench.dsn, "--sessions", "1,500")
+    done = bench.here("run", "lio", "--dsn", bench.dsn, "--sessions", "1,500")
     assert done.returncode == 3
     assert "max_connections = 30" in done.stderr
     assert "free" in done.stderr
@@ -48,7 +48,7 @@ def test_too_few_connections_are_said_before_anything_starts(bench: Bench) -> No
 
 
 def test_no_such_database(bench: Bench) -> None:
-    done = bench.dbdyno("run", "lio", "--dsn", bench.with_words(dbname="nosuch"), "--sessions", "1")
+    done = bench.here("run", "lio", "--dsn", bench.with_words(dbname="nosuch"), "--sessions", "1")
     assert done.returncode == 3
     assert "nosuch" in done.stderr
 
@@ -57,7 +57,7 @@ def test_no_privilege(bench: Bench) -> None:
     bench.ask(
         "do $$ begin create role weak login; exception when duplicate_object then null; end $$; select 1"
     )
-    done = bench.dbdyno("run", "lio", "--dsn", bench.with_words(user="weak"), "--sessions", "1", *SHORT)
+    done = bench.here("run", "lio", "--dsn", bench.with_words(user="weak"), "--sessions", "1", *SHORT)
     assert done.returncode == 3, done.stderr
     assert "CREATE" in done.stderr.upper()
     assert "GRANT" in done.stderr.upper()
@@ -76,7 +76,7 @@ def test_no_privilege(bench: Bench) -> None:
 def test_script_errors_show_the_position(bench: Bench, tmp_path: Path, text: str, said: str) -> None:
     script = tmp_path / "own.sql"
     script.write_text(text)
-    done = bench.dbdyno("run", "--script", str(script), "--dsn", bench.dsn, "--sessions", "1", *SHORT)
+    done = bench.here("run", "--script", str(script), "--dsn", bench.dsn, "--sessions", "1", *SHORT)
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
 
@@ -84,7 +84,7 @@ def test_script_errors_show_the_position(bench: Bench, tmp_path: Path, text: str
 def test_a_recipe_with_an_unknown_key(bench: Bench, tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text('workload = "lio"\nmesure = "5s"\n')
-    done = bench.dbdyno("run", "--recipe", str(recipe))
+    done = bench.here("run", "--recipe", str(recipe))
     assert done.returncode == 2
     assert "did you mean 'measure'" in done.stderr
 
@@ -93,17 +93,17 @@ def test_a_store_of_a_newer_schema_is_left_alone(bench: Bench, tmp_path: Path) -
     run = tmp_path / "20991231-000000-lio-ffff"
     run.mkdir()
     (run / "run.json").write_text(json.dumps({"schema_version": 99, "dbdyno": "9.9.9"}))
-    done = bench.dbdyno("show", "last", "--store", str(tmp_path))
+    done = bench.here("show", "last", "--store", str(tmp_path))
     assert done.returncode == 4
     assert "9.9.9" in done.stderr
     assert "upgrade" in done.stderr
-    listed = bench.dbdyno("runs", "--store", str(tmp_path))
+    listed = bench.here("runs", "--store", str(tmp_path))
     assert listed.returncode == 0
     assert run.name in listed.stdout
 
 
 def test_a_password_never_shows(bench: Bench) -> None:
     secret = "hunter2hunter2"
-    done = bench.dbdyno("run", "lio", "--dsn", f"postgresql://u:{secret}@127.0.0.1:1/db", "--sessions", "1")
+    done = bench.here("run", "lio", "--dsn", f"postgresql://u:{secret}@127.0.0.1:1/db", "--sessions", "1")
     assert done.returncode == 3
     assert secret not in done.stdout + done.stderr

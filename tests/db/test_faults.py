@@ -31,7 +31,7 @@ def _readable(bench: Bench, reason: str) -> dict[str, object]:
     assert run["status"] == "cut short"
     assert reason in str(run["reason"])
     for words in (("show", "last"), ("report", "last", "-o", "x.html"), ("export", "last", "--to", "json")):
-        assert bench.dbdyno(*words).returncode == 0
+        assert bench.here(*words).returncode == 0
     return shown
 
 
@@ -156,7 +156,7 @@ def test_disk_full_in_the_store(bench: Bench, tmp_path: Path) -> None:
             _, errors = run.communicate(timeout=60)
         assert run.returncode in (4, 5), errors
         assert "space" in errors or "full" in errors
-        shown = bench.dbdyno("show", "last", "--store", str(store))
+        shown = bench.here("show", "last", "--store", str(store))
         assert shown.returncode == 0, shown.stderr
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.clusters import server_dir
 from tests.db.conftest import Bench, eventually
 
 pytestmark = pytest.mark.db
@@ -20,16 +21,14 @@ LIMIT = 128
 
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory, server_home: Path) -> Iterator[Bench]:
-    directory = server_home / "crowded"
-    directory.mkdir(mode=0o755)
-    made = Bench(tmp_path_factory.mktemp("crowded"), directory)
+    made = Bench(tmp_path_factory.mktemp("crowded"), server_dir(server_home / "crowded"))
     started = made.dbdyno("server", "start", "--max-connections", str(SESSIONS + 20))
     assert started.returncode == 0, started.stderr
     with contextlib.ExitStack() as stack:
         for _ in range(SESSIONS):
             stack.enter_context(psycopg.connect(made.dsn, autocommit=True))
         yield made
-    made.dbdyno("server", "stop")
+    made.here("server", "stop")
 
 
 def test_windows_that_follow_one_another_open_each_file_once(crowded: Bench) -> None:

@@ -57,7 +57,7 @@ def test_every_version_is_measured(bench: Bench, kind_dsn: str, update: int) -> 
     assert ("server-wide" in wal["source"]) == (major < 18)
     if update:
         assert wal["value"] > 12 * 30
-    bench.dbdyno("clean", "--dsn", kind_dsn)
+    bench.here("clean", "--dsn", kind_dsn)
 
 
 def test_a_variant_says_how_calls_are_sent(bench: Bench) -> None:
@@ -92,5 +92,5 @@ def test_what_cannot_be_is_said_before_the_start(bench: Bench) -> None:
         (("--param", "blocks=0"), "less than 1"),
         (("--param", "scale=64", "--param", "blocks=65"), "only 64 blocks"),
     ):
-        done = bench.dbdyno("run", "random-read", "--sessions", "1", *SHORT, *words)
+        done = bench.here("run", "random-read", "--sessions", "1", *SHORT, *words)
         assert done.returncode == 2 and said in done.stderr, done.stderr

@@ -40,23 +40,6 @@ class Notes:
         self.undos.pop(key, None)
 
 
-@pytest.fixture
-def home(server_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A place of its own for this test; the template is shared with the others."""
-    place = server_home / tmp_path.name
-    place.mkdir()
-    templates = server_home / "s" / "cache" / "clusters"
-    templates.mkdir(parents=True, exist_ok=True)
-    (place / "cache").mkdir()
-    (place / "cache" / "clusters").symlink_to(templates)
-    monkeypatch.setenv("DBDYNO_SERVER_DIR", str(place))
-    yield place
-    for instance in embedded._instances():
-        process = instance.process()
-        if process is not None:
-            postmaster.end(process)
-
-
 BASE = {"shared_buffers": "64MB", "work_mem": "5MB", "fsync": "off"}
 
 

@@ -99,14 +99,14 @@ def test_what_a_killed_run_changed_is_put_back(bench: Bench, servers: Servers) -
         run.wait(timeout=20)
     assert _groups_of(run.pid)
     assert _asked(dsn, "show work_mem") == "7MB"
-    cleaned = bench.dbdyno("clean", "--dsn", dsn)
+    cleaned = bench.here("clean", "--dsn", dsn)
     assert cleaned.returncode == 0, cleaned.stderr
     assert "work_mem" in cleaned.stdout
     assert _groups_of(run.pid) == set()
     assert _group(main) == before
     eventually(lambda: _asked(dsn, "show work_mem") == "4MB")
     assert _asked(dsn, "show track_io_timing") == "off"
-    again = bench.dbdyno("clean", "--dsn", dsn)
+    again = bench.here("clean", "--dsn", dsn)
     assert again.stdout.splitlines() == ["nothing to remove"]
 
 

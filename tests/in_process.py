@@ -1,0 +1,41 @@
+"""The program in this process, for tests whose subject is what it says and not the process: it loads once."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from signal import SIGHUP, SIGTERM, getsignal, signal
+from unittest import mock
+
+from dbdyno.cli import main
+from dbdyno.model import stopping
+
+
+def dbdyno(words: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """As :func:`subprocess.run` of the program returns it; what the program sets here is put back."""
+    out, err = io.StringIO(), io.StringIO()
+    handlers = {s: getsignal(s) for s in (SIGTERM, SIGHUP)}
+    code: object = 0
+    try:
+        with (
+            mock.patch.dict(os.environ, env, clear=True),
+            mock.patch.object(sys, "argv", ["dbdyno", *words]),
+            contextlib.chdir(cwd),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            warnings.catch_warnings(),
+        ):
+            main()
+    except SystemExit as e:
+        code = e.code
+    finally:
+        stopping.reset()
+        for number, handler in handlers.items():
+            signal(number, handler)
+    return subprocess.CompletedProcess(["dbdyno", *words], int(code or 0), out.getvalue(), err.getvalue())  # type: ignore[call-overload]
