@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import product
 from typing import Any
 
 import psycopg
 import pytest
+from tests.conftest import KINDS, Servers
 from tests.contract import loads
 from tests.contract.driving import failure, run, statement
+from tests.pairs import pairs
 
 from dbdyno.engines.postgres import PostgresServer, connect
 from dbdyno.engines.postgres.calls import as_sent
@@ -19,18 +22,28 @@ from dbdyno.model.variant import DriverSetup, Protocol
 pytestmark = pytest.mark.db
 
 PROTOCOLS: tuple[Protocol, ...] = ("prepared", "extended", "simple")
-HOWS = [{"protocol": p, "pipeline": pipeline} for p in PROTOCOLS for pipeline in (False, True)]
 CALLS = 10
 
 
-@pytest.fixture(params=HOWS, ids=lambda h: f"{h['protocol']}{'-pipelined' * h['pipeline']}")
-def how(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return dict(request.param)
+def in_each(name: str = "", values: Sequence[Any] = ()) -> pytest.MarkDecorator:
+    """Every two of a kind of server, a protocol, a pipeline or none, and one of ``values`` meet."""
+    numbers = range(len(values)) if name else (-1,)
+    cases = []
+    for major, protocol, pipeline, n in pairs(KINDS, PROTOCOLS, (False, True), numbers):
+        how = {"protocol": protocol, "pipeline": pipeline}
+        words = (f"pg{major}", protocol, *["pipelined"] * pipeline, *[str(n)] * bool(name))
+        cases.append(pytest.param(major, how, *([values[n]] if name else ()), id="-".join(words)))
+    return pytest.mark.parametrize(("major", "how", name) if name else ("major", "how"), cases)
 
 
 @pytest.fixture
-def admin(kind_dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(kind_dsn, autocommit=True) as connection:
+def dsn(servers: Servers, major: int) -> str:
+    return servers.dsn(major)
+
+
+@pytest.fixture
+def admin(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("drop table if exists told")
         connection.execute("create table told (n bigint, what text)")
         yield connection
@@ -46,9 +59,9 @@ def told(admin: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
     return admin.execute("select what, count(*)::int from told group by 1 order by 1").fetchall()
 
 
-@pytest.mark.parametrize("sessions", [1, 4])
+@in_each("sessions", (1, 4))
 def test_all_statements_are_executed_in_order_and_round_trips_counted(
-    admin: psycopg.Connection[Any], kind_dsn: str, how: dict[str, Any], sessions: int
+    admin: psycopg.Connection[Any], dsn: str, how: dict[str, Any], sessions: int
 ) -> None:
     call = [
         statement("begin"),
@@ -57,19 +70,20 @@ def test_all_statements_are_executed_in_order_and_round_trips_counted(
         statement("commit"),
     ]
     group = how | {"warm_calls": 2}
-    found = run(target(kind_dsn), call, sessions, group=group, max_calls=CALLS)["sessions"]
+    found = run(target(dsn), call, sessions, group=group, max_calls=CALLS)["sessions"]
     made = (CALLS + 2) * sessions  # those that warm, too
     assert admin.execute("select count(*), min(n), max(n) from told").fetchone() == (made, 42, 42)
     assert found["calls"].to_list() == [CALLS] * sessions
     assert found["round_trips"].to_list() == [CALLS * (1 if how["pipeline"] else 4)] * sessions
 
 
+@in_each()
 def test_a_statement_is_kept_prepared_where_that_was_asked_for(
-    admin: psycopg.Connection[Any], kind_dsn: str, how: dict[str, Any]
+    admin: psycopg.Connection[Any], dsn: str, how: dict[str, Any]
 ) -> None:
     """The server's own word: what of this session is prepared while the call runs."""
     call = [statement("insert into told select count(*), 'x' from pg_prepared_statements")]
-    run(target(kind_dsn), call, group=how, max_calls=CALLS)
+    run(target(dsn), call, group=how, max_calls=CALLS)
     expected = 1 if how["protocol"] == "prepared" else 0
     assert admin.execute("select count(*), min(n), max(n) from told").fetchone() == (
         CALLS,
@@ -78,8 +92,9 @@ def test_a_statement_is_kept_prepared_where_that_was_asked_for(
     )
 
 
+@in_each()
 def test_a_failed_statement_fails_the_call(
-    admin: psycopg.Connection[Any], kind_dsn: str, how: dict[str, Any]
+    admin: psycopg.Connection[Any], dsn: str, how: dict[str, Any]
 ) -> None:
     """Without a transaction: what is behind it is left out, but a pipeline was sent whole."""
     call = [
@@ -87,7 +102,7 @@ def test_a_failed_statement_fails_the_call(
         statement("select 1 / (random() * 0)::int"),
         statement("insert into told values (1, 'behind')"),
     ]
-    found = run(target(kind_dsn), call, 2, group=how, max_calls=CALLS)
+    found = run(target(dsn), call, 2, group=how, max_calls=CALLS)
     assert found["sessions"]["errors_total"].to_list() == [CALLS] * 2
     assert found["sessions"]["calls_total"].to_list() == [0] * 2
     assert set(found["errors"]["sqlstate"]) == {"22012"}
@@ -96,15 +111,16 @@ def test_a_failed_statement_fails_the_call(
     assert found["sessions"]["round_trips"].to_list() == [CALLS * trips] * 2
 
 
+@in_each()
 def test_a_failed_transaction_is_rolled_back(
-    admin: psycopg.Connection[Any], kind_dsn: str, how: dict[str, Any]
+    admin: psycopg.Connection[Any], dsn: str, how: dict[str, Any]
 ) -> None:
     call = [
         statement("begin"),
         statement("insert into told values (1, 'inside')"),
         statement("select 1 / (random() * 0)::int"),
     ]
-    found = run(target(kind_dsn), call, 2, group=how, max_calls=CALLS)
+    found = run(target(dsn), call, 2, group=how, max_calls=CALLS)
     assert found["sessions"]["errors_total"].to_list() == [CALLS] * 2
     assert set(found["errors"]["sqlstate"]) == {"22012"}
     assert told(admin) == []
@@ -112,24 +128,21 @@ def test_a_failed_transaction_is_rolled_back(
     assert found["sessions"]["round_trips"].to_list() == [CALLS * trips] * 2
 
 
-@pytest.mark.parametrize(
-    ("sql", "params", "words"),
-    [
-        ("copy told to stdout", [], "COPY"),
-        ("select 1; select 2", [], "multiple commands"),
-        ("select", ["1"], "parameters"),
-        ("selec 1", [], "syntax error"),
-    ],
-)
+WRONG: list[tuple[str, list[str], str]] = [
+    ("copy told to stdout", [], "COPY"),
+    ("select 1; select 2", [], "multiple commands"),
+    ("select", ["1"], "parameters"),
+    ("selec 1", [], "syntax error"),
+]
+
+
+@in_each("wrong", WRONG)
+@pytest.mark.usefixtures("admin")
 def test_what_cannot_be_a_call_is_refused_alike(
-    admin: psycopg.Connection[Any],  # noqa: ARG001
-    kind_dsn: str,
-    how: dict[str, Any],
-    sql: str,
-    params: list[str],
-    words: str,
+    dsn: str, how: dict[str, Any], wrong: tuple[str, list[str], str]
 ) -> None:
-    assert words in failure(target(kind_dsn), [statement(sql, *params)], group=how)[1]
+    sql, params, words = wrong
+    assert words in failure(target(dsn), [statement(sql, *params)], group=how)[1]
 
 
 NASTY = [
@@ -144,9 +157,9 @@ NASTY = [
 ]
 
 
-@pytest.mark.parametrize("standard", ["on", "off"])
+@pytest.mark.parametrize(("major", "standard"), list(product(KINDS, ("on", "off"))))
 def test_values_in_the_text_are_the_parameters(
-    admin: psycopg.Connection[Any], kind_dsn: str, standard: str
+    admin: psycopg.Connection[Any], dsn: str, standard: str
 ) -> None:
     sql = "insert into told select $1::int, $2 /* $9 */ where '$1' <> $$$2$$ -- $7\n"
     admin.execute("set standard_conforming_strings = " + standard)
@@ -157,7 +170,7 @@ def test_values_in_the_text_are_the_parameters(
             DriverSetup(protocol="simple"),
             standard_strings=standard == "on",
         )
-        found = run(target(kind_dsn), call, group={"protocol": "simple", "setup": setup}, max_calls=1)
+        found = run(target(dsn), call, group={"protocol": "simple", "setup": setup}, max_calls=1)
         assert found["sessions"]["calls"].to_list() == [1]
     rows = admin.execute("select n, what from told order by ctid").fetchall()
     assert rows == [(7, value) for value in NASTY]
@@ -198,15 +211,15 @@ def test_a_pipeline_that_is_too_long_is_refused_with_the_cure() -> None:
         as_sent(call[:1], DriverSetup(protocol=protocol, pipeline=True), standard_strings=True)
 
 
-@pytest.mark.parametrize("validation", [None, "SELECT 1"])
+@in_each("validation", (None, "SELECT 1"))
 def test_logical_reads_are_the_same_in_every_protocol(
-    kind_dsn: str, how: dict[str, Any], validation: str | None
+    dsn: str, how: dict[str, Any], validation: str | None
 ) -> None:
     """Of the very work: 14 to 17 count inside one transaction, which goes on in every protocol."""
     unit = loads.workload("lio")
     params = loads.defaults(unit, blocks=128)
     driver = DriverSetup(**how, validation=validation, threads=1)
-    with closing(PostgresServer(kind_dsn)) as server:
+    with closing(PostgresServer(dsn)) as server:
         server.prepare(unit, params, 3)
         plain = loads.run(server, unit, params, 1, size=50, calls=CALLS)
         result = loads.run(server, unit, params, 3, size=50, calls=CALLS, driver=driver)
@@ -216,6 +229,7 @@ def test_logical_reads_are_the_same_in_every_protocol(
     assert result["sessions"]["round_trips"].to_list() == [trips] * 3
 
 
-def test_a_failure_to_connect_is_told_in_every_protocol(kind_dsn: str, how: dict[str, Any]) -> None:
-    wrong = target(kind_dsn) | {"database": "nowhere"}
+@in_each()
+def test_a_failure_to_connect_is_told_in_every_protocol(dsn: str, how: dict[str, Any]) -> None:
+    wrong = target(dsn) | {"database": "nowhere"}
     assert failure(wrong, [statement("select 1")], group=how)[0] == "server"
