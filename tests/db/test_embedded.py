@@ -9,18 +9,20 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from dbdyno.engines.postgres import embedded
+from dbdyno.engines.postgres import PostgresServer, embedded
 from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of, postmaster
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import check_private
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.embedded.worker import Worker, argv
 from dbdyno.model.errors import ServerBusy, TargetError, TooFewConnections, Unreachable, UsageError
+from tests.conftest import other_wheel
 
 pytestmark = pytest.mark.db
 
@@ -84,6 +86,80 @@ def test_data_stays_unless_fresh(instance: tuple[Instance, Programs]) -> None:
     server.open(programs, Wish(fresh=True))
     assert ask(server, "select to_regclass('kept')") is None
     server.close()
+
+
+STATISTICS = {"compute_query_id": "on", "track_io_timing": "on", "track_wal_io_timing": "on"}
+
+
+def test_it_counts_statements_from_its_start(
+    instance: tuple[Instance, Programs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGHOSTADDR", "198.51.100.1")  # ours is made in our own server alone
+    server, programs = instance
+    for settings in ({}, {"default_transaction_read_only": "on"}):
+        server.open(programs, Wish(settings=settings))
+        with psycopg.connect(server.address, autocommit=True) as connection:
+            statistics = {name: _setting(connection, name) for name in STATISTICS}
+            calls = connection.execute("select sum(calls) from pg_stat_statements").fetchone()
+        assert statistics == STATISTICS
+        assert calls is not None
+        assert calls[0] > 0
+        server.close()
+
+
+def test_what_is_asked_for_comes_before_the_statistics(instance: tuple[Instance, Programs]) -> None:
+    server, programs = instance
+    server.open(programs, Wish(settings={"shared_preload_libraries": "", "track_io_timing": "off"}))
+    with psycopg.connect(server.address) as connection:
+        assert _setting(connection, "shared_preload_libraries") == ""
+        assert _setting(connection, "track_io_timing") == "off"
+        assert _setting(connection, "track_wal_io_timing") == "on"
+    server.close()
+
+
+def test_programs_without_contrib_start_all_the_same(home: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ARG001
+    server, programs = instance_of(other_wheel() / "pginstall")
+    server.open(programs, Wish())
+    assert "pg_stat_statements" in capsys.readouterr().err
+    with psycopg.connect(server.address) as connection:
+        assert _setting(connection, "shared_preload_libraries") == ""
+        assert {name: _setting(connection, name) for name in STATISTICS} == STATISTICS
+    with closing(PostgresServer(server.address)) as looking:
+        said = {s.name: s for s in looking.sources()}["statement counters"]
+    assert said.status == "not supported"
+    assert "contrib" in said.detail
+    server.close()
+    with pytest.raises(TargetError, match="pg_stat_statements"):
+        server.open(programs, Wish(settings={"shared_preload_libraries": "pg_stat_statements"}))
+    server.close()
+
+
+def test_data_of_other_programs_of_the_same_major_version_go_on(
+    home: Path,  # noqa: ARG001
+    instance: tuple[Instance, Programs],
+) -> None:
+    former, older = instance_of(other_wheel() / "pginstall18")
+    server, programs = instance
+    assert older.version != programs.version
+    assert former.data == server.data
+    former.open(older, Wish())
+    ask(former, "create table kept as select n, n::text as t from generate_series(1, 5000) as n")
+    ask(former, "create index on kept (t)")
+    before = ask(former, "select datcollversion is null and datlocprovider = 'c' from pg_database limit 1")
+    former.close()
+    server.open(programs, Wish())
+    assert str(ask(server, "show server_version")) == programs.version
+    assert before
+    assert ask(server, "select sum(n) from kept where t between '1' and '9999'") == sum(range(1, 5001))
+    assert ask(server, "select count(*) from pg_stat_statements")
+    assert "collation" not in server.log_tail()
+    server.close()
+
+
+def _setting(connection: psycopg.Connection[tuple[object, ...]], name: str) -> object:
+    row = connection.execute("select current_setting(%s)", [name]).fetchone()
+    assert row is not None
+    return row[0]
 
 
 def test_kill_9_of_the_owner_leaves_nothing_after_the_next_start(home: Path) -> None:  # noqa: ARG001

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dbdyno.engines.postgres.embedded import PORT, Wish, open_instance
-from dbdyno.engines.postgres.embedded.cluster import ROLE
+from dbdyno.engines.postgres.embedded import Wish, open_instance
 from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,11 +24,7 @@ def open_server(target: Target) -> PostgresServer:
         return PostgresServer(target.dsn)
     instance = open_instance(target.bin_dir, Wish(target.settings, target.sessions))
     try:
-        dsn = (
-            # Empty values keep PGHOSTADDR and PGOPTIONS of the environment out.
-            f"host={instance.socket_dir} port={PORT} user={ROLE} dbname=postgres hostaddr='' options=''"
-        )
-        return PostgresServer(dsn, instance)
+        return PostgresServer(instance.address, instance)
     except BaseException:
         instance.close()
         raise

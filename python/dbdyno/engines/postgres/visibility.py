@@ -20,7 +20,8 @@ class Sight(NamedTuple):
     states: bool  # track_activities
     query_ids: bool  # compute_query_id, as it came out
     io_timing: bool  # track_io_timing
-    statements_loaded: bool  # pg_stat_statements is in the server
+    statements_there: bool  # pg_stat_statements is installed beside the server
+    statements_loaded: bool  # it is in the server
     statements_made: bool  # and its extension in this database
 
 
@@ -76,9 +77,11 @@ def dim(seen: Sight) -> Iterator[Source]:
 
 def statements(seen: Sight) -> Source:
     """Statements executed and blocks dirtied, by the extension that counts them."""
-    missing = (
-        [] if seen.statements_loaded else ["shared_preload_libraries = 'pg_stat_statements' and a restart"]
-    )
+    missing = []
+    if not seen.statements_there:
+        missing.append("PostgreSQL's contrib modules installed on the server's host")
+    if not seen.statements_loaded:
+        missing.append("shared_preload_libraries = 'pg_stat_statements' and a restart")
     if not seen.statements_made:
         missing.append("CREATE EXTENSION pg_stat_statements in the database that dbdyno connects to")
     return Source(

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno.engines.postgres.embedded.account import Account, server_account
-from dbdyno.engines.postgres.embedded.instance import PORT, Instance
+from dbdyno.engines.postgres.embedded.instance import Instance
 from dbdyno.engines.postgres.embedded.places import Places, find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs, reachable
 from dbdyno.engines.postgres.embedded.server_request import Wish
 from dbdyno.engines.postgres.embedded.trouble import explained
 from dbdyno.model.errors import ServerBusy, TargetError, Unreachable
 
-__all__ = ["PORT", "Instance", "Wish", "instance_of", "open_instance", "psql_argv", "start", "status", "stop"]
+__all__ = ["Instance", "Wish", "instance_of", "open_instance", "psql_argv", "start", "status", "stop"]
 
 
 @explained()

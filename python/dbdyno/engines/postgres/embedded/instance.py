@@ -20,12 +20,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dbdyno.engines.postgres.embedded import cluster, files, locks, memory, postmaster
+from dbdyno.engines.postgres.embedded import cluster, defaults, files, locks, postmaster
 from dbdyno.engines.postgres.embedded.account import Account, owner_of, refuse
 from dbdyno.engines.postgres.embedded.places import Places, check_private
 from dbdyno.engines.postgres.embedded.postmaster import Process
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.embedded.server_request import Started, Wish, check_fits
+from dbdyno.engines.postgres.embedded.statements import make_extension
 from dbdyno.engines.postgres.embedded.trouble import cure_of, explained
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
 from dbdyno.model.errors import ServerBusy, ServerLost, TargetError, UsageError
@@ -33,7 +34,6 @@ from dbdyno.model.errors import ServerBusy, ServerLost, TargetError, UsageError
 _START_PATIENCE_S = 60.0
 _END_PATIENCE_S = 5.0  # of a process that was killed
 _LOG_LINES, _LOG_BYTES = 12, 1 << 16
-PORT = 5432
 
 
 class Instance:
@@ -102,6 +102,12 @@ class Instance:
         last = self.started()
         return None if last is None else Path(last.bin_dir)
 
+    @property
+    def address(self) -> str:
+        """For libpq, of ours alone: empty values keep PGHOSTADDR and PGOPTIONS of the environment out."""
+        where = f"host={self.socket_dir} port={defaults.PORT}"
+        return f"{where} user={cluster.ROLE} dbname=postgres hostaddr='' options=''"
+
     def has_owner(self) -> bool:
         """Whether a living process (we too) owns the server."""
         return locks.is_held(self.directory / "owner.lock")
@@ -169,7 +175,7 @@ class Instance:
                     "wait until that has ended",
                 )
             wish = Wish(last.settings, max_connections=last.max_connections, stay=last.stay)
-            base = last.base or self._settings(wish)
+            base = last.base or defaults.settings(wish, self.socket_dir)
             if not restart:
                 self._write({**base, **settings})
                 return
@@ -264,7 +270,16 @@ class Instance:
         refuse(self.account, self._new_owner, self.data)
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))
-        self._run(programs, wish, self._settings(wish), {})
+        self._run_with_statistics(programs, wish)
+
+    def _run_with_statistics(self, programs: Programs, wish: Wish) -> None:
+        """As far as the programs have what it needs."""
+        base = defaults.settings(wish, self.socket_dir)
+        try:
+            self._run(programs, wish, base, {})
+        except TargetError as e:
+            self._run(programs, wish, defaults.without_statements(base, wish, e, programs), {})
+        make_extension(self.address)
 
     def _run(self, programs: Programs, wish: Wish, base: Mapping[str, str], over: Mapping[str, str]) -> None:
         """On a data directory that is there, and no server on it."""
@@ -282,19 +297,6 @@ class Instance:
 
     def _write(self, settings: Mapping[str, str]) -> None:
         self._worker.write(self.data / cluster.SETTINGS_FILE, cluster.settings_text(settings))
-
-    def _settings(self, wish: Wish) -> dict[str, str]:
-        ours = {
-            "listen_addresses": "",
-            "port": str(PORT),
-            "unix_socket_directories": str(self.socket_dir),
-            "unix_socket_permissions": "0700",
-            "max_connections": str(wish.connections),
-            "shared_buffers": memory.shared_buffers(),
-            "cluster_name": "dbdyno",
-            "log_line_prefix": "%m [%p] ",
-        }
-        return ours | dict(wish.settings)
 
     def _make_socket_dir(self) -> None:
         """Private to the server's user. No server of ours runs: what lies in it is left over."""
@@ -387,7 +389,7 @@ class Instance:
             "owner_pid": owner,
             "pid": running.pid,
             "version": last.version,
-            "dsn": f"postgresql://{cluster.ROLE}@/postgres?host={self.socket_dir}&port={PORT}",
+            "dsn": f"postgresql://{cluster.ROLE}@/postgres?host={self.socket_dir}&port={defaults.PORT}",
             "socket": str(self.socket_dir),
             "data_dir": str(self.data),
             "log": str(self.log),
