@@ -206,9 +206,10 @@ def test_a_quota_shows_in_the_group_and_as_run_queue(quota_group: list[Path]) ->
     assert 0 < delta["nr_throttled"] <= delta["nr_periods"]
     session = tables["tasks"].filter(pl.col("role") == "session")
     runq_ns, run_ns = (session[c][-1] - session[c][0] for c in ("runq_ns", "run_ns"))
-    # A fifth of a CPU: it waits several times as long as it runs, and throttling is the most of it.
+    # A fifth of a CPU at most: it waits several times as long as it runs, and is throttled unless others are
+    # in its way.
     assert runq_ns > 2 * run_ns
-    assert delta["throttled_ns"] > run_ns
+    assert delta["throttled_ns"] > 0
     assert delta["usage_ns"] < 2 * run_ns
 
 
