@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from compare_runs import noisy
 from report_results import World
-from rich.console import Console
+from tests.unit.shown import as_html, as_text
 
 from dbdyno import present
 from dbdyno.cli.app import app
@@ -28,7 +27,7 @@ from dbdyno.model.machines import Machines
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import POINTS, Ladder, Machine
 from dbdyno.present import compare_html
-from dbdyno.present.machines import machines_html, machines_json, machines_text
+from dbdyno.present.machines import machines_json, sections
 
 LOADS = (1, 2, 4, 8, 12, 24, 32, 64, 100, 200)
 Law = Callable[[float], float]
@@ -216,10 +215,8 @@ def test_ladders_are_paired_by_name() -> None:
 
 
 def test_as_text() -> None:
-    console = Console(width=140, record=True, file=io.StringIO())
-    console.print(machines_text([argument(repeats=3, noise=0.01, response=True)]))
-    text = console.export_text()
-    assert "Machine against machine: order-entry, T2000 over V490" in text
+    text = as_text(sections([argument(repeats=3, noise=0.01, response=True)]))
+    assert "order-entry, T2000 over V490" in text
     assert "V490: 8 cores, 8 threads, UltraSPARC IV" in text
     assert "peak per thread" in text
     lines = {line.split("  ")[0]: line for line in text.splitlines()}
@@ -228,13 +225,12 @@ def test_as_text() -> None:
 
 def test_as_html() -> None:
     made = argument(repeats=3, noise=0.01)
-    page = machines_html(made)
-    root = ElementTree.fromstring(page)
+    root = ElementTree.fromstring(as_html(sections([made])))
     assert len(root.findall(".//svg/circle")) == 2 * len(LOADS)
     assert len(root.findall(".//svg/rect")) == 1
     assert len(root.findall(".//tbody/tr")) == len(LOADS) + 4
     odd = machines(ladder(few_fast), ladder(few_fast), ("<A>", "B&C"), no_band)
-    assert ElementTree.fromstring(machines_html(odd)) is not None
+    assert ElementTree.fromstring(as_html(sections([odd]))) is not None
 
 
 def test_as_json() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,9 +10,9 @@ from xml.etree import ElementTree
 import numpy as np
 import polars as pl
 import pytest
-from rich.console import Console
 from tests.fakery import S, climb, climb_one, plan_cell
 from tests.unit.placements import table_of
+from tests.unit.shown import as_html, as_text
 
 from dbdyno import present
 from dbdyno.account.placement import placement
@@ -22,6 +21,8 @@ from dbdyno.engines.fake import FakeServer
 from dbdyno.model.protocols import Target
 from dbdyno.model.results import Results
 from dbdyno.model.variant import DriverSetup
+from dbdyno.present.document import Block
+from dbdyno.present.placement import section
 
 CORES = tuple((n, n + 8) for n in range(8))
 
@@ -50,11 +51,9 @@ def shared() -> Results:
     return replace(results, tables={**results.tables, "placed": placed, "placements": placements})
 
 
-def printed(results: Results) -> str:
-    console = Console(file=io.StringIO(), width=130)
-    console.print(present.placement_text(results))
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]
-    return text
+def shown(results: Results) -> list[Block]:
+    made = section(results)
+    return [] if made is None else [made]
 
 
 def test_the_fake_server_keeps_rounds() -> None:
@@ -81,13 +80,13 @@ def test_rounds_go_on_without_a_session_that_is_lost(lost: str) -> None:
 def test_a_run_without_rounds_says_nothing() -> None:
     made = climb("fake:cpus=2,cpu=90ms", [2], log_calls=True, measure_ns=2 * S)
     results = derive(made.info, made.plan, made.environment, made.cells)
-    assert results.tables["placements"].is_empty() and printed(results).strip() == ""
-    assert present.placement_html(results) == ""
+    assert results.tables["placements"].is_empty()
+    assert section(results) is None
     assert present.document(results)["placements"] == []
 
 
 def test_the_terminal_shows_rungs_and_each_sessions_calls(shared: Results) -> None:
-    lines = printed(shared).splitlines()
+    lines = as_text(shown(shared), 150).splitlines()
     nine = next(line for line in lines if line.split()[:1] == ["9"])
     assert "2 of 9" in nine and "a core" in nine and "0 of 108" in nine
     strips = {line.split()[0]: line for line in lines if line.rstrip().endswith("|")}
@@ -104,7 +103,7 @@ def circles(page: str) -> Iterator[ElementTree.Element]:
 
 
 def test_the_page_has_a_dot_for_each_call(shared: Results) -> None:
-    page = present.placement_html(shared)
+    page = as_html(shown(shared))
     dots = list(circles(page))
     assert len(dots) == 108
     slow = [d for d in dots if "runq" in str(d.get("data-style"))]

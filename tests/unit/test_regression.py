@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from dataclasses import replace
@@ -15,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from regression_data import INVESTMENT, NORRIS, SCHOOLS, WISCONSIN
-from rich.console import Console
 from tests.examples import examples
+from tests.unit.shown import as_html, as_text, tables
 
 from dbdyno.conclude.regression import cpu_per_work, regress
 from dbdyno.conclude.regression.ladder import work_unit
 from dbdyno.model.errors import UsageError
 from dbdyno.model.regression import Regression
 from dbdyno.model.scaling import POINTS, Estimate, Ladder, Machine
-from dbdyno.present.regression import regression_html, regression_json, regression_text
+from dbdyno.present.regression import regression_json, section
 from dbdyno.stats import least_squares as linear
 
 
@@ -313,27 +312,29 @@ def test_the_unit_of_work() -> None:
 
 def test_as_text_html_and_json() -> None:
     made = cpu_per_work(_two_regimes(), knees=(4.0,))
-    console = Console(width=160, record=True, file=io.StringIO())
-    console.print(regression_text(made))
-    text = console.export_text()
-    assert "CPU per LIO: lio" in text
+    shown = section(made)
+    assert shown is not None
+    assert shown.title == "CPU per LIO: lio"
+    text = as_text([shown])
     assert "Up to 4 sessions: 1 LIO costs 998 us of CPU (979 us .. 1.02 ms)" in text
-    assert "times what it costs up to 4 sessions." in text
+    assert "times as much as up to 4 sessions." in text
     assert "798 us" in next(line for line in text.splitlines() if line.strip().startswith("user"))
-    root = ElementTree.fromstring(regression_html(made))
+    (table,) = tables([shown])
+    assert [r.cells[2].value for r in table.rows[:2]] == pytest.approx([998e-6, 798e-6], rel=0.01)
+    root = ElementTree.fromstring(as_html([shown]))
     assert len(root.findall(".//tbody/tr")) == 6
     document = json.loads(json.dumps(regression_json(made), allow_nan=False))
     below = document["regressions"][0]
     assert list(below["parts"]) == ["cpu", "user", "system"]
     assert below["parts"]["user"]["slopes"][0]["value"] == pytest.approx(0.8e-3, rel=0.01)
     assert len(below["points"]) == 4
-    assert regression_html(()) == ""
+    assert section(()) is None
 
 
 def test_what_was_refused_is_told_with_its_ratio() -> None:
     (made,) = cpu_per_work(_ladder([1, 2, 3], [10, 20, 30], [0.1, 0.2, 0.3]), knees=())
-    console = Console(width=160, record=True, file=io.StringIO())
-    console.print(regression_text([made]))
-    text = console.export_text()
+    shown = section([made])
+    assert shown is not None
+    text = as_text([shown])
     assert "10.0 ms with background" in text
     assert "no regression: 3 points" in text

@@ -20,7 +20,7 @@ from dbdyno.model.results import Results
 from dbdyno.model.scaling import Scaling
 from dbdyno.present.compare import comparison as comparison_text
 from dbdyno.present.compare import samples as samples_text
-from dbdyno.present.placement import placement_text
+from dbdyno.present.media.text import Printed
 from dbdyno.present.scaling_terminal import scaling_text
 from dbdyno.present.terminal import summary
 from dbdyno.present.terminal_tables import events_text, microstates_text, profile_text, witnesses_text
@@ -49,8 +49,6 @@ __all__ = [
     "machines_document",
     "machines_text",
     "microstates_text",
-    "placement_html",
-    "placement_text",
     "profile_text",
     "samples_text",
     "scaling_html",
@@ -82,13 +80,6 @@ def document(results: Results) -> dict[str, Any]:
     from dbdyno.present import jsondoc
 
     return jsondoc.document(results)
-
-
-def placement_html(results: Results) -> str:
-    """Tables and strips of sessions that were started together (driver.rounds); empty where none were."""
-    from dbdyno.present import placement_page
-
-    return placement_page.placement_html(results)
 
 
 def export(results: Results, raw_tables: Mapping[str, pl.DataFrame], to: str, path: Path) -> list[Path]:
@@ -127,7 +118,7 @@ def machines_text(machines: Sequence[Machines]) -> RenderableType:
     """Two machines under the same work, one table a ladder."""
     from dbdyno.present import machines as told
 
-    return told.machines_text(machines)
+    return Printed(told.sections(machines))
 
 
 def scaling_json(scalings: Sequence[Scaling]) -> dict[str, Any]:

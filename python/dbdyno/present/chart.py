@@ -4,40 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import altair as alt
 import polars as pl
 
 from dbdyno.model.units import NS_PER_S
+from dbdyno.present.document import Chart, Key
 from dbdyno.present.figures import cpus_text
 from dbdyno.present.palette import SERIES, var
 
+__all__ = ["Chart", "Key"]
 HEIGHT = 300
 DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-
-
-class Key(NamedTuple):
-    """An entry of the legend, which is HTML: it wraps on a phone and can be read aloud."""
-
-    label: str
-    colour: str
-    mark: Literal["fill", "line", "dash", "dot"] = "line"
-    opacity: float = 1.0
-
-
-@dataclass(frozen=True)
-class Chart:
-    id: str  # its kind: "throughput"; the page numbers them
-    title: str
-    caption: str  # one sentence: what to see
-    spec: dict[str, Any]
-    legend: Sequence[Key] = ()
-    log: bool = False  # offers a logarithmic scale
-    wide: bool = False  # takes the page's whole width
-    marks: int = field(default=1)  # how many data points it draws at least: checked in the browser
 
 
 def inline(frame: pl.DataFrame | Sequence[dict[str, Any]]) -> alt.NamedData:

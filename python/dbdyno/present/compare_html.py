@@ -8,10 +8,11 @@ from pathlib import Path
 from dbdyno.model.comparison import Comparison, MetricTable
 from dbdyno.model.machines import Machines
 from dbdyno.present import compare_rows as rows
-from dbdyno.present import machines as told
+from dbdyno.present import machines as machines_document
 from dbdyno.present.compare_plot import STYLE, plot
 from dbdyno.present.files import write_atomic
 from dbdyno.present.markup import Html, details, el, join, table
+from dbdyno.present.media import html as document_html
 from dbdyno.present.page import page as whole
 
 
@@ -22,18 +23,13 @@ def write(made: Comparison | None, path: Path, machines: Sequence[Machines] = ()
 
 def page(made: Comparison | None, machines: Sequence[Machines] = ()) -> str:
     """The whole document: the comparison, the machines behind it, or both."""
-    title = rows.title(made) if made is not None else told.title(machines[0])
+    title = rows.title(made) if made is not None else machines_document.title(machines[0])
     words = [el("p", s, class_="lead") for s in made.summary] if made is not None else []
     top = el("div", el("span", "dbdyno", class_="brand"), class_="top")
     header = el("header", el("div", top, el("h1", title), *words))
-    sections = [*(_sections(made) if made is not None else ()), *_machines(machines)]
+    sections = [*(_sections(made) if made is not None else ())]
+    sections += [document_html.parts(machines_document.sections(machines))]
     return whole(title, join(header, el("main", *sections, id="content")), STYLE)
-
-
-def _machines(machines: Sequence[Machines]) -> Iterator[Html]:
-    for n, made in enumerate(machines):
-        name = "machines" if n == 0 else f"machines-{n + 1}"
-        yield _section(name, told.title(made), told.machines_html(made))
 
 
 def digest(made: Comparison) -> Iterator[Html]:

@@ -21,7 +21,6 @@ from dbdyno.present import (
     html_witnesses,
     palette,
     placement,
-    placement_page,
     scaling_page,
     selection,
     sources_used,
@@ -30,6 +29,7 @@ from dbdyno.present.chart import Chart
 from dbdyno.present.charts import Group
 from dbdyno.present.files import write_atomic
 from dbdyno.present.markup import Html, el, join
+from dbdyno.present.media import html as document_html
 from dbdyno.present.page import asset
 from dbdyno.present.page import page as whole
 from dbdyno.present.page_parts import data, figure, section
@@ -90,9 +90,9 @@ def _sections(
         yield section("rungs", "Rungs", html_tables.rungs(results))
         yield section("charts", "Throughput and response time", *_groups(rates, "rate"))
     yield from scaling.html()
-    if placement.placements(results):
-        together = placement_page.placement_html(results)
-        yield section("placement", "Sessions started together", together)
+    together = placement.section(results)
+    if together is not None:
+        yield document_html.parts([together])
     if results.answers:
         yield section("answers", "At the present load", *(el("p", a.claim) for a in results.answers))
     yield section("ledger", "Where the time went", *_ledger(results, ledgers, shown))

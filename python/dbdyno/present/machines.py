@@ -1,62 +1,57 @@
-"""Machine against machine on a terminal, as HTML and as JSON: one table and one chart."""
+"""Two machines under the same work: the sections of a document, and the same as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
-
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from dbdyno.model.machines import Machines, Speed
 from dbdyno.model.scaling import Estimate, Machine
 from dbdyno.model.units import format_ns, format_rate
-from dbdyno.present.compare import columns
-from dbdyno.present.figures import UNKNOWN
+from dbdyno.present.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Column,
+    Drawing,
+    Row,
+    Section,
+    Statement,
+    Statements,
+    Table,
+    known,
+    remarks,
+    word,
+)
 from dbdyno.present.machines_plot import plot
-from dbdyno.present.markup import Html, el, table
 
 FORMAT = 1
 """Raised when a key changes its meaning or goes; new keys do not raise it."""
-NUMERIC = (False, True, True, True, False, True, False)
-Row = tuple[str, ...]
+_NOTHING = Cell("")
 
 
-def machines_text(made: Iterable[Machines]) -> RenderableType:
-    """The answer, the table, what to bear in mind; one after another."""
-    return Group(*(part for m in made for part in _text(m)))
+def sections(machines: Iterable[Machines]) -> list[Section]:
+    """One for each pair of ladders: the answer, the machines, the chart, the table, what to bear in mind."""
+    return [
+        Section(title(made), _blocks(made), "machines" if n == 0 else f"machines-{n + 1}")
+        for n, made in enumerate(machines)
+    ]
 
 
-def _text(made: Machines) -> Iterator[RenderableType]:
-    yield Text(title(made), style="bold")
-    yield from (Text(f"{name}: {about(m)}") for name, m in _sides(made))
-    yield from (Text(c) for c in made.claims)
-    yield Text("")
-    yield from columns(heads(made), NUMERIC, rows(made))
-    yield Text("")
-    yield from (Text(n, style="dim") for n in notes(made))
-
-
-def machines_html(made: Machines) -> Html:
-    """A section: words, chart, table."""
-    words = [el("p", c, class_="lead") for c in made.claims]
-    facts = [el("p", f"{name}: {about(m)}", class_="muted") for name, m in _sides(made)]
-    told = table(f"{title(made)}, {made.a.throughput_unit}", heads(made), rows(made), NUMERIC)
-    return el("div", *words, *facts, plot(made), told, *(el("p", n, class_="muted") for n in notes(made)))
-
-
-def machines_json(made: Iterable[Machines]) -> list[dict[str, Any]]:
-    """One document a pair of ladders; unknown is ``None``."""
-    return [_document(m) for m in made]
+def _blocks(made: Machines) -> list[Block]:
+    sides = ((made.names[0], made.a.machine), (made.names[1], made.b.machine))
+    return [
+        Statements([Statement(c) for c in made.claims]),
+        *remarks(f"{name}: {about(m)}" for name, m in sides),
+        Drawing(plot(made)),
+        Table(made.a.throughput_unit, _columns(made), [Row(cells) for cells in rows(made)]),
+        *remarks(notes(made)),
+    ]
 
 
 def title(made: Machines) -> str:
     what = f"{made.a.name}, " if made.a.name == made.b.name else ""
-    return f"Machine against machine: {what}{made.names[1]} over {made.names[0]}"
-
-
-def _sides(made: Machines) -> tuple[tuple[str, Machine], ...]:
-    return (made.names[0], made.a.machine), (made.names[1], made.b.machine)
+    return f"Machines compared: {what}{made.names[1]} over {made.names[0]}"
 
 
 def about(machine: Machine) -> str:
@@ -66,39 +61,48 @@ def about(machine: Machine) -> str:
         for n, what in ((machine.cores, "core"), (machine.cpus, "thread"))
         if n
     ]
-    return ", ".join([*found, *([machine.model] if machine.model else [])]) or "a machine not known"
+    return ", ".join([*found, *([machine.model] if machine.model else [])]) or "hardware unknown"
 
 
-def heads(made: Machines) -> Row:
+def _columns(made: Machines) -> list[Column]:
     a, b = made.names
-    return ("", a, b, f"{b}/{a}", "95 % interval", "response", "")
+    heads = (a, b, f"{b}/{a}", "95 % interval", "response")
+    ranks = (0, 0, 0, 0, 1)
+    numbers = [Column(h, number=True, rank=r) for h, r in zip(heads, ranks, strict=True)]
+    return [Column(""), *numbers, Column("", wraps=True)]
 
 
-def rows(made: Machines) -> list[Row]:
+def rows(made: Machines) -> Iterator[list[Cell]]:
     """One session, every load, the crossing, the peaks."""
-    found = [] if made.at_loads[0].load == 1 else [_speed(made.one_session)]
-    for at in made.at_loads:
-        response = UNKNOWN if at.response.ratio is None else f"{at.response.ratio.value:.3g}"
-        found.append(_speed(at.throughput, response, "" if at.how == "measured" else at.how))
     unit = made.a.load_unit
+    if made.at_loads[0].load != 1:
+        yield _speed(made.one_session)
+    for at in made.at_loads:
+        ratio = at.response.ratio
+        response = known(None if ratio is None else ratio.value, lambda v: f"{v:.3g}")
+        yield _speed(at.throughput, response, "" if at.how == "measured" else at.how)
     for e in made.crossings:
-        found.append((f"crossing, {unit}", "", "", f"{e.value:.3g}", _ends(e), "", e.note))
+        cells = (word(f"crossing, {unit}"), word(""), word(""), known(e.value, lambda v: f"{v:.3g}", unit))
+        yield [*cells, word(_ends(e)), word(""), word(e.note)]
     if not made.crossings:
-        found.append((f"crossing, {unit}", "", "", "none", "", "", "within the common range"))
+        told = (f"crossing, {unit}", "", "", "none", "", "", "within the common range")
+        yield [word(t) for t in told]
     at_peak = " and ".join(f"{n:g}" for n in made.peak_loads)
-    found.append(_speed(made.peak, "", f"at {at_peak} {unit}"))
-    return [*found, _speed(made.per_core), _speed(made.per_thread)]
+    yield _speed(made.peak, note=f"at {at_peak} {unit}")
+    yield from (_speed(made.per_core), _speed(made.per_thread))
 
 
-def _speed(speed: Speed, response: str = "", note: str = "") -> Row:
+def _speed(speed: Speed, response: Cell = _NOTHING, note: str = "") -> list[Cell]:
     if speed.ratio is None or speed.a is None or speed.b is None:
-        return (speed.what, UNKNOWN, UNKNOWN, UNKNOWN, "", response, speed.reason)
-    sides = (_value(e) for e in (speed.a, speed.b))
-    return (speed.what, *sides, f"{speed.ratio.value:.3g}", _ends(speed.ratio), response, note)
+        unknown = [word(UNKNOWN)] * 3
+        return [word(speed.what), *unknown, word(""), response, word(speed.reason)]
+    ratio = known(speed.ratio.value, lambda v: f"{v:.3g}")
+    sides = (_value(speed.a), _value(speed.b))
+    return [word(speed.what), *sides, ratio, word(_ends(speed.ratio)), response, word(note)]
 
 
-def _value(e: Estimate) -> str:
-    return format_ns(e.value * 1e9) if e.unit == "s" else format_rate(e.value)
+def _value(e: Estimate) -> Cell:
+    return Cell(format_ns(e.value * 1e9) if e.unit == "s" else format_rate(e.value), e.value, e.unit)
 
 
 def _ends(e: Estimate) -> str:
@@ -109,12 +113,17 @@ def _ends(e: Estimate) -> str:
     return " .. ".join(ends)
 
 
-def notes(made: Machines) -> Sequence[str]:
-    said = "Between rungs the logarithm of throughput runs straight over that of the load."
-    over = "Response: B's mean response time over A's." if made.names == ("A", "B") else (
-        f"Response: mean response time of {made.names[1]} over that of {made.names[0]}."
-    )  # fmt: skip
-    return (*([said] if any(x.how == "interpolated" for x in made.at_loads) else []), over, *made.notes)
+def notes(made: Machines) -> Iterator[str]:
+    if any(x.how == "interpolated" for x in made.at_loads):
+        yield "Between measured loads throughput is interpolated: straight on logarithmic axes."
+    a, b = made.names
+    yield f"Response: mean response time of {b} over that of {a}."
+    yield from made.notes
+
+
+def machines_json(made: Iterable[Machines]) -> list[dict[str, Any]]:
+    """One document a pair of ladders; unknown is ``None``."""
+    return [_document(m) for m in made]
 
 
 def _document(made: Machines) -> dict[str, Any]:

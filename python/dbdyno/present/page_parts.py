@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dbdyno.present.document import Chart, Key
 from dbdyno.present.markup import Html, el
-
-if TYPE_CHECKING:  # Altair is slow to load
-    from dbdyno.present.chart import Chart, Key
 
 
 def section(name: str, title: str, *children: Html) -> Html:

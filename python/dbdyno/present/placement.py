@@ -1,20 +1,28 @@
-"""Sessions that were started together, on a terminal: a line a rung, then each session's calls on a strip."""
+"""Sessions that were started together: a row for each rung and repeat, then each session's calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from dbdyno.model import cpu_lists
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns
-from dbdyno.present.figures import UNKNOWN
+from dbdyno.present import placement_plot
+from dbdyno.present.document import (
+    Cell,
+    Column,
+    Row,
+    Section,
+    Table,
+    known,
+    remarks,
+    word,
+)
 
-Row = Mapping[str, Any]
+Record = Mapping[str, Any]
 
 STRIP = 32
 MOST_SESSIONS = 24
@@ -22,24 +30,23 @@ MOST_SESSIONS = 24
 _SHARES = {"core": "a core", "cpu": "a CPU", None: ""}
 
 
-def placement_text(results: Results) -> RenderableType:
-    """Empty for a run that was not in rounds."""
+def section(results: Results) -> Section | None:
+    """``None``: the run was not in rounds."""
     found = placements(results)
     if not found:
-        return Group()
-    worth = chosen(found)
-    parts: list[RenderableType] = [Text("Sessions started together", style="bold"), *_rungs(found)]
-    return Group(*parts, Text(""), *_sessions(results, worth))
+        return None
+    rungs = Table("", [c for c, _ in _RUNG], [Row([cell(r) for _, cell in _RUNG]) for r in found])
+    return Section("Sessions started together", [rungs, _sessions(results, chosen(found))], "placement")
 
 
-def placements(results: Results) -> list[Row]:
+def placements(results: Results) -> list[Record]:
     """Rows of table ``placements``, by rung and repeat; none where there are none."""
     table = results.tables.get("placements")
     return [] if table is None else list(table.sort("variant", "sessions", "repeat").to_dicts())
 
 
-def chosen(found: Sequence[Row]) -> Row:
-    """The cell worth a closer look: the first whose groups have a cause, the first with groups, or top."""
+def chosen(found: Sequence[Record]) -> Record:
+    """The one worth a closer look: the first whose groups have a cause, else with groups, else the top."""
     causes = [r for r in found if r["shared"] is not None]
     parted = causes or [r for r in found if r["groups"]]
     return parted[0] if parted else max(found, key=lambda r: r["sessions"])
@@ -68,59 +75,68 @@ def of_sessions(results: Results, cell: str) -> pl.DataFrame:
     )
 
 
-Cell = Callable[[Row], str]
-RUNG: tuple[tuple[str, Cell], ...] = (
-    ("sess", lambda r: str(r["sessions"])),
-    ("rep", lambda r: str(r["repeat"])),
-    ("rounds", lambda r: str(r["rounds"])),
-    ("median", lambda r: format_ns(r["median_ns"])),
-    ("/alone", lambda r: _ratio(r["median_ns"] / r["alone_ns"] if r["alone_ns"] else None)),
-    ("max/min", lambda r: _ratio(r["max_over_min"])),
-    ("CV", lambda r: _percent(r["cv"])),
-    ("p groups", lambda r: UNKNOWN if r["p_groups"] is None else f"{r['p_groups']:.2g}"),
-    ("slow", lambda r: f"{r['slow_sessions']} of {r['sessions']}" if r["groups"] else "-"),
-    ("longer", lambda r: _ratio(r["ratio"]) if r["groups"] else "-"),
-    ("shared", lambda r: _SHARES[r["shared"]] or ("-" if not r["groups"] else UNKNOWN)),
-    ("moved", lambda r: UNKNOWN if r["moved"] is None else f"{r['moved']} of {r['calls']}"),
+def _ratio(value: float | None) -> Cell:
+    return known(value, lambda v: f"{v:.2f}")
+
+
+def _of(n: int | None, whole: int) -> Cell:
+    return known(n if whole else None, lambda v: f"{v:g} of {whole}")
+
+
+def _shared(r: Record) -> Cell:
+    return word(_SHARES[r["shared"]] or ("?" if r["groups"] else "-"))
+
+
+def _number(head: str, rank: int = 0) -> Column:
+    return Column(head, number=True, rank=rank)
+
+
+Text = Callable[[Record], Cell]
+_NONE = word("-")
+_RUNG: tuple[tuple[Column, Text], ...] = (
+    (_number("sessions"), lambda r: known(r["sessions"], str)),
+    (_number("repeat"), lambda r: known(r["repeat"], str)),
+    (_number("rounds", 6), lambda r: known(r["rounds"], str)),
+    (_number("median"), lambda r: known(r["median_ns"], format_ns, "ns")),
+    (_number("/alone"), lambda r: _ratio(r["median_ns"] / r["alone_ns"] if r["alone_ns"] else None)),
+    (_number("max/min", 2), lambda r: _ratio(r["max_over_min"])),
+    (_number("CV", 4), lambda r: known(r["cv"], lambda v: f"{100 * v:.1f} %")),
+    (_number("p groups", 3), lambda r: known(r["p_groups"], lambda v: f"{v:.2g}")),
+    (_number("slow"), lambda r: _of(r["slow_sessions"], r["sessions"]) if r["groups"] else _NONE),
+    (_number("longer", 1), lambda r: _ratio(r["ratio"]) if r["groups"] else _NONE),
+    (_number("shared"), _shared),
+    (_number("moved", 5), lambda r: _of(r["moved"], r["calls"])),
 )
-"""Heading and text of each column of the table of rungs."""
-SESSION: tuple[tuple[str, Cell], ...] = (
-    ("session", lambda r: str(r["session"])),
-    ("median", lambda r: format_ns(round(r["median_ns"]))),
-    ("slow", lambda r: f"{r['slow']} of {r['rounds']}"),
-    ("CPUs", lambda r: cpu_lists.text(r["cpus"]) or UNKNOWN),
-    ("core", lambda r: _of(r["core"], r["known"])),
-    ("CPU", lambda r: _of(r["cpu"], r["known"])),
-    ("moved", lambda r: UNKNOWN if r["moved"] is None else str(r["moved"])),
+_SESSION: tuple[tuple[Column, Text], ...] = (
+    (_number("session"), lambda r: known(r["session"], str)),
+    (_number("median"), lambda r: known(round(r["median_ns"]), format_ns, "ns")),
+    (_number("slow"), lambda r: _of(r["slow"], r["rounds"])),
+    (_number("CPUs", 1), lambda r: word(cpu_lists.text(r["cpus"]) or "?")),
+    (_number("core", 2), lambda r: _of(r["core"], r["known"])),
+    (_number("CPU", 3), lambda r: _of(r["cpu"], r["known"])),
+    (_number("moved", 4), lambda r: known(r["moved"], str)),
 )
-"""The same of the sessions of one cell."""
-FOOTNOTE = (
-    "/alone: of one session by itself. p groups: chance that one population falls apart so; below 0.05 there "
-    "are two groups. core, CPU: calls that shared one, of those whose place is known. moved: to another CPU "
-    "under way."
+_NOTES = (
+    "/alone: the median over that of one session by itself. p groups: probability of such a split if all "
+    "sessions were alike; below 0.05 there are two groups. core, CPU: calls that shared one, among those "
+    "whose CPU is known. moved: calls that changed CPU."
 )
 
 
-def _rungs(found: Sequence[Row]) -> Iterator[RenderableType]:
-    yield from _aligned([h for h, _ in RUNG], [[cell(r) for _, cell in RUNG] for r in found])
-
-
-def _sessions(results: Results, row: Row) -> Iterator[RenderableType]:
+def _sessions(results: Results, row: Record) -> Section:
+    """Each session of one measurement: figures, and its calls from the fastest to the slowest of all."""
     table = of_sessions(results, row["cell"])
     calls = results.tables["placed"].filter(pl.col("cell") == row["cell"])
     shown = table.sort("median_ns", descending=True).head(MOST_SESSIONS).sort("session").to_dicts()
     low, high = (float(v) for v in (table["min_ns"].min(), table["max_ns"].max()))  # type: ignore[arg-type]
-    yield Text(
-        f"{row['sessions']} sessions, repeat {row['repeat']}: each call, {format_ns(round(low))} to "
-        f"{format_ns(round(high))}; o: in the slower group",
-        style="bold",
-    )
-    heads = [*(h for h, _ in SESSION), "calls"]
-    lines = [[*(c(r) for _, c in SESSION), _strip(calls, r["session"], low, high)] for r in shown]
-    yield from _aligned(heads, lines)
-    if table.height > MOST_SESSIONS:
-        yield Text(f"The slowest {MOST_SESSIONS} of {table.height} sessions.", style="dim")
-    yield Text(FOOTNOTE, style="dim")
+    ends = f"calls: {format_ns(round(low))} to {format_ns(round(high))}, o: slower group"
+    rows = [Row([*(c(r) for _, c in _SESSION), word(_strip(calls, r["session"], low, high))]) for r in shown]
+    title = f"{row['sessions']} sessions, repeat {row['repeat']}"
+    if table.height > len(shown):
+        title += f": the slowest {len(shown)}"
+    columns = [*(c for c, _ in _SESSION), Column(ends, rank=5, sketch=True)]
+    drawing = placement_plot.drawing(calls, row["rounds"], [r["session"] for r in shown], title)
+    return Section(title, [drawing, Table("", columns, rows), *remarks([_NOTES])])
 
 
 def _strip(calls: pl.DataFrame, session: int, low: float, high: float) -> str:
@@ -131,22 +147,3 @@ def _strip(calls: pl.DataFrame, session: int, low: float, high: float) -> str:
         at = 0 if high <= low else round((duration - low) / (high - low) * (STRIP - 1))
         line[at] = "o" if slow else "." if line[at] != "o" else "o"
     return f"|{''.join(line)}|"
-
-
-def _aligned(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterator[Text]:
-    widths = [max(len(t) for t in column) for column in zip(heads, *lines, strict=True)]
-    for number, line in enumerate([heads, *lines]):
-        text = "  ".join(t.rjust(w) for t, w in zip(line, widths, strict=True))
-        yield Text(text, style="bold" if number == 0 else "", no_wrap=True, overflow="crop")
-
-
-def _ratio(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.2f}"
-
-
-def _percent(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{100 * value:.1f} %"
-
-
-def _of(n: int, known: int) -> str:
-    return f"{n} of {known}" if known else UNKNOWN

@@ -1,4 +1,4 @@
-"""CPU per unit of work on a terminal, as HTML and as JSON."""
+"""CPU per unit of work: the document, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -6,48 +6,49 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from dbdyno.model.regression import PARTS, Part, Regression
 from dbdyno.model.scaling import Estimate
 from dbdyno.model.units import format_ns
-from dbdyno.present.compare import columns
-from dbdyno.present.figures import UNKNOWN
-from dbdyno.present.markup import Html, el, table
+from dbdyno.present.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Column,
+    Row,
+    Section,
+    Statement,
+    Statements,
+    Table,
+    known,
+    remarks,
+    word,
+)
 
 FORMAT = 1
 """Raised when a key changes its meaning or goes; new keys do not raise it."""
-HEADS = ("regime", "CPU", "a unit costs", "95 % interval", "background", "95 % interval", "R2", "points")
-NUMERIC = (False, False, True, True, True, True, True, True)
+_COLUMNS = (
+    Column("range"),
+    Column("CPU"),
+    Column("per unit", number=True),
+    Column("95 % interval", number=True),
+    Column("background", number=True, rank=1),
+    Column("95 % interval", number=True, rank=3),
+    Column("R2", number=True, rank=2),
+    Column("points", number=True, rank=4),
+)
 _NAMES = {"cpu": "all", "user": "user", "system": "system"}
-Row = tuple[str, ...]
+_NOTHING = Cell("")
 
 
-def regression_text(made: Sequence[Regression]) -> RenderableType:
-    """The sentences, the table, what to bear in mind."""
+def section(made: Sequence[Regression]) -> Section | None:
+    """What a unit of work costs, the table, what to bear in mind; ``None``: there is no regression."""
     if not made:
-        return Group()
-    parts: list[RenderableType] = [
-        Text(title(made), style="bold"),
-        *(Text(s) for s in sentences(made)),
-        Text(""),
-    ]
-    return Group(
-        *parts,
-        *columns(HEADS, NUMERIC, rows(made)),
-        Text(""),
-        *(Text(n, style="dim") for n in notes(made)),
-    )
-
-
-def regression_html(made: Sequence[Regression]) -> Html:
-    """Sentences and the table; empty where there is no regression."""
-    if not made:
-        return Html("")
-    said = [el("p", s) for s in sentences(made)]
-    told = table(title(made), HEADS, rows(made), NUMERIC)
-    return el("div", *said, told, *(el("p", n, class_="muted") for n in notes(made)))
+        return None
+    named = f": {made[0].name}" if made[0].name else ""
+    rows = [Row(cells) for r in made for cells in _rows(r)]
+    claims = Statements([Statement(t) for t in sentences(made)])
+    blocks: list[Block] = [claims, Table("", _COLUMNS, rows), *remarks(notes(made))]
+    return Section(f"CPU per {' and '.join(made[0].work_units)}{named}", blocks)
 
 
 def regression_json(made: Sequence[Regression]) -> dict[str, Any]:
@@ -55,22 +56,15 @@ def regression_json(made: Sequence[Regression]) -> dict[str, Any]:
     return {"format": FORMAT, "regressions": [_document(r) for r in made]}
 
 
-def title(made: Sequence[Regression]) -> str:
-    named = f": {made[0].name}" if made[0].name else ""
-    return f"CPU per {' and '.join(made[0].work_units)}{named}"
-
-
 def sentences(made: Sequence[Regression]) -> list[str]:
-    """What a unit costs, where that is known; how it changes from regime to regime."""
-    told = [f"{_where(r)} {_cost(r.total)}." for r in made if r.total is not None]
-    known = [r for r in made if r.total is not None]
-    for one, other in pairwise(known):
-        if all(r.total is not None and (r.total.slope.low or 0) > 0 for r in (one, other)):
-            assert one.total is not None
-            assert other.total is not None
-            times = other.total.slope.value / one.total.slope.value
+    """What a unit costs, where that is known; how it changes from range to range."""
+    known_ones = [(r, r.total) for r in made if r.total is not None]
+    told = [f"{_where(r)} {_cost(total)}." for r, total in known_ones]
+    for (one, a), (other, b) in pairwise(known_ones):
+        if (a.slope.low or 0) > 0 and (b.slope.low or 0) > 0:
+            times = b.slope.value / a.slope.value
             told.append(
-                f"{_where(other)} 1 {one.work_units[0]} costs {times:.3g} times what it costs {one.regime}."
+                f"{_where(other)} 1 {one.work_units[0]} costs {times:.3g} times as much as {one.regime}."
             )
     return told
 
@@ -81,7 +75,7 @@ def _where(r: Regression) -> str:
 
 def _cost(part: Part) -> str:
     if any(e.low is not None and e.low <= 0 for e in part.slopes):
-        return f"what 1 {' or 1 '.join(e.name for e in part.slopes)} costs cannot be told from 0"
+        return f"the cost of 1 {' or 1 '.join(e.name for e in part.slopes)} does not differ from 0"
     costs = [f"1 {e.name} costs {time(e.value)} of CPU{_ends(e, ' ({})')}" for e in part.slopes]
     background = part.background
     if background.value < 0:
@@ -90,31 +84,29 @@ def _cost(part: Part) -> str:
     return ", ".join([*costs, rest])
 
 
-def rows(made: Sequence[Regression]) -> list[Row]:
-    """A regime a block: all CPU, user, system; with several kinds of work a line each."""
-    return [row for r in made for row in _rows(r)]
-
-
-def _rows(r: Regression) -> Iterator[Row]:
+def _rows(r: Regression) -> Iterator[list[Cell]]:
+    """All CPU, user, system; with several kinds of work a line each."""
     if not r.parts:
-        ratio = "" if r.ratio is None else f"{time(r.ratio.value)} with background"
-        ends = UNKNOWN if r.ratio is None else _ends(r.ratio)
-        yield (r.regime, "all", ratio or UNKNOWN, ends, UNKNOWN, UNKNOWN, "", str(r.n))
-        return
+        unknown = Cell(UNKNOWN)
+        ratio = ends = unknown
+        if r.ratio is not None:
+            ratio = Cell(f"{time(r.ratio.value)} with background", r.ratio.value, "s")
+            ends = word(_ends(r.ratio))
+        yield [word(r.regime), word("all"), ratio, ends, unknown, unknown, _NOTHING, known(r.n, str)]
     for part in r.parts:
         for n, slope in enumerate(part.slopes):
             first = part is r.parts[0] and n == 0
             name = _NAMES[part.name] if len(part.slopes) == 1 else f"{_NAMES[part.name]}, {slope.name}"
-            yield (
-                r.regime if first else "",
-                name,
-                time(slope.value),
-                _ends(slope),
-                f"{part.background.value:.3g}" if n == 0 else "",
-                _ends(part.background) if n == 0 else "",
-                "" if n else UNKNOWN if part.r_squared is None else f"{part.r_squared:.4f}",
-                str(r.n) if first else "",
-            )
+            yield [
+                word(r.regime if first else ""),
+                word(name),
+                known(slope.value, time, "s"),
+                word(_ends(slope)),
+                _NOTHING if n else known(part.background.value, lambda v: f"{v:.3g}", "CPUs"),
+                _NOTHING if n else word(_ends(part.background)),
+                _NOTHING if n else known(part.r_squared, lambda v: f"{v:.4f}"),
+                known(r.n, str) if first else _NOTHING,
+            ]
 
 
 def time(seconds: float) -> str:

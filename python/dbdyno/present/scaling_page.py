@@ -9,15 +9,15 @@ from typing import Any
 
 from dbdyno import __version__
 from dbdyno.model.scaling import Answer, Estimate, Scaling
-from dbdyno.present import bundle, scaling_charts
+from dbdyno.present import bundle, regression, scaling_charts
 from dbdyno.present import scaling_rows as rows
 from dbdyno.present.chart import Chart
 from dbdyno.present.files import write_atomic
 from dbdyno.present.markup import Html, details, el, join, table
+from dbdyno.present.media import html as document_html
 from dbdyno.present.page import asset
 from dbdyno.present.page import page as whole
 from dbdyno.present.page_parts import data, figure, section
-from dbdyno.present.regression import regression_html
 
 _DRAWING = Html(
     '<noscript><p class="muted">Charts need JavaScript; the tables hold the figures.</p></noscript>'
@@ -155,8 +155,9 @@ def _tables(scaling: Scaling) -> Iterator[Html]:
         caption = "Models that were tried; the weight is how much the data speak for each"
         yield table(caption, rows.MODEL_HEADS, rows.model_rows(scaling), rows.MODEL_NUMERIC, "named")
         yield from _others(scaling)
-    if scaling.regressions:
-        yield regression_html(scaling.regressions)
+    per_work = regression.section(scaling.regressions)
+    if per_work is not None:
+        yield document_html.parts([per_work], 3)
     if not scaling.ladder.points.is_empty():
         heads, numeric, lines = rows.rung_table(scaling)
         yield table("Every rung, means over repeats", heads, lines, numeric)

@@ -8,9 +8,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from dbdyno.model.scaling import Fitted, Scaling
+from dbdyno.present import regression
 from dbdyno.present import scaling_rows as rows
 from dbdyno.present.compare import columns
-from dbdyno.present.regression import regression_text
+from dbdyno.present.media.text import Printed
 
 
 def scaling_text(scalings: Sequence[Scaling]) -> RenderableType:
@@ -53,8 +54,9 @@ def _one(scaling: Scaling) -> Iterator[RenderableType]:
     if scaling.best is not None:
         yield from _model(scaling, scaling.best)
         yield from _choice(scaling)
-    if scaling.regressions:
-        yield from (Text(""), regression_text(scaling.regressions))
+    per_work = regression.section(scaling.regressions)
+    if per_work is not None:
+        yield Printed([per_work])
     if not scaling.ladder.points.is_empty():
         yield from _headed("Every rung", columns(*rows.rung_table(scaling)))
     yield from _notes(rows.caveats(scaling))

@@ -34,6 +34,7 @@ from dbdyno.present.figures import (
     short_number,
     work_short,
 )
+from dbdyno.present.media.text import Printed
 from dbdyno.present.selection import pick_of
 
 PROCESSES = 12
@@ -222,7 +223,8 @@ def _climbed(results: Results, width: int) -> Iterator[RenderableType]:
     pick = pick_of(results)
     waits = [] if pick is None else list(terminal_tables.events(results, pick, width))
     yield from [Text(""), *waits] if waits else []
-    yield from [Text(""), placement.placement_text(results)] if placement.placements(results) else []
+    together = placement.section(results)
+    yield from [Printed([together])] if together is not None else []
 
 
 def _observed(results: Results, width: int) -> Iterator[RenderableType]:

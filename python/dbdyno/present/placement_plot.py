@@ -1,19 +1,16 @@
-"""Sessions that were started together, on the page: tables, and a strip of each session's calls (SVG)."""
+"""Each call of sessions that were started together as a dot on its session's line: plain SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns
-from dbdyno.present.markup import Html, el, join, table
+from dbdyno.present.document import Drawing
+from dbdyno.present.markup import Html, el
 from dbdyno.present.palette import var
-from dbdyno.present.placement import FOOTNOTE, MOST_SESSIONS, RUNG, SESSION, chosen, of_sessions, placements
 
-Row = Mapping[str, Any]
 _LEFT, _WIDTH, _LINE, _TOP, _RIGHT = 80, 560, 16, 24, 90
 _MOST_DOTS = 60  # a session: of more rounds every n-th
 _SLOW = f"fill:{var('runq')};stroke:{var('runq')}"
@@ -21,42 +18,17 @@ _FAST = f"fill:none;stroke:{var('stat-p50')}"
 _WORDS = {"core": "shared a core", "cpu": "shared a CPU", "none": "alone on its core", None: "place unknown"}
 
 
-def placement_html(results: Results) -> Html:
-    """Empty for a run that was not in rounds."""
-    found = placements(results)
-    if not found:
-        return Html("")
-    row = chosen(found)
-    heads, cells = [h for h, _ in RUNG], [[c(r) for _, c in RUNG] for r in found]
-    sessions = of_sessions(results, row["cell"])
-    shown = sessions.sort("median_ns", descending=True).head(MOST_SESSIONS).sort("session")
-    title = f"{row['sessions']} sessions, repeat {row['repeat']}"
-    if shown.height < sessions.height:
-        title += f": the slowest {shown.height}"
-    lines = [[c(r) for _, c in SESSION] for r in shown.to_dicts()]
-    return join(
-        table("Sessions started together, per rung", heads, cells, [True] * len(heads)),
-        _figure(results, row, shown["session"].to_list(), title),
-        table(title, [h for h, _ in SESSION], lines, [True] * len(SESSION)),
-        el("p", FOOTNOTE, class_="foot"),
-    )
-
-
-def _figure(results: Results, row: Row, sessions: list[int], title: str) -> Html:
-    calls = results.tables["placed"].filter(
-        (pl.col("cell") == row["cell"]) & pl.col("session").is_in(sessions)
-    )
-    step = max(1, row["rounds"] // _MOST_DOTS)
+def drawing(calls: pl.DataFrame, rounds: int, sessions: list[int], title: str) -> Drawing:
+    """The calls of some sessions of one measurement."""
+    step = max(1, rounds // _MOST_DOTS)
     numbers = calls["round"].unique().sort().to_list()[::step]
-    calls = calls.filter(pl.col("round").is_in(numbers)).sort("session", "round")
+    mine = pl.col("session").is_in(sessions) & pl.col("round").is_in(numbers)
+    calls = calls.filter(mine).sort("session", "round")
     high = float(calls["duration_ns"].max() or 1)  # type: ignore[arg-type]
-    words = "Elapsed time of each call, a line a session; filled: in the slower group of its round"
-    some = f", {len(numbers)} of {row['rounds']} rounds" if step > 1 else ""
-    return el(
-        "figure",
-        el("figcaption", f"{title}. {words}{some}. Behind each line: the CPU that most of its calls ran on."),
-        _svg(calls, sessions, high, f"{title}: {words}"),
-    )
+    words = "Elapsed time of each call, one line per session; filled: in the slower group of its round"
+    some = f", {len(numbers)} of {rounds} rounds" if step > 1 else ""
+    caption = f"{title}. {words}{some}. Right: the CPU that most of its calls ran on."
+    return Drawing(_svg(calls, sessions, high, f"{title}: {words}"), caption)
 
 
 def _svg(calls: pl.DataFrame, sessions: list[int], high: float, label: str) -> Html:

@@ -1,0 +1,173 @@
+"""What is to be shown, as data: one :class:`Document` for every medium.
+
+A builder makes the document of one kind (a comparison, a placement, ...); a renderer of the folder ``media``
+shows documents of all kinds in one medium and knows no kind. So a document says what a thing *is* (a claim, a
+column of numbers, a detail to be folded away), never how it looks; what only some media can show is marked.
+
+Blocks stand in reading order. A document begins with its answer (``title``, ``lead``, ``figures``), goes on
+with sections, and ends with folded ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+UNKNOWN = "?"
+Tone = Literal["", "good", "note", "warning", "invalid", "muted"]
+Value = float | str | None
+
+
+class Cell(NamedTuple):
+    """A value, how it is written, and its unit."""
+
+    text: str
+    value: Value = None
+    """``None``: unknown, or nothing."""
+    unit: str = ""
+
+
+def word(text: str) -> Cell:
+    return Cell(text, text or None)
+
+
+def known(value: float | None, text: Callable[[float], str], unit: str = "") -> Cell:
+    """``value`` as ``text`` writes it; ``?`` where it is unknown."""
+    return Cell(UNKNOWN, None, unit) if value is None else Cell(text(value), value, unit)
+
+
+class Column(NamedTuple):
+    head: str
+    number: bool = False
+    """Aligned to the right."""
+    rank: int = 0
+    """0: always shown. Where a line is too long the highest goes first, and it is said so."""
+    wraps: bool = False
+    """A text that may go on in the next line."""
+    sketch: bool = False
+    """A drawing made of characters: only where there are no drawings."""
+
+
+class Row(NamedTuple):
+    cells: Sequence[Cell]
+    tone: Tone = ""
+    minor: bool = False
+    """Left out where space is short, and it is said so."""
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    named: bool = False
+    """The rows are single lines of a name and figures, none of them wraps."""
+
+    def shown(self, sketches: bool) -> Table:
+        """Without empty columns; with or without sketches."""
+        kept = [
+            n
+            for n, c in enumerate(self.columns)
+            if (sketches or not c.sketch) and (not self.rows or any(r.cells[n].text for r in self.rows))
+        ]
+        rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
+        return Table(self.title, [self.columns[n] for n in kept], rows, self.named)
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    text: str
+    tone: Tone = ""
+    lead: bool = False
+    """An answer, not a remark."""
+
+
+class Statement(NamedTuple):
+    """A claim, or the reason why there is none."""
+
+    text: str
+    title: str = ""
+    evidence: str = ""
+    tone: Tone = ""
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Statements:
+    """A list of claims."""
+
+    items: Sequence[Statement]
+
+
+class KeyFigure(NamedTuple):
+    name: str
+    cell: Cell
+    note: str = ""
+
+
+class Key(NamedTuple):
+    """An entry of the legend, which is text: it wraps on a phone and can be read aloud."""
+
+    label: str
+    colour: str
+    mark: Literal["fill", "line", "dash", "dot"] = "line"
+    opacity: float = 1.0
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart as a Vega-Lite specification."""
+
+    id: str  # unique in its document
+    title: str
+    caption: str  # one sentence: what to see
+    spec: dict[str, Any]
+    legend: Sequence[Key] = ()
+    log: bool = False  # offers a logarithmic scale
+    wide: bool = False  # takes the page's whole width
+    marks: int = 1  # how many data points it draws at least: checked in the browser
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawing that needs no code: SVG, safe as it is."""
+
+    svg: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    blocks: Sequence[Block]
+    id: str = ""
+    folded: bool = False
+    """A detail: a page opens it on demand, a terminal leaves it out."""
+
+
+Block = Paragraph | Statements | Table | Chart | Drawing | Section
+
+
+@dataclass(frozen=True)
+class Document:
+    title: str
+    blocks: Sequence[Block]
+    lead: Sequence[Paragraph] = ()
+    """The answer in words."""
+    figures: Sequence[KeyFigure] = ()
+    """The answer in numbers."""
+    footer: str = ""
+
+
+def walk(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Every block, those of sections after their section."""
+    for block in blocks:
+        yield block
+        if isinstance(block, Section):
+            yield from walk(block.blocks)
+
+
+def remarks(texts: Iterable[str]) -> list[Paragraph]:
+    """What to bear in mind, a paragraph each."""
+    return [Paragraph(t, "muted") for t in texts]
