@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from dbdyno import __version__, observe, present
+from dbdyno.account.ladder import just_measured
 from dbdyno.conclude.answers import observed
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conduct.absence import Presence
@@ -163,7 +164,7 @@ def _climb(
             record.update_info(applied=stage.applied)
         record.write_cell(raw)
         progress.done(cell)
-        results = derive(record.info, plan, environment, [raw])
+        results = Results(record.info, plan, environment, just_measured(raw, plan), ())
         course.measured(results)
         teller.measured(results)
         _after(raw, interrupt)

@@ -23,6 +23,7 @@ __all__ = [
     "cut",
     "cut_bins",
     "cut_levels",
+    "cut_rates",
     "cut_rounds",
     "cut_sampler",
     "cut_samples",
@@ -51,6 +52,20 @@ def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
         "cut_levels": cut_levels(cells),
         "rounds": cut_rounds(cells),
         **{table: of_cells(table, cells) for table in OF_CELL},
+    }
+    return tables | {"rates": rates_of(cells, tables)}
+
+
+def cut_rates(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
+    """Those of :func:`cut` that ``rates`` and a first look at the sessions' time need."""
+    tables = {
+        "windows": windows(cells),
+        "cut_tasks": cut_tasks(cells),
+        "cut_samples": cut_samples(cells),
+        "cut_sampler": cut_sampler(cells),
+        "cut_work": cut_work(cells),
+        "cut_levels": cut_levels(cells),
+        "cell_histogram": of_cells("cell_histogram", cells),
     }
     return tables | {"rates": rates_of(cells, tables)}
 
