@@ -16,7 +16,7 @@ from dbdyno.conclude.compare.metrics import BY_NAME
 from dbdyno.conclude.compare.table import Match, metric_table
 from dbdyno.conclude.compare.verdict import ALPHA_STOPPED
 from dbdyno.model.comparison import LEAST_REPEATS, Claim
-from dbdyno.stats.correlated import correlated
+from dbdyno.stats.autocorrelation import correlated
 
 RATE = 1000.0
 DIFFERENT = ("better", "worse")

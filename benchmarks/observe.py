@@ -22,7 +22,7 @@ from pathlib import Path
 import psycopg
 
 from benchmarks.common import Bench, server
-from dbdyno.stats.mean import t95
+from dbdyno.stats.distributions import students_quantile
 
 _TPS = re.compile(rb"progress: [0-9.]+ s, ([0-9.]+) tps")
 _COST = re.compile(r"observing cost ([0-9.]+) % .*?(?:samplers ([0-9.]+) %)?\) and ([0-9.]+) %")
@@ -148,7 +148,7 @@ def _pairs(
             logs.append(math.log(rates[True] / rates[False]))
         observer.go_on()
         observer.end()
-    half = t95(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = students_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     low, mean, high = (math.exp(statistics.fmean(logs) + d) for d in (-half, 0, half))
     print(
         f"observe --witness {witness}{', live view' if live else ''}, pgbench -S -c {sessions}: throughput "

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dbdyno.account.placement.groups import groups
+from dbdyno.stats.two_groups import groups
 
 RUNS = 200
 SHAPES = [(rounds, n) for n in (3, 4, 9, 16) for rounds in (1, 8, 12, 30)]

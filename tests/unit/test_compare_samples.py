@@ -12,11 +12,11 @@ from scipy import stats
 
 from dbdyno.conclude.compare import compare_samples
 from dbdyno.conclude.compare.paired import effect_of_pairs
-from dbdyno.conclude.compare.samples import effect_of_samples, order_interval
+from dbdyno.conclude.compare.samples import effect_of_samples
 from dbdyno.model.errors import UsageError
 from dbdyno.present.compare import benchstat
-from dbdyno.stats import students
-from dbdyno.stats.permutation import EXACT, MONTE_CARLO, NORMAL, rank_sum, signs
+from dbdyno.stats.distributions import students_quantile, students_tail
+from dbdyno.stats.significance import EXACT, MONTE_CARLO, NORMAL, order_interval, rank_sum, signs
 
 # benchstat's own test data, ns/op of ten runs each: its printed rows; Fieller's intervals computed elsewhere.
 JSON = (
@@ -52,17 +52,17 @@ def test_a_narrower_margin_leaves_gob_undecided_and_says_how_many_runs_more() ->
     assert made.verdict == "undecided"
     assert made.further_repeats is not None and 1 < made.further_repeats < 100
     n = 10 + made.further_repeats
-    half = students.quantile(2 * n - 2) * (made.effect.std_err or 0) * math.sqrt(10 / n)
+    half = students_quantile(2 * n - 2) * (made.effect.std_err or 0) * math.sqrt(10 / n)
     assert abs((made.effect.ratio or 0) - 1) + half <= 0.01  # so many would do, if nothing else changes
 
 
 def test_quantiles_are_those_of_published_tables() -> None:
     """NIST/SEMATECH e-Handbook 1.3.6.7.2: upper 2.5 % and 0.5 %."""
     for degrees, quantile in ((1, 12.706), (4, 2.776), (9, 2.262), (18, 2.101), (100, 1.984)):
-        assert round(students.quantile(degrees), 3) == quantile
-    assert round(students.quantile(10, 0.01), 3) == 3.169
-    for degrees, alpha in ((200, 0.05), (450, 0.0005), (999, 0.01)):  # expansion against the exact tail
-        assert students.tail(students.quantile(degrees, alpha), degrees) == pytest.approx(alpha, rel=1e-8)
+        assert round(students_quantile(degrees), 3) == quantile
+    assert round(students_quantile(10, 0.01), 3) == 3.169
+    for degrees, alpha in ((200, 0.05), (450, 0.0005), (999, 0.01)):
+        assert students_tail(students_quantile(degrees, alpha), degrees) == pytest.approx(alpha, rel=1e-8)
 
 
 def brute(a: Sequence[float], b: Sequence[float]) -> float:
@@ -115,7 +115,7 @@ def test_another_implementation_agrees() -> None:
         assert test is not None
         assert test.p == pytest.approx(stats.mannwhitneyu(a, b, method="exact").pvalue, rel=1e-9)
         e = effect_of_samples(a, b)
-        assert stats.t.ppf(0.975, e.degrees) == pytest.approx(students.quantile(e.degrees or 1), rel=1e-9)
+        assert stats.t.ppf(0.975, e.degrees) == pytest.approx(students_quantile(e.degrees or 1), rel=1e-9)
     a, b = [chance.gauss(0, 1) for _ in range(150)], [chance.gauss(0.2, 1) for _ in range(120)]
     normal = rank_sum(a, b)
     assert normal is not None

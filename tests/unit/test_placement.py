@@ -15,13 +15,14 @@ from tests.unit.observe_trees import big_numa_machine, unpack
 from tests.unit.placements import Siblings, article, simulated, slowed, table_of
 
 from dbdyno.account.placement import placement
-from dbdyno.account.placement.groups import groups
-from dbdyno.account.placement.sharing import chance, combined, shares
+from dbdyno.account.placement.sharing import chance, shares
 from dbdyno.conclude.findings import placement as on
 from dbdyno.conclude.findings.context import Case
 from dbdyno.model.finding import Finding
 from dbdyno.model.tables import rows
 from dbdyno.observe.topology import siblings
+from dbdyno.stats.significance import fisher
+from dbdyno.stats.two_groups import groups
 
 SMT2 = {1: 1.0, 2: 4 / 3}  # the article's: two on a core take 1.5 times as long
 POWER = {1: 1.0, 2: 1.4, 3: 1.5, 4: 1.6}  # busy threads of a core, published for POWER7; 3 between
@@ -204,9 +205,9 @@ def test_repeats_tell_what_one_alone_cannot() -> None:
     rows_of = placement(pl.concat(tables), cores)[1]
     assert rows_of["p_core"].to_list() == pytest.approx([0.1] * 3)
     assert rows_of["shared"].to_list() == ["core"] * 3
-    assert combined([0.1] * 3) == pytest.approx(stats.combine_pvalues([0.1] * 3).pvalue)
-    assert combined([0.3, 0.02]) == pytest.approx(stats.combine_pvalues([0.3, 0.02]).pvalue)
-    assert combined([0.028]) == pytest.approx(0.028) and combined([1.0, 1.0]) == 1.0
+    assert fisher([0.1] * 3) == pytest.approx(stats.combine_pvalues([0.1] * 3).pvalue)
+    assert fisher([0.3, 0.02]) == pytest.approx(stats.combine_pvalues([0.3, 0.02]).pvalue)
+    assert fisher([0.028]) == pytest.approx(0.028) and fisher([1.0, 1.0]) == 1.0
 
 
 def test_sharing_that_has_nothing_to_do_with_it(ec2: Siblings) -> None:

@@ -24,6 +24,7 @@ from dbdyno.model.regression import Regression
 from dbdyno.model.scaling import POINTS, Estimate, Ladder, Machine
 from dbdyno.present.regression import regression_json, section
 from dbdyno.stats import least_squares as linear
+from dbdyno.stats.autocorrelation import durbin_watson
 
 
 def _fit(y: object, *columns: object) -> linear.Fit:
@@ -70,7 +71,8 @@ def test_the_error_of_a_mean_of_neighbours_that_resemble_each_other(r: float) ->
 
 
 def test_durbin_watson_as_greene_has_it() -> None:
-    d, p = linear.durbin_watson(_investment())
+    fit = _investment()
+    d, p = durbin_watson(fit.residuals, fit.basis)
     assert d == pytest.approx(1.3215, abs=5e-5)  # Greene 1993, example 15.4
     assert 0.03 < p < 0.1  # between the bounds of Durbin and Watson's table: not decided at 5 % one-sided
 

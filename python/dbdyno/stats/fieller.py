@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dbdyno.stats import students
+from dbdyno.stats.distributions import students_quantile, students_tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class Moments:
         spread = self.variance(1.0)
         if spread == 0:
             return 1.0 if self.x == self.y else 0.0
-        return students.tail((self.y - self.x) / math.sqrt(spread), self.degrees)
+        return students_tail((self.y - self.x) / math.sqrt(spread), self.degrees)
 
 
 def interval(m: Moments, alpha: float = 0.05) -> tuple[float, float] | None:
     """Both ends; ``None``: the interval is not bounded, because the baseline's mean is not clear of 0."""
-    t2 = students.quantile(m.degrees, alpha) ** 2
+    t2 = students_quantile(m.degrees, alpha) ** 2
     a, b, c = m.x**2 - t2 * m.vxx, m.x * m.y - t2 * m.vxy, m.y**2 - t2 * m.vyy
     if a <= 0:
         return None

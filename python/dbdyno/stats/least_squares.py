@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dbdyno.stats.distributions import chi_square_tail
+
 Floats = NDArray[np.float64]
 
 ALONE = 1e-10
@@ -33,6 +35,11 @@ class Fit(NamedTuple):
     @property
     def degrees(self) -> int:
         return len(self.y) - len(self.beta)
+
+    @property
+    def basis(self) -> Floats:
+        """Orthonormal, of the space of the columns; (n, k)."""
+        return np.asarray(np.linalg.qr(self.x / np.linalg.norm(self.x, axis=0))[0])
 
     @property
     def rss(self) -> float:
@@ -126,41 +133,13 @@ def fixed_b(share: float) -> float:
     return a0 + a1 * share + a2 * share**2 + a3 * share**3
 
 
-def durbin_watson(fit: Fit) -> tuple[float, float]:
-    """d and its two-sided p that residuals are independent in their order.
-
-    The first two moments of d given x are exact; between them a beta distribution on 0..4 (Durbin, Watson
-    1951, Biometrika 38, 159-178, section 4). NaN where all residuals are 0.
-    """
-    from scipy.special import betainc
-
-    n, k = fit.x.shape
-    if fit.rss <= 1e-24 * float(fit.y @ fit.y) or n - k < 2:
-        return math.nan, math.nan
-    d = float(np.sum(np.diff(fit.residuals) ** 2)) / fit.rss
-    steps = np.diff(fit.x, axis=0)
-    ax = np.zeros_like(fit.x)
-    ax[:-1] -= steps
-    ax[1:] += steps
-    inner = fit.bread @ (steps.T @ steps)
-    p = 2 * (n - 1) - float(np.trace(inner))
-    q = 6 * n - 8 - 2 * float(np.trace(fit.bread @ (ax.T @ ax))) + float(np.sum(inner * inner.T))
-    mean = p / (n - k)
-    variance = 2 * (q - p * mean) / ((n - k) * (n - k + 2))
-    s = mean * (4 - mean) / variance - 1
-    below = float(betainc(mean / 4 * s, (1 - mean / 4) * s, d / 4))
-    return d, min(1.0, 2 * min(below, 1 - below))
-
-
 def breusch_pagan(fit: Fit) -> float:
     """p that squared residuals do not depend on x: n R2 of their regression is chi-squared (Koenker 1981,
     J. Econometrics 17, 107-112). NaN where they do not vary."""
-    from scipy.special import chdtrc
-
     auxiliary = ols(fit.x, fit.residuals**2)
     if math.isnan(auxiliary.r_squared):
         return math.nan
-    return float(chdtrc(fit.x.shape[1] - 1, max(0.0, len(fit.y) * auxiliary.r_squared)))
+    return chi_square_tail(max(0.0, len(fit.y) * auxiliary.r_squared), fit.x.shape[1] - 1)
 
 
 def cook(fit: Fit) -> Floats:

@@ -6,19 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# Two-sided 95 % quantiles of Student's t for 1..30 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
-_T95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
-
-
-def t95(degrees_of_freedom: int) -> float:
-    """Two-sided 95 % quantile of Student's t. Beyond 30 degrees the next lower tabulated value (wider)."""
-    if degrees_of_freedom < 1:
-        raise ValueError("an interval needs at least two values")
-    return _T95[min(degrees_of_freedom, 30) - 1]
+from dbdyno.stats.distributions import students_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +50,5 @@ class Mean:
         """Student's 95 % interval of the mean; ``None`` for fewer than two values."""
         if self.std_err is None:
             return None
-        half = t95(self.n - 1) * self.std_err
+        half = students_quantile(self.n - 1) * self.std_err
         return self.value - half, self.value + half

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import permutations
@@ -59,16 +58,6 @@ def chance(slow: Marks, shared: Marks) -> float | None:
     if factorial(n) <= _MOST_ENUMERATED:
         return float(np.count_nonzero(met >= there) / met.size)
     return float((1 + np.count_nonzero(met >= there)) / (1 + met.size))
-
-
-def combined(ps: Sequence[float]) -> float:
-    """One p of independent repeats, by Fisher's method (1932): the upper tail of chi-square at -2 ln of their
-    product, with twice as many degrees of freedom as there are, in closed form."""
-    log = -sum(math.log(max(p, 1e-300)) for p in ps)
-    terms = (
-        math.exp(i * math.log(log) - math.lgamma(i + 1)) if log else float(i == 0) for i in range(len(ps))
-    )
-    return min(1.0, math.exp(-log) * sum(terms))
 
 
 def _orders(n: int) -> NDArray[np.int64]:

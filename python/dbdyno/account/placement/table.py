@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dbdyno.account.placement.groups import Groups, groups, interval
-from dbdyno.account.placement.sharing import Marks, chance, combined, core_of, shares
+from dbdyno.account.placement.sharing import Marks, chance, core_of, shares
 from dbdyno.model.column import CELL
 from dbdyno.model.tables import conform, empty, rows
-from dbdyno.stats.gaps import Floats
+from dbdyno.stats.significance import fisher
+from dbdyno.stats.two_groups import Floats, Groups, groups, median_interval
 
 Row = dict[str, Any]
 Places = NDArray[np.str_]  # of Share; empty: unknown
@@ -87,7 +87,7 @@ def _spread(part: pl.DataFrame, durations: Floats) -> Row:
 
 
 def _told(told: Groups) -> Row:
-    low, high = interval(told.ratios)
+    low, high = median_interval(told.ratios)
     counts = told.slow.sum(axis=1)
     counts = counts[counts > 0]
     return {
@@ -126,7 +126,7 @@ def _cause(row: Row, made: Sequence[Row]) -> str | None:
         ps = [p for p in (r[f"p_{kind}"] for r in rung) if p is not None]
         if (
             row[f"p_{kind}"] is not None
-            and combined(ps) < CHANCE
+            and fisher(ps) < CHANCE
             and 2 * slow_known >= row["slow_calls"]
             and row[f"slow_{kind}"] >= TOLD * slow_known
             and row[f"fast_{kind}"] <= OTHERS * fast_known

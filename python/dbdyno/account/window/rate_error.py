@@ -1,7 +1,7 @@
 """How sure a window's own figures are: standard errors from what happened in it second by second.
 
 The driver tells about once a second how many calls ended. From bin to bin that is a series whose neighbours
-resemble each other; :mod:`dbdyno.stats.correlated` takes that into account. What differs from repeat to
+resemble each other; :mod:`dbdyno.stats.autocorrelation` takes that into account. What differs from repeat to
 repeat is not in these errors: they are a lower bound.
 """
 
@@ -13,7 +13,7 @@ import polars as pl
 
 from dbdyno.model.raw import RawCell
 from dbdyno.model.units import NS_PER_S
-from dbdyno.stats.correlated import correlated
+from dbdyno.stats.autocorrelation import correlated
 
 Figure = tuple[str, str, float | None, str, str]
 _SOURCE = "driver, by the second"

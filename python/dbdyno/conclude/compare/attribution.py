@@ -17,7 +17,7 @@ from dbdyno.conclude.compare.samples import moments_of_samples
 from dbdyno.conclude.compare.table import Match
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.comparison import Account, Why
-from dbdyno.stats import students
+from dbdyno.stats.distributions import students_quantile
 from dbdyno.stats.fieller import Moments
 
 PARTS = frozenset({"run.user", "run.system"})
@@ -129,4 +129,4 @@ def _half(xs: Sequence[float], ys: Sequence[float], paired: bool) -> float | Non
         return None
     pairs = list(zip(xs, ys, strict=True)) if paired else []
     m: Moments = moments_of_pairs(pairs) if paired else moments_of_samples(xs, ys)
-    return students.quantile(m.degrees) * math.sqrt(m.variance(1.0))
+    return students_quantile(m.degrees) * math.sqrt(m.variance(1.0))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dbdyno.model.comparison import Basis, Effect
 from dbdyno.stats.fieller import Moments, interval
-from dbdyno.stats.permutation import Test
+from dbdyno.stats.significance import Test
 
 NO_SPREAD = "nothing varies from repeat to repeat: there is no spread to judge the difference by"
 NOT_POSITIVE = "a ratio needs means above zero"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dbdyno.conclude.compare.effect import Floor, effect, without
 from dbdyno.model.comparison import Effect
 from dbdyno.stats.fieller import Moments
-from dbdyno.stats.permutation import signs
+from dbdyno.stats.significance import signs
 
 Pairs = Sequence[tuple[float, float]]
 """Baseline and variant."""

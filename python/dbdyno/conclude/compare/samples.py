@@ -9,11 +9,7 @@ from dbdyno.conclude.compare.effect import Floor, effect, without
 from dbdyno.model.comparison import Effect, Summary
 from dbdyno.stats.fieller import Moments
 from dbdyno.stats.mean import Mean
-from dbdyno.stats.permutation import rank_sum
-
-CONFIDENCE = 0.95
-MOST_ORDERED = 1000
-_Z = 1.959963984540054  # 97.5 % of the normal distribution
+from dbdyno.stats.significance import order_interval, rank_sum
 
 
 def effect_of_samples(
@@ -58,22 +54,3 @@ def summary(values: Sequence[float]) -> Summary:
         high=ordered[high - 1] if high <= n else None,
         confidence=confidence,
     )
-
-
-def order_interval(n: int) -> tuple[int, int, float]:
-    """Ranks (from 1) of the two values that enclose the median, and how surely; 0 and n + 1: no such value.
-
-    As benchstat: the gaps between ordered values, each with its binomial probability to hold the median, are
-    taken from the middle outwards, of two alike the lower first, until they make up 95 %. From 1,000 values
-    on by the normal approximation (Conover 1999, Practical Nonparametric Statistics, 3.2).
-    """
-    if n > MOST_ORDERED:
-        low = math.floor((n - _Z * math.sqrt(n)) / 2)
-        return low, n + 1 - low, CONFIDENCE
-    covered, low, high = 0, n, 0
-    for gap in sorted(range(n + 1), key=lambda k: (abs(2 * k - n), k)):
-        covered += math.comb(n, gap)
-        low, high = min(low, gap), max(high, gap)
-        if covered >= CONFIDENCE * 2**n:
-            break
-    return low, high + 1, covered / 2**n

@@ -12,8 +12,8 @@ from dbdyno.conclude.compare.effects import effect_between
 from dbdyno.conclude.compare.metrics import Metric
 from dbdyno.conclude.compare.verdict import ALPHA, careful_p, judge
 from dbdyno.model.comparison import Claim, Line, MetricTable
-from dbdyno.stats.holm import holm
 from dbdyno.stats.mean import Mean
+from dbdyno.stats.significance import holm
 
 
 @dataclass(frozen=True)

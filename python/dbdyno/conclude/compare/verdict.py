@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from dbdyno.model.comparison import Effect, Verdict
-from dbdyno.stats import students
+from dbdyno.stats.distributions import students_quantile
 
 ALPHA = 0.05
 ALPHA_STOPPED = 0.025
@@ -99,6 +99,6 @@ def _decides(effect: Effect, repeats: int, margin: float, alpha: float) -> bool:
     std_err = effect.std_err * math.sqrt(n / repeats)
     degrees = repeats - 1 if effect.basis == "pairs" else 2 * repeats - 2
     away = abs(effect.ratio - 1)
-    if away > std_err * students.quantile(degrees, alpha) and 2.0 ** (1 - 2 * repeats) < alpha:
+    if away > std_err * students_quantile(degrees, alpha) and 2.0 ** (1 - 2 * repeats) < alpha:
         return True
-    return away + std_err * students.quantile(degrees) <= margin
+    return away + std_err * students_quantile(degrees) <= margin

@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
 from dbdyno.model.finding import Finding
 from dbdyno.model.units import NS_PER_S, format_rate, significant
-from dbdyno.stats.chance import FALSE_ALARMS, Change, unequal, welch
+from dbdyno.stats.significance import FALSE_ALARMS, Change, unequal, welch
 
 DRIFT = 0.05
 """A change from half to half is told from this on, if it is not chance."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from dbdyno.conclude.machines.rungs import Floats, Rungs
 from dbdyno.model.scaling import Estimate
+from dbdyno.stats.distributions import students_quantile
 
 _STEPS = 16
 """Between two rungs, when ends of a crossing's interval are looked for; then by halves."""
@@ -17,12 +18,10 @@ _STEPS = 16
 
 def critical(a: Rungs, b: Rungs, va: float, vb: float, alpha: float = 0.05) -> float:
     """Student's two-sided quantile with Welch's degrees of freedom (1947, Biometrika 34, 28-35)."""
-    from scipy.special import ndtri, stdtrit
-
     shares = [v * v / r.degrees for v, r in ((va, a), (vb, b)) if math.isfinite(r.degrees)]
     below = sum(shares)
     degrees = (va + vb) ** 2 / below if below > 0 else math.inf
-    return float(ndtri(1 - alpha / 2) if math.isinf(degrees) else stdtrit(degrees, 1 - alpha / 2))
+    return students_quantile(degrees, alpha)
 
 
 def estimate(r: Rungs, load: float, name: str, unit: str) -> Estimate:

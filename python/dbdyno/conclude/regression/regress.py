@@ -14,13 +14,14 @@ from dbdyno.conclude.regression import refusals
 from dbdyno.model.errors import UsageError
 from dbdyno.model.regression import PARTS, REGRESSION_POINTS, Part, Regression
 from dbdyno.model.scaling import Estimate
+from dbdyno.stats.autocorrelation import durbin_watson
+from dbdyno.stats.distributions import students_quantile
 from dbdyno.stats.least_squares import (
     Fit,
     Floats,
     bandwidth,
     breusch_pagan,
     cook,
-    durbin_watson,
     fixed_b,
     hc3,
     newey_west,
@@ -73,7 +74,7 @@ class _Errors:
         if not 1 <= width < n:
             raise UsageError(f"{lags} lags of {n} points", f"0 to {n - 2}, or None: automatic")
         self.lags = width - 1
-        self.critical = fixed_b(width / n) if ordered else _students(n - k)
+        self.critical = fixed_b(width / n) if ordered else students_quantile(n - k)
         self.method = (
             f"Newey-West, {self.lags} lags{', prewhitened' if lags is None else ''}, "
             f"fixed-b {self.critical:.2f}"
@@ -104,19 +105,15 @@ class _Errors:
             )
 
 
-def _students(degrees: int) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, 0.975))
-
-
 def _filled(made: Regression, fits: Mapping[str, Fit], errors: _Errors, ordered: bool) -> Regression:
     parts = tuple(_part(name, fit, errors, made.work_units) for name, fit in fits.items())
     total = fits["cpu"]
     if total.rss <= 1e-24 * float(total.y @ total.y):
         d = p = bp = None
     else:
-        d, p, bp = (_known(v) for v in (*durbin_watson(_by_work(total, ordered)), breusch_pagan(total)))
+        neighbours = _by_work(total, ordered)
+        watson = durbin_watson(neighbours.residuals, neighbours.basis)
+        d, p, bp = (_known(v) for v in (*watson, breusch_pagan(total)))
     made = replace(
         made,
         degrees=total.degrees,
@@ -221,5 +218,5 @@ def _ratio(work: Floats, cpu: Floats, unit: str) -> Estimate | None:
         return named
     off = cpu - value * work
     error = math.sqrt(n * float(off @ off) / (n - 1)) / total
-    half = _students(n - 1) * error
+    half = students_quantile(n - 1) * error
     return replace(named, low=value - half, high=value + half, std_err=error, method="ratio estimator, t")

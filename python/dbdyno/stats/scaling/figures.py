@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import stats
 
+from dbdyno.stats.distributions import students_quantile
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.fit import Fit, central
 from dbdyno.stats.scaling.models import BY_CURVATURE, Derived, own_parameter
@@ -106,7 +106,7 @@ def _by_curvature(found: Fit, what: Derived) -> Interval:
     error = _error(found, what)
     if error is None or (what.at != BY_CURVATURE and what.model is None and error == 0):
         return None, None
-    half = float(stats.t.ppf(0.975, found.degrees)) * error
+    half = students_quantile(found.degrees) * error
     value = float(what.of(found.p))
     return _within(found, what, value - half, value + half)
 
@@ -167,5 +167,5 @@ def band(found: Fit, loads: Floats, drawn: Drawn | None = None) -> tuple[Floats,
         slopes = central(found.model, loads, found.p)[:, free]
         covariance = found.covariance[np.ix_(free, free)]
         half = np.sqrt(np.maximum(np.einsum("ki,ij,kj->k", slopes, covariance, slopes), 0))
-        half = half * float(stats.t.ppf(0.975, max(found.degrees, 1)))
+        half = half * students_quantile(max(found.degrees, 1))
     return x * found.size, np.maximum(x - half, 0) * found.size, (x + half) * found.size

@@ -1,7 +1,7 @@
 """Intervals by profile likelihood: how far a figure can be moved while all others are fitted anew.
 
-The limit is RSS (1 + F(0.95; 1, n - k) / (n - k)): Bates and Watts, Nonlinear Regression Analysis (1988),
-section 6.1.
+The limit is RSS (1 + t^2 / (n - k)), t Student's two-sided 95 % quantile with n - k degrees of freedom: Bates
+and Watts, Nonlinear Regression Analysis (1988), section 6.1.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from dbdyno.stats.distributions import students_quantile
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.fit import EXACT, Fit, central
 from dbdyno.stats.scaling.models import Derived, Model
 from dbdyno.stats.scaling.solve import solve
 
-SHARE = 0.95
 STEPS = 34
 """Most that are taken towards an edge; about ten are needed. After as many an edge that was not met is
 none."""
@@ -51,7 +50,7 @@ def profiled(found: Fit, what: Derived) -> Profiled | None:
 
 def intervals(found: Fit, wanted: list[Profiled]) -> list[Interval]:
     """Of each figure, its 95 % interval. None: not bounded on that side."""
-    factor = float(stats.f.ppf(SHARE, 1, found.degrees)) / found.degrees
+    factor = students_quantile(found.degrees) ** 2 / found.degrees
     return [edge for group in _by_model(wanted) for edge in _Edges(found, group, factor).intervals()]
 
 

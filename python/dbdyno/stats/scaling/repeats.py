@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
+from dbdyno.stats.distributions import students_quantile
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.fit import Fit
 from dbdyno.stats.scaling.models import tabled
@@ -34,7 +34,7 @@ class Drawn:
     def quantile(self) -> float:
         """By what a standard deviation over draws becomes half a 95 % interval."""
         r = self.repeats
-        return float(stats.t.ppf(0.975, r - 1)) * float(np.sqrt(r / (r - 1)))
+        return students_quantile(r - 1) * float(np.sqrt(r / (r - 1)))
 
     def std_err(self, values: Floats) -> float:
         r = self.repeats

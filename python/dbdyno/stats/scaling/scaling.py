@@ -9,14 +9,15 @@ import numpy as np
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Estimate, Fitted, Ladder, Scaling
+from dbdyno.stats.autocorrelation import durbin_watson
 from dbdyno.stats.scaling import words
 from dbdyno.stats.scaling.choose import Weighed, choose
+from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.figures import CURVATURE, PROFILE, REPEATS, Figure, Figures, band, figures
-from dbdyno.stats.scaling.fit import Fit, fit
+from dbdyno.stats.scaling.fit import EXACT, Fit, fit
 from dbdyno.stats.scaling.models import MODELS, for_loads
 from dbdyno.stats.scaling.points import FARTHEST, Points, points_of
 from dbdyno.stats.scaling.repeats import LEAST, Drawn, drawn
-from dbdyno.stats.scaling.residuals import durbin_watson
 from dbdyno.stats.scaling.straight import ALPHA, straight_p
 from dbdyno.stats.scaling.tables import curve_table, empty_curve, residual_table
 
@@ -104,7 +105,7 @@ def _fitted(case: _Case, weighed: Weighed, is_best: bool) -> Fitted:
     draws = case.draws(found) if worth else None
     how = CURVATURE if not worth else REPEATS if draws is not None else PROFILE
     made = figures(found, how, draws)
-    watson, p = durbin_watson(found, case.points.repeat, case.seed)
+    watson, p = _autocorrelation(found, case.points.repeat)
     claimed = words.peak_claimed(made, case.bends)
     shown = {"1/s": case.ladder.throughput_unit, "load": case.ladder.load_unit, "ratio": "ratio"}
     return Fitted(
@@ -130,6 +131,18 @@ def _fitted(case: _Case, weighed: Weighed, is_best: bool) -> Fitted:
         autocorrelation_p=p,
         notes=tuple(words.fit_notes(found, made, case.bends, p, not case.repeated)),
     )
+
+
+def _autocorrelation(found: Fit, repeat: Floats) -> tuple[float | None, float | None]:
+    """Durbin and Watson's d and its p. Neighbours are the points of one climb in the order of load; the basis
+    is that of the model's tangent plane. None: the fit is exact, or there are too few points."""
+    if found.rss <= len(found.n) * EXACT**2:
+        return None, None
+    order = np.lexsort((found.n, repeat))
+    free = [i for i, name in enumerate(found.model.names) if name not in found.at_bound]
+    plane = np.linalg.qr(found.slopes[:, free])[0]
+    d, p = durbin_watson((found.x - found.predicted)[order], plane[order], np.diff(repeat[order]) == 0)
+    return (None, None) if np.isnan(d) else (d, p)
 
 
 def _kneed(case: _Case, found: Fit) -> bool:

@@ -10,8 +10,9 @@ from dbdyno.stats.scaling.choose import CLEAR, Weighed
 from dbdyno.stats.scaling.figures import Figure, Figures
 from dbdyno.stats.scaling.fit import Fit
 from dbdyno.stats.scaling.points import FARTHEST
-from dbdyno.stats.scaling.residuals import ALIKE
 
+ALIKE = 0.05
+"""p below which residuals are said to be autocorrelated."""
 ROUGH = 0.2
 """Typical error of the best model, as a share of mean throughput, above which none describes the ladder."""
 

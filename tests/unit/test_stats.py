@@ -2,9 +2,13 @@
 
 import random
 
+import numpy as np
 import pytest
+from scipy import stats
 
-from dbdyno.stats.chance import FALSE_ALARMS, chi_square_p, students_p, unequal, welch
+from dbdyno.stats.autocorrelation import durbin_watson
+from dbdyno.stats.distributions import chi_square_tail, students_quantile, students_tail
+from dbdyno.stats.significance import FALSE_ALARMS, unequal, welch
 
 
 @pytest.mark.parametrize(
@@ -13,9 +17,9 @@ from dbdyno.stats.chance import FALSE_ALARMS, chi_square_p, students_p, unequal,
 )
 def test_students_tail_is_the_tables(degrees: int, t: float):
     """Two-sided 1 % points: NIST/SEMATECH e-Handbook, 1.3.6.7.2, column 0.995."""
-    assert students_p(t, degrees) == pytest.approx(0.01, rel=0.001)
-    assert students_p(-t, degrees) == students_p(t, degrees)
-    assert students_p(0.0, degrees) == pytest.approx(1.0)
+    assert students_tail(t, degrees) == pytest.approx(0.01, rel=0.001)
+    assert students_tail(-t, degrees) == students_tail(t, degrees)
+    assert students_tail(0.0, degrees) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +27,7 @@ def test_students_tail_is_the_tables(degrees: int, t: float):
 )
 def test_chi_squares_tail_is_the_tables(degrees: int, x: float):
     """Upper 1 % points: NIST/SEMATECH e-Handbook, 1.3.6.7.4."""
-    assert chi_square_p(x, degrees) == pytest.approx(0.01, rel=0.03)
+    assert chi_square_tail(x, degrees) == pytest.approx(0.01, rel=0.03)
 
 
 def test_welch_on_a_worked_example():
@@ -65,3 +69,23 @@ def test_equal_sessions_are_told_to_be_unequal_no_more_often_than_promised():
     )
     assert alarms / 4000 <= FALSE_ALARMS * 1.4
     assert unequal([10, 10, 10, 14], [0.25] * 4) < 1e-6
+
+
+def test_the_quantiles_kept_at_hand_are_those_of_scipy():
+    for degrees in range(1, 40):
+        assert students_quantile(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-11)
+    assert students_quantile(float("inf")) == pytest.approx(1.959963984540054)
+    with pytest.raises(ValueError):
+        students_quantile(0)
+
+
+@pytest.mark.parametrize(("loads", "climbs"), [(6, 1), (6, 3), (40, 1)])
+def test_independent_residuals_are_said_to_resemble_each_other_as_often_as_promised(loads: int, climbs: int):
+    """Only neighbours of one climb are compared. 2,000 trials: binomial error 0.5 %."""
+    repeat = np.repeat(np.arange(climbs), loads)
+    load = np.tile(np.arange(1.0, loads + 1), climbs)
+    basis = np.linalg.qr(np.column_stack([np.ones_like(load), load]))[0]
+    errors = np.random.default_rng(4).normal(size=(2000, len(load)))
+    left = errors - (errors @ basis) @ basis.T
+    found = [durbin_watson(row, basis, np.diff(repeat) == 0)[1] for row in left]
+    assert 0.03 <= np.mean(np.array(found) < 0.05) <= 0.07

@@ -1,0 +1,93 @@
+"""Series whose neighbours resemble each other: the error of their mean, a test of residuals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+LEAST = 5
+"""A series of fewer values has no error."""
+LEAST_DEGREES = 3
+"""Degrees of freedom below which Durbin and Watson's d has no p: its law is no beta distribution."""
+
+
+class Correlated(NamedTuple):
+    """Of a series: mean, its standard error, the number of independent values with the same error."""
+
+    mean: float
+    std_err: float
+    effective: float
+    n: int
+
+
+def correlated(values: Sequence[float]) -> Correlated | None:
+    """``None``: fewer than five values. Of few values the error is rather too small than too large."""
+    series = np.asarray(values, dtype=float)
+    n = len(series)
+    if n < LEAST:
+        return None
+    mean = float(series.mean())
+    variance = float(series.var(ddof=1))
+    tau = integrated_time(series - mean) if variance > 0 else 1.0
+    return Correlated(mean, math.sqrt(variance * tau / n), n / tau, n)
+
+
+def integrated_time(centred: Sequence[float] | Floats) -> float:
+    """Integrated autocorrelation time, 1 + 2 times the sum of autocorrelations, in steps (Sokal 1997).
+
+    The sum is cut by Geyer's initial monotone sequence (1992, Statistical Science 7, 473-483): sums of
+    neighbouring pairs of autocovariances, as long as they are positive, none above the one before. Below 1
+    where neighbours lie on opposite sides of the mean; never below 1/n.
+    """
+    series = np.asarray(centred, dtype=float)
+    n = len(series)
+    power = np.abs(np.fft.rfft(series, 2 * n)) ** 2
+    covariance = np.fft.irfft(power)[:n] / n
+    pairs = covariance[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
+    positive = pairs[: int(np.argmax(pairs <= 0))] if (pairs <= 0).any() else pairs
+    monotone = np.minimum.accumulate(positive)
+    return float(max(1 / n, 2 * monotone.sum() / covariance[0] - 1))
+
+
+def durbin_watson(
+    residuals: Floats, basis: Floats, joined: NDArray[np.bool_] | None = None
+) -> tuple[float, float]:
+    """d (about 2 without autocorrelation, towards 0 with) and its two-sided p that residuals are independent.
+
+    ``basis``: (n, k) orthonormal, the space that the fit took from ``residuals`` (n,) in their order;
+    ``joined``: (n - 1,), which neighbours belong together, all by default. The first two moments of d are
+    exact; between them a beta distribution on 0..4 (Durbin, Watson 1951, Biometrika 38, 159-178, section 4).
+    NaN: nothing to compare, or fewer than 3 degrees of freedom.
+    """
+    from scipy.special import betainc
+
+    n, k = basis.shape
+    degrees = n - k
+    weights = np.ones(n - 1) if joined is None else joined.astype(float)
+    rss = float(residuals @ residuals)
+    if rss == 0 or degrees < LEAST_DEGREES or not weights.any():
+        return math.nan, math.nan
+    d = float(weights @ np.diff(residuals) ** 2) / rss
+    steps = weights[:, None] * np.diff(basis, axis=0)
+    pulled = np.zeros_like(basis)  # A Q, with A the matrix of d's numerator
+    pulled[:-1] -= steps
+    pulled[1:] += steps
+    inner = basis.T @ pulled
+    ends = np.zeros(n)
+    ends[:-1] += weights
+    ends[1:] += weights
+    first = float(ends.sum()) - float(np.trace(inner))
+    second = (
+        float(ends @ ends) + 2 * float(weights.sum()) - 2 * float(np.sum(pulled**2)) + float(np.sum(inner**2))
+    )
+    mean = first / degrees
+    variance = 2 * (second - first * mean) / (degrees * (degrees + 2))
+    s = mean * (4 - mean) / variance - 1
+    below = float(betainc(mean / 4 * s, (1 - mean / 4) * s, d / 4))
+    return d, min(1.0, 2 * min(below, 1 - below))
