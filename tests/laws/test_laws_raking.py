@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from dbdyno.account.ledger.raking import EVEN, LABELLED, ipf, run_shares
+from dbdyno.account.ledger.raking import EVEN, LABELLED, run_shares
+from dbdyno.stats.raking import ipf
 
 EXAMPLES = examples(80)
 POSITIVE = st.floats(0.01, 100.0)

@@ -13,7 +13,8 @@ from tests.examples import examples
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Adaptive, Goal
 from dbdyno.plan import Done, Findings, Seen, next_rung
-from dbdyno.plan.adaptive_goal import parse_goal, wilson
+from dbdyno.plan.adaptive_goal import parse_goal
+from dbdyno.stats.shares import wilson_of
 
 S, MS = 1_000_000_000, 1_000_000
 Law = Callable[[int], float]
@@ -310,4 +311,4 @@ def test_wilsons_interval() -> None:
     published = {(81, 263): (0.2553, 0.3662), (15, 148): (0.0624, 0.1605), (0, 20): (0, 0.1611)}
     published[1, 29] = (0.0061, 0.1718)
     for (met, of), ends in published.items():
-        assert wilson(met, of) == pytest.approx(ends, abs=6e-5)
+        assert wilson_of(met, of) == pytest.approx(ends, abs=6e-5)

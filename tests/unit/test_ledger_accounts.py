@@ -14,9 +14,9 @@ from tests.fakery import (
 )
 
 from dbdyno.account.ledger import ledger
-from dbdyno.account.ledger.intervals import effective, interval, wilson
 from dbdyno.account.window import cut
 from dbdyno.model.raw import RawCell
+from dbdyno.stats.shares import effective, interval, wilson
 
 
 def _ledger(*cells: RawCell) -> pl.DataFrame:

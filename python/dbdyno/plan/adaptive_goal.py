@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import get_args
@@ -16,7 +15,6 @@ from dbdyno.plan.adaptive_knee import next_for_knee
 METRICS: tuple[str, ...] = get_args(Goal.model_fields["metric"].annotation)
 MOST_FAILED = 0.01
 """A rung with more calls that ended in an error does not meet a goal, however short they were."""
-_Z95 = 1.959964
 _TEXT = re.compile(r"\s*([a-z0-9_]+)\s*(<=|>=|<|>)\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z/]*)\s*\Z")
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": float(NS_PER_S)}
 _PER_S = {"": 1.0, "/s": 1.0, "calls/s": 1.0, "k": 1e3, "k/s": 1e3}
@@ -58,14 +56,6 @@ def parse_goal(text: str) -> Goal:
 def _plain(text: str) -> str:
     """``20.0 ms`` -> ``20 ms``."""
     return re.sub(r"(\.\d*?)0+(?=\s|$)", r"\1", text).replace(". ", " ")
-
-
-def wilson(met: int, of: int) -> tuple[float, float]:
-    """95 % interval of a share (Wilson 1927, equation 5 of Brown, Cai and DasGupta 2001)."""
-    z2 = _Z95**2
-    middle = (met + z2 / 2) / (of + z2)
-    half = _Z95 * math.sqrt(met * (of - met) / of + z2 / 4) / (of + z2)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 class Sides:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dbdyno.model.plan import Goal
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.plan.adaptive_findings import NOISE, Done, Findings, noise_of
-from dbdyno.plan.adaptive_goal import Sides, wilson
+from dbdyno.plan.adaptive_goal import Sides
 from dbdyno.plan.adaptive_knee import END, KNEE, Bend, bend
 from dbdyno.plan.ladder import MAX_SESSIONS
 from dbdyno.stats.mean import Mean
+from dbdyno.stats.shares import wilson_of
 
 _FALLS = 0.95  # below this share of the peak throughput is said to fall
 
@@ -148,7 +149,7 @@ def _typical(sides: Sides, rung: int) -> float:
 
 def _confidence(sides: Sides, rung: int) -> str:
     met, repeats = sides.met(rung), len(sides.of[rung])
-    low, high = wilson(met, repeats)
+    low, high = wilson_of(met, repeats)
     return (
         f"{met} of {repeats} repeats at {_n(rung)} met it: of all such windows {low:.0%} to {high:.0%} would "
         "(Wilson's 95 % interval); intervals of the figure are Student's over repeats"

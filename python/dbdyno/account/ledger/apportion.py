@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dbdyno.account.ledger.intervals import effective, interval
 from dbdyno.account.ledger.margins import TRACE, Tables, margins
 from dbdyno.account.ledger.raking import run_shares
 from dbdyno.account.ledger.sample_rows import ASKED, LABEL, READ, WORD_ALONE, chosen, observations
 from dbdyno.account.ledger.states import with_states
 from dbdyno.account.ledger.steal import with_stolen
+from dbdyno.stats.shares import effective, interval
 
 
 @dataclass(frozen=True)

@@ -1,58 +1,12 @@
-"""Intervals of sampled shares."""
+"""Sums over sampled rows, with their sampling error."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import polars as pl
 
-Z95 = 1.959964
-"""Two-sided 95 % quantile of the normal distribution (NIST/SEMATECH e-Handbook, 1.3.6.7.1)."""
-
-
-def wilson(share: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """Wilson's 95 % score interval of a share seen in ``n`` effective samples (Wilson 1927).
-
-    It never leaves [0, 1] and keeps its width at shares of 0 and 1. A share beyond [0, 1] counts as 0 or 1.
-    """
-    p = share.clip(0.0, 1.0)
-    z2 = Z95 * Z95
-    middle = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = Z95 / (1 + z2 / n) * (p * (1 - p) / n + z2 / (4 * n * n)).sqrt()
-    return (middle - half).clip(0.0, 1.0), (middle + half).clip(0.0, 1.0)
-
-
-_RARE = (0.0, 0.0513, 0.3554, 0.8177)
-"""Lower ends, in hits, for 0 to 3 hits: half the 5 % points of chi square with 2 x degrees of freedom."""
-
-
-def interval(share: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """Wilson's interval, wider where a share is next to 0 or 1: up to 3 hits, or all but 3.
-
-    There Wilson's end lies too near (it holds as few as 84 of 100); Poisson's is taken instead, as by Brown,
-    Cai and DasGupta (Interval estimation for a binomial proportion, Statistical Science 16, 2001, 4.1.1).
-    Effective numbers are no integers: between those of whole hits it is linear.
-    """
-    p = share.clip(0.0, 1.0)
-    low, high = wilson(p, n)
-    least, most = _rare(p * n) / n, 1 - _rare((1 - p) * n) / n
-    rare, common = p * n <= 3, (1 - p) * n <= 3
-    return (
-        pl.when(rare).then(pl.min_horizontal(low, least)).otherwise(low),
-        pl.when(common).then(pl.max_horizontal(high, most)).otherwise(high),
-    )
-
-
-def _rare(hits: pl.Expr) -> pl.Expr:
-    steps = pairwise(_RARE)
-    return pl.sum_horizontal((b - a) * (hits - i).clip(0.0, 1.0) for i, (a, b) in enumerate(steps))
-
-
-def effective(weight: pl.Expr) -> pl.Expr:
-    """Effective number of samples of unequal weight (Kish 1965): ``(sum w)^2 / sum w^2``."""
-    w = weight.cast(pl.Float64)
-    return w.sum() ** 2 / (w * w).sum()
+from dbdyno.stats.shares import interval, wilson
 
 
 def sums(

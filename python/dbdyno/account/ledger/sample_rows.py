@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.account.ledger.intervals import effective
 from dbdyno.account.ledger.margins import Tables as Tables
 from dbdyno.model.source import HIDDEN
+from dbdyno.stats.shares import effective
 
 NO_EVENT = "no wait event"
 UNLABELLED = "active without wait event"
