@@ -114,7 +114,7 @@ def test_stops_and_a_closed_terminal_in_a_run(bench: Bench) -> None:
     assert "invalid" in statuses and "ok" in statuses, statuses
     results = _last(bench)
     assert (results.info.status, results.info.reason) == ("cut short", "stopped by the user")
-    told = [f.claim for f in results.findings if f.id == "cell-invalid"]
+    told = [f.text for f in results.findings if f.id == "cell-invalid"]
     assert any("dbdyno was stopped for " in t for t in told) and not any("(-" in t for t in told), told
     assert bench.ask("show work_mem") != [("5MB",)]
 
@@ -133,7 +133,7 @@ def test_stops_and_a_closed_terminal_in_an_observation(bench: Bench) -> None:
     assert report.exists()
     results = _last(bench)
     assert results.info.status == "complete"
-    marked = [f for f in results.findings if "dbdyno was stopped for " in f.claim]
+    marked = [f for f in results.findings if "dbdyno was stopped for " in f.text]
     assert {f.id for f in marked} <= {"window-short", "cell-invalid"} and marked
 
 

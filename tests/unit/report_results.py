@@ -16,7 +16,8 @@ import report_machine as machine
 import report_tables as finer
 
 from dbdyno.model import tables
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
+from dbdyno.model.estimate import Estimate
 from dbdyno.model.plan import Cell, Choice, Experiment, Plan
 from dbdyno.model.results import Results, RunInfo
 from dbdyno.model.workload import Calibration, Workload
@@ -78,7 +79,7 @@ def hostile() -> Results:
     server = plain.environment.server.model_copy(
         update={"settings": {"application_name": HOSTILE, "x": "=cmd()"}}
     )
-    finding = Finding(id="x", severity="warning", claim=HOSTILE, evidence="=1+1", cure="@SUM(A1)")
+    finding = Claim(id="x", severity="warning", text=HOSTILE, evidence="=1+1", advice="@SUM(A1)")
     return replace(
         plain,
         environment=plain.environment.model_copy(update={"server": server}),
@@ -319,22 +320,22 @@ def _plan(world: World, cells: Sequence[Cell]) -> Plan:
     ).sealed()
 
 
-def _findings(cells: Sequence[Cell]) -> tuple[Finding, ...]:
+def _findings(cells: Sequence[Cell]) -> tuple[Claim, ...]:
     top = max(cells, key=lambda c: c.sessions).id
     return (
-        Finding(
-            id="work-constant", severity="good", claim="Every call did 132,280 logical reads.", value=132280
+        Claim(
+            id="work-constant",
+            severity="good",
+            text="Every call did 132,280 logical reads.",
+            value=Estimate("work-constant", 132280),
         ),
-        Finding(
+        Claim(
             id="cpu-wait",
             severity="warning",
-            claim="Sessions spend most of their time in the run queue.",
-            value=0.66,
-            unit="of session time",
-            low=0.64,
-            high=0.68,
+            text="Sessions spend most of their time in the run queue.",
+            value=Estimate("cpu-wait", 0.66, "of session time", 0.64, 0.68),
             evidence="ledger, account runq",
-            cure="fewer sessions or more CPUs",
+            advice="fewer sessions or more CPUs",
             cells=(top,),
         ),
     )

@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.scaling import POINTS, Answer, Estimate, Fitted, Ladder, Machine, Scaling
+from dbdyno.conclude.claims import claim
+from dbdyno.model.scaling import POINTS, Estimate, Fitted, Ladder, Machine, Scaling
 
 SPECSDM91 = ((1, 64.9), (18, 995.9), (36, 1652.4), (72, 1853.2), (108, 1828.9), (144, 1775.0), (216, 1702.2))
 RATE, SIGMA, KAPPA, PEAK = 89.9952, 0.0277284, 0.000104366, 96.5195
@@ -89,15 +90,15 @@ def scaling(of: Ladder | None = None) -> Scaling:
 
 
 ANSWERS = (
-    Answer(
+    claim(
         "one-session",
         "One user alone delivers 90 scripts/h.",
         Estimate("one-session", RATE, "scripts/h", 61.2, 144.5),
     ),
-    Answer(
+    claim(
         "peak", "The peak is at 96.5 users.", Estimate("peak", PEAK, "users", 85.2, 118.4), "kappa is above 0"
     ),
-    Answer("paragraph", "Up to 97 users each further one adds throughput; <beyond> it falls."),
+    claim("paragraph", "Up to 97 users each further one adds throughput; <beyond> it falls."),
 )
 
 

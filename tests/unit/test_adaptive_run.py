@@ -213,7 +213,7 @@ def test_a_run_finds_its_rungs(tmp_path: Path) -> None:
     assert record.info.status == "complete"
     assert "the knee is at 1 session" in (record.info.stopped or "")
     found = {f.id: f for f in derived_anew(record).findings}["auto-ladder"]
-    assert (found.value, found.unit, found.severity) == (1, "sessions", "good")
+    assert (found.value.value, found.value.unit, found.severity) == (1, "sessions", "good")
 
 
 def test_a_run_that_is_stopped_can_be_read(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_run_that_is_stopped_can_be_read(tmp_path: Path) -> None:
     assert [c.sessions for c in record.plan.cells] == [1]
     found = {f.id: f for f in derived_anew(record).findings}["auto-ladder"]
     assert (found.value, found.severity) == (None, "note")
-    assert "not finished: 3 would have come next" in found.claim
+    assert "not finished: 3 would have come next" in found.text
 
 
 def test_a_dry_run_says_the_rule() -> None:

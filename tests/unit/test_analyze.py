@@ -73,17 +73,17 @@ def test_nothing_measured_gives_empty_tables_and_no_crash():
 def test_cpu_wait_is_told_from_the_rung_where_it_begins():
     found = _findings("fake:cpus=2,cpu=20ms", [1, 2, 3, 4])
     assert (
-        found["cpu-wait"].claim
+        found["cpu-wait"].text
         == "From 3 sessions on, sessions wait for CPU: 1.00 of 3; at 4 sessions 2.00 of 4."
     )
-    assert found["scaling-limit"].value == 2
-    assert found["peak"].value == pytest.approx(100, rel=0.01)
+    assert found["scaling-limit"].value.value == 2
+    assert found["peak"].value.value == pytest.approx(100, rel=0.01)
     assert "no-cpu-wait" not in found
 
 
 def test_good_news_is_told():
     found = _findings("fake:cpus=8,cpu=10ms,wait=IO/x:5ms", [1, 2, 4])
-    assert found["work-constant"].claim == "LIO per call constant in all 7 sessions of base: 132."
+    assert found["work-constant"].text == "LIO per call constant in all 7 sessions of base: 132."
     assert {"no-cpu-wait", "scales-to-the-top", "executions-agree", "ledger-closes"} <= set(found)
     assert not [f for f in found.values() if f.severity in ("warning", "invalid")]
 
@@ -102,7 +102,7 @@ def test_work_that_is_not_constant_is_a_finding():
     )
     found = {f.id: f for f in _derive(made).findings}
     assert found["work-not-constant"].severity == "warning"
-    assert found["work-not-constant"].low == 132.0
+    assert found["work-not-constant"].value.low == 132.0
     assert "work-constant" not in found
 
 
@@ -114,27 +114,27 @@ def test_executions_that_disagree_are_a_finding():
         pl.when(spoilt).then(pl.col("value") + 1).otherwise("value").alias("value")
     )
     found = {f.id: f for f in _derive(made).findings}
-    assert found["executions-disagree"].value == pytest.approx(1 / 240)
+    assert found["executions-disagree"].value.value == pytest.approx(1 / 240)
 
 
 def test_errors_are_told_by_sqlstate_and_leave_the_rates():
     """Every 10th call fails: 24 of 240 from the barrier on."""
     found = _findings("fake:cpu=50ms,error_every=10", [1])
-    assert found["errors-40001"].value == 24
+    assert found["errors-40001"].value.value == 24
     assert "work-constant" not in found, "what failed calls had done is in the counters"
 
 
 def test_a_window_without_a_call_is_told():
     found = _findings("fake:cpu=60s", [1])
-    assert found["no-calls"].value == 0
-    assert "No call began within the window" in found["no-calls"].claim
+    assert found["no-calls"].value.value == 0
+    assert "No call began within the window" in found["no-calls"].text
     assert "no-calls" not in _findings("fake:cpu=50ms", [1])
 
 
 def test_a_lost_session_is_told_and_its_calls_until_then_count():
     results = _derive(climb("fake:cpus=4,cpu=50ms,lose=1@6010ms", [2]))
     found = {f.id: f for f in results.findings}
-    assert found["sessions-lost"].value == 1
+    assert found["sessions-lost"].value.value == 1
     (row,) = _rungs(results)
     assert row["calls"] == 200 + 80
     assert row["calls_per_s"] == pytest.approx(40, rel=0.02), "each over its own time"
@@ -156,25 +156,27 @@ def test_a_lost_server_leaves_a_short_cell():
 def test_throttling_is_told_with_its_bracket():
     found = _findings("fake:cpus=2,cpu=20ms,quota=1.0", [1, 4])
     assert found["throttled"].severity == "warning"
-    assert "in 100 of 100 periods" in found["throttled"].claim
-    assert 0 < found["throttled"].low < found["throttled"].high == pytest.approx(3.0, rel=0.02)
+    assert "in 100 of 100 periods" in found["throttled"].text
+    assert 0 < found["throttled"].value.low < found["throttled"].value.high == pytest.approx(3.0, rel=0.02)
 
 
 def test_steal_is_told():
     found = _findings("fake:cpus=4,cpu=50ms,steal=0.2", [1])
-    assert found["steal"].value == pytest.approx(0.05, rel=0.01)
+    assert found["steal"].value.value == pytest.approx(0.05, rel=0.01)
     assert "steal" not in _findings("fake:cpus=4,cpu=50ms", [1])
 
 
 def test_a_hidden_run_queue_is_told():
     """Wakers on one busy CPU bear their wait's label while they queue."""
     found = _findings("fake:cpus=1,cpu=10ms,wait=IO/DataFileRead:10ms", [1, 4])
-    assert "labelled IO/DataFileRead was no wait" in found["hidden-run-queue"].claim
-    assert found["hidden-run-queue"].low > 0.04
+    assert "labelled IO/DataFileRead was no wait" in found["hidden-run-queue"].text
+    assert found["hidden-run-queue"].value.low > 0.04
 
 
 def test_a_sampler_with_gaps_is_told():
-    assert _findings("fake:cpu=50ms,gap=4s+3s", [1])["sampler-starved"].value == pytest.approx(0.3, abs=0.02)
+    assert _findings("fake:cpu=50ms,gap=4s+3s", [1])["sampler-starved"].value.value == pytest.approx(
+        0.3, abs=0.02
+    )
     assert "sampler-starved" not in _findings("fake:cpu=50ms", [1])
 
 
@@ -186,7 +188,7 @@ def test_calls_longer_than_the_window_are_told():
 def test_a_driver_that_takes_much_of_the_machine_is_told():
     """The driver's one thread needs 10 ms a call of 10 ms: half of the time, 0.5 of 2 CPUs."""
     found = _findings("fake:cpus=2,cpu=10ms,driver=10ms", [1])
-    assert found["driver-share"].value == pytest.approx(0.25, rel=0.02)
+    assert found["driver-share"].value.value == pytest.approx(0.25, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +205,7 @@ def test_what_the_client_limits_is_said_first_and_left_out_of_conclusions(dsn, l
     assert headline.sentences(results)[0].startswith("Limited by the client at 10 and 50") == bool(limited)
     found = {f.id: f for f in results.findings}
     assert "client-limited" in found or not limited
-    assert all(f"Peak throughput {n}" not in found["peak"].claim for n in limited if "peak" in found)
+    assert all(f"Peak throughput {n}" not in found["peak"].text for n in limited if "peak" in found)
     assert len(_rungs(results)) == 3, "shown all the same"
 
 
@@ -236,8 +238,8 @@ def test_sources_that_are_missing_are_told_with_their_cure():
     told = {"name": "cgroup", "provenance": "cpu.stat", "status": "not permitted", "detail": "run as root"}
     made.cells[0].tables["sources"] = rows("sources", [told])  # type: ignore[index]
     found = {f.id: f for f in _derive(made).findings}["source-missing-cgroup"]
-    assert found.cure == "run as root"
-    assert "not permitted in 1 of 1 cell;" in found.claim
+    assert found.advice == "run as root"
+    assert "not permitted in 1 of 1 cell;" in found.text
 
 
 def test_uneven_sessions_are_told():
@@ -246,7 +248,7 @@ def test_uneven_sessions_are_told():
     slow = pl.when(pl.col("session") == 2).then(pl.col("calls") // 2).otherwise("calls").alias("calls")
     made.cells[0].tables["sessions"] = sessions.with_columns(slow)  # type: ignore[index]
     found = {f.id: f for f in _derive(made).findings}
-    assert found["uneven-sessions"].value == pytest.approx(2.0)
+    assert found["uneven-sessions"].value.value == pytest.approx(2.0)
 
 
 def test_findings_come_gravest_first():
@@ -272,7 +274,7 @@ def test_foreign_load_is_told():
         pl.when(busier).then(pl.col("value") + 5_000_000_000).otherwise("value").alias("value")
     )
     found = {f.id: f for f in _derive(made).findings}["foreign-load"]
-    assert found.value == pytest.approx(0.5, abs=0.01)
+    assert found.value.value == pytest.approx(0.5, abs=0.01)
 
 
 def _of_threads(voluntary: int | None) -> pl.DataFrame:

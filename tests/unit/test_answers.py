@@ -13,7 +13,7 @@ from answer_cases import SMT8, Rung, kneed, points, results
 from dbdyno.conclude.answers import answered, ladders_of, observed, paragraph
 from dbdyno.conclude.answers.headroom import delay, load_until
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import Answer, Ladder, Machine, Scaling
+from dbdyno.model.scaling import Claim, Ladder, Machine, Scaling
 from dbdyno.model.variant import LimitSpec
 
 PAIRS = tuple((n, n + 8) for n in range(8))
@@ -21,11 +21,11 @@ FULL = (*(Rung(n, 100.0 * n, run=n) for n in (1, 2, 4)), Rung(6, 400.0, 4.0, 2.0
 """Four CPUs, a hundred calls a second of each: CPU WAIT beyond."""
 
 
-def said(scaling: Scaling, run: Results | None = None) -> dict[str, Answer]:
+def said(scaling: Scaling, run: Results | None = None) -> dict[str, Claim]:
     return {a.id: a for a in answered(scaling, run).answers}
 
 
-def climbed(rungs: Sequence[Rung], knee: float, ratio: float = 0.0, **options: Any) -> dict[str, Answer]:
+def climbed(rungs: Sequence[Rung], knee: float, ratio: float = 0.0, **options: Any) -> dict[str, Claim]:
     run = results(rungs, **options)
     (ladder,) = ladders_of(run)
     return said(kneed(ladder, float(ladder.points["throughput"][0]), knee, ratio), run)
@@ -88,18 +88,17 @@ def test_of_a_server_elsewhere_no_machine_is_known() -> None:
 def test_what_one_session_one_core_and_the_machine_deliver() -> None:
     found = climbed([*FULL[:4], Rung(8, 404.0, 4.0, 4.0)], 4.0, cpus=4, siblings=((0,), (1,), (2,), (3,)))
     assert (
-        found["one-session"].claim
-        == "One session delivers 10.0 k LIO/s; one unit of work (LIO) takes 100 us."
+        found["one-session"].text == "One session delivers 10.0 k LIO/s; one unit of work (LIO) takes 100 us."
     )
     top = found["one-machine"].value
     assert top is not None and top.value == pytest.approx(40_400)
     core = found["one-core"].value
     assert core is not None and core.value == pytest.approx(10_100) and "one-cpu" not in found
-    assert "at 8 sessions, within 1 % of that from 4 sessions on" in found["peak"].claim
-    assert "the machine has 4 cores" in found["knee"].claim and "(3.70 to 4.30)" in found["knee"].claim
+    assert "at 8 sessions, within 1 % of that from 4 sessions on" in found["peak"].text
+    assert "the machine has 4 cores" in found["knee"].text and "(3.70 to 4.30)" in found["knee"].text
     assert found["scales-to"].value is not None and found["scales-to"].value.value == 4
     assert found["at-cpus"].value is not None and found["at-cpus"].value.value == pytest.approx(1.0)
-    assert "one more session brings nothing" in found["one-more-session"].claim
+    assert "one more session brings nothing" in found["one-more-session"].text
 
 
 def test_repeats_give_intervals() -> None:
@@ -139,7 +138,7 @@ WIDE = [Rung(n, 100.0 * n, run=n) for n in (1, 2, 4)]
 )
 def test_the_bend_gets_the_reason_of_its_ledger(beyond: Rung, kind: str, words: str) -> None:
     found = climbed([*WIDE, beyond], 4.0, cpus=8)["reason"]
-    assert found.value is not None and found.value.name == kind and words in found.claim
+    assert found.value is not None and found.value.name == kind and words in found.text
     # 10 ms a call before, 20 ms after: 10 more, of which 7.5 at least are that account's
     assert found.value.value >= 0.74
 
@@ -152,7 +151,7 @@ def test_a_lock_that_takes_less_than_the_cpu_is_not_the_reason() -> None:
 
 def test_no_bend_needs_no_reason() -> None:
     found = climbed(WIDE, 9.0)["reason"]
-    assert found.value is None and "No bend was measured up to 4 sessions" in found.claim
+    assert found.value is None and "No bend was measured up to 4 sessions" in found.text
 
 
 TABLE = [{"load": n, "throughput": 10.0 * min(n, 4)} for n in (1.0, 2.0, 4.0, 8.0)]
@@ -179,8 +178,8 @@ def test_without_a_ledger_cpu_columns_tell_what_they_can(
     ]
     ladder = Ladder("mine", points(*rows), "queries/s", machine=Machine(cpus=cpus))
     found = said(kneed(ladder, 10.0, 4.0, 0.0))
-    assert words in found["reason"].claim
-    assert "LIO" not in found["one-session"].claim
+    assert words in found["reason"].text
+    assert "LIO" not in found["one-session"].text
 
 
 # -- threads --------------------------------------------------------------------------------------
@@ -198,8 +197,8 @@ def test_smt_yield_and_the_cpu_it_inflates() -> None:
     assert yielded is not None and inflated is not None
     assert (yielded.value, yielded.low, yielded.high) == pytest.approx((1.3, 1.25, 1.35))
     assert (inflated.value, inflated.low, inflated.high) == pytest.approx((2 / 1.3, 2 / 1.35, 2 / 1.25))
-    assert "1.30 (1.25 to 1.35)" in found["smt-yield"].claim and "30 %" in found["smt-yield"].claim
-    assert "measured at 16 sessions: 1.54 times" in found["cpu-inflation"].claim  # 16 / 1040 over 1 / 100
+    assert "1.30 (1.25 to 1.35)" in found["smt-yield"].text and "30 %" in found["smt-yield"].text
+    assert "measured at 16 sessions: 1.54 times" in found["cpu-inflation"].text  # 16 / 1040 over 1 / 100
 
 
 def test_the_yield_s_interval_holds_those_of_all_fits_that_are_not_ruled_out() -> None:
@@ -223,14 +222,14 @@ def test_the_yield_s_interval_holds_those_of_all_fits_that_are_not_ruled_out() -
 )
 def test_smt_yield_is_not_told_where_it_cannot_be(knee: float, siblings: Any, words: str) -> None:
     found = climbed(_smt(), knee, 0.3, siblings=siblings, cpus=16)
-    assert words in found["smt-yield"].claim and found["smt-yield"].value is None
+    assert words in found["smt-yield"].text and found["smt-yield"].value is None
     assert "cpu-inflation" not in found
 
 
 def test_a_bend_for_a_lock_tells_nothing_of_smt() -> None:
     rungs = [*_smt()[:4], Rung(16, 1000.0, 9.0, 0.0, {"LWLock/WALWrite": 7.0})]
     found = climbed(rungs, 8.0, 0.25, siblings=PAIRS, cpus=16)
-    assert "for another reason (lock: LWLock/WALWrite)" in found["smt-yield"].claim
+    assert "for another reason (lock: LWLock/WALWrite)" in found["smt-yield"].text
 
 
 def test_equivalent_cores_by_cpu_figures_and_without() -> None:
@@ -238,7 +237,7 @@ def test_equivalent_cores_by_cpu_figures_and_without() -> None:
     seen = climbed(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16, cores=[row | {"source": "/proc/stat"}])
     value = seen["equivalent-cores"].value
     assert value is not None and (value.value, value.low, value.high) == (7.9, 7.5, 8.0)
-    assert "15 threads were busy" in seen["equivalent-cores"].claim
+    assert "15 threads were busy" in seen["equivalent-cores"].text
     bounded = climbed(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16)["equivalent-cores"]
     assert bounded.value is not None and bounded.value.value == 8  # sixteen threads fill eight cores
     alone = climbed(_smt(), 8.0, 0.3, siblings=tuple((n,) for n in range(16)), cpus=16)["equivalent-cores"]
@@ -246,7 +245,7 @@ def test_equivalent_cores_by_cpu_figures_and_without() -> None:
     table = Ladder("mine", points({"load": 4.0, "throughput": 9.0, "cpu": 3.0}), machine=SMT8)
     assert (
         "on 1.50 to 3 cores"
-        in said(Scaling(table, (), pl.DataFrame(), pl.DataFrame()))["equivalent-cores"].claim
+        in said(Scaling(table, (), pl.DataFrame(), pl.DataFrame()))["equivalent-cores"].text
     )
 
 
@@ -256,7 +255,7 @@ def test_equivalent_cores_by_cpu_figures_and_without() -> None:
 def test_cpu_wait_begins_between_two_rungs() -> None:
     onset = climbed(FULL, 4.0)["cpu-wait-onset"]
     assert onset.value is not None and (onset.value.value, onset.value.low, onset.value.high) == (6, 4, 6)
-    assert "33 %" in onset.claim and "0.0 % at 4 sessions" in onset.claim
+    assert "33 %" in onset.text and "0.0 % at 4 sessions" in onset.text
 
 
 def test_cpu_wait_that_a_rung_s_interval_leaves_open_is_not_told() -> None:
@@ -264,13 +263,13 @@ def test_cpu_wait_that_a_rung_s_interval_leaves_open_is_not_told() -> None:
     vague = Rung(6, 400.0, 4.0, 0.36, slack=0.12)
     onset = climbed([*FULL[:3], vague, FULL[4]], 4.0)["cpu-wait-onset"]
     assert onset.value is not None and (onset.value.value, onset.value.low) == (8, 6)
-    assert "No CPU WAIT up to 6 sessions" in climbed([*FULL[:3], vague], 4.0)["cpu-wait-onset"].claim
+    assert "No CPU WAIT up to 6 sessions" in climbed([*FULL[:3], vague], 4.0)["cpu-wait-onset"].text
 
 
 def test_cpu_wait_from_the_start_is_somebody_else_s_doing() -> None:
     rungs = [Rung(n, 50.0 * n, 0.5 * n, 0.5 * n) for n in (1, 2, 3)]
     onset = climbed(rungs, 9.0)["cpu-wait-onset"]
-    assert "from the lowest rung on: 50 %" in onset.claim and "somebody else" in onset.claim
+    assert "from the lowest rung on: 50 %" in onset.text and "somebody else" in onset.text
 
 
 # -- headroom -------------------------------------------------------------------------------------
@@ -300,7 +299,7 @@ def test_headroom_of_an_observed_load() -> None:
     assert found.value is not None
     assert found.value.value == pytest.approx(2 * (0.1 / 1.1) ** 0.5 / 0.4 - 1)
     assert found.value.high == pytest.approx(2 / 0.4 - 1)
-    assert "0.400 of 2 CPUs" in found.claim and "M/M/c" in found.claim
+    assert "0.400 of 2 CPUs" in found.text and "M/M/c" in found.text
     assert ladders_of(run) == ()
 
 
@@ -314,10 +313,10 @@ def test_the_whole_machine_counts_and_cpu_wait_leaves_no_headroom() -> None:
     (found,) = observed(results(windows, cpus=2, witnesses=used))
     assert found.value is not None and found.value.high == pytest.approx(1.0) and found.value.value == 0.0
     (waits,) = observed(results([_window(1, 1.0, 0.2)], cpus=2))
-    assert "no headroom, CPU WAIT is there already" in waits.claim
+    assert "no headroom, CPU WAIT is there already" in waits.text
     assert observed(results(FULL)) == ()
     (unknown,) = observed(results(windows, cpus=2, here=False))
-    assert unknown.value is None and "elsewhere" in unknown.claim
+    assert unknown.value is None and "elsewhere" in unknown.text
 
 
 def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:
@@ -325,7 +324,7 @@ def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:
     (found,) = observed(results(windows, siblings=PAIRS, cpus=16))
     assert found.value is not None and found.value.low is not None
     assert found.value.low < load_until(0.1, 8) / 2.1 - 1 < found.value.value
-    assert "if threads that share a core yield nothing" in found.claim
+    assert "if threads that share a core yield nothing" in found.text
 
 
 # -- words ----------------------------------------------------------------------------------------

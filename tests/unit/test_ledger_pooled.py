@@ -23,7 +23,7 @@ from dbdyno.account import window
 from dbdyno.account.ledger import events, ledger, witnesses
 from dbdyno.conduct.derive import derive
 from dbdyno.engines.fake import FakeServer
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.plan import Experiment, Plan
 from dbdyno.model.protocols import Target
 from dbdyno.model.raw import RawCell
@@ -190,7 +190,7 @@ def test_strips_of_single_sessions_are_not_made_up() -> None:
     assert window.cut([cell()])["cut_bins"].is_empty()
 
 
-def findings(made: RawCell) -> dict[str, Finding]:
+def findings(made: RawCell) -> dict[str, Claim]:
     server = FakeServer(Target())
     plan = Plan(
         experiment=Experiment(workload="lio"),
@@ -206,8 +206,8 @@ def findings(made: RawCell) -> dict[str, Finding]:
 
 def test_a_queue_that_is_the_largest_account_is_told() -> None:
     found = findings(cell())
-    assert found["pool-queue"].value == pytest.approx(1.8)
-    assert "the pool's only server connection: 1.80 of 3.00 seconds per second" in found["pool-queue"].claim
+    assert found["pool-queue"].value.value == pytest.approx(1.8)
+    assert "the pool's only server connection: 1.80 of 3.00 seconds per second" in found["pool-queue"].text
     assert "unaccounted" not in found and "ledger-closes" not in found
 
 
@@ -218,8 +218,8 @@ def test_a_queue_that_is_not_the_largest_is_not() -> None:
 
 def test_the_way_through_the_pooler_is_told_with_its_own_cpu() -> None:
     far, near = findings(cell(counters=pooler(wait_s=16.0))), findings(cell(counters=pooler(wait_s=18.5)))
-    assert far["pool-way"].value == pytest.approx(0.1)
-    assert "the pooler's CPU 0.0500 s/s, its run queue 0.0250 s/s" in far["pool-way"].claim
+    assert far["pool-way"].value.value == pytest.approx(0.1)
+    assert "the pooler's CPU 0.0500 s/s, its run queue 0.0250 s/s" in far["pool-way"].text
     assert "pool-way" not in near
 
 

@@ -18,7 +18,7 @@ from dbdyno.account.placement import placement
 from dbdyno.account.placement.sharing import chance, shares
 from dbdyno.conclude.findings import placement as on
 from dbdyno.conclude.findings.context import Case
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.tables import rows
 from dbdyno.observe.topology import siblings
 from dbdyno.stats.significance import fisher
@@ -40,7 +40,7 @@ def one(table: pl.DataFrame, cores: Siblings | None) -> dict[str, Any]:
     return placement(table, cores)[1].row(0, named=True)
 
 
-def told(table: pl.DataFrame, cores: Siblings | None) -> dict[str, Finding]:
+def told(table: pl.DataFrame, cores: Siblings | None) -> dict[str, Claim]:
     """Findings on placement of a run of these rounds."""
     ran = climb("fake:", [1], measure_ns=S)
     placed, placements = placement(table, cores)
@@ -77,7 +77,7 @@ def test_the_articles_conclusion_needs_the_cpus(ec2: Siblings) -> None:
     assert row["shared"] == "core" and (row["slow_core"], row["fast_core"]) == (2, 0)
     assert row["p_core"] == pytest.approx(1 / 36, abs=0.006), "one pair of 36, by drawn orders"
     finding = told(table, ec2)["placement-shared-core"]
-    assert finding.claim == (
+    assert finding.text == (
         "At 9 sessions, 2 of 9 sessions ran 1.5 times longer than the others because they shared a core, "
         "in 1 of 1 rounds."
     )
@@ -106,7 +106,7 @@ def test_all_sixteen_threads_are_told_against_one_alone(ec2: Siblings) -> None:
     table = pl.concat([simulated(ec2, n, yields=SMT2, seed=n) for n in (1, 16)])
     found = told(table, ec2)
     assert "placement-shared-core" not in found and "placement-groups" not in found
-    assert found["placement-all-share"].value == pytest.approx(1.5, rel=0.02)
+    assert found["placement-all-share"].value.value == pytest.approx(1.5, rel=0.02)
 
 
 def test_more_sessions_than_threads_share_a_cpu(ec2: Siblings) -> None:
@@ -227,7 +227,7 @@ def test_moves_are_counted_and_take_the_place_away(ec2: Siblings) -> None:
     assert (row["moved"], row["resettled"], row["calls"]) == (1, 1, 9)
     assert placed.filter(pl.col("round") == 2)["shares"].to_list() == [None, None, None]
     settled = told(table_of([[10, 10, 10]] * 30, [[0, 1, 2]] * 30, moved=np.zeros((30, 3))), ec2)
-    assert settled["placement-settled"].claim == "100 % of 90 calls stayed on the CPU they began on."
-    assert settled["placement-alike"].claim.startswith(
+    assert settled["placement-settled"].text == "100 % of 90 calls stayed on the CPU they began on."
+    assert settled["placement-alike"].text.startswith(
         "Up to 3 sessions that were started together fell into no"
     )

@@ -102,5 +102,5 @@ def test_the_interval_is_half_its_width_relative_to_the_rate() -> None:
 
 def test_texts_of_others_are_not_taken_for_markup() -> None:
     results = made.hostile()
-    finding = results.findings[0].model_copy(update={"claim": "[red]x[/red] [/]"})
+    finding = results.findings[0].model_copy(update={"text": "[red]x[/red] [/]"})
     assert "[red]x[/red] [/]" in printed(terminal.findings_text([finding]), 100)

@@ -7,9 +7,10 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.model.bycell import ByCell
+from dbdyno.model.claim import Claim
 from dbdyno.model.client_limit import is_limit
-from dbdyno.model.finding import Finding
 from dbdyno.model.histogram import quantile_ns
 from dbdyno.model.plan import Goal, Plan
 from dbdyno.plan import Done, Findings, Seen, next_rung, so_far
@@ -58,7 +59,7 @@ def _figure(metric: str, figures: Mapping[str, float | None], histogram: pl.Data
     return value if value is None or longest is None else min(value, longest)
 
 
-def sought(plan: Plan, tables: Mapping[str, pl.DataFrame]) -> Iterator[Finding]:
+def sought(plan: Plan, tables: Mapping[str, pl.DataFrame]) -> Iterator[Claim]:
     """One finding a variant of an auto ladder; none of another."""
     if plan.adaptive is None:
         return
@@ -69,20 +70,20 @@ def sought(plan: Plan, tables: Mapping[str, pl.DataFrame]) -> Iterator[Finding]:
         yield _finding(plan, variant if len(plan.variants) > 1 else "", findings, step)
 
 
-def _finding(plan: Plan, variant: str, findings: Findings, step: Any) -> Finding:
+def _finding(plan: Plan, variant: str, findings: Findings, step: Any) -> Claim:
     done = step if isinstance(step, Done) else so_far(findings)
     rest = "" if isinstance(step, Done) else f"; not finished: {step.sessions} would have come next"
     words = done.words + rest
     named = f"{variant}: {words}" if variant else words[:1].upper() + words[1:]
-    return Finding(
+    return claim(
         id="target" if findings.rule.goal is not None else "auto-ladder",
         severity="good" if done.found and not rest else "note",
-        claim=f"{named}.",
+        text=f"{named}.",
         value=done.at,
         unit="sessions",
         low=done.low,
         high=done.high,
         evidence=done.evidence,
-        cure=done.cure,
+        advice=done.cure,
         cells=tuple(c.id for c in plan.cells if variant in ("", c.variant) and c.sessions == done.at),
     )

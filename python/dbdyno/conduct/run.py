@@ -12,6 +12,7 @@ import polars as pl
 from dbdyno import __version__, observe, present
 from dbdyno.account.ladder import just_measured
 from dbdyno.conclude.answers import observed
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conduct.absence import Presence
 from dbdyno.conduct.adaptive_results import sought
@@ -26,9 +27,9 @@ from dbdyno.conduct.schedule import course_of
 from dbdyno.conduct.stage import Stage
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
+from dbdyno.model.claim import Claim
 from dbdyno.model.environment import Environment, Host, ServerFacts
 from dbdyno.model.errors import ServerLost, StoreError, TooFewConnections, UsageError
-from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Server, Target
 from dbdyno.model.raw import RawCell
@@ -252,13 +253,13 @@ def rebuild(record: Run) -> tuple[Results, Path]:
     return results, present.write_html(results, record.path / "report.html")
 
 
-def _damage(damaged: DamagedCell) -> Finding:
-    return Finding(
+def _damage(damaged: DamagedCell) -> Claim:
+    return claim(
         id="cell-damaged",
         severity="warning",
-        claim=f"Cell {damaged.id} could not be read and is left out: {damaged.reason}.",
+        text=f"Cell {damaged.id} could not be read and is left out: {damaged.reason}.",
         evidence="the run's directory",
-        cure="restore its files from a backup, or measure that rung again",
+        advice="restore its files from a backup, or measure that rung again",
         cells=(damaged.id,),
     )
 

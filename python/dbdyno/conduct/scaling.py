@@ -8,9 +8,11 @@ from dataclasses import replace
 import polars as pl
 
 from dbdyno.conclude import answers
+from dbdyno.conclude.claims import claim
+from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import CURVE, RESIDUALS, Answer, Estimate, Fitted, Ladder, Scaling
+from dbdyno.model.scaling import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.units import format_ns, significant
 from dbdyno.stats import scaling
 from dbdyno.stats.scaling.points import FARTHEST, FEWEST, too_few
@@ -26,7 +28,7 @@ def scaled(
     """
     made = _with_cpu(answers.answered(fitted(ladder, model, seed), results))
     words = answers.paragraph(made)
-    return replace(made, answers=(*made.answers, Answer("paragraph", words))) if words else made
+    return replace(made, answers=(*made.answers, claim("paragraph", words))) if words else made
 
 
 def _with_cpu(made: Scaling) -> Scaling:
@@ -99,47 +101,47 @@ def asked(
     return replace(made, answers=(*found, *made.answers))
 
 
-def _prediction(made: Scaling, load: float) -> Answer:
+def _prediction(made: Scaling, load: float) -> Claim:
     told = scaling.predict(made, load, made.best.model if made.best else None)
     ends = "" if told.low is None or told.high is None else f" ({_number(told.low)} .. {_number(told.high)})"
     unit = made.ladder.load_unit
-    claim = f"At {load:g} {unit} the model has {_number(told.value)} {told.unit}{ends}{_note(told.note)}."
-    return Answer("prediction", claim, replace(told, name=f"at {load:g} {unit}"), _by(made))
+    text = f"At {load:g} {unit} the model has {_number(told.value)} {told.unit}{ends}{_note(told.note)}."
+    return claim("prediction", text, replace(told, name=f"at {load:g} {unit}"), _by(made))
 
 
-def _within(made: Scaling, best: Fitted, seconds: float) -> Answer:
+def _within(made: Scaling, best: Fitted, seconds: float) -> Claim:
     from dbdyno.stats.scaling import inverse
 
     think, shown = made.ladder.think_s or 0.0, format_ns(seconds * 1e9)
     try:
         load = inverse.load_for_response(best, seconds, think)
     except inverse.OutOfReach as e:
-        return Answer("response-target", f"A response time of {shown}: {e.message}.")
+        return claim("response-target", f"A response time of {shown}: {e.message}.")
     rate = load / (seconds + think)
     note = _beyond(made, load)
-    claim = (
+    text = (
         f"The mean response time reaches {shown} at {_number(load)} {made.ladder.load_unit} "
         f"({_number(rate)} {made.ladder.throughput_unit}){_note(note)}."
     )
-    return Answer(
-        "response-target", claim, Estimate(f"at {shown}", load, made.ladder.load_unit, note=note), note
+    return claim(
+        "response-target", text, Estimate(f"at {shown}", load, made.ladder.load_unit, note=note), note
     )
 
 
-def _for_rate(made: Scaling, best: Fitted, rate: float) -> Answer:
+def _for_rate(made: Scaling, best: Fitted, rate: float) -> Claim:
     from dbdyno.stats.scaling import inverse
 
     think, shown = made.ladder.think_s or 0.0, f"{_number(rate)} {made.ladder.throughput_unit}"
     try:
         load = inverse.load_for_throughput(best, rate)
     except inverse.OutOfReach as e:
-        return Answer("throughput-target", f"{shown}: {e.message}.")
+        return claim("throughput-target", f"{shown}: {e.message}.")
     note = _beyond(made, load)
     took = format_ns(max(load / rate - think, 0.0) * 1e9)
     unit = made.ladder.load_unit
-    claim = f"{shown} take {_number(load)} {unit}, at a mean response time of {took}{_note(note)}."
-    return Answer(
-        "throughput-target", claim, Estimate(shown, load, made.ladder.load_unit, note=note), _by(made)
+    text = f"{shown} take {_number(load)} {unit}, at a mean response time of {took}{_note(note)}."
+    return claim(
+        "throughput-target", text, Estimate(shown, load, made.ladder.load_unit, note=note), _by(made)
     )
 
 

@@ -10,11 +10,11 @@ from typing import Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from dbdyno.model.claim import Claim
 from dbdyno.model.comparison import Comparison
 from dbdyno.model.environment import Environment
-from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
-from dbdyno.model.scaling import Answer, Scaling
+from dbdyno.model.scaling import Scaling
 from dbdyno.model.workload import Calibration, Workload
 
 RunStatus = Literal["running", "complete", "cut short", "broken"]
@@ -58,7 +58,7 @@ class Results:
     plan: Plan
     environment: Environment
     tables: Mapping[str, pl.DataFrame]  # windows, rates, ledger, witnesses, rungs, sources, histogram
-    findings: tuple[Finding, ...]
+    findings: tuple[Claim, ...]
     comparison: Comparison | None = None  # of its variants, where it has several
     scaling: tuple[Scaling, ...] = ()  # one a ladder: a workload under a variant
-    answers: tuple[Answer, ...] = ()  # of an observation, which has no ladder: headroom
+    answers: tuple[Claim, ...] = ()  # of an observation, which has no ladder: headroom

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from dbdyno.model.claim import Claim
+from dbdyno.model.estimate import Estimate as Estimate
+
 if TYPE_CHECKING:
     from dbdyno.model.regression import Regression
 
@@ -74,22 +77,6 @@ class Ladder:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A figure with its 95 % interval. ``low`` or ``high`` ``None``: not bounded on that side."""
-
-    name: str
-    value: float
-    unit: str = ""
-    low: float | None = None
-    high: float | None = None
-    method: str = ""
-    """profile likelihood | bootstrap of repeats | Student's t | ...; empty: no interval."""
-    std_err: float | None = None
-    note: str = ""
-    """at its bound, ..."""
-
-
-@dataclass(frozen=True)
 class Fitted:
     """One model fitted to a ladder."""
 
@@ -120,18 +107,6 @@ class Fitted:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One thing that a ladder says, in words and in a number."""
-
-    id: str
-    """kebab-case: one-session, knee, peak, smt-yield, equivalent-cores, cpu-wait-onset, headroom, reason."""
-    claim: str
-    """A sentence with its number and interval."""
-    value: Estimate | None = None
-    evidence: str = ""
-
-
-@dataclass(frozen=True)
 class Scaling:
     """What all models say of a ladder."""
 
@@ -147,7 +122,7 @@ class Scaling:
     refused: tuple[str, ...] = ()
     """What the data cannot tell, in words."""
     notes: tuple[str, ...] = ()
-    answers: tuple[Answer, ...] = field(default=())
+    answers: tuple[Claim, ...] = field(default=())
     regressions: tuple[Regression, ...] = ()
     """CPU on work, one a regime; empty: CPU was not measured."""
 

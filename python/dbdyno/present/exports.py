@@ -17,6 +17,7 @@ import polars as pl
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.present import jsondoc
+from dbdyno.present.claim_record import finding_record
 from dbdyno.present.files import make_directory, write_atomic
 
 Kind = Literal["csv", "xlsx", "parquet", "json"]
@@ -24,7 +25,19 @@ Tables = Mapping[str, pl.DataFrame]
 _NUMBERS = ("value", "low", "high")
 _FINDINGS = {
     name: pl.Float64 if name in _NUMBERS else pl.String
-    for name in ("id", "severity", "claim", "value", "unit", "low", "high", "evidence", "cure", "cells")
+    for name in (
+        "id",
+        "severity",
+        "subject",
+        "claim",
+        "value",
+        "unit",
+        "low",
+        "high",
+        "evidence",
+        "cure",
+        "cells",
+    )
 }
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -52,7 +65,8 @@ def export(results: Results, raw_tables: Tables, to: str, path: Path) -> list[Pa
 def all_tables(results: Results, raw_tables: Tables) -> dict[str, pl.DataFrame]:
     """Derived tables, findings, then raw ones; where both have a name, the derived one holds all cells."""
     findings = pl.DataFrame(
-        [{**f.model_dump(), "cells": " ".join(f.cells)} for f in results.findings] or None, schema=_FINDINGS
+        [{**finding_record(f), "cells": " ".join(f.cells)} for f in results.findings] or None,
+        schema=_FINDINGS,
     )
     raw = {n: t for n, t in raw_tables.items() if n not in results.tables}
     return {**results.tables, "findings": findings, **raw}

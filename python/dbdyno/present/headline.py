@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dbdyno.model.finding import GOOD_SCALING
+from dbdyno.model.claim import GOOD_SCALING
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.present import figures, observation
@@ -83,7 +83,7 @@ def sentences(results: Results) -> list[str]:
     series = figures.series_of(results)
     if not series:
         return ["No rung was measured."]
-    limited = [f.claim for f in results.findings if f.id == "client-limited"]
+    limited = [f.text for f in results.findings if f.id == "client-limited"]
     return limited + [_paragraph(results, s, named=len(series) > 1) for s in series]
 
 

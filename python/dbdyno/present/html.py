@@ -94,7 +94,7 @@ def _sections(
     if together is not None:
         yield document_html.parts([together])
     if results.answers:
-        yield section("answers", "At the present load", *(el("p", a.claim) for a in results.answers))
+        yield section("answers", "At the present load", *(el("p", a.text) for a in results.answers))
     yield section("ledger", "Where the time went", *_ledger(results, ledgers, shown))
     yield section("profile", "Load profile", html_detail.chosen(results, shown, html_detail.load_profile))
     title = "Sessions and processes" if observed else "Microstates of every process"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dbdyno.model import cpu_lists
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate, significant
@@ -93,8 +93,8 @@ def findings(results: Results) -> Html:
             el(
                 "li",
                 el("span", f.severity, class_="tag"),
-                f.claim,
-                el("div", f"What to do: {f.cure}") if f.cure else None,
+                f.text,
+                el("div", f"What to do: {f.advice}") if f.advice else None,
                 el("div", notes, class_="foot") if notes else None,
                 class_=f.severity,
             )
@@ -102,10 +102,11 @@ def findings(results: Results) -> Html:
     return el("ul", *items, class_="findings")
 
 
-def _interval(f: Finding) -> str:
-    if f.low is None or f.high is None or f.low == f.high:
+def _interval(f: Claim) -> str:
+    v = f.value
+    if v is None or v.low is None or v.high is None or v.low == v.high:
         return ""
-    return f"95 % interval {significant(f.low)} to {significant(f.high)} {f.unit}"
+    return f"95 % interval {significant(v.low)} to {significant(v.high)} {v.unit}"
 
 
 def environment(results: Results) -> Html:

@@ -11,6 +11,7 @@ from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
 from dbdyno.present import combine, compare_json, headline, scaling_record, sources_used
 from dbdyno.present.accounts import EXACT
+from dbdyno.present.claim_record import answer_record, finding_record
 from dbdyno.present.figures import is_observation
 
 FORMAT = 1
@@ -41,8 +42,8 @@ def document(results: Results) -> dict[str, Any]:
         "observation": _observation(results),
         "comparison": None if results.comparison is None else compare_json.document(results.comparison),
         "scaling": [scaling_record.record_of(s) for s in results.scaling],
-        "answers": [scaling_record.answer_record(a) for a in results.answers],
-        "findings": [f.model_dump(mode="json") for f in results.findings],
+        "answers": [answer_record(a) for a in results.answers],
+        "findings": [finding_record(f) for f in results.findings],
     }
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.model.finding import GOOD_SCALING
+from dbdyno.model.claim import GOOD_SCALING
 from dbdyno.model.results import Results
 from dbdyno.present.accounts import BRACKET
 from dbdyno.present.figures import is_observation

@@ -96,8 +96,8 @@ def _why(results: Results) -> str:
     named = [f for f in results.findings if f.id == "sessions-hidden"]
     if not named:
         return ""
-    claim = named[0].claim.split(":")[0]
-    return f": {claim[0].lower()}{claim[1:]} ({named[0].cure})"
+    claim = named[0].text.split(":")[0]
+    return f": {claim[0].lower()}{claim[1:]} ({named[0].advice})"
 
 
 def _seen(found: Overview) -> str:
@@ -108,7 +108,7 @@ def _seen(found: Overview) -> str:
 
 
 def _brief(results: Results) -> int:
-    return sum(int(f.value or 0) for f in results.findings if f.id == "brief-sessions")
+    return sum(int(f.value.value) for f in results.findings if f.id == "brief-sessions" and f.value)
 
 
 def _top(found: Overview) -> str:

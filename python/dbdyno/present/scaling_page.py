@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno import __version__
-from dbdyno.model.scaling import Answer, Estimate, Scaling
+from dbdyno.model.claim import Claim
+from dbdyno.model.scaling import Estimate, Scaling
 from dbdyno.present import bundle, regression, scaling_charts
 from dbdyno.present import scaling_rows as rows
 from dbdyno.present.chart import Chart
@@ -118,7 +119,7 @@ def _tiles(scaling: Scaling) -> Html | None:
     return el("dl", *found, class_="tiles") if found else None
 
 
-def _tile(answer: Answer, value: Estimate) -> Html:
+def _tile(answer: Claim, value: Estimate) -> Html:
     note = ", ".join(t for t in (value.unit, rows.interval(value, 3)) if t)
     small = el("small", note) if note else None
     return el("div", el("dt", rows.answer_title(answer)), el("dd", rows.number(value.value, 3), small))
@@ -129,7 +130,7 @@ def _answers(scaling: Scaling) -> Html:
         el(
             "li",
             el("span", rows.answer_title(a), class_="tag"),
-            el("span", a.claim),
+            el("span", a.text),
             el("span", f" ({a.evidence})", class_="foot") if a.evidence else None,
             class_="note" if a.value else None,
         )

@@ -9,7 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.scaling import Answer, Scaling
+from dbdyno.model.scaling import Scaling
+from dbdyno.present.claim_record import answer_record
 from dbdyno.present.regression import regression_json
 
 FORMAT = 1
@@ -33,7 +34,7 @@ def record_of(scaling: Scaling) -> dict[str, Any]:
             "think_s": ladder.think_s,
             "best": scaling.best.model if scaling.best else None,
             "fits": [asdict(f) for f in scaling.fits],
-            "answers": [asdict(a) for a in scaling.answers],
+            "answers": [answer_record(a) for a in scaling.answers],
             "regressions": regression_json(scaling.regressions)["regressions"],
             "refused": list(scaling.refused),
             "notes": [*ladder.notes, *scaling.notes],
@@ -42,12 +43,6 @@ def record_of(scaling: Scaling) -> dict[str, Any]:
             "curve": scaling.curve,
         }
     )
-    return record
-
-
-def answer_record(answer: Answer) -> dict[str, Any]:
-    """One answer."""
-    record: dict[str, Any] = _plain(asdict(answer))
     return record
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.scaling import Answer, Estimate, Fitted, Machine, Scaling
+from dbdyno.model.claim import Claim
+from dbdyno.model.scaling import Estimate, Fitted, Machine, Scaling
 from dbdyno.model.units import format_ns, significant
 from dbdyno.present.figures import UNKNOWN, percent
 
@@ -63,20 +64,20 @@ def machine(known: Machine) -> str:
 
 
 def paragraph(scaling: Scaling) -> str | None:
-    return next((a.claim for a in scaling.answers if a.id == PARAGRAPH), None)
+    return next((a.text for a in scaling.answers if a.id == PARAGRAPH), None)
 
 
-def answers(scaling: Scaling) -> list[Answer]:
+def answers(scaling: Scaling) -> list[Claim]:
     return [a for a in scaling.answers if a.id != PARAGRAPH]
 
 
-def tiles(scaling: Scaling, most: int = 5) -> list[tuple[Answer, Estimate]]:
+def tiles(scaling: Scaling, most: int = 5) -> list[tuple[Claim, Estimate]]:
     """The answers with a number that matter most, in their order."""
     found = {a.id: (a, a.value) for a in reversed(scaling.answers) if a.value is not None}
     return [found[name] for name in _TILES if name in found][:most]
 
 
-def answer_title(answer: Answer) -> str:
+def answer_title(answer: Claim) -> str:
     return _TITLES.get(answer.id, answer.id.replace("-", " ").capitalize())
 
 

@@ -36,7 +36,7 @@ def heart(scalings: Sequence[Scaling], run: str) -> Iterator[RenderableType]:
             continue
         yield Text(f"{name}{_chosen(scaling, scaling.best)}", style="bold")
         told = {a.id: a for a in rows.answers(scaling) if a.value is not None or a.id == "reason"}
-        yield from (Text(told[i].claim) for i in _HEART if i in told)
+        yield from (Text(told[i].text) for i in _HEART if i in told)
     if any(s.best is not None for s in scalings):
         yield Text(f"dbdyno analyze {run}: all answers, every model, the curve", style="dim")
 
@@ -68,7 +68,7 @@ def _answers(scaling: Scaling) -> Iterator[RenderableType]:
         yield Text("")
         yield Text("Answers", style="bold")
     for a in found:
-        yield Text.assemble("- ", a.claim, (f"  ({a.evidence})" if a.evidence else "", "dim"))
+        yield Text.assemble("- ", a.text, (f"  ({a.evidence})" if a.evidence else "", "dim"))
 
 
 def _model(scaling: Scaling, fit: Fitted) -> Iterator[RenderableType]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
 from dbdyno.model.visible import one_line
 from dbdyno.present import (
@@ -145,14 +145,14 @@ def rung_table(results: Results, width: int = 100) -> RenderableType:
     return Group(*lines, *_footnotes(results, shown))
 
 
-def findings_text(findings: Sequence[Finding]) -> RenderableType:
+def findings_text(findings: Sequence[Claim]) -> RenderableType:
     """One finding a paragraph, the gravest first."""
     marks = {"invalid": "red bold", "warning": "yellow", "note": "cyan", "good": "green"}
     rows: list[_Labelled] = []
     for finding in sorted(findings, key=lambda f: list(marks).index(f.severity)):
-        rows.append(_Labelled(finding.severity, finding.claim, marks[finding.severity]))
-        if finding.cure:
-            rows.append(_Labelled("", finding.cure, style="dim"))
+        rows.append(_Labelled(finding.severity, finding.text, marks[finding.severity]))
+        if finding.advice:
+            rows.append(_Labelled("", finding.advice, style="dim"))
     return Group(*rows)
 
 
@@ -206,7 +206,7 @@ def _summary(results: Results, width: int) -> RenderableType:
         parts.insert(1, Text(f"This run is {results.info.status}: {reason}", style="yellow"))
     if results.info.stopped is not None:
         parts.insert(1, Text(f"Stopped {results.info.stopped}"))
-    parts += [Text(a.claim) for a in results.answers]
+    parts += [Text(a.text) for a in results.answers]
     if results.scaling:
         parts += [Text(""), *scaling_terminal.heart(results.scaling, results.info.id)]
     if results.comparison is not None:

@@ -87,7 +87,7 @@ def _summary_rows(results: Results, cut: list[str]) -> list[tuple[str, str]]:
     rows += [("Sheet cut", f"{n}: a sheet holds {MAX_ROWS:,} rows; export to parquet for all") for n in cut]
     rows += [("Findings", "")] if results.findings else []
     for f in results.findings:
-        rows.append((f.severity, f.claim + (f" What to do: {f.cure}" if f.cure else "")))
+        rows.append((f.severity, f.text + (f" What to do: {f.advice}" if f.advice else "")))
     rows += [
         ("Environment", ""),
         ("Server", f"{headline.server_name(server.engine, server.version)}: {server.description}"),

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 import polars as pl
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from dbdyno.model.claim import Claim
 from dbdyno.model.environment import Environment
 from dbdyno.model.errors import StoreError
-from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import CellMeta, RawCell
 from dbdyno.model.results import RunInfo, RunStatus
@@ -23,7 +23,7 @@ from dbdyno.store import files
 from dbdyno.store.listing import read_document, reason_if_ended
 
 _M = TypeVar("_M", bound=BaseModel)
-_FINDINGS = TypeAdapter(tuple[Finding, ...])
+_FINDINGS = TypeAdapter(tuple[Claim, ...])
 _SHOWN = {**{t: t for t in DERIVED}, "sources": "sources", "histogram": "cell_histogram"}
 """What is kept beside the derived tables so that a report needs no raw data -> its schema."""
 _MOST_ROWS = 200_000_000
@@ -120,7 +120,7 @@ class Run:
 
     # -- derived --------------------------------------------------------------------------------
 
-    def write_derived(self, tables: Mapping[str, pl.DataFrame], findings: Sequence[Finding]) -> None:
+    def write_derived(self, tables: Mapping[str, pl.DataFrame], findings: Sequence[Claim]) -> None:
         """Saves the derived tables, with sources and histogram beside them, in place of older ones."""
         contents = {
             f"{t}.parquet": files.parquet(conform(schema, tables[t]))
@@ -130,7 +130,7 @@ class Run:
         contents["findings.json"] = _FINDINGS.dump_json(tuple(findings), indent=1)
         files.write_directory(self.path / "derived", contents)
 
-    def read_derived(self) -> tuple[dict[str, pl.DataFrame], tuple[Finding, ...]] | None:
+    def read_derived(self) -> tuple[dict[str, pl.DataFrame], tuple[Claim, ...]] | None:
         """Tables and findings as last written; ``None`` before. Raises :class:`StoreError` on damage."""
         directory = self.path / "derived"
         if not directory.is_dir():

@@ -14,8 +14,9 @@ from dbdyno.conclude.answers.ladders import ladders_of
 from dbdyno.conclude.answers.reason import reason
 from dbdyno.conclude.answers.smt import equivalent, threads
 from dbdyno.conclude.answers.words import paragraph
+from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import Answer, Scaling
+from dbdyno.model.scaling import Scaling
 
 __all__ = ["answered", "ladders_of", "observed", "paragraph"]
 
@@ -40,7 +41,7 @@ def answered(scaling: Scaling, results: Results | None = None) -> Scaling:
     return replace(scaling, answers=made)
 
 
-def observed(results: Results) -> tuple[Answer, ...]:
+def observed(results: Results) -> tuple[Claim, ...]:
     """Of an observed run, which has no ladder: headroom and equivalent-cores; empty of any other run."""
     found = headroom(results)
     if found is None:

@@ -6,21 +6,22 @@ from collections.abc import Iterator
 
 from dbdyno.conclude.answers import number_format as fmt
 from dbdyno.conclude.answers import rungs
-from dbdyno.model.finding import GOOD_SCALING
-from dbdyno.model.scaling import Answer, Estimate, Scaling
+from dbdyno.conclude.claims import claim
+from dbdyno.model.claim import GOOD_SCALING, Claim
+from dbdyno.model.scaling import Estimate, Scaling
 
 _POINTS = "measured points"
 _NAMES = ("first", "second", "third")
 
 
-def deliveries(scaling: Scaling) -> Iterator[Answer]:
+def deliveries(scaling: Scaling) -> Iterator[Claim]:
     """one-session, peak, one-machine, one-core."""
     yield from _one_session(scaling)
     yield from _peak(scaling)
     yield from _machine(scaling)
 
 
-def bends(scaling: Scaling) -> Iterator[Answer]:
+def bends(scaling: Scaling) -> Iterator[Claim]:
     """knee and second-knee, scales-to, at-cpus, one-more-session."""
     yield from _knees(scaling)
     yield from _scales_to(scaling)
@@ -28,7 +29,7 @@ def bends(scaling: Scaling) -> Iterator[Answer]:
     yield from _one_more(scaling)
 
 
-def _one_session(scaling: Scaling) -> Iterator[Answer]:
+def _one_session(scaling: Scaling) -> Iterator[Claim]:
     ladder = scaling.ladder
     found = rungs.alone(scaling)
     if found is None:
@@ -41,10 +42,10 @@ def _one_session(scaling: Scaling) -> Iterator[Answer]:
     if not measured:
         text += ", by the model: it was not measured alone"
     evidence = _POINTS if measured else _fit_name(scaling)
-    yield Answer("one-session", f"{text}.", _named(one, "one session", ladder.throughput_unit), evidence)
+    yield claim("one-session", f"{text}.", _named(one, "one session", ladder.throughput_unit), evidence)
 
 
-def _peak(scaling: Scaling) -> Iterator[Answer]:
+def _peak(scaling: Scaling) -> Iterator[Claim]:
     ladder, best = scaling.ladder, scaling.best
     where = rungs.best_rung(ladder)
     top = rungs.at(ladder, where)
@@ -62,10 +63,10 @@ def _peak(scaling: Scaling) -> Iterator[Answer]:
         beyond = ", outside what was measured" if best.peak.value > last else ""
         text += f"; {best.title} puts it at {fmt.load(best.peak.value, ladder.load_unit)}"
         text += f"{fmt.spread(best.peak)}{beyond}"
-    yield Answer("peak", f"{text}.", _named(top, "peak throughput", unit), _POINTS)
+    yield claim("peak", f"{text}.", _named(top, "peak throughput", unit), _POINTS)
 
 
-def _machine(scaling: Scaling) -> Iterator[Answer]:
+def _machine(scaling: Scaling) -> Iterator[Claim]:
     ladder, machine = scaling.ladder, scaling.ladder.machine
     top = rungs.at(ladder, rungs.best_rung(ladder))
     assert top is not None
@@ -73,17 +74,17 @@ def _machine(scaling: Scaling) -> Iterator[Answer]:
     name = f" ({machine.model})" if machine.model else ""
     cpus = "" if machine.cpus is None else f" with {fmt.plain(machine.cpus)} CPUs"
     text = f"One machine{name}{cpus} delivers {fmt.rate(top.value, unit)}{fmt.rate_spread(top)}"
-    yield Answer("one-machine", f"{text} at the most.", _named(top, "one machine", unit), _POINTS)
+    yield claim("one-machine", f"{text} at the most.", _named(top, "one machine", unit), _POINTS)
     for part, count in (("core", machine.cores), ("CPU", machine.cpus)):
         if count is None or (part == "CPU" and count == machine.cores):
             continue
         each = _over(top, count, f"one {part}", unit)
         text = f"One {part} delivers {fmt.rate(each.value, unit)}{fmt.rate_spread(each)}: the peak over "
         text += f"{fmt.plain(count)} {part}s"
-        yield Answer(f"one-{part.lower()}", f"{text}.", each, _POINTS)
+        yield claim(f"one-{part.lower()}", f"{text}.", each, _POINTS)
 
 
-def _knees(scaling: Scaling) -> Iterator[Answer]:
+def _knees(scaling: Scaling) -> Iterator[Claim]:
     best, ladder = scaling.best, scaling.ladder
     if best is None:
         return
@@ -92,7 +93,7 @@ def _knees(scaling: Scaling) -> Iterator[Answer]:
         text = f"{which} at {fmt.load(knee.value, ladder.load_unit)}{fmt.spread(knee)}"
         text += _beside_cpus(scaling, knee)
         text += f", by {best.title}"
-        yield Answer("knee" if i == 0 else f"{name}-knee", f"{text}.", knee, _fit_name(scaling))
+        yield claim("knee" if i == 0 else f"{name}-knee", f"{text}.", knee, _fit_name(scaling))
 
 
 def _beside_cpus(scaling: Scaling, knee: Estimate) -> str:
@@ -104,7 +105,7 @@ def _beside_cpus(scaling: Scaling, knee: Estimate) -> str:
     return ""
 
 
-def _scales_to(scaling: Scaling) -> Iterator[Answer]:
+def _scales_to(scaling: Scaling) -> Iterator[Claim]:
     """The highest measured load at which every session delivers :data:`GOOD_SCALING` of one alone."""
     ladder, found = scaling.ladder, rungs.alone(scaling)
     measured = rungs.loads(ladder)
@@ -122,10 +123,10 @@ def _scales_to(scaling: Scaling) -> Iterator[Answer]:
         text += f"({here} of perfect); at {fmt.load(measured[bad], ladder.load_unit)} it is {there}"
         value = Estimate("scales to", good, ladder.load_unit, good, measured[bad], "between two rungs")
     evidence = f"{_POINTS}; perfect is one session's throughput times their number, good {GOOD_SCALING:.0%}"
-    yield Answer("scales-to", f"{text}.", value, evidence)
+    yield claim("scales-to", f"{text}.", value, evidence)
 
 
-def _at_cpus(scaling: Scaling) -> Iterator[Answer]:
+def _at_cpus(scaling: Scaling) -> Iterator[Claim]:
     """Efficiency at as many sessions as there are CPUs, measured or by the fit within its measured range."""
     ladder, cpus, one = scaling.ladder, scaling.ladder.machine.cpus, rungs.alone(scaling)
     if cpus is None or one is None:
@@ -141,10 +142,10 @@ def _at_cpus(scaling: Scaling) -> Iterator[Answer]:
     share = _over(found, cpus * one[0].value, "efficiency at CPUs", "")
     text = f"At {fmt.load(cpus, ladder.load_unit)}, one a CPU, each delivers {fmt.percent(share.value)}"
     text += f"{fmt.percent_spread(share)} of what one alone does ({by})"
-    yield Answer("at-cpus", f"{text}.", share, _POINTS if by == "measured" else _fit_name(scaling))
+    yield claim("at-cpus", f"{text}.", share, _POINTS if by == "measured" else _fit_name(scaling))
 
 
-def _one_more(scaling: Scaling) -> Iterator[Answer]:
+def _one_more(scaling: Scaling) -> Iterator[Claim]:
     """The fit's growth for one more session at the top of what was measured."""
     ladder, one = scaling.ladder, rungs.alone(scaling)
     top = rungs.loads(ladder)[-1]
@@ -161,7 +162,7 @@ def _one_more(scaling: Scaling) -> Iterator[Answer]:
         verb = "brings" if growth > 0 else "costs"
         text = f"At {fmt.load(top, ladder.load_unit)} one more {session} {verb} "
         text += f"{fmt.rate(abs(growth), unit)}, {fmt.percent(abs(share))} of what one alone delivers"
-    yield Answer(
+    yield claim(
         "one-more-session", f"{text}.", Estimate("one more session", growth, unit), _fit_name(scaling)
     )
 

@@ -7,8 +7,10 @@ import polars as pl
 from dbdyno.conclude.answers import number_format as fmt
 from dbdyno.conclude.answers import rungs
 from dbdyno.conclude.answers.ladders import cells_of
+from dbdyno.conclude.claims import claim
+from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import Answer, Estimate, Ladder, Scaling
+from dbdyno.model.scaling import Estimate, Ladder, Scaling
 
 SHARE = 0.05
 """Of session time in the run queue: less is not called CPU WAIT."""
@@ -16,14 +18,14 @@ IDLE = 0.80
 """Sessions that use less of the CPUs than this leave some free."""
 
 
-def onset(scaling: Scaling, results: Results | None) -> Answer:
+def onset(scaling: Scaling, results: Results | None) -> Claim:
     """The lowest rung whose sessions are in the run queue for significantly more of their time than at the
     lowest rung, and for more than :data:`SHARE` of it. The true onset lies between it and the rung below."""
     ladder = scaling.ladder
     shares = [(n, s) for n in rungs.loads(ladder) if (s := _share(ladder, n, results)) is not None]
     evidence = "run queue per session (ledger: runq), rung by rung"
     if not shares:
-        return Answer(
+        return claim(
             "cpu-wait-onset", "From which load on sessions wait for a CPU is not told: no run queue."
         )
     floor = max(SHARE, _upper(shares[0][1]))
@@ -33,18 +35,18 @@ def onset(scaling: Scaling, results: Results | None) -> Answer:
         n, s = shares[0]
         text = f"Sessions wait for a CPU from the lowest rung on: {_said(s)} at {fmt.load(n, unit)}"
         text += _though(ladder, n)
-        return Answer("cpu-wait-onset", f"{text}.", Estimate("CPU WAIT from", n, unit, high=n), evidence)
+        return claim("cpu-wait-onset", f"{text}.", Estimate("CPU WAIT from", n, unit, high=n), evidence)
     if found is None:
         top, most = max(shares, key=lambda p: p[1].value)
         text = f"No CPU WAIT up to {fmt.load(shares[-1][0], unit)}: at most {_said(most)}, "
         text += f"at {fmt.load(top, unit)}"
-        return Answer("cpu-wait-onset", f"{text}.", None, evidence)
+        return claim("cpu-wait-onset", f"{text}.", None, evidence)
     i, n, s = found
     below, before = shares[i - 1]
     text = f"Sessions wait for a CPU from {fmt.load(n, unit)} on: {_said(s)} in the run queue, "
     text += f"{fmt.percent(before.value)} at {fmt.load(below, unit)}{_though(ladder, n)}"
     value = Estimate("CPU WAIT from", n, unit, below, n, "between two rungs")
-    return Answer("cpu-wait-onset", f"{text}.", value, evidence)
+    return claim("cpu-wait-onset", f"{text}.", value, evidence)
 
 
 def _though(ladder: Ladder, load: float) -> str:

@@ -9,9 +9,11 @@ import polars as pl
 from dbdyno.conclude.answers import number_format as fmt
 from dbdyno.conclude.answers.ladders import account
 from dbdyno.conclude.answers.machine import machine_of
+from dbdyno.conclude.claims import claim
 from dbdyno.model.bycell import ByCell
+from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import Answer, Estimate, Machine
+from dbdyno.model.scaling import Estimate, Machine
 
 WAITS = 0.10
 """CPU WAIT over CPU time from which on there is said to be no headroom, and up to which it is counted."""
@@ -28,7 +30,7 @@ class Present:
     witness: str
 
 
-def headroom(results: Results) -> Answer | None:
+def headroom(results: Results) -> Claim | None:
     """Of an observed run; ``None`` of any other.
 
     Said with two models. Utilisation law (Denning and Buzen, Computing Surveys 10 (1978) 225): as much CPU
@@ -42,11 +44,11 @@ def headroom(results: Results) -> Answer | None:
     now = present(results)
     if machine.cpus is None or now is None:
         why = next(iter(notes), "CPU times of the sessions could not be read")
-        return Answer("headroom", f"Headroom is not told: {why}.")
+        return claim("headroom", f"Headroom is not told: {why}.")
     return said(now, machine)
 
 
-def said(now: Present, machine: Machine) -> Answer:
+def said(now: Present, machine: Machine) -> Claim:
     """The answer, from what was observed and the machine (its CPUs must be known)."""
     assert machine.cpus is not None
     used = now.used.value
@@ -57,9 +59,9 @@ def said(now: Present, machine: Machine) -> Answer:
     evidence = f"{now.witness}; M/M/c, utilisation law"
     if (now.wait is not None and now.wait > WAITS) or used >= machine.cpus:
         value = Estimate("headroom", 0.0, "of the present load", 0.0, 0.0, "CPU WAIT is there")
-        return Answer("headroom", f"{text}: no headroom, CPU WAIT is there already.", value, evidence)
+        return claim("headroom", f"{text}: no headroom, CPU WAIT is there already.", value, evidence)
     if used <= 0:
-        return Answer("headroom", f"{text}: nothing ran, so how much more fits is not told.", None, evidence)
+        return claim("headroom", f"{text}: nothing ran, so how much more fits is not told.", None, evidence)
     busiest = now.used.high if now.used.high is not None else used
     until = load_until(WAITS, machine.cpus)
     most, more = machine.cpus / used - 1, max(0.0, until / used - 1)
@@ -72,7 +74,7 @@ def said(now: Present, machine: Machine) -> Answer:
         text += f"; by {fmt.percent(least)} if threads that share a core yield nothing"
     elif now.wait is None:
         text += "; run-queue times are not known, so it may wait already"
-    return Answer("headroom", f"{text}.", value, evidence)
+    return claim("headroom", f"{text}.", value, evidence)
 
 
 def load_until(wait: float, cpus: float) -> float:

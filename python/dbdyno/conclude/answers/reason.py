@@ -7,8 +7,10 @@ import polars as pl
 from dbdyno.conclude.answers import accounts, rungs
 from dbdyno.conclude.answers import number_format as fmt
 from dbdyno.conclude.answers.accounts import Growth
+from dbdyno.conclude.claims import claim
+from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import Answer, Estimate, Ladder, Scaling
+from dbdyno.model.scaling import Estimate, Ladder, Scaling
 
 FULL = 0.95
 """Share of the CPUs from which on they are called all busy."""
@@ -29,7 +31,7 @@ _WORDS = {
 }
 
 
-Reason = tuple[str, Answer]
+Reason = tuple[str, Claim]
 """Kind and answer; the kind is the name of the answer's value, too, where that has one: CPU WAIT, run,
 throttle, lock: NAME, I/O: NAME, client, driver, pool, wait: NAME, unaccounted; without a ledger CPU or
 not the CPU; no bend, not told."""
@@ -61,7 +63,7 @@ def _by_ledger(scaling: Scaling, bend: float, found: Growth) -> Reason:
     share = found.share
     value = Estimate(name, share.value, "of growth", share.low, share.high, share.method, share.std_err)
     evidence = "ledger: accounts per unit of work before and after the bend"
-    return name, Answer("reason", f"{text}.", value, evidence)
+    return name, claim("reason", f"{text}.", value, evidence)
 
 
 def _where(scaling: Scaling, bend: float) -> str:
@@ -130,4 +132,4 @@ def _by_cpu_wait(where: str, share: float) -> Reason:
 
 def _answer(text: str, kind: str, share: float | None = None) -> Reason:
     value = Estimate(kind, share) if share is not None else None
-    return kind, Answer("reason", f"{text}.", value, "CPU columns" if share is not None else "")
+    return kind, claim("reason", f"{text}.", value, "CPU columns" if share is not None else "")

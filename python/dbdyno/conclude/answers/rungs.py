@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from dbdyno.conclude.answers import number_format as fmt
-from dbdyno.model.finding import GOOD_SCALING
+from dbdyno.model.claim import GOOD_SCALING
 from dbdyno.model.scaling import Estimate, Ladder, Scaling
 
 

@@ -10,15 +10,17 @@ import polars as pl
 from dbdyno.conclude.answers import accounts, rungs, smt_yield
 from dbdyno.conclude.answers import number_format as fmt
 from dbdyno.conclude.answers.ladders import cells_of
+from dbdyno.conclude.claims import claim
+from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import Answer, Estimate, Fitted, Ladder, Machine, Scaling
+from dbdyno.model.scaling import Estimate, Fitted, Ladder, Machine, Scaling
 
 SEEN = 0.05
 """Weight that a fit with knees must have at least for its slopes to be believed."""
 CPU_BOUND = (accounts.CPU, accounts.RUN, accounts.RUNQ, "not told", "no bend")
 
 
-def threads(scaling: Scaling, results: Results | None, kind: str) -> Iterator[Answer]:
+def threads(scaling: Scaling, results: Results | None, kind: str) -> Iterator[Claim]:
     """smt-yield, cpu-per-work, cpu-inflation, equivalent-cores. ``kind``: what :func:`reason` found."""
     found = _yield(scaling, kind)
     yield found
@@ -31,7 +33,7 @@ def threads(scaling: Scaling, results: Results | None, kind: str) -> Iterator[An
 # -- yield ----------------------------------------------------------------------------------------
 
 
-def _yield(scaling: Scaling, kind: str) -> Answer:
+def _yield(scaling: Scaling, kind: str) -> Claim:
     machine = scaling.ladder.machine
     why = _untold(scaling, kind)
     fits = _kneed(scaling)
@@ -41,7 +43,7 @@ def _yield(scaling: Scaling, kind: str) -> Answer:
         why = _elsewhere(fits[0].knees[0], machine, scaling.ladder.load_unit)
     if why is not None:
         text = f"SMT yield cannot be told: {why}." if machine.threads_per_core != 1 else f"No SMT: {why}."
-        return Answer("smt-yield", text)
+        return claim("smt-yield", text)
     return _told([f for f in fits if _near(f, machine)], machine, scaling)
 
 
@@ -86,7 +88,7 @@ def _ratio(fit: Fitted) -> Estimate | None:
     return next((p for p in fit.parameters if p.name == "yield"), None)
 
 
-def _told(fits: list[Fitted], machine: Machine, scaling: Scaling) -> Answer:
+def _told(fits: list[Fitted], machine: Machine, scaling: Scaling) -> Claim:
     """By the best of ``fits``; the interval holds those of all of them, as none is ruled out."""
     fit, m = fits[0], machine.threads_per_core
     ratio = _widest([r for f in fits if (r := _ratio(f)) is not None])
@@ -101,7 +103,7 @@ def _told(fits: list[Fitted], machine: Machine, scaling: Scaling) -> Answer:
     evidence = f"fit: {fit.title}, knee at {knee} beside {fmt.plain(machine.cores or 0)} cores"
     if fit is not scaling.best and scaling.best is not None:
         evidence += f"; the best fit is {scaling.best.title}"
-    return Answer("smt-yield", f"{text}.", found, evidence)
+    return claim("smt-yield", f"{text}.", found, evidence)
 
 
 def _widest(ratios: list[Estimate]) -> Estimate:
@@ -114,7 +116,7 @@ def _widest(ratios: list[Estimate]) -> Estimate:
 # -- CPU per unit of work -------------------------------------------------------------------------
 
 
-def _per_work(scaling: Scaling) -> Iterator[Answer]:
+def _per_work(scaling: Scaling) -> Iterator[Claim]:
     """At the lowest rung and at the one that delivers most."""
     ladder = scaling.ladder
     low, high = rungs.loads(ladder)[0], rungs.best_rung(ladder)
@@ -132,7 +134,7 @@ def _per_work(scaling: Scaling) -> Iterator[Answer]:
     value = Estimate(
         "CPU per unit of work", first.value, "s", first.low, first.high, first.method, first.std_err
     )
-    yield Answer("cpu-per-work", f"{text}.", value, "ledger: run over throughput")
+    yield claim("cpu-per-work", f"{text}.", value, "ledger: run over throughput")
 
 
 def _in_kernel(ladder: Ladder, load: float) -> str:
@@ -140,7 +142,7 @@ def _in_kernel(ladder: Ladder, load: float) -> str:
     return "" if system is None else f" ({fmt.percent(system.value)} of it in the kernel)"
 
 
-def _inflated(scaling: Scaling, found: Estimate) -> Iterator[Answer]:
+def _inflated(scaling: Scaling, found: Estimate) -> Iterator[Claim]:
     """m / yield, beside what was measured."""
     ladder, m = scaling.ladder, scaling.ladder.machine.threads_per_core
     if m is None or found.value <= 0:
@@ -158,13 +160,13 @@ def _inflated(scaling: Scaling, found: Estimate) -> Iterator[Answer]:
     if full and first is not None and last is not None and first.value > 0:
         text += f"; measured at {fmt.load(top, ladder.load_unit)}: "
         text += f"{fmt.plain(last.value / first.value)} times"
-    yield Answer("cpu-inflation", f"{text}.", value, "SMT yield")
+    yield claim("cpu-inflation", f"{text}.", value, "SMT yield")
 
 
 # -- cores in use ---------------------------------------------------------------------------------
 
 
-def _cores(scaling: Scaling, results: Results | None) -> Iterator[Answer]:
+def _cores(scaling: Scaling, results: Results | None) -> Iterator[Claim]:
     """At the rung that delivers most: witnessed CPU by CPU, else bounded by the CPU that sessions used."""
     ladder = scaling.ladder
     where = rungs.best_rung(ladder)
@@ -180,7 +182,7 @@ def _cores(scaling: Scaling, results: Results | None) -> Iterator[Answer]:
         yield _bounded(used.value, ladder.machine, place)
 
 
-def equivalent(known: pl.DataFrame, place: str) -> Answer:
+def equivalent(known: pl.DataFrame, place: str) -> Claim:
     """Of rows of the table ``cores``, one a cell or window."""
     mean = {c: fmt.estimate(c, known[c].to_list()) for c in ("threads", "cores", "low", "high")}
     busy = mean["threads"]
@@ -189,26 +191,26 @@ def equivalent(known: pl.DataFrame, place: str) -> Answer:
     cores, low, high = mean["cores"], mean["low"], mean["high"]
     source = str(known["source"][0])
     if cores is None or low is None or high is None:
-        return Answer(
+        return claim(
             "equivalent-cores", f"{text}; on how many cores is not told: {known['status'][0]}.", None, source
         )
     value = Estimate("cores in use", cores.value, "cores", low.value, high.value, source)
     text += f", on {fmt.plain(cores.value)} cores{fmt.spread(value)} (core-seconds: any sibling busy)"
-    return Answer("equivalent-cores", f"{text}.", value, f"table cores: {source}")
+    return claim("equivalent-cores", f"{text}.", value, f"table cores: {source}")
 
 
-def _bounded(used: float, machine: Machine, place: str) -> Answer:
+def _bounded(used: float, machine: Machine, place: str) -> Claim:
     """Only the sessions' own CPU time is known: with m threads a core it took from used / m cores up."""
     text = f"{place} sessions used {fmt.plain(used)} thread-seconds per second"
     m = machine.threads_per_core
     if m is None or machine.cores is None:
-        return Answer("equivalent-cores", f"{text}; on how many cores is not told: no topology.")
+        return claim("equivalent-cores", f"{text}; on how many cores is not told: no topology.")
     if m == 1:
         value = Estimate("cores in use", used, "cores", used, used, "no SMT")
-        return Answer("equivalent-cores", f"{text}: as many core-seconds, without SMT.", value, "ledger: run")
+        return claim("equivalent-cores", f"{text}: as many core-seconds, without SMT.", value, "ledger: run")
     low, high = used / m, min(machine.cores, used)
     if low >= 0.99 * high:
         value = Estimate("cores in use", high, "cores", low, high, "all threads busy")
-        return Answer("equivalent-cores", f"{text}: all of {fmt.plain(high)} cores.", value, "ledger: run")
+        return claim("equivalent-cores", f"{text}: all of {fmt.plain(high)} cores.", value, "ledger: run")
     text += f", on {fmt.plain(low)} to {fmt.plain(high)} cores: which threads ran together is not known"
-    return Answer("equivalent-cores", f"{text}.", None, "ledger: run, topology")
+    return claim("equivalent-cores", f"{text}.", None, "ledger: run, topology")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dbdyno.conclude.answers import number_format as fmt
 from dbdyno.conclude.answers import rungs
-from dbdyno.model.scaling import Answer, Scaling
+from dbdyno.model.claim import Claim
+from dbdyno.model.scaling import Scaling
 
 SURE = 0.95
 """Weight from which on one model is said to be the right one of those that were tried."""
@@ -15,7 +16,7 @@ def paragraph(scaling: Scaling) -> str:
     brings, how sure that is. Of a :class:`Scaling` that has its answers; says what is not told, too."""
     answers = {a.id: a for a in reversed(scaling.answers)}
     if scaling.ladder.points.is_empty():
-        return " ".join(a.claim for a in scaling.answers)
+        return " ".join(a.text for a in scaling.answers)
     sentences = [
         _delivers(scaling),
         _claim(answers, "scales-to"),
@@ -54,5 +55,5 @@ def _sure(scaling: Scaling) -> str:
     return f"{text}; {scaling.fits[1].title} ({fmt.percent(scaling.fits[1].weight)}) is not ruled out."
 
 
-def _claim(answers: dict[str, Answer], name: str) -> str:
-    return answers[name].claim if name in answers else ""
+def _claim(answers: dict[str, Claim], name: str) -> str:
+    return answers[name].text if name in answers else ""

@@ -24,12 +24,12 @@ from dbdyno.conclude.findings import (
     wait_labels,
 )
 from dbdyno.conclude.findings.context import Case
+from dbdyno.model.claim import Claim
 from dbdyno.model.environment import Environment
-from dbdyno.model.finding import Finding
 from dbdyno.model.plan import Plan
 from dbdyno.model.workload import Workload
 
-CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     quality.cells_cut_short,
     coverage.nobody,
     coverage.hidden_sessions,
@@ -88,7 +88,7 @@ def findings(
     environment: Environment,
     tables: Mapping[str, pl.DataFrame],
     workloads: Mapping[str, Workload],
-) -> tuple[Finding, ...]:
+) -> tuple[Claim, ...]:
     """From all tables of window, ledger and ``rungs``. The gravest first, else in the order of ``CHECKS``."""
     case = Case(plan, environment, tables, workloads)
     found = [finding for check in CHECKS for finding in check(case)]

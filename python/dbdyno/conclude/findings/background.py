@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, percent, sessions
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.units import NS_PER_S, significant
 
 HELPERS = 0.05
@@ -20,7 +21,7 @@ GRAVE = 0.05
 """CPUs: from here on it is more than a note."""
 
 
-def helpers(case: Case) -> Iterator[Finding]:
+def helpers(case: Case) -> Iterator[Claim]:
     """The rung where the server's own processes took the largest part of its CPU time."""
     found = []
     for _, rungs in case.ladders():
@@ -30,10 +31,10 @@ def helpers(case: Case) -> Iterator[Finding]:
     share, rung = max(found, key=lambda f: float(f[0]), default=(0.0, {}))
     if share >= HELPERS:
         place = "" if case.observed else f" at {sessions(rung['sessions'])}"
-        yield Finding(
+        yield claim(
             id="helpers",
             severity="note",
-            claim=f"The server's own processes took {significant(rung['helpers_aas'])} CPUs{place}, "
+            text=f"The server's own processes took {significant(rung['helpers_aas'])} CPUs{place}, "
             f"{percent(share)} of the server's CPU time: not in the sessions' accounts.",
             value=rung["helpers_aas"],
             unit="cores",
@@ -41,7 +42,7 @@ def helpers(case: Case) -> Iterator[Finding]:
         )
 
 
-def io_workers(case: Case) -> Iterator[Finding]:
+def io_workers(case: Case) -> Iterator[Claim]:
     """Whose CPU and block I/O the sessions' waits for I/O were."""
     found: list[tuple[float, float, float | None, Row]] = []
     for cell in case.usable():
@@ -57,10 +58,10 @@ def io_workers(case: Case) -> Iterator[Finding]:
     if found:
         used, waited, delay, cell = max(found, key=lambda f: f[0])
         device = "unknown (delay accounting is off)" if delay is None else f"{significant(delay)} s/s"
-        yield Finding(
+        yield claim(
             id="io-workers",
             severity="note",
-            claim=f"Sessions waited {significant(waited)} s/s for I/O {at(cell, case)} that I/O workers did: "
+            text=f"Sessions waited {significant(waited)} s/s for I/O {at(cell, case)} that I/O workers did: "
             f"they used {significant(used)} CPUs, their block I/O was {device}.",
             value=used,
             unit="cores",
@@ -69,7 +70,7 @@ def io_workers(case: Case) -> Iterator[Finding]:
         )
 
 
-def parallel_workers(case: Case) -> Iterator[Finding]:
+def parallel_workers(case: Case) -> Iterator[Claim]:
     """The part of the sessions' accounts that is their parallel workers'."""
     found: list[tuple[float, float, Row]] = []
     for cell in case.usable():
@@ -80,10 +81,10 @@ def parallel_workers(case: Case) -> Iterator[Finding]:
             found.append((whole / served, run, cell))
     if found:
         share, run, cell = max(found, key=lambda f: f[0])
-        yield Finding(
+        yield claim(
             id="parallel-workers",
             severity="note",
-            claim=f"Parallel workers were {percent(share)} of the sessions' served time {at(cell, case)}; "
+            text=f"Parallel workers were {percent(share)} of the sessions' served time {at(cell, case)}; "
             f"{significant(run)} CPUs were theirs.",
             value=share,
             unit="of served time",
@@ -92,20 +93,20 @@ def parallel_workers(case: Case) -> Iterator[Finding]:
         )
 
 
-def autovacuum(case: Case) -> Iterator[Finding]:
+def autovacuum(case: Case) -> Iterator[Claim]:
     found = [(run, lived, c) for c in case.usable() for run, lived in _vacuum(case, c)]
     found = [f for f in found if f[0] >= RAN or f[1] >= LIVED]
     if found:
         run, lived, cell = max(found, key=lambda f: (f[0], f[1]))
-        yield Finding(
+        yield claim(
             id="autovacuum",
             severity="warning" if run >= GRAVE else "note",
-            claim=f"Autovacuum was at work in {case.many(len(found))}: {at(cell, case)} it lived "
+            text=f"Autovacuum was at work in {case.many(len(found))}: {at(cell, case)} it lived "
             f"{percent(lived)} of the time and used {significant(run)} CPUs.",
             value=run,
             unit="cores",
             evidence="os tasks: helpers that are autovacuum workers",
-            cure="" if case.observed else "let it finish before the run, or measure longer than it takes",
+            advice="" if case.observed else "let it finish before the run, or measure longer than it takes",
             cells=ids([c for *_, c in found]),
         )
 
@@ -120,7 +121,7 @@ def _vacuum(case: Case, cell: Row) -> Iterator[tuple[float, float]]:
         yield run, min(1.0, float(mine["wall_ns"].max()) / NS_PER_S / cell["wall_s"])  # type: ignore[arg-type]
 
 
-def checkpoints(case: Case) -> Iterator[Finding]:
+def checkpoints(case: Case) -> Iterator[Claim]:
     """Begun inside a window; what the server skipped for want of changes cost its checkpointer nothing."""
     found = []
     for cell in case.usable():
@@ -135,19 +136,19 @@ def checkpoints(case: Case) -> Iterator[Finding]:
     if found:
         n, used, cell = max(found, key=lambda f: f[1] or 0.0)
         took = "" if used is None else f"; the checkpointer used {significant(used)} CPUs"
-        yield Finding(
+        yield claim(
             id="checkpoint",
             severity="warning" if (used or 0.0) >= GRAVE else "note",
-            claim=f"Checkpoints fell into {case.many(len(found))}: {n} {at(cell, case)}{took}.",
+            text=f"Checkpoints fell into {case.many(len(found))}: {n} {at(cell, case)}{took}.",
             value=float(n),
             unit="checkpoints",
             evidence="engine counters: checkpoints, and the task of the checkpointer",
-            cure="" if case.observed else "make one before the run, or measure over several",
+            advice="" if case.observed else "make one before the run, or measure over several",
             cells=ids([c for *_, c in found]),
         )
 
 
-def resets(case: Case) -> Iterator[Finding]:
+def resets(case: Case) -> Iterator[Claim]:
     """Counters that went down, or a newer time of reset."""
     found: list[tuple[list[str], Row]] = []
     for cell in case.cells():
@@ -160,14 +161,14 @@ def resets(case: Case) -> Iterator[Finding]:
             found.append((keys or ["by the server's word"], cell))
     if found:
         names = [name for keys, _ in found for name in keys]
-        yield Finding(
+        yield claim(
             id="statistics-reset",
             severity="warning",
-            claim=f"The server's statistics were reset in {case.many(len(found))} "
+            text=f"The server's statistics were reset in {case.many(len(found))} "
             f"({listed(names)}), {at(found[0][1], case)} first: what they counted there is unknown.",
             value=float(len(found)),
             unit="windows",
             evidence="engine counters: one went down, or the time of reset changed",
-            cure="nobody should reset statistics while dbdyno measures; measure again",
+            advice="nobody should reset statistics while dbdyno measures; measure again",
             cells=ids([c for _, c in found]),
         )

@@ -6,16 +6,17 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
 from dbdyno.model.brief import STATUS, met
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.units import significant
 
 GRAVE = 0.05
 """From this share of DB CPU on it is more than a note."""
 
 
-def sessions(case: Case) -> Iterator[Finding]:
+def sessions(case: Case) -> Iterator[Claim]:
     """The windows of an observation in which sessions were never, or too seldom, in a sample."""
     if not case.observed or case.chosen:
         return
@@ -29,15 +30,15 @@ def sessions(case: Case) -> Iterator[Finding]:
     share = used / all_used if used and all_used else 0.0
     whole = case.aas(worst["cell"], "runq", scope="brief") if _traced(case, worst) else None
     number = f"{sum(counts):,}" if counts else "Some"
-    yield Finding(
+    yield claim(
         id="brief-sessions",
         severity="warning" if share >= GRAVE else "note",
-        claim=f"{number} session{'' if counts and sum(counts) == 1 else 's'} were too brief to be sampled: "
+        text=f"{number} session{'' if counts and sum(counts) == 1 else 's'} were too brief to be sampled: "
         f"{_words(used, share, whole)} {at(worst, case)}.",
         value=float(sum(counts)) if counts else None,
         unit="sessions",
         evidence="ledger: scope brief; engine counters: logons, less the sessions that were met",
-        cure="a connection pool keeps sessions open: each new one costs a process and its start"
+        advice="a connection pool keeps sessions open: each new one costs a process and its start"
         + ("" if whole is not None or used is None else "; the scheduler trace shows how long they waited"),
         cells=ids(cells),
     )

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.units import format_rate, significant
 
 CACHED = 0.001
@@ -30,7 +31,7 @@ class _Reads(NamedTuple):
         return self.physical / self.logical
 
 
-def cached(case: Case) -> Iterator[Finding]:
+def cached(case: Case) -> Iterator[Claim]:
     """A test that promises to be cached reads physically; a physical one hardly does."""
     found: dict[bool, list[tuple[_Reads, Row]]] = {True: [], False: []}
     for cell in case.usable():
@@ -42,34 +43,34 @@ def cached(case: Case) -> Iterator[Finding]:
             found[workload.cached].append((reads, cell))
     if found[True]:
         reads, cell = max(found[True], key=lambda f: f[0].share)
-        yield Finding(
+        yield claim(
             id="not-cached",
             severity="warning",
-            claim=f"Not fully cached: {percent(reads.share)} of the logical reads were physical "
+            text=f"Not fully cached: {percent(reads.share)} of the logical reads were physical "
             f"{at(cell, case)} ({case.many(len(found[True]))}): CPU per logical read holds the way to the "
             "operating system.",
             value=reads.share,
             unit="of logical reads",
             evidence=reads.evidence,
-            cure="smaller tables, a larger database cache, or a longer --settle",
+            advice="smaller tables, a larger database cache, or a longer --settle",
             cells=ids([c for _, c in found[True]]),
         )
     if found[False]:
         reads, cell = min(found[False], key=lambda f: f[0].share)
-        yield Finding(
+        yield claim(
             id="hardly-physical",
             severity="warning",
-            claim=f"Hardly any physical reads: {percent(reads.share)} of the logical ones {at(cell, case)}. "
+            text=f"Hardly any physical reads: {percent(reads.share)} of the logical ones {at(cell, case)}. "
             "This is the wrong test for this machine: the database's cache holds what it reads.",
             value=reads.share,
             unit="of logical reads",
             evidence=reads.evidence,
-            cure="tables larger than the database's cache, or a smaller cache",
+            advice="tables larger than the database's cache, or a smaller cache",
             cells=ids([c for _, c in found[False]]),
         )
 
 
-def os_cached(case: Case) -> Iterator[Finding]:
+def os_cached(case: Case) -> Iterator[Claim]:
     """Blocks were read, and no device was waited for: the operating system had them."""
     found: list[tuple[float, _Reads, Row]] = []
     for cell in case.usable():
@@ -82,15 +83,15 @@ def os_cached(case: Case) -> Iterator[Finding]:
     if found:
         waited, reads, cell = min(found, key=lambda f: f[0])
         rate = reads.physical / cell["wall_s"]
-        yield Finding(
+        yield claim(
             id="os-cached",
             severity="warning",
-            claim=f"The operating system had the blocks: {format_rate(rate)} physical reads/s "
+            text=f"The operating system had the blocks: {format_rate(rate)} physical reads/s "
             f"{at(cell, case)}, and {significant(waited)} s/s waited for a device.",
             value=waited,
             unit="s/s",
             evidence=f"{reads.evidence}; os tasks: block I/O delay",
-            cure="tables larger than the memory, or direct I/O",
+            advice="tables larger than the memory, or direct I/O",
             cells=ids([c for *_, c in found]),
         )
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, percent, sentence, sessions
 from dbdyno.model.cell_groups import TOGETHER
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.units import format_rate, significant
 
 LOCKS = ("Lock", "LWLock", "BufferPin")
@@ -19,7 +20,7 @@ GROWS = 1.10
 """Throughput still grows if the top rung delivers more than this over the best lower one."""
 
 
-def lock_bound(case: Case) -> Iterator[Finding]:
+def lock_bound(case: Case) -> Iterator[Claim]:
     """One wait that holds a large part of DB time at the top rung, where throughput no longer grows."""
     for name, rungs in case.ladders():
         top = max(rungs, key=lambda r: int(r["sessions"]), default=None)
@@ -35,16 +36,16 @@ def lock_bound(case: Case) -> Iterator[Finding]:
             text += f"{format_rate(best['calls_per_s'])} at {sessions(best['sessions'])}"
         if held["runq_s"]:
             text += f" (besides {significant(held['runq_s'])} s in the run queue under its label)"
-        yield Finding(
+        yield claim(
             id="lock-bound",
             severity="warning",
-            claim=sentence(text + "."),
+            text=sentence(text + "."),
             value=held["share"],
             unit="of DB time",
             low=_share(held, "low"),
             high=_share(held, "high"),
             evidence=f"{held['source']}: table top_events; driver: table rungs",
-            cure="see who holds it: what all sessions touch (a row, a page, the log's end); part it among "
+            advice="see who holds it: what all sessions touch (a row, a page, the log's end); part it among "
             "sessions, hold it for less time, or load with fewer sessions",
         )
 

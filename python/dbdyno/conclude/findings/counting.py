@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, many, sentence
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.units import significant
 
 LOST_SQLSTATE = "08006"
 
 
-def sessions_lost(case: Case) -> Iterator[Finding]:
+def sessions_lost(case: Case) -> Iterator[Claim]:
     """Sessions whose connection broke; their calls until then are counted."""
     for cell in case.cells():
         mine = case.tables["cell_sessions"].filter(pl.col("cell") == cell["cell"])
@@ -21,40 +22,40 @@ def sessions_lost(case: Case) -> Iterator[Finding]:
         if lost.is_empty():
             continue
         words = listed(lost["end_detail"].drop_nulls().to_list(), 2)
-        yield Finding(
+        yield claim(
             id="sessions-lost",
             severity="warning",
-            claim=f"Sessions lost {at(cell, case)}: {lost.height} of {mine.height}: {words}. "
+            text=f"Sessions lost {at(cell, case)}: {lost.height} of {mine.height}: {words}. "
             "Their calls are counted until their last end.",
             value=float(lost.height),
             unit="sessions",
             evidence="driver: table sessions, end_reason",
-            cure="see the server's log; measure that rung again",
+            advice="see the server's log; measure that rung again",
             cells=(cell["cell"],),
         )
 
 
-def no_calls(case: Case) -> Iterator[Finding]:
+def no_calls(case: Case) -> Iterator[Claim]:
     """Windows that sessions spent in calls that began before them, or ended after them."""
     for cell in case.cells():
         mine = case.tables["cell_sessions"].filter(pl.col("cell") == cell["cell"])
         if mine.is_empty() or int((mine["calls"] + mine["errors"]).sum()) > 0:
             continue
-        yield Finding(
+        yield claim(
             id="no-calls",
             severity="warning",
-            claim=f"No call began within the window and was answered {at(cell, case)}: throughput and "
+            text=f"No call began within the window and was answered {at(cell, case)}: throughput and "
             "response time are unknown.",
             value=0.0,
             unit="calls",
             evidence="driver: table sessions, calls and errors",
-            cure="a call takes longer than the window, or the server did not answer: --measure longer than a "
-            "call, or see the server's log",
+            advice="a call takes longer than the window, or the server did not answer: --measure longer than "
+            "a call, or see the server's log",
             cells=(cell["cell"],),
         )
 
 
-def errors(case: Case) -> Iterator[Finding]:
+def errors(case: Case) -> Iterator[Claim]:
     """One finding for each SQLSTATE."""
     table = case.tables["cell_errors"].filter(pl.col("sqlstate") != LOST_SQLSTATE)
     calls = case.tables["cell_sessions"].select((pl.col("calls_total") + pl.col("errors_total")).sum()).item()
@@ -62,20 +63,19 @@ def errors(case: Case) -> Iterator[Finding]:
         pl.col("count").sum(), pl.col("message").first(), pl.col("cell").unique(maintain_order=True)
     )
     for row in grouped.sort("count", descending=True).iter_rows(named=True):
-        yield Finding(
+        yield claim(
             id=f"errors-{row['sqlstate']}",
             severity="warning",
-            claim=f"{row['count']:,} of {calls:,} calls ended in SQLSTATE {row['sqlstate']}: "
-            f"{row['message']}",
+            text=f"{row['count']:,} of {calls:,} calls ended in SQLSTATE {row['sqlstate']}: {row['message']}",
             value=float(row["count"]),
             unit="calls",
             evidence="driver: table errors, from the barrier on",
-            cure="mend the statement or the server; failed calls are in no rate",
+            advice="mend the statement or the server; failed calls are in no rate",
             cells=tuple(row["cell"]),
         )
 
 
-def work_constant(case: Case) -> Iterator[Finding]:
+def work_constant(case: Case) -> Iterator[Claim]:
     """Where the workload promises it: the same work in every call of every session and rung."""
     rates = case.tables["rates"].filter((pl.col("name") == "work_per_call") & (pl.col("scope") == "session"))
     counted = rates.filter(pl.col("source").str.starts_with("engine") & pl.col("value").is_not_null())
@@ -89,10 +89,10 @@ def work_constant(case: Case) -> Iterator[Finding]:
         evidence = f"engine counters, probes taken off, over all calls of {mine.height} sessions"
         cells = tuple(mine["cell"].unique(maintain_order=True))
         if low == high:
-            yield Finding(
+            yield claim(
                 id="work-constant",
                 severity="good",
-                claim=f"{sentence(name)} constant in all {many(mine.height, 'session')} of {variant}: "
+                text=f"{sentence(name)} constant in all {many(mine.height, 'session')} of {variant}: "
                 f"{low:,.10g}.",
                 value=low,
                 unit=known.work_unit,
@@ -102,34 +102,34 @@ def work_constant(case: Case) -> Iterator[Finding]:
             )
             continue
         nearly = high - low <= known.work_tolerance * high
-        yield Finding(
+        yield claim(
             id="work-not-constant",
             severity="note" if nearly else "warning",
-            claim=f"{sentence(name)} is {'nearly' if nearly else 'not'} constant: {low:,.10g} to "
+            text=f"{sentence(name)} is {'nearly' if nearly else 'not'} constant: {low:,.10g} to "
             f"{high:,.10g} in {many(mine.height, 'session')} of {variant}.",
             value=(high - low) / high,
             unit="relative spread",
             low=low,
             high=high,
             evidence=evidence,
-            cure=""
+            advice=""
             if nearly
             else "look for a changed plan, autovacuum or a cold cache; rates in work units are means",
             cells=cells,
         )
 
 
-def executions(case: Case) -> Iterator[Finding]:
+def executions(case: Case) -> Iterator[Claim]:
     """The engine's count of calls against the driver's."""
     table = case.tables["witnesses"].filter(pl.col("quantity") == "executions")
     engine = table.filter(pl.col("source") != "driver").drop_nulls("value")
     differing = engine.filter(pl.col("verdict") == "differs")
     if engine.height and differing.is_empty():
         total, by_work = float(engine["value"].sum()), engine["source"][0].endswith("by work")
-        yield Finding(
+        yield claim(
             id="executions-agree",
             severity="good",
-            claim=f"The server {'did the work of exactly' if by_work else 'counted'} the driver's calls "
+            text=f"The server {'did the work of exactly' if by_work else 'counted'} the driver's calls "
             f"in all {case.many(engine.height)}: {total:,.0f}.",
             value=total,
             unit="calls",
@@ -137,15 +137,15 @@ def executions(case: Case) -> Iterator[Finding]:
         )
     if differing.height:
         worst = float(differing["relative_difference"].abs().max())  # type: ignore[arg-type]
-        yield Finding(
+        yield claim(
             id="executions-disagree",
             severity="warning",
-            claim="The server's count of calls differs from the driver's by up to "
+            text="The server's count of calls differs from the driver's by up to "
             f"{significant(100 * worst)} % in {case.many(differing.height)}.",
             value=worst,
             unit="relative difference",
             evidence="table witnesses, executions",
-            cure="does something else use these sessions' role, or was a counter reset?",
+            advice="does something else use these sessions' role, or was a counter reset?",
             cells=ids(differing.to_dicts()),
         )
 
@@ -156,7 +156,7 @@ def _with_errors(case: Case) -> pl.DataFrame:
     return failed.select("cell", "session")
 
 
-def changes(case: Case) -> Iterator[Finding]:
+def changes(case: Case) -> Iterator[Claim]:
     """What only reads makes no WAL, and what changes rows does: by the sessions' own counters."""
     found: dict[bool, list[tuple[float, Row]]] = {False: [], True: []}
     for cell in case.usable():
@@ -170,28 +170,28 @@ def changes(case: Case) -> Iterator[Finding]:
             yield _written(case, changing, cells)
 
 
-def _written(case: Case, changing: bool, cells: list[tuple[float, Row]]) -> Finding:
+def _written(case: Case, changing: bool, cells: list[tuple[float, Row]]) -> Claim:
     wrong = [c for c in cells if (c[0] > 0) != changing]
     wal, cell = max(wrong or cells, key=lambda c: c[0])
     what = "change rows" if changing else "only read"
     made = f"{significant(wal)} bytes of WAL a call" if wal else "no WAL"
     if wrong:
-        claim = f"Calls that {what} made {made} {at(cell, case)} ({case.many(len(wrong))})."
+        text = f"Calls that {what} made {made} {at(cell, case)} ({case.many(len(wrong))})."
     else:
         most = "at most " if len(cells) > 1 and wal else ""
-        claim = f"Calls that {what} made {most}{made} in {case.many(len(cells))}."
+        text = f"Calls that {what} made {most}{made} in {case.many(len(cells))}."
     cures = {
         True: "is nothing changed, or are the tables unlogged? See the errors",
         False: "what others changed in these blocks is tidied up by their readers: dbdyno clean, and again",
     }
-    return Finding(
+    return claim(
         id="writes-unexpected" if wrong else "writes-as-planned",
         severity="warning" if wrong else "good",
-        claim=claim,
+        text=text,
         value=wal,
         unit="bytes per call",
         evidence="engine counters of the sessions: WAL, probes taken off",
-        cure=cures[changing] if wrong else "",
+        advice=cures[changing] if wrong else "",
         cells=ids([c for _, c in wrong or cells]),
     )
 

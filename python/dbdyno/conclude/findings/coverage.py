@@ -7,9 +7,10 @@ from itertools import pairwise
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.brief import unseen
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.session_time import hidden
 from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.model.units import NS_PER_S, format_ns
@@ -18,7 +19,7 @@ GAP_NS = NS_PER_S // 100
 """Windows follow one another without a hole; one that is longer than this is no rounding."""
 
 
-def nobody(case: Case) -> Iterator[Finding]:
+def nobody(case: Case) -> Iterator[Claim]:
     """Windows in which no session matched the filter, or nobody was connected."""
     if not case.observed:
         return
@@ -27,34 +28,34 @@ def nobody(case: Case) -> Iterator[Finding]:
     if empty:
         whom = _whom(case)
         which = "every window" if len(empty) == len(usable) else case.many(len(empty))
-        yield Finding(
+        yield claim(
             id="nobody-observed",
             severity="warning" if whom else "note",
-            claim=f"In {which} " + (f"no session matched {whom}." if whom else "nobody else was connected."),
+            text=f"In {which} " + (f"no session matched {whom}." if whom else "nobody else was connected."),
             value=len(empty),
             unit="windows",
             evidence="table tasks",
-            cure="see who was connected: column user, database and application of table backends",
+            advice="see who was connected: column user, database and application of table backends",
             cells=ids(empty),
         )
 
 
-def hidden_sessions(case: Case) -> Iterator[Finding]:
+def hidden_sessions(case: Case) -> Iterator[Claim]:
     """Sessions whose states and wait events our role may not see."""
     found = [(n, c) for c in case.usable() if (n := _hidden(case, c["cell"]))]
     if not found:
         return
     (unseen, sessions), cell = max(found, key=lambda f: f[0])
     told = case.tables["cell_sources"].filter(pl.col("name") == "sessions of other users")
-    yield Finding(
+    yield claim(
         id="sessions-hidden",
         severity="warning",
-        claim=f"States and wait events of {unseen} of {sessions} sessions are {HIDDEN_STATUS} "
+        text=f"States and wait events of {unseen} of {sessions} sessions are {HIDDEN_STATUS} "
         f"{at(cell, case)}: DB time, time at the client and waits of all sessions are unknown.",
         value=float(unseen),
         unit="sessions",
         evidence="table samples: state hidden",
-        cure=str(told["detail"][0])
+        advice=str(told["detail"][0])
         if told.height
         else "observe as a role that may see other users' sessions",
         cells=ids([c for _, c in found]),
@@ -69,20 +70,20 @@ def _hidden(case: Case, cell: str) -> tuple[int, int] | None:
     return int(rows["status"].str.contains(HIDDEN_STATUS).sum()), rows["session"].n_unique()
 
 
-def gaps(case: Case) -> Iterator[Finding]:
+def gaps(case: Case) -> Iterator[Claim]:
     """Time between two windows, in which the server was away."""
     cells: list[Row] = sorted(case.cells(), key=lambda c: int(c["t0_ns"])) if case.observed else []
     found = [(b["t0_ns"] - a["t1_ns"], a) for a, b in pairwise(cells) if b["t0_ns"] - a["t1_ns"] > GAP_NS]
     if found:
         where = listed([f"{format_ns(ns)} after window {a['repeat']}" for ns, a in found])
-        yield Finding(
+        yield claim(
             id="observation-gap",
             severity="warning",
-            claim=f"Nothing was observed for {format_ns(sum(ns for ns, _ in found))}: {where}.",
+            text=f"Nothing was observed for {format_ns(sum(ns for ns, _ in found))}: {where}.",
             value=sum(ns for ns, _ in found) / NS_PER_S,
             unit="s",
             evidence="table windows",
-            cure="the server was away, or it could not be reached: see its log",
+            advice="the server was away, or it could not be reached: see its log",
             cells=ids([a for _, a in found]),
         )
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, percent, sentence
 from dbdyno.conclude.findings.context import sessions as counted
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.units import significant
 
 LONGER = 1.1
@@ -18,7 +19,7 @@ SETTLED = 0.05
 _TABLES = "tables placements, placed"
 
 
-def groups(case: Case) -> Iterator[Finding]:
+def groups(case: Case) -> Iterator[Claim]:
     """Of each cause the rung where it is seen first."""
     parted = [r for r in _rows(case) if r["groups"]]
     for cause in ("core", "cpu", None):
@@ -27,27 +28,27 @@ def groups(case: Case) -> Iterator[Finding]:
             yield _groups(case, found[0], cause, found)
 
 
-def _groups(case: Case, row: Row, cause: str | None, found: list[Row]) -> Finding:
+def _groups(case: Case, row: Row, cause: str | None, found: list[Row]) -> Claim:
     why = {
         "core": " because they shared a core",
         "cpu": " because they shared a CPU, and waited for it",
         None: "",
     }
-    claim = (
+    text = (
         f"{sentence(at(row, case))}, {row['slow_sessions']} of {counted(row['sessions'])} ran "
         f"{row['ratio']:.2g} times longer than the others{why[cause]}, in {row['group_rounds']} of "
         f"{row['rounds']} rounds"
     )
-    return Finding(
+    return claim(
         id="placement-groups" if cause is None else f"placement-shared-{cause}",
         severity="warning",
-        claim=f"{claim}." if cause else f"{claim}; why cannot be told.",
+        text=f"{text}." if cause else f"{text}; why cannot be told.",
         value=row["ratio"],
         unit="slower over faster",
         low=row["ratio_low"],
         high=row["ratio_high"],
         evidence=f"{_TABLES}: one population looks so with a chance of {row['p_groups']:.2g}; {_places(row)}",
-        cure=_CURES[cause],
+        advice=_CURES[cause],
         cells=ids(found),
     )
 
@@ -78,7 +79,7 @@ def _chance(p: float | None) -> str:
     return "" if p is None else f" (by chance: {p:.2g})"
 
 
-def all_share(case: Case) -> Iterator[Finding]:
+def all_share(case: Case) -> Iterator[Claim]:
     """No groups, for all share: then one session alone is what to compare with."""
     for row in _rows(case):
         alone, share = row["alone_ns"], row["all_core"]
@@ -86,10 +87,10 @@ def all_share(case: Case) -> Iterator[Finding]:
             continue
         ratio = row["median_ns"] / alone
         if share >= 0.9 * row["all_known"] and ratio >= LONGER:
-            yield Finding(
+            yield claim(
                 id="placement-all-share",
                 severity="note",
-                claim=f"{sentence(at(row, case))} all shared their cores, and took {significant(ratio)} "
+                text=f"{sentence(at(row, case))} all shared their cores, and took {significant(ratio)} "
                 "times as long as one session alone.",
                 value=ratio,
                 unit="of one session alone",
@@ -99,7 +100,7 @@ def all_share(case: Case) -> Iterator[Finding]:
             return
 
 
-def alike(case: Case) -> Iterator[Finding]:
+def alike(case: Case) -> Iterator[Claim]:
     """How far up the ladder all sessions are served alike."""
     rows = [r for r in _rows(case) if r["sessions"] > 1]
     tested = [r for r in rows if r["p_groups"] is not None]
@@ -108,10 +109,10 @@ def alike(case: Case) -> Iterator[Finding]:
     if not below:
         return
     top = max(below, key=lambda r: r["sessions"])
-    yield Finding(
+    yield claim(
         id="placement-alike",
         severity="good",
-        claim=f"Up to {counted(top['sessions'])} that were started together fell into no groups; the slowest "
+        text=f"Up to {counted(top['sessions'])} that were started together fell into no groups; the slowest "
         f"call of a round took {top['max_over_min']:.2f} times as long as its fastest.",
         value=top["max_over_min"],
         unit="slowest over fastest call of a round",
@@ -121,7 +122,7 @@ def alike(case: Case) -> Iterator[Finding]:
     )
 
 
-def settled(case: Case) -> Iterator[Finding]:
+def settled(case: Case) -> Iterator[Claim]:
     """Whether a call stays on the CPU that it began on: then it keeps a bad place to its end."""
     known = [r for r in _rows(case) if r["moved"] is not None and r["sessions"] > 1]
     calls = sum(r["calls"] for r in known)
@@ -131,10 +132,10 @@ def settled(case: Case) -> Iterator[Finding]:
     share = moved / calls
     words = "stayed on the CPU they began on" if share <= SETTLED else "were moved to another CPU under way"
     part = 1 - share if share <= SETTLED else share
-    yield Finding(
+    yield claim(
         id="placement-settled" if share <= SETTLED else "placement-moved",
         severity="note",
-        claim=f"{percent(part)} of {calls:,} calls {words}.",
+        text=f"{percent(part)} of {calls:,} calls {words}.",
         value=share,
         unit="of the calls were moved",
         evidence=f"{_TABLES}: migrations by the kernel's count (se.nr_migrations)",

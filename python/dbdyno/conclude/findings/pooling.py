@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.session_time import UNLABELLED
 from dbdyno.model.units import significant
 
@@ -28,7 +29,7 @@ def pooled(case: Case) -> list[Row]:
     return [cell for cell in case.usable() if is_pooled(case, cell["cell"])]
 
 
-def queue(case: Case) -> Iterator[Finding]:
+def queue(case: Case) -> Iterator[Claim]:
     """The rung where sessions queued for the largest part of their time, if that is the largest account."""
     found = [(f, c) for c in pooled(case) if (f := case.aas(c["cell"], QUEUE)) > _largest(case, c["cell"])]
     if not found:
@@ -37,23 +38,23 @@ def queue(case: Case) -> Iterator[Finding]:
     wall = case.wall(cell["cell"])
     row = case.accounts(cell["cell"]).filter(pl.col("account") == QUEUE).row(0, named=True)
     many = "" if len(found) == 1 else f"; it is the largest account in {case.many(len(found))}"
-    yield Finding(
+    yield claim(
         id="pool-queue",
         severity="note",
-        claim=f"Sessions queued for {_size(case, cell['cell'])}: {significant(queued)} of "
+        text=f"Sessions queued for {_size(case, cell['cell'])}: {significant(queued)} of "
         f"{significant(wall)} seconds per second {at(cell, case)} ({percent(queued / wall)}){many}.",
         value=queued,
         unit="s/s",
         low=row["low"],
         high=row["high"],
         evidence="pooler: its count of the time that clients waited for a server connection",
-        cure="that is what a pool is for; a larger one lets more sessions into the server, where they wait "
+        advice="that is what a pool is for; a larger one lets more sessions into the server, where they wait "
         "for a CPU instead (compare CPU WAIT and the rate)",
         cells=ids([c for _, c in found]),
     )
 
 
-def way(case: Case) -> Iterator[Finding]:
+def way(case: Case) -> Iterator[Claim]:
     """What is neither queue nor service nor client: the hops to the pooler and back, its own work."""
     shares = [
         (case.aas(c["cell"], "unaccounted") / wall, c) for c in pooled(case) if (wall := case.wall(c["cell"]))
@@ -63,36 +64,36 @@ def way(case: Case) -> Iterator[Finding]:
         return
     share, cell = max(large, key=lambda s: abs(s[0]))
     run, runq = _own(case, cell["cell"])
-    yield Finding(
+    yield claim(
         id="pool-way",
         severity="note",
-        claim=f"{percent(share)} of the sessions' time {at(cell, case)} is neither the pool's queue nor "
+        text=f"{percent(share)} of the sessions' time {at(cell, case)} is neither the pool's queue nor "
         "service nor client: the way through the pooler and back is in it (the pooler's CPU "
         f"{significant(run)} s/s, its run queue {significant(runq)} s/s).",
         value=share,
         unit="of session time",
         evidence="ledger: W less run, run queue, sleep, client and pool queue",
-        cure="longer calls, or more work a call: the way costs the same each time",
+        advice="longer calls, or more work a call: the way costs the same each time",
         cells=ids([c for _, c in large]),
     )
 
 
-def busy(case: Case) -> Iterator[Finding]:
+def busy(case: Case) -> Iterator[Claim]:
     """A pooler that is runnable all the time is the limit, not its pool."""
     found = [(sum(_own(case, c["cell"])), c) for c in pooled(case)]
     full = [(used, c) for used, c in found if used > BUSY]
     if full:
         used, cell = max(full, key=lambda f: f[0])
         run, runq = _own(case, cell["cell"])
-        yield Finding(
+        yield claim(
             id="pooler-busy",
             severity="warning",
-            claim=f"The pooler itself was a limit {at(cell, case)}: its one thread was on a CPU for "
+            text=f"The pooler itself was a limit {at(cell, case)}: its one thread was on a CPU for "
             f"{significant(run)} and waited for one for {significant(runq)} seconds per second.",
             value=used,
             unit="s/s",
             evidence="os tasks: schedstat of the pooler's process",
-            cure="longer calls; or more CPUs, where it waits for one",
+            advice="longer calls; or more CPUs, where it waits for one",
             cells=ids([c for _, c in full]),
         )
 

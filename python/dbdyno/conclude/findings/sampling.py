@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.session_time import hidden
 from dbdyno.model.units import format_ns, significant
 
@@ -23,7 +24,7 @@ LARGE = 0.1
 """Waits from this share of the served time on are claims, even if no other finding speaks of them."""
 
 
-def sampler(case: Case) -> Iterator[Finding]:
+def sampler(case: Case) -> Iterator[Claim]:
     """Samples that were not answered, or far too late."""
     table = case.tables["cell_sampler"].filter(pl.col("status") != "off")
     late = (pl.col("start_ns") - pl.col("due_ns") > LATE_NS) & (pl.col("status") == "ok")
@@ -33,21 +34,21 @@ def sampler(case: Case) -> Iterator[Finding]:
     bad = by_cell.filter(pl.col("lost") + pl.col("late") > SAMPLES_LOST * pl.col("n"))
     if bad.height:
         n, lost, delayed = (int(bad[c].sum()) for c in ("n", "lost", "late"))
-        yield Finding(
+        yield claim(
             id="sampler-starved",
             severity="warning",
-            claim=f"Of {n} activity samples in {case.many(bad.height)} {lost} were lost and {delayed} "
+            text=f"Of {n} activity samples in {case.many(bad.height)} {lost} were lost and {delayed} "
             f"came more than {format_ns(LATE_NS)} late: "
             "sampled accounts are less sure than their number says.",
             value=(lost + delayed) / n,
             unit="of samples",
             evidence="table sampler",
-            cure="give dbdyno a CPU of its own, or lower --sample-hz",
+            advice="give dbdyno a CPU of its own, or lower --sample-hz",
             cells=tuple(bad["cell"]),
         )
 
 
-def sampler_late(case: Case) -> Iterator[Finding]:
+def sampler_late(case: Case) -> Iterator[Claim]:
     """The sampler's own run-queue delay: it then sees the machine more often when a CPU has become free."""
     found: list[tuple[float, float, Row]] = []
     for cell in case.usable():
@@ -61,47 +62,47 @@ def sampler_late(case: Case) -> Iterator[Finding]:
                 found.append((late / each, late, cell))
     if found:
         share, late, cell = max(found, key=lambda f: f[0])
-        yield Finding(
+        yield claim(
             id="sampler-late",
             severity="warning",
-            claim=f"The sampler had to wait for a CPU {at(cell, case)}: its samples came {format_ns(late)} "
+            text=f"The sampler had to wait for a CPU {at(cell, case)}: its samples came {format_ns(late)} "
             f"late in the mean, {percent(share)} of their interval; waits may be seen too seldom.",
             value=share,
             unit="of the interval",
             evidence="table sampler: start less due",
-            cure="give dbdyno a CPU of its own or a higher priority, or lower --sample-hz",
+            advice="give dbdyno a CPU of its own or a higher priority, or lower --sample-hz",
             cells=ids([c for *_, c in found]),
         )
 
 
-def too_few(case: Case, claims: Sequence[Finding]) -> Iterator[Finding]:
+def too_few(case: Case, claims: Sequence[Claim]) -> Iterator[Claim]:
     """Fewer samples than what is said with them needs."""
     few = [(n, c) for c in case.usable() if 0 < (n := _samples(case, c["cell"])) < ENOUGH]
     wide = [*_wide_claims(claims), *_wide_waits(case)]
     if few:
         n, cell = min(few, key=lambda f: f[0])
-        yield Finding(
+        yield claim(
             id="few-samples",
             severity="warning",
-            claim=f"Too few samples in {case.many(len(few))}: {n} {at(cell, case)}; no share of a wait is "
+            text=f"Too few samples in {case.many(len(few))}: {n} {at(cell, case)}; no share of a wait is "
             "known from them to within its half or its double.",
             value=float(n),
             unit="samples",
             evidence=f"table sampler; {ENOUGH} are the least",
-            cure="a longer --measure, or a higher --sample-hz",
+            advice="a longer --measure, or a higher --sample-hz",
             cells=ids([c for _, c in few]),
         )
     elif wide:
         text, cells = wide[0]
         more = f", and of {len(wide) - 1} more" if len(wide) > 1 else ""
-        yield Finding(
+        yield claim(
             id="few-samples",
             severity="note",
-            claim=f"There are too few samples for what they are asked: {text}{more}.",
+            text=f"There are too few samples for what they are asked: {text}{more}.",
             value=float(len(wide)),
             unit="figures",
             evidence=f"the interval is wider than {percent(WIDE)} of the figure",
-            cure="a longer --measure, more repeats, or a higher --sample-hz",
+            advice="a longer --measure, more repeats, or a higher --sample-hz",
             cells=cells,
         )
 
@@ -112,12 +113,13 @@ def _samples(case: Case, cell: str) -> int:
     return int(counted["len"].max() or 0)  # type: ignore[arg-type]
 
 
-def _wide_claims(claims: Sequence[Finding]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _wide_claims(claims: Sequence[Claim]) -> Iterator[tuple[str, tuple[str, ...]]]:
     for f in claims:
-        if f.value is None or f.low is None or f.high is None or f.severity == "good":
+        v = f.value
+        if v is None or v.low is None or v.high is None or f.severity == "good":
             continue
-        if "samples" in f.evidence and f.high - f.low > WIDE * abs(f.value):
-            ends = f"{significant(f.low)} to {significant(f.high)} {f.unit}"
+        if "samples" in f.evidence and v.high - v.low > WIDE * abs(v.value):
+            ends = f"{significant(v.low)} to {significant(v.high)} {v.unit}"
             yield f"the interval of {f.id} is {ends}", f.cells
 
 

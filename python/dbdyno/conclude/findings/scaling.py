@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, percent, sentence, sessions
-from dbdyno.model.finding import GOOD_SCALING, Finding
+from dbdyno.model.claim import GOOD_SCALING, Claim
 from dbdyno.model.units import format_rate
 
 
-def peak(case: Case) -> Iterator[Finding]:
+def peak(case: Case) -> Iterator[Claim]:
     for name, rungs in case.ladders():
         known = [r for r in rungs if r["calls_per_s"] is not None]
         if not known:
             continue
         top = max(known, key=lambda r: float(r["calls_per_s"]))
         rate = f"{format_rate(top['calls_per_s'])} calls/s{_work_rate(case, top)}"
-        yield Finding(
+        yield claim(
             id="peak",
             severity="note",
-            claim=sentence(f"{name}peak throughput {rate} at {sessions(top['sessions'])}."),
+            text=sentence(f"{name}peak throughput {rate} at {sessions(top['sessions'])}."),
             value=top["calls_per_s"],
             unit="calls/s",
             low=top["calls_per_s_low"],
@@ -28,7 +29,7 @@ def peak(case: Case) -> Iterator[Finding]:
         )
 
 
-def limit(case: Case) -> Iterator[Finding]:
+def limit(case: Case) -> Iterator[Claim]:
     """The last rung before the first that scales by less than :data:`GOOD_SCALING`."""
     for name, rungs in case.ladders():
         known = [r for r in rungs if r["scaling"] is not None]
@@ -45,15 +46,15 @@ def limit(case: Case) -> Iterator[Finding]:
             text += f"({percent(last['scaling'])} of perfect); at {sessions(first['sessions'])} "
             text += f"{percent(first['scaling'])}, at the top, {sessions(top['sessions'])}, "
             text += f"{percent(top['scaling'])}."
-        yield Finding(
+        yield claim(
             id="scaling-limit" if bad is not None else "scales-to-the-top",
             severity="note" if bad is not None else "good",
-            claim=sentence(name + text),
+            text=sentence(name + text),
             value=float(known[-1 if bad is None else max(0, bad - 1)]["sessions"]),
             unit="sessions",
             evidence=f"table rungs, scaling against the lowest rung ({sessions(known[0]['sessions'])}); "
             f"good is {percent(GOOD_SCALING)} or more",
-            cure="" if bad is None else "see where the time goes at that rung",
+            advice="" if bad is None else "see where the time goes at that rung",
         )
 
 

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, listed
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 
 EXACT = "scheduler trace"
 _ACCOUNTS = (("CPU", "run"), ("CPU WAIT", "runq"), ("waits", "sleep"))
 
 
-def witnesses_used(case: Case) -> Iterator[Finding]:
+def witnesses_used(case: Case) -> Iterator[Claim]:
     """The sources of the sessions' accounts, as the ledger names them."""
     ledger = case.tables["ledger"].filter((pl.col("scope") == "rung") & pl.col("aas").is_not_null())
     said = {
@@ -26,12 +27,12 @@ def witnesses_used(case: Case) -> Iterator[Finding]:
     if not told:
         return
     exact = said["waits"].startswith(EXACT)
-    yield Finding(
+    yield claim(
         id="witnesses-used",
         severity="note",
-        claim=f"Waits were {'measured at every switch' if exact else 'sampled'}. Sources: {told}.",
+        text=f"Waits were {'measured at every switch' if exact else 'sampled'}. Sources: {told}.",
         evidence="table ledger, source",
-        cure=""
+        advice=""
         if exact
         else "the exact tier needs CAP_BPF and CAP_PERFMON, and CAP_SYS_PTRACE where the server "
         "runs as another user",

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.units import NS_PER_S, format_rate, significant
 from dbdyno.stats.significance import FALSE_ALARMS, Change, unequal, welch
 
@@ -22,7 +23,7 @@ _BLOCKS = 10
 Series = Sequence[tuple[float, float]]  # (middle of the span in s since t0, rate)
 
 
-def drift(case: Case) -> Iterator[Finding]:
+def drift(case: Case) -> Iterator[Claim]:
     """First half of a window against the second: calls a second, or on somebody else's load the number of
     sessions that are served."""
     tested = [(change, c) for c in case.usable() if (change := _change(case, c)) is not None]
@@ -32,17 +33,17 @@ def drift(case: Case) -> Iterator[Finding]:
         return
     worst, cell = max(found, key=lambda f: abs(f[0].relative))
     what = "sessions at work" if case.observed else "calls/s"
-    yield Finding(
+    yield claim(
         id="drift",
         severity="note" if case.observed else "warning",
-        claim=f"{'The load' if case.observed else 'Throughput'} drifted within "
+        text=f"{'The load' if case.observed else 'Throughput'} drifted within "
         f"{case.many(len(found))}: {at(cell, case)} from {format_rate(worst.first)} to "
         f"{format_rate(worst.second)} {what}, first half to second ({percent(worst.relative)}).",
         value=worst.relative,
         unit="of the first half",
         evidence=f"{'table samples' if case.observed else 'table progress'}: Welch's t between the halves, "
         f"p {worst.p:.1g}; told below {limit:.2g}, so that {percent(FALSE_ALARMS)} of steady runs are told",
-        cure=""
+        advice=""
         if case.observed
         else "a longer --settle; look for checkpoint, autovacuum, a cache that fills",
         cells=ids([c for _, c in found]),
@@ -94,7 +95,7 @@ def _at_work(case: Case, cell: Row) -> Series:
     return [((b + 0.5) * length / NS_PER_S, float(n)) for b, n in means.rows()]
 
 
-def uneven_sessions(case: Case) -> Iterator[Finding]:
+def uneven_sessions(case: Case) -> Iterator[Claim]:
     """The rung whose fastest session is furthest from its slowest, if that is not chance."""
     found = [(low, high, p, c) for c in case.usable() for low, high, p in _spread(case, c)]
     limit = FALSE_ALARMS / max(1, len(found))
@@ -102,16 +103,16 @@ def uneven_sessions(case: Case) -> Iterator[Finding]:
     if not found:
         return
     low, high, _, cell = max(found, key=lambda f: f[1] / f[0])
-    yield Finding(
+    yield claim(
         id="uneven-sessions",
         severity="warning" if high > VERY_UNEVEN * low else "note",
-        claim=f"Sessions were served unevenly {at(cell, case)}: {significant(low)} to "
+        text=f"Sessions were served unevenly {at(cell, case)}: {significant(low)} to "
         f"{significant(high)} calls/s, a factor of {significant(high / low)}.",
         value=high / low,
         unit="fastest over slowest",
         evidence="driver: rates per session, and the spread of each one's calls (Cochran's Q, "
         f"p below {limit:.2g})",
-        cure="look at placement on CPUs; measure longer",
+        advice="look at placement on CPUs; measure longer",
         cells=ids([f[3] for f in found]),
     )
 

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, percent, sentence, sessions
 from dbdyno.conclude.findings.pooling import is_pooled
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.session_time import hidden, too_brief
 from dbdyno.model.units import significant
 
@@ -18,7 +19,7 @@ CPU_WAIT = 0.05
 UNACCOUNTED_NOTE, UNACCOUNTED_WARNING = 0.01, 0.05
 
 
-def cpu_wait(case: Case) -> Iterator[Finding]:
+def cpu_wait(case: Case) -> Iterator[Claim]:
     if case.observed:
         yield from _observed_cpu_wait(case)
         return
@@ -26,10 +27,10 @@ def cpu_wait(case: Case) -> Iterator[Finding]:
         waiting = [r for r in rungs if r["runq_aas"] is not None and r["runq_aas"] > CPU_WAIT * r["sessions"]]
         if not waiting:
             if rungs and all(r["runq_aas"] is not None for r in rungs):
-                yield Finding(
+                yield claim(
                     id="no-cpu-wait",
                     severity="good",
-                    claim=sentence(
+                    text=sentence(
                         f"{name}no rung waits for CPU ({percent(CPU_WAIT)} of session time or more)."
                     ),
                     evidence="os tasks: run queue of the sessions' tasks",
@@ -38,18 +39,18 @@ def cpu_wait(case: Case) -> Iterator[Finding]:
         first, top = waiting[0], waiting[-1]
         text = f"from {sessions(first['sessions'])} on, sessions wait for CPU: {_of(first)}"
         text += "." if first is top else f"; at {sessions(top['sessions'])} {_of(top)}."
-        yield Finding(
+        yield claim(
             id="cpu-wait",
             severity="note",
-            claim=sentence(name + text),
+            text=sentence(name + text),
             value=float(first["sessions"]),
             unit="sessions",
             evidence="os tasks: schedstat run-queue time of the sessions' tasks (CPU WAIT)",
-            cure="more CPUs or fewer sessions; throttled time is in it",
+            advice="more CPUs or fewer sessions; throttled time is in it",
         )
 
 
-def _observed_cpu_wait(case: Case) -> Iterator[Finding]:
+def _observed_cpu_wait(case: Case) -> Iterator[Claim]:
     """The window of somebody else's load where the largest part of the served time was CPU WAIT."""
     shares = [
         (case.aas(c["cell"], "runq") / served, c) for c in case.usable() if (served := case.served(c["cell"]))
@@ -58,20 +59,20 @@ def _observed_cpu_wait(case: Case) -> Iterator[Finding]:
     if waiting:
         share, cell = max(waiting, key=lambda f: f[0])
         queued = case.aas(cell["cell"], "runq")
-        yield Finding(
+        yield claim(
             id="cpu-wait",
             severity="note",
-            claim=f"Sessions waited for CPU in {case.many(len(waiting))}: {significant(queued)} s/s "
+            text=f"Sessions waited for CPU in {case.many(len(waiting))}: {significant(queued)} s/s "
             f"{at(cell, case)}, {percent(share)} of their served time.",
             value=share,
             unit="of served time",
             evidence="os tasks: schedstat run-queue time of the sessions' tasks (CPU WAIT)",
-            cure="more CPUs or less load; throttled time is in it",
+            advice="more CPUs or less load; throttled time is in it",
             cells=ids([c for _, c in waiting]),
         )
 
 
-def throttled(case: Case) -> Iterator[Finding]:
+def throttled(case: Case) -> Iterator[Claim]:
     """A quota that struck, at the rung where it did so most: CPU WAIT, and how much of it was throttling."""
     struck = [(n, periods, c) for c in case.usable() for n, periods in [_struck(case, c["cell"])] if n > 0]
     if not struck:
@@ -89,16 +90,16 @@ def throttled(case: Case) -> Iterator[Finding]:
         text += f": {significant(low)} s/s of CPU WAIT were throttled, as the scheduler trace measured"
     elif low is not None and high is not None:
         text += f": CPU WAIT {significant(high)} s/s, of which throttled at least {significant(low)}"
-    yield Finding(
+    yield claim(
         id="throttled",
         severity="warning",
-        claim=text + ".",
+        text=text + ".",
         value=low,
         unit="s/s",
         low=low,
         high=high,
         evidence="cgroup: cpu.stat of the server's group, and the run queue of its tasks",
-        cure="raise the quota, or climb to fewer sessions",
+        advice="raise the quota, or climb to fewer sessions",
         cells=ids([c for _, _, c in struck]),
     )
 
@@ -127,7 +128,7 @@ class _Remainder(NamedTuple):
         return abs(self.share) > 1.5 * (self.share - self.low if self.share > 0 else self.high - self.share)
 
 
-def unaccounted(case: Case) -> Iterator[Finding]:
+def unaccounted(case: Case) -> Iterator[Claim]:
     """What the accounts leave over, beyond the samples' own error; behind a pooler it is told apart."""
     direct = [cell for cell in case.usable() if not is_pooled(case, cell["cell"])]
     direct = [cell for cell in direct if not _partial(case, cell["cell"])]
@@ -138,10 +139,10 @@ def unaccounted(case: Case) -> Iterator[Finding]:
     worst = max(large or left, key=lambda r: abs(r.share))
     grave = abs(worst.share) > UNACCOUNTED_WARNING
     text = f"{percent(worst.share)} of the sessions' time is unaccounted for {at(worst.cell, case)}"
-    yield Finding(
+    yield claim(
         id="unaccounted" if large else "ledger-closes",
         severity=("warning" if grave else "note") if large else ("note" if grave else "good"),
-        claim=f"{text} ({percent(worst.low)} to {percent(worst.high)}), the worst of {case.many(len(large))}."
+        text=f"{text} ({percent(worst.low)} to {percent(worst.high)}), the worst of {case.many(len(large))}."
         if large
         else f"The ledger closes within the samples' error in all {case.many(len(left))}; at most {text}.",
         value=worst.share,
@@ -149,7 +150,9 @@ def unaccounted(case: Case) -> Iterator[Finding]:
         low=worst.low,
         high=worst.high,
         evidence="ledger: W less run, run queue, sleep and client",
-        cure="longer windows or more samples; steal and unreadable tasks are in it" if large or grave else "",
+        advice="longer windows or more samples; steal and unreadable tasks are in it"
+        if large or grave
+        else "",
         cells=ids([r.cell for r in large]),
     )
 

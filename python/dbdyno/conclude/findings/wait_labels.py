@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, many, sentence
-from dbdyno.model.finding import Finding
+from dbdyno.model.claim import Claim
 from dbdyno.model.session_time import NO_EVENT
 from dbdyno.model.units import significant
 
@@ -20,7 +21,7 @@ NAIVE = 0.10
 """The simple figure is off if it differs by this part, beyond its interval."""
 
 
-def hidden_run_queue(case: Case) -> Iterator[Finding]:
+def hidden_run_queue(case: Case) -> Iterator[Claim]:
     """For each wait the rung where most run-queue time bore its label."""
     worst: dict[str, tuple[float, Row, Row]] = {}
     for cell in case.usable():
@@ -31,10 +32,10 @@ def hidden_run_queue(case: Case) -> Iterator[Finding]:
                 worst[row["detail"]] = (share, cell, row)
     for detail, (_, cell, row) in sorted(worst.items(), key=lambda item: -item[1][0]):
         queued = row["account"] == "label.runq"
-        yield Finding(
+        yield claim(
             id="hidden-run-queue",
             severity="note",
-            claim=f"{sentence(at(cell, case))}, {significant(row['aas'])} s/s of the time labelled {detail} "
+            text=f"{sentence(at(cell, case))}, {significant(row['aas'])} s/s of the time labelled {detail} "
             f"was no wait: the task was {_QUEUED if queued else _RUNNABLE}.",
             value=row["aas"],
             unit="s/s",
@@ -55,7 +56,7 @@ def _hidden(case: Case, cell: str) -> list[Row]:
     return []
 
 
-def idle_burn(case: Case) -> Iterator[Finding]:
+def idle_burn(case: Case) -> Iterator[Claim]:
     """Sessions that the server calls idle, and that use a CPU or wait for one."""
     found: list[tuple[float, float, float, int, Row]] = []
     for cell in case.usable():
@@ -66,10 +67,10 @@ def idle_burn(case: Case) -> Iterator[Finding]:
             found.append((used + queued, used, queued, _idle_sessions(case, cell["cell"]), cell))
     if found:
         _, used, queued, sessions, cell = max(found, key=lambda f: f[0])
-        yield Finding(
+        yield claim(
             id="idle-busy",
             severity="note",
-            claim=f"Sessions that the server calls idle used {significant(used)} CPUs and waited "
+            text=f"Sessions that the server calls idle used {significant(used)} CPUs and waited "
             f"{significant(queued)} s/s for one {at(cell, case)} ({many(sessions, 'session')}): a session "
             "that was woken is called idle until it gets a CPU.",
             value=used + queued,
@@ -93,7 +94,7 @@ def _idle_sessions(case: Case, cell: str) -> int:
     return memo.group_by("session").agg(pl.col("aas").sum()).filter(pl.col("aas") >= IDLE_SESSION).height
 
 
-def naive_cpu(case: Case) -> Iterator[Finding]:
+def naive_cpu(case: Case) -> Iterator[Claim]:
     """What "active without wait event" would have said of CPU, where it is furthest off."""
     found: list[tuple[float, Row, float, Row]] = []
     for cell in case.usable():
@@ -105,10 +106,10 @@ def naive_cpu(case: Case) -> Iterator[Finding]:
                 found.append((abs(said - true), row, true, cell))
     if found:
         _, row, true, cell = max(found, key=lambda f: f[0])
-        yield Finding(
+        yield claim(
             id="naive-cpu",
             severity="note",
-            claim=f'"Active without wait event" would have said {significant(row["aas"])} CPUs '
+            text=f'"Active without wait event" would have said {significant(row["aas"])} CPUs '
             f"{at(cell, case)}; the sessions used {significant(true)}.",
             value=row["aas"] - true,
             unit="cores",

@@ -1,0 +1,48 @@
+"""A claim: one conclusion with its figure, what it rests on, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from dbdyno.model.estimate import Estimate
+
+GOOD_SCALING = 0.9
+"""A rung scales while each session delivers at least this share of what a session of the lowest rung does."""
+Severity = Literal["good", "note", "warning", "invalid"]
+"""``invalid``: the figures of these measurements cannot be used."""
+
+
+class Claim(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    id: str  # stable, kebab-case: "driver-starved"; the catalogue explains it
+    text: str  # the sentence, with its number
+    severity: Severity = "note"
+    subject: str = ""  # what it is about, where there are several: "lio, variant base"
+    value: Estimate | None = None
+    evidence: str = ""  # which table and figures it rests on
+    advice: str = ""  # what to do about it
+    cells: tuple[str, ...] = ()  # measurements that it is about; empty: the whole run
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_runs(cls, record: Any) -> Any:
+        """A finding as it was stored before: ``claim``, ``cure``, and its figure not in one place. A figure
+        that is not finite is stored as null."""
+        if not isinstance(record, dict):
+            return record
+        if "claim" in record and "text" not in record:
+            kept = ("id", "severity", "evidence", "cells")
+            figure = {"name": record.get("id", ""), **{k: record.get(k) for k in ("value", "low", "high")}}
+            figure["unit"] = record.get("unit", "")
+            record = {k: record[k] for k in kept if k in record} | {
+                "text": record["claim"],
+                "advice": record.get("cure", ""),
+                "value": figure,
+            }
+        figure = record.get("value")
+        if isinstance(figure, dict) and figure.get("value") is None:
+            record = {**record, "value": None}
+        return record
