@@ -140,7 +140,7 @@ def test_a_table_has_the_rows_and_the_figures_that_were_stored(store: Path) -> N
     aas = ask(f"select sum(aas) from ledger where run_id = '{run.id}' and account = 'sleep'", store)
     assert aas[0][0] == pytest.approx(tables["ledger"].filter(pl.col("account") == "sleep")["aas"].sum())
     claims = ask(f"select id, value, cells from claims where run_id = '{run.id}'", store)
-    assert claims == [(f.id, f.value, list(f.cells)) for f in findings]
+    assert claims == [(f.id, f.value and f.value.value, list(f.cells)) for f in findings]
 
 
 def test_all_views_agree_on_what_run_started_and_title_are(store: Path) -> None:

@@ -52,9 +52,10 @@ RUNS = (
 )
 """Further columns of the view ``runs``."""
 CLAIMS = (
-    ViewColumn("id", "VARCHAR", "", "which finding: driver-starved, peak, ..."),
+    ViewColumn("id", "VARCHAR", "", "which claim: driver-starved, peak, ..."),
     ViewColumn("severity", "VARCHAR", "", "good | note | warning | invalid"),
-    ViewColumn("claim", "VARCHAR", "", "in words"),
+    ViewColumn("subject", "VARCHAR", "", "what it is about, where there are several"),
+    ViewColumn("claim", "VARCHAR", "", "the sentence"),
     ViewColumn("value", "DOUBLE", "unit", "its figure"),
     ViewColumn("unit", "VARCHAR", "", "of value, low and high"),
     ViewColumn("low", "DOUBLE", "unit", "lower end of its interval"),

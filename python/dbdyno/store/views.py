@@ -6,9 +6,14 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
+from dbdyno.model.claim import Claim
 from dbdyno.model.rawtables import RAW
 from dbdyno.store.files import MOST_NUMBER
 from dbdyno.store.listing import Listed
@@ -189,8 +194,20 @@ def _run_record(run: Listed, warnings: Warnings) -> dict[str, Any]:
 
 def _claim_records(run: Listed, warnings: Warnings) -> list[dict[str, Any]]:
     found = derived_document(run, "findings.json", warnings)
-    claims = [c for c in found if isinstance(c, dict)] if isinstance(found, list) else []
+    claims = [flat for record in found if (flat := _claim(record))] if isinstance(found, list) else []
     return [_identity(run) | {c.name: _of_type(claim.get(c.name), c) for c in CLAIMS} for claim in claims]
+
+
+def _claim(record: Any) -> dict[str, Any] | None:
+    """A stored claim with its figure in columns; None: it is none."""
+    try:
+        claim = Claim.model_validate(record)
+    except ValidationError:
+        return None
+    figure = asdict(claim.value) if claim.value else {}
+    numbers = {n: v for n in ("value", "low", "high") if (v := figure.get(n)) is not None and isfinite(v)}
+    words = claim.model_dump(mode="json", exclude={"value"})
+    return words | {"claim": claim.text, "cure": claim.advice, "unit": figure.get("unit")} | numbers
 
 
 def _identity(run: Listed) -> dict[str, Any]:
