@@ -182,7 +182,7 @@ def test_a_library_brings_its_settings(servers: Any, home: Path, major: int) -> 
         done = server.configure(wanted, notes)
         assert (done.in_force, done.restarted) == (wanted, True)
         assert server.configure({}, notes).restarted
-        assert show(server, "shared_preload_libraries") == ""
+        assert show(server, "shared_preload_libraries") == "pg_stat_statements"
 
 
 def test_a_variant_wins_over_what_the_workload_sets_for_its_sessions(server: PostgresServer) -> None:

@@ -62,19 +62,19 @@ repeats = 1
 limits = { quota = 0.5 }
 [variants.one-cpu]
 limits = { cpus = "first:1", bind = "pack" }
-[variants.timed]
-settings = { track_io_timing = true, work_mem = "5MB" }
+[variants.untimed]
+settings = { track_io_timing = false, work_mem = "5MB" }
 """,
     )
     done = bench.dbdyno("run", recipe, "--dsn", dsn, "--json", timeout_s=180)
     assert done.returncode == 0, done.stderr
     assert _group(main) == before
     assert os.sched_getaffinity(main) == mask
-    assert _asked(dsn, "select setting from pg_settings where name = 'track_io_timing'") == "off"
+    assert _asked(dsn, "select setting from pg_settings where name = 'track_io_timing'") == "on"
     assert _asked(dsn, "select count(*) from pg_settings where sourcefile like '%auto.conf'") == "0"
     shown = json.loads(done.stdout)
     applied = shown["run"]["applied"]
-    assert applied["timed"]["settings"] == {"track_io_timing": "on", "work_mem": "5MB"}
+    assert applied["untimed"]["settings"] == {"track_io_timing": "off", "work_mem": "5MB"}
     assert any("0.5" in words for words in applied["half"]["limits"])
     ran = {r["variant"]: r["run_aas"] for r in shown["rungs"]}
     assert 0.3 < ran["half"] < 0.65
@@ -89,7 +89,7 @@ def test_what_a_killed_run_changed_is_put_back(bench: Bench, servers: Servers) -
     before = _group(main)
     recipe = _recipe(
         bench,
-        'sessions = "1"\nlimits = { quota = 0.7 }\nsettings = { work_mem = "7MB", track_io_timing = true }',
+        'sessions = "1"\nlimits = { quota = 0.7 }\nsettings = { work_mem = "7MB", track_io_timing = false }',
     )
     with bench.background("run", recipe, "--dsn", dsn, "--measure", "60s", "--sessions", "1") as run:
         eventually(lambda: _groups_of(run.pid))
@@ -105,7 +105,7 @@ def test_what_a_killed_run_changed_is_put_back(bench: Bench, servers: Servers) -
     assert _groups_of(run.pid) == set()
     assert _group(main) == before
     eventually(lambda: _asked(dsn, "show work_mem") == "4MB")
-    assert _asked(dsn, "show track_io_timing") == "off"
+    assert _asked(dsn, "show track_io_timing") == "on"
     again = bench.here("clean", "--dsn", dsn)
     assert again.stdout.splitlines() == ["nothing to remove"]
 
