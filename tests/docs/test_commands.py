@@ -6,10 +6,10 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
+from tests.clusters import server_dir
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -27,8 +27,7 @@ def commands(page: Path) -> list[str]:
 @pytest.mark.db
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_every_command_of_a_page_works(page: Path, tmp_path: Path, server_home: Path) -> None:
-    servers = Path(tempfile.mkdtemp(dir=server_home))
-    servers.chmod(0o755)  # the server runs as an unprivileged user
+    servers = server_dir(server_home / tmp_path.name)
     env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "XDG_DATA_HOME": str(tmp_path / "data"),

@@ -217,15 +217,24 @@ def test_forged_json_with_a_checksum_that_fits(run: Path) -> None:
 def test_forged_figures_with_a_checksum_that_fits(run: Path) -> None:
     """In every column of every derived table: what is no figure is unknown, or the table is damaged."""
     values = cycle([float("nan"), float("inf"), -1e308, 1e29])
+    sound = []
     for file, value in zip(sorted((run / "derived").glob("*.parquet")), values, strict=False):
         whole, buffer = file.read_bytes(), io.BytesIO()
         forged = pl.read_parquet(file).with_columns(pl.selectors.float() * 0 + value)
         forged.write_parquet(buffer)
         signed(run, "derived", file.name, buffer.getvalue())
-        for words in (["show", "last"], ["report", "last"]):
-            done = dbdyno(*words)
-            assert done.exit_code in (0, 4) and "nan" not in done.output and "inf " not in done.output
+        if _no_nonsense("show", "last") == 0:
+            sound.append((file.name, buffer.getvalue()))
         signed(run, "derived", file.name, whole)
+    for name, content in sound:  # a page takes ten times as long: all these at once
+        signed(run, "derived", name, content)
+    _no_nonsense("report", "last")
+
+
+def _no_nonsense(*words: str) -> int:
+    done = dbdyno(*words)
+    assert done.exit_code in (0, 4) and "nan" not in done.output and "inf " not in done.output
+    return done.exit_code
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e308", "9" * 400, "9" * 5000])
