@@ -112,7 +112,7 @@ class Bench:
             return cursor.fetchall() if cursor.description else []
 
 
-def eventually(what: Callable[[], Any], timeout_s: float = 30) -> Any:
+def eventually(what: Callable[[], Any], timeout_s: float = 60) -> Any:
     """The first true value of ``what()``."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:

@@ -172,7 +172,7 @@ def as_nobody(main_pid: int, spec: LimitSpec) -> tuple[str, str]:
 
 def eventually(what: Callable[[], object]) -> None:
     """Waits until ``what()`` is true."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not what():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -86,7 +86,7 @@ class Terminal:
     def press(self, key: str) -> None:
         os.write(self._master, key.encode())
 
-    def until(self, shown: Callable[[str], object], timeout_s: float = 30) -> str:
+    def until(self, shown: Callable[[str], object], timeout_s: float = 60) -> str:
         """The first screen of which ``shown`` is true."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:

@@ -22,6 +22,7 @@ from dbdyno.engines.postgres.embedded import files, postmaster
 from dbdyno.model.errors import ServerBusy, UsageError
 from dbdyno.model.protocols import Target
 from dbdyno.model.undo import Undo
+from tests.db.conftest import eventually
 from tests.fakery import LIO
 
 pytestmark = pytest.mark.db
@@ -333,6 +334,9 @@ def test_a_server_that_stays_is_not_restarted_under_others(home: Path) -> None: 
                 server.check_settings({"shared_buffers": "32MB"})
             assert server.configure({"work_mem": "9MB"}, notes).in_force == {"work_mem": "9MB"}
             assert len(notes.undos) == 1
+        with psycopg.connect(server._dsn, autocommit=True) as looking:  # a backend ends after its connection
+            there = "select from pg_stat_activity where application_name = 'somebody'"
+            eventually(lambda: not looking.execute(there).fetchall())
         first = main_pid(server)
         assert server.configure({"shared_buffers": "32MB"}, notes).restarted
         assert main_pid(server) != first
