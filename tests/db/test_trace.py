@@ -26,7 +26,7 @@ from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.tables import from_core
 from tests.db.conftest import eventually
 
-pytestmark = [pytest.mark.db, pytest.mark.alone]
+pytestmark = pytest.mark.db
 SPIN = "do $$ begin loop perform 1; end loop; end $$"
 NOBODY = 65534
 Tables = dict[str, pl.DataFrame]
