@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from dbdyno.conduct import ladder_csv
-from dbdyno.conduct.ladder_csv import Columns, ladder_of, read_ladder
-from dbdyno.conduct.ladder_names import named
-from dbdyno.conduct.ladder_text import number
 from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.scaling import POINTS, Ladder, Machine
+from dbdyno.store.ladder_csv import Columns, ladder_of, read_ladder
+from dbdyno.store.ladder_csv import ladder as ladder_csv
+from dbdyno.store.ladder_csv.headings import named
+from dbdyno.store.ladder_csv.text import number
 
 FOUR = "1,100\n2,190\n4,350\n8,500\n"
 

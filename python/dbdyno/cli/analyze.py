@@ -20,12 +20,12 @@ from dbdyno.cli.analyze_options import (
 )
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conduct import derived_of
-from dbdyno.conduct.ladder_csv import read_ladder
 from dbdyno.conduct.scaling import asked, scaled, scalings_of
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Scaling
 from dbdyno.model.units import parse_duration_ns
 from dbdyno.stats.scaling import NAMES
+from dbdyno.store.ladder_csv import read_ladder
 
 
 @click.command()

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import click
 
-from dbdyno.conduct.ladder_csv import Columns
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Machine
 from dbdyno.model.units import parse_duration_ns
+from dbdyno.store.ladder_csv import Columns
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

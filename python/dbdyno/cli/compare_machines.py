@@ -41,7 +41,7 @@ def of_runs(a: Results, b: Results, asked: Asked) -> tuple[Machines, ...]:
 
 def of_files(paths: Sequence[Path], asked: Asked) -> tuple[Machines, ...]:
     """Of two CSV files with columns for sessions and throughput. Raises UsageError naming the line."""
-    from dbdyno.conduct.ladder_csv import read_ladder
+    from dbdyno.store.ladder_csv import read_ladder
 
     a, b = (read_ladder(p) for p in paths)
     stems = paths[0].stem, paths[1].stem
@@ -51,7 +51,7 @@ def of_files(paths: Sequence[Path], asked: Asked) -> tuple[Machines, ...]:
 
 def are_ladders(paths: Sequence[Path]) -> bool:
     """Both files can be read as ladders: they have the columns, by their headings."""
-    from dbdyno.conduct.ladder_csv import read_ladder
+    from dbdyno.store.ladder_csv import read_ladder
 
     try:
         return all(len(read_ladder(p).points) > 0 for p in paths)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import polars as pl
 
-from dbdyno.conduct.ladder_names import TIMES, Named, is_time_unit, named
-from dbdyno.conduct.ladder_points import records_of, to_points
-from dbdyno.conduct.ladder_text import Sheet, is_missing, is_number, read_text, sheet, source_name
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Ladder, Machine
 from dbdyno.model.suggest import did_you_mean
+from dbdyno.store.ladder_csv.headings import TIMES, Named, is_time_unit, named
+from dbdyno.store.ladder_csv.points import records_of, to_points
+from dbdyno.store.ladder_csv.text import Sheet, is_missing, is_number, read_text, sheet, source_name
 
 FEWEST = 4
 """Different loads below which no model can be told from another."""

@@ -9,10 +9,10 @@ from typing import Protocol
 
 import polars as pl
 
-from dbdyno.conduct.ladder_names import TIMES, Named
-from dbdyno.conduct.ladder_text import Sheet, is_missing, number
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import POINTS
+from dbdyno.store.ladder_csv.headings import TIMES, Named
+from dbdyno.store.ladder_csv.text import Sheet, is_missing, number
 
 _CPU = ("cpu", "cpu_user", "cpu_system", "cpu_wait")
 _TIMES = ("response_s", "response_p95_s")
