@@ -21,7 +21,7 @@ from tests.contract.pooled import Notes, cell_of, measured, through
 
 from dbdyno.account import window
 from dbdyno.account.ledger import ledger
-from dbdyno.conduct.catalogue import workload
+from dbdyno.conduct.request import workload
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.connect import connect, driver_target
 from dbdyno.engines.postgres.embedded.worker import argv

@@ -13,7 +13,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from dbdyno import conduct, observe
-from dbdyno.conduct.clock import clock_of
+from dbdyno.conduct.marks import clock_of
 from dbdyno.conduct.run import derived_anew
 from dbdyno.conduct.windows import PATIENCE_NS, Windows
 from dbdyno.drive import Interrupt

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.conduct.session_numbers import Numbers
+from dbdyno.conduct.observed import Numbers
 from dbdyno.model.tables import empty, rows
 
 Tables = dict[str, pl.DataFrame]

@@ -1,8 +1,13 @@
 """The conductor: alone knows the order in time and causes effects. The story of a run is ``run.py``."""
 
-from dbdyno.conduct.catalogue import find_recipe, recipe_text, recipes, workloads
-from dbdyno.conduct.cost import Cost
 from dbdyno.conduct.derive import derive
+from dbdyno.conduct.listeners import (
+    Look,
+    NullObservationListener,
+    NullProgressListener,
+    ObservationListener,
+    ProgressListener,
+)
 from dbdyno.conduct.observation import (
     Observed,
     observation_of,
@@ -10,12 +15,19 @@ from dbdyno.conduct.observation import (
     observe_server,
     observed_target,
 )
-from dbdyno.conduct.observation_events import Look, NullObservationListener, ObservationListener
-from dbdyno.conduct.progress_events import NullProgressListener, ProgressListener
-from dbdyno.conduct.request import Request, experiment_of, make_plan
+from dbdyno.conduct.observed import Cost
+from dbdyno.conduct.observed import words as whom_in_words
+from dbdyno.conduct.request import (
+    Request,
+    experiment_of,
+    find_recipe,
+    make_plan,
+    recipe_text,
+    recipes,
+    workloads,
+)
 from dbdyno.conduct.run import EXTRA_CONNECTIONS, derived_of, raw_tables, rebuild, results_of, run
 from dbdyno.conduct.selftest import selftest
-from dbdyno.conduct.session_filter import words as whom_in_words
 
 __all__ = [
     "EXTRA_CONNECTIONS",

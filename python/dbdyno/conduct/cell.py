@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from dbdyno import drive, observe
-from dbdyno.conduct.absence import Presence
-from dbdyno.conduct.marks import PHASES, Mark, read_mark
+from dbdyno.conduct.marks import PHASES, Mark, Presence, read_mark
 from dbdyno.model.plan import Cell, Plan
 from dbdyno.model.protocols import Load, Progress, Server, Watch
 from dbdyno.model.raw import CellMeta, CellStatus, RawCell

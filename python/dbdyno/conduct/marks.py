@@ -1,16 +1,66 @@
-"""What is asked where a window begins and ends: the server's counters, who is connected, and each CPU."""
+"""A window's ends: by which clock, what is asked there, and whether dbdyno was away in between."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno import _core
 from dbdyno.model.errors import ServerLost, TargetError, Unreachable
-from dbdyno.model.protocols import Server
+from dbdyno.model.protocols import Clock, Server
+from dbdyno.model.raw import AWAY
 from dbdyno.model.tables import empty
+from dbdyno.model.units import NS_PER_S
 from dbdyno.observe import per_cpu
+
+
+class MachineClock:
+    """CLOCK_MONOTONIC."""
+
+    def now_ns(self) -> int:
+        return _core.now_ns()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def clock_of(server: Server) -> Clock:
+    """The machine's; an engine that lives in a time of its own brings another."""
+    return server.clock() or MachineClock()
+
+
+class Hole(NamedTuple):
+    """CLOCK_MONOTONIC; both lengths count from half a second on. Time in the run queue is no part of it."""
+
+    from_ns: int
+    to_ns: int
+    stopped_ns: int
+    suspended_ns: int
+
+    @property
+    def words(self) -> str:
+        ns, who = max((self.stopped_ns, AWAY[0]), (self.suspended_ns, AWAY[1]))
+        return f"{who} for {ns / NS_PER_S:.1f} s"
+
+
+class Presence:
+    """Was dbdyno there all the time? A stopped process measures nothing, nor does a suspended machine.
+
+    Looks from its making on. An engine with a clock of its own is never away.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._pulse = None if server.clock() is not None else _core.Pulse()
+
+    def holes(self, from_ns: int = 0, to_ns: int | None = None) -> list[Hole]:
+        """Those that overlap that span."""
+        found = [] if self._pulse is None else [Hole(*h) for h in self._pulse.holes()]
+        return [h for h in found if h.to_ns > from_ns and (to_ns is None or h.from_ns < to_ns)]
+
 
 PHASES = ("t0", "t1")
 LOST = (ServerLost, Unreachable)

@@ -1,21 +1,196 @@
-"""One window of an observation, and the cell that is made of it when it is over."""
+"""One window of an observation: who is in it, what it cost, and the cell that is made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from dbdyno import observe
-from dbdyno.conduct.absence import Hole
-from dbdyno.conduct.marks import NOTHING, Mark
-from dbdyno.conduct.session_numbers import Numbers
+from dbdyno.conduct.listeners import Names, ObservationListener
+from dbdyno.conduct.marks import NOTHING, Hole, Mark
 from dbdyno.model.plan import Observation, Plan
-from dbdyno.model.protocols import Server, Watch
+from dbdyno.model.protocols import Clock, Server, Watch
 from dbdyno.model.raw import CellMeta, CellStatus, RawCell
 from dbdyno.model.tables import RAW, empty
+from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import OBSERVED, observed_cell
+
+FAR_NS = 10 * NS_PER_S
+_LISTED = 8
+
+
+class Whom:
+    """Tells when nobody matches, and when somebody does again."""
+
+    def __init__(self, chosen: Observation, listener: ObservationListener) -> None:
+        self._chosen, self._listener = chosen, listener
+        self._nobody = False
+
+    def look(self, watch: Watch, now_ns: int, names: Names) -> None:
+        """Costs next to nothing while somebody is there."""
+        if self._somebody(watch, now_ns):
+            if self._nobody:
+                self._listener.notice("matching sessions found")
+            self._nobody = False
+        elif not self._nobody:
+            self._nobody = True
+            self._listener.notice(f"{nobody(self._chosen)}: waiting for one{_there(names.frame())}")
+
+    def _somebody(self, watch: Watch, now_ns: int) -> bool:
+        """Also before the first answer; samples of very many sessions may be seconds apart."""
+        if watch.latest():
+            return True
+        tables = observe.recent_frames(watch, now_ns - FAR_NS, ("samples", "sampler", "tasks"))
+        asked = tables["sampler"].filter(pl.col("via").fill_null("sql") == "sql")
+        if asked.filter(pl.col("status") == "ok").is_empty():
+            return not self._nobody
+        if not tables["samples"].filter(pl.col("role") == "session").is_empty():
+            return True
+        return not self._chosen.some and observe.brief_seen(tables["tasks"])
+
+
+def words(chosen: Observation) -> str:
+    """``user app, database prod``; empty: everybody."""
+    named = (
+        ("user", chosen.user),
+        ("database", chosen.database),
+        ("application", chosen.application),
+        ("pid", ", ".join(map(str, chosen.pids))),
+    )
+    return ", ".join(f"{name} {value}" for name, value in named if value)
+
+
+def nobody(chosen: Observation) -> str:
+    """``no session matches user app``."""
+    named = words(chosen)
+    return f"no session matches {named}" if named else "nobody else is connected"
+
+
+def _there(backends: pl.DataFrame) -> str:
+    """Who is connected: `` (connected: app@prod x 12, ...)``."""
+    clients = backends.filter(pl.col("kind") == "client backend")
+    found = clients.group_by("user", "database").len().sort("len", descending=True)
+    said = [f"{u}@{d} x {n}" for u, d, n in found.head(_LISTED).iter_rows() if u and d]
+    return f" (connected: {', '.join(said)})" if said else ""
+
+
+WITH_SESSIONS = ("samples", "tasks", "traced", "waits", "syscalls")
+_Key = tuple[int, int | None]  # pid; start time, where the tasks can be read
+
+
+class Numbers:
+    """Session numbers that hold over all windows of an observation.
+
+    A watch numbers the sessions that it meets, by pid and start time. Two watches overlap for a moment, and
+    both may meet the same newcomers in another order; here each session gets one number for good.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[_Key, int] = {}
+
+    @property
+    def met(self) -> int:
+        """How many sessions there have been."""
+        return len(self._numbers)
+
+    def alive(self, recent: Mapping[str, pl.DataFrame]) -> dict[int, int]:
+        """Session number by pid, of those in the latest sample: what the next watch is told."""
+        numbered = {key[0]: self._number(key) for key in _sessions(recent).values()}
+        now = _latest_pids(recent["samples"])
+        return {pid: number for pid, number in numbered.items() if pid in now}
+
+    def of(self, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        """``tables`` of a watch with these numbers in place of its own."""
+        final = {theirs: self._number(key) for theirs, key in _sessions(tables).items()}
+        return {
+            name: _renumbered(frame, final) if name in WITH_SESSIONS else frame
+            for name, frame in tables.items()
+        }
+
+    def _number(self, key: _Key) -> int:
+        """A session whose start time was not known before is the same once it is."""
+        if key[1] is not None and key not in self._numbers and (key[0], None) in self._numbers:
+            self._numbers[key] = self._numbers.pop((key[0], None))
+        return self._numbers.setdefault(key, len(self._numbers))
+
+
+def _latest_pids(samples: pl.DataFrame) -> set[int]:
+    asked = samples.filter(pl.col("via").fill_null("sql") == "sql")
+    return set(asked.filter(pl.col("sample") == pl.col("sample").max())["pid"])
+
+
+def _sessions(tables: Mapping[str, pl.DataFrame]) -> dict[int, _Key]:
+    """The watch's own number -> who that is, in the order of the numbers."""
+    seen = pl.concat(
+        [tables[t].select("session", "pid", "start_ticks") for t in WITH_SESSIONS if t in tables]
+    ).drop_nulls("session")
+    first = seen.group_by("session").agg(pl.col("pid").first(), pl.col("start_ticks").drop_nulls().first())
+    return {int(n): (int(pid), ticks) for n, pid, ticks in first.sort("session").iter_rows()}
+
+
+def _renumbered(frame: pl.DataFrame, final: Mapping[int, int]) -> pl.DataFrame:
+    if all(theirs == ours for theirs, ours in final.items()):
+        return frame
+    return frame.with_columns(
+        pl.col("session").replace_strict(dict(final), default=None, return_dtype=pl.Int64)
+    )
+
+
+SAMPLERS = pl.col("comm").str.starts_with(observe.THREADS).fill_null(False)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """CPU time, seconds per second: shares of one CPU."""
+
+    here: float  # all of this process: samplers, store, live view
+    samplers: float | None  # of which its observing threads
+    server: float | None  # the server's processes that answered; None: not on this host
+
+
+class Costing:
+    """What observing cost, window by window: our process, and those of the server that answered us."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_ns, self._cpu_s = clock.now_ns(), time.process_time()
+        self._samplers = _Sum()
+        self._server = _Sum()
+
+    def add(self, tasks: pl.DataFrame) -> None:
+        """Table ``tasks`` of one watch."""
+        ours = tasks.filter((pl.col("role") == "dbdyno") & pl.col("run_ns").is_not_null())
+        self._samplers.add(ours.filter((pl.col("pid") == os.getpid()) & SAMPLERS))
+        self._server.add(ours.filter(pl.col("pid") != os.getpid()))
+
+    def cost(self) -> Cost:
+        wall_s = max((self._clock.now_ns() - self._since_ns) / NS_PER_S, 1e-9)
+        here = (time.process_time() - self._cpu_s) / wall_s
+        return Cost(here, self._samplers.per_second(), self._server.per_second())
+
+
+class _Sum:
+    """CPU time of tasks over the time that they were read."""
+
+    def __init__(self) -> None:
+        self._run_ns = self._wall_ns = 0
+
+    def add(self, reads: pl.DataFrame) -> None:
+        by_task = reads.group_by("pid", "tid", "start_ticks").agg(
+            (pl.col("run_ns").max() - pl.col("run_ns").min()).alias("run_ns")
+        )
+        if by_task.height:
+            self._run_ns += int(by_task["run_ns"].sum())
+            span = reads.select(pl.col("after_ns").max() - pl.col("before_ns").min())
+            self._wall_ns += int(span.item())
+
+    def per_second(self) -> float | None:
+        return self._run_ns / self._wall_ns if self._wall_ns else None
+
 
 STOPPED = "stopped by the user"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dbdyno.conduct.cell import OnTick
-from dbdyno.conduct.progress_events import ProgressListener, Tick
+from dbdyno.conduct.listeners import ProgressListener, Tick
 from dbdyno.model.plan import Cell, Plan
 from dbdyno.model.protocols import Progress
 from dbdyno.model.units import NS_PER_S

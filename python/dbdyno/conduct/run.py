@@ -14,13 +14,12 @@ from dbdyno.account.ladder import just_measured
 from dbdyno.conclude.answers import observed
 from dbdyno.conclude.claims import claim
 from dbdyno.conclude.compare import compare_variants
-from dbdyno.conduct.absence import Presence
 from dbdyno.conduct.adaptive_results import sought
 from dbdyno.conduct.cell import Unit, measure
-from dbdyno.conduct.clock import clock_of
 from dbdyno.conduct.derive import derive
+from dbdyno.conduct.listeners import ProgressListener
+from dbdyno.conduct.marks import Presence, clock_of
 from dbdyno.conduct.progress import Progressing
-from dbdyno.conduct.progress_events import ProgressListener
 from dbdyno.conduct.run_status import ending
 from dbdyno.conduct.scaling import scalings_of
 from dbdyno.conduct.schedule import course_of

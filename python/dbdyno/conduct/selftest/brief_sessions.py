@@ -9,10 +9,8 @@ from pathlib import Path
 
 from dbdyno import _core, observe
 from dbdyno.conclude.ground_truth import Brief, Facts
-from dbdyno.conduct.absence import Presence
-from dbdyno.conduct.marks import read_mark
-from dbdyno.conduct.observed import Window, closed
-from dbdyno.conduct.session_numbers import Numbers
+from dbdyno.conduct.marks import Presence, read_mark
+from dbdyno.conduct.observed import Numbers, Window, closed
 from dbdyno.drive import Interrupt
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan import Experiment, Observation, Plan
