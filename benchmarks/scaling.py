@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
+from dbdyno.conclude.scaling import scale
 from dbdyno.model.scaling import Ladder
-from dbdyno.stats.scaling import scale
 from dbdyno.stats.scaling.figures import PROFILE, REPEATS, Figures, figures
 from dbdyno.stats.scaling.fit import Fit, distinct, fit, starts
 from dbdyno.stats.scaling.models import MODELS, Derived, Model, for_loads, own_parameter, tabled

@@ -6,9 +6,9 @@ import pytest
 from tests.fakery import S, climb
 
 from dbdyno.conclude.answers import answered, ladders_of, paragraph
+from dbdyno.conclude.scaling import scale
 from dbdyno.conduct.derive import derive
 from dbdyno.model.scaling import Scaling
-from dbdyno.stats.scaling import scale
 
 MODELS = ("linear", "amdahl", "plateau")
 

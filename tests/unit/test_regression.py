@@ -268,7 +268,7 @@ def test_knees_are_those_of_a_model_that_is_likely(
         )
         return SimpleNamespace(fits=(smooth, bent))
 
-    monkeypatch.setattr("dbdyno.stats.scaling.scale", fitted)
+    monkeypatch.setattr("dbdyno.conclude.scaling.scale", fitted)
     made = cpu_per_work(_two_regimes())
     assert len(made) == regimes
     assert made[0].points["load"].to_list() == [1, 2, 3, 4, 5, 6, 7, 8][: 4 if regimes == 2 else 8]

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tests.unit.scaling_ladders import CISCO, SPECSDM91, ladder, simulated
 
+from dbdyno.conclude.scaling import NAMES, scale
+from dbdyno.conclude.scaling.tables import points_of
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Scaling
-from dbdyno.stats.scaling import NAMES, scale
 from dbdyno.stats.scaling.models import MODELS
-from dbdyno.stats.scaling.points import points_of
 from dbdyno.stats.scaling.straight import straight_p
 
 LOADS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.scaling_ladders import CISCO, RAYTRACER, SPECSDM91, SYSBENCH, Two, first, ladder
 
+from dbdyno.conclude.scaling import predict, scale
 from dbdyno.model.scaling import Estimate, Fitted, Ladder
-from dbdyno.stats.scaling import predict, scale
 
 TWO = ("amdahl", "usl")
 

@@ -19,12 +19,12 @@ from dbdyno.cli.analyze_options import (
     think_s,
 )
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
+from dbdyno.conclude.scaling import NAMES
 from dbdyno.conduct import derived_of
 from dbdyno.conduct.scaling import asked, scaled, scalings_of
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Scaling
 from dbdyno.model.units import parse_duration_ns
-from dbdyno.stats.scaling import NAMES
 from dbdyno.store.ladder_csv import read_ladder
 
 

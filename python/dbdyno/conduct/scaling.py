@@ -7,15 +7,14 @@ from dataclasses import replace
 
 import polars as pl
 
-from dbdyno.conclude import answers
+from dbdyno.conclude import answers, scaling
 from dbdyno.conclude.claims import claim
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.units import format_ns, significant
-from dbdyno.stats import scaling
-from dbdyno.stats.scaling.points import FARTHEST, FEWEST, too_few
+from dbdyno.stats.scaling.points import FARTHEST, FEWEST
 
 
 def scaled(
@@ -51,7 +50,7 @@ def _of_run(ladder: Ladder, results: Results, model: str | None, seed: int) -> S
     """A run that says nothing of scaling (no valid rung, rungs without a call) is a run all the same."""
     loads = ladder.points["load"].n_unique()
     if loads < FEWEST and model is None:
-        return answers.answered(_nothing(ladder, too_few(loads)), results)  # without loading scipy
+        return answers.answered(_nothing(ladder, scaling.too_few(loads)), results)  # without loading scipy
     try:
         return scaled(ladder, results, model=model, seed=seed)
     except UsageError as e:

@@ -66,7 +66,7 @@ def _throughput(ladder: Ladder, name: str, band: Band) -> Rungs:
 
 
 def _model_band(ladder: Ladder) -> pl.DataFrame | None:
-    from dbdyno.stats.scaling import scale
+    from dbdyno.conclude.scaling import scale
 
     return scale(ladder).curve
 

@@ -47,7 +47,7 @@ def _estimate(knee: Estimate | float) -> Estimate:
 
 
 def _knees(ladder: Ladder) -> tuple[Estimate, ...]:
-    from dbdyno.stats.scaling import scale
+    from dbdyno.conclude.scaling import scale
 
     return likely_knees(scale(ladder).fits)
 

@@ -1,36 +1,4 @@
-"""How a system scales: models fitted to a ladder, chosen, with intervals, and turned round. Pure.
+"""Throughput of a closed system over its load: models fitted to points, chosen, with intervals, turned round.
 
-Numerical libraries are imported by the first call: they take longer to load than most commands run.
+Load is a number above 0 of whatever works side by side, throughput is per second. Loads scipy.
 """
-
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from dbdyno.model.scaling import Estimate, Ladder, Scaling
-
-NAMES = ("linear", "amdahl", "usl", "plateau", "queue", "repairman", "one-knee", "two-knees")
-"""Of the models, simplest first."""
-
-
-def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) -> Scaling:
-    """All models, or those named, fitted to ``ladder`` by least squares, best first by AICc.
-
-    Where there are too few rungs ``fits`` is empty or shorter and ``refused`` says why. ``seed`` is that of
-    draws. Raises UsageError where a point is of no use: missing, not a number, 0 or below.
-    """
-    from dbdyno.stats.scaling.scaling import scale as made
-
-    return made(ladder, seed, models)
-
-
-def predict(scaling: Scaling, load: float, model: str | None = None) -> Estimate:
-    """Throughput at ``load``; its note warns outside the measured range, most beyond twice of it."""
-    from dbdyno.stats.scaling.scaling import predict as made
-
-    return made(scaling, load, model)
-
-
-__all__ = ["NAMES", "predict", "scale"]

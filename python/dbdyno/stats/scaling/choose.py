@@ -1,16 +1,17 @@
-"""Which models a ladder speaks for, how clearly, and what it cannot tell."""
+"""Which models describe the points, how clearly, and which could not be fitted."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from dbdyno.stats.scaling.fit import Fit, fit
-from dbdyno.stats.scaling.models import MODELS, for_loads
-from dbdyno.stats.scaling.points import FEWEST, Points, too_few
+from dbdyno.stats.scaling.models import MODELS, Model, for_loads
+from dbdyno.stats.scaling.points import FEWEST, Points
 
 CLEAR = 20.0
 """A model this many times less likely than the best one is told apart from it."""
@@ -26,59 +27,64 @@ class Weighed:
     weight_bic: float
 
 
+class Unfitted(NamedTuple):
+    """A model that needs more than there is."""
+
+    model: Model
+    what: str
+    """loads | points."""
+    needed: int
+    present: int
+
+
 @dataclass(frozen=True)
 class Choice:
     """All models that could be fitted, best first, and what was left out."""
 
     weighed: tuple[Weighed, ...]
-    refused: tuple[str, ...]
-    notes: tuple[str, ...]
+    unfitted: tuple[Unfitted, ...] = ()
+    plateaus: tuple[Model, ...] = ()
+    """Left out: these differ from a plateau by less than :data:`SAME`, or not at all."""
 
 
 def choose(points: Points, names: Sequence[str], think_s: float | None) -> Choice:
-    """Fits and ranks the models named."""
+    """Fits and ranks the models named; none with fewer than :data:`FEWEST` loads."""
     loads = len(points.loads)
     if loads < FEWEST:
-        return Choice((), (too_few(loads),), ())
-    fits, refused, notes = [], [], []
+        return Choice(())
+    fits, unfitted, plateaus = [], [], []
     for name in names:
         if name == "repairman" and think_s == 0:
-            notes.append("the machine-repairman model without think time is the plateau")
+            plateaus.append(MODELS[name])
             continue
         model = for_loads(MODELS[name], points.n, think_s)
-        few = _too_few(loads, len(points.n), len(model.parameters))
-        if few:
-            refused.append(f"{model.title}: {few}")
+        few = _too_few(model, loads, len(points.n))
+        if few is not None:
+            unfitted.append(few)
             continue
         fits.append(fit(model, points.n, points.x))
-    kept = _without_copies(fits, notes)
-    return Choice(_weighed(kept), tuple(refused), tuple(notes))
+    copies = _copies_of_plateau(fits)
+    kept = [f for f in fits if not any(f is c for c in copies)]
+    return Choice(_weighed(kept), tuple(unfitted), (*plateaus, *(f.model for f in copies)))
 
 
-def _too_few(loads: int, points: int, parameters: int) -> str | None:
+def _too_few(model: Model, loads: int, points: int) -> Unfitted | None:
     """AICc needs three points more than there are parameters, the curve a load more."""
+    parameters = len(model.parameters)
     if loads <= parameters:
-        return f"{parameters} parameters need at least {parameters + 1} different loads, there are {loads}"
+        return Unfitted(model, "loads", parameters + 1, loads)
     if points < parameters + 3:
-        return (
-            f"{parameters} parameters need at least {parameters + 3} points to be weighed, there are {points}"
-        )
+        return Unfitted(model, "points", parameters + 3, points)
     return None
 
 
-def _without_copies(fits: list[Fit], notes: list[str]) -> list[Fit]:
-    """One knee with nothing gained after it is a plateau; what little differs is no finding."""
+def _copies_of_plateau(fits: list[Fit]) -> list[Fit]:
+    """One knee with nothing gained after it is a plateau; a smaller difference is no finding."""
     flat = next((f for f in fits if f.model.name == "plateau"), None)
     if flat is None:
-        return fits
-    kept = []
-    for f in fits:
-        differs = float(np.abs(f.predicted - flat.predicted).max())
-        if f.model.name in ("one-knee", "two-knees") and differs < SAME:
-            notes.append(f"{f.model.title} differs from a plateau by less than {SAME:.1%}: left out")
-            continue
-        kept.append(f)
-    return kept
+        return []
+    kneed = [f for f in fits if f.model.name in ("one-knee", "two-knees")]
+    return [f for f in kneed if float(np.abs(f.predicted - flat.predicted).max()) < SAME]
 
 
 def _weighed(fits: list[Fit]) -> tuple[Weighed, ...]:

@@ -1,20 +1,56 @@
-"""The best fit as a curve, and every point beside it."""
+"""A ladder's points as arrays, checked; the best fit as a curve, and every point beside it."""
 
 from __future__ import annotations
 
 import numpy as np
 import polars as pl
 
-from dbdyno.model.scaling import CURVE, RESIDUALS
+from dbdyno.model.errors import UsageError
+from dbdyno.model.scaling import CURVE, RESIDUALS, Ladder
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.figures import band
 from dbdyno.stats.scaling.fit import Fit
 from dbdyno.stats.scaling.points import Points
 from dbdyno.stats.scaling.repeats import Drawn
 
+NEEDED = ("load", "throughput")
 PLACES = 100
 REACH = 1.5
 """Times the largest measured load up to which the curve is drawn."""
+
+
+def points_of(ladder: Ladder) -> Points:
+    """Raises :class:`UsageError` where a point is of no use; nothing is left out silently."""
+    frame = ladder.points
+    for name in NEEDED:
+        if name not in frame.columns:
+            raise UsageError(
+                f"{ladder.name}: no column {name!r}", f"there are: {', '.join(frame.columns) or 'none'}"
+            )
+    if frame.is_empty():
+        raise UsageError(f"{ladder.name}: no points", "a ladder needs a load and a throughput for every rung")
+    columns = {name: _numbers(ladder.name, frame, name) for name in NEEDED}
+    repeat = (
+        frame["repeat"].fill_null(1).to_numpy().astype(float)
+        if "repeat" in frame.columns
+        else np.ones(len(frame))
+    )
+    order = np.lexsort((repeat, columns["load"]))
+    return Points(columns["load"][order], columns["throughput"][order], repeat[order])
+
+
+def _numbers(ladder: str, frame: pl.DataFrame, name: str) -> Floats:
+    if not frame[name].dtype.is_numeric():
+        raise UsageError(f"{ladder}: {name} is not a number but {frame[name].dtype}", "give numbers only")
+    values = frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+    if len(bad):
+        what = frame[name][int(bad[0])]
+        raise UsageError(
+            f"{ladder}: {name} of point {int(bad[0]) + 1} is {what if what is not None else 'missing'}",
+            "it must be a number above 0: leave the point out, or measure it again",
+        )
+    return np.asarray(values, dtype=float)
 
 
 def empty_curve() -> pl.DataFrame:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
+from dbdyno.conclude.scaling import too_few
 from dbdyno.model.scaling import Fitted
-from dbdyno.stats.scaling.choose import CLEAR, Weighed
+from dbdyno.stats.scaling.choose import CLEAR, SAME, Choice, Unfitted, Weighed
 from dbdyno.stats.scaling.figures import Figure, Figures
 from dbdyno.stats.scaling.fit import Fit
-from dbdyno.stats.scaling.points import FARTHEST
+from dbdyno.stats.scaling.points import FARTHEST, FEWEST, Points
+from dbdyno.stats.scaling.repeats import LEAST
 
 ALIKE = 0.05
 """p below which residuals are said to be autocorrelated."""
@@ -30,6 +34,58 @@ def unfit(weighed: Sequence[Weighed], bends: bool) -> str | None:
         said = f"the best of them, {best.model.title}, is off by {error:.0%} of the mean throughput at a rung"
         return f"no model describes these points: {said}; measure again, on a quiet machine, with repeats"
     return None
+
+
+def left_out(chosen: Choice, loads: int) -> tuple[str, ...]:
+    """Why models were not fitted."""
+    if loads < FEWEST:
+        return (too_few(loads),)
+    return tuple(_unfitted(u) for u in chosen.unfitted)
+
+
+def _unfitted(few: Unfitted) -> str:
+    what = "different loads" if few.what == "loads" else "points to be weighed"
+    parameters = f"{len(few.model.parameters)} parameters"
+    return f"{few.model.title}: {parameters} need at least {few.needed} {what}, there are {few.present}"
+
+
+def plateaus(chosen: Choice) -> tuple[str, ...]:
+    """Models that were left out because they are a plateau here."""
+    return tuple(
+        "the machine-repairman model without think time is the plateau"
+        if m.name == "repairman"
+        else f"{m.title} differs from a plateau by less than {SAME:.1%}: left out"
+        for m in chosen.plateaus
+    )
+
+
+def no_bend(p: float | None) -> str:
+    if p is None:
+        return "whether growth bends: too few rungs"
+    return f"growth cannot be told from a straight line (p = {p:.2g}): neither knee nor peak is claimed"
+
+
+def repeats(points: Points) -> tuple[str, ...]:
+    """Why intervals are not by repeats."""
+    climbs = len(np.unique(points.repeat))
+    if climbs < 2:
+        return ()
+    if points.climbs is None:
+        return ("the repeats do not all have the same rungs: intervals are by profile likelihood",)
+    if climbs < LEAST:
+        few = f"{climbs} repeats are too few to draw from ({LEAST} are needed)"
+        return (f"{few}: intervals are by profile likelihood",)
+    return ()
+
+
+def reach(points: Points, load: float) -> str:
+    """Where ``load`` lies outside the measured loads; empty: within."""
+    first, last = float(points.n.min()), float(points.n.max())
+    if load > FARTHEST * last:
+        return f"warning: {load:g} is more than twice the largest measured load, {last:g}: do not rely on it"
+    if load > last:
+        return f"beyond the measured range, which ends at {last:g}"
+    return f"below the measured range, which starts at {first:g}" if load < first else ""
 
 
 def bound_note(found: Fit, name: str) -> str:

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dbdyno.conclude.scaling import words
+from dbdyno.conclude.scaling.tables import curve_table, empty_curve, points_of, residual_table
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Estimate, Fitted, Ladder, Scaling
 from dbdyno.stats.autocorrelation import durbin_watson
-from dbdyno.stats.scaling import words
 from dbdyno.stats.scaling.choose import Weighed, choose
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.figures import CURVATURE, PROFILE, REPEATS, Figure, Figures, band, figures
 from dbdyno.stats.scaling.fit import EXACT, Fit, fit
 from dbdyno.stats.scaling.models import MODELS, for_loads
-from dbdyno.stats.scaling.points import FARTHEST, Points, points_of
+from dbdyno.stats.scaling.points import Points
 from dbdyno.stats.scaling.repeats import LEAST, Drawn, drawn
 from dbdyno.stats.scaling.straight import ALPHA, straight_p
-from dbdyno.stats.scaling.tables import curve_table, empty_curve, residual_table
 
 MIN_WEIGHT = 0.05
 """Weight from which on a model's intervals are by profile or repeats; others have them by curvature."""
@@ -58,17 +58,18 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
     p = straight_p(points.n, points.x, seed)
     case = _Case(ladder, points, seed, p is not None and p <= ALPHA, p)
     unfit = words.unfit(chosen.weighed, case.bends) if models is None else None
+    left_out, notes = words.left_out(chosen, len(points.loads)), words.plateaus(chosen)
     if not chosen.weighed or unfit is not None:
-        refused = (*([unfit] if unfit else []), *chosen.refused)
-        return Scaling(ladder, (), empty_curve(), residual_table(points, None), refused, chosen.notes)
+        refused = (*([unfit] if unfit else []), *left_out)
+        return Scaling(ladder, (), empty_curve(), residual_table(points, None), refused, notes)
     fits = tuple(_fitted(case, w, i == 0) for i, w in enumerate(chosen.weighed))
     best = chosen.weighed[0].fit
     named = {f.model: f for f in fits}
     refused = (
-        *chosen.refused,
+        *left_out,
         *words.below_the_bend(named.get("usl"), named.get("amdahl"), float(points.n.max())),
         *words.doubts(chosen.weighed),
-        *([] if case.bends else [_no_bend(p)]),
+        *([] if case.bends else [words.no_bend(p)]),
     )
     return Scaling(
         ladder,
@@ -76,26 +77,8 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
         curve_table(best, points, ladder.think_s, case.draws(best)),
         residual_table(points, best),
         tuple(refused),
-        (*chosen.notes, *_repeat_notes(points)),
+        (*notes, *words.repeats(points)),
     )
-
-
-def _no_bend(p: float | None) -> str:
-    if p is None:
-        return "whether growth bends: too few rungs"
-    return f"growth cannot be told from a straight line (p = {p:.2g}): neither knee nor peak is claimed"
-
-
-def _repeat_notes(points: Points) -> list[str]:
-    repeats = len(np.unique(points.repeat))
-    if repeats < 2:
-        return []
-    if points.climbs is None:
-        return ["the repeats do not all have the same rungs: intervals are by profile likelihood"]
-    if repeats < LEAST:
-        few = f"{repeats} repeats are too few to draw from ({LEAST} are needed)"
-        return [f"{few}: intervals are by profile likelihood"]
-    return []
 
 
 def _fitted(case: _Case, weighed: Weighed, is_best: bool) -> Fitted:
@@ -186,11 +169,7 @@ def predict(scaling: Scaling, load: float, model: str | None = None) -> Estimate
     climbs = points.climbs
     draws = drawn(found, climbs, 1) if climbs is not None and len(climbs) >= LEAST else None
     x, low, high = (float(v[0]) for v in band(found, np.array([float(load)]), draws))
-    last = float(points.n.max())
-    note = f"beyond the measured range, which ends at {last:g}" if load > last else ""
-    if load > FARTHEST * last:
-        note = f"warning: {load:g} is more than twice the largest measured load, {last:g}: do not rely on it"
-    elif load < float(points.n.min()):
-        note = f"below the measured range, which starts at {float(points.n.min()):g}"
     method = REPEATS if draws is not None else CURVATURE
-    return Estimate("throughput", x, ladder.throughput_unit, low, high, method, note=note)
+    return Estimate(
+        "throughput", x, ladder.throughput_unit, low, high, method, note=words.reach(points, load)
+    )
