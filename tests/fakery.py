@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.engines.fake import FakeServer
+from dbdyno.engines.fake import FakeServer, wait_families
 from dbdyno.model.environment import Cpu, Environment, Host, Limits
 from dbdyno.model.plan import Cell, Experiment, Plan
 from dbdyno.model.protocols import Target, Watch
@@ -95,6 +95,7 @@ def climb_one(
         usable_cpus=server.law.cpus,
         status="ok" if end >= t1 else "short",
         reason=None if end >= t1 else "all sessions were lost",
+        wait_families=server.wait_families,
     )
     return RawCell(meta, {name: made.get(name, empty(name)) for name in RAW})
 
@@ -205,6 +206,7 @@ def made_cell(
         driver_threads=1,
         usable_cpus=4,
         status="ok",
+        wait_families=wait_families(),
     )
     return RawCell(meta, {name: rows(name, tables.get(name, ())) for name in RAW})
 

@@ -14,7 +14,10 @@ def render() -> str:
     """The text of docs/schema.md."""
     parts = [f"# Tables, schema version {tables.SCHEMA_VERSION}\n", inspect.getdoc(tables) or ""]
     parts.append("\nMade from `python/dbdyno/model/tables.py` by `python tools/schema_doc.py`.")
-    for title, group in (("Raw tables, one set a cell", tables.RAW), ("Derived tables", tables.DERIVED)):
+    for title, group in (
+        ("Raw tables, one set a cell", tables.RAW),
+        ("Derived tables", tables.DERIVED | tables.LABELS),
+    ):
         parts.append(f"\n## {title}")
         for name, columns in group.items():
             parts.append(f"\n### {name}\n\n| column | type | NULL | meaning |\n|---|---|---|---|")

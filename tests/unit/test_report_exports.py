@@ -70,7 +70,7 @@ def _tags(element: ET.Element) -> set[str]:
 def test_the_workbook_has_a_sheet_per_table(book: zipfile.ZipFile) -> None:
     assert names(book) == [
         "summary", "charts", "windows", "rates", "ledger", "events", "microstates", "strips", "profile",
-        "top_events", "witnesses", "rungs", "sources", "histogram", "findings", "samples",
+        "top_events", "witnesses", "rungs", "sources", "histogram", "wait_families", "findings", "samples",
     ]  # fmt: skip
 
 

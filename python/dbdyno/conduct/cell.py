@@ -161,6 +161,7 @@ def _measure(
         usable_cpus=cpus_under(plan.variant(cell.variant).limits, plan.cpus),
         status=status,
         reason=reason,
+        wait_families=server.wait_families,
     )
     return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
 

@@ -42,6 +42,7 @@ def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Iterable[
     shown = {name: tables.get(name, empty(name)) for name in DERIVED}
     shown["sources"] = _sources(environment, tables["cell_sources"])
     shown["histogram"] = tables["cell_histogram"]
+    shown["wait_families"] = tables["wait_families"].unique(maintain_order=True)
     return Results(info, plan, environment, shown, found)
 
 

@@ -251,6 +251,7 @@ def closed(
         status=status,
         chosen=(plan.experiment.observation or Observation()).some,
         reason=reason,
+        wait_families=server.wait_families,
     )
     return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
 

@@ -25,17 +25,18 @@ from dbdyno.conduct.scaling import scalings_of
 from dbdyno.conduct.schedule import course_of
 from dbdyno.conduct.stage import Stage
 from dbdyno.drive import Interrupt
-from dbdyno.engines import open_server
+from dbdyno.engines import open_server, wait_families
 from dbdyno.model.claim import Claim
 from dbdyno.model.environment import Environment, Host, ServerFacts
 from dbdyno.model.errors import ServerLost, StoreError, TooFewConnections, UsageError
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Server, Target
-from dbdyno.model.raw import RawCell
+from dbdyno.model.raw import RawCell, labelled
 from dbdyno.model.results import Results
 from dbdyno.model.tables import DERIVED, RAW
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 from dbdyno.model.variant import Value
+from dbdyno.model.wait_families import TABLE as FAMILIES
 from dbdyno.model.workload import Workload
 from dbdyno.plan import capped
 from dbdyno.store import DamagedCell, FileJournal, Run, RunStore
@@ -222,6 +223,8 @@ def derived_of(record: Run) -> Results:
     without fits and comparison."""
     with contextlib.suppress(StoreError):
         stored = None if record.info.status == "running" else record.read_derived()
+        if stored is not None:
+            stored[0].setdefault(FAMILIES, wait_families(record.plan.experiment.engine).table())
         if stored is not None and stored[0].keys() >= {*DERIVED, "sources", "histogram"}:
             return Results(record.info, record.plan, record.environment, *stored)
     return derived_anew(record)
@@ -240,7 +243,9 @@ def _concluded(results: Results) -> Results:
 def derived_anew(record: Run) -> Results:
     """Everything derived from the raw data of a stored run."""
     damaged: list[DamagedCell] = []
-    results = derive(record.info, record.plan, record.environment, record.each_cell(damaged))
+    known = wait_families(record.plan.experiment.engine)
+    cells = (labelled(cell, known) for cell in record.each_cell(damaged))
+    results = derive(record.info, record.plan, record.environment, cells)
     found = (*(_damage(d) for d in damaged), *sought(record.plan, results.tables), *results.findings)
     return replace(results, findings=found)
 

@@ -13,6 +13,7 @@ from dbdyno.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from dbdyno.model.protocols import Server, Target
+    from dbdyno.model.wait_families import WaitFamilies
 
 ENGINES = ("postgres", "fake")
 
@@ -49,6 +50,11 @@ def open_server(engine: str, target: Target) -> Iterator[Server]:
         yield server
     finally:
         server.close()
+
+
+def wait_families(engine: str) -> WaitFamilies:
+    """What its wait events are for: of runs that were stored without it."""
+    return cast("WaitFamilies", import_module(f"dbdyno.engines.{engine}").wait_families())
 
 
 def holds_password(dsn: str) -> bool:

@@ -16,6 +16,7 @@ from dbdyno.model.tables import CoreColumn
 from dbdyno.model.truth import TruthCase
 from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.variant import DriverSetup
+from dbdyno.model.wait_families import WaitFamilies
 from dbdyno.model.workload import Calibration, Workload
 
 
@@ -84,7 +85,7 @@ class Watch(Protocol):
     def stop(self) -> None: ...
 
     def latest(self) -> Mapping[str, float]:
-        """Live shares of the sessions' time in the latest samples: ``{"run": .., "LWLock": .., ...}``."""
+        """Live shares of the sessions' time in the latest samples: ``run``, ``idle`` and sleeps by class."""
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         """``samples``, ``tasks``, ``cgroup``, ``host``, ``sampler``."""
@@ -142,6 +143,10 @@ class Clock(Protocol):
 
 class Server(Protocol):
     """An open server: a control connection, later loads and watches."""
+
+    @property
+    def wait_families(self) -> WaitFamilies:
+        """What its wait events are for."""
 
     def facts(self) -> ServerFacts: ...
 

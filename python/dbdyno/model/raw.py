@@ -10,6 +10,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from dbdyno.model.plan import Cell
+from dbdyno.model.wait_families import WaitFamilies
 from dbdyno.model.workload import Calibration, Workload
 
 AWAY = ("dbdyno was stopped", "the machine was suspended")
@@ -36,6 +37,7 @@ class CellMeta(BaseModel):
     usable_cpus: float
     status: CellStatus
     chosen: bool = False  # an observation of some sessions only
+    wait_families: WaitFamilies = WaitFamilies()  # of the labels in its raw tables
     reason: str | None = None  # why not ok: "stopped by Ctrl-C", "server lost", ...
 
 
@@ -47,3 +49,10 @@ class RawCell:
     @property
     def id(self) -> str:
         return self.meta.cell.id
+
+
+def labelled(cell: RawCell, families: WaitFamilies) -> RawCell:
+    """``cell``; one that was stored without the families of its wait events has these."""
+    if cell.meta.wait_families.root:
+        return cell
+    return RawCell(cell.meta.model_copy(update={"wait_families": families}), cell.tables)

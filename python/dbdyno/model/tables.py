@@ -13,13 +13,14 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.column import CELL, SCHEMA_VERSION, Type
+from dbdyno.model.column import CELL, SCHEMA_VERSION, Type, column
 from dbdyno.model.derived import DERIVED
 from dbdyno.model.rawtables import RAW
 from dbdyno.model.window_schema import CUT
 
 __all__ = [
     "DERIVED",
+    "LABELS",
     "OF_CELL",
     "RAW",
     "SCHEMA_VERSION",
@@ -41,7 +42,16 @@ OF_CELL = {
 }
 """Raw tables of several cells in one, with the cell's key; handed on by the room window, not stored."""
 
-TABLES = RAW | DERIVED | CUT | OF_CELL
+LABELS = {
+    "wait_families": (
+        column("wait_class", "str", "the engine's class of waits"),
+        column("wait_event", "str", "one of its events; NULL: all others of the class", null=True),
+        column("family", "str", "client, lock, latch, io, commit, network, timer, other"),
+    )
+}
+"""What labels mean, the same for all cells of a run."""
+
+TABLES = RAW | DERIVED | CUT | OF_CELL | LABELS
 
 
 def schema(table: str) -> dict[str, Any]:

@@ -18,13 +18,13 @@ from dbdyno.model.errors import StoreError
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import CellMeta, RawCell
 from dbdyno.model.results import RunInfo, RunStatus
-from dbdyno.model.tables import DERIVED, RAW, conform, empty
+from dbdyno.model.tables import DERIVED, LABELS, RAW, conform, empty
 from dbdyno.store import files
 from dbdyno.store.listing import read_document, reason_if_ended
 
 _M = TypeVar("_M", bound=BaseModel)
 _FINDINGS = TypeAdapter(tuple[Claim, ...])
-_SHOWN = {**{t: t for t in DERIVED}, "sources": "sources", "histogram": "cell_histogram"}
+_SHOWN = {**{t: t for t in (*DERIVED, *LABELS, "sources")}, "histogram": "cell_histogram"}
 """What is kept beside the derived tables so that a report needs no raw data -> its schema."""
 _MOST_ROWS = 200_000_000
 _REBUILD = "make it again from the raw data: dbdyno rebuild RUN"

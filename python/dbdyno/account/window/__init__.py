@@ -17,6 +17,7 @@ from dbdyno.account.window.tasks import cut_tasks
 from dbdyno.account.window.traced import cut_syscalls, cut_traced, cut_waits
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import OF_CELL
+from dbdyno.model.wait_families import merged
 
 __all__ = [
     "cores_of",
@@ -51,6 +52,7 @@ def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
         "cut_work": cut_work(cells),
         "cut_levels": cut_levels(cells),
         "rounds": cut_rounds(cells),
+        "wait_families": merged(c.meta.wait_families for c in cells).table(),
         **{table: of_cells(table, cells) for table in OF_CELL},
     }
     return tables | {"rates": rates_of(cells, tables)}

@@ -2,7 +2,7 @@
 
 from dbdyno.engines.fake.dsn import parse_law
 from dbdyno.engines.fake.law import Helper, Law, Wait
-from dbdyno.engines.fake.server import FakeServer
+from dbdyno.engines.fake.server import FakeServer, wait_families
 from dbdyno.engines.fake.truth import Truth
 from dbdyno.model.protocols import Server, Target
 
@@ -12,4 +12,4 @@ def open_server(target: Target) -> Server:
     return FakeServer(target)
 
 
-__all__ = ["FakeServer", "Helper", "Law", "Truth", "Wait", "open_server", "parse_law"]
+__all__ = ["FakeServer", "Helper", "Law", "Truth", "Wait", "open_server", "parse_law", "wait_families"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -30,12 +31,19 @@ from dbdyno.model.truth import TruthCase
 from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.variant import DriverSetup
+from dbdyno.model.wait_families import WaitFamilies
 from dbdyno.model.workload import Calibration, Workload
 
 EPOCH_NS = 1_000_000_000_000
 SETTLED_NS = 3_000_000_000  # an observed machine has been at it for so long before the first window
 
 HALF: Mapping[str, Any] = {"engine": "fake", "memory_hz": 100.0}
+
+
+@cache
+def wait_families() -> WaitFamilies:
+    text = resources.files(__package__).joinpath("wait_families.toml").read_text(encoding="utf-8")
+    return WaitFamilies.model_validate(tomllib.loads(text))
 
 
 class FakeClock:
@@ -63,6 +71,10 @@ class FakeServer:
         self._worlds: dict[str, World] = {}  # cell id -> its world
         self._last: World | None = None
         self._work_per_call = 0
+
+    @property
+    def wait_families(self) -> WaitFamilies:
+        return wait_families()
 
     def facts(self) -> ServerFacts:
         return ServerFacts(

@@ -10,8 +10,9 @@ from dbdyno.model.errors import UsageError
 if TYPE_CHECKING:
     from dbdyno.engines.postgres.server import PostgresServer
     from dbdyno.model.protocols import Target
+    from dbdyno.model.wait_families import WaitFamilies
 
-__all__ = ["PostgresServer", "open_server"]
+__all__ = ["PostgresServer", "open_server", "wait_families"]
 
 
 def open_server(target: Target) -> PostgresServer:
@@ -28,6 +29,12 @@ def open_server(target: Target) -> PostgresServer:
     except BaseException:
         instance.close()
         raise
+
+
+def wait_families() -> WaitFamilies:
+    from dbdyno.engines.postgres.wait_events import families
+
+    return families()
 
 
 def __getattr__(name: str) -> Any:

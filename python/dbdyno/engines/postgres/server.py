@@ -40,7 +40,7 @@ from dbdyno.engines.postgres.pooler import put_back as end_pooler
 from dbdyno.engines.postgres.sessions import Recipe
 from dbdyno.engines.postgres.settings import Keeper, Site
 from dbdyno.engines.postgres.visibility import sight
-from dbdyno.engines.postgres.wait_events import word_spec
+from dbdyno.engines.postgres.wait_events import families, word_spec
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError, TargetError
 from dbdyno.model.plan import Cell, Observation
@@ -50,6 +50,7 @@ from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
 from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.variant import DriverSetup
+from dbdyno.model.wait_families import WaitFamilies
 from dbdyno.model.workload import Calibration, Workload
 
 _Key = tuple[str, tuple[tuple[str, Any], ...]]
@@ -77,6 +78,10 @@ class PostgresServer:
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
 
     # -- what it is -----------------------------------------------------------------------------
+    @property
+    def wait_families(self) -> WaitFamilies:
+        return families()
+
     def facts(self) -> ServerFacts:
         with _doing("asking for settings"):
             return facts.facts(self._connection, self._presence, embedded=self._instance is not None)

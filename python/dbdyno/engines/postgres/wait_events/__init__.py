@@ -12,6 +12,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
+from dbdyno.model.wait_families import WaitFamilies
+
 PROGRAM = "postgres"
 SYMBOL = "my_wait_event_info"
 NEWEST = 18
@@ -25,10 +27,9 @@ class Words(NamedTuple):
 @cache
 def words(major: int) -> Words | None:
     """Of one version; None: a version whose names are not known here."""
-    file = resources.files(__name__).joinpath(f"{major}.toml")
-    if not file.is_file():
+    if not resources.files(__name__).joinpath(f"{major}.toml").is_file():
         return None
-    data = tomllib.loads(file.read_text(encoding="utf-8"))
+    data = tomllib.loads(_text(f"{major}.toml"))
     return Words(
         classes={code: name for name, code in data["classes"].items()},
         events={
@@ -38,6 +39,12 @@ def words(major: int) -> Words | None:
             if event
         },
     )
+
+
+@cache
+def families() -> WaitFamilies:
+    """Of all versions."""
+    return WaitFamilies.model_validate(tomllib.loads(_text("families.toml")))
 
 
 def word_spec(major: int) -> dict[str, Any] | None:
@@ -51,3 +58,7 @@ def word_spec(major: int) -> dict[str, Any] | None:
         "names": [[word, *names] for word, names in known.events.items()],
         "classes": [[code, name] for code, name in known.classes.items()],
     }
+
+
+def _text(name: str) -> str:
+    return resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
