@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from dbdyno.account.ledger.raking import EVEN, LABELLED, run_shares
+from dbdyno.engines.fake import wait_families
 from dbdyno.stats.raking import ipf
+
+FAMILIES = wait_families()
 
 EXAMPLES = examples(80)
 POSITIVE = st.floats(0.01, 100.0)
@@ -125,7 +128,7 @@ def _tasks(run: float, runq: float) -> pl.DataFrame:
 def test_the_range_holds_the_fit_and_every_other_seed(made, data):
     """Any seeds of labelled classes from 0 to 1 against 1 without a label: the fit lies within the range."""
     frame, run, runq = made
-    found = run_shares(frame, _tasks(run, runq))
+    found = run_shares(frame, _tasks(run, runq), FAMILIES)
     both = run + runq
     weight = frame["weight"].to_numpy().astype(float)
     rows = both * weight / weight.sum()
@@ -153,9 +156,9 @@ def test_the_seeds_of_the_classes():
             {"task": [0, 0], "wait_class": [None, name], "wait_event": [None, "x"], "weight": [5, 5]}
         )
         tasks = pl.DataFrame({"task": [0], "run_ns": [1.0], "runq_ns": [1.0]})
-        seed = 1.0 if name in EVEN else LABELLED
+        seed = 1.0 if FAMILIES.of(name) in EVEN else LABELLED
         x = 1 / sqrt(seed)
-        found = run_shares(frame, tasks)["share"].to_list()
+        found = run_shares(frame, tasks, FAMILIES)["share"].to_list()
         assert found == pytest.approx([x / (1 + x), x * seed / (1 + x * seed)], abs=1e-8)
         assert seed == (1.0 if name == "IO" else 0.02)
 
@@ -164,4 +167,4 @@ def test_no_rows_no_fit():
     nobody = pl.DataFrame(
         schema={"task": pl.Int64, "wait_class": pl.String, "wait_event": pl.String, "weight": pl.Int64}
     )
-    assert run_shares(nobody, _tasks(1.0, 1.0)).is_empty()
+    assert run_shares(nobody, _tasks(1.0, 1.0), FAMILIES).is_empty()

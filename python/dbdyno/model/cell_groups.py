@@ -10,6 +10,7 @@ import polars as pl
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.column import CELL
 from dbdyno.model.tables import empty
+from dbdyno.model.wait_families import TABLE as FAMILIES
 
 TOGETHER = "all"
 """The cell name of what several cells say together."""
@@ -23,22 +24,26 @@ Window = dict[str, Any]
 
 def of_cells(tables: Tables) -> Iterator[tuple[dict[str, Any], Window, dict[str, pl.DataFrame]]]:
     """(key, window, its tables) of every cell, in the order of running."""
-    parts = _parts(tables)
+    parts, labels = _parts(tables), _labels(tables)
     for window in tables["windows"].iter_rows(named=True):
-        yield {name: window[name] for name in _CELL}, window, parts.of(window["cell"])
+        yield {name: window[name] for name in _CELL}, window, parts.of(window["cell"]) | labels
 
 
 def together(
     tables: Tables,
 ) -> Iterator[tuple[dict[str, Any], list[tuple[Window, dict[str, pl.DataFrame]]]]]:
     """(key with cell ``all`` and repeat 0, its cells); without invalid cells, unless there are no others."""
-    parts = _parts(tables)
+    parts, labels = _parts(tables), _labels(tables)
     by = ["workload", "variant", "sessions"]
     for key, rows in tables["windows"].group_by(by, maintain_order=True):
         windows = rows.to_dicts()
         usable = [w for w in windows if w["status"] != "invalid"] or windows
         head = dict(zip(by, key, strict=True)) | {"cell": TOGETHER, "repeat": 0}
-        yield head, [(w, parts.of(w["cell"])) for w in usable]
+        yield head, [(w, parts.of(w["cell"]) | labels) for w in usable]
+
+
+def _labels(tables: Tables) -> dict[str, pl.DataFrame]:
+    return {FAMILIES: tables.get(FAMILIES, empty(FAMILIES))}
 
 
 def _parts(tables: Tables) -> ByCell:

@@ -1,9 +1,9 @@
 """The sessions' time of one cell in the profile's words: DB CPU, CPU WAIT, waits, DB time.
 
 DB time is the time that sessions are served: in a call by the driver's clock where we drive. On somebody
-else's load it is all session time that is not sleep in class Client: on a CPU, in the run queue (run-queue
-time of a session that was woken by its client and still bears the label ClientRead is in it), asleep
-in any other wait. Sleep while an answer is being sent (an event of class Client that ends in Write) is in it.
+else's load it is all session time that is not sleep at the client: on a CPU, in the run queue (run-queue
+time of a session that was woken by its client and still bears that wait's label is in it), asleep
+in any other wait. Sleep while an answer is being sent (the family network) is in it.
 The server's word ``state`` plays no part: of a call of microseconds it comes from another instant than the
 wait event, and a woken session bears its old one until it gets a CPU.
 """
@@ -18,6 +18,7 @@ import polars as pl
 from dbdyno.model.brief import STATUS, material
 from dbdyno.model.driver_rates import in_call
 from dbdyno.model.source import HIDDEN_STATUS
+from dbdyno.model.wait_families import Family, WaitFamilies, families_of
 
 Tables = Mapping[str, pl.DataFrame]
 Row = dict[str, object]
@@ -27,7 +28,6 @@ UNLABELLED = "active without wait event"
 POOL_QUEUE = "pool queue"
 _WHOLE = {"run": DB_CPU, "runq": CPU_WAIT, "pool.queue": POOL_QUEUE}
 NO_EVENT, UNSEEN = "no wait event", "asleep, seen by no sample"
-CLIENT = "Client"
 _SECOND = 1e-12
 
 
@@ -91,7 +91,7 @@ def parts(cell: Tables) -> dict[str, Part]:
         detail = row["detail"] or UNSEEN
         counted = waits.get(detail)
         found[detail] = Part(row["aas"], row["low"], row["high"], row["source"], queued.get(detail), counted)
-    return found | _sending(cell["events"], queued, waits)
+    return found | _sending(cell["events"], families_of(cell), queued, waits)
 
 
 def db_time(cell: Tables, window: Mapping[str, int]) -> Time:
@@ -106,7 +106,7 @@ def db_time(cell: Tables, window: Mapping[str, int]) -> Time:
 
 
 def served(cell: Tables) -> Time:
-    """By the ledger: run + run queue + sleep outside class Client; where tasks cannot be read by labels."""
+    """By the ledger: run + run queue + sleep not at the client; where tasks cannot be read by labels."""
     found = parts(cell)
     run = account(cell["ledger"], "run")
     if too_brief(cell["ledger"]):
@@ -120,7 +120,7 @@ def served(cell: Tables) -> Time:
     total = sum(part.aas for name, part in found.items() if name != UNSEEN)
     if run.aas is None:
         return Time(total, "ok", "activity samples, the server's word alone")
-    return Time(total, "ok", "ledger: run, run queue, sleep outside Client")
+    return Time(total, "ok", "ledger: run, run queue, sleep not at the client")
 
 
 def base(cell: Tables, window: Mapping[str, int]) -> float:
@@ -153,9 +153,11 @@ def _labelled(events: pl.DataFrame) -> pl.DataFrame:
     return events.filter(pl.col("scope") == "rung").with_columns(label=label)
 
 
-def _sending(events: pl.DataFrame, queued: dict[str, float], waits: dict[str, float]) -> dict[str, Part]:
-    """Asleep while an answer is sent: inside a call, though of class Client."""
-    sending = (pl.col("wait_class") == CLIENT) & pl.col("wait_event").str.ends_with("Write")
+def _sending(
+    events: pl.DataFrame, families: WaitFamilies, queued: dict[str, float], waits: dict[str, float]
+) -> dict[str, Part]:
+    """Asleep while an answer is sent: inside a call, though at the client."""
+    sending = families.among(Family.NETWORK)
     ends = [pl.col(f"sleep{end}").sum() for end in ("", "_low", "_high")]
     rows = _labelled(events).filter(sending & pl.col("sleep").is_not_null())
     found = rows.group_by("label", maintain_order=True).agg(*ends, pl.col("source").first())

@@ -11,6 +11,7 @@ from dbdyno.account.ledger.raking import run_shares
 from dbdyno.account.ledger.sample_rows import ASKED, LABEL, READ, WORD_ALONE, chosen, observations
 from dbdyno.account.ledger.states import with_states
 from dbdyno.account.ledger.steal import with_stolen
+from dbdyno.model.wait_families import WaitFamilies, families_of
 from dbdyno.stats.shares import effective, interval
 
 
@@ -32,10 +33,12 @@ class Joint:
     waits: pl.DataFrame
     """Of exactly traced tasks: ``asleep``, ``queued``, ``throttled``, ``waits`` by label, per second; ``run``
     divided among the labels by ``ticks`` of a clock on each CPU (NULL: none met it)."""
+    families: WaitFamilies
 
 
 def joint(cut: Tables) -> Joint:
     """Everything that the tables of this room are sums of."""
+    families = families_of(cut)
     tasks = with_stolen(margins(cut), cut)
     everything = observations(cut, tasks)
     stateless = everything.filter("hidden").select("task").unique().with_columns(stateless=True)
@@ -45,7 +48,8 @@ def joint(cut: Tables) -> Joint:
     seen = with_states(chosen(everything), everything)
     tasks = _with_column(tasks, seen)
     tasks = tasks.with_columns(hidden=pl.col("stateless") & pl.col("samples").is_null() & ~pl.col("exact"))
-    return Joint(tasks, _apportioned(tasks, seen), _asked(tasks, everything), _waits(cut, tasks))
+    seconds = _apportioned(tasks, seen, families)
+    return Joint(tasks, seconds, _asked(tasks, everything), _waits(cut, tasks), families)
 
 
 def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
@@ -96,9 +100,10 @@ def _known(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.Series:
     )["known"]
 
 
-def _apportioned(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
+def _apportioned(tasks: pl.DataFrame, seen: pl.DataFrame, families: WaitFamilies) -> pl.DataFrame:
     awake = seen.filter(kind="runnable").group_by("task", *LABEL).agg(pl.col("weight").sum())
-    shares = run_shares(awake, tasks.filter("known").select("task", "run_ns", "runq_ns"))
+    known = tasks.filter("known").select("task", "run_ns", "runq_ns")
+    shares = run_shares(awake, known, families)
     both = pl.col("run_ns") + pl.col("runq_ns")
     of = {
         "asleep": pl.when("known").then(pl.col("asleep_ns") / pl.col("slept")).otherwise(_bare()),

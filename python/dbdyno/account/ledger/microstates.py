@@ -10,13 +10,12 @@ from dbdyno.account.ledger.group_sums import asleep, not_asleep
 from dbdyno.account.ledger.groups import each
 from dbdyno.account.ledger.margins import KEY
 from dbdyno.account.ledger.sample_rows import Tables
-from dbdyno.account.ledger.waits import CLIENT
 from dbdyno.model.brief import BRIEF, NAME
 from dbdyno.model.column import CELL
 from dbdyno.model.tables import conform, empty
 from dbdyno.model.units import NS_PER_S
+from dbdyno.model.wait_families import AT_CLIENT, LOCKS
 
-LOCKS = ("Lock", "LWLock", "BufferPin")
 _SLEEPS = ("lock", "client", "sleep")
 _CPU = {"run.user": "usr", "run.system": "sys", "runq": "cpu_wait"}
 _ENDS = ("", "_low", "_high")
@@ -56,8 +55,8 @@ def _ends(name: str) -> dict[str, str]:
 
 
 def _slept(found: Joint) -> pl.DataFrame:
-    wait = pl.col("wait_class")
-    family = pl.when(wait.is_in(LOCKS)).then(pl.lit("lock")).when(wait == CLIENT).then(pl.lit("client"))
+    lock, client = (found.families.among(*f) for f in (LOCKS, AT_CLIENT))
+    family = pl.when(lock).then(pl.lit("lock")).when(client).then(pl.lit("client"))
     keys = {"family": family.otherwise(pl.lit("sleep"))}
     groups = each(found.tasks)
     rows = pl.concat([asleep(found, groups, keys), _hidden(found)], how="diagonal")

@@ -16,12 +16,12 @@ import polars as pl
 
 from dbdyno.account.ledger.margins import Tables
 from dbdyno.model.driver_rates import each_in_call
+from dbdyno.model.wait_families import AT_CLIENT, families_of
 
 QUEUE = "pool.queue"
 SHARED = "shared"
 """Status of what cannot be told of one session, for it shares server connections with others."""
 SCOPE = "pooler"
-_CLIENT = "Client"  # the wait class
 _OWN = ("client", "unaccounted")  # accounts of the connections that are none of the sessions
 _INSIDE = ("run.user", "run.system", "runq.throttled", "block_io")
 _SOURCE = "pooler"
@@ -50,7 +50,7 @@ def through_pool(events: pl.DataFrame, cut: Tables) -> pl.DataFrame:
     if pools.is_empty():
         return events
     mine = pl.col("cell").is_in(pools["cell"].implode())
-    own = mine & (pl.col("wait_class") == _CLIENT).fill_null(False)
+    own = mine & families_of(cut).among(*AT_CLIENT)
     sleeps = [n for n in events.columns if n.startswith("sleep")]
     rows = events.filter(~mine | (pl.col("scope") != "session")).with_columns(
         *(pl.when(own).then(None).otherwise(n).alias(n) for n in sleeps),

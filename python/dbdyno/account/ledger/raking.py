@@ -7,16 +7,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dbdyno.account.ledger.sample_rows import LABEL
+from dbdyno.model.wait_families import STORAGE, WaitFamilies
 from dbdyno.stats.raking import Floats, ipf, ratio, sums_of
 
 LABELLED = 0.02
 """Seed of run : run queue under a wait label, against 1 : 1 without one. A labelled session is runnable
 because it was woken and waits for a CPU; the CPU time under its label is the two ends of a system call."""
-EVEN = ("IO",)
-"""Classes whose waits may be CPU time at heart: a read that the OS cache serves never sleeps."""
+EVEN = STORAGE
+"""Families whose waits may be CPU time at heart: a read that the OS cache serves never sleeps."""
 
 
-def run_shares(labels: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
+def run_shares(labels: pl.DataFrame, tasks: pl.DataFrame, families: WaitFamilies) -> pl.DataFrame:
     """How much of each label's runnable time was on a CPU: ``share``, and the range over seeds.
 
     ``labels``: per task and label ``weight``, the samples' weight found runnable. ``tasks``: ``task``,
@@ -34,7 +35,7 @@ def run_shares(labels: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
     columns = np.zeros((size, 2))
     columns[index, 0], columns[index, 1] = run, runq
     free = table["wait_class"].is_null().to_numpy()
-    even = free | table["wait_class"].is_in(EVEN).fill_null(False).to_numpy()
+    even = free | table.select(even=families.among(*EVEN))["even"].to_numpy()
     seed = np.stack([np.where(even, 1.0, LABELLED), np.ones(len(rows))], axis=1)
     fitted = ipf(seed, index, rows, columns)
     low, high = _range(rows, run, both, free, sums_of(index, rows * free, size)[index])

@@ -11,6 +11,7 @@ from dbdyno.account.ledger.pooled import QUEUE
 from dbdyno.account.ledger.sample_rows import UNLABELLED
 from dbdyno.account.ledger.source_reading import LAG_S, SourceReading, Tables, hidden, level, rung
 from dbdyno.model.driver_rates import in_call
+from dbdyno.model.wait_families import AT_CLIENT, families_of
 
 _UNIT = "seconds per second"
 _SERVED = ("run", "runq", "sleep", UNLABELLED)
@@ -57,15 +58,14 @@ def _ledger(cut: Tables) -> SourceReading:
 
 
 def _traced(cut: Tables, queued: float) -> Iterator[SourceReading]:
-    """Run and run queue of the sessions' tasks, and their sleeps outside class Client; a pool's queue is
+    """Run and run queue of the sessions' tasks, and their sleeps other than at the client; a pool's queue is
     ``queued``."""
     tasks = cut["cut_traced"].filter(pl.col("role") == "session")
     if tasks.is_empty():
         return
     over = tasks.select("pid", "tid", "start_ticks", "over_ns").unique(["pid", "tid", "start_ticks"])
-    waits = cut["cut_waits"].filter(
-        (pl.col("role") == "session") & (pl.col("wait_class").fill_null("") != "Client")
-    )
+    client = families_of(cut).among(*AT_CLIENT)
+    waits = cut["cut_waits"].filter((pl.col("role") == "session") & ~client)
     refused = waits.filter(pl.col("status") != "ok")
     if float(refused["sleep_ns"].sum()) > UNREAD * float(tasks["sleep_ns"].sum()):
         yield SourceReading("db_time", "scheduler trace", None, _UNIT, str(refused["status"][0]), _NAMELESS)

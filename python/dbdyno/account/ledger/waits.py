@@ -11,22 +11,19 @@ from dbdyno.account.ledger.intervals import sums
 from dbdyno.account.ledger.sample_rows import SOURCES, UNLABELLED, Tables, detail
 from dbdyno.account.ledger.steal import steal
 from dbdyno.model.source import HIDDEN_STATUS
+from dbdyno.model.wait_families import AT_CLIENT
 
-CLIENT = "Client"
 LEFT = "W less all other accounts"
 UNSEEN = "seen by no sample"
 _HIDDEN = pl.lit(HIDDEN_STATUS)
 _SUMMED = ("run", "runq", "sleep", "client", UNLABELLED)
 
 
-def client() -> pl.Expr:
-    return (pl.col("wait_class") == CLIENT).fill_null(False)
-
-
 def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
     """Rows of sleep (one a wait; one in all where none was seen), client, active without wait event."""
     unlabelled = pl.col("kind") == "unlabelled"
-    account = pl.when(unlabelled).then(pl.lit(UNLABELLED)).when(client()).then(pl.lit("client"))
+    client = joint.families.among(*AT_CLIENT)
+    account = pl.when(unlabelled).then(pl.lit(UNLABELLED)).when(client).then(pl.lit("client"))
     name = account.otherwise(pl.lit("sleep"))
     keys = {"account": name, "detail": pl.when(name == "sleep").then(detail())}
     rows = asleep(joint, groups, keys).filter(pl.col("value") > 0).with_columns(status=pl.lit("ok"))

@@ -1,0 +1,93 @@
+"""Engines' wait events mapped to neutral families."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from tests.fakery import climb
+
+from dbdyno.conduct.derive import derive
+from dbdyno.engines import ENGINES, wait_families
+from dbdyno.engines.postgres.wait_events import words
+from dbdyno.model.raw import RawCell, labelled
+from dbdyno.model.wait_families import AT_CLIENT, LOCKS, STORAGE, Family, WaitFamilies, families_of, merged
+
+
+def test_an_event_may_be_of_another_family_than_its_class() -> None:
+    families = WaitFamilies({"Disk": Family.IO, "Disk/Flush": Family.COMMIT, "Peer": Family.CLIENT})
+    assert [families.of(label) for label in ("Disk", "Disk/Read", "Disk/Flush", "Else/X", None)] == [
+        Family.IO,
+        Family.IO,
+        Family.COMMIT,
+        Family.OTHER,
+        Family.OTHER,
+    ]
+    rows = pl.DataFrame(
+        {
+            "wait_class": ["Disk", "Disk", "Disk", "Peer", None],
+            "wait_event": ["Read", "Flush", None, "a", None],
+        }
+    )
+    for among, expected in (
+        ((Family.IO,), [True, False, True, False, False]),
+        ((Family.COMMIT,), [False, True, False, False, False]),
+        (STORAGE, [True, True, True, False, False]),
+        ((Family.OTHER,), [False] * 5),
+    ):
+        assert rows.select(found=families.among(*among))["found"].to_list() == expected
+
+
+def test_the_table_says_all() -> None:
+    for engine in ENGINES:
+        families = wait_families(engine)
+        assert families_of({"wait_families": families.table()}) == families
+    assert families_of({}) == WaitFamilies() == merged([])
+
+
+@pytest.mark.parametrize("major", [14, 15, 16, 17, 18])
+def test_every_wait_event_type_has_a_family_and_every_mapped_event_exists(major: int) -> None:
+    families, known = wait_families("postgres"), words(major)
+    assert known is not None
+    assert set(known.classes.values()) <= {name for name in families.root if "/" not in name}
+    events = {f"{name}/{event}" for w in range(14, 19) for name, event in _events(w)}
+    assert {name for name in families.root if "/" in name} <= events
+
+
+def _events(major: int) -> list[tuple[str, str]]:
+    known = words(major)
+    return [] if known is None else list(known.events.values())
+
+
+def test_a_run_stored_without_families_comes_out_as_one_with_them() -> None:
+    made = climb("fake:cpus=2,cpu=4ms,wait=IO/DataFileRead:2ms+LWLock/ProcArray:2ms,think=3ms", [4])
+    bare = [
+        RawCell(c.meta.model_copy(update={"wait_families": WaitFamilies()}), c.tables) for c in made.cells
+    ]
+    again = [labelled(cell, wait_families("fake")) for cell in bare]
+    ones, others = (
+        derive(made.info, made.plan, made.environment, cells).tables for cells in (made.cells, again)
+    )
+    assert ones["wait_families"].equals(others["wait_families"])
+    for name in ("ledger", "microstates", "top_events"):
+        assert_frame_equal(ones[name], others[name], check_row_order=False)
+
+
+def test_families_decide_what_a_wait_is_counted_as() -> None:
+    """The same samples under another engine's map: what was a lock is the client's."""
+    made = climb("fake:cpus=2,cpu=4ms,wait=LWLock/ProcArray:2ms,think=3ms", [4])
+    turned = WaitFamilies({"LWLock": Family.CLIENT, "Client": Family.LATCH})
+    (cell,) = made.cells
+    other = RawCell(cell.meta.model_copy(update={"wait_families": turned}), cell.tables)
+    ones, others = (derive(made.info, made.plan, made.environment, [c]).tables for c in (cell, other))
+    mine = {
+        (row["account"], row["detail"]): row["aas"]
+        for row in others["ledger"].filter(pl.col("scope") == "rung").to_dicts()
+    }
+    asleep = {
+        (row["account"], row["detail"]): row["aas"]
+        for row in ones["ledger"].filter(pl.col("scope") == "rung").to_dicts()
+    }
+    assert mine["client", None] == pytest.approx(asleep["sleep", "LWLock/ProcArray"])
+    assert mine["sleep", "Client/ClientRead"] == pytest.approx(asleep["client", None])
+    assert {Family.LATCH, Family.LOCK} == set(LOCKS) and Family.CLIENT in AT_CLIENT
