@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from dbdyno.engines.fake import wait_families
 from dbdyno.model.brief import children, logons, unmet
 from dbdyno.model.session_time import too_brief
 from dbdyno.model.tables import empty, rows
@@ -110,7 +111,7 @@ def test_connections_that_are_not_counted_are_unknown():
 
 def test_a_glance_adds_what_the_main_process_was_told():
     recent = {"traced": empty("traced"), "tasks": rows("tasks", [main(10 * S, 0), main(20 * S, 6 * S)])}
-    found = brief(recent, ())
+    found = brief(recent, (), wait_families())
     assert found is not None
     assert found.run == pytest.approx(0.6, rel=1e-3)
     assert found.runq is None and found.db_time is None
@@ -149,5 +150,5 @@ def test_a_glance_does_not_call_sleep_what_the_trace_could_not_name(status: str)
     wait_class = "Client" if status == "ok" else None
     row = {"pid": 7, "start_ticks": 1_050, "after_ns": S, "wait_class": wait_class, "sleep_ns": S}
     waits = pl.DataFrame([row | {"status": status}])
-    found = glance_brief._client_share(waits, waits.select("pid", "start_ticks"))
+    found = glance_brief._client_share(waits, waits.select("pid", "start_ticks"), wait_families())
     assert found == (1.0 if status == "ok" else None)

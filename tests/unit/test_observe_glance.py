@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from dbdyno.engines.fake import wait_families
 from dbdyno.model.tables import RAW, empty, rows
 from dbdyno.observe.glance import Glance, glance
 
@@ -26,7 +27,7 @@ def sample(number: int, **changes: Any) -> dict[str, Any]:
 
 def looked(**tables: list[dict[str, Any]]) -> Glance:
     frames = {name: rows(name, tables[name]) if name in tables else empty(name) for name in RAW}
-    return glance(frames)
+    return glance(frames, wait_families())
 
 
 ACTIVE = {"state": "active", "task_state": "R"}
@@ -105,8 +106,8 @@ def test_who_is_not_in_the_servers_latest_answers_has_left() -> None:
     gone = {"pid": 7, "session": 1}
     frames = {name: empty(name) for name in RAW}
     frames["samples"] = rows("samples", [sample(0, **gone), *(sample(n) for n in range(40))])
-    assert [s.pid for s in glance(frames).sessions] == [100]
-    assert sorted(s.pid for s in glance(frames, gone_ns=100 * S).sessions) == [7, 100]
+    assert [s.pid for s in glance(frames, wait_families()).sessions] == [100]
+    assert sorted(s.pid for s in glance(frames, wait_families(), gone_ns=100 * S).sessions) == [7, 100]
 
 
 def test_sessions_that_rest_are_counted_without_a_line_and_the_sums_stay() -> None:
@@ -131,7 +132,8 @@ def test_sessions_that_rest_are_counted_without_a_line_and_the_sums_stay() -> No
         "samples",
         [sample(n, **idle | listed[name] | states.get(name, {})) for name in other for n in range(3)],
     )
-    each, together = glance(frames), glance(frames, resting=True)
+    each = glance(frames, wait_families())
+    together = glance(frames, wait_families(), resting=True)
     assert [s.pid for s in each.sessions if s not in together.sessions] == [who["idle"]["pid"]]
     assert (together.resting, together.count) == (1, each.count)
     for part in ("run", "runq", "sleep", "client", "db_time"):

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from dbdyno.cli.keys import parse
 from dbdyno.cli.top_state import ORDERS, Row, View
 from dbdyno.cli.top_view import Header, Screen
+from dbdyno.model.wait_families import Family
 from dbdyno.observe.glance import EventLine, Glance, SessionLine
 
 
 def row(pid: int, run: float | None, runq: float | None, user: str = "app", event: str = "") -> Row:
     sleep = None if run is None or runq is None else 1 - run - runq
-    events = (EventLine("IO", "DataFileRead", sleep, 0.01, 0.0),)
+    events = (EventLine("IO", "DataFileRead", sleep, 0.01, 0.0, Family.IO),)
     line = SessionLine(pid, 0, "active", event or None, 42, run, runq, sleep, 0.0, 1.0, events)
     return Row(line, {"user": user, "database": "prod", "application": "shop"})
 

@@ -19,8 +19,8 @@ from dbdyno.account.window.attribution import pooled
 from dbdyno.model.client_limit import judged
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import RawCell
-from dbdyno.model.session_time import CLIENT
 from dbdyno.model.tables import rows
+from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -39,7 +39,7 @@ def _ledger(cut: Tables) -> pl.DataFrame:
     tasks = cut["cut_tasks"].filter(pl.col("role") == "session")
     wall = float((tasks["wall_ns"] / tasks["over_ns"]).sum())
     run, runq = (_known(tasks[f"{n}_ns"] / tasks["over_ns"]) for n in ("run", "runq"))
-    slept = _named(_slept(cut))
+    slept = _named(_slept(cut), families_of(cut))
     share = float(slept["share"].sum())
     asleep = wall * share
     if run is not None and runq is not None:
@@ -65,8 +65,8 @@ def _slept(cut: Tables) -> pl.DataFrame:
     return slept.agg(share=pl.col("weight").sum() / whole).filter(pl.col("share") > 0)
 
 
-def _named(slept: pl.DataFrame) -> pl.DataFrame:
-    client = (pl.col("wait_class") == CLIENT).fill_null(False)
+def _named(slept: pl.DataFrame, families: WaitFamilies) -> pl.DataFrame:
+    client = families.among(*AT_CLIENT)
     account = pl.when(client).then(pl.lit("client")).otherwise(pl.lit("sleep"))
     return slept.select(account.alias("account"), pl.when(~client).then(detail()).alias("detail"), "share")
 

@@ -15,7 +15,6 @@ from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import RawCell
 from dbdyno.observe.glance import Glance, glance, weight
-from dbdyno.observe.glance_parts import CLIENT
 
 _HEAD = (
     f"{'ended':8} {'window':>6} {'sess':>5} {'DB time':>8} {'DB CPU':>8} {'CPU WAIT':>8} {'asleep':>8} "
@@ -95,7 +94,8 @@ def unseen(environment: Environment) -> list[str]:
 def line(window: RawCell, ended: datetime) -> str:
     """One window: seconds per second of all its sessions; ``?``: unknown."""
     meta = window.meta
-    seen = glance(window.tables, gone_ns=meta.t1_ns - meta.t0_ns, everyone=not meta.chosen, resting=True)
+    length_ns, everyone = meta.t1_ns - meta.t0_ns, not meta.chosen
+    seen = glance(window.tables, meta.wait_families, length_ns, everyone=everyone, resting=True)
     figures = " ".join(f"{number(seen.total(p)):>8}" for p in ("db_time", "run", "runq", "sleep", "client"))
     short = "" if meta.status == "ok" else f"  {meta.status}: {meta.reason}"
     sessions = seen.count
@@ -107,5 +107,5 @@ def line(window: RawCell, ended: datetime) -> str:
 
 def _top(seen: Glance) -> str:
     """The wait that took most, the client's left out; its part in the run queue in brackets."""
-    waits = [e for e in seen.events if e.wait_class not in (None, CLIENT) and weight(e) >= LEAST]
+    waits = [e for e in seen.events if e.wait_class is not None and not e.at_client and weight(e) >= LEAST]
     return "".join(f"{e.name} {number(e.sleep)} ({number(e.runq)})" for e in waits[:1])

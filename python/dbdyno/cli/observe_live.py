@@ -96,7 +96,7 @@ class LiveObservation(NullObservationListener):
         now_s = time.monotonic()
         recent = look.recent(max(SECONDS, self._refresh_s))
         if recent["samples"].height:
-            self._glance = glance(recent, everyone=not self._header.whom)
+            self._glance = glance(recent, look.families, everyone=not self._header.whom)
         names = {row["pid"]: row for row in look.names.frame().iter_rows(named=True)}
         lines = self._glance.sessions if self._glance else ()
         self._rows = [Row(line, names.get(line.pid, {})) for line in lines]

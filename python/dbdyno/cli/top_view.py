@@ -131,12 +131,14 @@ def _sums(g: Glance, h: Header, width: int) -> Iterator[Text]:
 def _bar(g: Glance, width: int) -> Text:
     """DB time as one bar: CPU, CPU WAIT, then what was slept in, class by class."""
     classes: dict[str, float] = {}
+    colors: dict[str, str] = {}
     for e in g.events:
-        if e.sleep and e.wait_class != "Client":
+        if e.sleep and not e.at_client:
             name = e.wait_class or "no wait event"
             classes[name] = classes.get(name, 0.0) + e.sleep
+            colors.setdefault(name, event_color(e))
     parts = [("CPU", g.total("run") or 0.0, RUN), ("CPU WAIT", g.total("runq") or 0.0, WAIT)]
-    parts += [(n, v, event_color(n)) for n, v in sorted(classes.items(), key=lambda x: -x[1])]
+    parts += [(n, v, colors[n]) for n, v in sorted(classes.items(), key=lambda x: -x[1])]
     whole = 0.0 if g.hidden else sum(v for _, v, _ in parts)
     bar = Text("       ")
     room = max(10, width - 8)
@@ -155,9 +157,9 @@ def _events(g: Glance) -> Iterator[Text]:
         ("CPU WAIT", g.total("runq") or 0.0, None, WAIT),
     ]
     for e in g.events:
-        if e.wait_class != "Client":
-            ranked.append((e.name, e.sleep or 0.0, e.runq, event_color(e.wait_class)))
-    hidden = sum(e.runq or 0.0 for e in g.events if e.wait_class == "Client")
+        if not e.at_client:
+            ranked.append((e.name, e.sleep or 0.0, e.runq, event_color(e)))
+    hidden = sum(e.runq or 0.0 for e in g.events if e.at_client)
     yield Text(f"{'top events, seconds per second':40} {'asleep':>9} {'%DB':>5} {'in queue':>9}", "bold")
     ranked = [r for r in ranked if r[1] >= LEAST or (r[2] or 0.0) >= LEAST]
     for name, value, runq, style in sorted(ranked, key=lambda r: -(r[1] + (r[2] or 0.0)))[:_EVENTS]:
@@ -167,7 +169,7 @@ def _events(g: Glance) -> Iterator[Text]:
         )
         yield line
     if hidden >= LEAST:
-        yield Text(f"{'in the run queue under a Client wait':40} {'':>9} {'':>5} {number(hidden):>9}", "dim")
+        yield Text(f"{'in the run queue under a client wait':40} {'':>9} {'':>5} {number(hidden):>9}", "dim")
     yield Text("")
 
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from dbdyno.model.source import HIDDEN_STATUS
-from dbdyno.observe.glance import Glance
+from dbdyno.model.wait_families import Family
+from dbdyno.observe.glance import EventLine, Glance
 
 LEAST = 0.0005  # seconds per second: what shows as more than 0.000
 RUN, WAIT = "green", "dark_orange"
 _COLORS = {
-    "IO": "blue",
-    "Lock": "red",
-    "LWLock": "magenta",
-    "BufferPin": "cyan",
-    "IPC": "bright_blue",
-    "Timeout": "bright_black",
-    "Client": "bright_black",
-    "Extension": "yellow",
-    "Activity": "bright_black",
+    Family.IO: "blue",
+    Family.COMMIT: "bright_blue",
+    Family.LOCK: "red",
+    Family.LATCH: "magenta",
+    Family.NETWORK: "cyan",
+    Family.TIMER: "bright_black",
+    Family.CLIENT: "bright_black",
+    Family.OTHER: "yellow",
 }
 
 
-def event_color(wait_class: str | None) -> str:
-    return _COLORS.get(wait_class or "", "white")
+def event_color(event: EventLine) -> str:
+    return _COLORS[event.family] if event.wait_class else "white"
 
 
 def hidden_in_words(hidden: int, sessions: int) -> str:

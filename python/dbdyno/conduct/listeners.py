@@ -17,6 +17,7 @@ from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
 from dbdyno.model.units import NS_PER_S
+from dbdyno.model.wait_families import WaitFamilies
 from dbdyno.model.workload import Calibration
 
 
@@ -118,6 +119,7 @@ class Look:
     before: Watch | None  # of the window before
     names: Names
     clock: Clock
+    families: WaitFamilies
 
     def recent(self, seconds: float) -> dict[str, pl.DataFrame]:
         """What was read in the latest ``seconds``, also by the watch of the window before."""

@@ -218,7 +218,16 @@ class Windows:
         since_s = max(0, self._clock.now_ns() - self._start_ns) / NS_PER_S
         left_s = None if self._end_ns is None else (self._end_ns - self._clock.now_ns()) / NS_PER_S
         self._listener.tick(
-            Look(self._stored, since_s, left_s, watch, self._before, self._names, self._clock)
+            Look(
+                self._stored,
+                since_s,
+                left_s,
+                watch,
+                self._before,
+                self._names,
+                self._clock,
+                self._server.wait_families,
+            )
         )
 
     # -- while it is away -------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.source import HIDDEN
+from dbdyno.model.wait_families import AT_CLIENT, Family, WaitFamilies
 from dbdyno.observe.glance_brief import Brief, brief
-from dbdyno.observe.glance_parts import CLIENT, IDLE, Label, Spent, at_rest, labels_of, spent_by_pid, workers
+from dbdyno.observe.glance_parts import IDLE, Label, Spent, at_rest, labels_of, spent_by_pid, workers
 from dbdyno.observe.glance_rest import Machine, machine
 
 _WAITS = ("sleep", "client", "db_time")
@@ -33,6 +34,11 @@ class EventLine:
     sleep: float | None
     runq: float | None
     run: float | None
+    family: Family = Family.OTHER
+
+    @property
+    def at_client(self) -> bool:
+        return self.family in AT_CLIENT
 
     @property
     def name(self) -> str:
@@ -116,7 +122,14 @@ class Glance:
         return tuple(s for s in self.sessions if s.idle_busy)
 
 
-def glance(recent: Tables, gone_ns: int = GONE_NS, *, everyone: bool = True, resting: bool = False) -> Glance:
+def glance(
+    recent: Tables,
+    families: WaitFamilies,
+    gone_ns: int = GONE_NS,
+    *,
+    everyone: bool = True,
+    resting: bool = False,
+) -> Glance:
     """``recent``: the tables of a watch with the rows of the latest few seconds, or of a whole window.
 
     A session that was not in the server's answers for the last ``gone_ns`` is left out.
@@ -126,7 +139,7 @@ def glance(recent: Tables, gone_ns: int = GONE_NS, *, everyone: bool = True, res
     samples = recent["samples"].filter(pl.col("role") == "session")
     samples = samples.with_columns(pl.col("via").fill_null("sql"))
     taken = samples.select("sample", "via").n_unique() if samples.height else 0
-    rest = at_rest(samples if resting else samples.clear(), recent["tasks"], gone_ns)
+    rest = at_rest(samples if resting else samples.clear(), recent["tasks"], families, gone_ns)
     everything = recent
     recent = {name: _without(rest, frame) for name, frame in recent.items()}
     samples = _without(rest, samples)
@@ -135,8 +148,9 @@ def glance(recent: Tables, gone_ns: int = GONE_NS, *, everyone: bool = True, res
     tier, labels = labels_of(recent, samples, spent)
     if everyone and recent["traced"].height:  # those whose figures are not known are with the brief ones
         labels = {pid: mine for pid, mine in labels.items() if pid in spent}
-    lines = tuple(_session(pid, row, spent.get(pid), labels.get(pid, ())) for pid, row in latest.items())
-    unmet = brief(everything, {*spent, *rest["pid"]}) if everyone else None
+    events = {pid: _events(mine, families) for pid, mine in labels.items()}
+    lines = tuple(_session(pid, row, spent.get(pid), events.get(pid, ())) for pid, row in latest.items())
+    unmet = brief(everything, {*spent, *rest["pid"]}, families) if everyone else None
     wall_ns = max((*(s.wall_ns for s in spent.values()), *rest["wall_ns"]), default=0)
     return Glance(
         seconds=wall_ns / 1e9 or _seconds(samples),
@@ -177,13 +191,21 @@ def _latest(samples: pl.DataFrame, gone_ns: int) -> dict[int, dict[str, Any]]:
     return {int(row.pop("pid")): row for row in found.filter(~gone).to_dicts()}
 
 
+def _events(labels: tuple[Label, ...], families: WaitFamilies) -> tuple[EventLine, ...]:
+    """The greatest first."""
+    made = (EventLine(*label, _family(families, label.wait_class, label.event)) for label in labels)
+    return tuple(sorted(made, key=weight, reverse=True))
+
+
+def _family(families: WaitFamilies, wait_class: str | None, event: str | None) -> Family:
+    return families.of(f"{wait_class or ''}/{event or ''}")
+
+
 def _session(
-    pid: int, latest: Mapping[str, Any], spent: Spent | None, labels: tuple[Label, ...]
+    pid: int, latest: Mapping[str, Any], spent: Spent | None, events: tuple[EventLine, ...]
 ) -> SessionLine:
-    events = tuple(sorted((EventLine(*label) for label in labels), key=weight, reverse=True))
     asleep = {
-        client: sum(e.sleep or 0.0 for e in events if (e.wait_class == CLIENT) is client)
-        for client in (True, False)
+        client: sum(e.sleep or 0.0 for e in events if e.at_client is client) for client in (True, False)
     }
     off = 0.0 if spent is None else 1 - spent.run - spent.runq
     unseen = max(0.0, off - sum(asleep.values())) if events else max(0.0, off)
@@ -212,11 +234,11 @@ def weight(event: EventLine) -> float:
 
 def _summed(lines: tuple[SessionLine, ...]) -> tuple[EventLine, ...]:
     """The sessions' events in sum, the greatest first."""
-    sums: dict[tuple[str | None, str | None], list[float | None]] = {}
+    sums: dict[tuple[str | None, str | None, Family], list[float | None]] = {}
     for line in lines:
         for e in line.events:
-            mine = sums.setdefault((e.wait_class, e.event), [None, None, None])
+            mine = sums.setdefault((e.wait_class, e.event, e.family), [None, None, None])
             for i, value in enumerate((e.sleep, e.runq, e.run)):
                 mine[i] = value if mine[i] is None else (mine[i] or 0.0) + (value or 0.0)
-    made = [EventLine(*key, *values) for key, values in sums.items()]
+    made = [EventLine(name, event, v[0], v[1], v[2], of) for (name, event, of), v in sums.items()]
     return tuple(sorted(made, key=weight, reverse=True))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.model.brief import MOST_LOST, Children, children, material, unmet
+from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies
 
 Tables = Mapping[str, pl.DataFrame]
 _SUMS = ("run_ns", "runq_ns", "sleep_ns")
@@ -40,10 +41,10 @@ def brief_seen(tasks: pl.DataFrame) -> bool:
     return found is not None and found.any
 
 
-def brief(recent: Tables, met: Collection[int]) -> Brief | None:
+def brief(recent: Tables, met: Collection[int], families: WaitFamilies) -> Brief | None:
     """``met``: pids of sessions whose figures are known by themselves. None: nobody was too brief."""
     if recent["traced"].height:
-        return _traced(recent, met)
+        return _traced(recent, met, families)
     found = _children(recent["tasks"])
     return Brief(found.cpu_ns / found.wall_ns) if found is not None and found.any else None
 
@@ -54,7 +55,7 @@ def _children(tasks: pl.DataFrame) -> Children | None:
     return children(tasks, int(tasks["before_ns"].min()), int(tasks["after_ns"].max()))  # type: ignore[arg-type]
 
 
-def _traced(recent: Tables, met: Collection[int]) -> Brief | None:
+def _traced(recent: Tables, met: Collection[int], families: WaitFamilies) -> Brief | None:
     traced = recent["traced"].drop_nulls(_SUMS)
     sessions = traced.filter((pl.col("role") == "session") & ~pl.col("pid").is_in(list(met))).select(_KEY)
     mine = pl.concat([unmet(traced, recent["tasks"]), sessions.unique()])
@@ -66,7 +67,7 @@ def _traced(recent: Tables, met: Collection[int]) -> Brief | None:
     sums = {n: float(grown[n].sum()) for n in _SUMS}
     wall_ns = float(end_ns - begin_ns)  # type: ignore[arg-type,operator]
     run, runq, sleep = (sums[n] / wall_ns for n in _SUMS)
-    client = _client_share(recent["waits"], mine)
+    client = _client_share(recent["waits"], mine, families)
     if client is None:
         return Brief(run, runq, processes=grown.height)
     return Brief(run, runq, sleep * (1 - client), sleep * client, grown.height)
@@ -79,7 +80,7 @@ def _growth(name: str, begin_ns: int) -> pl.Expr:
     return (pl.col(name).last() - pl.when(born).then(0).otherwise(pl.col(name).first())).alias(name)
 
 
-def _client_share(waits: pl.DataFrame, mine: pl.DataFrame) -> float | None:
+def _client_share(waits: pl.DataFrame, mine: pl.DataFrame, families: WaitFamilies) -> float | None:
     """Of the time asleep, by the latest reading of each; None: the waits of too many were not read."""
     last = waits.join(mine, on=_KEY, how="semi", nulls_equal=True).filter(
         pl.col("after_ns") == pl.col("after_ns").max().over(_KEY)
@@ -88,5 +89,5 @@ def _client_share(waits: pl.DataFrame, mine: pl.DataFrame) -> float | None:
     if lost > MOST_LOST * mine.n_unique():
         return None
     slept = float(last["sleep_ns"].sum())
-    clients = float(last.filter(pl.col("wait_class") == "Client")["sleep_ns"].sum())
+    clients = float(last.filter(families.among(*AT_CLIENT))["sleep_ns"].sum())
     return min(1.0, clients / slept) if slept else 0.0

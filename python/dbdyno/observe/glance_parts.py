@@ -9,8 +9,8 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.model.source import HIDDEN
+from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies
 
-CLIENT = "Client"
 IDLE = "idle"
 
 Tables = Mapping[str, pl.DataFrame]
@@ -48,14 +48,13 @@ def workers(all_samples: pl.DataFrame, samples: pl.DataFrame) -> dict[int, int]:
     return {pid: leader for pid, leader in pairs if leader in leaders}
 
 
-def at_rest(samples: pl.DataFrame, tasks: pl.DataFrame, gone_ns: int) -> pl.DataFrame:
+def at_rest(samples: pl.DataFrame, tasks: pl.DataFrame, families: WaitFamilies, gone_ns: int) -> pl.DataFrame:
     """``pid`` and ``wall_ns`` of sessions that were idle in all of the server's answers, on no CPU and in
     no run queue meanwhile: they waited for their client all the time. Gone ones are left out.
     """
     asked = samples.filter(pl.col("via") == "sql")
-    elsewhere = samples.filter(
-        (pl.col("wait_class") != CLIENT).fill_null(False) | (pl.col("task_state") != "S")
-    )
+    other = pl.col("wait_class").is_not_null() & ~families.among(*AT_CLIENT)
+    elsewhere = samples.filter(other | (pl.col("task_state") != "S"))
     idle = (
         asked.group_by("pid")
         .agg((pl.col("state") == IDLE).fill_null(False).all(), seen_ns=pl.col("sql_after_ns").max())

@@ -67,6 +67,7 @@ def cut_rates(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
         "cut_sampler": cut_sampler(cells),
         "cut_work": cut_work(cells),
         "cut_levels": cut_levels(cells),
+        "wait_families": merged(c.meta.wait_families for c in cells).table(),
         "cell_histogram": of_cells("cell_histogram", cells),
     }
     return tables | {"rates": rates_of(cells, tables)}
