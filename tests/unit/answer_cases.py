@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 from tests.fakery import environment_of, info_of
 
-from dbdyno.engines.fake import FakeServer
+from dbdyno.engines.fake import FakeServer, wait_families
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Experiment, Observation, Plan
 from dbdyno.model.protocols import Target
@@ -79,6 +79,7 @@ def results(
         "witnesses": [dict(row) for row in witnesses],
     }
     tables = {name: rows(name, made.get(name, ())) for name in DERIVED}
+    tables["wait_families"] = wait_families().table()
     return Results(info_of(), plan, _environment(siblings, int(cpus), here=here), tables, ())
 
 

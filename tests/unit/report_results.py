@@ -15,6 +15,7 @@ from typing import Any
 import report_machine as machine
 import report_tables as finer
 
+from dbdyno.engines.fake import wait_families
 from dbdyno.model import tables
 from dbdyno.model.claim import Claim
 from dbdyno.model.estimate import Estimate
@@ -64,6 +65,7 @@ def results(world: World = SMALL) -> Results:
     frames["rungs"] = tables.rows("rungs", list(_rungs(world, made)))
     frames["sources"] = tables.rows("sources", [s.model_dump() for s in machine.sources(world.os_tasks)])
     frames["histogram"] = _histogram(world, cells)
+    frames["wait_families"] = wait_families().table()
     return Results(
         _info(world),
         _plan(world, cells),

@@ -29,6 +29,26 @@ def test_no_word_of_an_engine_stands_outside_its_folder() -> None:
     assert foreign == []
 
 
+ENGINES = PACKAGE / "engines"
+OUTSIDE = [p for p in SOURCES if ENGINES not in p.parents and "tests" not in p.relative_to(ROOT).parts]
+FOREIGN = {
+    "wait class or event": r"LWLock|BufferPin|ClientRead|ClientWrite|InjectionPoint|ProcArray|WALSync|WalSync"
+    r"|[\"'`](Client|Lock|IO|IPC|Timeout|Extension|Activity)[\"'`/:]",
+}
+"""What one system calls things; every engine hands over its own, as data."""
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_no_name_of_one_system_stands_outside_the_engines(kind: str) -> None:
+    found = [
+        f"{p.relative_to(ROOT)}:{n}: {line.strip()}"
+        for p in OUTSIDE
+        for n, line in enumerate(p.read_text(encoding="utf-8").splitlines(), start=1)
+        if re.search(FOREIGN[kind], line)
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize("room", ["model", "plan", "account", "stats", "conclude", "present"])
 def test_pure_rooms_do_not_import_the_core(room: str) -> None:
     importing = [

@@ -58,7 +58,7 @@ def test_every_class_has_its_run_queue_beside_its_sleep() -> None:
         "sleep:Lock", "runq:Client", "client", "unaccounted",
     ]  # fmt: skip
     striped = rows.filter("waiting").select("key", "family").rows()
-    assert striped == [("runq:IO", "IO"), ("runq:LWLock", "LWLock"), ("runq:Client", "client")]
+    assert striped == [("runq:IO", "io"), ("runq:LWLock", "latch"), ("runq:Client", "client")]
 
 
 def test_segments_lie_on_one_another_and_a_negative_remainder_below_zero() -> None:

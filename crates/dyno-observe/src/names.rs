@@ -46,8 +46,8 @@ mod tests {
 
     fn names() -> Names {
         Names::new(
-            &[(0x0600_0000, "Client".into(), "ClientRead".into())],
-            &[(6, "Client".into()), (1, "LWLock".into())],
+            &[(0x0600_0000, "Network".into(), "Read".into())],
+            &[(6, "Network".into()), (1, "Latch".into())],
         )
     }
 
@@ -56,9 +56,9 @@ mod tests {
         let names = names();
         let of = |code| names.of(code).map(|(c, e)| format!("{c}/{e}"));
         assert_eq!(of(0), None);
-        assert_eq!(of(0x0600_0000).as_deref(), Some("Client/ClientRead"));
-        assert_eq!(of(0x0600_0001).as_deref(), Some("Client/#1"));
-        assert_eq!(of(0x0100_0041).as_deref(), Some("LWLock/#65"));
+        assert_eq!(of(0x0600_0000).as_deref(), Some("Network/Read"));
+        assert_eq!(of(0x0600_0001).as_deref(), Some("Network/#1"));
+        assert_eq!(of(0x0100_0041).as_deref(), Some("Latch/#65"));
         assert_eq!(of(0x0c00_ffff).as_deref(), Some("#12/#65535"));
     }
 

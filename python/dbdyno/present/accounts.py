@@ -16,7 +16,6 @@ POOLER = "pooler"  # the witness of the queue for a pool's connections
 INSIDE = (BRACKET, THROTTLED, "block_io")  # parts of other accounts
 NO_LABEL = "no wait event"
 UNSEEN = "seen by no sample"
-CLIENT = "Client"
 NAMES = {
     "run": "CPU",
     "run.user": "CPU, user",
@@ -31,9 +30,9 @@ NAMES = {
 class Segment(NamedTuple):
     """A segment of the stack."""
 
-    key: str  # "run.user", "sleep:LWLock", "runq:LWLock"
+    key: str  # "run.user", "sleep:" or "runq:" and a wait class
     label: str
-    family: str  # what its colour stands for: an account or, for a sleep and its run queue, a wait class
+    family: str  # what its colour stands for: an account or, for a sleep and its run queue, a wait's family
     waiting: bool  # in the run queue under that label: hatched
 
 
@@ -75,7 +74,7 @@ def throttled(results: Results, series: Series) -> dict[int, str]:
 
 
 def wait_class(detail: str | None) -> str:
-    """``LWLock`` of ``LWLock/BufferMapping``; a sleep without detail was seen by no sample."""
+    """``A`` of ``A/b``; a sleep without detail was seen by no sample."""
     return UNSEEN if detail is None else detail.split("/", 1)[0].split(":", 1)[0]
 
 

@@ -217,7 +217,7 @@ def _account(a: Account) -> Texts:
 
 
 def account_name(account: str, detail: str | None) -> str:
-    """``CPU WAIT``; ``asleep in LWLock/BufferMapping``."""
+    """``CPU WAIT``; ``asleep in CLASS/EVENT``."""
     if account == "sleep":
         return f"asleep in {detail}" if detail else "asleep, seen by no sample"
     name = _NAMES.get(account, account)

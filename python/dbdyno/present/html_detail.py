@@ -38,8 +38,8 @@ def strip(results: Results, picks: Picks) -> Html:
         return el(
             "p", "No heat strip: sessions were not sampled, or not together with their tasks.", class_="muted"
         )
-    paint = strips.colours(parts)
-    keys = [_key(strips.label(p), paint[p]) for p in parts]
+    paint = strips.colours(results, parts)
+    keys = [_key(strips.label(results, p), paint[p]) for p in parts]
     head = el("div", el("h3", "Each session over time"), class_="head")
     words = (
         "A row is a session, its height is all its time: CPU at the bottom, CPU WAIT on it, then sleep by "
@@ -60,9 +60,9 @@ def strip(results: Results, picks: Picks) -> Html:
 def strip_data(results: Results, picks: Picks) -> dict[str, Any]:
     """What page.js draws: the parts, and each pick's strip."""
     parts = strips.parts(results)
-    paint = strips.colours(parts)
+    paint = strips.colours(results, parts)
     return {
-        "parts": [{"name": strips.label(p), "colour": paint[p]} for p in parts],
+        "parts": [{"name": strips.label(results, p), "colour": paint[p]} for p in parts],
         "of": {p.key: strips.strip(results, p.cell, parts) for p in picks.shown} if parts else {},
     }
 

@@ -50,13 +50,13 @@ _COLOURS = {
     "stat-p95": ("#b58f00", "#e0c341"),
     "stat-p99": ("#d55e00", "#ee7d2b"),
 }
-# The engine's classes with a hue of their own, so that two reports agree; further classes take what is left.
-_CLASSES = {
-    "Lock": "sleep-1",
-    "IO": "sleep-2",
-    "LWLock": "sleep-3",
-    "IPC": "sleep-4",
-    "Timeout": "sleep-5",
+# Families of waits with a hue of their own, so that two reports agree; further classes take what is left.
+_FAMILIES = {
+    "lock": "sleep-1",
+    "io": "sleep-2",
+    "latch": "sleep-3",
+    "other": "sleep-4",
+    "timer": "sleep-5",
     "asleep": "sleep-other",
     "no wait event": "sleep-other",
     "active without wait event": "sleep-other",
@@ -92,11 +92,11 @@ def var(name: str) -> str:
 
 
 def account_colours(families: Iterable[str]) -> dict[str, str]:
-    """Family (an account or a wait class) -> name of its colour."""
+    """Family (an account, a family of waits or a further wait class) -> name of its colour."""
     names: dict[str, str | None] = {}
     for family in dict.fromkeys(families):
         own = family.replace(".", "-")
-        names[family] = own if own in _COLOURS else _CLASSES.get(family)
+        names[family] = own if own in _COLOURS else _FAMILIES.get(family)
     spare = iter([s for s in _SPARE if s not in names.values()])
     return {family: name or next(spare, "sleep-other") for family, name in names.items()}
 

@@ -11,11 +11,12 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.source import HIDDEN_STATUS
-from dbdyno.present.accounts import CLIENT, NAMES, NO_LABEL, Segment, leaves, wait_classes
+from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
+from dbdyno.present.accounts import NAMES, NO_LABEL, Segment, leaves, wait_classes
 from dbdyno.present.figures import Series, of_series
 
 _FIRST = ("run", "run.user", "run.system", "runq", f"runq:{NO_LABEL}", "runq:a label not known")
-_LAST = (f"runq:{CLIENT}", "client", "unaccounted")
+_LAST = ("client", "unaccounted")
 _TOLERANCE = 0.05  # where the parts of CPU WAIT exceed the total by more, they are not of this window
 _ROUNDING = 1e-6
 UNLABELLED = "a label not known"
@@ -40,7 +41,7 @@ def stack(results: Results, places: pl.DataFrame) -> pl.DataFrame:
     up = pl.col("aas").clip(lower_bound=0.0)
     value = pl.when(pl.col("aas") > 0).then(up.cum_sum().over("place")).otherwise("aas")
     told = pl.DataFrame(
-        [(*s, i) for i, s in enumerate(segments(rows))],
+        [(*s, i) for i, s in enumerate(segments(rows, families_of(results.tables)))],
         schema=_SEGMENT,
         orient="row",
     )
@@ -95,27 +96,31 @@ def _summed(column: str) -> pl.Expr:
     return pl.when(known.all()).then(total) if column != "aas" else total
 
 
-def segments(rows: pl.DataFrame) -> list[Segment]:
-    """The segments of a stack from the bottom up; each class's run queue lies beside its sleep."""
+def segments(rows: pl.DataFrame, families: WaitFamilies) -> list[Segment]:
+    """The segments of a stack from the bottom up; each class's run queue lies beside its sleep, and that
+    under a label of the client's below the client's time."""
     found = rows.select("key", "account").unique(maintain_order=True)
     accounts = dict(found.rows())
-    classes = sorted({k.split(":", 1)[1] for k in accounts if ":" in k} - {NO_LABEL, CLIENT, UNLABELLED})
+    named = sorted({k.split(":", 1)[1] for k in accounts if ":" in k} - {NO_LABEL, UNLABELLED})
+    classes = [c for c in named if families.of(c) not in AT_CLIENT]
+    clients = [f"runq:{c}" for c in named if families.of(c) in AT_CLIENT]
     further = [k for k in accounts if ":" not in k and k not in (*_FIRST, *_LAST)]
     middle = [k for c in (NO_LABEL, *classes) for k in (f"runq:{c}", f"sleep:{c}")]
-    keys = [k for k in dict.fromkeys((*_FIRST, *further, *middle, *_LAST)) if k in accounts]
-    made = [segment(k) for k in keys]
+    keys = [k for k in dict.fromkeys((*_FIRST, *further, *middle, *clients, *_LAST)) if k in accounts]
+    made = [segment(k, families) for k in keys]
     split = any(k.startswith("runq:") for k in keys)  # elsewhere, where a place has it whole
     return [s._replace(label="CPU WAIT, not divided") if split and s.key == "runq" else s for s in made]
 
 
-def segment(key: str) -> Segment:
+def segment(key: str, families: WaitFamilies) -> Segment:
     account, _, name = key.partition(":")
     if not name or key in _FIRST:
         label = f"CPU WAIT, {name}" if name else NAMES.get(account, account)
         return Segment(key, label, account, False)
+    hue = families.hue(name)
     if account == "runq":
-        return Segment(key, f"CPU WAIT under {name}", "client" if name == CLIENT else name, True)
-    return Segment(key, f"asleep, {name}" if name == NO_LABEL else f"asleep in {name}", name, False)
+        return Segment(key, f"CPU WAIT under {name}", hue, True)
+    return Segment(key, f"asleep, {name}" if name == NO_LABEL else f"asleep in {name}", hue, False)
 
 
 def _leaves(results: Results, places: pl.DataFrame) -> pl.DataFrame:

@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results import Results
+from dbdyno.model.wait_families import AT_CLIENT, families_of
 from dbdyno.present import timeline
-from dbdyno.present.accounts import CLIENT
 from dbdyno.present.palette import account_colours
 
 MAX_ROWS = 60
@@ -21,28 +21,32 @@ _WORDS = {
     "runq": "CPU WAIT",
     "unknown": "not known",
     "asleep": "asleep, seen by no sample",
-    CLIENT: "client",
 }
-_LAST = ("asleep", CLIENT, "unknown")
-_IDLE = (CLIENT, "unknown")
 
 
 def parts(results: Results) -> list[str]:
     """All parts of a run in the order of stacking."""
     found: list[str] = results.tables["strips"]["part"].unique().sort().to_list()
-    others = [p for p in found if p not in (*_FIRST, *_LAST)]
-    return [p for p in (*_FIRST, *others, *_LAST) if p in found]
+    last = ("asleep", *_clients(results, found), "unknown")
+    others = [p for p in found if p not in (*_FIRST, *last)]
+    return [p for p in (*_FIRST, *others, *last) if p in found]
 
 
-def label(part: str) -> str:
-    return _WORDS.get(part, part)
+def _clients(results: Results, shown: list[str]) -> list[str]:
+    families = families_of(results.tables)
+    return [p for p in shown if families.of(p) in AT_CLIENT]
 
 
-def colours(shown: list[str]) -> dict[str, str | None]:
+def label(results: Results, part: str) -> str:
+    return "client" if _clients(results, [part]) else _WORDS.get(part, part)
+
+
+def colours(results: Results, shown: list[str]) -> dict[str, str | None]:
     """Part -> name of its colour; what is not known has none."""
-    families = {p: "client" if p == CLIENT else p for p in shown if p != "unknown"}
-    paint = account_colours(families.values())
-    return {p: paint[families[p]] if p in families else None for p in shown}
+    families = families_of(results.tables)
+    hues = {p: families.hue(p) for p in shown if p != "unknown"}
+    paint = account_colours(hues.values())
+    return {p: paint[hues[p]] if p in hues else None for p in shown}
 
 
 def strip(results: Results, cell: str | None, shown: list[str]) -> dict[str, Any] | None:
@@ -58,7 +62,8 @@ def strip(results: Results, cell: str | None, shown: list[str]) -> dict[str, Any
         return None
     count = _pieces(rows, end - start)
     width = (end - start) / count
-    busy = rows.filter(~pl.col("part").is_in(_IDLE)).group_by("who").agg(
+    idle = [*_clients(results, shown), "unknown"]
+    busy = rows.filter(~pl.col("part").is_in(idle)).group_by("who").agg(
         ((pl.col("end_s") - pl.col("start_s")) * pl.col("share")).sum().alias("busy")
     )  # fmt: skip
     order = rows.select("who", "session").unique("who").join(busy, on="who", how="left")

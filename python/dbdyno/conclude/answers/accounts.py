@@ -13,6 +13,7 @@ from dbdyno.conclude.answers.ladders import cells_of, figures_of_cell
 from dbdyno.model.client_limit import STARVED
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Estimate, Ladder
+from dbdyno.model.wait_families import LOCKS, STORAGE, WaitFamilies, families_of
 
 CPU, RUN, RUNQ, THROTTLE = "CPU", "run", "CPU WAIT", "throttle"
 LOCK, IO, CLIENT, DRIVER, POOL, WAIT, UNACCOUNTED = (
@@ -24,8 +25,6 @@ LOCK, IO, CLIENT, DRIVER, POOL, WAIT, UNACCOUNTED = (
     "wait",
     "unaccounted",
 )
-LOCKS = ("Lock", "LWLock", "BufferPin")
-"""Wait classes of which an event names one lock, one latch, one page."""
 _BY_ACCOUNT = {"run": RUN, "runq": RUNQ, "client": CLIENT, "pool.queue": POOL, "unaccounted": UNACCOUNTED}
 MOSTLY = 0.5
 
@@ -62,32 +61,31 @@ class Growth:
 def spent(results: Results, ladder: Ladder) -> list[Spent]:
     """Per usable cell; without those of which run or run queue is not known."""
     rates = {(r["load"], r["repeat"]): r["throughput"] for r in ladder.points.to_dicts()}
-    found = []
+    families, found = families_of(results.tables), []
     for window, parts in cells_of(results, ladder):
         rate = rates.get((float(window["sessions"]), window["repeat"]))
         rows = parts["ledger"].filter(pl.col("scope") == "rung")
         if rate and {"run", "runq"} <= set(rows.drop_nulls("aas")["account"]):
             starved = (figures_of_cell(parts).get("driver_starved") or 0.0) > STARVED
             low = rows.filter(pl.col("account") == "runq.throttled_bracket")["low"].drop_nulls().sum()
-            found.append(
-                Spent(window["sessions"], window["repeat"], _by_group(rows, rate), float(low) / rate, starved)
-            )
+            by = _by_group(rows, rate, families)
+            found.append(Spent(window["sessions"], window["repeat"], by, float(low) / rate, starved))
     return found
 
 
-def _by_group(rows: pl.DataFrame, rate: float) -> dict[tuple[str, str], float]:
+def _by_group(rows: pl.DataFrame, rate: float, families: WaitFamilies) -> dict[tuple[str, str], float]:
     by: dict[tuple[str, str], float] = defaultdict(float)
     for account, detail, aas in rows.select("account", "detail", "aas").drop_nulls("aas").iter_rows():
         if account == "sleep":
-            by[_of_sleep(detail), detail or "asleep"] += aas / rate
+            by[_of_sleep(families, detail), detail or "asleep"] += aas / rate
         elif account in _BY_ACCOUNT:
             by[_BY_ACCOUNT[account], ""] += aas / rate
     return by
 
 
-def _of_sleep(detail: str | None) -> str:
-    kind = (detail or "").partition("/")[0]
-    return LOCK if kind in LOCKS else IO if kind == "IO" else WAIT
+def _of_sleep(families: WaitFamilies, detail: str | None) -> str:
+    family = families.of(detail)
+    return LOCK if family in LOCKS else IO if family in STORAGE else WAIT
 
 
 def grown_most(cells: Iterable[Spent], bend: float) -> Growth | None:

@@ -10,6 +10,7 @@ from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, percent, sessions
 from dbdyno.model.claim import Claim
 from dbdyno.model.units import NS_PER_S, significant
+from dbdyno.model.wait_families import STORAGE, families_of
 
 HELPERS = 0.05
 """The server's own processes are told if they take this share of the CPU time of the server."""
@@ -44,15 +45,14 @@ def helpers(case: Case) -> Iterator[Claim]:
 
 def io_workers(case: Case) -> Iterator[Claim]:
     """Whose CPU and block I/O the sessions' waits for I/O were."""
+    families = families_of(case.tables)
     found: list[tuple[float, float, float | None, Row]] = []
     for cell in case.usable():
         rows = case.accounts(cell["cell"], "helper").filter(pl.col("who").str.contains("io worker"))
         used = float(rows.filter(pl.col("account") == "run")["aas"].drop_nulls().sum())
         delays = rows.filter(pl.col("account") == "block_io")["aas"].drop_nulls()
-        waits = case.accounts(cell["cell"]).filter(
-            (pl.col("account") == "sleep") & pl.col("detail").str.starts_with("IO/")
-        )
-        waited = float(waits["aas"].drop_nulls().sum())
+        asleep = case.accounts(cell["cell"]).filter(pl.col("account") == "sleep").drop_nulls("aas")
+        waited = sum(a for d, a in asleep.select("detail", "aas").rows() if families.of(d) in STORAGE)
         if used >= WORKERS and waited > 0:
             found.append((used, waited, float(delays.sum()) if len(delays) else None, cell))
     if found:
@@ -65,7 +65,7 @@ def io_workers(case: Case) -> Iterator[Claim]:
             f"they used {significant(used)} CPUs, their block I/O was {device}.",
             value=used,
             unit="cores",
-            evidence="ledger: sleep of the sessions in class IO, run and block_io of the I/O workers",
+            evidence="ledger: sleep of the sessions in I/O waits, run and block_io of the I/O workers",
             cells=ids([c for *_, c in found]),
         )
 

@@ -11,9 +11,8 @@ from dbdyno.conclude.findings.context import Case, Row, percent, sentence, sessi
 from dbdyno.model.cell_groups import TOGETHER
 from dbdyno.model.claim import Claim
 from dbdyno.model.units import format_rate, significant
+from dbdyno.model.wait_families import LOCKS, families_of
 
-LOCKS = ("Lock", "LWLock", "BufferPin")
-"""Wait classes of which an event names one lock, one latch, one page."""
 BOUND = 0.25
 """Of DB time, asleep in one of them."""
 GROWS = 1.10
@@ -54,7 +53,8 @@ def _held(case: Case, rung: Row) -> Row | None:
     """The largest such wait of the rung's cells together."""
     same = [pl.col(c) == rung[c] for c in ("workload", "variant", "sessions")]
     rows = case.table("top_events", TOGETHER).filter(*same)
-    locks = [r for r in rows.to_dicts() if r["name"].split("/")[0] in LOCKS and "/" in r["name"]]
+    families = families_of(case.tables)
+    locks = [r for r in rows.to_dicts() if "/" in r["name"] and families.of(r["name"]) in LOCKS]
     most = max(locks, key=lambda r: float(r["seconds"]), default=None)
     if most is None or (most["share"] or 0.0) < BOUND:
         return None

@@ -10,6 +10,7 @@ from dbdyno.conclude.claims import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
 from dbdyno.model.claim import Claim
 from dbdyno.model.units import NS_PER_S, format_rate, significant
+from dbdyno.model.wait_families import AT_CLIENT, families_of
 from dbdyno.stats.significance import FALSE_ALARMS, Change, unequal, welch
 
 DRIFT = 0.05
@@ -76,9 +77,8 @@ def _at_work(case: Case, cell: Row) -> Series:
     if not len(via):
         return []
     samples = samples.filter(pl.col("via") == via[0])
-    asleep = (pl.col("wait_class") == "Client").fill_null(False) & (pl.col("task_state") != "R").fill_null(
-        True
-    )
+    client = families_of(case.tables).among(*AT_CLIENT)
+    asleep = client & (pl.col("task_state") != "R").fill_null(True)
     rows = case.table("cut_samples", cell["cell"]).filter(
         (pl.col("role") == "session")
         & (pl.col("via") == via[0])
