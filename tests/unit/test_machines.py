@@ -26,8 +26,8 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.machines import Machines
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import POINTS, Ladder, Machine
-from dbdyno.present import compare_html
 from dbdyno.present.machines import machines_json, sections
+from dbdyno.present.media import html
 
 LOADS = (1, 2, 4, 8, 12, 24, 32, 64, 100, 200)
 Law = Callable[[float], float]
@@ -267,7 +267,7 @@ def test_runs_of_two_hosts_are_two_machines() -> None:
     (told,) = _runs(a, _run("same"), Options(), asked)[1]
     assert told.per_core.ratio is not None
     assert told.per_core.ratio.value == pytest.approx((told.peak.ratio.value if told.peak.ratio else 0) / 2)
-    page = compare_html.page(comparison, found)
+    page = html.page(present.comparison(comparison, found))
     assert 'id="effect"' in page
     assert 'id="machines"' in page
     assert set(present.machines_document(comparison, found)) > {"metrics", "machines"}

@@ -60,7 +60,12 @@ class Share(click.ParamType[float]):
 )
 @click.option("--cores", type=float, nargs=2, metavar="N N", help="Physical cores of the two machines.")
 @click.option("--threads", type=float, nargs=2, metavar="N N", help="Logical CPUs of the two machines.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write an HTML report.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write an HTML report; Markdown if FILE ends in .md.",
+)
 @store_option
 @json_option
 def compare(
@@ -121,14 +126,11 @@ def compare(
 def _show(made: Comparison | None, machines: Sequence[Machines], output: Path | None, as_json: bool) -> None:
     """What there is: the comparison of runs, the machines behind them, or both."""
     if output is not None:
-        present.write_comparison(made, output, machines)
+        present.write(present.comparison(made, machines), output)
     if as_json:
         print_json(present.machines_document(made, machines))
         return
-    if made is not None:
-        screen.out().print(present.comparison_text(made), crop=False)
-    if machines:
-        screen.out().print(present.machines_text(machines), crop=False)
+    screen.out().print(present.printed(present.comparison(made, machines)), crop=False)
     if output is not None:
         screen.say(f"report: {output}")
 
@@ -196,7 +198,7 @@ def _files(
     if as_json:
         print_json(present.comparison_document(made))
     else:
-        screen.out().print(present.samples_text(made), crop=False)
+        screen.out().print(present.printed(present.samples(made)), crop=False)
 
 
 def _is_file(word: str) -> bool:

@@ -1,4 +1,4 @@
-"""Room ``report``: from :class:`~dbdyno.model.results.Results` to a terminal, an HTML file, exports, JSON.
+"""Room ``present``: from :class:`~dbdyno.model.results.Results` to a terminal, an HTML file, exports, JSON.
 
 Pure but for the files it writes: no store, no engine, no driver. ``terminal`` and ``exports`` are modules;
 what is slow to load (Altair, XlsxWriter) is loaded when it is called for.
@@ -18,8 +18,9 @@ from dbdyno.model.comparison import Comparison, SampleComparison
 from dbdyno.model.machines import Machines
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Scaling
-from dbdyno.present.compare import comparison as comparison_text
-from dbdyno.present.compare import samples as samples_text
+from dbdyno.present import compare, compare_samples
+from dbdyno.present.document import Document
+from dbdyno.present.files import write_atomic
 from dbdyno.present.media.text import Printed
 from dbdyno.present.scaling_terminal import scaling_text
 from dbdyno.present.terminal import summary
@@ -41,16 +42,16 @@ except RuntimeError:  # neither HOME nor a user entry; Altair does not load then
 
 __all__ = [
     "ascii_only",
+    "comparison",
     "comparison_document",
-    "comparison_text",
     "document",
     "events_text",
     "export",
     "machines_document",
-    "machines_text",
     "microstates_text",
+    "printed",
     "profile_text",
-    "samples_text",
+    "samples",
     "scaling_html",
     "scaling_json",
     "scaling_sections",
@@ -61,7 +62,7 @@ __all__ = [
     "topology_picture",
     "topology_table",
     "witnesses_text",
-    "write_comparison",
+    "write",
     "write_html",
     "write_scaling",
     "write_topology_svg",
@@ -96,13 +97,29 @@ def comparison_document(made: Comparison | SampleComparison) -> dict[str, Any]:
     return compare_json.document(made)
 
 
-def write_comparison(made: Comparison | None, path: Path, machines: Sequence[Machines] = ()) -> Path:
-    """A comparison, the machines behind it, or both, as one HTML file at ``path``.
+def comparison(made: Comparison | None, machines: Sequence[Machines] = ()) -> Document:
+    """A comparison, the machines behind it, or both."""
+    return compare.document(made, machines)
+
+
+def samples(made: SampleComparison) -> Document:
+    """Two files of numbers compared."""
+    return compare_samples.document(made)
+
+
+def printed(shown: Document) -> RenderableType:
+    """A document for a terminal, as wide as its console."""
+    return Printed(shown)
+
+
+def write(shown: Document, path: Path) -> Path:
+    """A document as a file: Markdown where ``path`` ends in .md, else HTML that loads nothing.
 
     Raises StoreError where that cannot be written."""
-    from dbdyno.present import compare_html
+    from dbdyno.present.media import html, markdown
 
-    return compare_html.write(made, path, machines)
+    page = markdown.page(shown) if path.suffix == ".md" else html.page(shown)
+    return write_atomic(path, page.encode("utf-8"))
 
 
 def machines_document(made: Comparison | None, machines: Sequence[Machines]) -> dict[str, Any]:
@@ -112,13 +129,6 @@ def machines_document(made: Comparison | None, machines: Sequence[Machines]) -> 
 
     document = {"format": told.FORMAT} if made is None else compare_json.document(made)
     return {**document, "machines": told.machines_json(machines)} if machines else document
-
-
-def machines_text(machines: Sequence[Machines]) -> RenderableType:
-    """Two machines under the same work, one table a ladder."""
-    from dbdyno.present import machines as told
-
-    return Printed(told.sections(machines))
 
 
 def scaling_json(scalings: Sequence[Scaling]) -> dict[str, Any]:

@@ -14,17 +14,12 @@ _WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 820, 250, 200, 24, 26
 _COLOURS = {"better": "good", "worse": "invalid", "no difference": "accent", "undecided": "muted"}
 _TICKS = 6
 
-STYLE = (
-    ".intervals{width:100%;max-width:820px;height:auto;display:block;margin:12px 0}"
-    ".intervals text{font-size:12px;fill:var(--text)}.intervals .muted{fill:var(--muted)}"
-)
 
-
-def plot(table: MetricTable, made: Comparison) -> Html:
-    """A row for each claim against the baseline; nothing where no ratio is known."""
+def plot(table: MetricTable, made: Comparison) -> Html | None:
+    """A row for each claim against the baseline; ``None`` where no ratio is known."""
     claims = [c for c in table.claims if not c.neighbours and c.effect.ratio is not None]
     if not claims:
-        return el("p", "No ratio is known.", class_="muted")
+        return None
     low, high = _range(claims, made.margin)
     height = _TOP + _ROW * len(claims) + 30
     direction = "higher is better" if table.higher_is_better else "lower is better"

@@ -1,4 +1,4 @@
-"""Rows of a comparison as texts: the same on the terminal and in HTML."""
+"""The tables of a comparison."""
 
 from __future__ import annotations
 
@@ -17,45 +17,40 @@ from dbdyno.model.comparison import (
     verdict_text,
 )
 from dbdyno.present.accounts import BRACKET, NAMES, THROTTLED
-from dbdyno.present.figures import UNKNOWN
+from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, Tone, known, word
 
-RANK_HEADS = (
-    "",
-    "{by}",
-    "mean",
-    "±95%",
-    "of {baseline}",
-    "95 % interval",
-    "p (Holm)",
-    "p (perm.)",
-    "n",
-    "verdict",
+_EFFECT = (
+    Column("ratio", number=True),
+    Column("95 % interval", rank=1),
+    Column("p (Holm)", number=True, rank=4),
+    Column("p (perm.)", number=True, rank=5),
+    Column("n", number=True),
+    Column("verdict"),
 )
-RANK_NUMERIC = (True, False, True, True, True, False, True, True, True, False)
-RUNG_HEADS = (
-    "ladder",
-    "sessions",
-    "A",
-    "B",
-    "B of A",
-    "95 % interval",
-    "p (Holm)",
-    "p (perm.)",
-    "n",
-    "verdict",
+_RANK = (
+    Column("", number=True, rank=6),
+    Column("variant"),
+    Column("mean", number=True, rank=2),
+    Column("±95 %", number=True, rank=3),
+    *_EFFECT,
 )
-RUNG_NUMERIC = (False, True, True, True, True, False, True, True, True, False)
-NEXT_HEADS = ("ahead", "of", "ratio", "95 % interval", "p (Holm)", "p (perm.)", "n", "verdict")
-NEXT_NUMERIC = (False, False, True, False, True, True, True, False)
-WHY_HEADS = ("account", "{baseline}", "{variant}", "difference", "95 % interval", "share")
-WHY_NUMERIC = (False, True, True, True, False, True)
+_RUNGS = (
+    Column("ladder"),
+    Column("sessions", number=True),
+    Column("A", number=True, rank=3),
+    Column("B", number=True, rank=3),
+    *_EFFECT,
+)
+_NEXT = (Column("variant"), Column("against"), *_EFFECT)
+_MINOR = 0.02
+"""Accounts below this share of all change are left out where space is short."""
+_TONES: dict[str, Tone] = {"better": "good", "worse": "invalid", "undecided": "warning"}
 _NAMES = NAMES | {
-    BRACKET: "of CPU WAIT throttled, at most",
-    THROTTLED: "of CPU WAIT throttled",
-    "block_io": "of sleep: block I/O",
+    BRACKET: "throttled, within CPU WAIT, at most",
+    THROTTLED: "throttled, within CPU WAIT",
+    "block_io": "block I/O, within sleep",
 }
-
-Texts = tuple[str, ...]
+_NOTHING = word("")
 
 
 class Place(NamedTuple):
@@ -91,74 +86,97 @@ def title(made: Comparison) -> str:
     return f"{len(variants)} variants of run {made.runs[0]}, baseline {made.baseline}"
 
 
-def rank_rows(table: MetricTable, place: Place, margin: float) -> list[Texts]:
-    """A line for each variant, the best first."""
+def ranks(table: MetricTable, place: Place, margin: float, title: str) -> Table:
+    """A row for each variant, the best first."""
+    return Table(title, _RANK, list(rank_rows(table, place, margin)))
+
+
+def others(tables: Sequence[MetricTable], place: Place, margin: float) -> Table:
+    """The same of several quantities, one below the other."""
+    rows = [
+        row._replace(cells=[word("" if n else table.title), *row.cells[1:]])
+        for table in tables
+        for n, row in enumerate(rank_rows(table, place, margin))
+    ]
+    return Table("", [Column("quantity"), *_RANK[1:]], rows)
+
+
+def rank_rows(table: MetricTable, place: Place, margin: float) -> Iterator[Row]:
     claims = {c.variant: c for c in _claims(table, place) if not c.neighbours}
-    return [_rank_row(table, line, claims.get(line.variant), margin) for line in _lines(table, place)]
+    for line in _lines(table, place):
+        half = None if line.low is None or line.high is None else (line.high - line.low) / 2
+        relative = None if half is None or not line.mean else half / line.mean
+        own = [
+            Cell(str(line.rank), line.rank),
+            word(line.variant),
+            figure(table.unit, line.mean),
+            known(relative, lambda v: f"{100 * v:.1f} %"),
+        ]
+        claim = claims.get(line.variant)
+        if claim is None:
+            repeats_of = Cell(str(line.repeats), line.repeats)
+            yield Row([*own, word("baseline"), *[_NOTHING] * 3, repeats_of, _NOTHING])
+        else:
+            yield Row([*own, *_effect(claim, margin)], _TONES.get(claim.verdict, ""))
 
 
-def _rank_row(table: MetricTable, line: Line, claim: Claim | None, margin: float) -> Texts:
-    half = None if line.low is None or line.high is None else (line.high - line.low) / 2
-    own = (
-        str(line.rank),
-        line.variant,
-        figure(table.unit, line.mean),
-        UNKNOWN if half is None or not line.mean else f"{100 * half / line.mean:.1f}%",
-    )
-    if claim is None:
-        return (*own, "baseline", "", "", "", str(line.repeats), "")
-    return (*own, *_effect(claim, margin))
-
-
-def rung_rows(table: MetricTable, margin: float) -> list[Texts]:
-    """Of two runs: a line for each rung."""
+def rungs(table: MetricTable, margin: float, title: str) -> Table:
+    """Two runs: a row for each number of sessions."""
     means = {(x.workload, x.series, x.sessions, x.variant): x.mean for x in table.lines}
-    made = []
+    rows = []
     for c in table.claims:
         place = Place(c.workload, c.series, c.sessions)
         sides = (figure(table.unit, means[(*place, v)]) for v in (c.baseline, c.variant))
-        made.append((" ".join(filter(None, place[:2])), str(c.sessions), *sides, *_effect(c, margin)))
-    return made
+        cells = [word(" ".join(filter(None, place[:2]))), Cell(str(c.sessions), c.sessions), *sides]
+        rows.append(Row([*cells, *_effect(c, margin)], _TONES.get(c.verdict, "")))
+    return Table(title, _RUNGS, rows)
 
 
-def next_rows(table: MetricTable, place: Place, margin: float) -> list[Texts]:
+def neighbours(table: MetricTable, place: Place, margin: float) -> Table | None:
     """Neighbours in the rank, neither of them the baseline."""
-    claims = (c for c in _claims(table, place) if c.neighbours)
-    return [(c.variant, c.baseline, *_effect(c, margin)) for c in claims]
+    claims = [c for c in _claims(table, place) if c.neighbours]
+    rows = [
+        Row([word(c.variant), word(c.baseline), *_effect(c, margin)], _TONES.get(c.verdict, ""))
+        for c in claims
+    ]
+    return Table("Neighbours in the rank", _NEXT, rows) if rows else None
 
 
-def figure(unit: str, value: float) -> str:
+def figure(unit: str, value: float) -> Cell:
     """Without the unit where the quantity's title says it: ``6.21 M``, ``1.23 ms``."""
-    return value_text("ns" if unit == "ns" else "", value)
+    return Cell(value_text("ns" if unit == "ns" else "", value), value, unit)
 
 
-def _effect(claim: Claim, margin: float) -> Texts:
+def _effect(claim: Claim, margin: float) -> list[Cell]:
     e = claim.effect
-    return (
-        UNKNOWN if e.ratio is None else f"{e.ratio:.3f}",
-        interval(e),
-        p_text(claim.p_holm),
-        p_text(e.p_permutation),
-        repeats(e),
-        verdict(claim, margin),
-    )
+    return [
+        known(e.ratio, lambda v: f"{v:.3f}"),
+        word(interval(e)),
+        Cell(p_text(claim.p_holm), claim.p_holm),
+        Cell(p_text(e.p_permutation), e.p_permutation),
+        word(repeats(e)),
+        Cell(verdict(claim, margin), claim.verdict),
+    ]
 
 
 def verdict(claim: Claim, margin: float) -> str:
-    """``better``; ``undecided (+6 repeats)``."""
+    """``better``; ``undecided (+6)``: so many more repeats would decide."""
     if claim.verdict == "undecided" and claim.further_repeats is not None:
-        return f"undecided (+{claim.further_repeats:,} repeat{'' if claim.further_repeats == 1 else 's'})"
+        return f"undecided (+{claim.further_repeats:,})"
     return verdict_text(claim.verdict, margin)
 
 
-def claim_notes(table: MetricTable, place: Place | None = None) -> list[str]:
-    """What is to be said beside a verdict, each once, with those that it is about."""
+def claim_notes(table: MetricTable) -> list[str]:
+    """What verdicts mean here, and what is to be said beside them: each once, with those that it is about."""
     found: dict[str, list[str]] = {}
     for c in table.claims:
-        if c.note and place in (None, Place(c.workload, c.series, c.sessions)):
-            of = c.variant if place else f"{c.series or c.variant} at {c.sessions}"
-            found.setdefault(c.note, []).append(f"{c.variant}/{c.baseline}" if c.neighbours else of)
-    return [f"{', '.join(who)}: {note}" for note, who in found.items()]
+        if c.note:
+            who = f"{c.variant}/{c.baseline}" if c.neighbours else c.series or c.variant
+            found.setdefault(c.note, []).append(f"{who} at {c.sessions}")
+    notes = [f"{', '.join(who)}: {note}" for note, who in found.items()]
+    if any(c.further_repeats is not None for c in table.claims):
+        notes.append("undecided (+n): about n more repeats of each would decide.")
+    return notes
 
 
 def interval(e: Effect) -> str:
@@ -197,40 +215,41 @@ def why_title(why: Why) -> str:
     return f"{why.variant} against {why.baseline}: {_signed(why.difference_s)} of session time per {why.unit}"
 
 
-def why_rows(why: Why, least_share: float = 0.0) -> list[Texts]:
-    """Accounts that hold at least this share of all change, and whatever lies inside another account."""
+def why_table(why: Why) -> Table:
+    """A row for each account that took time on one of the sides."""
     change = sum(abs(a.difference_s) for a in why.accounts if not a.inside)
-    shown = [a for a in why.accounts if a.inside or abs(a.difference_s) >= least_share * change]
-    return [_account(a) for a in shown if a.baseline_s or a.variant_s]
-
-
-def _account(a: Account) -> Texts:
-    ends = UNKNOWN if a.low_s is None or a.high_s is None else f"{_signed(a.low_s)}..{_signed(a.high_s)}"
-    return (
-        account_name(a.account, a.detail),
-        value_text("ns", a.baseline_s * 1e9),
-        value_text("ns", a.variant_s * 1e9),
-        _signed(a.difference_s),
-        ends,
-        "" if a.inside else (UNKNOWN if a.share is None else f"{100 * a.share:.0f} %"),
+    shown = [a for a in why.accounts if a.baseline_s or a.variant_s]
+    columns = (
+        Column("account"),
+        Column(why.baseline, number=True),
+        Column(why.variant, number=True),
+        Column("difference", number=True),
+        Column("95 % interval", rank=1),
+        Column("share", number=True),
     )
+    rows = [Row(_account(a), minor=not a.inside and abs(a.difference_s) < _MINOR * change) for a in shown]
+    return Table(why_title(why), columns, rows)
+
+
+def _account(a: Account) -> list[Cell]:
+    ends = UNKNOWN if a.low_s is None or a.high_s is None else f"{_signed(a.low_s)}..{_signed(a.high_s)}"
+    return [
+        word(account_name(a.account, a.detail)),
+        Cell(value_text("ns", a.baseline_s * 1e9), a.baseline_s, "s"),
+        Cell(value_text("ns", a.variant_s * 1e9), a.variant_s, "s"),
+        Cell(_signed(a.difference_s), a.difference_s, "s"),
+        word(ends),
+        _NOTHING if a.inside else known(a.share, lambda v: f"{100 * v:.0f} %"),
+    ]
 
 
 def account_name(account: str, detail: str | None) -> str:
     """``CPU WAIT``; ``asleep in CLASS/EVENT``."""
     if account == "sleep":
-        return f"asleep in {detail}" if detail else "asleep, seen by no sample"
+        return f"asleep in {detail}" if detail else "asleep, no sample"
     name = _NAMES.get(account, account)
     return f"{name}: {detail}" if detail else name
 
 
 def _signed(seconds: float) -> str:
     return f"{'-' if seconds < 0 else '+'}{value_text('ns', abs(seconds) * 1e9)}"
-
-
-def heads(names: Sequence[str], **words: str) -> list[str]:
-    return [n.format(**words) for n in names]
-
-
-def by(made: Comparison) -> str:
-    return "run" if made.kind == "runs" else "variant"

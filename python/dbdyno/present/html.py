@@ -11,8 +11,7 @@ from dbdyno.model.results import Results
 from dbdyno.present import (
     bundle,
     charts,
-    compare_html,
-    compare_plot,
+    compare,
     figures,
     headline,
     html_detail,
@@ -27,6 +26,7 @@ from dbdyno.present import (
 )
 from dbdyno.present.chart import Chart
 from dbdyno.present.charts import Group
+from dbdyno.present.document import Section
 from dbdyno.present.files import write_atomic
 from dbdyno.present.markup import Html, el, join
 from dbdyno.present.media import html as document_html
@@ -58,7 +58,7 @@ def page(results: Results, code: Future[str]) -> str:
         _hatches(),
     )
     scripts = [code.result(), asset("strips.js"), asset("page.js")]
-    return whole(headline.title(results), join(body, inside), compare_plot.STYLE, scripts)
+    return whole(headline.title(results), join(body, inside), scripts)
 
 
 def _header(results: Results) -> Html:
@@ -84,7 +84,8 @@ def _sections(
     observed = figures.is_observation(results)
     yield html_facts.banner(results)
     if results.comparison is not None:
-        yield section("comparison", "Variants compared", *compare_html.digest(results.comparison))
+        brief = compare.brief(results.comparison, results.info.id)
+        yield document_html.parts([Section("Variants compared", brief, "comparison")])
     yield section("findings", "Findings", html_facts.findings(results))
     if not observed:
         yield section("rungs", "Rungs", html_tables.rungs(results))

@@ -19,9 +19,9 @@ _POLICY = "default-src 'none'; {}style-src {}; img-src {}; base-uri 'none'; form
 _STYLED = re.compile(r'data-style="([^"<>{}@\\]+)"')
 
 
-def page(title: str, body: Html, style: str = "", scripts: Sequence[str] = ()) -> str:
-    """The document. ``style``: CSS beside the common one; ``scripts``: code to run at the end of ``body``."""
-    sheet = f"{palette.css()}{asset('page.css')}{style}{_rules(body)}"
+def page(title: str, body: Html, scripts: Sequence[str] = ()) -> str:
+    """The document. ``scripts``: code to run at the end of ``body``."""
+    sheet = f"{palette.css()}{asset('page.css')}{_rules(body)}"
     run = f"script-src {' '.join(map(_hash, scripts))}; " if scripts else ""
     policy = _POLICY.format(run, _hash(sheet), "data: blob:" if scripts else "data:")
     head = el(

@@ -10,8 +10,8 @@ from rich.text import Text
 from dbdyno.model.scaling import Fitted, Scaling
 from dbdyno.present import regression
 from dbdyno.present import scaling_rows as rows
-from dbdyno.present.compare import columns
 from dbdyno.present.media.text import Printed
+from dbdyno.present.scaling_columns import columns
 
 
 def scaling_text(scalings: Sequence[Scaling]) -> RenderableType:

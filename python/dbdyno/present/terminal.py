@@ -210,7 +210,7 @@ def _summary(results: Results, width: int) -> RenderableType:
     if results.scaling:
         parts += [Text(""), *scaling_terminal.heart(results.scaling, results.info.id)]
     if results.comparison is not None:
-        parts += [Text(""), *compare.heart(results.comparison, results.info.id)]
+        parts += [Text(""), Printed(compare.brief(results.comparison, results.info.id))]
     if results.findings:
         parts += [Text(""), findings_text(results.findings)]
     return Group(*parts, Text(""), environment_text(results))

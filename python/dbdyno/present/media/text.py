@@ -53,13 +53,16 @@ def document(shown: Document, width: int) -> Iterator[Line]:
 
 
 def lines(blocks: Iterable[Block], width: int) -> Iterator[Line]:
-    for block in blocks:
+    """Blocks one below the other; a table with a title stands apart from what is above it."""
+    for n, block in enumerate(blocks):
         match block:
             case Paragraph():
                 yield from _wrapped(block.text, width, _STYLES[block.tone])
             case Statements():
                 yield from _statements(block, width)
             case Table():
+                if block.title and n:
+                    yield Line("")
                 yield from _table(block, width)
             case Section(folded=False):
                 if block.title:
@@ -110,11 +113,10 @@ def _kept(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[
     """The columns that a line has room for."""
     kept = list(range(len(columns)))
     least = [min(w, _LEAST) if c.wraps else w for c, w in zip(columns, widths, strict=True)]
-    while sum(least[n] + len(_GAP) for n in kept) - len(_GAP) > width:
-        last = max(kept, key=lambda n: (columns[n].rank, n))
-        if columns[last].rank == 0:
+    for rank in sorted({c.rank for c in columns if c.rank}, reverse=True):
+        if sum(least[n] + len(_GAP) for n in kept) - len(_GAP) <= width:
             break
-        kept.remove(last)
+        kept = [n for n in kept if columns[n].rank != rank]
     return kept
 
 
@@ -141,7 +143,7 @@ def _lines(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int
 
 
 def _left_out(table: Table, kept: Sequence[int], minor: int) -> str:
-    heads = [c.head for n, c in enumerate(table.columns) if n not in kept]
-    told = [f"No room for: {', '.join(heads)}."] if heads else []
+    heads = [c.head for n, c in enumerate(table.columns) if n not in kept and c.head]
+    told = [f"Not shown at this width: {', '.join(heads)}."] if heads else []
     told += [f"{minor} smaller {'row' if minor == 1 else 'rows'} not shown."] if minor else []
     return " ".join(told)
