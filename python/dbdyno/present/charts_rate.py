@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from dbdyno.model.results import Results
@@ -14,10 +13,13 @@ from dbdyno.present.chart import (
     DASHES,
     Chart,
     Key,
+    Spec,
+    channel,
     colours,
     cpu_mark,
+    encoded,
     finished,
-    inline,
+    layer,
     series_keys,
     series_scale,
     sessions_axis,
@@ -42,15 +44,17 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     repeated = any(r["low"] is not None for r in rows)
     cap = 1.18 * max(r["high"] or r["rate"] for r in rows)
     labels = [s.label for s in series]
-    colour = alt.Color("series:N", scale=series_scale(labels), legend=None)
-    y = alt.Y("rate:Q", title=unit, axis=alt.Axis(format="~s"), scale=alt.Scale(domain=[0, cap], nice=False))
+    colour = channel("series:N", scale=series_scale(labels), legend=None)
+    y = channel("rate:Q", title=unit, axis={"format": "~s"}, scale={"domain": [0, cap], "nice": False})
     cpus = figures.usable_cpus(results)
     top = max(r["sessions"] for r in rows)
     layers = [
         *(cpu_mark(cpus, "x") if cpus and cpus <= top else []),
-        _perfect(rows, labels, cap).encode(x=sessions_axis(), y=y, color=colour, detail="series:N"),
-        *([_intervals(rows).encode(x=sessions_axis(), color=colour)] if repeated else []),
-        _measured(rows, unit).encode(x=sessions_axis(), y=y, color=colour),
+        encoded(
+            _perfect(rows, labels, cap), x=sessions_axis(), y=y, color=colour, detail=channel("series:N")
+        ),
+        *([encoded(_intervals(rows), x=sessions_axis(), color=colour)] if repeated else []),
+        encoded(_measured(rows, unit), x=sessions_axis(), y=y, color=colour),
     ]
     legend = [*series_keys(labels), Key("perfect scaling", var("muted"), "dash")]
     return Chart(
@@ -74,26 +78,25 @@ def response(results: Results, series: list[Series]) -> Chart | None:
     unit, factor = time_unit(max(r["ns"] for r in rows))
     for r in rows:
         r["time"] = r.pop("ns") / factor
-    y = alt.Y("time:Q", title=f"response time, {unit}", scale=alt.Scale(type="linear"))
+    y = channel("time:Q", title=f"response time, {unit}", scale={"type": "linear"})
     tooltip = [
-        alt.Tooltip("series:N"), alt.Tooltip("sessions:Q"), alt.Tooltip("statistic:N"),
-        alt.Tooltip("time:Q", format=",.3~r", title=f"response time, {unit}"),
+        channel("series:N"), channel("sessions:Q"), channel("statistic:N"),
+        channel("time:Q", format=",.3~r", title=f"response time, {unit}"),
     ]  # fmt: skip
     names = list(shown.values())
     marks = [var(f"stat-{s}") for s in shown]
-    dash = alt.StrokeDash(
+    dash = channel(
         "statistic:N",
-        scale=alt.Scale(domain=names, range=[list(d) for d in DASHES[: len(names)]]),
+        scale={"domain": names, "range": [list(d) for d in DASHES[: len(names)]]},
         legend=None,
     )
     scale = colours(names, marks) if one else series_scale([s.label for s in series])
-    colour = alt.Color("statistic:N" if one else "series:N", scale=scale, legend=None)
-    base = alt.Chart(inline(rows)).encode(
-        x=sessions_axis(), y=y, color=colour, detail=["series:N", "statistic:N"]
-    )
+    colour = channel("statistic:N" if one else "series:N", scale=scale, legend=None)
+    detail = [channel("series:N"), channel("statistic:N")]
+    base = {"x": sessions_axis(), "y": y, "color": colour, "detail": detail}
     layers = [
-        base.mark_line(strokeWidth=2).encode(strokeDash=dash),
-        base.mark_point(filled=True, size=30, opacity=1).encode(tooltip=tooltip),
+        encoded(layer(rows, "line", strokeWidth=2), **base, strokeDash=dash),
+        encoded(layer(rows, "point", filled=True, size=30, opacity=1), **base, tooltip=tooltip),
     ]
     legend = [Key(n, m, "line" if n == "mean" else "dash") for n, m in zip(names, marks, strict=True)]
     if not one:
@@ -132,7 +135,7 @@ def _rates(results: Results, series: Series, column: str) -> list[dict[str, Any]
     return rows
 
 
-def _perfect(rows: list[dict[str, Any]], labels: list[str], cap: float) -> Any:
+def _perfect(rows: list[dict[str, Any]], labels: list[str], cap: float) -> Spec:
     """From the origin through the lowest rung, to where it leaves the chart."""
     ends = []
     top = max(r["sessions"] for r in rows)
@@ -145,24 +148,23 @@ def _perfect(rows: list[dict[str, Any]], labels: list[str], cap: float) -> Any:
                 {"series": label, "sessions": 0, "rate": 0},
                 {"series": label, "sessions": x, "rate": slope * x},
             ]
-    return alt.Chart(inline(ends)).mark_line(strokeDash=[6, 4], strokeWidth=1.5, opacity=0.75)
+    return layer(ends, "line", strokeDash=[6, 4], strokeWidth=1.5, opacity=0.75)
 
 
-def _intervals(rows: list[dict[str, Any]]) -> Any:
+def _intervals(rows: list[dict[str, Any]]) -> Spec:
     known = [r for r in rows if r["low"] is not None]
-    return alt.Chart(inline(known)).mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q"), y2="high:Q")
+    return encoded(layer(known, "rule", strokeWidth=2), y=channel("low:Q"), y2={"field": "high"})
 
 
-def _measured(rows: list[dict[str, Any]], unit: str) -> Any:
+def _measured(rows: list[dict[str, Any]], unit: str) -> Spec:
     tooltip = [
-        alt.Tooltip("series:N"), alt.Tooltip("sessions:Q"), alt.Tooltip("rate:Q", format=".4~s", title=unit),
-        alt.Tooltip("scaling:Q", format=".1%", title="of perfect scaling"), alt.Tooltip("status:N"),
+        channel("series:N"), channel("sessions:Q"), channel("rate:Q", format=".4~s", title=unit),
+        channel("scaling:Q", format=".1%", title="of perfect scaling"), channel("status:N"),
     ]  # fmt: skip
     if any(r["low"] is not None for r in rows):
         bounds = (("low", "95 % from"), ("high", "95 % to"))
-        tooltip[3:3] = [alt.Tooltip(f"{f}:Q", format=".4~s", title=t) for f, t in bounds]
-    chart = alt.Chart(inline(rows)).mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=45))
-    return chart.encode(tooltip=tooltip)
+        tooltip[3:3] = [channel(f"{f}:Q", format=".4~s", title=t) for f, t in bounds]
+    return encoded(layer(rows, "line", strokeWidth=2.5, point={"size": 45}), tooltip=tooltip)
 
 
 def _responses(results: Results, series: Series, shown: dict[str, str]) -> list[dict[str, Any]]:

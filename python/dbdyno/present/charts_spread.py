@@ -5,11 +5,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from dbdyno.model.results import Results
-from dbdyno.present.chart import Chart, finished, inline, rungs_axis, series_keys, series_scale, time_unit
+from dbdyno.present.chart import (
+    Chart,
+    Spec,
+    channel,
+    encoded,
+    finished,
+    layer,
+    rungs_axis,
+    series_keys,
+    series_scale,
+    time_unit,
+)
 from dbdyno.present.charts_rate import durations
 from dbdyno.present.figures import Series, of_series
 from dbdyno.present.palette import var
@@ -26,20 +36,22 @@ def distribution(results: Results, series: Series) -> Chart | None:
         return None
     unit, factor = time_unit(_number(buckets["high_ns"].max()))
     rows = _bins(buckets, factor)
-    x = alt.X("low:Q", title=f"response time, {unit}", scale=alt.Scale(type="log", nice=False))
+    x = channel("low:Q", title=f"response time, {unit}", scale={"type": "log", "nice": False})
     tooltip = [
-        alt.Tooltip("low:Q", format=",.4~r", title=f"from, {unit}"),
-        alt.Tooltip("high:Q", format=",.4~r", title=f"to, {unit}"),
-        alt.Tooltip("calls:Q", format=","),
+        channel("low:Q", format=",.4~r", title=f"from, {unit}"),
+        channel("high:Q", format=",.4~r", title=f"to, {unit}"),
+        channel("calls:Q", format=","),
     ]
-    bars = alt.Chart(inline(rows)).mark_bar(color=var("stat-p50"), stroke=var("card"), strokeWidth=0.5)
-    layer = bars.encode(x=x, x2="high:Q", y=alt.Y("calls:Q", title="calls"), y2=alt.datum(0), tooltip=tooltip)
+    bars = layer(rows, "bar", color=var("stat-p50"), stroke=var("card"), strokeWidth=0.5)
+    drawn = encoded(
+        bars, x=x, x2={"field": "high"}, y=channel("calls:Q", title="calls"), y2={"datum": 0}, tooltip=tooltip
+    )
     return Chart(
         id="distribution",
         title=f"Durations of calls at {top} sessions",
         caption="More than one hill says that calls fall into kinds, for example those that found a free CPU "
         "and those that queued.",
-        spec=finished([layer], f"Number of calls by response time at {top} sessions"),
+        spec=finished([drawn], f"Number of calls by response time at {top} sessions"),
         marks=len(rows),
     )
 
@@ -54,19 +66,20 @@ def percentiles(results: Results, series: list[Series]) -> Chart | None:
     rows = [r for s, _, buckets in found for r in _curve(buckets, factor, s.label)]
     words = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.7~g') + ' %'"
     highest = max(r["inverse"] for r in rows)
-    axis = alt.Axis(values=_decades(highest), labelExpr=words, labelOverlap="greedy")
-    scale = alt.Scale(type="log", domain=[1, max(highest, 2)], nice=False)
+    axis = {"values": _decades(highest), "labelExpr": words, "labelOverlap": "greedy"}
+    scale = {"type": "log", "domain": [1, max(highest, 2)], "nice": False}
     tooltip = [
-        alt.Tooltip("series:N"),
-        alt.Tooltip("percent:Q", format=".6~g", title="percentile"),
-        alt.Tooltip("time:Q", format=",.4~r", title=f"response time, {unit}"),
+        channel("series:N"),
+        channel("percent:Q", format=".6~g", title="percentile"),
+        channel("time:Q", format=",.4~r", title=f"response time, {unit}"),
     ]
-    line = alt.Chart(inline(rows)).mark_line(interpolate="step-before", strokeWidth=2, point={"size": 12})
+    line = layer(rows, "line", interpolate="step-before", strokeWidth=2, point={"size": 12})
     labels = [s.label for s in series]
-    layer = line.encode(
-        x=alt.X("inverse:Q", title="percentile of calls", axis=axis, scale=scale),
-        y=alt.Y("time:Q", title=f"response time, {unit}", scale=alt.Scale(type="linear")),
-        color=alt.Color("series:N", scale=series_scale(labels), legend=None),
+    drawn = encoded(
+        line,
+        x=channel("inverse:Q", title="percentile of calls", axis=axis, scale=scale),
+        y=channel("time:Q", title=f"response time, {unit}", scale={"type": "linear"}),
+        color=channel("series:N", scale=series_scale(labels), legend=None),
         tooltip=tooltip,
     )
     tops = sorted({top for _, top, _ in found})
@@ -75,7 +88,7 @@ def percentiles(results: Results, series: list[Series]) -> Chart | None:
         id="percentiles",
         title=f"Percentiles at {at} sessions",
         caption="Read upwards from a percentile: so long, at most, did that share of the calls take.",
-        spec=finished([layer], f"Response time in {unit} by percentile at {at} sessions"),
+        spec=finished([drawn], f"Response time in {unit} by percentile at {at} sessions"),
         legend=series_keys(labels) if len(series) > 1 else (),
         log=True,
         marks=len(rows),
@@ -93,31 +106,31 @@ def spread(results: Results, series: Series) -> Chart | None:
         return None
     points = _thinned(relative)
     tooltip = [
-        alt.Tooltip("sessions:O"), alt.Tooltip("session:Q"), alt.Tooltip("repeat:Q"),
-        alt.Tooltip("value:Q", format=".4~s", title="calls/s"),
-        alt.Tooltip("relative:Q", format=".1%", title="of the mean"),
+        channel("sessions:O"), channel("session:Q"), channel("repeat:Q"),
+        channel("value:Q", format=".4~s", title="calls/s"),
+        channel("relative:Q", format=".1%", title="of the mean"),
     ]  # fmt: skip
     ends = [min(0.98, _number(points["relative"].min())), max(1.02, _number(points["relative"].max()))]
-    y = alt.Y(
+    y = channel(
         "relative:Q",
         title="rate, of the rung's mean",
-        axis=alt.Axis(format=".1~%"),
-        scale=alt.Scale(zero=False, domain=ends),
+        axis={"format": ".1~%"},
+        scale={"zero": False, "domain": ends},
     )
-    strip = alt.Chart(inline(points)).mark_point(filled=True, size=18, opacity=0.55, color=var("stat-p50"))
+    strip = layer(points, "point", filled=True, size=18, opacity=0.55, color=var("stat-p50"))
     return Chart(
         id="spread",
         title="Rates of single sessions",
         caption="Each point is a session, a box holds the middle half of five or more: long is unfair.",
         spec=finished(
-            [*_boxes(relative), strip.encode(x=rungs_axis(), y=y, tooltip=tooltip)],
+            [*_boxes(relative), encoded(strip, x=rungs_axis(), y=y, tooltip=tooltip)],
             "Rate of each session relative to the mean of its rung",
         ),
         marks=len(points),
     )
 
 
-def _boxes(relative: pl.DataFrame) -> list[Any]:
+def _boxes(relative: pl.DataFrame) -> list[Spec]:
     """Quartiles and median of the rungs that have enough sessions."""
     value = pl.col("relative")
     boxes = (
@@ -133,11 +146,11 @@ def _boxes(relative: pl.DataFrame) -> list[Any]:
     )
     if boxes.is_empty():
         return []
-    box = alt.Chart(inline(boxes)).mark_bar(color=var("stat-p50"), opacity=0.3)
-    middle = alt.Chart(inline(boxes)).mark_tick(color=var("text"), thickness=2, orient="horizontal")
+    box = layer(boxes, "bar", color=var("stat-p50"), opacity=0.3)
+    middle = layer(boxes, "tick", color=var("text"), thickness=2, orient="horizontal")
     return [
-        box.encode(x=rungs_axis(), y=alt.Y("q1:Q"), y2="q3:Q"),
-        middle.encode(x=rungs_axis(), y=alt.Y("median:Q")),
+        encoded(box, x=rungs_axis(), y=channel("q1:Q"), y2={"field": "q3"}),
+        encoded(middle, x=rungs_axis(), y=channel("median:Q")),
     ]
 
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import altair as alt
 import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.present import figures, stack
-from dbdyno.present.chart import HEIGHT, Chart, Key, colours, cpu_mark, finished, inline, rungs_axis
+from dbdyno.present.chart import (
+    HEIGHT,
+    Chart,
+    Key,
+    Spec,
+    channel,
+    colours,
+    cpu_mark,
+    encoded,
+    finished,
+    layer,
+    rungs_axis,
+)
 from dbdyno.present.figures import Series
 from dbdyno.present.palette import account_colours, hatch_css, hatched, var
 from dbdyno.present.timeline import gaps, stretches
@@ -41,7 +52,7 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
         sessions="place", y0=pl.col("y0") / over, y1=pl.col("y1") / over
     )
     unit, title, form = _STACKS[measure]
-    bars = _bars(drawn, rows, rungs_axis(), unit, form, [alt.Tooltip("sessions:O")])
+    bars = _bars(drawn, rows, rungs_axis(), unit, form, [channel("sessions:O")])
     cpus = figures.usable_cpus(results)
     mark = cpu_mark(cpus, "y") if measure == "aas" and cpus and cpus <= _number(rows["place"].max()) else []
     return Chart(
@@ -66,9 +77,9 @@ def timeline(results: Results) -> Chart | None:
         pl.col("start_s").min(), pl.col("end_s").max(), pl.col("clock").first()
     )
     drawn = _told(_lowered(rows), None).join(spans, on="place", maintain_order="left")
-    axis = alt.X("start_s:Q", title="seconds since the start", scale=alt.Scale(nice=False))
-    tooltip = [alt.Tooltip("clock:N", title="from"), alt.Tooltip("end_s:Q", format=".1f", title="to second")]
-    bars = _bars(drawn, rows, axis, "seconds per second", "~g", tooltip).encode(x2="end_s:Q")
+    axis = channel("start_s:Q", title="seconds since the start", scale={"nice": False})
+    tooltip = [channel("clock:N", title="from"), channel("end_s:Q", format=".1f", title="to second")]
+    bars = encoded(_bars(drawn, rows, axis, "seconds per second", "~g", tooltip), x2={"field": "end_s"})
     mean = (client["aas"] * 1.0).mean() if len(client) else None
     away = (
         "" if mean is None else f" Not drawn: {_number(mean):.1f} sessions on average were at their client."
@@ -107,30 +118,28 @@ def keys(rows: pl.DataFrame) -> list[Key]:
     ]
 
 
-def _bars(drawn: pl.DataFrame, rows: pl.DataFrame, x: alt.X, unit: str, form: str, first: list[Any]) -> Any:
+def _bars(drawn: pl.DataFrame, rows: pl.DataFrame, x: Spec, unit: str, form: str, first: list[Spec]) -> Spec:
     """``first``: what the hover begins with."""
     paint = fills(rows)
     scale = colours(list(paint), [hatched(c) if w else var(c) for c, w in paint.values()])
     # Without nice ends, or a remainder of -0.001 would open a whole step below zero.
     ends = [1.02 * min(0.0, _number(drawn["y1"].min())), 1.02 * _number(drawn["y1"].max())]
-    share = [alt.Tooltip("share:Q", format=".1%", title="of session time")]
+    share = [channel("share:Q", format=".1%", title="of session time")]
     tooltip = [
-        *first, alt.Tooltip("label:N", title="account"),
-        alt.Tooltip("aas:Q", format=".3f", title="seconds per second"), alt.Tooltip("interval:N"),
+        *first, channel("label:N", title="account"),
+        channel("aas:Q", format=".3f", title="seconds per second"), channel("interval:N"),
         *(share if "share" in drawn.columns else []),
-        alt.Tooltip("runq:Q", format=".3f", title="CPU WAIT in all"),
-        alt.Tooltip("events:N", title="most of it"), alt.Tooltip("source:N", title="witness"),
+        channel("runq:Q", format=".3f", title="CPU WAIT in all"),
+        channel("events:N", title="most of it"), channel("source:N", title="witness"),
     ]  # fmt: skip
-    return (
-        alt.Chart(inline(drawn))
-        .mark_bar(stroke=var("card"), strokeWidth=0.5)
-        .encode(
-            x=x,
-            y=alt.Y("y0:Q", title=unit, axis=alt.Axis(format=form), scale=alt.Scale(domain=ends, nice=False)),
-            y2="y1:Q",
-            color=alt.Color("key:N", scale=scale, legend=None),
-            tooltip=tooltip,
-        )
+    y = channel("y0:Q", title=unit, axis={"format": form}, scale={"domain": ends, "nice": False})
+    return encoded(
+        layer(drawn, "bar", stroke=var("card"), strokeWidth=0.5),
+        x=x,
+        y=y,
+        y2={"field": "y1"},
+        color=channel("key:N", scale=scale, legend=None),
+        tooltip=tooltip,
     )
 
 
@@ -156,13 +165,13 @@ def _lowered(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _gaps(found: list[dict[str, Any]], x: alt.X) -> Any:
+def _gaps(found: list[dict[str, Any]], x: Spec) -> Spec:
     tooltip = [
-        alt.Tooltip("what:N", title="gap"), alt.Tooltip("start_s:Q", format=".1f", title="from second"),
-        alt.Tooltip("end_s:Q", format=".1f", title="to second"),
+        channel("what:N", title="gap"), channel("start_s:Q", format=".1f", title="from second"),
+        channel("end_s:Q", format=".1f", title="to second"),
     ]  # fmt: skip
-    mark = alt.Chart(inline(found)).mark_rect(color=var("line"), opacity=0.6)
-    return mark.encode(x=x, x2="end_s:Q", y=alt.value(0), y2=alt.value(HEIGHT), tooltip=tooltip)
+    mark = layer(found, "rect", color=var("line"), opacity=0.6)
+    return encoded(mark, x=x, x2={"field": "end_s"}, y={"value": 0}, y2={"value": HEIGHT}, tooltip=tooltip)
 
 
 def _caption(results: Results, places: pl.DataFrame, words: str) -> str:

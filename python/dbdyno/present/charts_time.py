@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from dbdyno.model.results import Results
@@ -13,9 +12,11 @@ from dbdyno.present.chart import (
     SHAPES,
     Chart,
     Key,
+    channel,
     cpu_mark,
+    encoded,
     finished,
-    inline,
+    layer,
     rungs_axis,
     series_keys,
     series_scale,
@@ -37,23 +38,26 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
     names = rows["source"].unique(maintain_order=True).to_list()
     scale = series_scale(names)
     tooltip = [
-        alt.Tooltip("sessions:Q"), alt.Tooltip("source:N"),
-        alt.Tooltip("value:Q", format=".3f", title="CPUs used"),
-        alt.Tooltip("difference:Q", format="+.1%", title="to the reference"), alt.Tooltip("verdict:N"),
+        channel("sessions:Q"), channel("source:N"),
+        channel("value:Q", format=".3f", title="CPUs used"),
+        channel("difference:Q", format="+.1%", title="to the reference"), channel("verdict:N"),
     ]  # fmt: skip
-    base = alt.Chart(inline(rows)).encode(
-        x=sessions_axis(),
-        y=alt.Y("value:Q", title="CPUs used", scale=alt.Scale(zero=True)),
-        color=alt.Color("source:N", scale=scale, legend=None),
-    )
-    shapes = alt.Scale(
-        domain=names, range=list(SHAPES[: len(names)]) if len(names) <= len(SHAPES) else list(SHAPES)
-    )
+    base = {
+        "x": sessions_axis(),
+        "y": channel("value:Q", title="CPUs used", scale={"zero": True}),
+        "color": channel("source:N", scale=scale, legend=None),
+    }
+    shapes = {
+        "domain": names,
+        "range": list(SHAPES[: len(names)]) if len(names) <= len(SHAPES) else list(SHAPES),
+    }
     # Outlines of falling size: witnesses that agree stay visible one inside the other.
-    sizes = alt.Scale(type="ordinal", domain=names, range=[160 / (i + 1) for i in range(len(names))])
-    points = base.mark_point(filled=False, strokeWidth=2, opacity=1).encode(
-        shape=alt.Shape("source:N", scale=shapes, legend=None),
-        size=alt.Size("source:O", scale=sizes, legend=None, sort=names),
+    sizes = {"type": "ordinal", "domain": names, "range": [160 / (i + 1) for i in range(len(names))]}
+    points = encoded(
+        layer(rows, "point", filled=False, strokeWidth=2, opacity=1),
+        **base,
+        shape=channel("source:N", scale=shapes, legend=None),
+        size=channel("source:O", scale=sizes, legend=None, sort=names),
         tooltip=tooltip,
     )
     cpus = figures.usable_cpus(results)
@@ -64,7 +68,8 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
         caption="Independent witnesses of one quantity: where they part, the table of witnesses says by how "
         "much, and which one is the reference.",
         spec=finished(
-            [base.mark_line(strokeWidth=1.5, opacity=0.8), points, *mark], "CPUs used, by each source"
+            [encoded(layer(rows, "line", strokeWidth=1.5, opacity=0.8), **base), points, *mark],
+            "CPUs used, by each source",
         ),
         legend=series_keys(names),
         marks=len(rows),
@@ -78,19 +83,17 @@ def helpers(results: Results, series: Series) -> Chart | None:
         return None
     names = rows["who"].unique(maintain_order=True).to_list()
     scale = series_scale(names)
-    bars = (
-        alt.Chart(inline(rows))
-        .mark_bar(stroke=var("card"), strokeWidth=0.5)
-        .encode(
-            x=rungs_axis(),
-            y=alt.Y("aas:Q", title="CPUs used", stack="zero"),
-            color=alt.Color("who:N", scale=scale, legend=None),
-            tooltip=[
-                alt.Tooltip("sessions:O"), alt.Tooltip("who:N", title="process"),
-                alt.Tooltip("aas:Q", format=".4f", title="CPUs used"),
-            ],
-        )
-    )  # fmt: skip
+    bars = encoded(
+        layer(rows, "bar", stroke=var("card"), strokeWidth=0.5),
+        x=rungs_axis(),
+        y=channel("aas:Q", title="CPUs used", stack="zero"),
+        color=channel("who:N", scale=scale, legend=None),
+        tooltip=[
+            channel("sessions:O"),
+            channel("who:N", title="process"),
+            channel("aas:Q", format=".4f", title="CPUs used"),
+        ],
+    )
     legend = [Key(k.label, k.colour, "fill") for k in series_keys(names)]
     return Chart(
         id="helpers",

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from dbdyno.model.scaling import Scaling
 from dbdyno.present import scaling_marks as marking
 from dbdyno.present import scaling_rows as rows
-from dbdyno.present.chart import Chart, Key, colours, cpu_mark, finished, inline, time_unit
+from dbdyno.present.chart import (
+    Chart,
+    Key,
+    Spec,
+    channel,
+    colours,
+    cpu_mark,
+    encoded,
+    finished,
+    layer,
+    time_unit,
+)
 from dbdyno.present.palette import var
 from dbdyno.present.scaling_marks import is_wide, load_axis
 
@@ -37,14 +47,14 @@ def throughput(scaling: Scaling) -> Chart:
     within, beyond = _parts(scaling.curve)
     most = max(p["throughput"] for p in points)
     cap = 1.22 * max([most, *(r["throughput"] for r in within if r["throughput"] is not None)])
-    y = _y("throughput", unit, alt.Scale(domain=[0, cap], nice=False), "~s")
+    y = _y("throughput", unit, {"domain": [0, cap], "nice": False}, "~s")
     x = load_axis(scaling, beyond=True)
     layers = [
         *marking.machine_marks(scaling),
-        _area([*within, *beyond]).encode(x=x, y=alt.Y("low:Q", title=unit), y2="high:Q"),
+        encoded(_area([*within, *beyond]), x=x, y=channel("low:Q", title=unit), y2={"field": "high"}),
         _perfect(scaling, x),
-        _line(within).encode(x=x, y=y),
-        _line(beyond, dash=(2, 3)).encode(x=x, y=y),
+        encoded(_line(within), x=x, y=y),
+        encoded(_line(beyond, dash=(2, 3)), x=x, y=y),
         *marking.marks(scaling),
         _points(points, x, y, "throughput", unit),
     ]
@@ -81,11 +91,11 @@ def efficiency(scaling: Scaling) -> Chart | None:
         if r["throughput"] is not None and r["perfect"]
     ]
     top = max(1.08, 1.05 * max(r["efficiency"] for r in found))
-    y = _y("efficiency", "efficiency", alt.Scale(domain=[0, top], nice=False), ".0%")
+    y = _y("efficiency", "efficiency", {"domain": [0, top], "nice": False}, ".0%")
     x = load_axis(scaling)
     layers = [
         _level(1.0),
-        _line(model).encode(x=x, y=y),
+        encoded(_line(model), x=x, y=y),
         _points(found, x, y, "efficiency", "efficiency", ".1%"),
     ]
     return Chart(
@@ -119,13 +129,14 @@ def response(scaling: Scaling) -> Chart | None:
     for f in found:
         f["time"] *= 1e9 / factor
     drawn = [{"load": r["load"], "time": r["response_s"] * 1e9 / factor} for r in model]
-    y = _y("time", f"response time, {unit}", alt.Scale(type="linear"), "~s" if unit == "s" else "~f")
+    y = _y("time", f"response time, {unit}", {"type": "linear"}, "~s" if unit == "s" else "~f")
     x, names = load_axis(scaling), [n for n in ("mean", "95 %") if any(f["what"] == n for f in found)]
     paints = [var("text"), var("stat-p95")][: len(names)]
-    dots = _points(found, x, y, "time", f"response time, {unit}", ",.4~r").encode(
-        color=alt.Color("what:N", scale=colours(names, paints), legend=None)
+    dots = encoded(
+        _points(found, x, y, "time", f"response time, {unit}", ",.4~r"),
+        color=channel("what:N", scale=colours(names, paints), legend=None),
     )
-    line = _line(drawn).encode(x=x, y=y)
+    line = encoded(_line(drawn), x=x, y=y)
     keys = [Key(n if measured else "load / throughput", p, "dot") for n, p in zip(names, paints, strict=True)]
     return Chart(
         id="response-model",
@@ -150,7 +161,7 @@ def residuals(scaling: Scaling) -> Chart | None:
     most = max(0.01, 1.15 * max(abs(f["share"]) for f in found))
     x = load_axis(scaling)
     digits = ".1%" if most < 0.04 else ".0%"
-    y = _y("share", "measured less predicted", alt.Scale(domain=[-most, most], nice=False), f"+{digits}")
+    y = _y("share", "measured less predicted", {"domain": [-most, most], "nice": False}, f"+{digits}")
     layers = [_level(0.0), _points(found, x, y, "share", "residual", "+.2%")]
     return Chart(
         id="residuals",
@@ -175,16 +186,16 @@ def cpu(scaling: Scaling) -> Chart | None:
         if r[n] is not None
     ]
     names, paints = [_CPU[n][0] for n in shown], [var(_CPU[n][1]) for n in shown]
-    paint = alt.Color("what:N", scale=colours(names, paints), legend=None)
+    paint = channel("what:N", scale=colours(names, paints), legend=None)
     x = load_axis(scaling)
-    y = _y("cpus", "CPUs", alt.Scale(domainMin=0), "~s")
-    base = alt.Chart(inline(found)).encode(x=x, y=y, color=paint)
-    tip = [alt.Tooltip("load:Q"), alt.Tooltip("what:N"), alt.Tooltip("cpus:Q", format=".3~r", title="CPUs")]
+    y = _y("cpus", "CPUs", {"domainMin": 0}, "~s")
+    base = {"x": x, "y": y, "color": paint}
+    tip = [channel("load:Q"), channel("what:N"), channel("cpus:Q", format=".3~r", title="CPUs")]
     cpus = scaling.ladder.machine.cpus
     layers = [
         *(cpu_mark(cpus, "y") if cpus else []),
-        base.mark_line(strokeWidth=2),
-        base.mark_point(filled=True, size=36, opacity=1).encode(tooltip=tip),
+        encoded(layer(found, "line", strokeWidth=2), **base),
+        encoded(layer(found, "point", filled=True, size=36, opacity=1), **base, tooltip=tip),
     ]
     return Chart(
         id="cpu",
@@ -211,52 +222,43 @@ def _parts(curve: pl.DataFrame) -> tuple[list[dict[str, Any]], list[dict[str, An
     return within, [*within[-1:], *beyond] if beyond else []
 
 
-def _line(found: Sequence[dict[str, Any]], dash: tuple[int, int] = (1, 0)) -> alt.Chart:
+def _line(found: Sequence[dict[str, Any]], dash: tuple[int, int] = (1, 0)) -> Spec:
     """The model's curve."""
-    chart: alt.Chart = alt.Chart(inline(found)).mark_line(
-        strokeWidth=2.5, strokeDash=list(dash), clip=True, color=var("series-1")
-    )
-    return chart
+    return layer(found, "line", strokeWidth=2.5, strokeDash=list(dash), clip=True, color=var("series-1"))
 
 
-def _area(found: Sequence[dict[str, Any]]) -> alt.Chart:
-    chart: alt.Chart = alt.Chart(inline(found)).mark_area(opacity=0.2, clip=True, color=var("series-1"))
-    return chart
+def _area(found: Sequence[dict[str, Any]]) -> Spec:
+    return layer(found, "area", opacity=0.2, clip=True, color=var("series-1"))
 
 
-def _y(field: str, title: str, scale: alt.Scale, form: str) -> alt.Y:
-    return alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format=form))
+def _y(field: str, title: str, scale: Spec, form: str) -> Spec:
+    return channel(f"{field}:Q", title=title, scale=scale, axis={"format": form})
 
 
 def _points(
-    found: Sequence[dict[str, Any]], x: alt.X, y: alt.Y, field: str, title: str, form: str = ",.5~r"
-) -> alt.Chart:
-    tip = [alt.Tooltip("load:Q"), alt.Tooltip(f"{field}:Q", format=form, title=title)]
+    found: Sequence[dict[str, Any]], x: Spec, y: Spec, field: str, title: str, form: str = ",.5~r"
+) -> Spec:
+    tip = [channel("load:Q"), channel(f"{field}:Q", format=form, title=title)]
     if len({r.get("repeat") for r in found}) > 1:
-        tip.insert(1, alt.Tooltip("repeat:Q"))
-    base = alt.Chart(inline(found)).mark_point(filled=True, size=46, opacity=0.9, color=var("text"))
-    chart: alt.Chart = base.encode(x=x, y=y, tooltip=tip)
-    return chart
+        tip.insert(1, channel("repeat:Q"))
+    base = layer(found, "point", filled=True, size=46, opacity=0.9, color=var("text"))
+    return encoded(base, x=x, y=y, tooltip=tip)
 
 
-def _perfect(scaling: Scaling, x: alt.X) -> alt.Chart:
+def _perfect(scaling: Scaling, x: Spec) -> Spec:
     """By the fit's throughput of one; without a fit there is none."""
     ends = [
         {"load": r["load"], "rate": r["perfect"]} for r in _rows(scaling.curve) if r["perfect"] is not None
     ]
     if ends and not is_wide(scaling):
         ends.insert(0, {"load": 0.0, "rate": 0.0})
-    base = alt.Chart(inline(ends)).mark_line(
-        strokeDash=[6, 4], strokeWidth=1.5, opacity=0.8, clip=True, color=var("muted")
-    )
-    chart: alt.Chart = base.encode(x=x, y=alt.Y("rate:Q"))
-    return chart
+    base = layer(ends, "line", strokeDash=[6, 4], strokeWidth=1.5, opacity=0.8, clip=True, color=var("muted"))
+    return encoded(base, x=x, y=channel("rate:Q"))
 
 
-def _level(value: float) -> alt.Chart:
-    base = alt.Chart(inline([{"level": value}])).mark_rule(color=var("muted"), strokeDash=[6, 4])
-    chart: alt.Chart = base.encode(y=alt.Y("level:Q"))
-    return chart
+def _level(value: float) -> Spec:
+    base = layer([{"level": value}], "rule", color=var("muted"), strokeDash=[6, 4])
+    return encoded(base, y=channel("level:Q"))
 
 
 def _two(scaling: Scaling) -> list[Key]:

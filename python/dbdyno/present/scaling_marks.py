@@ -6,11 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import altair as alt
-
 from dbdyno.model.scaling import Estimate, Scaling
 from dbdyno.present import scaling_rows as rows
-from dbdyno.present.chart import HEIGHT, Key, inline
+from dbdyno.present.chart import HEIGHT, Key, Spec, channel, encoded, layer
 from dbdyno.present.palette import var
 
 _WIDE_LADDER = 8
@@ -30,17 +28,17 @@ def domain(scaling: Scaling, beyond: bool = True) -> tuple[float, float]:
     return (0.9 * max(low, 0.5), 1.1 * high) if is_wide(scaling) else (0.0, high)
 
 
-def load_axis(scaling: Scaling, beyond: bool = False) -> alt.X:
+def load_axis(scaling: Scaling, beyond: bool = False) -> Spec:
     """Loads to scale; on a logarithmic axis, ticks at powers of two, where they would crowd at its foot."""
     first, last = domain(scaling, beyond)
     title = scaling.ladder.load_unit
     if not is_wide(scaling):
-        axis = alt.Axis(tickMinStep=1, format="d", labelOverlap=True)
-        return alt.X("load:Q", title=title, axis=axis, scale=alt.Scale(domain=[first, last], nice=False))
+        axis = {"tickMinStep": 1, "format": "d", "labelOverlap": True}
+        return channel("load:Q", title=title, axis=axis, scale={"domain": [first, last], "nice": False})
     ticks = [2**k for k in range(math.ceil(math.log2(first)), math.floor(math.log2(last)) + 1)]
-    axis = alt.Axis(values=ticks, format=",d", labelOverlap="greedy", labelSeparation=6)
-    scale = alt.Scale(type="log", base=2, domain=[first, last], nice=False)
-    return alt.X("load:Q", title=f"{title} (logarithmic)", axis=axis, scale=scale)
+    axis = {"values": ticks, "format": ",d", "labelOverlap": "greedy", "labelSeparation": 6}
+    scale = {"type": "log", "base": 2, "domain": [first, last], "nice": False}
+    return channel("load:Q", title=f"{title} (logarithmic)", axis=axis, scale=scale)
 
 
 def _named(scaling: Scaling) -> Iterator[tuple[str, Estimate, str]]:
@@ -58,18 +56,17 @@ def _named(scaling: Scaling) -> Iterator[tuple[str, Estimate, str]]:
         yield "peak", fit.peak, "sleep-1"
 
 
-def marks(scaling: Scaling) -> Iterator[alt.Chart]:
+def marks(scaling: Scaling) -> Iterator[Spec]:
     """A rule at each with its interval shaded; labels in lines of their own, turned inwards at the edge."""
     first, last = domain(scaling)
     for line, (name, at, paint) in enumerate(_named(scaling)):
         low, high = (min(max(v, first), last) for v in (at.low or first, at.high or last))
-        data = inline(
-            [{"load": at.value, "from": low, "to": high, "name": f"{name}: {rows.number(at.value, 3)}"}]
-        )
+        label = f"{name}: {rows.number(at.value, 3)}"
+        data = [{"load": at.value, "from": low, "to": high, "name": label}]
         if at.low is not None or at.high is not None:
-            shade = alt.Chart(data).mark_rect(opacity=0.16, color=var(paint))
-            yield shade.encode(x=alt.X("from:Q"), x2="to:Q")
-        yield alt.Chart(data).mark_rule(color=var(paint), strokeWidth=2).encode(x=alt.X("load:Q"))
+            shade = layer(data, "rect", opacity=0.16, color=var(paint))
+            yield encoded(shade, x=channel("from:Q"), x2={"field": "to"})
+        yield encoded(layer(data, "rule", color=var(paint), strokeWidth=2), x=channel("load:Q"))
         inwards = _share(at.value, first, last, is_wide(scaling)) > 0.75
         side: dict[str, Any] = {"align": "right", "dx": -5} if inwards else {"align": "left", "dx": 5}
         for halo in (True, False):
@@ -78,8 +75,8 @@ def marks(scaling: Scaling) -> Iterator[alt.Chart]:
                 if halo
                 else {"color": var(paint)}
             )
-            text = alt.Chart(data).mark_text(fontSize=12, fontWeight=600, **side, **ink)
-            yield text.encode(x=alt.X("load:Q"), y=alt.value(8 + _LINE * line), text="name:N")
+            text = layer(data, "text", fontSize=12, fontWeight=600, **side, **ink)
+            yield encoded(text, x=channel("load:Q"), y={"value": 8 + _LINE * line}, text=channel("name:N"))
 
 
 def _share(value: float, low: float, high: float, log: bool) -> float:
@@ -89,7 +86,7 @@ def _share(value: float, low: float, high: float, log: bool) -> float:
     return (value - low) / (high - low)
 
 
-def machine_marks(scaling: Scaling) -> Iterator[alt.Chart]:
+def machine_marks(scaling: Scaling) -> Iterator[Spec]:
     """Where cores and CPUs are all busy, if sessions were."""
     machine = scaling.ladder.machine
     first, last = domain(scaling)
@@ -99,13 +96,15 @@ def machine_marks(scaling: Scaling) -> Iterator[alt.Chart]:
     for line, (name, count) in enumerate(known):
         if count is None or not first <= count <= last:
             continue
-        data = inline([{"load": count, "name": f"{count:g} {name}{'' if count == 1 else 's'}"}])
-        rule = alt.Chart(data).mark_rule(color=var("muted"), strokeDash=[2, 3], strokeWidth=1.5)
-        yield rule.encode(x=alt.X("load:Q"))
+        data = [{"load": count, "name": f"{count:g} {name}{'' if count == 1 else 's'}"}]
+        rule = layer(data, "rule", color=var("muted"), strokeDash=[2, 3], strokeWidth=1.5)
+        yield encoded(rule, x=channel("load:Q"))
         inwards = _share(count, first, last, is_wide(scaling)) > 0.85
         side: dict[str, Any] = {"align": "right", "dx": -4} if inwards else {"align": "left", "dx": 4}
-        text = alt.Chart(data).mark_text(color=var("muted"), fontSize=11, **side)
-        yield text.encode(x=alt.X("load:Q"), y=alt.value(HEIGHT - 8 - _LINE * line), text="name:N")
+        text = layer(data, "text", color=var("muted"), fontSize=11, **side)
+        yield encoded(
+            text, x=channel("load:Q"), y={"value": HEIGHT - 8 - _LINE * line}, text=channel("name:N")
+        )
 
 
 def keys(scaling: Scaling) -> list[Key]:
