@@ -1,12 +1,11 @@
 """Room ``present``: from :class:`~dbdyno.model.results.Results` to a terminal, an HTML file, exports, JSON.
 
 Pure but for the files it writes: no store, no engine, no driver. ``terminal`` and ``exports`` are modules;
-what is slow to load (Altair, XlsxWriter) is loaded when it is called for.
+what is slow to load (XlsxWriter) is loaded when it is called for.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,13 +31,8 @@ from dbdyno.present.topology_svg import write as write_topology_svg
 from dbdyno.present.topology_text import ascii_only
 from dbdyno.present.topology_text import picture as topology_picture
 
-if TYPE_CHECKING:  # it draws with Altair, which is slow to load
+if TYPE_CHECKING:
     from dbdyno.present.scaling_page import Sections
-
-try:
-    Path.home()
-except RuntimeError:  # neither HOME nor a user entry; Altair does not load then
-    os.environ["HOME"] = "/nonexistent"
 
 __all__ = [
     "ascii_only",
