@@ -48,6 +48,7 @@ def _ledger(cut: Tables) -> pl.DataFrame:
     made = [_row("run", None, run), _row("runq", None, runq)]
     made += [_row(account, name, asleep * part / share) for account, name, part in slept.iter_rows()]
     none = 0.0 if cut["cut_samples"].height else None
+    made.append(_row("unaccounted", None, none if share or none is None else asleep))  # seen by no sample
     made += [_row(n, None, none) for n in ("sleep", "client") if n not in set(slept["account"])]
     head = cut["windows"].select("cell", "workload", "variant", "sessions", "repeat").row(0, named=True)
     return rows("ledger", [head | row for row in made])

@@ -98,8 +98,7 @@ class LiveProgress(NullProgressListener):
         if not self._chosen:
             work = results.info.workloads[row["workload"]].work_short
             room = min(self._console.width, 120) - len(self._variant("variant"))
-            chosen = terminal.columns(room, work, errors=True)
-            self._chosen = tuple(c for c in chosen if c.name != "unaccounted_aas")  # of the whole ledger
+            self._chosen = terminal.columns(room, work, errors=True)
             self._console.print(self._variant("variant") + terminal.rung_header(self._chosen))
         self._console.print(self._variant(row["variant"]) + terminal.rung_row(row, self._chosen))
 

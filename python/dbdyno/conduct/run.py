@@ -148,7 +148,8 @@ def _climb(
     teller: ProgressListener,
     interrupt: Interrupt,
 ) -> None:
-    progress, clock = Progressing(plan, teller), clock_of(server)
+    clock = clock_of(server)
+    progress = Progressing(plan, teller, clock)
 
     def grew(grown: Plan) -> None:
         record.write_plan(grown)

@@ -5,7 +5,7 @@ from dbdyno.plan.adaptive_findings import Done, Findings, Next, Seen
 from dbdyno.plan.ladder import default_ladder, parse_ladder
 from dbdyno.plan.observing import OBSERVED, duration_of, observed_cell, resolve_observation, window_of
 from dbdyno.plan.params import parse_params
-from dbdyno.plan.planner import cell_expected_ns, resolve, switch_ns, until_share
+from dbdyno.plan.planner import cell_expected_ns, deriving_ns, resolve, switch_ns, until_share
 from dbdyno.plan.recipe import parse_recipe, refusal
 from dbdyno.plan.schema import SCHEMA_FILE, recipe_schema
 from dbdyno.plan.variants import texts
@@ -20,6 +20,7 @@ __all__ = [
     "capped",
     "cell_expected_ns",
     "default_ladder",
+    "deriving_ns",
     "duration_of",
     "grown",
     "next_rung",

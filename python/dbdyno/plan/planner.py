@@ -22,7 +22,10 @@ MIN_MEASURE_NS = (
 MAX_TARGET_NS = 300_000_000  # the articles' call
 MIN_TARGET_NS = 1_000_000
 CALLS_IN_WINDOW = 20  # at the ladder's top a window should hold about that many calls a session
-_CELL_OVERHEAD_NS = 500_000_000  # connect, prepare, probes, close
+_CELL_OVERHEAD_NS = 700_000_000  # open and close, the server's counters, save, what the ladder asks
+_CONNECT_NS = 20_000_000  # a session: connect, prepare, probes
+_DERIVE_NS = 80_000_000  # a cell, when all is over
+_REPORT_NS = 2 * NS_PER_S
 _CALIBRATION_NS = 3 * NS_PER_S
 _RELOAD_NS, _GROUP_NS, _POOL_NS = NS_PER_S // 2, NS_PER_S // 10, NS_PER_S // 2
 MOST_REPEATS = 20  # of a run that may stop early, unless it says otherwise
@@ -194,16 +197,24 @@ def _cells(
 
 
 def cell_expected_ns(cell: Cell, target_ns: int | None, cpus: float) -> int:
-    """Settle, measure, the last call of a CPU-bound session, half a second of connecting and closing."""
+    """Settle, measure, the last call of a CPU-bound session, connecting and closing."""
     last_call_ns = (target_ns or 0) * max(1.0, cell.sessions / cpus)
-    return _CELL_OVERHEAD_NS + cell.settle_ns + cell.measure_ns + int(last_call_ns)
+    overhead_ns = _CELL_OVERHEAD_NS + cell.sessions * _CONNECT_NS
+    return overhead_ns + cell.settle_ns + cell.measure_ns + int(last_call_ns)
+
+
+def deriving_ns(cells: int) -> int:
+    """From the last cell to the report."""
+    return _REPORT_NS + cells * _DERIVE_NS
 
 
 def _expected_ns(cells: Sequence[Cell], plan: Plan) -> int:
-    """Set-up and calibration for each set of parameters, then the cells, with what lies between them."""
+    """Set-up and calibration for each set of parameters, then the cells, with what lies between them and
+    follows the last."""
     variants = {v.name: v for v in plan.variants}
     kinds = len({tuple(v.params.items()) for v in plan.variants})
     total = kinds * _CALIBRATION_NS if plan.call_target_ns is not None else NS_PER_S
+    total += deriving_ns(len(cells))
     cool_down_ns = parse_duration_ns(plan.experiment.cool_down)
     for before, cell in zip((None, *cells), cells, strict=False):
         last = None if before is None else variants[before.variant]
