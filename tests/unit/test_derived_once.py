@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import polars as pl
 import pytest
 from tests.fakery import Climb, climb
 
+from dbdyno import conduct
 from dbdyno.account.ladder import just_measured
 from dbdyno.conduct import derive
+from dbdyno.model.claim import Claim
+from dbdyno.model.conclusions import Conclusions
 from dbdyno.model.results import Results
+from dbdyno.store import Run, RunStore
 
 ACCOUNTS = ("run_aas", "runq_aas", "sleep_aas", "client_aas")
 
@@ -40,3 +47,48 @@ def test_its_row_shows_the_sessions_time_within_the_samples_error(made: Climb, w
         for name in ACCOUNTS:
             assert row[name] == pytest.approx(full[name], abs=0.05 * row["sessions"]), name
         assert row["calls_per_s"] == full["calls_per_s"]
+
+
+def test_what_was_concluded_is_stored_and_read(tmp_path: Path, made: Climb) -> None:
+    run = stored(tmp_path, made)
+    results, _ = conduct.rebuild(run)
+    shutil.rmtree(run.path / "cells")  # nothing can be derived anew
+    again = conduct.results_of(Run(run.path))
+    assert again.answers == results.answers and again.comparison == results.comparison
+    assert [s.fits for s in again.scaling] == [s.fits for s in results.scaling]
+    assert all(a.curve.equals(b.curve) for a, b in zip(again.scaling, results.scaling, strict=True))
+    assert [s.answers for s in again.scaling] == [s.answers for s in results.scaling]
+
+
+def test_what_is_stored_is_not_concluded_again(tmp_path: Path, made: Climb, whole: Results) -> None:
+    run = stored(tmp_path, made)
+    run.write_derived(
+        whole.tables, whole.findings, Conclusions(answers=(Claim(id="peak", text="as stored"),))
+    )
+    assert conduct.results_of(run).answers == (Claim(id="peak", text="as stored"),)
+    assert not conduct.results_of(run).scaling
+
+
+def test_an_older_run_is_concluded_once(tmp_path: Path, made: Climb, whole: Results) -> None:
+    run = stored(tmp_path, made)
+    run.write_derived(whole.tables, whole.findings)
+    assert run.read_conclusions() is None
+    shown = conduct.results_of(run)
+    kept = run.read_conclusions()
+    assert kept is not None and [s.fits for s in kept.scaling] == [s.fits for s in shown.scaling]
+
+
+def test_conclusions_by_other_criteria_are_drawn_anew(tmp_path: Path, made: Climb, whole: Results) -> None:
+    run = stored(tmp_path, made)
+    run.write_derived(whole.tables, whole.findings, Conclusions(version=0))
+    assert run.read_conclusions() is None
+    assert conduct.results_of(run).scaling
+
+
+def stored(root: Path, made: Climb) -> Run:
+    run = RunStore(root).create(made.plan)
+    run.write_environment(made.environment)
+    for cell in made.cells:
+        run.write_cell(cell)
+    run.finish("complete")
+    return run

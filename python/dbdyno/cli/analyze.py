@@ -20,7 +20,7 @@ from dbdyno.cli.analyze_options import (
 )
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conclude.scaling import NAMES
-from dbdyno.conduct import derived_of
+from dbdyno.conduct import derived_of, results_of
 from dbdyno.conduct.scaling import asked, scaled, scalings_of
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Scaling
@@ -119,7 +119,8 @@ def _of_run(
     if extra:
         raise UsageError(f"{', '.join(extra)}: of files only", "a run knows its columns, units and machine")
     found = open_store(store).open(target)
-    made = scalings_of(derived_of(found), model=model, seed=seed)
+    as_stored = model is None and seed == 1
+    made = results_of(found).scaling if as_stored else scalings_of(derived_of(found), model=model, seed=seed)
     if not made:
         raise UsageError(f"{found.id} has no ladder", "an observation has windows: dbdyno show RUN")
     return made

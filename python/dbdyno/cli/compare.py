@@ -117,8 +117,10 @@ def compare(
     if second is None:
         if asked.told:
             raise UsageError("two machines are of two runs", "name a second run")
-        only = conduct.derived_of(open_store(store).open(first))
-        _show(comparing.compare_variants(only, options), (), output, as_json)
+        record = open_store(store).open(first)
+        made = conduct.results_of(record).comparison if options == comparing.Options() else None
+        made = made or comparing.compare_variants(conduct.derived_of(record), options)
+        _show(made, (), output, as_json)
         return
     _show(*_runs(*_two_runs(first, second, options, store), options, asked), output, as_json)
 

@@ -215,20 +215,41 @@ def connections(plan: Plan) -> int:
 
 
 def results_of(record: Run) -> Results:
-    """All that is shown of a stored run: what was derived from it, and what follows from that."""
-    return _concluded(derived_of(record))
+    """All that is shown of a stored run, as it was derived when the run ended. What of it is missing in an
+    older one is derived now and kept, where the store can be written."""
+    results = _read_derived(record)
+    if results is None:
+        return _concluded(derived_anew(record))
+    with contextlib.suppress(StoreError):
+        if (drawn := record.read_conclusions()) is not None:
+            return replace(results, scaling=drawn.scaling, answers=drawn.answers, comparison=drawn.comparison)
+    results = _concluded(results)
+    with contextlib.suppress(StoreError):
+        _keep(record, results)
+    return results
 
 
 def derived_of(record: Run) -> Results:
     """What was derived when the run ended, or, where that is not there, derived anew from the raw data:
     without fits and comparison."""
+    return _read_derived(record) or derived_anew(record)
+
+
+def _read_derived(record: Run) -> Results | None:
     with contextlib.suppress(StoreError):
         stored = None if record.info.status == "running" else record.read_derived()
         if stored is not None:
             stored[0].setdefault(FAMILIES, wait_families(record.plan.experiment.engine).table())
         if stored is not None and stored[0].keys() >= {*DERIVED, "sources", "histogram"}:
             return Results(record.info, record.plan, record.environment, *stored)
-    return derived_anew(record)
+    return None
+
+
+def _keep(record: Run, results: Results) -> None:
+    from dbdyno.model.conclusions import Conclusions
+
+    drawn = Conclusions(scaling=results.scaling, answers=results.answers, comparison=results.comparison)
+    record.write_derived(results.tables, results.findings, drawn)
 
 
 def _concluded(results: Results) -> Results:
@@ -254,7 +275,7 @@ def derived_anew(record: Run) -> Results:
 def rebuild(record: Run) -> tuple[Results, Path]:
     """Windows, ledger, findings and report anew from raw data; the report's path."""
     results = _concluded(derived_anew(record))
-    record.write_derived(results.tables, results.findings)
+    _keep(record, results)
     return results, present.write_html(results, record.path / "report.html")
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from dbdyno.model.frame import Frame
 from dbdyno.model.scaling import Estimate
 
 PARTS = ("cpu", "user", "system")
@@ -57,7 +58,7 @@ class Regression:
     """How standard errors and intervals were made."""
     parts: tuple[Part, ...]
     """All CPU first; user and system where they are known."""
-    points: pl.DataFrame
+    points: Frame
     ratio: Estimate | None = None
     """All CPU over all work of the first kind, background included: what is known without a slope, too."""
     durbin_watson: float | None = None

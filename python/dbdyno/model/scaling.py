@@ -13,6 +13,7 @@ import polars as pl
 
 from dbdyno.model.claim import Claim
 from dbdyno.model.estimate import Estimate as Estimate
+from dbdyno.model.frame import Frame
 
 if TYPE_CHECKING:
     from dbdyno.model.regression import Regression
@@ -63,7 +64,7 @@ class Ladder:
     """Measured points of one workload on one machine under one variant."""
 
     name: str
-    points: pl.DataFrame
+    points: Frame
     throughput_unit: str = "calls/s"
     load_unit: str = "sessions"
     machine: Machine = Machine()
@@ -113,10 +114,10 @@ class Scaling:
     ladder: Ladder
     fits: tuple[Fitted, ...]
     """Best first (by AICc). Empty: nothing could be fitted, ``refused`` says why."""
-    curve: pl.DataFrame
+    curve: Frame
     """The best fit: ``load``, ``throughput``, ``low``, ``high`` (95 % band of the mean), ``response_s``,
     ``perfect`` (one session's throughput times load), ``beyond`` (outside the measured range)."""
-    residuals: pl.DataFrame
+    residuals: Frame
     """Per point: ``load``, ``repeat``, ``throughput``, ``predicted``, ``residual``, ``efficiency``
     (throughput per load over that of one session)."""
     refused: tuple[str, ...] = ()

@@ -8,7 +8,7 @@
         cells/0003-lio-base-s4-r1/     a cell, there whole or not at all
           manifest.json  cell.json  sessions.parquet  samples.parquet  ...
         derived/                       can be made again from the cells
-          manifest.json  windows.parquet  rates.parquet  ...  findings.json
+          manifest.json  windows.parquet  rates.parquet  ...  findings.json  conclusions.json
 """
 
 from typing import TYPE_CHECKING

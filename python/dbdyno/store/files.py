@@ -103,15 +103,28 @@ def write_directory(path: Path, files: dict[str, bytes]) -> None:
 
 def read_directory(path: Path) -> dict[str, bytes]:
     """The files of a directory, compared with its manifest before anything parses them."""
+    digests = _digests(path)
+    return {str(name): _checked(path, name, digests[name]) for name in digests}
+
+
+def read_one(path: Path, name: str) -> bytes | None:
+    """One file of such a directory; ``None``: the manifest, or the directory, has none of that name."""
+    digests = _digests(path) if path.is_dir() else {}
+    return _checked(path, name, digests[name]) if name in digests else None
+
+
+def _digests(path: Path) -> dict[str, Any]:
     try:
-        digests = dict(from_json(read(path / MANIFEST)))
+        return dict(from_json(read(path / MANIFEST)))
     except (ValueError, TypeError) as error:
         raise StoreError(f"{MANIFEST} of {path.name} is damaged") from error
-    contents = {str(name): read(path / Path(name).name) for name in digests}
-    for name, content in contents.items():
-        if _digest(content) != digests[name]:
-            raise StoreError(f"{name} of {path.name} is damaged: its checksum differs")
-    return contents
+
+
+def _checked(path: Path, name: str, digest: Any) -> bytes:
+    content = read(path / Path(name).name)
+    if _digest(content) != digest:
+        raise StoreError(f"{name} of {path.name} is damaged: its checksum differs")
+    return content
 
 
 def read(path: Path) -> bytes:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import polars as pl
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -22,10 +22,14 @@ from dbdyno.model.tables import DERIVED, LABELS, RAW, conform, empty
 from dbdyno.store import files
 from dbdyno.store.listing import read_document, reason_if_ended
 
+if TYPE_CHECKING:
+    from dbdyno.model.conclusions import Conclusions
+
 _M = TypeVar("_M", bound=BaseModel)
 _FINDINGS = TypeAdapter(tuple[Claim, ...])
 _SHOWN = {**{t: t for t in (*DERIVED, *LABELS, "sources")}, "histogram": "cell_histogram"}
 """What is kept beside the derived tables so that a report needs no raw data -> its schema."""
+_CONCLUSIONS = "conclusions.json"
 _MOST_ROWS = 200_000_000
 _REBUILD = "make it again from the raw data: dbdyno rebuild RUN"
 
@@ -120,14 +124,22 @@ class Run:
 
     # -- derived --------------------------------------------------------------------------------
 
-    def write_derived(self, tables: Mapping[str, pl.DataFrame], findings: Sequence[Claim]) -> None:
-        """Saves the derived tables, with sources and histogram beside them, in place of older ones."""
+    def write_derived(
+        self,
+        tables: Mapping[str, pl.DataFrame],
+        findings: Sequence[Claim],
+        conclusions: Conclusions | None = None,
+    ) -> None:
+        """Saves the derived tables, with sources and histogram beside them, and what follows from them, in
+        place of older ones."""
         contents = {
             f"{t}.parquet": files.parquet(conform(schema, tables[t]))
             for t, schema in _SHOWN.items()
             if t in tables
         }
         contents["findings.json"] = _FINDINGS.dump_json(tuple(findings), indent=1)
+        if conclusions is not None:
+            contents[_CONCLUSIONS] = to_json(conclusions)
         files.write_directory(self.path / "derived", contents)
 
     def read_derived(self) -> tuple[dict[str, pl.DataFrame], tuple[Claim, ...]] | None:
@@ -142,6 +154,16 @@ class Run:
             return _tables(contents, _SHOWN), findings
         except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
             raise StoreError(f"the derived tables of run {self.id} are damaged: {error}", _REBUILD) from error
+
+    def read_conclusions(self) -> Conclusions | None:
+        """As last written; ``None``: none, or by other criteria. Raises :class:`StoreError` on damage."""
+        from dbdyno.model.conclusions import VERSION, Conclusions  # its validators take time to be built
+
+        content = files.read_one(self.path / "derived", _CONCLUSIONS)
+        if content is None:
+            return None
+        found = _model(content, Conclusions, f"{_CONCLUSIONS} of run {self.id}")
+        return found if found.version == VERSION else None
 
 
 def read_info(path: Path) -> RunInfo:
