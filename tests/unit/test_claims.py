@@ -1,14 +1,23 @@
 """One type for all conclusions."""
 
 import json
+import re
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
 from pydantic import TypeAdapter
 
+from dbdyno.cli.app import app
+from dbdyno.conclude.catalogue import Entry, claim, entries, entry
+from dbdyno.conclude.catalogue.__main__ import page
 from dbdyno.model.claim import Claim
+from dbdyno.model.errors import UsageError
 from dbdyno.model.estimate import Estimate
 from dbdyno.present.claim_record import finding_record
 
 STORED = TypeAdapter(tuple[Claim, ...])
+FORBIDDEN = re.compile(r"^Of |cannot be told|not told|witness\b|somebody|\bmend\b|\bcells?\b")
 OLDER = {
     "id": "cpu-wait", "severity": "note", "claim": "Sessions wait for CPU.", "value": 4.0, "unit": "sessions",
     "low": None, "high": 8.0, "evidence": "os tasks", "cure": "more CPUs", "cells": ["0001"],
@@ -37,3 +46,50 @@ def test_a_claim_comes_back_as_it_was_stored() -> None:
     assert STORED.validate_json(STORED.dump_json(claims)) == claims
     endless = Claim(id="c", text="C.", value=Estimate("c", float("inf")))
     assert STORED.validate_json(STORED.dump_json((endless,)))[0].value is None
+
+
+def test_the_page_of_claims_is_the_catalogues() -> None:
+    stored = Path(__file__).parents[2] / "docs" / "claims.md"
+    assert stored.read_text(encoding="utf-8") == page(), (
+        "python -m dbdyno.conclude.catalogue > docs/claims.md"
+    )
+
+
+@pytest.mark.parametrize("found", entries().values(), ids=lambda e: e.id)
+def test_an_entry_answers_a_question_in_plain_words(found: Entry) -> None:
+    assert found.question.endswith("?") and found.when
+    assert not found.page or (Path(__file__).parents[2] / "docs" / found.page).is_file()
+    for text in (found.question, found.when, *found.sentences(), *found.advices()):
+        assert not re.search(r"^Of |cannot be told|witness\b|somebody|\bmend\b|not told|\bcells?\b", text), (
+            text
+        )
+    for text in found.sentences():
+        assert text.endswith((".", "}")) and not re.search(r"(?<!\{)\d+ \w+s?\(s\)", text)
+
+
+def test_a_claim_is_its_entrys_sentence_with_values() -> None:
+    said = {"share": 0.15, "place": "at 8 sessions", "measurements": "2 measurements", "limit": 0.01}
+    made = claim("steal", said, 0.15, cells=["0001"])
+    assert made.text == (
+        "Steal: the hypervisor withheld 15 % of CPU time at 8 sessions (2 measurements above 1.0 %)."
+    )
+    assert (made.severity, made.value) == ("warning", Estimate("steal", 0.15, "of the machine"))
+    assert made.said == said
+
+
+def test_an_id_with_an_end_of_its_own_is_found() -> None:
+    assert entry("errors-40001").id == "errors"
+    with pytest.raises(UsageError) as error:
+        entry("cpu-wiat")
+    assert "'cpu-wait'" in (error.value.cure or "")
+
+
+def test_explain_prints_an_entry_or_all_questions() -> None:
+    run = CliRunner()
+    all_of_them = run.invoke(app, ["explain"])
+    assert all_of_them.exit_code == 0
+    assert [line.split()[0] for line in all_of_them.output.splitlines()] == [
+        e.name for e in entries().values()
+    ]
+    one = run.invoke(app, ["explain", "cpu-wait"])
+    assert one.exit_code == 0 and entry("cpu-wait").question in one.output

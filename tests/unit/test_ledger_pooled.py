@@ -207,7 +207,8 @@ def findings(made: RawCell) -> dict[str, Claim]:
 def test_a_queue_that_is_the_largest_account_is_told() -> None:
     found = findings(cell())
     assert found["pool-queue"].value.value == pytest.approx(1.8)
-    assert "the pool's only server connection: 1.80 of 3.00 seconds per second" in found["pool-queue"].text
+    assert "only server connection" in found["pool-queue"].said["connection"]
+    assert found["pool-queue"].said["wall"] == pytest.approx(3.0)
     assert "unaccounted" not in found and "ledger-closes" not in found
 
 
@@ -219,7 +220,7 @@ def test_a_queue_that_is_not_the_largest_is_not() -> None:
 def test_the_way_through_the_pooler_is_told_with_its_own_cpu() -> None:
     far, near = findings(cell(counters=pooler(wait_s=16.0))), findings(cell(counters=pooler(wait_s=18.5)))
     assert far["pool-way"].value.value == pytest.approx(0.1)
-    assert "the pooler's CPU 0.0500 s/s, its run queue 0.0250 s/s" in far["pool-way"].text
+    assert (far["pool-way"].said["run"], far["pool-way"].said["runq"]) == pytest.approx((0.05, 0.025))
     assert "pool-way" not in near
 
 

@@ -31,6 +31,7 @@ Examples:
   dbdyno analyze ladder.csv              how a system scales, from sessions and throughput
   dbdyno topology                        sockets, NUMA nodes, cores, threads; which are usable
   dbdyno show last                       the results of the last run
+  dbdyno explain cpu-wait                what a claim means, and what to do
   dbdyno profile last                    load profile and top ten events of the last run
   dbdyno export last --to xlsx           an Excel workbook with charts
   dbdyno sql "from rungs"                query the tables of all runs
@@ -65,6 +66,7 @@ _PLACES = {
     "analyze": "analyze:analyze",
     "compare": "compare:compare",
     "topology": "topology:topology",
+    "explain": "explain:explain",
     "clean": "clean:clean",
 }
 """Command -> its place in this package."""

@@ -7,10 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
+from dbdyno.conclude.catalogue import claim
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.claim import Claim
 from dbdyno.model.client_limit import is_limit
+from dbdyno.model.estimate import Estimate
 from dbdyno.model.histogram import quantile_ns
 from dbdyno.model.plan import Goal, Plan
 from dbdyno.plan import Done, Findings, Seen, next_rung, so_far
@@ -71,19 +72,16 @@ def sought(plan: Plan, tables: Mapping[str, pl.DataFrame]) -> Iterator[Claim]:
 
 
 def _finding(plan: Plan, variant: str, findings: Findings, step: Any) -> Claim:
+    id = "target" if findings.rule.goal is not None else "auto-ladder"
     done = step if isinstance(step, Done) else so_far(findings)
     rest = "" if isinstance(step, Done) else f"; not finished: {step.sessions} would have come next"
-    words = done.words + rest
-    named = f"{variant}: {words}" if variant else words[:1].upper() + words[1:]
+    at = None if done.at is None else Estimate(id, done.at, "sessions", done.low, done.high)
     return claim(
-        id="target" if findings.rule.goal is not None else "auto-ladder",
+        id,
+        {"found": done.words + rest, "rests": done.evidence},
+        at,
         severity="good" if done.found and not rest else "note",
-        text=f"{named}.",
-        value=done.at,
-        unit="sessions",
-        low=done.low,
-        high=done.high,
-        evidence=done.evidence,
         advice=done.cure,
-        cells=tuple(c.id for c in plan.cells if variant in ("", c.variant) and c.sessions == done.at),
+        cells=[c.id for c in plan.cells if variant in ("", c.variant) and c.sessions == done.at],
+        subject=variant,
     )

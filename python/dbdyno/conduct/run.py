@@ -12,7 +12,7 @@ import polars as pl
 from dbdyno import __version__, observe, present
 from dbdyno.account.ladder import just_measured
 from dbdyno.conclude.answers import observed
-from dbdyno.conclude.claims import claim
+from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conduct.adaptive_results import sought
 from dbdyno.conduct.cell import Unit, measure
@@ -280,14 +280,7 @@ def rebuild(record: Run) -> tuple[Results, Path]:
 
 
 def _damage(damaged: DamagedCell) -> Claim:
-    return claim(
-        id="cell-damaged",
-        severity="warning",
-        text=f"Cell {damaged.id} could not be read and is left out: {damaged.reason}.",
-        evidence="the run's directory",
-        advice="restore its files from a backup, or measure that rung again",
-        cells=(damaged.id,),
-    )
+    return claim("cell-damaged", {"measurement": damaged.id, "reason": damaged.reason}, cells=(damaged.id,))
 
 
 def raw_tables(record: Run) -> dict[str, pl.DataFrame]:

@@ -25,6 +25,8 @@ class Claim(BaseModel):
     evidence: str = ""  # which table and figures it rests on
     advice: str = ""  # what to do about it
     cells: tuple[str, ...] = ()  # measurements that it is about; empty: the whole run
+    case: str = ""  # which of the entry's sentences it is, where there are several
+    said: dict[str, Any] = {}  # the sentence's named values
 
     @model_validator(mode="before")
     @classmethod

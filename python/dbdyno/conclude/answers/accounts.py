@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dbdyno.conclude.answers import number_format as fmt
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers.ladders import cells_of, figures_of_cell
 from dbdyno.model.client_limit import STARVED
 from dbdyno.model.results import Results

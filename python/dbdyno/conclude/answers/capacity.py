@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dbdyno.conclude.answers import number_format as fmt
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import rungs
 from dbdyno.conclude.claims import claim
 from dbdyno.model.claim import GOOD_SCALING, Claim

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.conclude.answers import number_format as fmt
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import rungs
 from dbdyno.conclude.answers.ladders import cells_of
 from dbdyno.conclude.claims import claim

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dbdyno.conclude.answers import number_format as fmt
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers.ladders import account
 from dbdyno.conclude.answers.machine import machine_of
 from dbdyno.conclude.claims import claim

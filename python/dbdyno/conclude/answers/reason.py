@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import accounts, rungs
-from dbdyno.conclude.answers import number_format as fmt
 from dbdyno.conclude.answers.accounts import Growth
 from dbdyno.conclude.claims import claim
 from dbdyno.model.claim import Claim

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from dbdyno.conclude.answers import number_format as fmt
+from dbdyno.conclude import number_format as fmt
 from dbdyno.model.claim import GOOD_SCALING
 from dbdyno.model.scaling import Estimate, Ladder, Scaling
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import polars as pl
 
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import accounts, rungs, smt_yield
-from dbdyno.conclude.answers import number_format as fmt
 from dbdyno.conclude.answers.ladders import cells_of
 from dbdyno.conclude.claims import claim
 from dbdyno.model.claim import Claim

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dbdyno.conclude.answers import number_format as fmt
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import rungs
 from dbdyno.model.claim import Claim
 from dbdyno.model.scaling import Scaling

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, percent, sessions
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, sessions
 from dbdyno.model.claim import Claim
 from dbdyno.model.units import NS_PER_S, significant
 from dbdyno.model.wait_families import STORAGE, families_of
@@ -33,13 +33,7 @@ def helpers(case: Case) -> Iterator[Claim]:
     if share >= HELPERS:
         place = "" if case.observed else f" at {sessions(rung['sessions'])}"
         yield claim(
-            id="helpers",
-            severity="note",
-            text=f"The server's own processes took {significant(rung['helpers_aas'])} CPUs{place}, "
-            f"{percent(share)} of the server's CPU time: not in the sessions' accounts.",
-            value=rung["helpers_aas"],
-            unit="cores",
-            evidence="os tasks: the ledger's scope helper",
+            "helpers", {"used": rung["helpers_aas"], "place": place, "share": share}, rung["helpers_aas"]
         )
 
 
@@ -59,13 +53,9 @@ def io_workers(case: Case) -> Iterator[Claim]:
         used, waited, delay, cell = max(found, key=lambda f: f[0])
         device = "unknown (delay accounting is off)" if delay is None else f"{significant(delay)} s/s"
         yield claim(
-            id="io-workers",
-            severity="note",
-            text=f"Sessions waited {significant(waited)} s/s for I/O {at(cell, case)} that I/O workers did: "
-            f"they used {significant(used)} CPUs, their block I/O was {device}.",
-            value=used,
-            unit="cores",
-            evidence="ledger: sleep of the sessions in I/O waits, run and block_io of the I/O workers",
+            "io-workers",
+            {"waited": waited, "place": at(cell, case), "used": used, "device": device},
+            used,
             cells=ids([c for *_, c in found]),
         )
 
@@ -82,13 +72,9 @@ def parallel_workers(case: Case) -> Iterator[Claim]:
     if found:
         share, run, cell = max(found, key=lambda f: f[0])
         yield claim(
-            id="parallel-workers",
-            severity="note",
-            text=f"Parallel workers were {percent(share)} of the sessions' served time {at(cell, case)}; "
-            f"{significant(run)} CPUs were theirs.",
-            value=share,
-            unit="of served time",
-            evidence="os tasks and samples: workers folded into their leaders' sessions",
+            "parallel-workers",
+            {"share": share, "place": at(cell, case), "run": run},
+            share,
             cells=ids([c for *_, c in found]),
         )
 
@@ -99,14 +85,11 @@ def autovacuum(case: Case) -> Iterator[Claim]:
     if found:
         run, lived, cell = max(found, key=lambda f: (f[0], f[1]))
         yield claim(
-            id="autovacuum",
-            severity="warning" if run >= GRAVE else "note",
-            text=f"Autovacuum was at work in {case.many(len(found))}: {at(cell, case)} it lived "
-            f"{percent(lived)} of the time and used {significant(run)} CPUs.",
-            value=run,
-            unit="cores",
-            evidence="os tasks: helpers that are autovacuum workers",
-            advice="" if case.observed else "let it finish before the run, or measure longer than it takes",
+            "autovacuum",
+            {"measurements": case.many(len(found)), "lived": lived, "place": at(cell, case), "run": run},
+            run,
+            case="observed" if case.observed else "run",
+            severity="warning" if run >= GRAVE else None,
             cells=ids([c for *_, c in found]),
         )
 
@@ -137,13 +120,11 @@ def checkpoints(case: Case) -> Iterator[Claim]:
         n, used, cell = max(found, key=lambda f: f[1] or 0.0)
         took = "" if used is None else f"; the checkpointer used {significant(used)} CPUs"
         yield claim(
-            id="checkpoint",
-            severity="warning" if (used or 0.0) >= GRAVE else "note",
-            text=f"Checkpoints fell into {case.many(len(found))}: {n} {at(cell, case)}{took}.",
-            value=float(n),
-            unit="checkpoints",
-            evidence="engine counters: checkpoints, and the task of the checkpointer",
-            advice="" if case.observed else "make one before the run, or measure over several",
+            "checkpoint",
+            {"measurements": case.many(len(found)), "n": n, "place": at(cell, case), "used": took},
+            float(n),
+            case="observed" if case.observed else "run",
+            severity="warning" if (used or 0.0) >= GRAVE else None,
             cells=ids([c for *_, c in found]),
         )
 
@@ -158,17 +139,12 @@ def resets(case: Case) -> Iterator[Claim]:
         marks = levels.filter(moved)
         keys += case.table("cut_work", cell["cell"]).filter(pl.col("status") == "reset")["name"].to_list()
         if keys or marks.height:
-            found.append((keys or ["by the server's word"], cell))
+            found.append((keys or ["as the server reports"], cell))
     if found:
         names = [name for keys, _ in found for name in keys]
         yield claim(
-            id="statistics-reset",
-            severity="warning",
-            text=f"The server's statistics were reset in {case.many(len(found))} "
-            f"({listed(names)}), {at(found[0][1], case)} first: what they counted there is unknown.",
-            value=float(len(found)),
-            unit="windows",
-            evidence="engine counters: one went down, or the time of reset changed",
-            advice="nobody should reset statistics while dbdyno measures; measure again",
+            "statistics-reset",
+            {"measurements": case.many(len(found)), "names": listed(names), "place": at(found[0][1], case)},
+            float(len(found)),
             cells=ids([c for _, c in found]),
         )

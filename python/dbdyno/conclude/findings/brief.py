@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row, at, ids, many
 from dbdyno.model.brief import STATUS, met
 from dbdyno.model.claim import Claim
-from dbdyno.model.units import significant
 
 GRAVE = 0.05
 """From this share of DB CPU on it is more than a note."""
@@ -29,17 +28,13 @@ def sessions(case: Case) -> Iterator[Claim]:
     used, all_used = _cpu(case, worst), case.aas(worst["cell"], "run")
     share = used / all_used if used and all_used else 0.0
     whole = case.aas(worst["cell"], "runq", scope="brief") if _traced(case, worst) else None
-    number = f"{sum(counts):,}" if counts else "Some"
+    number = many(sum(counts), "session") if counts else "Some sessions"
     yield claim(
-        id="brief-sessions",
-        severity="warning" if share >= GRAVE else "note",
-        text=f"{number} session{'' if counts and sum(counts) == 1 else 's'} were too brief to be sampled: "
-        f"{_words(used, share, whole)} {at(worst, case)}.",
-        value=float(sum(counts)) if counts else None,
-        unit="sessions",
-        evidence="ledger: scope brief; engine counters: logons, less the sessions that were met",
-        advice="a connection pool keeps sessions open: each new one costs a process and its start"
-        + ("" if whole is not None or used is None else "; the scheduler trace shows how long they waited"),
+        "brief-sessions",
+        {"sessions": number, "used": used, "share": share, "waited": whole, "place": at(worst, case)},
+        float(sum(counts)) if counts else None,
+        case="unknown" if used is None else "used" if whole is None else "traced",
+        severity="warning" if share >= GRAVE else None,
         cells=ids(cells),
     )
 
@@ -61,12 +56,3 @@ def _cpu(case: Case, cell: Row) -> float | None:
 def _traced(case: Case, cell: Row) -> bool:
     rows = case.accounts(cell["cell"], "brief").filter(pl.col("account") == "runq")
     return rows.height > 0 and rows["status"][0] != STATUS
-
-
-def _words(used: float | None, share: float, waited: float | None) -> str:
-    if used is None:
-        return "their CPU time is not known, or too little to be measured,"
-    text = f"they used {significant(used)} CPUs, {percent(share)} of DB CPU"
-    if waited is None:
-        return f"{text}; how long they waited for a CPU, and in the server, is not known"
-    return f"{text}, and waited {significant(waited)} s/s for a CPU"

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row, at, ids
 from dbdyno.model.claim import Claim
-from dbdyno.model.units import format_rate, significant
 
 CACHED = 0.001
 """Of the logical reads: a cached test may read this part physically (the catalogue, a new page)."""
@@ -44,28 +43,22 @@ def cached(case: Case) -> Iterator[Claim]:
     if found[True]:
         reads, cell = max(found[True], key=lambda f: f[0].share)
         yield claim(
-            id="not-cached",
-            severity="warning",
-            text=f"Not fully cached: {percent(reads.share)} of the logical reads were physical "
-            f"{at(cell, case)} ({case.many(len(found[True]))}): CPU per logical read holds the way to the "
-            "operating system.",
-            value=reads.share,
-            unit="of logical reads",
-            evidence=reads.evidence,
-            advice="smaller tables, a larger database cache, or a longer --settle",
+            "not-cached",
+            {
+                "share": reads.share,
+                "place": at(cell, case),
+                "measurements": case.many(len(found[True])),
+                "source": reads.evidence,
+            },
+            reads.share,
             cells=ids([c for _, c in found[True]]),
         )
     if found[False]:
         reads, cell = min(found[False], key=lambda f: f[0].share)
         yield claim(
-            id="hardly-physical",
-            severity="warning",
-            text=f"Hardly any physical reads: {percent(reads.share)} of the logical ones {at(cell, case)}. "
-            "This is the wrong test for this machine: the database's cache holds what it reads.",
-            value=reads.share,
-            unit="of logical reads",
-            evidence=reads.evidence,
-            advice="tables larger than the database's cache, or a smaller cache",
+            "hardly-physical",
+            {"share": reads.share, "place": at(cell, case), "source": reads.evidence},
+            reads.share,
             cells=ids([c for _, c in found[False]]),
         )
 
@@ -84,14 +77,9 @@ def os_cached(case: Case) -> Iterator[Claim]:
         waited, reads, cell = min(found, key=lambda f: f[0])
         rate = reads.physical / cell["wall_s"]
         yield claim(
-            id="os-cached",
-            severity="warning",
-            text=f"The operating system had the blocks: {format_rate(rate)} physical reads/s "
-            f"{at(cell, case)}, and {significant(waited)} s/s waited for a device.",
-            value=waited,
-            unit="s/s",
-            evidence=f"{reads.evidence}; os tasks: block I/O delay",
-            advice="tables larger than the memory, or direct I/O",
+            "os-cached",
+            {"rate": rate, "place": at(cell, case), "waited": waited, "source": reads.evidence},
+            waited,
             cells=ids([c for *_, c in found]),
         )
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, percent, sentence, sessions
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row, sessions
 from dbdyno.model.cell_groups import TOGETHER
 from dbdyno.model.claim import Claim
-from dbdyno.model.units import format_rate, significant
 from dbdyno.model.wait_families import LOCKS, families_of
 
 BOUND = 0.25
@@ -29,23 +28,26 @@ def lock_bound(case: Case) -> Iterator[Claim]:
         lower = [r for r in rungs if r["sessions"] < top["sessions"] and r["calls_per_s"]]
         best = max(lower, key=lambda r: float(r["calls_per_s"]), default=None)
         place = "" if case.observed else f" at {sessions(top['sessions'])}"
-        text = f"{name}bound by one lock: {held['name']} holds {percent(held['share'])} of DB time{place}"
+        said = {"event": held["name"], "share": held["share"], "place": place, "source": held["source"]}
+        parts = []
         if best is not None:
-            text += f", and throughput no longer grows: {format_rate(top['calls_per_s'])} calls/s after "
-            text += f"{format_rate(best['calls_per_s'])} at {sessions(best['sessions'])}"
+            said |= {
+                "top_rate": top["calls_per_s"],
+                "best_rate": best["calls_per_s"],
+                "best": best["sessions"],
+            }
+            parts.append("flat")
         if held["runq_s"]:
-            text += f" (besides {significant(held['runq_s'])} s in the run queue under its label)"
+            said["queued"] = held["runq_s"]
+            parts.append("queued")
         yield claim(
-            id="lock-bound",
-            severity="warning",
-            text=sentence(text + "."),
-            value=held["share"],
-            unit="of DB time",
+            "lock-bound",
+            said,
+            held["share"],
+            parts=parts,
             low=_share(held, "low"),
             high=_share(held, "high"),
-            evidence=f"{held['source']}: table top_events; driver: table rungs",
-            advice="see who holds it: what all sessions touch (a row, a page, the log's end); part it among "
-            "sessions, hold it for less time, or load with fewer sessions",
+            subject=name,
         )
 
 

@@ -37,7 +37,7 @@ class Case:
 
     @property
     def observed(self) -> bool:
-        """Somebody else's load: cells are windows, there are no rungs and no driver."""
+        """An existing workload: cells are windows, there are no rungs and no driver."""
         return self.plan.experiment.observation is not None
 
     @property
@@ -47,8 +47,8 @@ class Case:
         return asked is not None and asked.some
 
     def many(self, n: int) -> str:
-        """``3 cells``; of an observation ``3 windows``."""
-        return many(n, "window" if self.observed else "cell")
+        """``3 measurements``; of an observation ``3 windows``."""
+        return many(n, "window" if self.observed else "measurement")
 
     def table(self, name: str, cell: str) -> pl.DataFrame:
         """The rows of one of the tables by cell."""
@@ -99,12 +99,12 @@ class Case:
         return self.aas(cell, "run", "runq", "sleep", UNLABELLED)
 
     def ladders(self) -> Iterator[tuple[str, list[Row]]]:
-        """(name to begin a sentence with, usable rungs) of each workload and variant."""
+        """(what it is called where there are several, usable rungs) of each workload and variant."""
         rungs = self.tables["rungs"]
         parts = rungs.partition_by("workload", "variant", maintain_order=True)
         for part in parts:
             row = part.row(0, named=True)
-            name = f"{row['workload']}, variant {row['variant']}: " if len(parts) > 1 else ""
+            name = f"{row['workload']}, variant {row['variant']}" if len(parts) > 1 else ""
             yield name, part.filter(pl.col("status") != "invalid").to_dicts()
 
     def work_short(self, workload: str) -> str:
@@ -154,5 +154,5 @@ def sentence(text: str) -> str:
 
 
 def many(n: int, noun: str) -> str:
-    """``1 cell``, ``3 cells``."""
+    """``1 window``, ``3 windows``."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, many, sentence
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row, at, ids, listed
 from dbdyno.model.claim import Claim
+from dbdyno.model.estimate import Estimate
 from dbdyno.model.units import significant
 
 LOST_SQLSTATE = "08006"
@@ -23,14 +24,9 @@ def sessions_lost(case: Case) -> Iterator[Claim]:
             continue
         words = listed(lost["end_detail"].drop_nulls().to_list(), 2)
         yield claim(
-            id="sessions-lost",
-            severity="warning",
-            text=f"Sessions lost {at(cell, case)}: {lost.height} of {mine.height}: {words}. "
-            "Their calls are counted until their last end.",
-            value=float(lost.height),
-            unit="sessions",
-            evidence="driver: table sessions, end_reason",
-            advice="see the server's log; measure that rung again",
+            "sessions-lost",
+            {"place": at(cell, case), "lost": lost.height, "sessions": mine.height, "words": words},
+            float(lost.height),
             cells=(cell["cell"],),
         )
 
@@ -41,18 +37,7 @@ def no_calls(case: Case) -> Iterator[Claim]:
         mine = case.tables["cell_sessions"].filter(pl.col("cell") == cell["cell"])
         if mine.is_empty() or int((mine["calls"] + mine["errors"]).sum()) > 0:
             continue
-        yield claim(
-            id="no-calls",
-            severity="warning",
-            text=f"No call began within the window and was answered {at(cell, case)}: throughput and "
-            "response time are unknown.",
-            value=0.0,
-            unit="calls",
-            evidence="driver: table sessions, calls and errors",
-            advice="a call takes longer than the window, or the server did not answer: --measure longer than "
-            "a call, or see the server's log",
-            cells=(cell["cell"],),
-        )
+        yield claim("no-calls", {"place": at(cell, case)}, 0.0, cells=(cell["cell"],))
 
 
 def errors(case: Case) -> Iterator[Claim]:
@@ -64,14 +49,11 @@ def errors(case: Case) -> Iterator[Claim]:
     )
     for row in grouped.sort("count", descending=True).iter_rows(named=True):
         yield claim(
-            id=f"errors-{row['sqlstate']}",
-            severity="warning",
-            text=f"{row['count']:,} of {calls:,} calls ended in SQLSTATE {row['sqlstate']}: {row['message']}",
-            value=float(row["count"]),
-            unit="calls",
-            evidence="driver: table errors, from the barrier on",
-            advice="mend the statement or the server; failed calls are in no rate",
-            cells=tuple(row["cell"]),
+            "errors",
+            {"count": row["count"], "calls": calls, "code": row["sqlstate"], "message": row["message"]},
+            float(row["count"]),
+            each=row["sqlstate"],
+            cells=row["cell"],
         )
 
 
@@ -85,36 +67,26 @@ def work_constant(case: Case) -> Iterator[Claim]:
         if known is None or not known.work_constant:
             continue
         low, high = float(mine["value"].min()), float(mine["value"].max())  # type: ignore[arg-type]
-        name = f"{known.work_short} per call"
-        evidence = f"engine counters, probes taken off, over all calls of {mine.height} sessions"
+        said = {
+            "work": known.work_short,
+            "sessions": mine.height,
+            "variant": variant,
+            "low": low,
+            "high": high,
+        }
         cells = tuple(mine["cell"].unique(maintain_order=True))
         if low == high:
-            yield claim(
-                id="work-constant",
-                severity="good",
-                text=f"{sentence(name)} constant in all {many(mine.height, 'session')} of {variant}: "
-                f"{low:,.10g}.",
-                value=low,
-                unit=known.work_unit,
-                low=low,
-                high=high,
-                evidence=evidence,
-            )
+            yield claim("work-constant", said, Estimate("work-constant", low, known.work_unit, low, high))
             continue
         nearly = high - low <= known.work_tolerance * high
         yield claim(
-            id="work-not-constant",
-            severity="note" if nearly else "warning",
-            text=f"{sentence(name)} is {'nearly' if nearly else 'not'} constant: {low:,.10g} to "
-            f"{high:,.10g} in {many(mine.height, 'session')} of {variant}.",
-            value=(high - low) / high,
-            unit="relative spread",
+            "work-not-constant",
+            said,
+            (high - low) / high,
+            case="nearly" if nearly else "varies",
+            severity="note" if nearly else None,
             low=low,
             high=high,
-            evidence=evidence,
-            advice=""
-            if nearly
-            else "look for a changed plan, autovacuum or a cold cache; rates in work units are means",
             cells=cells,
         )
 
@@ -126,26 +98,13 @@ def executions(case: Case) -> Iterator[Claim]:
     differing = engine.filter(pl.col("verdict") == "differs")
     if engine.height and differing.is_empty():
         total, by_work = float(engine["value"].sum()), engine["source"][0].endswith("by work")
-        yield claim(
-            id="executions-agree",
-            severity="good",
-            text=f"The server {'did the work of exactly' if by_work else 'counted'} the driver's calls "
-            f"in all {case.many(engine.height)}: {total:,.0f}.",
-            value=total,
-            unit="calls",
-            evidence="table witnesses, executions",
-        )
+        yield claim("executions-agree", {"calls": total}, total, case="by-work" if by_work else "counted")
     if differing.height:
         worst = float(differing["relative_difference"].abs().max())  # type: ignore[arg-type]
         yield claim(
-            id="executions-disagree",
-            severity="warning",
-            text="The server's count of calls differs from the driver's by up to "
-            f"{significant(100 * worst)} % in {case.many(differing.height)}.",
-            value=worst,
-            unit="relative difference",
-            evidence="table witnesses, executions",
-            advice="does something else use these sessions' role, or was a counter reset?",
+            "executions-disagree",
+            {"difference": significant(100 * worst), "measurements": case.many(differing.height)},
+            worst,
             cells=ids(differing.to_dicts()),
         )
 
@@ -174,24 +133,18 @@ def _written(case: Case, changing: bool, cells: list[tuple[float, Row]]) -> Clai
     wrong = [c for c in cells if (c[0] > 0) != changing]
     wal, cell = max(wrong or cells, key=lambda c: c[0])
     what = "change rows" if changing else "only read"
-    made = f"{significant(wal)} bytes of WAL a call" if wal else "no WAL"
-    if wrong:
-        text = f"Calls that {what} made {made} {at(cell, case)} ({case.many(len(wrong))})."
-    else:
-        most = "at most " if len(cells) > 1 and wal else ""
-        text = f"Calls that {what} made {most}{made} in {case.many(len(cells))}."
-    cures = {
-        True: "is nothing changed, or are the tables unlogged? See the errors",
-        False: "what others changed in these blocks is tidied up by their readers: dbdyno clean, and again",
+    said = {
+        "what": what,
+        "wal": f"{significant(wal)} bytes of WAL per call" if wal else "no WAL",
+        "most": "at most " if len(cells) > 1 and wal else "",
+        "place": at(cell, case),
+        "measurements": case.many(len(wrong or cells)),
     }
     return claim(
-        id="writes-unexpected" if wrong else "writes-as-planned",
-        severity="warning" if wrong else "good",
-        text=text,
-        value=wal,
-        unit="bytes per call",
-        evidence="engine counters of the sessions: WAL, probes taken off",
-        advice=cures[changing] if wrong else "",
+        "writes-unexpected" if wrong else "writes-as-planned",
+        said,
+        wal,
+        case="changing" if changing else "reading",
         cells=ids([c for _, c in wrong or cells]),
     )
 

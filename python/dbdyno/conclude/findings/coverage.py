@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
+from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.brief import unseen
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed
 from dbdyno.model.claim import Claim
@@ -27,15 +27,13 @@ def nobody(case: Case) -> Iterator[Claim]:
     empty = [c for c in usable if not case.wall(c["cell"]) and (case.chosen or not unseen(case, c))]
     if empty:
         whom = _whom(case)
-        which = "every window" if len(empty) == len(usable) else case.many(len(empty))
+        which = "all windows" if len(empty) == len(usable) else case.many(len(empty))
         yield claim(
-            id="nobody-observed",
-            severity="warning" if whom else "note",
-            text=f"In {which} " + (f"no session matched {whom}." if whom else "nobody else was connected."),
-            value=len(empty),
-            unit="windows",
-            evidence="table tasks",
-            advice="see who was connected: column user, database and application of table backends",
+            "nobody-observed",
+            {"filter": whom, "windows": which},
+            len(empty),
+            case="filtered" if whom else "all",
+            severity="warning" if whom else None,
             cells=ids(empty),
         )
 
@@ -48,16 +46,10 @@ def hidden_sessions(case: Case) -> Iterator[Claim]:
     (unseen, sessions), cell = max(found, key=lambda f: f[0])
     told = case.tables["cell_sources"].filter(pl.col("name") == "sessions of other users")
     yield claim(
-        id="sessions-hidden",
-        severity="warning",
-        text=f"States and wait events of {unseen} of {sessions} sessions are {HIDDEN_STATUS} "
-        f"{at(cell, case)}: DB time, time at the client and waits of all sessions are unknown.",
-        value=float(unseen),
-        unit="sessions",
-        evidence="table samples: state hidden",
-        advice=str(told["detail"][0])
-        if told.height
-        else "observe as a role that may see other users' sessions",
+        "sessions-hidden",
+        {"hidden": unseen, "sessions": sessions, "status": HIDDEN_STATUS, "place": at(cell, case)},
+        float(unseen),
+        advice=str(told["detail"][0]) if told.height else None,
         cells=ids([c for _, c in found]),
     )
 
@@ -77,13 +69,9 @@ def gaps(case: Case) -> Iterator[Claim]:
     if found:
         where = listed([f"{format_ns(ns)} after window {a['repeat']}" for ns, a in found])
         yield claim(
-            id="observation-gap",
-            severity="warning",
-            text=f"Nothing was observed for {format_ns(sum(ns for ns, _ in found))}: {where}.",
-            value=sum(ns for ns, _ in found) / NS_PER_S,
-            unit="s",
-            evidence="table windows",
-            advice="the server was away, or it could not be reached: see its log",
+            "observation-gap",
+            {"gap": format_ns(sum(ns for ns, _ in found)), "where": where},
+            sum(ns for ns, _ in found) / NS_PER_S,
             cells=ids([a for _, a in found]),
         )
 

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, percent, sentence
-from dbdyno.conclude.findings.context import sessions as counted
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row, at, ids
 from dbdyno.model.claim import Claim
-from dbdyno.model.units import significant
 
 LONGER = 1.1
 """Calls that all share a core are told to take longer than one alone from this ratio on."""
@@ -29,36 +27,23 @@ def groups(case: Case) -> Iterator[Claim]:
 
 
 def _groups(case: Case, row: Row, cause: str | None, found: list[Row]) -> Claim:
-    why = {
-        "core": " because they shared a core",
-        "cpu": " because they shared a CPU, and waited for it",
-        None: "",
-    }
-    text = (
-        f"{sentence(at(row, case))}, {row['slow_sessions']} of {counted(row['sessions'])} ran "
-        f"{row['ratio']:.2g} times longer than the others{why[cause]}, in {row['group_rounds']} of "
-        f"{row['rounds']} rounds"
-    )
     return claim(
-        id="placement-groups" if cause is None else f"placement-shared-{cause}",
-        severity="warning",
-        text=f"{text}." if cause else f"{text}; why cannot be told.",
-        value=row["ratio"],
-        unit="slower over faster",
+        "placement-groups" if cause is None else f"placement-shared-{cause}",
+        {
+            "slow": row["slow_sessions"],
+            "sessions": row["sessions"],
+            "ratio": row["ratio"],
+            "place": at(row, case),
+            "group_rounds": row["group_rounds"],
+            "rounds": row["rounds"],
+            "p": row["p_groups"],
+            "where": _places(row),
+        },
+        row["ratio"],
         low=row["ratio_low"],
         high=row["ratio_high"],
-        evidence=f"{_TABLES}: one population looks so with a chance of {row['p_groups']:.2g}; {_places(row)}",
-        advice=_CURES[cause],
         cells=ids(found),
     )
-
-
-_CURES = {
-    "core": "bind = spread puts sessions on cores first; a call takes as long as its core is shared",
-    "cpu": "no more sessions than CPUs, or bind = spread",
-    None: "table placed has each call's CPU; something else may have run on some of them (see the other "
-    "findings), and a virtual machine may hide which CPUs are threads of one core",
-}
 
 
 def _places(row: Row) -> str:
@@ -67,8 +52,8 @@ def _places(row: Row) -> str:
     if not row["known"]:
         return "where the calls ran is unknown"
     parts = [
-        f"of the slow calls {row[f'slow_{kind}']} of {row['slow_known']} shared a {word}, of the others "
-        f"{row[f'fast_{kind}']} of {fast}{_chance(row[f'p_{kind}'])}"
+        f"{row[f'slow_{kind}']} of {row['slow_known']} slow calls and {row[f'fast_{kind}']} of {fast} others "
+        f"shared a {word}{_chance(row[f'p_{kind}'])}"
         for kind, word in (("core", "core"), ("cpu", "CPU"))
         if row[f"slow_{kind}"] + row[f"fast_{kind}"]
     ]
@@ -76,7 +61,7 @@ def _places(row: Row) -> str:
 
 
 def _chance(p: float | None) -> str:
-    return "" if p is None else f" (by chance: {p:.2g})"
+    return "" if p is None else f" (p = {p:.2g})"
 
 
 def all_share(case: Case) -> Iterator[Claim]:
@@ -88,13 +73,9 @@ def all_share(case: Case) -> Iterator[Claim]:
         ratio = row["median_ns"] / alone
         if share >= 0.9 * row["all_known"] and ratio >= LONGER:
             yield claim(
-                id="placement-all-share",
-                severity="note",
-                text=f"{sentence(at(row, case))} all shared their cores, and took {significant(ratio)} "
-                "times as long as one session alone.",
-                value=ratio,
-                unit="of one session alone",
-                evidence=f"{_TABLES}: {share} of {row['all_known']} calls",
+                "placement-all-share",
+                {"place": at(row, case), "ratio": ratio, "shared": share, "calls": row["all_known"]},
+                ratio,
                 cells=(row["cell"],),
             )
             return
@@ -110,14 +91,14 @@ def alike(case: Case) -> Iterator[Claim]:
         return
     top = max(below, key=lambda r: r["sessions"])
     yield claim(
-        id="placement-alike",
-        severity="good",
-        text=f"Up to {counted(top['sessions'])} that were started together fell into no groups; the slowest "
-        f"call of a round took {top['max_over_min']:.2f} times as long as its fastest.",
-        value=top["max_over_min"],
-        unit="slowest over fastest call of a round",
-        evidence=f"{_TABLES}: {sum(r['rounds'] for r in below)} rounds, p from "
-        f"{min(r['p_groups'] for r in below):.2g}",
+        "placement-alike",
+        {
+            "sessions": top["sessions"],
+            "ratio": top["max_over_min"],
+            "rounds": sum(r["rounds"] for r in below),
+            "p": min(r["p_groups"] for r in below),
+        },
+        top["max_over_min"],
         cells=ids(below),
     )
 
@@ -130,15 +111,10 @@ def settled(case: Case) -> Iterator[Claim]:
         return
     moved = sum(r["moved"] for r in known)
     share = moved / calls
-    words = "stayed on the CPU they began on" if share <= SETTLED else "were moved to another CPU under way"
-    part = 1 - share if share <= SETTLED else share
     yield claim(
-        id="placement-settled" if share <= SETTLED else "placement-moved",
-        severity="note",
-        text=f"{percent(part)} of {calls:,} calls {words}.",
-        value=share,
-        unit="of the calls were moved",
-        evidence=f"{_TABLES}: migrations by the kernel's count (se.nr_migrations)",
+        "placement-settled" if share <= SETTLED else "placement-moved",
+        {"moved": share, "stayed": 1 - share, "calls": calls},
+        share,
         cells=ids(known),
     )
 

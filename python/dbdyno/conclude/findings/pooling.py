@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row, at, ids
 from dbdyno.model.claim import Claim
 from dbdyno.model.session_time import UNLABELLED
-from dbdyno.model.units import significant
 
 QUEUE = "pool.queue"
 WAY = 0.05
@@ -37,19 +36,19 @@ def queue(case: Case) -> Iterator[Claim]:
     queued, cell = max(found, key=lambda f: f[0] / f[1]["sessions"])
     wall = case.wall(cell["cell"])
     row = case.accounts(cell["cell"]).filter(pl.col("account") == QUEUE).row(0, named=True)
-    many = "" if len(found) == 1 else f"; it is the largest account in {case.many(len(found))}"
     yield claim(
-        id="pool-queue",
-        severity="note",
-        text=f"Sessions queued for {_size(case, cell['cell'])}: {significant(queued)} of "
-        f"{significant(wall)} seconds per second {at(cell, case)} ({percent(queued / wall)}){many}.",
-        value=queued,
-        unit="s/s",
+        "pool-queue",
+        {
+            "connection": _size(case, cell["cell"]),
+            "queued": queued,
+            "wall": wall,
+            "place": at(cell, case),
+            "share": queued / wall,
+            "measurements": case.many(len(found)),
+        },
+        queued,
         low=row["low"],
         high=row["high"],
-        evidence="pooler: its count of the time that clients waited for a server connection",
-        advice="that is what a pool is for; a larger one lets more sessions into the server, where they wait "
-        "for a CPU instead (compare CPU WAIT and the rate)",
         cells=ids([c for _, c in found]),
     )
 
@@ -65,15 +64,9 @@ def way(case: Case) -> Iterator[Claim]:
     share, cell = max(large, key=lambda s: abs(s[0]))
     run, runq = _own(case, cell["cell"])
     yield claim(
-        id="pool-way",
-        severity="note",
-        text=f"{percent(share)} of the sessions' time {at(cell, case)} is neither the pool's queue nor "
-        "service nor client: the way through the pooler and back is in it (the pooler's CPU "
-        f"{significant(run)} s/s, its run queue {significant(runq)} s/s).",
-        value=share,
-        unit="of session time",
-        evidence="ledger: W less run, run queue, sleep, client and pool queue",
-        advice="longer calls, or more work a call: the way costs the same each time",
+        "pool-way",
+        {"share": share, "place": at(cell, case), "run": run, "runq": runq},
+        share,
         cells=ids([c for _, c in large]),
     )
 
@@ -86,14 +79,9 @@ def busy(case: Case) -> Iterator[Claim]:
         used, cell = max(full, key=lambda f: f[0])
         run, runq = _own(case, cell["cell"])
         yield claim(
-            id="pooler-busy",
-            severity="warning",
-            text=f"The pooler itself was a limit {at(cell, case)}: its one thread was on a CPU for "
-            f"{significant(run)} and waited for one for {significant(runq)} seconds per second.",
-            value=used,
-            unit="s/s",
-            evidence="os tasks: schedstat of the pooler's process",
-            advice="longer calls; or more CPUs, where it waits for one",
+            "pooler-busy",
+            {"place": at(cell, case), "run": run, "runq": runq},
+            used,
             cells=ids([c for _, c in full]),
         )
 

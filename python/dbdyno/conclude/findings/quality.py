@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, many, percent, where
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, where
 from dbdyno.model import client_limit
 from dbdyno.model.claim import Claim
 from dbdyno.model.raw import AWAY, SLOW
 from dbdyno.model.source import MEANS
-from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
+from dbdyno.model.units import NS_PER_S
 
 STEAL = 0.01
 STRADDLING = 0.25
@@ -26,35 +26,25 @@ def cells_cut_short(case: Case) -> Iterator[Claim]:
         elif cell["status"] != "ok":
             bad = cell["status"] == "invalid"
             yield claim(
-                id="cell-invalid" if bad else "cell-short",
-                severity="invalid" if bad else "warning",
-                text=f"The measurement {at(cell, case)} {'is of no use' if bad else 'was cut short'} "
-                f"({significant(max(cell['wall_s'], 0.0))} s measured): "
-                f"{cell['reason'] or 'no reason was given'}.",
-                value=cell["wall_s"],
-                unit="s",
-                evidence="table windows",
-                advice="measure that rung again",
+                "cell-invalid" if bad else "cell-short",
+                {"place": at(cell, case), "wall": max(cell["wall_s"], 0.0), "reason": _why(cell)},
+                cell["wall_s"],
                 cells=(cell["cell"],),
             )
 
 
 def _window_short(cell: Row, case: Case) -> Claim:
     """Of an observation: to end it is no fault; a server that went away is worth a look."""
-    stopped = cell["reason"] == "stopped by the user"
-    away = str(cell["reason"]).startswith(AWAY)
-    what = "has a hole" if away else "ended early"
-    if str(cell["reason"]).startswith(SLOW):
-        what = "is incomplete"
+    kind = "stopped" if cell["reason"] == "stopped by the user" else "early"
+    for start, found in ((AWAY, "away"), (SLOW, "slow")):
+        if str(cell["reason"]).startswith(start):
+            kind = found
     return claim(
-        id="window-short",
-        severity="note" if stopped else "warning",
-        text=f"The observation {at(cell, case)} {what} ({significant(cell['wall_s'])} s): "
-        f"{cell['reason'] or 'no reason was given'}.",
-        value=cell["wall_s"],
-        unit="s",
-        evidence="table windows",
-        advice="" if stopped or away else "see the server's log",
+        "window-short",
+        {"place": at(cell, case), "wall": cell["wall_s"], "reason": _why(cell)},
+        cell["wall_s"],
+        case=kind,
+        severity="note" if kind == "stopped" else None,
         cells=(cell["cell"],),
     )
 
@@ -66,21 +56,16 @@ def client_limits(case: Case) -> Iterator[Claim]:
         return
     figures, cell = max(found, key=lambda f: f[0]["driver_delay"] or 0.0)
     share, threads = figures["driver_delay"] or 0.0, round(figures["driver_threads"] or 0)
-    there = f" {at(cell, case)}" if len(found) > 1 else ""
-    yield claim(
-        id="client-limited",
-        severity="invalid",
-        text=f"Limited by the client {_all_at([c for _, c in found], case)}: sessions waited for "
-        f"dbdyno's driver in {percent(share)} of their time{there}. Its {many(threads, 'thread')} were on a "
-        f"CPU or waited for one in {percent(client_limit.busy(figures) or 0.0)} of the time, and got "
-        f"{significant(figures['driver_cpus'] or 0.0)} CPUs{_carried(figures, case)}.",
-        value=share,
-        unit="of session time",
-        evidence="driver tasks: schedstat; the ledger's time at the client, less thinking",
-        advice="run dbdyno on another host, give server and driver CPUs of their own, make calls longer, "
-        "or climb to fewer sessions",
-        cells=ids([c for _, c in found]),
-    )
+    said = {
+        "places": _all_at([c for _, c in found], case),
+        "share": share,
+        "place": f" {at(cell, case)}" if len(found) > 1 else "",
+        "threads": threads,
+        "busy": client_limit.busy(figures) or 0.0,
+        "cpus": figures["driver_cpus"] or 0.0,
+    } | (carried := _carried(figures, case))
+    parts = ["carried"] if carried else []
+    yield claim("client-limited", said, share, parts=parts, cells=ids([c for _, c in found]))
 
 
 def _all_at(cells: list[Row], case: Case) -> str:
@@ -93,16 +78,17 @@ def _all_at(cells: list[Row], case: Case) -> str:
     return f"at {numbers} {'session' if counts == [1] else 'sessions'}"
 
 
-def _carried(figures: Mapping[str, float | None], case: Case) -> str:
+def _carried(figures: Mapping[str, float | None], case: Case) -> dict[str, float]:
     """What a core carries at best: by the measurement whose calls cost the driver the least CPU."""
     costs = [case.figures(c["cell"]).get("client_cpu_per_call_ns") for c in case.cells()]
     least_ns, rate = min((c for c in costs if c), default=None), figures.get("calls_per_s")
     if least_ns is None or not rate:
-        return ""
-    return (
-        f"; one driver core carries about {format_rate(NS_PER_S / least_ns)} calls/s here, "
-        f"{format_rate(rate)} were made"
-    )
+        return {}
+    return {"core_rate": NS_PER_S / least_ns, "rate": rate}
+
+
+def _why(cell: Row) -> str:
+    return cell["reason"] or "no reason was recorded"
 
 
 def driver_starved(case: Case) -> Iterator[Claim]:
@@ -116,15 +102,9 @@ def driver_starved(case: Case) -> Iterator[Claim]:
     if found:
         share, starved, cell = max(found, key=lambda f: f[0])
         yield claim(
-            id="driver-starved",
-            severity="warning",
-            text=f"The driver had to wait for a CPU: {percent(starved)} of its runnable time "
-            f"{at(cell, case)}; sessions waited for it in {percent(share)} of their time.",
-            value=share,
-            unit="of session time",
-            evidence="driver tasks: schedstat",
-            advice="run dbdyno on another host, bind server and driver to different CPUs, "
-            "or climb to fewer sessions",
+            "driver-starved",
+            {"starved": starved, "place": at(cell, case), "share": share},
+            share,
             cells=ids([c for _, _, c in found]),
         )
 
@@ -137,14 +117,9 @@ def driver_share(case: Case) -> Iterator[Claim]:
     if large and case.environment.server.here:
         used, cell = max(large, key=lambda s: s[0])
         yield claim(
-            id="driver-share",
-            severity="warning",
-            text=f"The driver took {significant(used)} of {cpus:g} CPUs ({percent(used / cpus)}) "
-            f"{at(cell, case)}: the server could not have them.",
-            value=used / cpus,
-            unit="of the machine",
-            evidence="driver tasks: schedstat",
-            advice="run dbdyno on another host, or make calls longer",
+            "driver-share",
+            {"used": used, "cpus": cpus, "share": used / cpus, "place": at(cell, case)},
+            used / cpus,
             cells=ids([c for _, c in large]),
         )
 
@@ -155,14 +130,9 @@ def steal(case: Case) -> Iterator[Claim]:
     if found:
         share, cell = max(found, key=lambda f: f[0])
         yield claim(
-            id="steal",
-            severity="warning",
-            text=f"The hypervisor took {percent(share)} of the machine's time {at(cell, case)} "
-            f"(steal; {case.many(len(found))} beyond {percent(STEAL)}): CPU time was less than it looks.",
-            value=share,
-            unit="of the machine",
-            evidence="host: /proc/stat",
-            advice="measure when the neighbours are quiet, or on a machine of your own",
+            "steal",
+            {"share": share, "place": at(cell, case), "measurements": case.many(len(found)), "limit": STEAL},
+            share,
             cells=ids([c for _, c in found]),
         )
 
@@ -185,16 +155,11 @@ def foreign_load(case: Case) -> Iterator[Claim]:
         extra = [r["value"] * (1 - 1 / (1 + r["relative_difference"])) for r in more]
         most, row = max(zip(extra, more, strict=True), key=lambda pair: pair[0])
         yield claim(
-            id="foreign-load",
-            severity="note" if case.observed else "warning",
-            text=f"Something else was at work on this machine in {case.many(len(more))}: it took "
-            f"{significant(most)} CPUs {at(row, case)}.",
-            value=most,
-            unit="cores",
-            evidence="host: busy time of /proc/stat, less the tasks of server, driver and dbdyno",
-            advice="the clients of this load may be it; else see what runs besides"
-            if case.observed
-            else "stop what else runs on the machine, or measure when it is quiet",
+            "foreign-load",
+            {"used": most, "place": at(row, case), "measurements": case.many(len(more))},
+            most,
+            case="observed" if case.observed else "run",
+            severity="note" if case.observed else None,
             cells=ids(more),
         )
 
@@ -217,15 +182,16 @@ def witnesses_differ(case: Case) -> Iterator[Claim]:
         worst = max(rows.to_dicts(), key=lambda r: abs(r["relative_difference"] or 0))
         reference = worst["value"] / (1 + (worst["relative_difference"] or 0))
         yield claim(
-            id=f"cpu-differs-{source}",
-            severity="warning",
-            text=f"CPU used differs between witnesses in {case.many(rows.height)}: "
-            f"{at(worst, case)} the {source} says {significant(worst['value'])} cores, "
-            f"the sum of the tasks {significant(reference)}.",
-            value=worst["value"] - reference,
-            unit="cores",
-            evidence="table witnesses",
-            advice="other processes in that group, or tasks that ended before they were read",
+            "cpu-differs",
+            {
+                "place": at(worst, case),
+                "source": source,
+                "value": worst["value"],
+                "reference": reference,
+                "measurements": case.many(rows.height),
+            },
+            worst["value"] - reference,
+            each=str(source),
             cells=ids(rows.to_dicts()),
         )
 
@@ -240,14 +206,9 @@ def long_calls(case: Case) -> Iterator[Claim]:
     if found:
         share, cell, mean_ns = max(found, key=lambda f: f[0])
         yield claim(
-            id="long-calls",
-            severity="note",
-            text=f"Calls are long against the window {at(cell, case)}: {format_ns(mean_ns)} each in "
-            f"{significant(cell['wall_s'])} s, {percent(share)} of them cross an end of it.",
-            value=share,
-            unit="of calls",
-            evidence="driver: calls in flight at t0 and t1; rates count whole calls over their own span",
-            advice="a longer --measure or a shorter --call-target",
+            "long-calls",
+            {"place": at(cell, case), "mean": mean_ns, "wall": cell["wall_s"], "share": share},
+            share,
             cells=ids([c for _, c, _ in found]),
         )
 
@@ -255,26 +216,22 @@ def long_calls(case: Case) -> Iterator[Claim]:
 def sources_missing(case: Case) -> Iterator[Claim]:
     table = case.tables["cell_sources"].filter(pl.col("status") != "ok")
     for (name, status), rows in table.group_by("name", "status", maintain_order=True):
-        cure = listed([d for d in rows["detail"].to_list() if d], 2)
-        lost = "no figure is missing" if name in MEANS else "what only they can tell is unknown"
+        n, all_of_them = rows["cell"].n_unique(), len(case.cells())
         yield claim(
-            id=f"source-missing-{str(name).replace(' ', '-')}",
-            severity="note",
-            text=f"Witness {name}: {status} in {rows['cell'].n_unique()} of {case.many(len(case.cells()))}; "
-            f"{lost}.",
-            evidence=f"table sources: {rows['provenance'][0]}",
-            advice=cure,
-            cells=tuple(rows["cell"].unique(maintain_order=True)),
+            "source-missing",
+            {
+                "name": name,
+                "status": status,
+                "extent": "" if n == all_of_them else f" in {n} of {case.many(all_of_them)}",
+                "provenance": rows["provenance"][0],
+            },
+            case="spare" if name in MEANS else "needed",
+            each=str(name).replace(" ", "-"),
+            advice=listed([d for d in rows["detail"].to_list() if d], 2),
+            cells=rows["cell"].unique(maintain_order=True).to_list(),
         )
 
 
 def one_repeat(case: Case) -> Iterator[Claim]:
     if all(c["repeat"] == 1 for c in case.cells()) and case.cells() and not case.observed:
-        yield claim(
-            id="one-repeat",
-            severity="note",
-            text="Every rung was measured once: there is no interval for the rates, and no telling chance "
-            "from cause.",
-            evidence="plan: repeats = 1",
-            advice="--repeats 5",
-        )
+        yield claim("one-repeat", {})

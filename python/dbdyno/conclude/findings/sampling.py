@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row, at, ids
 from dbdyno.model.claim import Claim
+from dbdyno.model.estimate import Estimate
 from dbdyno.model.session_time import hidden
-from dbdyno.model.units import format_ns, significant
+from dbdyno.model.units import significant
 
 SAMPLES_LOST = 0.05
 LATE_NS = 100_000_000
@@ -35,16 +36,16 @@ def sampler(case: Case) -> Iterator[Claim]:
     if bad.height:
         n, lost, delayed = (int(bad[c].sum()) for c in ("n", "lost", "late"))
         yield claim(
-            id="sampler-starved",
-            severity="warning",
-            text=f"Of {n} activity samples in {case.many(bad.height)} {lost} were lost and {delayed} "
-            f"came more than {format_ns(LATE_NS)} late: "
-            "sampled accounts are less sure than their number says.",
-            value=(lost + delayed) / n,
-            unit="of samples",
-            evidence="table sampler",
-            advice="give dbdyno a CPU of its own, or lower --sample-hz",
-            cells=tuple(bad["cell"]),
+            "sampler-starved",
+            {
+                "samples": n,
+                "measurements": case.many(bad.height),
+                "lost": lost,
+                "delayed": delayed,
+                "limit": LATE_NS,
+            },
+            (lost + delayed) / n,
+            cells=bad["cell"].to_list(),
         )
 
 
@@ -63,14 +64,9 @@ def sampler_late(case: Case) -> Iterator[Claim]:
     if found:
         share, late, cell = max(found, key=lambda f: f[0])
         yield claim(
-            id="sampler-late",
-            severity="warning",
-            text=f"The sampler had to wait for a CPU {at(cell, case)}: its samples came {format_ns(late)} "
-            f"late in the mean, {percent(share)} of their interval; waits may be seen too seldom.",
-            value=share,
-            unit="of the interval",
-            evidence="table sampler: start less due",
-            advice="give dbdyno a CPU of its own or a higher priority, or lower --sample-hz",
+            "sampler-late",
+            {"late": late, "place": at(cell, case), "share": share},
+            share,
             cells=ids([c for *_, c in found]),
         )
 
@@ -82,27 +78,21 @@ def too_few(case: Case, claims: Sequence[Claim]) -> Iterator[Claim]:
     if few:
         n, cell = min(few, key=lambda f: f[0])
         yield claim(
-            id="few-samples",
+            "few-samples",
+            {"measurements": case.many(len(few)), "samples": n, "place": at(cell, case), "enough": ENOUGH},
+            float(n),
+            case="few",
             severity="warning",
-            text=f"Too few samples in {case.many(len(few))}: {n} {at(cell, case)}; no share of a wait is "
-            "known from them to within its half or its double.",
-            value=float(n),
-            unit="samples",
-            evidence=f"table sampler; {ENOUGH} are the least",
-            advice="a longer --measure, or a higher --sample-hz",
             cells=ids([c for _, c in few]),
         )
     elif wide:
         text, cells = wide[0]
-        more = f", and of {len(wide) - 1} more" if len(wide) > 1 else ""
+        more = f", and {len(wide) - 1} more" if len(wide) > 1 else ""
         yield claim(
-            id="few-samples",
-            severity="note",
-            text=f"There are too few samples for what they are asked: {text}{more}.",
-            value=float(len(wide)),
-            unit="figures",
-            evidence=f"the interval is wider than {percent(WIDE)} of the figure",
-            advice="a longer --measure, more repeats, or a higher --sample-hz",
+            "few-samples",
+            {"figure": text, "more": more, "limit": WIDE},
+            Estimate("few-samples", float(len(wide)), "figures"),
+            case="wide",
             cells=cells,
         )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, percent, sentence, sessions
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row
 from dbdyno.model.claim import GOOD_SCALING, Claim
+from dbdyno.model.estimate import Estimate
 from dbdyno.model.units import format_rate
 
 
@@ -16,17 +17,10 @@ def peak(case: Case) -> Iterator[Claim]:
         if not known:
             continue
         top = max(known, key=lambda r: float(r["calls_per_s"]))
-        rate = f"{format_rate(top['calls_per_s'])} calls/s{_work_rate(case, top)}"
-        yield claim(
-            id="peak",
-            severity="note",
-            text=sentence(f"{name}peak throughput {rate} at {sessions(top['sessions'])}."),
-            value=top["calls_per_s"],
-            unit="calls/s",
-            low=top["calls_per_s_low"],
-            high=top["calls_per_s_high"],
-            evidence="driver: table rungs",
-        )
+        low, high = top["calls_per_s_low"], top["calls_per_s_high"]
+        value = Estimate("peak", top["calls_per_s"], "calls/s", low, high)
+        said = {"rate": top["calls_per_s"], "work": _work_rate(case, top), "sessions": top["sessions"]}
+        yield claim("peak", said, value, case="run", subject=name)
 
 
 def limit(case: Case) -> Iterator[Claim]:
@@ -36,26 +30,16 @@ def limit(case: Case) -> Iterator[Claim]:
         if len(known) < 2:
             continue
         bad = next((i for i, r in enumerate(known) if r["scaling"] < GOOD_SCALING), None)
-        top = known[-1]
+        lowest, top = known[0], known[-1]
+        said = {"lowest": lowest["sessions"], "good": GOOD_SCALING}
+        said |= {"top": top["sessions"], "top_share": top["scaling"]}
         if bad is None:
-            text = f"throughput scales to the top: {sessions(top['sessions'])} deliver "
-            text += f"{percent(top['scaling'])} of perfect scaling."
-        else:
-            last, first = known[max(0, bad - 1)], known[bad]
-            text = f"throughput scales up to {sessions(last['sessions'])} "
-            text += f"({percent(last['scaling'])} of perfect); at {sessions(first['sessions'])} "
-            text += f"{percent(first['scaling'])}, at the top, {sessions(top['sessions'])}, "
-            text += f"{percent(top['scaling'])}."
-        yield claim(
-            id="scaling-limit" if bad is not None else "scales-to-the-top",
-            severity="note" if bad is not None else "good",
-            text=sentence(name + text),
-            value=float(known[-1 if bad is None else max(0, bad - 1)]["sessions"]),
-            unit="sessions",
-            evidence=f"table rungs, scaling against the lowest rung ({sessions(known[0]['sessions'])}); "
-            f"good is {percent(GOOD_SCALING)} or more",
-            advice="" if bad is None else "see where the time goes at that rung",
-        )
+            yield claim("scales-to-the-top", said, float(top["sessions"]), subject=name)
+            continue
+        last, first = known[max(0, bad - 1)], known[bad]
+        said |= {"sessions": last["sessions"], "next": first["sessions"], "share": first["scaling"]}
+        parts = ["top"] if top is not first else []
+        yield claim("scaling-limit", said, float(last["sessions"]), parts=parts, subject=name)
 
 
 def _work_rate(case: Case, rung: Row) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
+from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, listed
 from dbdyno.model.claim import Claim
 
@@ -27,13 +27,4 @@ def witnesses_used(case: Case) -> Iterator[Claim]:
     if not told:
         return
     exact = said["waits"].startswith(EXACT)
-    yield claim(
-        id="witnesses-used",
-        severity="note",
-        text=f"Waits were {'measured at every switch' if exact else 'sampled'}. Sources: {told}.",
-        evidence="table ledger, source",
-        advice=""
-        if exact
-        else "the exact tier needs CAP_BPF and CAP_PERFMON, and CAP_SYS_PTRACE where the server "
-        "runs as another user",
-    )
+    yield claim("witnesses-used", {"sources": told}, case="exact" if exact else "sampled")

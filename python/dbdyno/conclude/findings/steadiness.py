@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, percent
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row, at, ids
 from dbdyno.model.claim import Claim
-from dbdyno.model.units import NS_PER_S, format_rate, significant
+from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import AT_CLIENT, families_of
 from dbdyno.stats.significance import FALSE_ALARMS, Change, unequal, welch
 
@@ -33,20 +33,22 @@ def drift(case: Case) -> Iterator[Claim]:
     if not found:
         return
     worst, cell = max(found, key=lambda f: abs(f[0].relative))
-    what = "sessions at work" if case.observed else "calls/s"
     yield claim(
-        id="drift",
-        severity="note" if case.observed else "warning",
-        text=f"{'The load' if case.observed else 'Throughput'} drifted within "
-        f"{case.many(len(found))}: {at(cell, case)} from {format_rate(worst.first)} to "
-        f"{format_rate(worst.second)} {what}, first half to second ({percent(worst.relative)}).",
-        value=worst.relative,
-        unit="of the first half",
-        evidence=f"{'table samples' if case.observed else 'table progress'}: Welch's t between the halves, "
-        f"p {worst.p:.1g}; told below {limit:.2g}, so that {percent(FALSE_ALARMS)} of steady runs are told",
-        advice=""
-        if case.observed
-        else "a longer --settle; look for checkpoint, autovacuum, a cache that fills",
+        "drift",
+        {
+            "measurements": case.many(len(found)),
+            "place": at(cell, case),
+            "first": worst.first,
+            "second": worst.second,
+            "change": worst.relative,
+            "table": "table samples" if case.observed else "table progress",
+            "p": worst.p,
+            "limit": limit,
+            "alarms": FALSE_ALARMS,
+        },
+        worst.relative,
+        case="observed" if case.observed else "run",
+        severity="note" if case.observed else None,
         cells=ids([c for _, c in found]),
     )
 
@@ -104,15 +106,10 @@ def uneven_sessions(case: Case) -> Iterator[Claim]:
         return
     low, high, _, cell = max(found, key=lambda f: f[1] / f[0])
     yield claim(
-        id="uneven-sessions",
-        severity="warning" if high > VERY_UNEVEN * low else "note",
-        text=f"Sessions were served unevenly {at(cell, case)}: {significant(low)} to "
-        f"{significant(high)} calls/s, a factor of {significant(high / low)}.",
-        value=high / low,
-        unit="fastest over slowest",
-        evidence="driver: rates per session, and the spread of each one's calls (Cochran's Q, "
-        f"p below {limit:.2g})",
-        advice="look at placement on CPUs; measure longer",
+        "uneven-sessions",
+        {"place": at(cell, case), "low": low, "high": high, "ratio": high / low, "limit": limit},
+        high / low,
+        severity="warning" if high > VERY_UNEVEN * low else None,
         cells=ids([f[3] for f in found]),
     )
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, percent, sentence, sessions
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row, at, ids
 from dbdyno.conclude.findings.pooling import is_pooled
 from dbdyno.model.claim import Claim
+from dbdyno.model.estimate import Estimate
 from dbdyno.model.session_time import hidden, too_brief
-from dbdyno.model.units import significant
 
 CPU_WAIT = 0.05
 """Sessions wait for CPU if this share of their time is spent in the run queue."""
@@ -27,31 +27,26 @@ def cpu_wait(case: Case) -> Iterator[Claim]:
         waiting = [r for r in rungs if r["runq_aas"] is not None and r["runq_aas"] > CPU_WAIT * r["sessions"]]
         if not waiting:
             if rungs and all(r["runq_aas"] is not None for r in rungs):
-                yield claim(
-                    id="no-cpu-wait",
-                    severity="good",
-                    text=sentence(
-                        f"{name}no rung waits for CPU ({percent(CPU_WAIT)} of session time or more)."
-                    ),
-                    evidence="os tasks: run queue of the sessions' tasks",
-                )
+                yield claim("no-cpu-wait", {"limit": CPU_WAIT}, subject=name)
             continue
         first, top = waiting[0], waiting[-1]
-        text = f"from {sessions(first['sessions'])} on, sessions wait for CPU: {_of(first)}"
-        text += "." if first is top else f"; at {sessions(top['sessions'])} {_of(top)}."
+        said = {
+            "first": first["sessions"],
+            "share": _share(first),
+            "top": top["sessions"],
+            "top_share": _share(top),
+        }
         yield claim(
-            id="cpu-wait",
-            severity="note",
-            text=sentence(name + text),
-            value=float(first["sessions"]),
-            unit="sessions",
-            evidence="os tasks: schedstat run-queue time of the sessions' tasks (CPU WAIT)",
-            advice="more CPUs or fewer sessions; throttled time is in it",
+            "cpu-wait",
+            said,
+            Estimate("cpu-wait", float(first["sessions"]), "sessions"),
+            case="onset" if first is top else "climbing",
+            subject=name,
         )
 
 
 def _observed_cpu_wait(case: Case) -> Iterator[Claim]:
-    """The window of somebody else's load where the largest part of the served time was CPU WAIT."""
+    """The window of an existing workload where the largest part of the served time was CPU WAIT."""
     shares = [
         (case.aas(c["cell"], "runq") / served, c) for c in case.usable() if (served := case.served(c["cell"]))
     ]
@@ -60,14 +55,15 @@ def _observed_cpu_wait(case: Case) -> Iterator[Claim]:
         share, cell = max(waiting, key=lambda f: f[0])
         queued = case.aas(cell["cell"], "runq")
         yield claim(
-            id="cpu-wait",
-            severity="note",
-            text=f"Sessions waited for CPU in {case.many(len(waiting))}: {significant(queued)} s/s "
-            f"{at(cell, case)}, {percent(share)} of their served time.",
-            value=share,
-            unit="of served time",
-            evidence="os tasks: schedstat run-queue time of the sessions' tasks (CPU WAIT)",
-            advice="more CPUs or less load; throttled time is in it",
+            "cpu-wait",
+            {
+                "measurements": case.many(len(waiting)),
+                "queued": queued,
+                "place": at(cell, case),
+                "share": share,
+            },
+            Estimate("cpu-wait", share, "of served time"),
+            case="observed",
             cells=ids([c for _, c in waiting]),
         )
 
@@ -82,24 +78,27 @@ def throttled(case: Case) -> Iterator[Claim]:
         case.accounts(cell["cell"]).filter(pl.col("account") == "runq.throttled_bracket").drop_nulls("low")
     )
     low, high = (float(bracket[c][0]) if bracket.height else None for c in ("low", "high"))
-    text = f"A CPU quota throttled the server in {case.many(len(struck))}, {at(cell, case)} "
-    text += f"in {n:.0f} of {periods:.0f} periods"
+    parts = []
     exact = case.accounts(cell["cell"]).filter(pl.col("account") == "runq.throttled")["aas"].drop_nulls()
     if len(exact):
         low = high = float(exact.sum())
-        text += f": {significant(low)} s/s of CPU WAIT were throttled, as the scheduler trace measured"
+        parts = ["exact"]
     elif low is not None and high is not None:
-        text += f": CPU WAIT {significant(high)} s/s, of which throttled at least {significant(low)}"
+        parts = ["bracket"]
     yield claim(
-        id="throttled",
-        severity="warning",
-        text=text + ".",
-        value=low,
-        unit="s/s",
+        "throttled",
+        {
+            "measurements": case.many(len(struck)),
+            "place": at(cell, case),
+            "throttled": n,
+            "periods": periods,
+            "low": low,
+            "high": high,
+        },
+        low,
+        parts=parts,
         low=low,
         high=high,
-        evidence="cgroup: cpu.stat of the server's group, and the run queue of its tasks",
-        advice="raise the quota, or climb to fewer sessions",
         cells=ids([c for _, _, c in struck]),
     )
 
@@ -138,21 +137,20 @@ def unaccounted(case: Case) -> Iterator[Claim]:
         return
     worst = max(large or left, key=lambda r: abs(r.share))
     grave = abs(worst.share) > UNACCOUNTED_WARNING
-    text = f"{percent(worst.share)} of the sessions' time is unaccounted for {at(worst.cell, case)}"
     yield claim(
-        id="unaccounted" if large else "ledger-closes",
-        severity=("warning" if grave else "note") if large else ("note" if grave else "good"),
-        text=f"{text} ({percent(worst.low)} to {percent(worst.high)}), the worst of {case.many(len(large))}."
-        if large
-        else f"The ledger closes within the samples' error in all {case.many(len(left))}; at most {text}.",
-        value=worst.share,
-        unit="of session time",
+        "unaccounted" if large else "ledger-closes",
+        {
+            "share": worst.share,
+            "place": at(worst.cell, case),
+            "low": worst.low,
+            "high": worst.high,
+            "measurements": case.many(len(large or left)),
+        },
+        worst.share,
+        case="" if large else "loose" if grave else "closes",
+        severity=("warning" if large else "note") if grave else None,
         low=worst.low,
         high=worst.high,
-        evidence="ledger: W less run, run queue, sleep and client",
-        advice="longer windows or more samples; steal and unreadable tasks are in it"
-        if large or grave
-        else "",
         cells=ids([r.cell for r in large]),
     )
 
@@ -171,5 +169,5 @@ def _remainder(case: Case, cell: Row) -> _Remainder | None:
     return _Remainder(share, low, high, cell)
 
 
-def _of(rung: Row) -> str:
-    return f"{significant(rung['runq_aas'])} of {rung['sessions']}"
+def _share(rung: Row) -> float:
+    return float(rung["runq_aas"] / rung["sessions"])

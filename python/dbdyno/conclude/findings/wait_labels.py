@@ -6,17 +6,15 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, many, sentence
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.findings.context import Case, Row, at, ids
 from dbdyno.model.claim import Claim
 from dbdyno.model.session_time import NO_EVENT
-from dbdyno.model.units import significant
 
 HIDDEN = 0.01
 """Run-queue time behind a wait's label is told from this share of the sessions' time on."""
 IDLE, IDLE_SESSION = 0.05, 0.01
 """Seconds per second of all idle sessions; of one, to be counted."""
-_QUEUED, _RUNNABLE = "in the run queue", "runnable (in the run queue, mostly)"
 NAIVE = 0.10
 """The simple figure is off if it differs by this part, beyond its interval."""
 
@@ -33,17 +31,12 @@ def hidden_run_queue(case: Case) -> Iterator[Claim]:
     for detail, (_, cell, row) in sorted(worst.items(), key=lambda item: -item[1][0]):
         queued = row["account"] == "label.runq"
         yield claim(
-            id="hidden-run-queue",
-            severity="note",
-            text=f"{sentence(at(cell, case))}, {significant(row['aas'])} s/s of the time labelled {detail} "
-            f"was no wait: the task was {_QUEUED if queued else _RUNNABLE}.",
-            value=row["aas"],
-            unit="s/s",
+            "hidden-run-queue",
+            {"place": at(cell, case), "seconds": row["aas"], "event": detail, "source": row["source"]},
+            row["aas"],
+            case="queued" if queued else "runnable",
             low=row["low"],
             high=row["high"],
-            evidence=f"{row['source']}: run-queue time under the label of a wait"
-            if queued
-            else "activity samples, each with the task's state: label of a wait, state R",
             cells=(cell["cell"],),
         )
 
@@ -68,14 +61,9 @@ def idle_burn(case: Case) -> Iterator[Claim]:
     if found:
         _, used, queued, sessions, cell = max(found, key=lambda f: f[0])
         yield claim(
-            id="idle-busy",
-            severity="note",
-            text=f"Sessions that the server calls idle used {significant(used)} CPUs and waited "
-            f"{significant(queued)} s/s for one {at(cell, case)} ({many(sessions, 'session')}): a session "
-            "that was woken is called idle until it gets a CPU.",
-            value=used + queued,
-            unit="s/s",
-            evidence="samples of the server's state, apportioned to each task's run and run queue",
+            "idle-busy",
+            {"used": used, "queued": queued, "place": at(cell, case), "sessions": sessions},
+            used + queued,
             cells=ids([c for *_, c in found]),
         )
 
@@ -107,12 +95,8 @@ def naive_cpu(case: Case) -> Iterator[Claim]:
     if found:
         _, row, true, cell = max(found, key=lambda f: f[0])
         yield claim(
-            id="naive-cpu",
-            severity="note",
-            text=f'"Active without wait event" would have said {significant(row["aas"])} CPUs '
-            f"{at(cell, case)}; the sessions used {significant(true)}.",
-            value=row["aas"] - true,
-            unit="cores",
-            evidence="samples of the server's word alone, against os tasks",
+            "naive-cpu",
+            {"naive": row["aas"], "place": at(cell, case), "actual": true},
+            row["aas"] - true,
             cells=ids([c for *_, c in found]),
         )

@@ -1,0 +1,171 @@
+"""The catalogue of claims: every sentence about a run stands in the TOML files beside this module.
+
+An entry is a table named by the claim's id:
+
+- ``question``: what it answers; ``when``: the criterion; ``page``: of the documentation
+- ``sentence``, ``evidence``, ``advice``: with named values ``{share:percent}``; tables of them, where the
+  sentence has cases
+- ``part``: sentences that are added where their values are known
+- ``level``: good, note (if left out), warning or invalid; ``unit`` of the claim's value
+- ``each``: what ends the id of a claim that is made once for each: ``errors-40001`` for ``errors``
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+from dbdyno.conclude import number_format as fmt
+from dbdyno.model.claim import Claim, Severity
+from dbdyno.model.errors import UsageError
+from dbdyno.model.estimate import Estimate
+from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.units import format_ns, format_rate, significant
+
+_FORMATS = {
+    "percent": fmt.percent,
+    "rate": format_rate,
+    "number": significant,
+    "plain": fmt.plain,
+    "ns": format_ns,
+    "seconds": fmt.seconds,
+}
+Cases = str | Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the catalogue holds of a claim."""
+
+    id: str
+    question: str
+    when: str
+    sentence: Cases
+    evidence: Cases = ""
+    advice: Cases = ""
+    part: Mapping[str, str] = field(default_factory=dict)
+    level: Severity = "note"
+    unit: str = ""
+    each: str = ""
+    page: str = ""
+
+    @property
+    def name(self) -> str:
+        """``errors-CODE``."""
+        return f"{self.id}-{self.each}" if self.each else self.id
+
+    def sentences(self) -> list[str]:
+        """All of its sentences as templates, one a case, then the parts."""
+        cases = [self.sentence] if isinstance(self.sentence, str) else list(self.sentence.values())
+        return [*dict.fromkeys(cases), *(p.strip() for p in self.part.values())]
+
+    def advices(self) -> list[str]:
+        texts = [self.advice] if isinstance(self.advice, str) else self.advice.values()
+        return [t for t in dict.fromkeys(texts) if t]
+
+
+class _Words(Formatter):
+    """``{share:percent}``, ``{n:#call}`` for ``3 calls``; else as :meth:`str.format`."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec.startswith("#"):
+            return f"{value:,} {format_spec[1:]}{'' if value == 1 else 's'}"
+        if format_spec in _FORMATS:
+            return _FORMATS[format_spec](value)
+        return str(super().format_field(value, format_spec))
+
+
+_WORDS = _Words()
+
+
+@cache
+def entries() -> Mapping[str, Entry]:
+    """All entries by id, in the order of the files."""
+    files = sorted(Path(__file__).parent.glob("*.toml"))
+    tables = [tomllib.loads(f.read_text(encoding="utf-8")) for f in files]
+    return {id: Entry(id, **record) for table in tables for id, record in table.items()}
+
+
+def entry(id: str) -> Entry:
+    """Of a claim's id, with or without what ends it (``errors-40001``). Raises :class:`UsageError`."""
+    known = entries()
+    if id in known:
+        return known[id]
+    for e in known.values():
+        if e.each and id.startswith(f"{e.id}-"):
+            return e
+    raise UsageError(f"no claim is called {id!r}", did_you_mean(id, known))
+
+
+def claim(
+    id: str,
+    said: Mapping[str, Any],
+    value: Estimate | float | None = None,
+    *,
+    case: str = "",
+    parts: Sequence[str] = (),
+    each: str = "",
+    severity: Severity | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    advice: str | None = None,
+    cells: Sequence[str] = (),
+    subject: str = "",
+) -> Claim:
+    """The claim ``id`` with the named values ``said``.
+
+    ``case``: which of its sentences; ``parts``: what is added. ``value``: with its interval, or a number in
+    the entry's unit with ``low`` and ``high``. ``severity`` and ``advice`` in place of the entry's.
+    """
+    found = entries()[id]
+    full_id = f"{id}-{each}" if each else id
+    if value is not None and not isinstance(value, Estimate):
+        value = Estimate(full_id, value, found.unit, low, high)
+    sentences = [_case(found.sentence, case), *(found.part[p] for p in parts)]
+    text = _WORDS.vformat("".join(sentences), (), said)
+    text = text[:1].upper() + text[1:]
+    return Claim(
+        id=full_id,
+        text=f"{subject}: {text}" if subject else text,
+        severity=severity or found.level,
+        subject=subject,
+        value=value,
+        evidence=_WORDS.vformat(_case(found.evidence, case), (), said),
+        advice=_case(found.advice, case) if advice is None else advice,
+        cells=tuple(cells),
+        case=case,
+        said=dict(said),
+    )
+
+
+def _case(texts: Cases, case: str) -> str:
+    return texts if isinstance(texts, str) else texts.get(case, "")
+
+
+def readable(template: str, begin: str = "<", end: str = ">") -> str:
+    """A sentence with its values marked: ``<share> %``."""
+    units = {"percent": " %", "ns": "", "seconds": " s"}
+
+    def shown(field: re.Match[str]) -> str:
+        name, spec = field[1], field[2] or ""
+        unit = f" {spec[1:]}s" if spec.startswith("#") else units.get(spec, "")
+        return f"{begin}{name.replace('_', ' ')}{end}{unit}"
+
+    return re.sub(r"\{(\w+)(?::([^}]*))?\}", shown, template)
+
+
+def explained(found: Entry) -> str:
+    """An entry as text for a terminal."""
+    page = [f"docs/{found.page}"] if found.page else []
+    says = [readable(s) for s in found.sentences()]
+    parts = [("Made when", [found.when]), ("Says", says), ("Advice", found.advices()), ("See", page)]
+    lines = [f"{found.name} ({found.level})", found.question]
+    for title, texts in parts:
+        lines += ["", f"{title}:", *(f"  {t}" for t in texts)] if texts else []
+    return "\n".join(lines)

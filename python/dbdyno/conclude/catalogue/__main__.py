@@ -1,0 +1,42 @@
+"""``python -m dbdyno.conclude.catalogue > docs/claims.md``: the page of all claims."""
+
+from __future__ import annotations
+
+import sys
+
+from dbdyno.conclude.catalogue import Entry, entries, readable
+
+_HEAD = """# Claims
+
+<!-- Made by: python -m dbdyno.conclude.catalogue > docs/claims.md -->
+
+What dbdyno concludes from a run, an observation or a ladder. A claim has an id, a sentence, its figure with
+unit and interval, the evidence and, where something can be done, advice. *warning*: figures are worse than
+they look; *invalid*: they cannot be used; *note*: what to know; *good*: what was checked and holds.
+`dbdyno explain ID` prints an entry. In the sentences, words in italics stand for values.
+"""
+_TAIL = """
+Drift and uneven-sessions share a false-alarm rate of 1 % on a steady run (Bonferroni over the measurements
+that they test); counts of whole calls have at least their rounding error, 1/6 call² per session and half.
+Both tests are in `python/dbdyno/stats/chance.py`, with their false alarms counted in
+`tests/unit/test_analyze_chance.py`.
+"""
+
+
+def page() -> str:
+    """All entries as Markdown."""
+    return _HEAD + "".join(_section(e) for e in entries().values()) + _TAIL
+
+
+def _section(entry: Entry) -> str:
+    lines = [f"\n## {entry.name}", f"**{entry.question}** Level: {entry.level}.", f"Made when: {entry.when}."]
+    lines += ["", *(f"- {readable(s, '*', '*')}" for s in entry.sentences())]
+    if advices := entry.advices():
+        lines += ["", *(f"Advice: {a}." for a in advices)]
+    if entry.page:
+        lines += ["", f"More: [{entry.page}]({entry.page})."]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
