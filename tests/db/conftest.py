@@ -42,6 +42,7 @@ class Bench:
         runtime.mkdir(mode=0o700, exist_ok=True)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("PG")} | {
             "XDG_DATA_HOME": str(self.home / "data"),
+            "XDG_STATE_HOME": str(self.home / ".local/state"),
             "XDG_RUNTIME_DIR": str(runtime),
             "DBDYNO_SERVER_DIR": str(self.server_dir),
             "HOME": str(self.home),

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.db, pytest.mark.root]
 STRANGER = 60123  # neither root nor the server's account
 ASLEEP, THINKING = 2, 2
 HIDDEN = "hidden from this role"
+PLACES = ("HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")
 ACCOUNTS = {"run", "runq", "sleep", "client", "unaccounted"}
 
 
@@ -94,7 +95,7 @@ def observed(
         os.chown(directory, user, user)
         directory.chmod(0o700)
     env = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
-    env |= {"HOME": str(home), "XDG_DATA_HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run")}
+    env |= dict.fromkeys(PLACES, str(home)) | {"XDG_RUNTIME_DIR": str(home / "run")}
     servers = Path(str(conninfo_to_dict(dsn)["host"])).stat()
     group = servers.st_gid if user == servers.st_uid else user  # reading memory takes both
     ids = [f"--reuid={user}", f"--regid={group}", "--clear-groups"] if user else []
@@ -267,7 +268,7 @@ def test_a_window_of_one_second_is_whole_for_an_ordinary_user(
         ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups", "--inh-caps=-all",
          PROGRAM, "run", "cpu", "--sessions", "2", "--measure", measure, "--settle", "200ms", "--json",
          "--dsn", open_dsn],
-        env=os.environ | {"HOME": str(home), "XDG_DATA_HOME": str(home), "XDG_RUNTIME_DIR": str(home)},
+        env=os.environ | dict.fromkeys(PLACES, str(home)),
         cwd=home, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

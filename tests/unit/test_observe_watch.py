@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from dbdyno.model.tables import RAW
 from dbdyno.observe import frames
 
 MS = 1_000_000
+PATIENCE_NS = 60_000 * MS
 
 
 @contextlib.contextmanager
@@ -42,14 +43,15 @@ def sleeper() -> Iterator[int]:
         yield pid
 
 
-def watched(seconds: float, **spec: Any) -> dict[str, pl.DataFrame]:
-    """Tables of a watch over a window of ``seconds``."""
+def watched(seconds: float, until: Callable[[], bool] = lambda: True, **spec: Any) -> dict[str, pl.DataFrame]:
+    """Tables of a watch over a window of ``seconds``, or longer if ``until`` is not yet true."""
     spec = {"engine": None, "os": True, "task_interval_ms": 250, "host": True} | spec
     watch = _core.Watch(json.dumps(spec))
     t0_ns = _core.now_ns() + 100 * MS
     t1_ns = t0_ns + int(seconds * 1e9)
-    watch.start(t0_ns, t1_ns)
-    time.sleep(max(0.0, (t1_ns - _core.now_ns()) / 1e9))
+    watch.start(t0_ns, t1_ns + PATIENCE_NS)
+    while _core.now_ns() < t1_ns or not (until() or _core.now_ns() > t1_ns + PATIENCE_NS):
+        time.sleep(0.01)
     watch.stop()
     return frames(watch)
 
@@ -66,10 +68,10 @@ def test_a_spinner_runs_or_waits_for_a_cpu_and_a_sleeper_does_neither(spinner: i
     busy, idle = (tasks.filter(pl.col("session") == n) for n in (0, 1))
     assert set(idle["state"]) == {"S"}
     assert idle["run_ns"].n_unique() == 1
-    # From first to last read; another task's figures may be a tick or a few stale, so wide bounds.
+    # From first to last read; while it waits for a CPU its figures stand still, so wide bounds.
     wall_ns = busy["after_ns"][-1] - busy["before_ns"][0]
     lived_ns = sum(busy[c][-1] - busy[c][0] for c in ("run_ns", "runq_ns"))
-    assert 0.7 * wall_ns < lived_ns < 1.1 * wall_ns
+    assert 0.3 * wall_ns < lived_ns < 1.1 * wall_ns
     cpu_ns = sum(busy[c][-1] - busy[c][0] for c in ("user_ns", "system_ns"))
     assert abs(cpu_ns - (busy["run_ns"][-1] - busy["run_ns"][0])) < 0.3 * wall_ns
 
@@ -162,7 +164,7 @@ def test_a_server_that_cannot_be_reached_costs_the_samples_only(tmp_path: Path) 
 
 @pytest.fixture
 def quota_group() -> Iterator[list[Path]]:
-    """A child group with a quota of a fifth of a CPU, in each v1 hierarchy with CPU figures."""
+    """A child group with a quota of a tenth of a CPU, in each v1 hierarchy with CPU figures."""
     made: list[Path] = []
     try:
         for version, directory in _core.find_cgroups():
@@ -172,7 +174,7 @@ def quota_group() -> Iterator[list[Path]]:
                 made.append(child)
         for child in made:
             if (child / "cpu.cfs_quota_us").exists():
-                (child / "cpu.cfs_quota_us").write_text("20000")
+                (child / "cpu.cfs_quota_us").write_text("10000")
     except OSError as e:
         for child in made:
             child.rmdir()
@@ -192,7 +194,15 @@ def test_a_quota_shows_in_the_group_and_as_run_queue(quota_group: list[Path]) ->
         found = [path for version, path in _core.find_cgroups(pid) if version == 1]
         assert {str(c) for c in quota_group} <= set(found)
         groups = [{"scope": "server", "version": 1, "path": str(c)} for c in quota_group]
-        tables = watched(1.5, sessions=[[0, pid]], cgroups=groups)
+        first = _core.read_task(pid, pid)
+
+        def waited() -> bool:
+            """What it waits is counted when it has the CPU again."""
+            now = _core.read_task(pid, pid)
+            run_ns, runq_ns = (now[c] - first[c] for c in ("run_ns", "runq_ns"))
+            return bool(runq_ns > 3 * run_ns > 0)
+
+        tables = watched(1.5, waited, sessions=[[0, pid]], cgroups=groups)
     deadline = time.monotonic() + 10
     while any((c / "cgroup.procs").read_text() for c in quota_group) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -206,11 +216,11 @@ def test_a_quota_shows_in_the_group_and_as_run_queue(quota_group: list[Path]) ->
     assert 0 < delta["nr_throttled"] <= delta["nr_periods"]
     session = tables["tasks"].filter(pl.col("role") == "session")
     runq_ns, run_ns = (session[c][-1] - session[c][0] for c in ("runq_ns", "run_ns"))
-    # A fifth of a CPU at most: it waits several times as long as it runs, and is throttled unless others are
+    # A tenth of a CPU at most: it waits several times as long as it runs, and is throttled unless others are
     # in its way.
     assert runq_ns > 2 * run_ns
     assert delta["throttled_ns"] > 0
-    assert delta["usage_ns"] < 2 * run_ns
+    assert delta["usage_ns"] < 3 * run_ns  # the task's own figure stands still while it waits
 
 
 def test_find_cgroups_of_a_process_that_is_gone() -> None:
