@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS := $(shell echo $$(( 2 * $$(nproc) )))  # tests wait for servers half of their time
+SLOW_FIRST := $(addprefix tests/,docs db contract worlds browser laws unit)  # what takes a minute is not begun last
 unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would compile it anew
 RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bpf.o') \
 	Cargo.toml Cargo.lock
@@ -49,7 +50,7 @@ test-rust:
 	cargo test --workspace --locked --quiet
 
 test-python: build
-	$(BIN)/python -m pytest -m "not alone" --numprocesses $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -m "not alone" --numprocesses $(WORKERS) --dist worksteal $(SLOW_FIRST)
 	$(BIN)/python -m pytest -m alone  # these measure: nothing else may run beside them
 
 laws: build      ## The laws, tried on 50 times as many examples, new ones each time

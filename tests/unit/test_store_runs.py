@@ -15,6 +15,7 @@ from tests.fakery import Climb, climb
 from dbdyno.conduct.derive import derive
 from dbdyno.model.errors import NoSuchRun, SchemaTooNew, StoreError, StoreFull
 from dbdyno.model.raw import RawCell
+from dbdyno.model.results import Results
 from dbdyno.model.tables import SCHEMA_VERSION
 from dbdyno.store import Run, RunStore, default_root
 
@@ -24,20 +25,24 @@ def made() -> Climb:
     return climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2], log_calls=True)
 
 
+@pytest.fixture(scope="module")
+def derived(made: Climb) -> Results:
+    return derive(made.info, made.plan, made.environment, made.cells)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> RunStore:
     return RunStore(tmp_path / "store")
 
 
 @pytest.fixture
-def run(store: RunStore, made: Climb) -> Run:
+def run(store: RunStore, made: Climb, derived: Results) -> Run:
     """A complete run of two cells."""
     new = store.create(made.plan, workloads=made.info.workloads)
     new.write_environment(made.environment)
     for cell in made.cells:
         new.write_cell(cell)
-    results = derive(new.info, made.plan, made.environment, made.cells)
-    new.write_derived(results.tables, results.findings)
+    new.write_derived(derived.tables, derived.findings)
     new.finish("complete")
     return new
 
