@@ -265,7 +265,7 @@ def test_dropping_a_running_load_leaves_no_session(server: PlainServer) -> None:
 def test_failures_say_what_and_which_session(server: PlainServer) -> None:
     target = server.target()
     kind, message, sqlstate, session = failure(target, [statement("select * from nowhere")], 2)
-    assert (kind, sqlstate) == ("server", "42P01") and session in (0, 1) and "nowhere" in message
+    assert (kind, sqlstate) == ("statement", "42P01") and session in (0, 1) and "nowhere" in message
     assert failure(server.target(database="nix"), ONE)[::2] == ("server", "3D000")
     assert failure(server.target(host="/nowhere"), ONE)[0] == "unreachable"
     assert failure(server.target(host="127.0.0.1", port=1), ONE)[0] == "unreachable"
@@ -277,7 +277,7 @@ def test_failures_say_what_and_which_session(server: PlainServer) -> None:
 
 
 def test_too_many_sessions_for_the_server(server: PlainServer) -> None:
-    assert failure(server.target(), ONE, 420)[::2] == ("server", "53300")
+    assert failure(server.target(), ONE, 420)[::2] == ("full", "53300")
     assert run(server.target(), ONE, 5, max_calls=1)["sessions"].height == 5
 
 

@@ -47,7 +47,7 @@ FATAL = message(b"E", b"SFATAL\0VFATAL\0C53300\0Mtoo many clients\0\0")
     ("first", "kind", "words"),
     [
         (b"", "lost", "closed the connection"),
-        (FATAL, "server", "too many clients"),
+        (FATAL, "full", "too many clients"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "protocol", "not a PostgreSQL server"),
         (b"\x15\x03\x01\0\x02\x02\x28", "protocol", "not a PostgreSQL server"),
         (b"\0" * 100, "protocol", "not a PostgreSQL server"),

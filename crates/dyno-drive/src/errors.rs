@@ -11,7 +11,7 @@ pub struct ErrorTally(Vec<Entry>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The server's code.
-    pub sqlstate: [u8; 5],
+    pub code: [u8; 5],
     /// How often.
     pub count: u64,
     /// When it came first.
@@ -22,9 +22,9 @@ pub struct Entry {
 
 impl ErrorTally {
     /// Counts an error; the message of a code's later ones is dropped.
-    pub fn count(&mut self, sqlstate: [u8; 5], at_ns: i64, message: String) {
+    pub fn count(&mut self, code: [u8; 5], at_ns: i64, message: String) {
         self.add(&Entry {
-            sqlstate,
+            code,
             count: 1,
             first_ns: at_ns,
             message,
@@ -44,7 +44,7 @@ impl ErrorTally {
     }
 
     fn add(&mut self, new: &Entry) {
-        match self.0.binary_search_by_key(&new.sqlstate, |e| e.sqlstate) {
+        match self.0.binary_search_by_key(&new.code, |e| e.code) {
             Err(place) => self.0.insert(place, new.clone()),
             Ok(place) => {
                 let entry = &mut self.0[place];

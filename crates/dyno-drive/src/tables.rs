@@ -79,12 +79,12 @@ pub fn errors(records: &[Record]) -> Table {
         .enumerate()
         .flat_map(|(i, r)| r.errors.entries().iter().map(move |e| (i, e)))
         .collect();
-    let code = |sqlstate: &[u8; 5]| Some(String::from_utf8_lossy(sqlstate).into_owned());
+    let code = |code: &[u8; 5]| Some(String::from_utf8_lossy(code).into_owned());
     let columns = vec![
         ("session", Column::known(all.iter().map(|(i, _)| *i as i64))),
         (
             "sqlstate",
-            Column::Str(all.iter().map(|(_, e)| code(&e.sqlstate)).collect()),
+            Column::Str(all.iter().map(|(_, e)| code(&e.code)).collect()),
         ),
         ("count", Column::known(all.iter().map(|(_, e)| e.count as i64))),
         (

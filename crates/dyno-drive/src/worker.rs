@@ -366,8 +366,8 @@ impl<S: Session> Worker<S> {
             self.latency.record(duration);
         }
         counts.progress.in_call_ns += (now - start_ns) as u64;
-        if let CallEnd::Failed { sqlstate, message } = end {
-            seat.errors.count(sqlstate, now, message);
+        if let CallEnd::Failed { code, message } = end {
+            seat.errors.count(code, now, message);
             counts.progress.errors += 1;
         } else {
             counts.progress.calls += 1;

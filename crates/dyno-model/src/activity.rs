@@ -7,7 +7,7 @@ use crate::Result;
 pub struct ActivityRow {
     /// Process id.
     pub pid: i64,
-    /// `None`: a client's backend; `Some("checkpointer")`: one of the server's own processes.
+    /// `None`: a client's backend; a name: one of the server's own processes.
     pub helper: Option<String>,
     /// active, idle, ...
     pub state: Option<String>,

@@ -12,16 +12,18 @@ pub enum Error {
     /// The server refused who we say we are.
     #[error("authentication failed: {message}")]
     Authentication {
-        /// The server's SQLSTATE, where it gave one.
-        sqlstate: Option<String>,
+        /// The server's code, where it gave one.
+        code: Option<String>,
         /// The server's words.
         message: String,
     },
     /// The server answered with an error.
-    #[error("{message} ({sqlstate})")]
+    #[error("{message} ({code})")]
     Server {
-        /// SQLSTATE.
-        sqlstate: String,
+        /// The server's code.
+        code: String,
+        /// What that code is for.
+        refusal: Refusal,
         /// The server's words, detail and hint included.
         message: String,
         /// 1-based character position in the statement, where the server gave one.
@@ -44,6 +46,38 @@ pub enum Error {
     Io(String),
 }
 
+/// What a server's error is for; each engine sorts its own codes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Refusal {
+    /// Anything else.
+    #[default]
+    Other,
+    /// It takes no further session.
+    Full,
+    /// The user may not do that.
+    Forbidden,
+    /// It ends, or ended the session.
+    ShutDown,
+    /// It is not ready yet.
+    Starting,
+    /// The call itself is wrong.
+    Statement,
+}
+
+impl Refusal {
+    /// As Python sees it.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Other => "server",
+            Self::Full => "full",
+            Self::Forbidden => "forbidden",
+            Self::ShutDown => "shut down",
+            Self::Starting => "starting",
+            Self::Statement => "statement",
+        }
+    }
+}
+
 impl Error {
     /// Kind, as Python sees it.
     pub fn kind(&self) -> &'static str {
@@ -51,7 +85,7 @@ impl Error {
             Self::Spec(_) => "spec",
             Self::Unreachable(_) => "unreachable",
             Self::Authentication { .. } => "authentication",
-            Self::Server { .. } => "server",
+            Self::Server { refusal, .. } => refusal.kind(),
             Self::Lost(_) => "lost",
             Self::Protocol(_) => "protocol",
             Self::Tls(_) => "tls",
@@ -61,10 +95,10 @@ impl Error {
     }
 
     /// The server's code, where there is one.
-    pub fn sqlstate(&self) -> Option<&str> {
+    pub fn code(&self) -> Option<&str> {
         match self {
-            Self::Server { sqlstate, .. } => Some(sqlstate),
-            Self::Authentication { sqlstate, .. } => sqlstate.as_deref(),
+            Self::Server { code, .. } => Some(code),
+            Self::Authentication { code, .. } => code.as_deref(),
             _ => None,
         }
     }

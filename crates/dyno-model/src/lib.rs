@@ -11,6 +11,6 @@ mod table;
 pub use activity::{ActivityProbe, ActivityRow};
 pub use clock::{Bracket, now_ns};
 pub use engine::{Counter, Engine, Reading};
-pub use error::{Error, Result};
+pub use error::{Error, Refusal, Result};
 pub use session::{CallEnd, Progress, Session};
 pub use table::{Coded, Column, Table};

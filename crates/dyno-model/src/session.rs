@@ -12,7 +12,7 @@ pub enum CallEnd {
     /// With an error of the server; the session goes on.
     Failed {
         /// The server's code.
-        sqlstate: [u8; 5],
+        code: [u8; 5],
         /// The server's words (kept only for the first of a code).
         message: String,
     },

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Wait classes and events by code. The top byte of a code is its class, the low 16 bits number the event
-/// within; 0 is no wait event (`PostgreSQL`: `src/include/utils/wait_classes.h`).
+/// within; 0 is no wait event.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     events: HashMap<u32, (String, String)>,

@@ -9,22 +9,22 @@ create_exception!(_core, CoreError, PyException);
 create_exception!(_core, DriverError, CoreError);
 create_exception!(_core, ObserverError, CoreError);
 
-/// As `DriverError(kind, message, sqlstate, session)`.
+/// As `DriverError(kind, message, code, session)`.
 pub fn driver(error: &Error, session: Option<usize>) -> PyErr {
     DriverError::new_err((
         error.kind(),
         error.to_string(),
-        error.sqlstate().map(str::to_owned),
+        error.code().map(str::to_owned),
         session,
     ))
 }
 
-/// As `ObserverError(kind, message, sqlstate, None)`.
+/// As `ObserverError(kind, message, code, None)`.
 pub fn observer(error: &Error) -> PyErr {
     ObserverError::new_err((
         error.kind(),
         error.to_string(),
-        error.sqlstate().map(str::to_owned),
+        error.code().map(str::to_owned),
         None::<usize>,
     ))
 }

@@ -1,4 +1,4 @@
-"""The core's errors as the product's: one map, by kind and SQLSTATE (ISO/IEC 9075, PostgreSQL appendix A)."""
+"""The core's errors as the product's: one map, by kind. An engine's driver sorts its codes into kinds."""
 
 from __future__ import annotations
 
@@ -29,23 +29,17 @@ _KINDS: dict[str, tuple[type[DbdynoError], str]] = {
     "io": (TargetError, "see the message of the operating system"),
     "protocol": (TargetError, "is there a proxy between that speaks another protocol?"),
     "aborted": (TargetError, "it was broken off"),
-}
-_STATES: dict[str, tuple[type[DbdynoError], str]] = {
-    "53300": (TooFewConnections, "use fewer sessions, or raise the server's limit"),
-    "42501": (NotPrivileged, "grant that right to the user"),
-    "57P01": (ServerLost, "the server was shut down, or the connection ended by an administrator"),
-    "57P03": (Unreachable, "wait until the server has started"),
+    "full": (TooFewConnections, "use fewer sessions, or raise the server's limit"),
+    "forbidden": (NotPrivileged, "grant that right to the user"),
+    "shut down": (ServerLost, "the server was shut down, or the connection ended by an administrator"),
+    "starting": (Unreachable, "wait until the server has started"),
+    "statement": (UsageError, "fix the statement"),
 }
 
 
 def translated(error: DriverError) -> DbdynoError:
-    """``DriverError(kind, message, sqlstate, session)`` as an error that says the cure."""
-    kind, message, sqlstate, session = error.args
+    """``DriverError(kind, message, code, session)`` as an error that says the cure."""
+    kind, message, _, session = error.args
     who = "" if session is None else f"session {session}: "
-    if sqlstate in _STATES:
-        made, cure = _STATES[sqlstate]
-    elif sqlstate is not None and sqlstate.startswith("42"):
-        made, cure = UsageError, "fix the statement"
-    else:
-        made, cure = _KINDS.get(kind, (TargetError, "see the server's log"))
+    made, cure = _KINDS.get(kind, (TargetError, "see the server's log"))
     return made(f"{who}{message}", cure)

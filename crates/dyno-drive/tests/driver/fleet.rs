@@ -102,7 +102,7 @@ fn a_lost_session_ends_alone() {
         assert_eq!(lost.tally.calls_total(), 3);
         let entry = &lost.errors.entries()[0];
         assert_eq!(
-            (entry.sqlstate, entry.count, entry.message.as_str()),
+            (entry.code, entry.count, entry.message.as_str()),
             (*b"08006", 1, "hung up")
         );
         for other in &outcome.records[1..] {
@@ -126,7 +126,7 @@ fn failed_calls_are_counted_apart_and_the_session_goes_on() {
     let tally = &outcome.records[2].tally;
     assert_eq!(tally.errors_total(), peers.served(2).div_ceil(3));
     let entry = &outcome.records[2].errors.entries()[0];
-    assert_eq!((entry.sqlstate, entry.count), (*b"40001", tally.errors_total()));
+    assert_eq!((entry.code, entry.count), (*b"40001", tally.errors_total()));
     assert_eq!(outcome.records[2].end, End::Deadline);
 }
 

@@ -126,7 +126,7 @@ fn end(word: u8) -> CallEnd {
     match word {
         b'o' => CallEnd::Ok,
         _ => CallEnd::Failed {
-            sqlstate: *b"40001",
+            code: *b"40001",
             message: "no luck".into(),
         },
     }

@@ -212,10 +212,7 @@ fn spec(error: std::io::Error) -> Error {
 }
 
 fn refused(message: String) -> Error {
-    Error::Authentication {
-        sqlstate: None,
-        message,
-    }
+    Error::Authentication { code: None, message }
 }
 
 fn expect(client: &mut Client, wanted: u32) -> Result<Vec<u8>> {

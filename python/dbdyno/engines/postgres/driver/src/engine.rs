@@ -9,6 +9,7 @@ use dyno_model::{CallEnd, Counter, Engine, Error, Reading, Result};
 use crate::breaker::Breaker;
 use crate::client::{Client, Rows};
 use crate::plan::{CounterSpec, LoadSpec, Plan, ProbeSpec};
+use crate::server_error::refusal;
 use crate::session::PgSession;
 use crate::startup;
 use crate::target::TargetSpec;
@@ -145,10 +146,10 @@ fn warm(plan: &Plan, session: &mut PgSession) -> Result<()> {
     }
     let mut buffer = vec![0; BUFFER_BYTES];
     for _ in 0..plan.spec.warm_calls {
-        if let CallEnd::Failed { sqlstate, message } = session.call(&mut buffer)? {
-            let sqlstate = String::from_utf8_lossy(&sqlstate).into_owned();
+        if let CallEnd::Failed { code, message } = session.call(&mut buffer)? {
             return Err(Error::Server {
-                sqlstate,
+                code: String::from_utf8_lossy(&code).into_owned(),
+                refusal: refusal(&code),
                 message,
                 position: None,
             });
@@ -177,7 +178,7 @@ fn readings(counters: &[Counter], rows: &Rows) -> Vec<Reading> {
 
 /// Why a probe has no values (`model/source.py`, Status).
 fn status(error: &Error) -> &'static str {
-    match error.sqlstate() {
+    match error.code() {
         Some("42501") => "not permitted",
         // Syntax error or access rule violation (no such function, column, view); feature not supported.
         Some(code) if code.starts_with("42") || code.starts_with("0A") => "not supported",

@@ -1,6 +1,6 @@
 //! ErrorResponse and NoticeResponse bodies (PostgreSQL documentation, "Error and Notice Message Fields").
 
-use dyno_model::Error;
+use dyno_model::{Error, Refusal};
 
 /// What the server complained of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl ServerError {
     pub fn into_connect_error(self) -> Error {
         if self.sqlstate.starts_with(b"28") {
             return Error::Authentication {
-                sqlstate: Some(self.code()),
+                code: Some(self.code()),
                 message: self.message,
             };
         }
@@ -73,16 +73,38 @@ impl ServerError {
 
     fn into_error(self) -> Error {
         Error::Server {
-            sqlstate: self.code(),
+            code: self.code(),
+            refusal: refusal(&self.sqlstate),
             message: self.message,
             position: self.position,
         }
     }
 }
 
+/// What a SQLSTATE is for (PostgreSQL documentation, appendix A).
+pub fn refusal(sqlstate: &[u8; 5]) -> Refusal {
+    match sqlstate {
+        b"53300" => Refusal::Full,
+        b"42501" => Refusal::Forbidden,
+        b"57P01" => Refusal::ShutDown,
+        b"57P03" => Refusal::Starting,
+        [b'4', b'2', ..] => Refusal::Statement,
+        _ => Refusal::Other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn codes_are_sorted_by_what_they_are_for() {
+        assert_eq!(refusal(b"53300"), Refusal::Full);
+        assert_eq!(refusal(b"42501"), Refusal::Forbidden);
+        assert_eq!(refusal(b"42P01"), Refusal::Statement);
+        assert_eq!(refusal(b"57P03"), Refusal::Starting);
+        assert_eq!(refusal(b"XX000"), Refusal::Other);
+    }
 
     #[test]
     fn fields_are_read_and_detail_and_hint_kept() {

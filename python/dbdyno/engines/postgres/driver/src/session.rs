@@ -261,7 +261,7 @@ fn failed(error: ServerError) -> Result<CallEnd> {
         return Err(error.into_session_error());
     }
     Ok(CallEnd::Failed {
-        sqlstate: error.sqlstate,
+        code: error.sqlstate,
         message: error.message,
     })
 }

@@ -157,7 +157,7 @@ fn after_an_error_the_rest_is_left_out_and_a_failed_transaction_rolled_back() {
         .write_all(&[message(b'C', b"ROLLBACK\0"), ready(b'I')].concat())
         .unwrap();
     let failed = CallEnd::Failed {
-        sqlstate: *b"40001",
+        code: *b"40001",
         message: "words".into(),
     };
     assert_eq!(session.advance(buffer), Ok(Progress::Done(failed)));
@@ -168,7 +168,7 @@ fn after_an_error_the_rest_is_left_out_and_a_failed_transaction_rolled_back() {
         .write_all(&[error("ERROR", "22012"), ready(b'I')].concat())
         .unwrap();
     let failed = CallEnd::Failed {
-        sqlstate: *b"22012",
+        code: *b"22012",
         message: "words".into(),
     };
     assert_eq!(session.advance(buffer), Ok(Progress::Done(failed)));
@@ -208,7 +208,7 @@ fn a_failed_statement_of_a_pipeline_fails_the_call_and_the_others_are_waited_for
     let (mut session, mut server) = pipelined();
     let buffer = &mut [0; 4096];
     let failed = |code: &[u8; 5]| CallEnd::Failed {
-        sqlstate: *code,
+        code: *code,
         message: "words".into(),
     };
     session.begin().unwrap();

@@ -95,7 +95,7 @@ fn check_peer(target: &TargetSpec, socket: &Socket) -> Result<()> {
         return Ok(());
     }
     Err(Error::Authentication {
-        sqlstate: None,
+        code: None,
         message: format!(
             "requirepeer: the server at {} runs as user id {found}, not {wanted}",
             target.place()
