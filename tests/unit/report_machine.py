@@ -63,6 +63,7 @@ def environment(usable: float, os_tasks: bool) -> Environment:
     )
     server = ServerFacts(
         engine="postgres",
+        product="PostgreSQL",
         version="18.4",
         version_num=180004,
         description="PostgreSQL 18.4 on x86_64",

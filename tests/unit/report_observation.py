@@ -40,7 +40,7 @@ def results(busy: tuple[float, ...] = BUSY, observation: Observation | None = No
     frames["sources"] = plain.tables["sources"]
     frames["histogram"] = tables.empty("cell_histogram")
     asked = observation or Observation(duration="60s")
-    experiment = Experiment(name="observed", workload="observed", observation=asked)
+    experiment = Experiment(engine="postgres", name="observed", workload="observed", observation=asked)
     plan = plain.plan.model_copy(update={"experiment": experiment, "cells": (), "script_text": None}).sealed()
     info = plain.info.model_copy(update={"id": "20261121-104501-observed-77aa", "calibrations": {}})
     return replace(plain, info=info, plan=plan, tables=frames, findings=())

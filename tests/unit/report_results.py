@@ -313,7 +313,7 @@ def _info(world: World) -> RunInfo:
 
 def _plan(world: World, cells: Sequence[Cell]) -> Plan:
     return Plan(
-        experiment=Experiment(workload="lio", repeats=world.repeats),
+        experiment=Experiment(engine="postgres", workload="lio", repeats=world.repeats),
         cpus=world.cpus,
         call_target_ns=20_000_000,
         cells=tuple(cells),

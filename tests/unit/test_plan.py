@@ -161,7 +161,6 @@ params = { tables = "own" }
         ("a = 1\nmeasure = x", "line 2"),
         ("repeats = 0", "repeats"),
         ("variants = 3", "variants must be tables"),
-        ("engine = 'oracle'", "engine"),
     ],
 )
 def test_recipe_errors_name_the_place_and_the_cure(text: str, message: str) -> None:

@@ -7,9 +7,12 @@ import pytest
 from polars.testing import assert_frame_equal
 from tests.fakery import climb
 
+from dbdyno import conduct
 from dbdyno.conduct.derive import derive
-from dbdyno.engines import ENGINES, wait_families
+from dbdyno.engines import DEFAULT, ENGINES, helpers, product, wait_families
 from dbdyno.engines.postgres.wait_events import words
+from dbdyno.model.errors import UsageError
+from dbdyno.model.helpers import Helper
 from dbdyno.model.raw import RawCell, labelled
 from dbdyno.model.wait_families import AT_CLIENT, LOCKS, STORAGE, Family, WaitFamilies, families_of, merged
 
@@ -91,3 +94,14 @@ def test_families_decide_what_a_wait_is_counted_as() -> None:
     assert mine["client", None] == pytest.approx(asleep["sleep", "LWLock/ProcArray"])
     assert mine["sleep", "Client/ClientRead"] == pytest.approx(asleep["client", None])
     assert {Family.LATCH, Family.LOCK} == set(LOCKS) and Family.CLIENT in AT_CLIENT
+
+
+def test_an_engine_that_is_none_is_a_usage_error_with_the_nearest_name() -> None:
+    assert conduct.experiment_of(conduct.Request(workload="lio")).engine == DEFAULT
+    with pytest.raises(UsageError, match="oracle"):
+        conduct.experiment_of(conduct.Request(workload="lio", overrides={"engine": "oracle"}))
+
+
+def test_every_engine_says_what_it_is_and_what_its_own_processes_are_for() -> None:
+    for engine in ENGINES:
+        assert product(engine) and set(helpers(engine).values()) == set(Helper)

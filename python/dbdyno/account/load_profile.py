@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.cell_groups import of_cells, together
+from dbdyno.model.counter_names import LOG_BYTES
 from dbdyno.model.driver_rates import calls_per_s
 from dbdyno.model.session_time import CPU_WAIT, DB_CPU, Time, account, db_time
 from dbdyno.model.tables import rows
@@ -28,7 +29,7 @@ _COUNTERS = (  # name in the profile, the engine's counter, unit
     ("physical reads", "physical_reads", "blocks"),
     ("block changes", "blocks_dirtied", "blocks"),
     ("block writes", "block_writes", "blocks"),
-    ("WAL", "wal_bytes", "bytes"),
+    ("WAL", LOG_BYTES, "bytes"),
     ("temporary files", "temporary_bytes", "bytes"),
     (EXECUTIONS, "executions", "count"),
     ("commits", "transactions_committed", "count"),

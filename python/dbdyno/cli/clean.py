@@ -9,7 +9,7 @@ import click
 
 from dbdyno import limits
 from dbdyno.cli.options import bin_dir_option, dsn_option
-from dbdyno.engines import open_server
+from dbdyno.engines import DEFAULT, open_server
 from dbdyno.model.errors import DbdynoError, StoreError, TargetError
 from dbdyno.model.protocols import Target
 from dbdyno.model.undo import Undo
@@ -37,7 +37,7 @@ def clean(dsn: str | None, bin_dir: Path | None) -> None:
     work = _Work(journal.left_over())
     work.put_back(_OF_SYSTEM, limits.undo)
     try:
-        with open_server("postgres", Target(dsn=dsn, bin_dir=bin_dir)) as server:
+        with open_server(DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:
             work.put_back(_OF_SERVER, server.put_back)
             work.say_what_stays("it is another server's: name that one with --dsn")
             for line in server.clean():

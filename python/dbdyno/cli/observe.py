@@ -20,6 +20,7 @@ from dbdyno.cli.options import (
     witness_options,
 )
 from dbdyno.drive import Interrupt, Interrupted
+from dbdyno.engines import DEFAULT, ENGINES
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 from dbdyno.model.plan import Observation
 
@@ -65,8 +66,8 @@ from dbdyno.model.plan import Observation
 )
 @click.option(
     "--engine",
-    type=click.Choice(["postgres", "fake"]),
-    help="System to observe.  [default: postgres]",
+    type=click.Choice(ENGINES),
+    help=f"System to observe.  [default: {DEFAULT}]",
 )
 @store_option
 @json_option

@@ -19,6 +19,7 @@ from dbdyno.cli.options import (
     witness_options,
 )
 from dbdyno.drive import Interrupt, Interrupted
+from dbdyno.engines import DEFAULT, ENGINES
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Target
@@ -106,9 +107,7 @@ from dbdyno.plan import parse_params
     is_flag=True,
     help="Throughput and response times only; session time is not accounted for.",
 )
-@click.option(
-    "--engine", type=click.Choice(["postgres", "fake"]), help="System under load.  [default: postgres]"
-)
+@click.option("--engine", type=click.Choice(ENGINES), help=f"System under load.  [default: {DEFAULT}]")
 @dsn_option
 @bin_dir_option
 @click.option(

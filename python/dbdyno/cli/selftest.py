@@ -15,6 +15,7 @@ from dbdyno import conduct, observe
 from dbdyno.cli import screen
 from dbdyno.cli.options import bin_dir_option, dsn_option, json_option, print_json
 from dbdyno.drive import Interrupt, Interrupted
+from dbdyno.engines import DEFAULT
 from dbdyno.model.errors import EXIT_INTERRUPTED, EXIT_OFF, UsageError
 from dbdyno.model.protocols import Target
 from dbdyno.model.truth import Truth, TruthCase
@@ -71,7 +72,7 @@ def selftest(
     stopped = False
     with interrupt.caught():
         try:
-            conduct.selftest("postgres", target, host, cases, measure_ns, interrupt, say, measured)
+            conduct.selftest(DEFAULT, target, host, cases, measure_ns, interrupt, say, measured)
         except Interrupted:
             stopped = True
     if as_json:

@@ -14,7 +14,7 @@ from dbdyno.conduct.request import cpus_reason, find_recipe
 from dbdyno.conduct.run_status import ending
 from dbdyno.conduct.windows import Windows
 from dbdyno.drive import Interrupt, Interrupted
-from dbdyno.engines import embedded, open_server
+from dbdyno.engines import DEFAULT, checked, embedded, open_server
 from dbdyno.model.environment import Environment, Host
 from dbdyno.model.errors import TooFewConnections, UsageError
 from dbdyno.model.plan import Experiment, Observation, Plan
@@ -46,7 +46,9 @@ def observation_of(overrides: Mapping[str, Any], recipe: str | None = None, **ch
             raise UsageError(f"recipe {recipe} drives a load", f"dbdyno run --recipe {recipe}")
     given = {k: v for k, v in chosen.items() if v not in (None, ())}
     fields = base.model_dump() | {k: v for k, v in overrides.items() if v is not None}
-    return Experiment.model_validate(fields | {"observation": fields["observation"] | given})
+    return Experiment.model_validate(
+        fields | {"engine": checked(fields["engine"]), "observation": fields["observation"] | given}
+    )
 
 
 def observation_plan(experiment: Experiment, host: Host) -> Plan:
@@ -55,7 +57,7 @@ def observation_plan(experiment: Experiment, host: Host) -> Plan:
 
 def observed_target(engine: str, dsn: str | None) -> Target:
     """The server of ``dsn``; None: the embedded one if it runs, else what libpq's environment names."""
-    if dsn is not None or engine != Experiment().engine:  # another has no embedded server
+    if dsn is not None or engine not in ("", DEFAULT):  # another has no embedded server
         return Target(dsn=dsn)
     running = embedded().status()
     return Target(dsn=str(running["dsn"]) if running.get("running") else "")

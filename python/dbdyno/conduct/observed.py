@@ -15,6 +15,7 @@ from dbdyno.conduct.marks import NOTHING, Hole, Mark
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Watch
 from dbdyno.model.raw import CellMeta, CellStatus, RawCell
+from dbdyno.model.rawtables import CLIENT_BACKEND
 from dbdyno.model.tables import RAW, empty
 from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import OBSERVED, observed_cell
@@ -72,7 +73,7 @@ def nobody(chosen: Observation) -> str:
 
 def _there(backends: pl.DataFrame) -> str:
     """Who is connected: `` (connected: app@prod x 12, ...)``."""
-    clients = backends.filter(pl.col("kind") == "client backend")
+    clients = backends.filter(pl.col("kind") == CLIENT_BACKEND)
     found = clients.group_by("user", "database").len().sort("len", descending=True)
     said = [f"{u}@{d} x {n}" for u, d, n in found.head(_LISTED).iter_rows() if u and d]
     return f" (connected: {', '.join(said)})" if said else ""

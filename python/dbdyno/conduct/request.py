@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dbdyno import limits, observe
+from dbdyno.engines import checked
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import RecipeError, UsageError
 from dbdyno.model.plan import Experiment, Plan
@@ -109,6 +110,7 @@ def experiment_of(request: Request) -> Experiment:
     if base.script is not None:
         base = base.model_copy(update={"script": str(directory / base.script)})
     given = {k: v for k, v in request.overrides.items() if v is not None}
+    given["engine"] = checked(given.get("engine") or base.engine)
     for table in ("params", "settings"):
         if given.get(table):
             given[table] = {**getattr(base, table), **given[table]}

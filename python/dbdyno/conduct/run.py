@@ -25,7 +25,7 @@ from dbdyno.conduct.scaling import scalings_of
 from dbdyno.conduct.schedule import course_of
 from dbdyno.conduct.stage import Stage
 from dbdyno.drive import Interrupt
-from dbdyno.engines import open_server, wait_families
+from dbdyno.engines import helpers, open_server, product, wait_families
 from dbdyno.model.claim import Claim
 from dbdyno.model.environment import Environment, Host, ServerFacts
 from dbdyno.model.errors import ServerLost, StoreError, TooFewConnections, UsageError
@@ -239,9 +239,9 @@ def _read_derived(record: Run) -> Results | None:
     with contextlib.suppress(StoreError):
         stored = None if record.info.status == "running" else record.read_derived()
         if stored is not None:
-            stored[0].setdefault(FAMILIES, wait_families(record.plan.experiment.engine).table())
+            stored[0].setdefault(FAMILIES, wait_families(record.environment.server.engine).table())
         if stored is not None and stored[0].keys() >= {*DERIVED, "sources", "histogram"}:
-            return Results(record.info, record.plan, record.environment, *stored)
+            return Results(record.info, record.plan, _environment(record), *stored)
     return None
 
 
@@ -265,11 +265,22 @@ def _concluded(results: Results) -> Results:
 def derived_anew(record: Run) -> Results:
     """Everything derived from the raw data of a stored run."""
     damaged: list[DamagedCell] = []
-    known = wait_families(record.plan.experiment.engine)
+    known = wait_families(record.environment.server.engine)
     cells = (labelled(cell, known) for cell in record.each_cell(damaged))
-    results = derive(record.info, record.plan, record.environment, cells)
+    results = derive(record.info, record.plan, _environment(record), cells)
     found = (*(_damage(d) for d in damaged), *sought(record.plan, results.tables), *results.findings)
     return replace(results, findings=found)
+
+
+def _environment(record: Run) -> Environment:
+    """As it was stored; older runs lack the system's own name, and what its processes are for."""
+    found = record.environment
+    if found.server.product:
+        return found
+    engine = found.server.engine
+    known = {"product": product(engine), "helpers": helpers(engine)}
+    server = found.server.model_copy(update=known)
+    return found.model_copy(update={"server": server})
 
 
 def rebuild(record: Run) -> tuple[Results, Path]:

@@ -12,10 +12,24 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
+    from dbdyno.model.helpers import Helper
     from dbdyno.model.protocols import Server, Target
     from dbdyno.model.wait_families import WaitFamilies
 
 ENGINES = ("postgres", "fake")
+DEFAULT = ENGINES[0]
+
+
+def checked(engine: str) -> str:
+    """The engine of that name; empty: the default. Raises :class:`UsageError` with the nearest name."""
+    if engine and engine not in ENGINES:
+        raise UsageError(f"no engine {engine!r}", did_you_mean(engine, ENGINES))
+    return engine or DEFAULT
+
+
+def product(engine: str) -> str:
+    """The system's own name."""
+    return str(import_module(f"dbdyno.engines.{checked(engine)}").PRODUCT)
 
 
 class Embedded(Protocol):
@@ -43,9 +57,7 @@ class Embedded(Protocol):
 @contextmanager
 def open_server(engine: str, target: Target) -> Iterator[Server]:
     """The server of ``target``, closed at the end. Raises :class:`dbdyno.model.errors.TargetError`."""
-    if engine not in ENGINES:
-        raise UsageError(f"no engine {engine!r}", did_you_mean(engine, ENGINES))
-    server = cast("Server", import_module(f"dbdyno.engines.{engine}").open_server(target))
+    server = cast("Server", import_module(f"dbdyno.engines.{checked(engine)}").open_server(target))
     try:
         yield server
     finally:
@@ -54,7 +66,12 @@ def open_server(engine: str, target: Target) -> Iterator[Server]:
 
 def wait_families(engine: str) -> WaitFamilies:
     """What its wait events are for: of runs that were stored without it."""
-    return cast("WaitFamilies", import_module(f"dbdyno.engines.{engine}").wait_families())
+    return cast("WaitFamilies", import_module(f"dbdyno.engines.{checked(engine)}").wait_families())
+
+
+def helpers(engine: str) -> dict[str, Helper]:
+    """What its own processes are for: of runs that were stored without it."""
+    return cast("dict[str, Helper]", import_module(f"dbdyno.engines.{checked(engine)}").helpers())
 
 
 def holds_password(dsn: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from dbdyno.model.helpers import Helper
 from dbdyno.model.source import Source
 
 
@@ -64,6 +65,8 @@ class ServerFacts(BaseModel):
     here_detail: str  # how that was found out
     main_pid: int | None  # the server's main process, where here
     settings: dict[str, str]  # name -> value with unit, those that matter and those not at their default
+    product: str = ""  # the system's own name
+    helpers: dict[str, Helper] = {}  # what its own processes are for, by their names
     own_cpus: float | None = None  # CPUs of its machine, where that is not this host
     clock: dict[str, str] = {}  # what reading the clock costs it; asked where a variant concerns timing calls
 

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from dbdyno.model.variant import DriverSetup, DriverSpec, LimitSpec, Strict, Value, Variant, VariantSpec
 
-EngineName = Literal["postgres", "fake"]
 Order = Literal["ladder", "interleaved", "shuffled"]
 
 
@@ -44,8 +43,8 @@ class Experiment(Strict):
     """The question, in one line."""
     notes: str = ""
     """Where it comes from and what to expect."""
-    engine: EngineName = "postgres"
-    """What is under load."""
+    engine: str = ""
+    """What is under load; left out: the first that dbdyno has."""
     workload: str | None = None
     """One of `dbdyno workloads`; not with script."""
     script: str | None = None

@@ -25,6 +25,9 @@ _TASK = (
     _c("start_ticks", "i64", "start time since boot in clock ticks: part of the key", null=True),
 )
 
+CLIENT_BACKEND = "client backend"
+"""Kind of a session in the table ``backends``."""
+
 RAW: dict[str, tuple[Column, ...]] = {
     # -- driver ---------------------------------------------------------------------------------
     "sessions": (
@@ -64,7 +67,7 @@ RAW: dict[str, tuple[Column, ...]] = {
     ),
     "errors": (
         _c("session", "i64", "session number"),
-        _c("sqlstate", "str", "the server's code, or 08006 for a lost connection"),
+        _c("sqlstate", "str", "the server's code, or 08006 (ISO/IEC 9075) for a lost connection"),
         _c("count", "i64", "how often, from the barrier on"),
         _c("message", "str", "the first such message"),
     ),
@@ -213,7 +216,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("at_ns", "i64", "when the server was asked"),
         _c("pid", "i64", "the server's process id"),
         _c("backend_start_ns", "i64", "its start by the server's wall clock, since 1970", null=True),
-        _c("kind", "str", "client backend, parallel worker, walwriter, io worker, ...", null=True),
+        _c("kind", "str", "client backend, or what the engine calls that process", null=True),
         _c("leader_pid", "i64", "of a parallel worker", null=True),
         _c("user", "str", "role it is connected as", null=True),
         _c("database", "str", "database", null=True),

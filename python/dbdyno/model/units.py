@@ -9,7 +9,7 @@ from dbdyno.model.errors import UsageError
 
 NS_PER_S = 1_000_000_000
 TICK_NS = 10_000_000
-"""USER_HZ is 100 on every architecture Linux runs PostgreSQL on: utime, stime, start times count in 10 ms."""
+"""USER_HZ is 100 on every architecture that matters: utime, stime, start times count in 10 ms."""
 _FACTORS_NS = {
     "ns": 1,
     "us": 1_000,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dbdyno.model.claim import GOOD_SCALING
+from dbdyno.model.environment import ServerFacts
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.present import figures, observation
@@ -13,7 +14,6 @@ from dbdyno.present.figures import Series
 PLATEAU = 0.97
 """A rung belongs to the plateau below the peak from this share of the peak's rate on."""
 
-_PRODUCTS = {"postgres": "PostgreSQL", "mariadb": "MariaDB", "fake": "simulated server"}
 _TIMES = {
     "run_aas": "on a CPU",
     "runq_aas": "waiting for a CPU (CPU WAIT)",
@@ -58,10 +58,10 @@ def answer(results: Results, series: Series) -> Answer | None:
 
 
 def title(results: Results) -> str:
-    """``lio on PostgreSQL 18.4, 1 to 8 sessions on 2 CPUs``."""
+    """``lio on SYSTEM 18.4, 1 to 8 sessions on 2 CPUs``."""
     server = results.environment.server
     if figures.is_observation(results):
-        return observation.title(results, server_name(server.engine, server.version))
+        return observation.title(results, server_name(server))
     rungs = results.tables["rungs"]
     workloads = ", ".join(dict.fromkeys(rungs["workload"].to_list())) or "nothing"
     steps: list[int] = rungs["sessions"].unique().sort().to_list()
@@ -69,11 +69,11 @@ def title(results: Results) -> str:
     ladder = f", {_sessions({'sessions': steps[0]})}" if len(steps) == 1 else ladder
     cpus = figures.usable_cpus(results)
     where = f" on {figures.cpus_text(cpus)}" if cpus else ""
-    return f"{workloads} on {server_name(server.engine, server.version)}{ladder}{where}"
+    return f"{workloads} on {server_name(server)}{ladder}{where}"
 
 
-def server_name(engine: str, version: str) -> str:
-    return f"{_PRODUCTS.get(engine, engine)} {version}"
+def server_name(server: ServerFacts) -> str:
+    return f"{server.product or server.engine} {server.version}"
 
 
 def sentences(results: Results) -> list[str]:

@@ -176,7 +176,7 @@ def footer(results: Results) -> Html:
 
 def _server(results: Results) -> Iterator[tuple[str, Content]]:
     s = results.environment.server
-    yield "Server", headline.server_name(s.engine, s.version)
+    yield "Server", headline.server_name(s)
     yield "In its own words", s.description
     yield "Where", s.where + (" (embedded)" if s.embedded else "")
     yield "Encryption", s.tls or "none"

@@ -54,7 +54,7 @@ def overview(results: Results) -> Overview | None:
 
 
 def title(results: Results, server: str) -> str:
-    """``Observation of PostgreSQL 18.4: 60.0 s in 6 windows``."""
+    """``Observation of SYSTEM 18.4: 60.0 s in 6 windows``."""
     windows = results.tables["windows"]
     seconds = format_ns(float(windows["wall_s"].sum()) * NS_PER_S)
     number = f"{len(windows)} window{'' if len(windows) == 1 else 's'}"

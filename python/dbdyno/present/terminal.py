@@ -162,7 +162,7 @@ def environment_text(results: Results) -> RenderableType:
     here = "" if server.here else " (its processes are not seen from here)"
     whose = "" if server.here else " (of the load driver's host)"
     lines = (
-        ("server", f"{headline.server_name(server.engine, server.version)}, {server.where}{here}"),
+        ("server", f"{headline.server_name(server)}, {server.where}{here}"),
         ("cpu", f"{host.cpu.model or 'model unknown'}, {cpus_text(host.limits.usable_cpus)} usable{whose}"),
         ("kernel", ", ".join(t for t in (host.kernel, host.distribution, host.virtualisation) if t)),
         ("run", f"{results.info.id}, {results.info.status}, plan {results.plan.digest[:12]}"),

@@ -90,7 +90,7 @@ def _summary_rows(results: Results, cut: list[str]) -> list[tuple[str, str]]:
         rows.append((f.severity, f.text + (f" What to do: {f.advice}" if f.advice else "")))
     rows += [
         ("Environment", ""),
-        ("Server", f"{headline.server_name(server.engine, server.version)}: {server.description}"),
+        ("Server", f"{headline.server_name(server)}: {server.description}"),
         ("Where", server.where),
         ("CPU", f"{host.cpu.model or 'unknown'}, {cpus_text(host.limits.usable_cpus)} usable"),
         ("Kernel", host.kernel),

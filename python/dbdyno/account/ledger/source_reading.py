@@ -23,8 +23,8 @@ TOLERANCE: dict[str, tuple[float, float]] = {
     "logical_reads": (0.05, 100.0),  # blocks a second
 }
 LAG_S = 1.0
-"""A server reports its sessions' figures this much later: PostgreSQL at most once a second
-(PGSTAT_MIN_INTERVAL, pgstat.c), and a statement under way shows nothing before its end."""
+"""A server reports its sessions' figures this much later: at most once a second by the
+engines that there are, and a statement under way shows nothing before its end."""
 
 
 class SourceReading(NamedTuple):

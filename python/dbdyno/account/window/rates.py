@@ -15,6 +15,7 @@ from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import key
 from dbdyno.account.window.rate_error import within
 from dbdyno.model.bycell import ByCell
+from dbdyno.model.counter_names import LOG_BYTES
 from dbdyno.model.histogram import quantiles_ns
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import rows
@@ -157,16 +158,16 @@ def _round_trips(sessions: pl.DataFrame) -> Figure:
 def _wal(work: pl.DataFrame, levels: pl.DataFrame, sessions: pl.DataFrame, rate: float | None) -> Figure:
     """Write-ahead log a call: of all the sessions' own calls, where the engine counts that; else all that the
     server wrote in the window, over the calls."""
-    own = work.filter(pl.col("name") == "wal_bytes").drop_nulls("value")
+    own = work.filter(pl.col("name") == LOG_BYTES).drop_nulls("value")
     made = sessions.join(own.select("session", wal="value"), on="session")
     if made.height:
         calls = float((made["calls_total"] + made["errors_total"]).sum())
-        return ("wal_bytes_per_call", "bytes", _over(float(made["wal"].sum()), calls), "ok", _COUNTERS)
-    server = levels.filter((pl.col("origin") == "engine") & (pl.col("key") == "wal_bytes")).head(1)
+        return (f"{LOG_BYTES}_per_call", "bytes", _over(float(made["wal"].sum()), calls), "ok", _COUNTERS)
+    server = levels.filter((pl.col("origin") == "engine") & (pl.col("key") == LOG_BYTES)).head(1)
     grown, over_ns = server.select("delta", "wall_ns").row(0) if server.height else (None, None)
     per_s = _over(grown, over_ns, NS_PER_S)
     status = "off" if server.is_empty() else str(server["status"][0])
-    return ("wal_bytes_per_call", "bytes", _over(per_s, rate), status, f"{_COUNTERS}, server-wide")
+    return (f"{LOG_BYTES}_per_call", "bytes", _over(per_s, rate), status, f"{_COUNTERS}, server-wide")
 
 
 def _driver(tasks: pl.DataFrame, rate: float | None) -> Iterator[Figure]:

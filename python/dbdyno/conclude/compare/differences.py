@@ -12,7 +12,14 @@ from dbdyno.model.variant import Variant
 
 NONE = "-"
 _RUN = ("measure", "settle", "cool_down", "think", "order", "observe", "witness", "sample_hz", "log_calls")
-_CHANGING = ("server.main_pid", "server.where", "host.limits.affinity", "host.notes", "sources")
+_CHANGING = (
+    "server.main_pid",
+    "server.where",
+    "server.helpers",
+    "host.limits.affinity",
+    "host.notes",
+    "sources",
+)
 """They differ from run to run and decide nothing, or are told elsewhere."""
 
 

@@ -9,6 +9,8 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, sessions
 from dbdyno.model.claim import Claim
+from dbdyno.model.counter_names import CHECKPOINTS
+from dbdyno.model.helpers import Helper, named
 from dbdyno.model.units import NS_PER_S, significant
 from dbdyno.model.wait_families import STORAGE, families_of
 
@@ -39,10 +41,10 @@ def helpers(case: Case) -> Iterator[Claim]:
 
 def io_workers(case: Case) -> Iterator[Claim]:
     """Whose CPU and block I/O the sessions' waits for I/O were."""
-    families = families_of(case.tables)
+    families, kinds = families_of(case.tables), case.environment.server.helpers
     found: list[tuple[float, float, float | None, Row]] = []
     for cell in case.usable():
-        rows = case.accounts(cell["cell"], "helper").filter(pl.col("who").str.contains("io worker"))
+        rows = case.accounts(cell["cell"], "helper").filter(named("who", Helper.IO, kinds))
         used = float(rows.filter(pl.col("account") == "run")["aas"].drop_nulls().sum())
         delays = rows.filter(pl.col("account") == "block_io")["aas"].drop_nulls()
         asleep = case.accounts(cell["cell"]).filter(pl.col("account") == "sleep").drop_nulls("aas")
@@ -95,10 +97,8 @@ def autovacuum(case: Case) -> Iterator[Claim]:
 
 
 def _vacuum(case: Case, cell: Row) -> Iterator[tuple[float, float]]:
-    role = pl.col("role")
-    mine = case.table("cut_tasks", cell["cell"]).filter(
-        role.str.starts_with("helper:autovacuum") & role.str.contains("worker")
-    )
+    kinds = case.environment.server.helpers
+    mine = case.table("cut_tasks", cell["cell"]).filter(named("role", Helper.CLEANUP, kinds))
     if mine.height:
         run = float((mine["run_ns"] / mine["over_ns"]).drop_nulls().sum())
         yield run, min(1.0, float(mine["wall_ns"].max()) / NS_PER_S / cell["wall_s"])  # type: ignore[arg-type]
@@ -106,12 +106,13 @@ def _vacuum(case: Case, cell: Row) -> Iterator[tuple[float, float]]:
 
 def checkpoints(case: Case) -> Iterator[Claim]:
     """Begun inside a window; what the server skipped for want of changes cost its checkpointer nothing."""
+    kinds = case.environment.server.helpers
     found = []
     for cell in case.usable():
         levels = case.levels(cell["cell"], "engine")
-        counted = levels.filter(pl.col("key").str.starts_with("checkpoints_") & (pl.col("delta") > 0))
+        counted = levels.filter(pl.col("key").str.starts_with(CHECKPOINTS) & (pl.col("delta") > 0))
         run = case.accounts(cell["cell"], "helper").filter(
-            pl.col("who").str.contains("checkpointer") & (pl.col("account") == "run")
+            named("who", Helper.CHECKPOINT, kinds) & (pl.col("account") == "run")
         )["aas"]
         used = float(run.drop_nulls().sum()) if len(run.drop_nulls()) else None
         if counted.height and (used is None or used >= RAN):

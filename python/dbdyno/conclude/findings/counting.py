@@ -9,6 +9,7 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed
 from dbdyno.model.claim import Claim
+from dbdyno.model.counter_names import LOG_BYTES
 from dbdyno.model.estimate import Estimate
 from dbdyno.model.units import significant
 
@@ -152,7 +153,7 @@ def _written(case: Case, changing: bool, cells: list[tuple[float, Row]]) -> Clai
 def _own_wal(case: Case, cell: str) -> float | None:
     rates = case.table("rates", cell).filter(
         (pl.col("scope") == "rung")
-        & (pl.col("name") == "wal_bytes_per_call")
+        & (pl.col("name") == f"{LOG_BYTES}_per_call")
         & ~pl.col("source").str.contains("server")
     )
     return rates["value"].item() if rates.height else None

@@ -2,7 +2,7 @@
 
 from dbdyno.engines.fake.dsn import parse_law
 from dbdyno.engines.fake.law import Helper, Law, Wait
-from dbdyno.engines.fake.server import FakeServer, wait_families
+from dbdyno.engines.fake.server import FakeServer, helpers, wait_families
 from dbdyno.engines.fake.truth import Truth
 from dbdyno.model.protocols import Server, Target
 
@@ -12,4 +12,17 @@ def open_server(target: Target) -> Server:
     return FakeServer(target)
 
 
-__all__ = ["FakeServer", "Helper", "Law", "Truth", "Wait", "open_server", "parse_law", "wait_families"]
+PRODUCT = "simulated server"
+
+__all__ = [
+    "PRODUCT",
+    "FakeServer",
+    "Helper",
+    "Law",
+    "Truth",
+    "Wait",
+    "helpers",
+    "open_server",
+    "parse_law",
+    "wait_families",
+]

@@ -23,6 +23,7 @@ from dbdyno.engines.fake.watch import FakeWatch
 from dbdyno.engines.fake.world import MAIN_PID, World
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import ServerLost, UsageError
+from dbdyno.model.helpers import Helper
 from dbdyno.model.plan import Cell, Observation
 from dbdyno.model.protocols import Capacity, Configured, Load, Pool, Target, Watch
 from dbdyno.model.source import Source
@@ -44,6 +45,15 @@ HALF: Mapping[str, Any] = {"engine": "fake", "memory_hz": 100.0}
 def wait_families() -> WaitFamilies:
     text = resources.files(__package__).joinpath("wait_families.toml").read_text(encoding="utf-8")
     return WaitFamilies.model_validate(tomllib.loads(text))
+
+
+def helpers() -> dict[str, Helper]:
+    """What the simulated server's own processes are for."""
+    return {
+        "io worker": Helper.IO,
+        "checkpointer": Helper.CHECKPOINT,
+        "autovacuum worker": Helper.CLEANUP,
+    }
 
 
 class FakeClock:
@@ -79,6 +89,7 @@ class FakeServer:
     def facts(self) -> ServerFacts:
         return ServerFacts(
             engine="fake",
+            product="simulated server",
             version="1.0",
             version_num=10000,
             description="dbdyno's fake server: virtual time, a known law",
@@ -89,6 +100,7 @@ class FakeServer:
             here_detail="it is a part of dbdyno, on a machine of its own",
             main_pid=MAIN_PID,
             settings=describe(self.law),
+            helpers=helpers(),
             own_cpus=min(self.law.cpus, self.law.quota or self.law.cpus),
         )
 

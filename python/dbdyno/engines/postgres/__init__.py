@@ -9,10 +9,13 @@ from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
     from dbdyno.engines.postgres.server import PostgresServer
+    from dbdyno.model.helpers import Helper
     from dbdyno.model.protocols import Target
     from dbdyno.model.wait_families import WaitFamilies
 
-__all__ = ["PostgresServer", "open_server", "wait_families"]
+PRODUCT = "PostgreSQL"
+
+__all__ = ["PRODUCT", "PostgresServer", "helpers", "open_server", "wait_families"]
 
 
 def open_server(target: Target) -> PostgresServer:
@@ -35,6 +38,12 @@ def wait_families() -> WaitFamilies:
     from dbdyno.engines.postgres.wait_events import families
 
     return families()
+
+
+def helpers() -> dict[str, Helper]:
+    from dbdyno.engines.postgres import facts
+
+    return facts.helpers()
 
 
 def __getattr__(name: str) -> Any:

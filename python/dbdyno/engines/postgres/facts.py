@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable
+from functools import cache
+from importlib import resources
 
 from dbdyno.engines.postgres import connect, sql
 from dbdyno.engines.postgres.connect import Connection
@@ -11,6 +14,7 @@ from dbdyno.engines.postgres.sessions import OWN_PROBE_SINCE, Recipe
 from dbdyno.engines.postgres.visibility import Sight, activity, dim, statements
 from dbdyno.engines.postgres.wait_events import NEWEST, words
 from dbdyno.model.environment import ServerFacts
+from dbdyno.model.helpers import Helper
 from dbdyno.model.source import Source
 
 
@@ -20,6 +24,7 @@ def facts(connection: Connection, presence: Presence, *, embedded: bool) -> Serv
     description = connection.execute("select pg_catalog.version()").fetchone() or ("",)
     return ServerFacts(
         engine="postgres",
+        product="PostgreSQL",
         version=str(settings.pop("server_version")).split()[0],
         version_num=connection.info.server_version,
         description=str(description[0]),
@@ -30,7 +35,15 @@ def facts(connection: Connection, presence: Presence, *, embedded: bool) -> Serv
         here_detail=presence.detail,
         main_pid=presence.main_pid,
         settings={name: str(value) for name, value in settings.items()},
+        helpers=helpers(),
     )
+
+
+@cache
+def helpers() -> dict[str, Helper]:
+    """What the server's own processes are for, by their names."""
+    text = resources.files(__package__).joinpath("helpers.toml").read_text(encoding="utf-8")
+    return {name: Helper(kind) for name, kind in tomllib.loads(text).items()}
 
 
 def sources(
