@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.conclude.claims import claim
+from dbdyno.model.claim import Claim
 from dbdyno.model.scaling import POINTS, Estimate, Fitted, Ladder, Machine, Scaling
 
 SPECSDM91 = ((1, 64.9), (18, 995.9), (36, 1652.4), (72, 1853.2), (108, 1828.9), (144, 1775.0), (216, 1702.2))
@@ -90,15 +90,18 @@ def scaling(of: Ladder | None = None) -> Scaling:
 
 
 ANSWERS = (
-    claim(
-        "one-session",
-        "One user alone delivers 90 scripts/h.",
-        Estimate("one-session", RATE, "scripts/h", 61.2, 144.5),
+    Claim(
+        id="one-session",
+        text="One user alone delivers 90 scripts/h.",
+        value=Estimate("one-session", RATE, "scripts/h", 61.2, 144.5),
     ),
-    claim(
-        "peak", "The peak is at 96.5 users.", Estimate("peak", PEAK, "users", 85.2, 118.4), "kappa is above 0"
+    Claim(
+        id="peak",
+        text="The peak is at 96.5 users.",
+        value=Estimate("peak", PEAK, "users", 85.2, 118.4),
+        evidence="kappa is above 0",
     ),
-    claim("paragraph", "Up to 97 users each further one adds throughput; <beyond> it falls."),
+    Claim(id="paragraph", text="Up to 97 users each further one adds throughput; <beyond> it falls."),
 )
 
 

@@ -87,18 +87,21 @@ def test_of_a_server_elsewhere_no_machine_is_known() -> None:
 
 def test_what_one_session_one_core_and_the_machine_deliver() -> None:
     found = climbed([*FULL[:4], Rung(8, 404.0, 4.0, 4.0)], 4.0, cpus=4, siblings=((0,), (1,), (2,), (3,)))
-    assert (
-        found["one-session"].text == "One session delivers 10.0 k LIO/s; one unit of work (LIO) takes 100 us."
-    )
-    top = found["one-machine"].value
+    one = found["one-session"]
+    assert one.value is not None and one.value.value == pytest.approx(10_000)
+    assert (one.said["unit"], one.said["response"]) == ("LIO", pytest.approx(100e-6))
+    top = found["peak"].value
     assert top is not None and top.value == pytest.approx(40_400)
     core = found["one-core"].value
     assert core is not None and core.value == pytest.approx(10_100) and "one-cpu" not in found
-    assert "at 8 sessions, within 1 % of that from 4 sessions on" in found["peak"].text
-    assert "the machine has 4 cores" in found["knee"].text and "(3.70 to 4.30)" in found["knee"].text
+    peak = found["peak"]
+    assert (peak.case, peak.said["load"], peak.said["reached"]) == ("early", "8 sessions", "4 sessions")
+    assert found["knee"].said["beside"] == "; the machine has 4 cores"
+    knee = found["knee"].value
+    assert knee is not None and (knee.low, knee.high) == pytest.approx((3.7, 4.3))
     assert found["scales-to"].value is not None and found["scales-to"].value.value == 4
     assert found["at-cpus"].value is not None and found["at-cpus"].value.value == pytest.approx(1.0)
-    assert "one more session brings nothing" in found["one-more-session"].text
+    assert found["one-more-session"].case == "nothing"
 
 
 def test_repeats_give_intervals() -> None:
@@ -120,7 +123,7 @@ WIDE = [Rung(n, 100.0 * n, run=n) for n in (1, 2, 4)]
     [
         (Rung(8, 400.0, 4.0, 4.0), "CPU WAIT", "wait for a CPU"),
         (Rung(8, 400.0, 4.0, 4.0, throttled=3.0), "throttle", "a quota throttles"),
-        (Rung(8, 400.0, 7.5, 0.5), "run", "charged more CPU time"),
+        (Rung(8, 400.0, 7.5, 0.5), "run", "more CPU time"),
         (
             Rung(8, 400.0, 4.0, 0.4, {"LWLock/WALWrite": 3.0, "IO/WalSync": 0.6}),
             "lock: LWLock/WALWrite",
@@ -132,13 +135,13 @@ WIDE = [Rung(n, 100.0 * n, run=n) for n in (1, 2, 4)]
             "I/O",
         ),
         (Rung(8, 400.0, 4.0, 1.0, {"IPC/ExecuteGather": 3.0}), "wait: IPC/ExecuteGather", "wait"),
-        (Rung(8, 400.0, 4.0, 1.0, client=3.0), "client", "not the server"),
+        (Rung(8, 400.0, 4.0, 1.0, client=3.0), "client", "not in the server"),
         (Rung(8, 400.0, 4.0, 1.0, client=3.0, starved=0.15), "driver", "driver is short of CPU"),
     ],
 )
 def test_the_bend_gets_the_reason_of_its_ledger(beyond: Rung, kind: str, words: str) -> None:
     found = climbed([*WIDE, beyond], 4.0, cpus=8)["reason"]
-    assert found.value is not None and found.value.name == kind and words in found.text
+    assert found.value is not None and found.value.name == kind and words in found.said["cause"]
     # 10 ms a call before, 20 ms after: 10 more, of which 7.5 at least are that account's
     assert found.value.value >= 0.74
 
@@ -151,25 +154,26 @@ def test_a_lock_that_takes_less_than_the_cpu_is_not_the_reason() -> None:
 
 def test_no_bend_needs_no_reason() -> None:
     found = climbed(WIDE, 9.0)["reason"]
-    assert found.value is None and "No bend was measured up to 4 sessions" in found.text
+    assert (found.value, found.case, found.said["top"]) == (None, "none", "4 sessions")
 
 
 TABLE = [{"load": n, "throughput": 10.0 * min(n, 4)} for n in (1.0, 2.0, 4.0, 8.0)]
 
 
 @pytest.mark.parametrize(
-    ("cpu", "cpu_wait", "cpus", "words"),
+    ("cpu", "cpu_wait", "cpus", "case"),
     [
-        (None, None, 4, "why is not told: no ledger"),
-        (3.9, None, 4, "the CPUs are all busy: 3.90 of 4"),
-        (3.9, None, 16, "not for the CPU: 3.90 of 16"),
-        (3.9, None, None, "of how many is not known"),
-        (4.0, 3.8, None, "wait for a CPU"),
-        (4.0, 0.2, None, "not for the CPU: run and CPU WAIT are 5.0 %"),
+        (None, None, 4, "no-figures"),
+        (3.9, None, 4, "full"),
+        (3.4, None, 4, "unclear"),
+        (3.9, None, 16, "spare"),
+        (3.9, None, None, "no-cpus"),
+        (4.0, 3.8, None, "cpu"),
+        (4.0, 0.2, None, "not-cpu"),
     ],
 )
 def test_without_a_ledger_cpu_columns_tell_what_they_can(
-    cpu: float | None, cpu_wait: float | None, cpus: float | None, words: str
+    cpu: float | None, cpu_wait: float | None, cpus: float | None, case: str
 ) -> None:
     rows = [
         r
@@ -178,8 +182,11 @@ def test_without_a_ledger_cpu_columns_tell_what_they_can(
     ]
     ladder = Ladder("mine", points(*rows), "queries/s", machine=Machine(cpus=cpus))
     found = said(kneed(ladder, 10.0, 4.0, 0.0))
-    assert words in found["reason"].text
-    assert "LIO" not in found["one-session"].text
+    assert found["reason"].case == case
+    if case == "not-cpu":
+        value = found["reason"].value
+        assert value is not None and value.value == pytest.approx(0.05)
+    assert found["one-session"].said["unit"] == "query"
 
 
 # -- threads --------------------------------------------------------------------------------------
@@ -197,8 +204,10 @@ def test_smt_yield_and_the_cpu_it_inflates() -> None:
     assert yielded is not None and inflated is not None
     assert (yielded.value, yielded.low, yielded.high) == pytest.approx((1.3, 1.25, 1.35))
     assert (inflated.value, inflated.low, inflated.high) == pytest.approx((2 / 1.3, 2 / 1.35, 2 / 1.25))
-    assert "1.30 (1.25 to 1.35)" in found["smt-yield"].text and "30 %" in found["smt-yield"].text
-    assert "measured at 16 sessions: 1.54 times" in found["cpu-inflation"].text  # 16 / 1040 over 1 / 100
+    assert found["smt-yield"].said["ratio"] == "1.30 (1.25 to 1.35)"
+    assert found["smt-yield"].said["share"].startswith("30 %")
+    measured = found["cpu-inflation"].said  # 16 / 1040 over 1 / 100
+    assert (measured["load"], measured["measured"]) == ("16 sessions", pytest.approx(1.538, rel=1e-3))
 
 
 def test_the_yield_s_interval_holds_those_of_all_fits_that_are_not_ruled_out() -> None:
@@ -214,22 +223,22 @@ def test_the_yield_s_interval_holds_those_of_all_fits_that_are_not_ruled_out() -
 @pytest.mark.parametrize(
     ("knee", "siblings", "words"),
     [
-        (4.0, PAIRS, "growth bends at 4 sessions, not near the 8 cores"),
+        (4.0, PAIRS, "at 4 sessions, not near the 8 cores"),
         (16.0, PAIRS, "not near the 8 cores but at the 16 CPUs"),
-        (8.0, None, "how many threads share a core is not known"),
-        (8.0, tuple((n,) for n in range(16)), "No SMT: a core has one thread"),
+        (8.0, None, "threads per core is unknown"),
+        (8.0, tuple((n,) for n in range(16)), "a core has one thread"),
     ],
 )
 def test_smt_yield_is_not_told_where_it_cannot_be(knee: float, siblings: Any, words: str) -> None:
     found = climbed(_smt(), knee, 0.3, siblings=siblings, cpus=16)
-    assert words in found["smt-yield"].text and found["smt-yield"].value is None
+    assert words in found["smt-yield"].said["why"] and found["smt-yield"].value is None
     assert "cpu-inflation" not in found
 
 
 def test_a_bend_for_a_lock_tells_nothing_of_smt() -> None:
     rungs = [*_smt()[:4], Rung(16, 1000.0, 9.0, 0.0, {"LWLock/WALWrite": 7.0})]
     found = climbed(rungs, 8.0, 0.25, siblings=PAIRS, cpus=16)
-    assert "for another reason (lock: LWLock/WALWrite)" in found["smt-yield"].text
+    assert "for another reason (lock: LWLock/WALWrite)" in found["smt-yield"].said["why"]
 
 
 def test_equivalent_cores_by_cpu_figures_and_without() -> None:
@@ -237,16 +246,14 @@ def test_equivalent_cores_by_cpu_figures_and_without() -> None:
     seen = climbed(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16, cores=[row | {"source": "/proc/stat"}])
     value = seen["equivalent-cores"].value
     assert value is not None and (value.value, value.low, value.high) == (7.9, 7.5, 8.0)
-    assert "15 threads were busy" in seen["equivalent-cores"].text
+    assert seen["equivalent-cores"].said["threads"] == 15
     bounded = climbed(_smt(), 8.0, 0.3, siblings=PAIRS, cpus=16)["equivalent-cores"]
     assert bounded.value is not None and bounded.value.value == 8  # sixteen threads fill eight cores
     alone = climbed(_smt(), 8.0, 0.3, siblings=tuple((n,) for n in range(16)), cpus=16)["equivalent-cores"]
     assert alone.value is not None and alone.value.value == 16.0
     table = Ladder("mine", points({"load": 4.0, "throughput": 9.0, "cpu": 3.0}), machine=SMT8)
-    assert (
-        "on 1.50 to 3 cores"
-        in said(Scaling(table, (), pl.DataFrame(), pl.DataFrame()))["equivalent-cores"].text
-    )
+    between = said(Scaling(table, (), pl.DataFrame(), pl.DataFrame()))["equivalent-cores"]
+    assert (between.case, between.said["low"], between.said["high"]) == ("between", 1.5, 3.0)
 
 
 # -- waiting --------------------------------------------------------------------------------------
@@ -255,7 +262,8 @@ def test_equivalent_cores_by_cpu_figures_and_without() -> None:
 def test_cpu_wait_begins_between_two_rungs() -> None:
     onset = climbed(FULL, 4.0)["cpu-wait-onset"]
     assert onset.value is not None and (onset.value.value, onset.value.low, onset.value.high) == (6, 4, 6)
-    assert "33 %" in onset.text and "0.0 % at 4 sessions" in onset.text
+    assert onset.said["share"].startswith("33 %")
+    assert (onset.said["before"], onset.said["below"]) == (0, "4 sessions")
 
 
 def test_cpu_wait_that_a_rung_s_interval_leaves_open_is_not_told() -> None:
@@ -263,13 +271,14 @@ def test_cpu_wait_that_a_rung_s_interval_leaves_open_is_not_told() -> None:
     vague = Rung(6, 400.0, 4.0, 0.36, slack=0.12)
     onset = climbed([*FULL[:3], vague, FULL[4]], 4.0)["cpu-wait-onset"]
     assert onset.value is not None and (onset.value.value, onset.value.low) == (8, 6)
-    assert "No CPU WAIT up to 6 sessions" in climbed([*FULL[:3], vague], 4.0)["cpu-wait-onset"].text
+    none = climbed([*FULL[:3], vague], 4.0)["cpu-wait-onset"]
+    assert (none.case, none.said["highest"]) == ("none", "6 sessions")
 
 
-def test_cpu_wait_from_the_start_is_somebody_else_s_doing() -> None:
+def test_cpu_wait_from_the_start_is_caused_by_others() -> None:
     rungs = [Rung(n, 50.0 * n, 0.5 * n, 0.5 * n) for n in (1, 2, 3)]
     onset = climbed(rungs, 9.0)["cpu-wait-onset"]
-    assert "from the lowest rung on: 50 %" in onset.text and "somebody else" in onset.text
+    assert (onset.case, onset.said["load"], onset.said["used"]) == ("lowest", "1 session", 0.5)
 
 
 # -- headroom -------------------------------------------------------------------------------------
@@ -299,7 +308,7 @@ def test_headroom_of_an_observed_load() -> None:
     assert found.value is not None
     assert found.value.value == pytest.approx(2 * (0.1 / 1.1) ** 0.5 / 0.4 - 1)
     assert found.value.high == pytest.approx(2 / 0.4 - 1)
-    assert "0.400 of 2 CPUs" in found.text and "M/M/c" in found.text
+    assert found.case == "some" and found.said["busy"].startswith("0.400 of 2 CPUs")
     assert ladders_of(run) == ()
 
 
@@ -313,10 +322,10 @@ def test_the_whole_machine_counts_and_cpu_wait_leaves_no_headroom() -> None:
     (found,) = observed(results(windows, cpus=2, witnesses=used))
     assert found.value is not None and found.value.high == pytest.approx(1.0) and found.value.value == 0.0
     (waits,) = observed(results([_window(1, 1.0, 0.2)], cpus=2))
-    assert "no headroom, CPU WAIT is there already" in waits.text
+    assert waits.case == "none" and waits.value is not None and waits.value.high == 0
     assert observed(results(FULL)) == ()
     (unknown,) = observed(results(windows, cpus=2, here=False))
-    assert unknown.value is None and "elsewhere" in unknown.text
+    assert unknown.value is None and "elsewhere" in unknown.said["why"]
 
 
 def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:
@@ -324,7 +333,7 @@ def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:
     (found,) = observed(results(windows, siblings=PAIRS, cpus=16))
     assert found.value is not None and found.value.low is not None
     assert found.value.low < load_until(0.1, 8) / 2.1 - 1 < found.value.value
-    assert "if threads that share a core yield nothing" in found.text
+    assert found.said["least"] == found.value.low
 
 
 # -- words ----------------------------------------------------------------------------------------

@@ -47,6 +47,17 @@ def plain(value: float) -> str:
     return f"{rounded:,.0f}" if rounded == round(rounded) else significant(rounded)
 
 
+def unit_of_work(throughput_unit: str) -> str:
+    """``calls/s`` -> ``call``, ``LIO/s`` -> ``LIO``, ``queries/s`` -> ``query``."""
+    unit = throughput_unit.partition("/")[0] or "unit"
+    return f"{unit[:-3]}y" if unit.endswith("ies") else unit.removesuffix("s")
+
+
+def whole(value: float) -> float:
+    """A count as ``4``, of a quota ``1.5``."""
+    return int(value) if value == int(value) else round(value, 2)
+
+
 def spread(found: Estimate) -> str:
     """`` (5.9 to 6.4)``, `` (at least 5.9)``; empty where there is no interval."""
     low, high = (None if v is None else plain(v) for v in (found.low, found.high))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from dbdyno.conclude import answers, scaling
-from dbdyno.conclude.claims import claim
+from dbdyno.conclude.catalogue import claim
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
@@ -27,7 +27,7 @@ def scaled(
     """
     made = _with_cpu(answers.answered(fitted(ladder, model, seed), results))
     words = answers.paragraph(made)
-    return replace(made, answers=(*made.answers, claim("paragraph", words))) if words else made
+    return replace(made, answers=(*made.answers, claim("paragraph", {"words": words}))) if words else made
 
 
 def _with_cpu(made: Scaling) -> Scaling:
@@ -102,10 +102,11 @@ def asked(
 
 def _prediction(made: Scaling, load: float) -> Claim:
     told = scaling.predict(made, load, made.best.model if made.best else None)
-    ends = "" if told.low is None or told.high is None else f" ({_number(told.low)} .. {_number(told.high)})"
+    ends = "" if told.low is None or told.high is None else f" ({_number(told.low)} to {_number(told.high)})"
     unit = made.ladder.load_unit
-    text = f"At {load:g} {unit} the model has {_number(told.value)} {told.unit}{ends}{_note(told.note)}."
-    return claim("prediction", text, replace(told, name=f"at {load:g} {unit}"), _by(made))
+    said = {"rate": f"{_number(told.value)} {told.unit}{ends}", "load": f"{load:g} {unit}"}
+    said |= {"note": _note(told.note), "by": _by(made)}
+    return claim("prediction", said, replace(told, name=f"at {load:g} {unit}"))
 
 
 def _within(made: Scaling, best: Fitted, seconds: float) -> Claim:
@@ -115,16 +116,17 @@ def _within(made: Scaling, best: Fitted, seconds: float) -> Claim:
     try:
         load = inverse.load_for_response(best, seconds, think)
     except inverse.OutOfReach as e:
-        return claim("response-target", f"A response time of {shown}: {e.message}.")
-    rate = load / (seconds + think)
-    note = _beyond(made, load)
-    text = (
-        f"The mean response time reaches {shown} at {_number(load)} {made.ladder.load_unit} "
-        f"({_number(rate)} {made.ladder.throughput_unit}){_note(note)}."
-    )
-    return claim(
-        "response-target", text, Estimate(f"at {shown}", load, made.ladder.load_unit, note=note), note
-    )
+        return claim("response-target", {"target": shown, "why": e.message}, case="never")
+    ladder, note = made.ladder, _beyond(made, load)
+    said = {
+        "target": shown,
+        "load": f"{_number(load)} {ladder.load_unit}",
+        "rate": f"{_number(load / (seconds + think))} {ladder.throughput_unit}",
+        "note": _note(note),
+        "by": _by(made),
+    }
+    value = Estimate(f"at {shown}", load, ladder.load_unit, note=note)
+    return claim("response-target", said, value, case="met")
 
 
 def _for_rate(made: Scaling, best: Fitted, rate: float) -> Claim:
@@ -134,14 +136,17 @@ def _for_rate(made: Scaling, best: Fitted, rate: float) -> Claim:
     try:
         load = inverse.load_for_throughput(best, rate)
     except inverse.OutOfReach as e:
-        return claim("throughput-target", f"{shown}: {e.message}.")
+        return claim("throughput-target", {"target": shown, "why": e.message}, case="never")
     note = _beyond(made, load)
-    took = format_ns(max(load / rate - think, 0.0) * 1e9)
-    unit = made.ladder.load_unit
-    text = f"{shown} take {_number(load)} {unit}, at a mean response time of {took}{_note(note)}."
-    return claim(
-        "throughput-target", text, Estimate(shown, load, made.ladder.load_unit, note=note), _by(made)
-    )
+    said = {
+        "target": shown,
+        "load": f"{_number(load)} {made.ladder.load_unit}",
+        "response": format_ns(max(load / rate - think, 0.0) * 1e9),
+        "note": _note(note),
+        "by": _by(made),
+    }
+    value = Estimate(shown, load, made.ladder.load_unit, note=note)
+    return claim("throughput-target", said, value, case="met")
 
 
 def _by(made: Scaling) -> str:

@@ -20,7 +20,6 @@ PARAMETER_NUMERIC = (False, True, False, True, False, True, False)
 MODEL_HEADS = ("model", "parameters", "R²", "AICc", "BIC", "weight (AICc)", "weight (BIC)", "X(N)")
 MODEL_NUMERIC = (False, True, True, True, True, True, True, False)
 _TITLES = {
-    "one-machine": "The machine",
     "one-cpu": "One CPU",
     "at-cpus": "At as many as CPUs",
     "one-more-session": "One more",

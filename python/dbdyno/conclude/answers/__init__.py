@@ -22,7 +22,7 @@ __all__ = ["answered", "ladders_of", "observed", "paragraph"]
 
 
 def answered(scaling: Scaling, results: Results | None = None) -> Scaling:
-    """``scaling`` with its answers: one-session, peak, one-machine, one-core, one-cpu, knee, second-knee,
+    """``scaling`` with its answers: one-session, peak, one-core, one-cpu, knee, second-knee,
     scales-to, at-cpus, one-more-session, reason, cpu-wait-onset, smt-yield, cpu-per-work, cpu-inflation,
     equivalent-cores; each as far as it can be told, and some say that it cannot and why.
 

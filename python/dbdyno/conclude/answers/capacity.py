@@ -6,19 +6,18 @@ from collections.abc import Iterator
 
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import rungs
-from dbdyno.conclude.claims import claim
+from dbdyno.conclude.catalogue import claim
 from dbdyno.model.claim import GOOD_SCALING, Claim
 from dbdyno.model.scaling import Estimate, Scaling
 
 _POINTS = "measured points"
-_NAMES = ("first", "second", "third")
 
 
 def deliveries(scaling: Scaling) -> Iterator[Claim]:
-    """one-session, peak, one-machine, one-core."""
+    """one-session, peak, one-core, one-cpu."""
     yield from _one_session(scaling)
     yield from _peak(scaling)
-    yield from _machine(scaling)
+    yield from _parts(scaling)
 
 
 def bends(scaling: Scaling) -> Iterator[Claim]:
@@ -35,14 +34,16 @@ def _one_session(scaling: Scaling) -> Iterator[Claim]:
     if found is None:
         return
     one, measured = found
-    text = f"{_one(scaling)} delivers {fmt.rate(one.value, ladder.throughput_unit)}{fmt.rate_spread(one)}"
     response = rungs.at(ladder, 1.0, "response_s")
-    if response is not None:
-        text += f"; one unit of work ({_unit_of_work(scaling)}) takes {fmt.seconds(response.value)}"
-    if not measured:
-        text += ", by the model: it was not measured alone"
-    evidence = _POINTS if measured else _fit_name(scaling)
-    yield claim("one-session", f"{text}.", _named(one, "one session", ladder.throughput_unit), evidence)
+    said = {
+        "one": _one(scaling),
+        "rate": _rate(one, ladder.throughput_unit),
+        "unit": fmt.unit_of_work(ladder.throughput_unit),
+        "response": None if response is None else response.value,
+        "by": _POINTS if measured else _fit_name(scaling),
+    }
+    parts = [*(["response"] if response is not None else []), *([] if measured else ["fitted"])]
+    yield claim("one-session", said, _named(one, "one session", ladder.throughput_unit), parts=parts)
 
 
 def _peak(scaling: Scaling) -> Iterator[Claim]:
@@ -50,50 +51,39 @@ def _peak(scaling: Scaling) -> Iterator[Claim]:
     where = rungs.best_rung(ladder)
     top = rungs.at(ladder, where)
     assert top is not None
-    last = rungs.loads(ladder)[-1]
-    unit = ladder.throughput_unit
-    text = f"Peak throughput {fmt.rate(top.value, unit)}{fmt.rate_spread(top)} at "
-    text += f"{fmt.load(where, ladder.load_unit)}"
-    reached = rungs.reached(ladder)
-    if reached < where:
-        text += f", within 1 % of that from {fmt.load(reached, ladder.load_unit)} on"
-    elif where == last and _grows(scaling):
-        text += ", the highest rung: it may still grow"
+    last, reached, unit = rungs.loads(ladder)[-1], rungs.reached(ladder), ladder.throughput_unit
+    said = {"rate": _rate(top, unit), "load": fmt.load(where, ladder.load_unit)}
+    said["reached"] = fmt.load(reached, ladder.load_unit)
+    parts = []
     if best is not None and best.peak is not None:
-        beyond = ", outside what was measured" if best.peak.value > last else ""
-        text += f"; {best.title} puts it at {fmt.load(best.peak.value, ladder.load_unit)}"
-        text += f"{fmt.spread(best.peak)}{beyond}"
-    yield claim("peak", f"{text}.", _named(top, "peak throughput", unit), _POINTS)
+        said["model"] = best.title
+        said["model_load"] = fmt.load(best.peak.value, ladder.load_unit) + fmt.spread(best.peak)
+        parts = ["beyond" if best.peak.value > last else "model"]
+    case = "early" if reached < where else "grows" if where == last and _grows(scaling) else "plain"
+    yield claim("peak", said, _named(top, "peak throughput", unit), case=case, parts=parts)
 
 
-def _machine(scaling: Scaling) -> Iterator[Claim]:
+def _parts(scaling: Scaling) -> Iterator[Claim]:
+    """The peak over the cores, and over the CPUs."""
     ladder, machine = scaling.ladder, scaling.ladder.machine
     top = rungs.at(ladder, rungs.best_rung(ladder))
     assert top is not None
     unit = ladder.throughput_unit
-    name = f" ({machine.model})" if machine.model else ""
-    cpus = "" if machine.cpus is None else f" with {fmt.plain(machine.cpus)} CPUs"
-    text = f"One machine{name}{cpus} delivers {fmt.rate(top.value, unit)}{fmt.rate_spread(top)}"
-    yield claim("one-machine", f"{text} at the most.", _named(top, "one machine", unit), _POINTS)
-    for part, count in (("core", machine.cores), ("CPU", machine.cpus)):
-        if count is None or (part == "CPU" and count == machine.cores):
+    for part, count in (("core", machine.cores), ("cpu", machine.cpus)):
+        if count is None or (part == "cpu" and count == machine.cores):
             continue
         each = _over(top, count, f"one {part}", unit)
-        text = f"One {part} delivers {fmt.rate(each.value, unit)}{fmt.rate_spread(each)}: the peak over "
-        text += f"{fmt.plain(count)} {part}s"
-        yield claim(f"one-{part.lower()}", f"{text}.", each, _POINTS)
+        yield claim(f"one-{part}", {"rate": _rate(each, unit), "count": fmt.whole(count)}, each)
 
 
 def _knees(scaling: Scaling) -> Iterator[Claim]:
     best, ladder = scaling.best, scaling.ladder
     if best is None:
         return
-    for i, (knee, name) in enumerate(zip(best.knees, _NAMES, strict=False)):
-        which = "Growth bends" if len(best.knees) == 1 else f"The {name} knee lies"
-        text = f"{which} at {fmt.load(knee.value, ladder.load_unit)}{fmt.spread(knee)}"
-        text += _beside_cpus(scaling, knee)
-        text += f", by {best.title}"
-        yield claim("knee" if i == 0 else f"{name}-knee", f"{text}.", knee, _fit_name(scaling))
+    for knee, name in zip(best.knees, ("knee", "second-knee", "third-knee"), strict=False):
+        load = fmt.load(knee.value, ladder.load_unit) + fmt.spread(knee)
+        said = {"load": load, "beside": _beside_cpus(scaling, knee), "model": best.title}
+        yield claim(name, said, knee)
 
 
 def _beside_cpus(scaling: Scaling, knee: Estimate) -> str:
@@ -106,7 +96,7 @@ def _beside_cpus(scaling: Scaling, knee: Estimate) -> str:
 
 
 def _scales_to(scaling: Scaling) -> Iterator[Claim]:
-    """The highest measured load at which every session delivers :data:`GOOD_SCALING` of one alone."""
+    """The highest measured load up to which every session delivers :data:`GOOD_SCALING` of one alone."""
     ladder, found = scaling.ladder, rungs.alone(scaling)
     measured = rungs.loads(ladder)
     if found is None or len(measured) < 2:
@@ -114,16 +104,15 @@ def _scales_to(scaling: Scaling) -> Iterator[Claim]:
     shares = {n: rungs.throughput(ladder, n) / n / found[0].value for n in measured}
     bad = next((i for i, n in enumerate(measured) if shares[n] < GOOD_SCALING), None)
     good = measured[-1 if bad is None else max(0, bad - 1)]
-    text = f"Throughput scales to {fmt.load(good, ladder.load_unit)} "
+    said = {"load": fmt.load(good, ladder.load_unit), "good": GOOD_SCALING}
     if bad is None:
-        text += f"({fmt.percent(shares[good])} of perfect), the highest rung"
         value = Estimate("scales to", good, ladder.load_unit, low=good)
-    else:
-        here, there = fmt.apart(shares[good], shares[measured[bad]])
-        text += f"({here} of perfect); at {fmt.load(measured[bad], ladder.load_unit)} it is {there}"
-        value = Estimate("scales to", good, ladder.load_unit, good, measured[bad], "between two rungs")
-    evidence = f"{_POINTS}; perfect is one session's throughput times their number, good {GOOD_SCALING:.0%}"
-    yield claim("scales-to", f"{text}.", value, evidence)
+        yield claim("scales-to", said | {"here": fmt.percent(shares[good])}, value, case="top")
+        return
+    here, there = fmt.apart(shares[good], shares[measured[bad]])
+    said |= {"here": here, "there": there, "next": fmt.load(measured[bad], ladder.load_unit)}
+    value = Estimate("scales to", good, ladder.load_unit, good, measured[bad], "between two rungs")
+    yield claim("scales-to", said, value, case="limit")
 
 
 def _at_cpus(scaling: Scaling) -> Iterator[Claim]:
@@ -140,9 +129,12 @@ def _at_cpus(scaling: Scaling) -> Iterator[Claim]:
     if found is None:
         return
     share = _over(found, cpus * one[0].value, "efficiency at CPUs", "")
-    text = f"At {fmt.load(cpus, ladder.load_unit)}, one a CPU, each delivers {fmt.percent(share.value)}"
-    text += f"{fmt.percent_spread(share)} of what one alone does ({by})"
-    yield claim("at-cpus", f"{text}.", share, _POINTS if by == "measured" else _fit_name(scaling))
+    said = {"share": fmt.percent(share.value) + fmt.percent_spread(share), "by": by}
+    said |= {
+        "load": fmt.load(cpus, ladder.load_unit),
+        "rests": _POINTS if by == "measured" else _fit_name(scaling),
+    }
+    yield claim("at-cpus", said, share)
 
 
 def _one_more(scaling: Scaling) -> Iterator[Claim]:
@@ -152,19 +144,21 @@ def _one_more(scaling: Scaling) -> Iterator[Claim]:
     before, after = rungs.fitted_at(scaling, top - 1), rungs.fitted_at(scaling, top)
     if one is None or before is None or after is None or top < 2:
         return
-    growth = after.value - before.value
-    unit = ladder.throughput_unit
+    growth, unit = after.value - before.value, ladder.throughput_unit
     share = growth / one[0].value
-    session = ladder.load_unit.removesuffix("s")
-    if abs(share) < 0.005:
-        text = f"At {fmt.load(top, ladder.load_unit)} one more {session} brings nothing"
-    else:
-        verb = "brings" if growth > 0 else "costs"
-        text = f"At {fmt.load(top, ladder.load_unit)} one more {session} {verb} "
-        text += f"{fmt.rate(abs(growth), unit)}, {fmt.percent(abs(share))} of what one alone delivers"
-    yield claim(
-        "one-more-session", f"{text}.", Estimate("one more session", growth, unit), _fit_name(scaling)
-    )
+    said = {
+        "session": ladder.load_unit.removesuffix("s"),
+        "load": fmt.load(top, ladder.load_unit),
+        "rate": fmt.rate(abs(growth), unit),
+        "share": abs(share),
+        "rests": _fit_name(scaling),
+    }
+    case = "nothing" if abs(share) < 0.005 else "more" if growth > 0 else "less"
+    yield claim("one-more-session", said, Estimate("one more session", growth, unit), case=case)
+
+
+def _rate(found: Estimate, unit: str) -> str:
+    return fmt.rate(found.value, unit) + fmt.rate_spread(found)
 
 
 def _grows(scaling: Scaling) -> bool:
@@ -178,14 +172,6 @@ def _grows(scaling: Scaling) -> bool:
 
 def _one(scaling: Scaling) -> str:
     return f"One {scaling.ladder.load_unit.removesuffix('s')}"
-
-
-def _unit_of_work(scaling: Scaling) -> str:
-    """``calls/s`` -> ``call``, ``LIO/s`` -> ``LIO``, ``queries/s`` -> ``query``."""
-    unit = scaling.ladder.throughput_unit.partition("/")[0] or "unit"
-    if unit.endswith("ies"):
-        return f"{unit[:-3]}y"
-    return unit.removesuffix("s")
 
 
 def _fit_name(scaling: Scaling) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers.ladders import account
 from dbdyno.conclude.answers.machine import machine_of
-from dbdyno.conclude.claims import claim
+from dbdyno.conclude.catalogue import claim
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
@@ -44,37 +44,37 @@ def headroom(results: Results) -> Claim | None:
     now = present(results)
     if machine.cpus is None or now is None:
         why = next(iter(notes), "CPU times of the sessions could not be read")
-        return claim("headroom", f"Headroom is not told: {why}.")
+        return claim("headroom", {"why": why}, case="unknown")
     return said(now, machine)
 
 
 def said(now: Present, machine: Machine) -> Claim:
-    """The answer, from what was observed and the machine (its CPUs must be known)."""
+    """The claim, from what was observed and the machine (its CPUs must be known)."""
     assert machine.cpus is not None
     used = now.used.value
-    text = f"At the present load {fmt.plain(used)} of {fmt.plain(machine.cpus)} CPUs are busy"
-    text += (
-        "" if now.wait is None else f" and sessions wait {fmt.percent(now.wait)} of their CPU time for a CPU"
-    )
-    evidence = f"{now.witness}; M/M/c, utilisation law"
-    if (now.wait is not None and now.wait > WAITS) or used >= machine.cpus:
-        value = Estimate("headroom", 0.0, "of the present load", 0.0, 0.0, "CPU WAIT is there")
-        return claim("headroom", f"{text}: no headroom, CPU WAIT is there already.", value, evidence)
+    busy = f"{fmt.plain(used)} of {fmt.plain(machine.cpus)} CPUs busy"
+    busy += "" if now.wait is None else f", CPU WAIT {fmt.percent(now.wait)} of CPU time"
+    values = {"busy": busy, "source": now.witness, "cpus": fmt.whole(machine.cpus)}
+    waits = now.wait is not None and now.wait > WAITS
+    if waits or used >= machine.cpus:
+        none = Estimate(
+            "headroom", 0.0, "of the present load", 0.0, 0.0, "CPU WAIT" if waits else "CPUs busy"
+        )
+        return claim("headroom", values, none, case="none" if waits else "full")
     if used <= 0:
-        return claim("headroom", f"{text}: nothing ran, so how much more fits is not told.", None, evidence)
+        return claim("headroom", values, case="idle")
     busiest = now.used.high if now.used.high is not None else used
     until = load_until(WAITS, machine.cpus)
     most, more = machine.cpus / used - 1, max(0.0, until / used - 1)
     least = min(more, max(0.0, load_until(WAITS, _surely(machine)) / busiest - 1))
     value = Estimate("headroom", more, "of the present load", least, most, "M/M/c to utilisation law")
-    text += f": the load can grow by {fmt.percent(more)}" if more > 0 else ": the load cannot grow"
-    text += f" before sessions wait {fmt.percent(WAITS)} of their CPU time (M/M/c), by {fmt.percent(most)} "
-    text += "at the very most (all CPUs busy, as much CPU per call as now)"
+    parts = []
     if _surely(machine) < machine.cpus:
-        text += f"; by {fmt.percent(least)} if threads that share a core yield nothing"
+        parts = ["smt"]
     elif now.wait is None:
-        text += "; run-queue times are not known, so it may wait already"
-    return claim("headroom", f"{text}.", value, evidence)
+        parts = ["unsure"]
+    values |= {"more": more, "most": most, "least": least}
+    return claim("headroom", values, value, case="some", parts=parts)
 
 
 def load_until(wait: float, cpus: float) -> float:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import accounts, rungs
 from dbdyno.conclude.answers.accounts import Growth
-from dbdyno.conclude.claims import claim
+from dbdyno.conclude.catalogue import claim
 from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Estimate, Ladder, Scaling
@@ -18,52 +20,55 @@ SPARE = 0.80
 """Below this they are called idle enough not to be what limits."""
 
 _WORDS = {
-    accounts.RUN: "a unit of work is charged more CPU time",
+    accounts.RUN: "calls use more CPU time",
     accounts.RUNQ: "sessions wait for a CPU (CPU WAIT)",
-    accounts.THROTTLE: "a quota throttles the sessions (it is a limit, not the machine)",
+    accounts.THROTTLE: "a quota throttles the sessions (a limit, not the machine)",
     accounts.LOCK: "sessions queue for a lock: {detail}",
     accounts.IO: "sessions wait for I/O: {detail}",
-    accounts.CLIENT: "the time at the client grows: its own work, the network, or a pause, not the server",
-    accounts.DRIVER: "the driver is short of CPU: it limits the load, not the server",
-    accounts.POOL: "sessions queue for the pool's connections",
+    accounts.CLIENT: "time at the client grows (its own work, the network, or a pause), not in the server",
+    accounts.DRIVER: "the driver is short of CPU, not the server",
+    accounts.POOL: "sessions queue for connections of the pool",
     accounts.WAIT: "sessions wait: {detail}",
-    accounts.UNACCOUNTED: "time that no account names grows",
+    accounts.UNACCOUNTED: "unaccounted time grows",
 }
 
 
 Reason = tuple[str, Claim]
-"""Kind and answer; the kind is the name of the answer's value, too, where that has one: CPU WAIT, run,
+"""Kind and claim; the kind is the name of the claim's value, too, where that has one: CPU WAIT, run,
 throttle, lock: NAME, I/O: NAME, client, driver, pool, wait: NAME, unaccounted; without a ledger CPU or
-not the CPU; no bend, not told."""
+not the CPU; no bend, unknown."""
+UNKNOWN, NOT_CPU = "unknown", "not the CPU"
 
 
 def reason(scaling: Scaling, results: Results | None) -> Reason:
-    """Always one answer. Its value is the account's share of the growth of session time per unit of work."""
+    """Always one claim. Its value is the account's share of the growth of session time per unit of work."""
     bend = rungs.bend(scaling)
     if bend is None:
         top = fmt.load(rungs.loads(scaling.ladder)[-1], scaling.ladder.load_unit)
-        return _answer(f"No bend was measured up to {top}: there is nothing to explain", "no bend")
+        return "no bend", claim("reason", {"top": top}, case="none")
     if results is not None and scaling.ladder.workload is not None:
         found = accounts.grown_most(accounts.spent(results, scaling.ladder), bend)
         if found is not None:
             return _by_ledger(scaling, bend, found)
-    return _by_points(scaling.ladder, bend, _where(scaling, bend))
+    return _by_points(scaling.ladder, bend, {"bend": _where(scaling, bend), "unit": _unit(scaling.ladder)})
 
 
 def _by_ledger(scaling: Scaling, bend: float, found: Growth) -> Reason:
-    ladder = scaling.ladder
-    words = _WORDS[found.group].format(detail=found.detail)
-    unit = ladder.throughput_unit.partition("/")[0]
-    text = f"{_where(scaling, bend)} because {words}: "
-    text += f"{fmt.percent(min(1.0, found.share.value))}{fmt.percent_spread(found.share)} of the extra time "
-    text += f"that a unit of work ({unit}) takes beyond it"
-    if found.group in (accounts.RUN, accounts.RUNQ):
-        text += _cpus_busy(ladder)
+    ladder, share = scaling.ladder, found.share
+    said = {
+        "bend": _where(scaling, bend),
+        "cause": _WORDS[found.group].format(detail=found.detail),
+        "share": fmt.percent(min(1.0, share.value)) + fmt.percent_spread(share),
+        "unit": _unit(ladder),
+    }
+    busy = _cpus_busy(ladder) if found.group in (accounts.RUN, accounts.RUNQ) else {}
     name = f"{found.group}: {found.detail}" if found.detail else found.group
-    share = found.share
     value = Estimate(name, share.value, "of growth", share.low, share.high, share.method, share.std_err)
-    evidence = "ledger: accounts per unit of work before and after the bend"
-    return name, claim("reason", f"{text}.", value, evidence)
+    return name, claim("reason", said | busy, value, case="known", parts=["busy"] if busy else [])
+
+
+def _unit(ladder: Ladder) -> str:
+    return fmt.unit_of_work(ladder.throughput_unit)
 
 
 def _where(scaling: Scaling, bend: float) -> str:
@@ -73,36 +78,31 @@ def _where(scaling: Scaling, bend: float) -> str:
     return f"Growth bends at {load}{fmt.spread(scaling.best.knees[0])}"
 
 
-def _cpus_busy(ladder: Ladder) -> str:
-    """`` (3.98 of 4 CPUs ran sessions)``: at the rung that delivers most."""
+def _cpus_busy(ladder: Ladder) -> dict[str, float]:
+    """CPUs that ran sessions at the load that delivers most, and how many there are; empty: not known."""
     used, cpus = rungs.at(ladder, rungs.best_rung(ladder), "cpu"), ladder.machine.cpus
     if used is None or cpus is None:
-        return ""
-    return f" ({fmt.plain(used.value)} of {fmt.plain(cpus)} CPUs ran sessions at the peak)"
+        return {}
+    return {"used": used.value, "cpus": fmt.whole(cpus)}
 
 
-def _by_points(ladder: Ladder, bend: float, where: str) -> Reason:
-    """Without a ledger CPU seconds still tell whether it can be the CPU."""
+def _by_points(ladder: Ladder, bend: float, said: dict[str, Any]) -> Reason:
+    """Without a ledger CPU seconds still show whether it can be the CPU."""
     beyond = ladder.points.filter(pl.col("load") > bend)
     used = fmt.estimate("CPUs used", beyond["cpu"].to_list(), "CPUs")
     if used is None:
-        return _answer(f"{where}; why is not told: no ledger, and no CPU figures", "not told")
+        return UNKNOWN, claim("reason", said, case="no-figures")
     if (waits := _waits_share(ladder, bend)) is not None:
-        return _by_cpu_wait(where, waits)
+        return _by_cpu_wait(said, waits)
     cpus = ladder.machine.cpus
+    said |= {"used": used.value}
     if cpus is None:
-        text = f"{where}; why is not told: {fmt.plain(used.value)} CPUs were used, of how many is not known"
-        return _answer(text, "not told")
-    busy = f"{fmt.plain(used.value)} of {fmt.plain(cpus)} CPUs were busy beyond it"
+        return UNKNOWN, claim("reason", said, case="no-cpus")
     share = used.value / cpus
-    if share >= FULL:
-        return _answer(f"{where} because the CPUs are all busy: {busy}", accounts.CPU, share)
+    kind, case = (accounts.CPU, "full") if share >= FULL else (UNKNOWN, "unclear")
     if share < SPARE:
-        text = f"{where}, but not for the CPU: {busy}; what else it is, is not told: no ledger"
-        return _answer(text, "not the CPU", share)
-    return _answer(
-        f"{where}; whether for the CPU is not told: {busy}, and there is no ledger", "not told", share
-    )
+        kind, case = NOT_CPU, "spare"
+    return kind, claim("reason", said | {"cpus": fmt.whole(cpus)}, Estimate(kind, share), case=case)
 
 
 def _waits_share(ladder: Ladder, bend: float) -> float | None:
@@ -121,15 +121,7 @@ def _waits_share(ladder: Ladder, bend: float) -> float | None:
     return (each(high, "cpu", "cpu_wait") - each(low, "cpu", "cpu_wait")) / total if total > 0 else None
 
 
-def _by_cpu_wait(where: str, share: float) -> Reason:
-    said = f"{fmt.percent(max(0.0, min(1.0, share)))} of the extra time that a unit of work takes"
-    if share > accounts.MOSTLY:
-        return _answer(f"{where} because sessions run longer or wait for a CPU: {said}", accounts.CPU, share)
-    text = f"{where}, but not for the CPU: run and CPU WAIT are {said}; "
-    text += "what else it is, is not told: no ledger"
-    return _answer(text, "not the CPU", share)
-
-
-def _answer(text: str, kind: str, share: float | None = None) -> Reason:
-    value = Estimate(kind, share) if share is not None else None
-    return kind, claim("reason", f"{text}.", value, "CPU columns" if share is not None else "")
+def _by_cpu_wait(said: dict[str, Any], share: float) -> Reason:
+    said |= {"share": fmt.percent(max(0.0, min(1.0, share)))}
+    kind, case = (accounts.CPU, "cpu") if share > accounts.MOSTLY else (NOT_CPU, "not-cpu")
+    return kind, claim("reason", said, Estimate(kind, share), case=case)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import accounts, rungs, smt_yield
 from dbdyno.conclude.answers.ladders import cells_of
-from dbdyno.conclude.claims import claim
+from dbdyno.conclude.catalogue import claim
 from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Estimate, Fitted, Ladder, Machine, Scaling
 
 SEEN = 0.05
 """Weight that a fit with knees must have at least for its slopes to be believed."""
-CPU_BOUND = (accounts.CPU, accounts.RUN, accounts.RUNQ, "not told", "no bend")
+CPU_BOUND = (accounts.CPU, accounts.RUN, accounts.RUNQ, "unknown", "no bend")
 
 
 def threads(scaling: Scaling, results: Results | None, kind: str) -> Iterator[Claim]:
@@ -42,8 +43,7 @@ def _yield(scaling: Scaling, kind: str) -> Claim:
     if why is None and not _near(fits[0], machine):
         why = _elsewhere(fits[0].knees[0], machine, scaling.ladder.load_unit)
     if why is not None:
-        text = f"SMT yield cannot be told: {why}." if machine.threads_per_core != 1 else f"No SMT: {why}."
-        return claim("smt-yield", text)
+        return claim("smt-yield", {"why": why}, case="none" if machine.threads_per_core == 1 else "unknown")
     return _told([f for f in fits if _near(f, machine)], machine, scaling)
 
 
@@ -53,7 +53,7 @@ def _near(fit: Fitted, machine: Machine) -> bool:
 
 
 def _elsewhere(knee: Estimate, machine: Machine, unit: str) -> str:
-    text = f"growth bends at {fmt.load(knee.value, unit)}, not near the {fmt.plain(machine.cores or 0)} cores"
+    text = f"growth ends at {fmt.load(knee.value, unit)}, not near the {fmt.plain(machine.cores or 0)} cores"
     if machine.cpus is not None and smt_yield.near_cores(knee.value, knee.low, knee.high, machine.cpus):
         text += f" but at the {fmt.plain(machine.cpus)} CPUs: threads of a core do not slow each other here, "
         text += "or the topology that a hypervisor shows is not the machine's"
@@ -65,7 +65,7 @@ def _untold(scaling: Scaling, kind: str) -> str | None:
     if machine.threads_per_core == 1:
         return "a core has one thread"
     if machine.threads_per_core is None or machine.cores is None:
-        return "how many threads share a core is not known"
+        return "the number of threads per core is unknown"
     if machine.cpus is not None and machine.cpus <= machine.cores:
         return "as many CPUs as cores may be used"
     if measured[-1] <= machine.cores:
@@ -96,14 +96,17 @@ def _told(fits: list[Fitted], machine: Machine, scaling: Scaling) -> Claim:
     ends = [None if v is None else smt_yield.yield_of_slopes(v, m) for v in (ratio.low, ratio.high)]
     value = smt_yield.yield_of_slopes(ratio.value, m)
     found = Estimate("SMT yield", value, "of one thread's core", ends[0], ends[1], ratio.method)
-    text = f"SMT yield {fmt.plain(value)}{fmt.spread(found)}: a core with all {m} threads busy delivers "
-    text += "so many times what it does with one; each session beyond the cores adds "
-    text += f"{fmt.percent(ratio.value)}{fmt.percent_spread(ratio)} of one below"
-    knee = fmt.load(fit.knees[0].value, scaling.ladder.load_unit)
-    evidence = f"fit: {fit.title}, knee at {knee} beside {fmt.plain(machine.cores or 0)} cores"
-    if fit is not scaling.best and scaling.best is not None:
-        evidence += f"; the best fit is {scaling.best.title}"
-    return claim("smt-yield", f"{text}.", found, evidence)
+    best = scaling.best
+    said = {
+        "ratio": fmt.plain(value) + fmt.spread(found),
+        "threads": m,
+        "share": fmt.percent(ratio.value) + fmt.percent_spread(ratio),
+        "model": fit.title,
+        "knee": fmt.load(fit.knees[0].value, scaling.ladder.load_unit),
+        "cores": fmt.whole(machine.cores or 0),
+        "best": "" if fit is best or best is None else f"; the best fit is {best.title}",
+    }
+    return claim("smt-yield", said, found, case="known")
 
 
 def _widest(ratios: list[Estimate]) -> Estimate:
@@ -124,17 +127,23 @@ def _per_work(scaling: Scaling) -> Iterator[Claim]:
     last = rungs.at(ladder, high, "cpu", over="throughput")
     if first is None:
         return
-    unit = ladder.throughput_unit.partition("/")[0]
-    text = f"A unit of work ({unit}) costs {fmt.seconds(first.value)} of CPU "
-    text += f"at {fmt.load(low, ladder.load_unit)}"
-    text += _in_kernel(ladder, low)
-    if last is not None and high != low and first.value > 0:
-        text += f", {fmt.seconds(last.value)} at {fmt.load(high, ladder.load_unit)}: "
-        text += f"{fmt.plain(last.value / first.value)} times"
+    said = {
+        "unit": fmt.unit_of_work(ladder.throughput_unit),
+        "low": fmt.load(low, ladder.load_unit),
+        "low_s": first.value,
+        "kernel": _in_kernel(ladder, low),
+    }
+    more = last is not None and high != low and first.value > 0
+    if last is not None and more:
+        said |= {
+            "high": fmt.load(high, ladder.load_unit),
+            "high_s": last.value,
+            "times": last.value / first.value,
+        }
     value = Estimate(
         "CPU per unit of work", first.value, "s", first.low, first.high, first.method, first.std_err
     )
-    yield claim("cpu-per-work", f"{text}.", value, "ledger: run over throughput")
+    yield claim("cpu-per-work", said, value, case="two" if more else "one")
 
 
 def _in_kernel(ladder: Ladder, load: float) -> str:
@@ -151,16 +160,15 @@ def _inflated(scaling: Scaling, found: Estimate) -> Iterator[Claim]:
     value = Estimate(
         "CPU inflation", smt_yield.inflation(found.value, m), "times", ends[0], ends[1], found.method
     )
-    text = f"With all threads busy a unit of work is charged {fmt.plain(value.value)} times"
-    text += f"{fmt.spread(value)} the CPU that it costs on a core of its own ({m} / yield): "
-    text += "a thread is charged its full time, though the core is shared"
+    said: dict[str, Any] = {"times": fmt.plain(value.value) + fmt.spread(value), "threads": m}
     low, top = rungs.loads(ladder)[0], rungs.loads(ladder)[-1]
     first, last = (rungs.at(ladder, n, "cpu", over="throughput") for n in (low, top))
     full = ladder.machine.cpus is not None and top >= ladder.machine.cpus
+    parts = []
     if full and first is not None and last is not None and first.value > 0:
-        text += f"; measured at {fmt.load(top, ladder.load_unit)}: "
-        text += f"{fmt.plain(last.value / first.value)} times"
-    yield claim("cpu-inflation", f"{text}.", value, "SMT yield")
+        said |= {"load": fmt.load(top, ladder.load_unit), "measured": last.value / first.value}
+        parts = ["measured"]
+    yield claim("cpu-inflation", said, value, parts=parts)
 
 
 # -- cores in use ---------------------------------------------------------------------------------
@@ -187,30 +195,27 @@ def equivalent(known: pl.DataFrame, place: str) -> Claim:
     mean = {c: fmt.estimate(c, known[c].to_list()) for c in ("threads", "cores", "low", "high")}
     busy = mean["threads"]
     assert busy is not None
-    text = f"{place} {fmt.plain(busy.value)} threads were busy (thread-seconds per second)"
     cores, low, high = mean["cores"], mean["low"], mean["high"]
     source = str(known["source"][0])
+    said = {"place": place, "threads": busy.value, "source": source}
     if cores is None or low is None or high is None:
-        return claim(
-            "equivalent-cores", f"{text}; on how many cores is not told: {known['status'][0]}.", None, source
-        )
+        return claim("equivalent-cores", said | {"why": known["status"][0]}, case="unknown")
     value = Estimate("cores in use", cores.value, "cores", low.value, high.value, source)
-    text += f", on {fmt.plain(cores.value)} cores{fmt.spread(value)} (core-seconds: any sibling busy)"
-    return claim("equivalent-cores", f"{text}.", value, f"table cores: {source}")
+    count = fmt.load(cores.value, "cores") + fmt.spread(value)
+    return claim("equivalent-cores", said | {"cores": count}, value, case="known")
 
 
 def _bounded(used: float, machine: Machine, place: str) -> Claim:
     """Only the sessions' own CPU time is known: with m threads a core it took from used / m cores up."""
-    text = f"{place} sessions used {fmt.plain(used)} thread-seconds per second"
+    said = {"place": place, "threads": used, "source": ""}
     m = machine.threads_per_core
     if m is None or machine.cores is None:
-        return claim("equivalent-cores", f"{text}; on how many cores is not told: no topology.")
+        return claim("equivalent-cores", said | {"why": "no topology"}, case="unknown")
     if m == 1:
         value = Estimate("cores in use", used, "cores", used, used, "no SMT")
-        return claim("equivalent-cores", f"{text}: as many core-seconds, without SMT.", value, "ledger: run")
+        return claim("equivalent-cores", said, value, case="no-smt")
     low, high = used / m, min(machine.cores, used)
     if low >= 0.99 * high:
         value = Estimate("cores in use", high, "cores", low, high, "all threads busy")
-        return claim("equivalent-cores", f"{text}: all of {fmt.plain(high)} cores.", value, "ledger: run")
-    text += f", on {fmt.plain(low)} to {fmt.plain(high)} cores: which threads ran together is not known"
-    return claim("equivalent-cores", f"{text}.", None, "ledger: run, topology")
+        return claim("equivalent-cores", said | {"cores": fmt.whole(high)}, value, case="all")
+    return claim("equivalent-cores", said | {"low": low, "high": high}, case="between")
