@@ -19,7 +19,7 @@ def only(results: object) -> figures.Series:
 def test_the_headline_names_peak_limit_and_where_the_time_goes() -> None:
     (text,) = headline.sentences(made.results())
     assert "Peak 12.4 M LIO/s at 2 sessions, 1.95 times the rate of 1 session" in text
-    assert "scales up to 2 sessions (97 % of perfect scaling)" in text
+    assert "does not scale beyond 2 sessions; efficiency 21 % at 8 sessions" in text
     assert "68 % waiting for a CPU (CPU WAIT)" in text
 
 
@@ -30,7 +30,7 @@ def test_the_title_leaves_out_cpus_that_are_not_the_servers() -> None:
 
 def test_a_ladder_that_scales_to_its_top_says_so() -> None:
     (text,) = headline.sentences(made.results(made.World(rungs=(1, 2))))
-    assert "It scales to the top: 2 sessions deliver 97 %" in text
+    assert "scales to 2 sessions, the highest load measured (efficiency 97 %)" in text
 
 
 def test_a_plateau_below_the_peak_is_told() -> None:
@@ -56,7 +56,7 @@ def test_time_that_nobody_measured_is_unknown_not_unaccounted() -> None:
 def test_words_and_findings_agree_on_what_scales() -> None:
     from dbdyno.conclude.findings import scaling
 
-    assert headline.GOOD_SCALING == scaling.GOOD_SCALING
+    assert headline.stops_scaling is scaling.stops_scaling
 
 
 def test_an_invalid_rung_is_not_the_peak() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import polars as pl
+
+from dbdyno.conclude import number_format as fmt
 from dbdyno.model.estimate import Estimate
 
 CPU_WAIT = 0.05
@@ -20,6 +23,16 @@ def begins(shares: Sequence[tuple[float, Estimate]]) -> int | None:
         return 0
     floor = max(CPU_WAIT, _upper(shares[0][1]))
     return next((i for i, (_, s) in enumerate(shares) if i and _lower(s) > floor), None)
+
+
+def waiting(runq: Sequence[pl.DataFrame], load: float) -> Estimate | None:
+    """Share of session time in the run queue at ``load``, of the ledger's rows of each repeat, all known:
+    with Student's interval over repeats, of a single repeat the ledger's own. ``None``: no rows."""
+    found = fmt.estimate("share", [float(rows["aas"].sum()) / load for rows in runq])
+    if found is None or len(runq) > 1 or runq[0]["low"].null_count() or runq[0]["high"].null_count():
+        return found
+    low, high = (float(runq[0][end].sum()) / load for end in ("low", "high"))
+    return Estimate("share", found.value, "", low, high, "ledger")
 
 
 def _lower(share: Estimate) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -10,6 +11,14 @@ from dbdyno.model.estimate import Estimate
 
 GOOD_SCALING = 0.9
 """A rung scales while each session delivers at least this share of what a session of the lowest rung does."""
+
+
+def stops_scaling(efficiencies: Sequence[float]) -> int | None:
+    """The first of a ladder's efficiencies (throughput per session against that at the lowest load; by load)
+    that is below :data:`GOOD_SCALING`; ``None``: the ladder scales to its top."""
+    return next((i for i, e in enumerate(efficiencies) if e < GOOD_SCALING), None)
+
+
 Severity = Literal["good", "note", "warning", "invalid"]
 """``invalid``: the figures of these measurements cannot be used."""
 

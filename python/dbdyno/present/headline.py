@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any, NamedTuple
 
-from dbdyno.model.claim import GOOD_SCALING
+from dbdyno.model.claim import stops_scaling
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate
@@ -38,7 +39,7 @@ class Answer(NamedTuple):
 
     @property
     def stops(self) -> bool:
-        """Whether a rung above ``last_good`` scales worse than GOOD_SCALING."""
+        """Whether a rung above ``last_good`` scales badly."""
         return self.last_good is not None and self.last_good["sessions"] < self.top["sessions"]
 
 
@@ -88,14 +89,9 @@ def sentences(results: Results) -> list[str]:
 
 
 def _last_good(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    good = None
-    for row in rows:
-        if row["scaling"] is None:
-            return good
-        if row["scaling"] < GOOD_SCALING:
-            return good
-        good = row
-    return good
+    known = list(takewhile(lambda r: r["scaling"] is not None, rows))
+    bad = stops_scaling([r["scaling"] for r in known])
+    return known[-1 if bad is None else max(0, bad - 1)] if known else None
 
 
 def _plateau(known: list[dict[str, Any]], column: str, peak: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -133,22 +129,12 @@ def _limit(found: Answer) -> str:
         return ""
     if found.last_good is None:
         return "Scaling is unknown." if found.first["scaling"] is None else ""
+    last, top = found.last_good, found.top
     if not found.stops:
-        return (
-            f"It scales to the top: {_sessions(found.top)} deliver {100 * found.top['scaling']:.0f} % of "
-            "perfect scaling."
-            if found.top["scaling"] is not None
-            else ""
-        )
-    return (
-        f"It scales up to {_sessions(found.last_good)} ({100 * found.last_good['scaling']:.0f} % of perfect "
-        f"scaling)" + _at_top(found) + "."
-    )
-
-
-def _at_top(found: Answer) -> str:
-    top = found.top
-    return "" if top["scaling"] is None else f"; at {_sessions(top)} {100 * top['scaling']:.0f} % is left"
+        share = f"efficiency {100 * last['scaling']:.0f} %"
+        return f"Throughput scales to {_sessions(last)}, the highest load measured ({share})."
+    share = "" if top["scaling"] is None else f"; efficiency {100 * top['scaling']:.0f} % at {_sessions(top)}"
+    return f"Throughput does not scale beyond {_sessions(last)}{share}."
 
 
 def _time(found: Answer) -> str:

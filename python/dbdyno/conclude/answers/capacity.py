@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import rungs
 from dbdyno.conclude.catalogue import claim
-from dbdyno.model.claim import GOOD_SCALING, Claim
+from dbdyno.model.claim import GOOD_SCALING, Claim, stops_scaling
 from dbdyno.model.scaling import Estimate, Scaling
 
 _POINTS = "measured points"
@@ -96,15 +96,15 @@ def _beside_cpus(scaling: Scaling, knee: Estimate) -> str:
 
 
 def _scales_to(scaling: Scaling) -> Iterator[Claim]:
-    """The highest measured load up to which every session delivers :data:`GOOD_SCALING` of one alone."""
-    ladder, found = scaling.ladder, rungs.alone(scaling)
-    measured = rungs.loads(ladder)
-    if found is None or len(measured) < 2:
+    """The highest measured load before the first whose efficiency is below :data:`GOOD_SCALING`."""
+    ladder = scaling.ladder
+    measured, shares = rungs.loads(ladder), rungs.efficiencies(ladder)
+    if len(measured) < 2:
         return
-    shares = {n: rungs.throughput(ladder, n) / n / found[0].value for n in measured}
-    bad = next((i for i, n in enumerate(measured) if shares[n] < GOOD_SCALING), None)
+    bad = stops_scaling(list(shares.values()))
     good = measured[-1 if bad is None else max(0, bad - 1)]
     said = {"load": fmt.load(good, ladder.load_unit), "good": GOOD_SCALING}
+    said["lowest"] = fmt.load(measured[0], ladder.load_unit)
     if bad is None:
         value = Estimate("scales to", good, ladder.load_unit, low=good)
         yield claim("scales-to", said | {"here": fmt.percent(shares[good])}, value, case="top")

@@ -10,7 +10,7 @@ from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import rungs
 from dbdyno.conclude.answers.ladders import cells_of
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.criteria import begins
+from dbdyno.conclude.criteria import begins, waiting
 from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Estimate, Ladder, Scaling
@@ -64,7 +64,5 @@ def _share(ladder: Ladder, load: float, results: Results | None) -> Estimate | N
     for window, parts in cells_of(results, ladder):
         if window["sessions"] == load:
             rows = parts["ledger"].filter((pl.col("scope") == "rung") & (pl.col("account") == "runq"))
-            low, high = (float(rows[end].sum()) / load for end in ("low", "high"))
-            known = not rows["low"].null_count() and not rows["high"].null_count()
-            return Estimate("share", found.value, "", low, high, "ledger") if known else found
+            return waiting([rows], load)
     return found

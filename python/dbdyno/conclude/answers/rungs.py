@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from dbdyno.conclude import number_format as fmt
-from dbdyno.model.claim import GOOD_SCALING
+from dbdyno.model.claim import stops_scaling
 from dbdyno.model.scaling import Estimate, Ladder, Scaling
 
 
@@ -71,8 +71,8 @@ def alone(scaling: Scaling) -> tuple[Estimate, bool] | None:
 
 
 def bend(scaling: Scaling) -> float | None:
-    """Load from which on growth is less than it was: the first knee; else the last load at which every
-    session delivers :data:`GOOD_SCALING` of what it does at the lowest rung. ``None``: none was measured."""
+    """Load from which on growth is less than it was: the first knee; else the last load before efficiency is
+    below :data:`~dbdyno.model.claim.GOOD_SCALING`. ``None``: none was measured."""
     measured = loads(scaling.ladder)
     best = scaling.best
     if best is not None and best.knees:
@@ -80,10 +80,12 @@ def bend(scaling: Scaling) -> float | None:
         return knee if measured[0] <= knee < measured[-1] else None
     if best is not None and best.model == "linear":
         return None
-    return _worn(scaling.ladder, measured)
-
-
-def _worn(ladder: Ladder, measured: list[float]) -> float | None:
-    each = [throughput(ladder, n) / n for n in measured]
-    bad = next((i for i, x in enumerate(each) if x < GOOD_SCALING * each[0]), None)
+    bad = stops_scaling(list(efficiencies(scaling.ladder).values()))
     return None if bad is None else measured[bad - 1]
+
+
+def efficiencies(ladder: Ladder) -> dict[float, float]:
+    """By load: throughput per session against that at the lowest load."""
+    each = {n: throughput(ladder, n) / n for n in loads(ladder)}
+    first = next(iter(each.values()), 1.0)
+    return {n: x / first for n, x in each.items()}

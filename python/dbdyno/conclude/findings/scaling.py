@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row
-from dbdyno.model.claim import GOOD_SCALING, Claim
+from dbdyno.model.claim import GOOD_SCALING, Claim, stops_scaling
 from dbdyno.model.estimate import Estimate
 from dbdyno.model.units import format_rate
 
@@ -29,7 +29,7 @@ def limit(case: Case) -> Iterator[Claim]:
         known = [r for r in rungs if r["scaling"] is not None]
         if len(known) < 2:
             continue
-        bad = next((i for i, r in enumerate(known) if r["scaling"] < GOOD_SCALING), None)
+        bad = stops_scaling([r["scaling"] for r in known])
         lowest, top = known[0], known[-1]
         said = {"lowest": lowest["sessions"], "good": GOOD_SCALING}
         said |= {"top": top["sessions"], "top_share": top["scaling"]}

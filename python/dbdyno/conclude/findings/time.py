@@ -8,14 +8,13 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.criteria import CPU_WAIT, begins, waiting
 from dbdyno.conclude.findings.context import Case, Row, at, ids
 from dbdyno.conclude.findings.pooling import is_pooled
 from dbdyno.model.claim import Claim
 from dbdyno.model.estimate import Estimate
 from dbdyno.model.session_time import hidden, too_brief
 
-CPU_WAIT = 0.05
-"""Sessions wait for CPU if this share of their time is spent in the run queue."""
 UNACCOUNTED_NOTE, UNACCOUNTED_WARNING = 0.01, 0.05
 
 
@@ -24,25 +23,24 @@ def cpu_wait(case: Case) -> Iterator[Claim]:
         yield from _observed_cpu_wait(case)
         return
     for name, rungs in case.ladders():
-        waiting = [r for r in rungs if r["runq_aas"] is not None and r["runq_aas"] > CPU_WAIT * r["sessions"]]
-        if not waiting:
-            if rungs and all(r["runq_aas"] is not None for r in rungs):
-                yield claim("no-cpu-wait", {"limit": CPU_WAIT}, subject=name)
+        shares = [(float(r["sessions"]), s) for r in rungs if (s := _waiting(case, r)) is not None]
+        found = begins(shares)
+        if found is None:
+            if shares and len(shares) == len(rungs):
+                yield claim("no-cpu-wait", {"most": max(s.value for _, s in shares)}, subject=name)
             continue
-        first, top = waiting[0], waiting[-1]
-        said = {
-            "first": first["sessions"],
-            "share": _share(first),
-            "top": top["sessions"],
-            "top_share": _share(top),
-        }
-        yield claim(
-            "cpu-wait",
-            said,
-            Estimate("cpu-wait", float(first["sessions"]), "sessions"),
-            case="onset" if first is top else "climbing",
-            subject=name,
-        )
+        (first, share), (top, most) = shares[found], shares[-1]
+        said = {"first": int(first), "share": share.value, "top": int(top), "top_share": most.value}
+        value = Estimate("cpu-wait", first, "sessions", shares[found - 1][0] if found else None, first)
+        yield claim("cpu-wait", said, value, case="onset" if first == top else "climbing", subject=name)
+
+
+def _waiting(case: Case, rung: Row) -> Estimate | None:
+    """Share of session time in the run queue at a load; with one repeat its interval is the ledger's own."""
+    same = ("workload", "variant", "sessions")
+    mine = [c["cell"] for c in case.usable() if all(c[k] == rung[k] for k in same)]
+    rows = [case.accounts(cell).filter(pl.col("account") == "runq") for cell in mine]
+    return waiting([r for r in rows if r.height and not r["aas"].null_count()], rung["sessions"])
 
 
 def _observed_cpu_wait(case: Case) -> Iterator[Claim]:
@@ -167,7 +165,3 @@ def _remainder(case: Case, cell: Row) -> _Remainder | None:
         return None
     share, low, high = (float(rows[c][0]) / wall for c in ("aas", "low", "high"))
     return _Remainder(share, low, high, cell)
-
-
-def _share(rung: Row) -> float:
-    return float(rung["runq_aas"] / rung["sessions"])
