@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import polars as pl
 
 from dbdyno.account.ledger.margins import TRACE, Tables, margins
+from dbdyno.account.ledger.moments import Moments, moments
 from dbdyno.account.ledger.raking import run_shares
-from dbdyno.account.ledger.sample_rows import ASKED, LABEL, READ, WORD_ALONE, chosen, observations
+from dbdyno.account.ledger.sample_rows import LABEL, chosen, observations
 from dbdyno.account.ledger.states import with_states
 from dbdyno.account.ledger.steal import with_stolen
 from dbdyno.model.wait_families import WaitFamilies, families_of
 from dbdyno.stats.shares import effective, interval
+
+RUNS = ("run", "run_low", "run_high")
 
 
 @dataclass(frozen=True)
@@ -25,10 +28,12 @@ class Joint:
     weight asleep and runnable), ``off_low``, ``off_high`` (95 % of the time asleep, by the samples and the
     margins' errors) and ``asleep_ns``: what is apportioned to waits; ``blur_ns``: what may stand
     under a wrong label."""
-    seen: pl.DataFrame
-    """The samples' rows: what each stands for (seconds per second), asleep or runnable, by the margins
+    seen: Moments
+    """Of the samples' rows what each stands for (seconds per second), asleep or runnable, by the margins
     (``asleep``, ``runnable`` of which ``run``, ``run_low``, ``run_high``), by the samples alone (``raw``)."""
-    asked: pl.DataFrame
+    bins: pl.DataFrame
+    """How many samples (``n``) saw a task as what (``kind``, ``wait_class``) in a bin (``start_ns``)."""
+    asked: Moments
     """The server's answers alone: ``y`` is each row's share of the task's time."""
     waits: pl.DataFrame
     """Of exactly traced tasks: ``asleep``, ``queued``, ``throttled``, ``waits`` by label, per second; ``run``
@@ -45,18 +50,35 @@ def joint(cut: Tables) -> Joint:
     tasks = tasks.join(stateless, on="task", how="left", maintain_order="left")
     tasks = tasks.with_columns(pl.col("stateless").fill_null(False))
     everything = everything.filter(~pl.col("hidden")).drop("hidden")
-    seen = with_states(chosen(everything), everything)
-    tasks = _with_column(tasks, seen)
+    mine = chosen(everything)
+    seen = with_states(mine, everything)
+    tasks = _with_column(tasks, seen, mine)
     tasks = tasks.with_columns(hidden=pl.col("stateless") & pl.col("samples").is_null() & ~pl.col("exact"))
-    seconds = _apportioned(tasks, seen, families)
-    return Joint(tasks, seconds, _asked(tasks, everything), _waits(cut, tasks), families)
+    rows = moments(_apportioned(tasks, seen, families), tasks, ("asleep", "runnable", "raw"), RUNS)
+    answers = moments(_asked(tasks, everything), tasks, ("y",), ())
+    return Joint(tasks, rows, _binned(seen, cut), answers, _waits(cut, tasks), families)
 
 
-def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
-    """How much of each task's time the samples saw asleep, against what the margins leave for that."""
-    told = seen.filter((pl.col("kind") != "unknown") | ~_known(tasks, seen))
-    one = told.group_by("task", "instant").agg(pl.col("weight").sum())
-    size = one.group_by("task").agg(samples=effective(pl.col("weight")).fill_nan(None))
+def _binned(seen: pl.DataFrame, cut: Tables) -> pl.DataFrame:
+    """All sessions of a cell have the same bins."""
+    bins = cut["cut_bins"].select("cell", "start_ns", "end_ns").unique().sort("start_ns")
+    at = cut["cut_sampler"].select("cell", "at_ns").with_row_index("instant").sort("at_ns")
+    at = at.join_asof(
+        bins, left_on="at_ns", right_on="start_ns", by="cell", strategy="backward", check_sortedness=False
+    )
+    inside = at.filter(pl.col("at_ns") < pl.col("end_ns")).select("instant", "start_ns", "at_ns")
+    rows = seen.select("task", "instant", "kind", "wait_class", "part").join(inside, on="instant")
+    counted = rows.group_by("task", "start_ns", "kind", "wait_class").agg(
+        n=pl.col("part").sum(), first=pl.col("at_ns").min()
+    )
+    return counted.sort("first", "task").drop("first")
+
+
+def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
+    """How much of each task's time the samples saw asleep, against what the margins leave for that.
+    ``whole``: the rows of ``seen`` before they were divided among states."""
+    told = whole.filter((pl.col("kind") != "unknown") | ~_known(tasks, whole))
+    size = told.group_by("task").agg(samples=effective(pl.col("weight")).fill_nan(None))
     weight = pl.col("weight")
     found = seen.group_by("task").agg(
         slept=weight.filter(kind="sleep").sum(),
@@ -113,35 +135,23 @@ def _apportioned(tasks: pl.DataFrame, seen: pl.DataFrame, families: WaitFamilies
         .otherwise(_bare()),
     }
     factors = tasks.select("task", "known", "exact", **{n: f / pl.col("over_ns") for n, f in of.items()})
-    rows = seen.drop("cell", "sampled_ns", "skew_ns", "held_ns").join(
+    rows = seen.drop("cell", "via", "word", "sampled_ns", "skew_ns", "held_ns").join(
         factors, on="task", maintain_order="left"
     )
     rows = rows.join(shares, on=["task", *LABEL], how="left", nulls_equal=True, maintain_order="left")
     kind, weight = pl.col("kind"), pl.col("weight")
-    source = (
-        pl.when("word")
-        .then(pl.lit(WORD_ALONE))
-        .when(~pl.col("known"))
-        .then(_via())
-        .otherwise(pl.concat_str(_via(), pl.lit(", raked")))
-    )
     awake_now = pl.when(kind == "runnable").then(weight * pl.col("runnable")).fill_null(0.0)
     return rows.with_columns(
         asleep=pl.when((kind == "sleep") | ~pl.col("known")).then(weight * pl.col("asleep")).fill_null(0.0),
         runnable=awake_now,
         **{f"run{end}": awake_now * pl.col(f"share{end}").fill_null(0.0) for end in ("", "_low", "_high")},
         raw=pl.when((kind != "unknown") | ~pl.col("known")).then(weight * pl.col("raw")).fill_null(0.0),
-        source=source,
-    ).drop("share", "share_low", "share_high", "weight", "word")
+    ).drop("share", "share_low", "share_high", "weight")
 
 
 def _bare() -> pl.Expr:
     """Without margins a sample stands for its share of the time that all samples stand for."""
     return pl.col("wall_ns") / pl.col("sampled_ns")
-
-
-def _via() -> pl.Expr:
-    return pl.when(pl.col("via") == "memory").then(pl.lit(READ)).otherwise(pl.lit(ASKED))
 
 
 def _asked(tasks: pl.DataFrame, everything: pl.DataFrame) -> pl.DataFrame:

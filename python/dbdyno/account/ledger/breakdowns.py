@@ -39,7 +39,7 @@ def _wall(groups: Groups) -> pl.DataFrame:
 
 def _raw(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     """Sampled run-queue or CPU time in all, and by the label of the wait that it hid behind."""
-    rows = joint.seen.with_columns(y=pl.col("raw"), detail=detail())
+    rows = joint.seen.of("raw", {"detail": detail()})
     by_label = sums(rows, groups.members, ["kind", "detail"]).filter(kind="runnable")
     yield _shares(sums(rows, groups.members, ["kind"]).filter(kind="runnable"), "runnable", groups)
     yield _shares(by_label.filter(pl.col("detail") != NO_EVENT), "label.runnable", groups)
@@ -107,7 +107,7 @@ def _naive(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     """What the server's word alone is taken for elsewhere: active is DB time, active without event CPU."""
     active = (pl.col("state") == "active").fill_null(False)
     for account, which in (("naive.cpu", active & pl.col("wait_class").is_null()), ("naive.active", active)):
-        found = sums(joint.asked.with_columns(told=which), groups.members, ["told"])
+        found = sums(joint.asked.of("y", {"told": which}), groups.members, ["told"])
         never = found.filter(~pl.col("told")).join(found.filter("told"), on="group", how="anti")
         none = never.with_columns(value=0.0, p_low=0.0, p_high="p_unseen")
         both = pl.concat([found.filter("told"), none])

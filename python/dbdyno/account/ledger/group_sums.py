@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from dbdyno.account.ledger.apportion import Joint
+from dbdyno.account.ledger.apportion import RUNS, Joint
 from dbdyno.account.ledger.groups import Groups
 from dbdyno.account.ledger.intervals import sums
 from dbdyno.account.ledger.margins import TRACE
@@ -44,11 +44,11 @@ def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> 
 
     ``traced=False``: exactly traced tasks by their samples, too (raked to the traced margins).
     """
-    rows = _mine(joint.seen, "asleep", keys, traced=traced).with_columns(y=pl.col("asleep"))
+    rows = joint.seen.of("asleep", keys, exact=not traced)
     found = sums(rows, groups.members, ["kind", *keys])
     found = found.filter(pl.col("kind").is_in(["sleep", "unlabelled"])).drop("kind")
     found = found.join(_column(joint, groups, traced=traced), on="group", how="left", maintain_order="left")
-    found = _doubted(found, rows, groups, keys)
+    found = _doubted(found, rows.by_task, groups, keys)
     least, most = pl.col("whole") - pl.col("less"), pl.col("whole") + pl.col("more")
     low = pl.col("p_low") * least - pl.col("blur") - pl.col("below")
     high = pl.min_horizontal(pl.col("p_high") * most + pl.col("blur") + pl.col("above"), most)
@@ -89,15 +89,14 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
     Their sum by label is sampled, and exact over all labels; how it divides is raked, and its interval holds
     the range over seeds. Of exactly traced tasks ``runq`` is traced by label, and ``run`` divided by ticks.
     """
-    rows = _mine(joint.seen, "runnable", keys, traced=traced).with_columns(y=pl.col("runnable"))
-    parts = ["run", "run_low", "run_high"]
-    found = sums(rows, groups.members, list(keys), parts)
+    rows = joint.seen.of("runnable", keys, exact=not traced)
+    found = sums(rows, groups.members, list(keys), RUNS)
     tasks = joint.tasks if not traced else joint.tasks.filter(~pl.col("exact"))
     error = slack(tasks, groups).select("group", "blur", slack_run="run", slack_runq="runq")
     unseen = not_awake(joint, groups, traced=traced).select("group", hidden=pl.col("run") + pl.col("runq"))
     found = found.join(error, on="group", how="left", maintain_order="left")
     found = found.join(unseen, on="group", how="left", maintain_order="left")
-    found = _doubted(found, rows, groups, keys).with_columns(
+    found = _doubted(found, rows.by_task, groups, keys).with_columns(
         pl.col("hidden", "slack_run", "slack_runq", "blur").fill_null(0.0)
     )
     found = found.with_columns(
@@ -183,13 +182,6 @@ def missed(joint: Joint, groups: Groups) -> pl.DataFrame:
             pl.min_horizontal((both / over).sum(), share * wall.sum())
         ),
     )
-
-
-def _mine(seen: pl.DataFrame, name: str, keys: Keys, *, traced: bool) -> pl.DataFrame:
-    rows = seen.filter(pl.col(name) > 0)
-    if traced:
-        rows = rows.filter(~pl.col("exact"))
-    return rows.with_columns(**keys)
 
 
 def _written(waits: pl.DataFrame, groups: Groups, keys: Keys) -> pl.DataFrame:

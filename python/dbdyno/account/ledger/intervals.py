@@ -3,45 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from dbdyno.stats.shares import interval, wilson
 
+if TYPE_CHECKING:
+    from dbdyno.account.ledger.moments import Moments
 
-def sums(
-    seen: pl.DataFrame, members: pl.DataFrame, keys: Sequence[str], more: Sequence[str] = ()
-) -> pl.DataFrame:
+
+def sums(seen: Moments, members: pl.DataFrame, keys: Sequence[str], more: Sequence[str] = ()) -> pl.DataFrame:
     """Per group and ``keys`` the sum of ``y`` over the rows of ``seen``, and its sampling error.
 
-    ``seen``: ``task``, ``instant``, ``y`` (what the row stands for), ``part`` (of a row: 1, if it is
-    not divided), ``keys``; the rows of a group are the
-    whole that the keys divide. ``members``: ``task``, ``group``. Gives ``value``, the ``whole``, the least
-    and greatest share of it (``p_low``, ``p_high``), the greatest share of a key that was not seen
-    (``p_unseen``), the number of ``samples``, and the sums of ``more``.
+    ``seen``: what a row stands for is its ``y``, and ``part`` how much of a row it is (1, if it is not
+    divided); the rows of a group are the whole that the keys divide. ``members``: ``task``, ``group``. Gives
+    ``value``, the ``whole``, the least and greatest share of it (``p_low``, ``p_high``), the greatest share
+    of a key that was not seen (``p_unseen``), the number of ``samples``, and the sums of ``more``.
 
     The error is that of a ratio of sums over samples (Kish 1965): tasks seen in one sample are no independent
     witnesses. The effective number of observations is that of independent ones with the same variance,
     at least the samples', at most the rows'; :func:`interval` with that number.
     """
-    rows = members.join(seen.filter(pl.col("y") > 0), on="task", maintain_order="right")
-    crowds = members.group_by("group").agg(pl.len()).filter(pl.col("len") > 1).select("group")
+    mine = members.select("task", "group")
+    rows = mine.join(seen.by_task, on="task", maintain_order="right")
+    crowds = mine.group_by("group").agg(pl.len()).filter(pl.col("len") > 1).select("group")
     alone = rows.join(crowds, on="group", how="anti", maintain_order="left")
-    crowded = rows.join(crowds, on="group", how="semi", maintain_order="left")
-    found = [_alone(alone, ["group", *keys], more), _crowded(crowded, ["group", *keys], more)]
+    squares = mine.join(rows.select("task").unique(), on="task", how="semi").join(seen.squares, on="task")
+    whole = rows.group_by("group").agg(whole=pl.col("y").sum())
+    whole = whole.join(squares.group_by("group").agg(pl.col("yy").sum()), on="group")
+    crowded = _samples_of(crowds, mine, seen)
+    found = [_alone(alone, whole, ["group", *keys], more), _crowded(crowded, whole, ["group", *keys], more)]
     return _with_interval(pl.concat(found, how="diagonal").sort("group", maintain_order=True))
 
 
-def _alone(rows: pl.DataFrame, at: list[str], more: Sequence[str]) -> pl.DataFrame:
+def _samples_of(crowds: pl.DataFrame, members: pl.DataFrame, seen: Moments) -> pl.DataFrame:
+    """The sums of each sample over the tasks of groups of several."""
+    bunches = members.join(crowds, on="group", how="semi").join(seen.bunches, on="task")
+    return bunches.select("group", "bunch").unique(maintain_order=True).join(seen.by_sample, on="bunch")
+
+
+def _alone(rows: pl.DataFrame, whole: pl.DataFrame, at: list[str], more: Sequence[str]) -> pl.DataFrame:
     """Groups of one task: its samples are its observations."""
     counted = rows.group_by(at, maintain_order=True).agg(
         _value(), _samples(), *(pl.col(m).sum() for m in more)
     )
-    whole = _squares(rows).with_columns(aa="yy")
-    return counted.join(whole, on="group", maintain_order="left")
+    return counted.join(whole.with_columns(aa="yy"), on="group", maintain_order="left")
 
 
-def _crowded(rows: pl.DataFrame, at: list[str], more: Sequence[str]) -> pl.DataFrame:
+def _crowded(rows: pl.DataFrame, whole: pl.DataFrame, at: list[str], more: Sequence[str]) -> pl.DataFrame:
     by_sample = rows.group_by("group", "instant").agg(a=pl.col("y").sum())
     counted = rows.group_by(*at, "instant").agg(_value(), _samples(), *(pl.col(m).sum() for m in more))
     x, a = pl.col("value"), pl.col("a")
@@ -50,7 +60,7 @@ def _crowded(rows: pl.DataFrame, at: list[str], more: Sequence[str]) -> pl.DataF
         xx=(x * x).sum(), xa=(x * a).sum(), **{n: pl.col(n).sum() for n in ("value", "samples", *more)}
     )
     clusters = by_sample.group_by("group").agg(aa=(a * a).sum())
-    return found.join(_squares(rows).join(clusters, on="group"), on="group", maintain_order="left")
+    return found.join(whole.join(clusters, on="group"), on="group", maintain_order="left")
 
 
 def _value() -> pl.Expr:
@@ -59,14 +69,6 @@ def _value() -> pl.Expr:
 
 def _samples() -> pl.Expr:
     return pl.col("part").sum().alias("samples")
-
-
-def _squares(rows: pl.DataFrame) -> pl.DataFrame:
-    """Per group the sum over its observations, whose parts belong together, and the sum of their squares."""
-    if rows.height and rows["part"].min() < 1:  # type: ignore[operator]
-        rows = rows.group_by("group", "task", "instant").agg(pl.col("y").sum())
-    y = pl.col("y")
-    return rows.group_by("group").agg(whole=y.sum(), yy=(y * y).sum())
 
 
 def _with_interval(found: pl.DataFrame) -> pl.DataFrame:

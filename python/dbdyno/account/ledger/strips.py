@@ -31,7 +31,7 @@ def strips_of(found: Joint, cut: Tables) -> pl.DataFrame:
     bins = bins.with_columns(
         run=pl.when(read).then(pl.col("run_ns") * scale), runq=pl.when(read).then(pl.col("runq_ns") * scale)
     ).with_columns(off=(pl.col("length") - (pl.col("run") + pl.col("runq")).fill_null(0.0)).clip(0.0))
-    slept = _classes(found, cut, bins)
+    slept = _classes(found, bins)
     parts = [bins.filter(pl.col(n) > 0).select("bin", part=pl.lit(n), time=n) for n in ("run", "runq")]
     rows = pl.concat([*parts, slept, _rest(bins, [*parts, slept])])
     rows = bins.select("bin", *keys, "session", "start_ns", "end_ns").join(
@@ -53,27 +53,12 @@ def strips_of(found: Joint, cut: Tables) -> pl.DataFrame:
     )
 
 
-def _classes(found: Joint, cut: Tables, bins: pl.DataFrame) -> pl.DataFrame:
+def _classes(found: Joint, bins: pl.DataFrame) -> pl.DataFrame:
     """Time off of each bin by the wait classes of its samples asleep; without task reads by their words."""
     tasks = found.tasks.filter((pl.col("role") == "session") & ~pl.col("worker"))
-    at = cut["cut_sampler"].select("at_ns").with_row_index("instant")
-    rows = found.seen.join(at, on="instant", maintain_order="left")
-    rows = rows.join(tasks.select("task", "cell", "session"), on="task", maintain_order="left")
-    named = bins.select(
-        "bin", "cell", "session", "start_ns", "end_ns", "off", read=pl.col("run").is_not_null()
-    )
-    rows = (
-        rows.sort("at_ns")
-        .join_asof(
-            named.sort("start_ns"),
-            left_on="at_ns",
-            right_on="start_ns",
-            by=["cell", "session"],
-            strategy="backward",
-            check_sortedness=False,
-        )
-        .filter(pl.col("at_ns") < pl.col("end_ns"))
-    )
+    rows = found.bins.join(tasks.select("task", "cell", "session"), on="task", maintain_order="left")
+    named = bins.select("bin", "cell", "session", "start_ns", "off", read=pl.col("run").is_not_null())
+    rows = rows.join(named, on=["cell", "session", "start_ns"], maintain_order="left")
     kind = pl.col("kind")
     word = (
         pl.when(kind == "sleep")
@@ -84,7 +69,7 @@ def _classes(found: Joint, cut: Tables, bins: pl.DataFrame) -> pl.DataFrame:
     )
     rows = rows.with_columns(part_of=word).filter(~pl.col("read") | (pl.col("kind") == "sleep"))
     counted = rows.group_by("bin", "part_of", maintain_order=True).agg(
-        n=pl.col("part").sum(), off=pl.col("off").first()
+        n=pl.col("n").sum(), off=pl.col("off").first()
     )
     share = pl.col("n") / pl.col("n").sum().over("bin")
     return counted.select("bin", part="part_of", time=share * pl.col("off")).filter(pl.col("time") > 0)

@@ -100,9 +100,8 @@ def _why(cut: Tables) -> pl.DataFrame:
 
 def sampled_asleep(joint: Joint, groups: Groups, tasks: pl.DataFrame) -> pl.DataFrame:
     """Per group the time of ``tasks`` that the samples alone call asleep: ``value``, ``low``, ``high``."""
-    rows = joint.seen.join(tasks.select("task"), on="task", how="semi")
     told = pl.col("kind").is_in(["sleep", "unlabelled"])
-    rows = rows.with_columns(y=pl.col("raw"), told=told)
+    rows = joint.seen.only(tasks).of("raw", {"told": told})
     found = sums(rows, groups.members, ["told"])
     shares = found.select(
         "group",

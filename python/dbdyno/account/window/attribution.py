@@ -36,10 +36,10 @@ def workers(cell: RawCell) -> pl.DataFrame:
 
     As far as samples or the server's list of processes saw them beside a leader that is a session.
     """
-    samples = cell.tables["samples"]
+    led_by = pl.col("pid") != pl.col("leader_pid")
+    samples = cell.tables["samples"].select("pid", "leader_pid", "start_ticks").filter(led_by)
     listed = cell.tables["backends"].select("pid", "leader_pid", start_ticks=pl.lit(None, dtype=pl.Int64))
-    led = pl.concat([samples.select("pid", "leader_pid", "start_ticks"), listed])
-    led = led.filter(pl.col("pid") != pl.col("leader_pid")).unique(maintain_order=True)
+    led = pl.concat([samples, listed.filter(led_by)]).unique(maintain_order=True)
     leaders = sessions_of(cell).drop_nulls("pid").unique("pid", keep="last")
     leaders = leaders.select(leader_pid="pid", leader="session")
     return led.join(leaders, on="leader_pid", maintain_order="left").select("pid", "start_ticks", "leader")
@@ -50,6 +50,8 @@ def fold(frame: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
 
     A pid that was used again is another process: where both start times are known they must be equal.
     """
+    if found.is_empty():
+        return frame.with_columns(worker=pl.lit(False))
     exact = found.drop_nulls("start_ticks").unique(["pid", "start_ticks"])
     loose = found.unique("pid", keep="last").select("pid", "start_ticks", any_leader="leader")
     joined = frame.join(exact, on=["pid", "start_ticks"], how="left", maintain_order="left").join(

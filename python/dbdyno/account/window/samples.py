@@ -29,9 +29,9 @@ def cut_samples(cells: Sequence[RawCell]) -> pl.DataFrame:
     return for_each("cut_samples", cells, _rows)
 
 
-def seen_spans(cell: RawCell) -> pl.DataFrame:
-    """Per session and pid: ``seen_from`` and ``seen_to``, the time that samples of it stand for."""
-    mine = cell.tables["samples"].filter(pl.col("role") == "session").with_columns(_via())
+def seen_spans(cell: RawCell, samples: pl.DataFrame) -> pl.DataFrame:
+    """Per session and pid: ``seen_from`` and ``seen_to``, the time that ``samples`` of it stand for."""
+    mine = samples.filter(pl.col("role") == "session").with_columns(_via())
     found = mine.select("session", "pid", *_SAMPLE).join(_spans(cell), on=_SAMPLE)
     return found.group_by("session", "pid", maintain_order=True).agg(
         seen_from=pl.col("low_ns").min(), seen_to=pl.col("high_ns").max()

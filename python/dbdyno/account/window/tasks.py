@@ -78,7 +78,9 @@ def _too_brief(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
     """Sessions whose reads lie too close for a difference, though samples saw them longer than that."""
     brief = read.filter((pl.col("role") == "session") & ~pl.col("worker") & pl.col("partial"))
     brief = brief.filter(pl.col("status") == "too short")
-    seen = brief.join(seen_spans(cell), on=["session", "pid"])
+    if brief.is_empty():
+        return brief
+    seen = brief.join(seen_spans(cell, cell.tables["samples"]), on=["session", "pid"])
     return seen.filter(pl.col("seen_to") - pl.col("seen_from") > pl.col("wall_ns"))
 
 
@@ -120,9 +122,8 @@ def _unread(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
 
 def _lives(cell: RawCell) -> pl.DataFrame:
     """Of an observation: when each session was there, as far as samples tell."""
-    spans = seen_spans(cell)
-    if cell.tables["sessions"].height:
-        spans = spans.clear()
+    samples = cell.tables["samples"]
+    spans = seen_spans(cell, samples.clear() if cell.tables["sessions"].height else samples)
     late = pl.col("seen_from") > cell.meta.t0_ns + NEAR_NS
     early = pl.col("seen_to") < cell.meta.t1_ns - NEAR_NS
     return spans.with_columns(gone=late | early)
