@@ -18,7 +18,7 @@ from tests.unit import scaling_made as made
 
 from dbdyno import present
 from dbdyno.cli.app import app
-from dbdyno.conduct.scaling import asked, scaled
+from dbdyno.conclude.scaling.scaled import asked, scaled
 from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.model.scaling import Estimate, Ladder, Machine, Scaling
 from dbdyno.present import scaling_charts, scaling_page, scaling_rows

@@ -9,7 +9,7 @@ from tests.unit.scaling_ladders import ladder
 
 from dbdyno import present
 from dbdyno.conclude import answers
-from dbdyno.conduct.scaling import scalings_of
+from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.model.scaling import POINTS, Ladder
 
 

@@ -20,8 +20,8 @@ from dbdyno.cli.analyze_options import (
 )
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conclude.scaling import NAMES
+from dbdyno.conclude.scaling.scaled import asked, scaled, scalings_of
 from dbdyno.conduct import derived_of, results_of
-from dbdyno.conduct.scaling import asked, scaled, scalings_of
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Scaling
 from dbdyno.model.units import parse_duration_ns

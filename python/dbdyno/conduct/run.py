@@ -14,6 +14,7 @@ from dbdyno.account.ladder import just_measured
 from dbdyno.conclude.answers import observed
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare import compare_variants
+from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.conduct.adaptive_results import sought
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.derive import derive
@@ -21,7 +22,6 @@ from dbdyno.conduct.listeners import ProgressListener
 from dbdyno.conduct.marks import Presence, clock_of
 from dbdyno.conduct.progress import Progressing
 from dbdyno.conduct.run_status import ending
-from dbdyno.conduct.scaling import scalings_of
 from dbdyno.conduct.schedule import course_of
 from dbdyno.conduct.stage import Stage
 from dbdyno.drive import Interrupt
