@@ -16,7 +16,8 @@ from tests.unit.test_plan import LIO
 from dbdyno import conduct
 from dbdyno.cli.app import app
 from dbdyno.conduct import NullProgressListener
-from dbdyno.conduct.run import derived_anew, fitted
+from dbdyno.conduct.prepare import fitted
+from dbdyno.conduct.rebuild import derived_anew
 from dbdyno.conduct.schedule import Asked
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.engines.fake import FakeServer

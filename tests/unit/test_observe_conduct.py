@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 
 from dbdyno import conduct, observe
 from dbdyno.conduct.marks import clock_of
-from dbdyno.conduct.run import derived_anew
+from dbdyno.conduct.rebuild import derived_anew
 from dbdyno.conduct.windows import PATIENCE_NS, Windows
 from dbdyno.drive import Interrupt
 from dbdyno.engines.fake import FakeServer

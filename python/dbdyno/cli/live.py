@@ -12,7 +12,7 @@ from rich.text import Text
 from dbdyno.cli import screen
 from dbdyno.cli.console import live
 from dbdyno.conduct import NullProgressListener
-from dbdyno.conduct.listeners import Tick
+from dbdyno.conduct.progress import Tick
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.results import Results

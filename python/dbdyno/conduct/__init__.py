@@ -1,13 +1,6 @@
-"""The conductor: alone knows the order in time and causes effects. The story of a run is ``run.py``."""
+"""The conductor: alone knows the order in time and causes effects. A run is ``run``, then ``rebuild``."""
 
 from dbdyno.conduct.derive import derive
-from dbdyno.conduct.listeners import (
-    Look,
-    NullObservationListener,
-    NullProgressListener,
-    ObservationListener,
-    ProgressListener,
-)
 from dbdyno.conduct.observation import (
     Observed,
     observation_of,
@@ -17,6 +10,15 @@ from dbdyno.conduct.observation import (
 )
 from dbdyno.conduct.observed import Cost
 from dbdyno.conduct.observed import words as whom_in_words
+from dbdyno.conduct.prepare import EXTRA_CONNECTIONS
+from dbdyno.conduct.progress import (
+    Look,
+    NullObservationListener,
+    NullProgressListener,
+    ObservationListener,
+    ProgressListener,
+)
+from dbdyno.conduct.rebuild import derived_of, raw_tables, rebuild, results_of
 from dbdyno.conduct.request import (
     Request,
     experiment_of,
@@ -26,7 +28,7 @@ from dbdyno.conduct.request import (
     recipes,
     workloads,
 )
-from dbdyno.conduct.run import EXTRA_CONNECTIONS, derived_of, raw_tables, rebuild, results_of, run
+from dbdyno.conduct.run import run
 from dbdyno.conduct.selftest import selftest
 
 __all__ = [

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbdyno import __version__, observe
-from dbdyno.conduct.listeners import ObservationListener
 from dbdyno.conduct.marks import clock_of
 from dbdyno.conduct.observed import Cost
+from dbdyno.conduct.progress import ObservationListener, ending
 from dbdyno.conduct.request import cpus_reason, find_recipe
-from dbdyno.conduct.run_status import ending
 from dbdyno.conduct.windows import Windows
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.engines import DEFAULT, checked, embedded, open_server

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from dbdyno import observe
-from dbdyno.conduct.listeners import Names, ObservationListener
 from dbdyno.conduct.marks import NOTHING, Hole, Mark
+from dbdyno.conduct.progress import Names, ObservationListener
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Watch
 from dbdyno.model.raw import CellMeta, CellStatus, RawCell

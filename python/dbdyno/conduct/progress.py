@@ -1,15 +1,170 @@
-"""Where a run stands: expected time against what has gone by."""
+"""Where a run or an observation stands: what it reports, the time that is left, how it ended."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
+import polars as pl
+
+from dbdyno import observe
 from dbdyno.conduct.cell import OnTick
-from dbdyno.conduct.listeners import ProgressListener, Tick
+from dbdyno.drive import Interrupted
+from dbdyno.model.environment import Environment
+from dbdyno.model.errors import DbdynoError, StoreFull, TargetError
 from dbdyno.model.plan import Cell, Plan
-from dbdyno.model.protocols import Clock, Progress
+from dbdyno.model.protocols import Clock, Progress, Server, Watch
+from dbdyno.model.raw import RawCell
+from dbdyno.model.results import Results
+from dbdyno.model.tables import empty
 from dbdyno.model.units import NS_PER_S
+from dbdyno.model.wait_families import WaitFamilies
+from dbdyno.model.workload import Calibration
 from dbdyno.plan import cell_expected_ns, deriving_ns
+from dbdyno.store import Run
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Live figures of the cell that runs."""
+
+    cell: Cell
+    number: int  # 1..cells
+    phase: str  # "connecting" | "settling" | "measuring" | "last calls" | "closing"
+    elapsed_s: float  # since the barrier
+    progress: Progress
+    shares: Mapping[str, float]  # where the sessions' time goes, of the latest samples
+    left_s: float  # expected time to the end of the run
+
+
+class ProgressListener(Protocol):
+    def planned(self, plan: Plan, run_id: str) -> None: ...
+
+    def preparing(self, what: str) -> None: ...
+
+    def opened(self, environment: Environment) -> None: ...
+
+    def calibrated(self, variant: str, calibration: Calibration) -> None: ...
+
+    def tick(self, tick: Tick) -> None: ...
+
+    def noted(self, words: str) -> None:
+        """Something the user should know, in a line."""
+
+    def measured(self, results: Results) -> None:
+        """A cell was saved; ``results`` are of that cell alone."""
+
+
+class NullProgressListener:
+    """Tells nothing."""
+
+    def planned(self, plan: Plan, run_id: str) -> None: ...
+
+    def preparing(self, what: str) -> None: ...
+
+    def opened(self, environment: Environment) -> None: ...
+
+    def calibrated(self, variant: str, calibration: Calibration) -> None: ...
+
+    def tick(self, tick: Tick) -> None: ...
+
+    def measured(self, results: Results) -> None: ...
+
+    def noted(self, words: str) -> None: ...
+
+
+BACKENDS_NS = 5 * NS_PER_S  # names of sessions are asked for that often at most, and only if looked at
+
+
+class Names:
+    """Who is connected, as lately asked for."""
+
+    def __init__(self, server: Server, clock: Clock) -> None:
+        self._server, self._clock = server, clock
+        self._frame = empty("backends")
+        self._asked_ns: int | None = None
+
+    def keep(self, frame: pl.DataFrame) -> None:
+        """An answer that was there anyway."""
+        self._frame, self._asked_ns = frame, self._clock.now_ns()
+
+    def frame(self) -> pl.DataFrame:
+        """Table ``backends``, a few seconds old at most; an older one while the server does not answer."""
+        now_ns = self._clock.now_ns()
+        if self._asked_ns is None or now_ns - self._asked_ns > BACKENDS_NS:
+            self._asked_ns = now_ns
+            try:
+                self._frame = self._server.backends()
+            except TargetError:
+                return self._frame
+        return self._frame
+
+
+_SINCE_ATTACHED = ("traced", "waits", "syscalls")
+
+
+def _joined(table: str, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """Sums since a watch was attached cannot be joined: the new ones as soon as they span a second."""
+    if table not in _SINCE_ATTACHED:
+        return pl.concat([old, new])
+    span_ns = new.select(pl.col("after_ns").max() - pl.col("after_ns").min()).item() or 0
+    return new if span_ns >= NS_PER_S or old.is_empty() else old
+
+
+@dataclass(frozen=True)
+class Look:
+    """The window under way, for a live view."""
+
+    stored: int  # windows that are saved
+    since_start_s: float
+    left_s: float | None  # None: until stopped
+    watch: Watch
+    before: Watch | None  # of the window before
+    names: Names
+    clock: Clock
+    families: WaitFamilies
+
+    def recent(self, seconds: float) -> dict[str, pl.DataFrame]:
+        """What was read in the latest ``seconds``, also by the watch of the window before."""
+        since_ns = self.clock.now_ns() - int(seconds * NS_PER_S)
+        now = observe.recent_frames(self.watch, since_ns)
+        if self.before is None:
+            return now
+        old = observe.recent_frames(self.before, since_ns)
+        return {name: _joined(name, old[name], frame) for name, frame in now.items()}
+
+    def witnesses(self) -> Mapping[str, tuple[str, str]]:
+        return self.watch.witnesses()
+
+
+class ObservationListener(Protocol):
+    def planned(self, plan: Plan, run_id: str) -> None: ...
+
+    def opened(self, environment: Environment) -> None: ...
+
+    def notice(self, text: str) -> None:
+        """Something that whoever looks on should know: nobody matches, the server is away, it is back."""
+
+    def tick(self, look: Look) -> None: ...
+
+    def saved(self, window: RawCell) -> None:
+        """A window was saved. To derive it whole costs too much beside a load: see ``observe.glance``."""
+
+
+class NullObservationListener:
+    """Looks at nothing."""
+
+    def planned(self, plan: Plan, run_id: str) -> None: ...
+
+    def opened(self, environment: Environment) -> None: ...
+
+    def notice(self, text: str) -> None: ...
+
+    def tick(self, look: Look) -> None: ...
+
+    def saved(self, window: RawCell) -> None: ...
 
 
 class Progressing:
@@ -68,3 +223,24 @@ class Progressing:
         self._beside_ns += self._beside(cell, self._clock.now_ns() - self._since_ns)
         self._beside_expected_ns += self._beside(cell, self._left_ns[cell.id])
         self._left_ns[cell.id] = 0
+
+
+@contextlib.contextmanager
+def ending(record: Run) -> Iterator[None]:
+    """How the run ended, into its run.json; a run without a cell is not kept."""
+    try:
+        yield
+    except (DbdynoError, Interrupted) as e:
+        if not record.cells():
+            record.discard()
+            raise
+        with contextlib.suppress(StoreFull):
+            record.finish("cut short", getattr(e, "message", str(e)))
+        if isinstance(e, StoreFull):
+            raise
+    except BaseException as e:
+        with contextlib.suppress(StoreFull):
+            record.finish("cut short", f"{type(e).__name__}: {e}")
+        raise
+    else:
+        record.finish("complete")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from dbdyno import limits
-from dbdyno.conduct.listeners import ProgressListener
+from dbdyno.conduct.progress import ProgressListener
 from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Load, Pool, Server

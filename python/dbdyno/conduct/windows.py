@@ -11,9 +11,9 @@ from collections.abc import Generator, Iterator
 import polars as pl
 
 from dbdyno import observe
-from dbdyno.conduct.listeners import Look, Names, ObservationListener
 from dbdyno.conduct.marks import LOST, NOTHING, Mark, Presence, read_mark
 from dbdyno.conduct.observed import STOPPED, WITH_SESSIONS, Costing, End, Numbers, Whom, Window, closed
+from dbdyno.conduct.progress import Look, Names, ObservationListener
 from dbdyno.drive import Interrupt
 from dbdyno.model.errors import ServerLost, TargetError
 from dbdyno.model.plan import Observation, Plan

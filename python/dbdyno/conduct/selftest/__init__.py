@@ -12,7 +12,7 @@ from dbdyno.account import window
 from dbdyno.account.ledger import ledger
 from dbdyno.conclude.ground_truth import Facts, think_ns, truths
 from dbdyno.conduct.cell import Unit, measure
-from dbdyno.conduct.run import EXTRA_CONNECTIONS
+from dbdyno.conduct.prepare import EXTRA_CONNECTIONS
 from dbdyno.conduct.selftest import other_processes
 from dbdyno.conduct.selftest.brief_sessions import observed_briefly
 from dbdyno.conduct.selftest.quota import QuotaRefused, quota
