@@ -15,13 +15,12 @@ from scipy import stats
 
 from dbdyno.conclude.scaling import scale
 from dbdyno.model.scaling import Ladder
+from dbdyno.stats.scaling.choose import ALPHA, straight_p
 from dbdyno.stats.scaling.figures import PROFILE, REPEATS, Figures, figures
-from dbdyno.stats.scaling.fit import Fit, distinct, fit, starts
+from dbdyno.stats.scaling.fit import Fit, distinct, fit, solve, starts
+from dbdyno.stats.scaling.intervals import LEAST, Drawn, means
 from dbdyno.stats.scaling.models import MODELS, Derived, Model, for_loads, own_parameter, tabled
 from dbdyno.stats.scaling.points import Points
-from dbdyno.stats.scaling.repeats import LEAST, Drawn, means
-from dbdyno.stats.scaling.solve import solve
-from dbdyno.stats.scaling.straight import ALPHA, straight_p
 
 LADDERS = 2000
 PIECE = 50

@@ -10,8 +10,8 @@ from dbdyno.conclude.scaling import NAMES, scale
 from dbdyno.conclude.scaling.tables import points_of
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Scaling
+from dbdyno.stats.scaling.choose import straight_p
 from dbdyno.stats.scaling.models import MODELS
-from dbdyno.stats.scaling.straight import straight_p
 
 LOADS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32)
 LAWS = {

@@ -12,14 +12,13 @@ from dbdyno.conclude.scaling.tables import curve_table, empty_curve, points_of, 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.scaling import Estimate, Fitted, Ladder, Scaling
 from dbdyno.stats.autocorrelation import durbin_watson
-from dbdyno.stats.scaling.choose import Weighed, choose
+from dbdyno.stats.scaling.choose import ALPHA, Weighed, choose, straight_p
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.figures import CURVATURE, PROFILE, REPEATS, Figure, Figures, band, figures
 from dbdyno.stats.scaling.fit import EXACT, Fit, fit
+from dbdyno.stats.scaling.intervals import LEAST, Drawn, drawn
 from dbdyno.stats.scaling.models import MODELS, for_loads
 from dbdyno.stats.scaling.points import Points
-from dbdyno.stats.scaling.repeats import LEAST, Drawn, drawn
-from dbdyno.stats.scaling.straight import ALPHA, straight_p
 
 MIN_WEIGHT = 0.05
 """Weight from which on a model's intervals are by profile or repeats; others have them by curvature."""
@@ -40,12 +39,12 @@ class _Case:
 
     @property
     def repeated(self) -> bool:
-        climbs = self.points.climbs
-        return climbs is not None and len(climbs) >= LEAST
+        series = self.points.series
+        return series is not None and len(series) >= LEAST
 
     def draws(self, found: Fit) -> Drawn | None:
-        climbs = self.points.climbs
-        return drawn(found, climbs, self.seed) if climbs is not None and self.repeated else None
+        series = self.points.series
+        return drawn(found, series, self.seed) if series is not None and self.repeated else None
 
 
 def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) -> Scaling:
@@ -166,8 +165,8 @@ def predict(scaling: Scaling, load: float, model: str | None = None) -> Estimate
         raise UsageError(f"{load:g} is not a load", "give a number above 0")
     ladder, points = scaling.ladder, points_of(scaling.ladder)
     found = fit(for_loads(MODELS[wanted], points.n, ladder.think_s), points.n, points.x)
-    climbs = points.climbs
-    draws = drawn(found, climbs, 1) if climbs is not None and len(climbs) >= LEAST else None
+    series = points.series
+    draws = drawn(found, series, 1) if series is not None and len(series) >= LEAST else None
     x, low, high = (float(v[0]) for v in band(found, np.array([float(load)]), draws))
     method = REPEATS if draws is not None else CURVATURE
     return Estimate(

@@ -10,8 +10,8 @@ from dbdyno.model.scaling import CURVE, RESIDUALS, Ladder
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.figures import band
 from dbdyno.stats.scaling.fit import Fit
+from dbdyno.stats.scaling.intervals import Drawn
 from dbdyno.stats.scaling.points import Points
-from dbdyno.stats.scaling.repeats import Drawn
 
 NEEDED = ("load", "throughput")
 PLACES = 100

@@ -12,8 +12,8 @@ from dbdyno.model.scaling import Fitted
 from dbdyno.stats.scaling.choose import CLEAR, SAME, Choice, Unfitted, Weighed
 from dbdyno.stats.scaling.figures import Figure, Figures
 from dbdyno.stats.scaling.fit import Fit
+from dbdyno.stats.scaling.intervals import LEAST
 from dbdyno.stats.scaling.points import FARTHEST, FEWEST, Points
-from dbdyno.stats.scaling.repeats import LEAST
 
 ALIKE = 0.05
 """p below which residuals are said to be autocorrelated."""
@@ -70,7 +70,7 @@ def repeats(points: Points) -> tuple[str, ...]:
     climbs = len(np.unique(points.repeat))
     if climbs < 2:
         return ()
-    if points.climbs is None:
+    if points.series is None:
         return ("the repeats do not all have the same rungs: intervals are by profile likelihood",)
     if climbs < LEAST:
         few = f"{climbs} repeats are too few to draw from ({LEAST} are needed)"

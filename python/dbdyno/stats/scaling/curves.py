@@ -1,6 +1,6 @@
 """Throughput of a closed system as a function of its load: the curves, each with its citation.
 
-``n``: loads (sessions, threads, processors), shape (points,), above 0. ``p``: parameters, shape (...,
+``n``: loads (of whatever works side by side), shape (points,), above 0. ``p``: parameters, shape (...,
 parameters). Throughput: units of work a second, shape (..., points). Every first parameter is ``rate``:
 throughput per unit of load without any loss, 1/s.
 """
@@ -50,14 +50,14 @@ def plateau(n: Floats, p: Floats) -> Floats:
 
 
 def one_knee(n: Floats, p: Floats) -> Floats:
-    """rate N up to ``knee``, then ``rate yield`` for each further session: continuous piecewise linear
+    """rate N up to ``knee``, then ``rate yield`` for each further one: continuous piecewise linear
     regression (Muggeo, Statistics in Medicine 22 (2003) 3055)."""
     rate, knee, after = parts(p)
     return np.asarray(rate * (np.minimum(n, knee) + after * np.maximum(n - knee, 0)))
 
 
 def two_knees(n: Floats, p: Floats) -> Floats:
-    """As one knee, and from ``knee2`` on ``rate yield2`` for each further session: cores, then threads."""
+    """As one knee, and from ``knee2`` on ``rate yield2`` for each further one: cores, then threads."""
     rate, knee, after, knee2, after2 = parts(p)
     knee2 = np.maximum(knee, knee2)
     middle = np.clip(n, knee, knee2) - knee
@@ -120,12 +120,12 @@ def _utilisation(n: Floats, servers: Floats) -> Floats:
 
 
 def repairman(n: Floats, p: Floats) -> Floats:
-    """M/M/c//N, the machine-repairman model: N sessions think for Z and are served for S by one of c servers
+    """M/M/c//N, the machine-repairman model: N clients think for Z and are served for S by one of c servers
     (Kleinrock, Queueing Systems I (1975), section 3.8; Allen, Probability, Statistics and Queueing Theory
     (1990)).
 
     ``p``: rate = 1 / (S + Z), servers c, think = Z / S. Throughput is the mean number of busy servers over S.
-    Up to c sessions present the states are binomial, above it Poisson by those who think: both sums are
+    Up to c clients present the states are binomial, above it Poisson by those who think: both sums are
     incomplete beta and gamma functions, which also say what N and c between whole numbers mean.
     """
     rate, servers, think = parts(p)

@@ -9,9 +9,8 @@ import numpy as np
 from dbdyno.stats.distributions import students_quantile
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.fit import Fit, central
+from dbdyno.stats.scaling.intervals import Drawn, Interval, Profiled, intervals, profiled
 from dbdyno.stats.scaling.models import BY_CURVATURE, Derived, own_parameter
-from dbdyno.stats.scaling.profiles import Interval, Profiled, intervals, profiled
-from dbdyno.stats.scaling.repeats import Drawn
 
 PROFILE = "profile likelihood"
 REPEATS = "bootstrap of repeats"
@@ -20,7 +19,7 @@ CURVATURE = "Student's t, curvature"
 
 @dataclass(frozen=True)
 class Figure:
-    """A value with its interval, throughput in the ladder's unit."""
+    """A value with its interval, throughput in the unit of the points."""
 
     name: str
     unit: str
@@ -157,7 +156,7 @@ def _within(found: Fit, what: Derived, low: float, high: float) -> Interval:
 
 
 def band(found: Fit, loads: Floats, drawn: Drawn | None = None) -> tuple[Floats, Floats, Floats]:
-    """Throughput at ``loads`` with the 95 % band of its mean, in the ladder's unit."""
+    """Throughput at ``loads`` with the 95 % band of its mean, in the unit of the points."""
     x = found.model.curve(loads, found.p)
     if drawn is not None:
         curves = found.model.curve(loads, drawn.p)

@@ -1,7 +1,7 @@
 """From one figure of a closed system to another: load, throughput, response time; of any model, fitted or
 not.
 
-Units: load in sessions, throughput in 1/s, times in s. Response time is what Little's law leaves of a cycle
+Units: load in any unit, throughput in 1/s, times in s. Response time is what Little's law leaves of a cycle
 without the think time: R = N / X - Z (Little, Operations Research 9 (1961) 383; Denning and Buzen (1978),
 response time law). A throughput has two loads where the curve peaks: ``side`` says which one is meant, below
 or above.

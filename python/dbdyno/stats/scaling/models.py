@@ -59,7 +59,7 @@ class Model:
     parameters: tuple[Parameter, ...]
     curve: Curve
     quick: Curve | None = None
-    """The same to six digits for the loads of one ladder only, where the curve itself takes long."""
+    """The same to six digits for given loads only, where the curve itself takes long."""
     peak: Derived | None = None
     top: Derived | None = None
     """Load and size of the largest throughput; of no meaning (infinite) where the parameters give none."""

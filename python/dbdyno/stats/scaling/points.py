@@ -28,9 +28,9 @@ class Points:
         return np.unique(self.n)
 
     @cached_property
-    def climbs(self) -> Floats | None:
-        """Throughput by repeat, load and point: (repeats, loads, points of a rung in one climb). None: there
-        is one climb only, or not every climb has the same points on every rung."""
+    def series(self) -> Floats | None:
+        """Throughput by repeat, load and point: (repeats, loads, points at a load in one series). None: there
+        is one series only, or not every series has the same points at every load."""
         names, loads = np.unique(self.repeat), self.loads
         each = len(self.n) // (len(names) * len(loads))
         if len(names) < 2 or len(names) * len(loads) * each != len(self.n):

@@ -1,7 +1,13 @@
-"""Intervals by profile likelihood: how far a figure can be moved while all others are fitted anew.
+"""Intervals of a fit's figures: by profile likelihood, or by repeats.
 
-The limit is RSS (1 + t^2 / (n - k)), t Student's two-sided 95 % quantile with n - k degrees of freedom: Bates
-and Watts, Nonlinear Regression Analysis (1988), section 6.1.
+Profile likelihood: how far a figure can be moved while all others are fitted anew. The limit is
+RSS (1 + t^2 / (n - k)), t Student's two-sided 95 % quantile with n - k degrees of freedom: Bates and Watts,
+Nonlinear Regression Analysis (1988), section 6.1.
+
+Repeats: series are drawn anew with replacement, then the points within each of their loads. The hierarchical
+bootstrap (Davison and Hinkley, Bootstrap Methods and their Application (1997), section 3.8) gives the spread
+of a figure. Few series show too little of it, by sqrt((R - 1) / R), and Student's t with R - 1 degrees of
+freedom takes the place of the normal quantile (Hesterberg, The American Statistician 69 (2015) 371, 5.2).
 """
 
 from __future__ import annotations
@@ -13,9 +19,8 @@ from numpy.typing import NDArray
 
 from dbdyno.stats.distributions import students_quantile
 from dbdyno.stats.scaling.curves import Floats
-from dbdyno.stats.scaling.fit import EXACT, Fit, central
-from dbdyno.stats.scaling.models import Derived, Model
-from dbdyno.stats.scaling.solve import solve
+from dbdyno.stats.scaling.fit import EXACT, Fit, central, solve
+from dbdyno.stats.scaling.models import Derived, Model, tabled
 
 STEPS = 34
 """Most that are taken towards an edge; about ten are needed. After as many an edge that was not met is
@@ -190,3 +195,56 @@ class _Edges:
             return float((self.inside[i] + self.outside[i]) / 2)
         bound = float(self.bound[i])
         return bound if not self.live[i] and not self.open_at_bound[i] and abs(bound) < 1e11 else None
+
+
+LEAST = 3
+"""Whole series from which on repeats are drawn: two are too few for Student's t."""
+DRAWS = 400
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Parameters of each draw, (draws, parameters), throughput in the fit's unit."""
+
+    p: Floats
+    repeats: int
+
+    @property
+    def quantile(self) -> float:
+        """By what a standard deviation over draws becomes half a 95 % interval."""
+        r = self.repeats
+        return students_quantile(r - 1) * float(np.sqrt(r / (r - 1)))
+
+    def std_err(self, values: Floats) -> float:
+        r = self.repeats
+        return float(values.std(ddof=1) * np.sqrt(r / (r - 1)))
+
+    def interval(self, value: float, values: Floats, log: bool = False) -> tuple[float, float]:
+        """Around ``value``; on the scale of logarithms where the figure is a size."""
+        if log:
+            half = self.quantile * np.log(values).std(ddof=1)
+            return value * float(np.exp(-half)), value * float(np.exp(half))
+        half = self.quantile * values.std(ddof=1)
+        return value - float(half), value + float(half)
+
+
+def means(series: Floats, seed: int, draws: int = DRAWS) -> Floats:
+    """Mean throughput at each load, of each draw: (draws, loads)."""
+    chance = np.random.default_rng(seed)
+    repeats, _, each = series.shape
+    picked = series[chance.integers(0, repeats, (draws, repeats))]
+    if each > 1:
+        within = chance.integers(0, each, picked.shape)
+        picked = np.take_along_axis(picked, within, axis=3)
+    return np.asarray(picked.mean(axis=(1, 3)))
+
+
+def drawn(found: Fit, series: Floats, seed: int) -> Drawn:
+    """The model fitted to every draw: with as many points at every load that is a fit to the means."""
+    loads = np.unique(found.n)
+    x = means(series, seed) / found.size
+    minima = found.minima[: 3 if len(found.model.knees) else 1]
+    start = np.tile(minima, (len(x), 1))
+    p, rss = solve(tabled(found.model, loads), loads, np.repeat(x, len(minima), 0), start, gain=1e-7)
+    best = rss.reshape(len(x), -1).argmin(1)
+    return Drawn(p.reshape(len(x), len(minima), -1)[np.arange(len(x)), best], series.shape[0])
