@@ -15,13 +15,13 @@ from tests.unit.observe_trees import big_numa_machine, unpack
 from tests.unit.placements import Siblings, article, simulated, slowed, table_of
 
 from dbdyno.account.placement import placement
-from dbdyno.account.placement.sharing import chance, shares
+from dbdyno.account.placement.sharing import shares
 from dbdyno.conclude.findings import placement as on
 from dbdyno.conclude.findings.context import Case
 from dbdyno.model.claim import Claim
 from dbdyno.model.tables import rows
 from dbdyno.observe.topology import siblings
-from dbdyno.stats.significance import fisher
+from dbdyno.stats.significance import coincidence, fisher
 from dbdyno.stats.two_groups import groups
 
 SMT2 = {1: 1.0, 2: 4 / 3}  # the article's: two on a core take 1.5 times as long
@@ -188,11 +188,11 @@ def test_shares_name_cpu_before_core_and_do_not_guess() -> None:
 def test_slow_ones_that_only_happen_to_share_are_not_blamed_on_it() -> None:
     """Every order of four sessions: two slow of two that share, one of six pairs."""
     slow = np.array([[True, True, False, False]])
-    assert chance(slow, slow) == pytest.approx(1 / 6)
-    assert chance(np.repeat(slow, 30, axis=0), np.repeat(slow, 30, axis=0)) == pytest.approx(1 / 6)
+    assert coincidence(slow, slow) == pytest.approx(1 / 6)
+    assert coincidence(np.repeat(slow, 30, axis=0), np.repeat(slow, 30, axis=0)) == pytest.approx(1 / 6)
     turning = np.array([np.roll(slow[0], r) for r in range(4)])
-    assert chance(turning, turning) == pytest.approx(1 / 24), "places that change tell more"
-    assert chance(slow, np.ones_like(slow)) is None
+    assert coincidence(turning, turning) == pytest.approx(1 / 24), "places that change tell more"
+    assert coincidence(slow, np.ones_like(slow)) is None
 
 
 def test_repeats_tell_what_one_alone_cannot() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,9 @@ MOST_ORDERED = 1000
 """Values: beyond, ranks around the median are by the normal approximation."""
 
 Floats = npt.NDArray[np.float64]
+Marks = npt.NDArray[np.bool_]
+_MOST_ORDERS = 9_999
+_MOST_ENUMERATED = 5_040
 
 
 class Change(NamedTuple):
@@ -136,6 +140,31 @@ def signs(differences: Sequence[float]) -> Test | None:
         for _ in range(10)
     )
     return Test((hits + 1) / (DRAWS + 1), MONTE_CARLO, 1 / (DRAWS + 1))  # Phipson and Smyth (2010)
+
+
+def coincidence(first: Marks, second: Marks) -> float | None:
+    """How likely those of ``first`` are so often in ``second``, too, if one has nothing to do with the other.
+
+    Both of shape (rounds, members). Members change places as a whole, over all rounds: what stays with a
+    member stays together. All orders of few members, else draws. ``None``: all are marked, or none is.
+    """
+    if not first.any() or not second.any() or second.all():
+        return None
+    n = first.shape[1]
+    both = first.T.astype(np.int64) @ second.astype(np.int64)  # [i, j]: rounds of i in one, j in the other
+    orders = _orders(n)
+    met = both[np.arange(n), orders].sum(axis=1)
+    there = int(np.trace(both))
+    if math.factorial(n) <= _MOST_ENUMERATED:
+        return float(np.count_nonzero(met >= there) / met.size)
+    return float((1 + np.count_nonzero(met >= there)) / (1 + met.size))
+
+
+def _orders(n: int) -> npt.NDArray[np.int64]:
+    if math.factorial(n) <= _MOST_ENUMERATED:
+        return np.array(list(permutations(range(n))), dtype=np.int64)
+    draws = max(999, min(_MOST_ORDERS, 2_000_000 // n))
+    return np.random.default_rng(n).permuted(np.tile(np.arange(n), (draws, 1)), axis=1).astype(np.int64)
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dbdyno.account.placement.sharing import Marks, chance, core_of, shares
+from dbdyno.account.placement.sharing import core_of, shares
 from dbdyno.model.column import CELL
 from dbdyno.model.tables import conform, empty, rows
-from dbdyno.stats.significance import fisher
+from dbdyno.stats.significance import Marks, coincidence, fisher
 from dbdyno.stats.two_groups import Floats, Groups, groups, median_interval
 
 Row = dict[str, Any]
@@ -111,7 +111,7 @@ def _why(told: Groups, shared: Places) -> Row:
     for kind in ("core", "cpu"):
         here: Marks = place == kind
         row |= {f"slow_{kind}": int((slow & here).sum()), f"fast_{kind}": int((~slow & here).sum())}
-        row[f"p_{kind}"] = chance(slow & known, here)
+        row[f"p_{kind}"] = coincidence(slow & known, here)
     return row
 
 
