@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from concurrent.futures import Future
 from dataclasses import replace
@@ -13,27 +12,31 @@ import altair as alt
 import polars as pl
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 from tests.unit import scaling_made as made
+from tests.unit.shown import as_html, as_text
 
 from dbdyno import present
 from dbdyno.cli.app import app
 from dbdyno.conclude.scaling.scaled import asked, scaled
 from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.model.scaling import Estimate, Ladder, Machine, Scaling
-from dbdyno.present import scaling_charts, scaling_page, scaling_rows
+from dbdyno.present import scaling_charts, scaling_document, scaling_rows
+from dbdyno.present.document import Section, walk
+from dbdyno.present.media import html
 
 
 def text(*scalings: Scaling) -> str:
-    out = io.StringIO()
-    Console(file=out, width=200, highlight=False).print(present.scaling_text(scalings))
-    return out.getvalue()
+    return as_text(present.scaling(scalings), 200)
+
+
+def empty() -> Future[str]:
+    code: Future[str] = Future()
+    code.set_result("")
+    return code
 
 
 def page(*scalings: Scaling) -> str:
-    code: Future[str] = Future()
-    code.set_result("")
-    return scaling_page.page(scalings, code)
+    return html.page(present.scaling(scalings), empty())
 
 
 def specs(scaling: Scaling) -> dict[str, dict[str, Any]]:
@@ -58,12 +61,17 @@ def test_the_text_holds_the_published_figures_and_their_intervals() -> None:
 
 
 def test_columns_without_a_figure_are_left_out_and_repeats_are_averaged() -> None:
-    heads, _, lines = scaling_rows.rung_table(made.knees())
-    assert heads == [
+    table = scaling_rows.measured(made.knees())
+    assert [c.head for c in table.columns] == [
         "sessions", "repeats", "calls/s", "predicted", "residual", "efficiency",
         "CPU", "user", "system", "CPU WAIT",
     ]  # fmt: skip
-    assert lines[0][:4] == ["1", "3", "101", "99.99"]
+    assert [c.value for c in table.rows[0].cells[:4]] == [
+        1,
+        3,
+        pytest.approx(101),
+        pytest.approx(99.99, abs=0.01),
+    ]
     assert "at least 14.9" in text(made.knees())
 
 
@@ -142,10 +150,19 @@ def test_the_page_is_whole_escapes_texts_and_loads_nothing() -> None:
 
 
 def test_sections_for_the_page_of_a_run() -> None:
-    sections = present.scaling_sections([made.scaling(), made.knees()])
-    html = "".join(sections.html())
-    assert html.count("<section") == 1 and all(f'id="{name}"' in html for name in sections.specs)
-    assert "".join(present.scaling_sections([]).html()) == ""
+    section = scaling_document.section([made.scaling(), made.knees()])
+    assert section is not None
+    page, specs = as_html([section]), html.specs([section])
+    assert len(specs) == 9 and page.count("<section") == 1
+    assert all(f'id="{name}"' in page for name in specs)
+    assert scaling_document.section([]) is None
+
+
+def test_what_a_terminal_leaves_out_is_folded() -> None:
+    shown = present.scaling([made.scaling()])
+    folded = [b for b in walk(shown.blocks) if isinstance(b, Section) and b.folded]
+    assert [f.title for f in folded] == ["Figures of the other models"]
+    assert "Figures of the other models" not in as_text(shown) and "<details>" in html.page(shown, empty())
 
 
 def test_json_holds_all_fits_and_no_number_that_json_lacks() -> None:
@@ -162,7 +179,7 @@ def test_json_holds_all_fits_and_no_number_that_json_lacks() -> None:
 
 def test_a_page_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
-        present.write_scaling([made.scaling()], tmp_path / "no" / "page.html")
+        present.write(present.scaling([made.scaling()]), tmp_path / "no" / "page.html")
 
 
 PLATEAU = Ladder(
@@ -193,7 +210,7 @@ def test_the_model_that_is_asked_for_comes_first_with_what_the_data_say(plateau:
     assert forced.best is not None and forced.best.model == "amdahl"
     assert forced.best.weight < 0.05
     assert "was asked for" in forced.notes[0]
-    assert "Model asked for: Amdahl" in text(forced) and "Best model: " in text(plateau)
+    assert "Requested model: Amdahl" in text(forced) and "Best model: " in text(plateau)
     assert [f.model for f in forced.fits].count("amdahl") == 1
     with pytest.raises(UsageError, match="no model 'x'"):
         scaled(PLATEAU, model="x")

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from tests.unit import report_results as made
 from tests.unit.scaling_ladders import ladder
+from tests.unit.shown import as_html
 
 from dbdyno import present
 from dbdyno.conclude import answers
@@ -32,6 +33,6 @@ def test_a_run_whose_rungs_say_nothing_is_shown_all_the_same(
     (found,) = scalings_of(made.results())
     assert found.best is None and said in found.refused[0]
     assert found.curve.is_empty() and found.residuals.is_empty()
-    assert said in present.scaling_html((found,))
+    assert said in as_html(present.scaling((found,)).blocks)
     assert isinstance(present.scaling_json((found,))["scalings"][0]["points"], list)
     assert found.ladder.points["throughput"].to_list() == [x for x in points.points["throughput"] if x > 0]

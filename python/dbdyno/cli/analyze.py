@@ -30,7 +30,12 @@ from dbdyno.store.ladder_csv import read_ladder
 
 @click.command()
 @click.argument("target", metavar="FILE|RUN", default="last")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write an HTML report.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write an HTML report; Markdown if FILE ends in .md.",
+)
 @click.option("--model", type=click.Choice(NAMES), help="Fit only this model.")
 @click.option(
     "--predict", type=float, multiple=True, metavar="N", help="Predict throughput at this load; repeatable."
@@ -91,11 +96,11 @@ def analyze(
     if predict or seconds or throughput_target:
         made = tuple(asked(m, predict, seconds, throughput_target) for m in made)
     if output is not None:
-        present.write_scaling(made, output)
+        present.write(present.scaling(made), output)
     if as_json:
         print_json(present.scaling_json(made))
         return
-    screen.out().print(present.scaling_text(made), crop=False)
+    screen.out().print(present.printed(present.scaling(made)), crop=False)
     if output is not None:
         screen.say(f"report: {output}")
 

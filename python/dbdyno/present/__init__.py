@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 from rich.console import RenderableType
@@ -21,7 +21,6 @@ from dbdyno.present import compare, compare_samples
 from dbdyno.present.document import Document
 from dbdyno.present.files import write_atomic
 from dbdyno.present.media.text import Printed
-from dbdyno.present.scaling_terminal import scaling_text
 from dbdyno.present.terminal import summary
 from dbdyno.present.terminal_tables import events_text, microstates_text, profile_text, witnesses_text
 from dbdyno.present.topology import facts as topology_facts
@@ -30,9 +29,6 @@ from dbdyno.present.topology import table as topology_table
 from dbdyno.present.topology_svg import write as write_topology_svg
 from dbdyno.present.topology_text import ascii_only
 from dbdyno.present.topology_text import picture as topology_picture
-
-if TYPE_CHECKING:
-    from dbdyno.present.scaling_page import Sections
 
 __all__ = [
     "ascii_only",
@@ -46,10 +42,8 @@ __all__ = [
     "printed",
     "profile_text",
     "samples",
-    "scaling_html",
+    "scaling",
     "scaling_json",
-    "scaling_sections",
-    "scaling_text",
     "summary",
     "topology_facts",
     "topology_parsable",
@@ -58,7 +52,6 @@ __all__ = [
     "witnesses_text",
     "write",
     "write_html",
-    "write_scaling",
     "write_topology_svg",
 ]
 
@@ -132,22 +125,8 @@ def scaling_json(scalings: Sequence[Scaling]) -> dict[str, Any]:
     return scaling_record.document(scalings)
 
 
-def scaling_sections(scalings: Sequence[Scaling]) -> Sections:
-    """The section ``scaling`` of a run's page, and the specifications of its charts."""
-    from dbdyno.present import scaling_page
+def scaling(scalings: Sequence[Scaling]) -> Document:
+    """How ladders scale."""
+    from dbdyno.present import scaling_document
 
-    return scaling_page.Sections(scalings)
-
-
-def scaling_html(scalings: Sequence[Scaling]) -> str:
-    """What ladders say, as one HTML document that loads nothing."""
-    from dbdyno.present import scaling_page
-
-    return scaling_page.document(scalings)
-
-
-def write_scaling(scalings: Sequence[Scaling], path: Path) -> Path:
-    """The same as a file. Raises StoreError where ``path`` cannot be written."""
-    from dbdyno.present import scaling_page
-
-    return scaling_page.write(scalings, path)
+    return scaling_document.document(scalings)

@@ -20,7 +20,7 @@ from dbdyno.present import (
     html_witnesses,
     palette,
     placement,
-    scaling_page,
+    scaling_document,
     selection,
     sources_used,
 )
@@ -46,14 +46,14 @@ def page(results: Results, code: Future[str]) -> str:
     """The whole document; ``code``: the charts' JavaScript, which may still be on its way."""
     drawn = charts.groups(results), charts.ledgers(results)
     shown = selection.picks(results)
-    scaling = scaling_page.Sections(results.scaling)
+    ladders = scaling_document.section(results.scaling)
     body = join(
         _header(results),
-        el("main", *_sections(results, *drawn, shown, scaling), id="content"),
+        el("main", *_sections(results, *drawn, shown, ladders), id="content"),
         html_facts.footer(results),
     )
     inside = join(
-        data("specs", _specs(*drawn) | scaling.specs),
+        data("specs", _specs(*drawn) | document_html.specs([ladders] if ladders else [])),
         data("strips", html_detail.strip_data(results, shown)),
         _hatches(),
     )
@@ -79,7 +79,7 @@ def _sections(
     rates: list[Group],
     ledgers: list[Group],
     shown: Picks,
-    scaling: scaling_page.Sections,
+    ladders: Section | None,
 ) -> Iterator[Html]:
     observed = figures.is_observation(results)
     yield html_facts.banner(results)
@@ -90,7 +90,8 @@ def _sections(
     if not observed:
         yield section("rungs", "Rungs", html_tables.rungs(results))
         yield section("charts", "Throughput and response time", *_groups(rates, "rate"))
-    yield from scaling.html()
+    if ladders is not None:
+        yield document_html.parts([ladders])
     together = placement.section(results)
     if together is not None:
         yield document_html.parts([together])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import polars as pl
@@ -11,14 +11,30 @@ import polars as pl
 from dbdyno.model.claim import Claim
 from dbdyno.model.scaling import Estimate, Fitted, Machine, Scaling
 from dbdyno.model.units import format_ns, significant
-from dbdyno.present.figures import UNKNOWN, percent
+from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, known, word
+from dbdyno.present.figures import percent
 
 PARAGRAPH = "paragraph"
 """The answer that is a text for everybody."""
-PARAMETER_HEADS = ("", "value", "unit", "95 % interval", "by", "standard error", "")
-PARAMETER_NUMERIC = (False, True, False, True, False, True, False)
-MODEL_HEADS = ("model", "parameters", "R²", "AICc", "BIC", "weight (AICc)", "weight (BIC)", "X(N)")
-MODEL_NUMERIC = (False, True, True, True, True, True, True, False)
+_PARAMETERS = (
+    Column(""),
+    Column("value", number=True),
+    Column("unit"),
+    Column("95 % interval", number=True),
+    Column("by", rank=2),
+    Column("standard error", number=True, rank=3),
+    Column("", rank=1, wraps=True),
+)
+_MODELS = (
+    Column("model"),
+    Column("parameters", number=True, rank=3),
+    Column("R²", number=True),
+    Column("AICc", number=True, rank=1),
+    Column("BIC", number=True, rank=4),
+    Column("weight (AICc)", number=True),
+    Column("weight (BIC)", number=True, rank=4),
+    Column("X(N)", rank=5),
+)
 _TITLES = {
     "one-cpu": "One CPU",
     "at-cpus": "At as many as CPUs",
@@ -50,7 +66,7 @@ def chosen(scaling: Scaling) -> str:
     if scaling.best is None:
         return "No model was fitted"
     is_best = scaling.best.weight >= max(f.weight for f in scaling.fits)
-    return f"{'Best model' if is_best else 'Model asked for'}: {scaling.best.title}"
+    return f"{'Best model' if is_best else 'Requested model'}: {scaling.best.title}"
 
 
 def machine(known: Machine) -> str:
@@ -112,35 +128,42 @@ def figures_of(fit: Fitted) -> Iterator[tuple[str, Estimate]]:
         yield "throughput at the peak", fit.peak_throughput
 
 
-def parameter_rows(fit: Fitted) -> list[tuple[str, ...]]:
-    return [
-        (
-            name,
-            number(e.value, 5),
-            e.unit,
-            interval(e, 5),
-            e.method if interval(e) else "",
-            "" if e.std_err is None else number(e.std_err, 4),
-            e.note,
+def parameters(fit: Fitted, title: str) -> Table:
+    rows = [
+        Row(
+            [
+                word(name),
+                Cell(number(e.value, 5), e.value, e.unit),
+                word(e.unit),
+                word(interval(e, 5)),
+                word(e.method if interval(e) else ""),
+                word("") if e.std_err is None else Cell(number(e.std_err, 4), e.std_err, e.unit),
+                word(e.note),
+            ]
         )
         for name, e in figures_of(fit)
     ]
+    return Table(title, _PARAMETERS, rows, named=True)
 
 
-def model_rows(scaling: Scaling) -> list[tuple[str, ...]]:
-    return [
-        (
-            f.title,
-            str(len(f.parameters)),
-            f"{f.r_squared:.5f}",
-            _criterion(f.aicc),
-            _criterion(f.bic),
-            _weight(f.weight),
-            _weight(f.weight_bic),
-            f.formula,
+def models(scaling: Scaling) -> Table:
+    """All models, the best first."""
+    rows = [
+        Row(
+            [
+                word(f.title),
+                Cell(str(len(f.parameters)), len(f.parameters)),
+                Cell(f"{f.r_squared:.5f}", f.r_squared),
+                Cell(_criterion(f.aicc), f.aicc),
+                Cell(_criterion(f.bic), f.bic),
+                Cell(_weight(f.weight), f.weight),
+                Cell(_weight(f.weight_bic), f.weight_bic),
+                word(f.formula),
+            ]
         )
         for f in scaling.fits
     ]
+    return Table("Models; weight: relative support by the data", _MODELS, rows, named=True)
 
 
 def rungs(scaling: Scaling) -> list[dict[str, Any]]:
@@ -151,26 +174,28 @@ def rungs(scaling: Scaling) -> list[dict[str, Any]]:
     return measured.join(fitted, on="load", how="left").sort("load").to_dicts()
 
 
-def rung_table(scaling: Scaling) -> tuple[list[str], list[bool], list[list[str]]]:
-    """Heads, which are numbers, lines; columns without a figure are left out."""
+def measured(scaling: Scaling) -> Table:
+    """Means over repeats for each load; columns without a figure are left out."""
     rows, ladder = rungs(scaling), scaling.ladder
-    columns = [
-        (ladder.load_unit, [number(r["load"]) for r in rows]),
-        ("repeats", [str(r["repeats"]) for r in rows] if max(r["repeats"] for r in rows) > 1 else []),
-        (ladder.throughput_unit, [number(r["throughput"]) for r in rows]),
-        ("predicted", [number(r["predicted"]) for r in rows]),
-        ("residual", [_signed(r["residual"], r["predicted"]) for r in rows]),
-        ("efficiency", [_percent(r["efficiency"]) for r in rows]),
-        ("response", _known(rows, "response_s", _time)),
-        ("95 % within", _known(rows, "response_p95_s", _time)),
-        ("CPU", _known(rows, "cpu", number)),
-        ("user", _known(rows, "cpu_user", number)),
-        ("system", _known(rows, "cpu_system", number)),
-        ("CPU WAIT", _known(rows, "cpu_wait", number)),
+    repeats = any(r["repeats"] > 1 for r in rows)
+    columns: list[tuple[str, int, list[Cell]]] = [
+        (ladder.load_unit, 0, _cells(rows, "load", number)),
+        ("repeats", 5, _cells(rows, "repeats", str) if repeats else []),
+        (ladder.throughput_unit, 0, _cells(rows, "throughput", number, ladder.throughput_unit)),
+        ("predicted", 3, _cells(rows, "predicted", number, ladder.throughput_unit)),
+        ("residual", 4, [_residual(r["residual"], r["predicted"]) for r in rows]),
+        ("efficiency", 0, _cells(rows, "efficiency", lambda v: f"{percent(v, digits=1)} %")),
+        ("response", 1, _cells(rows, "response_s", _time, "s")),
+        ("p95", 2, _cells(rows, "response_p95_s", _time, "s")),
+        ("CPU", 1, _cells(rows, "cpu", number, "CPUs")),
+        ("user", 2, _cells(rows, "cpu_user", number, "CPUs")),
+        ("system", 2, _cells(rows, "cpu_system", number, "CPUs")),
+        ("CPU WAIT", 0, _cells(rows, "cpu_wait", number, "CPUs")),
     ]
-    shown = [(head, cells) for head, cells in columns if cells and any(c != UNKNOWN for c in cells)]
-    lines = [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]
-    return [head for head, _ in shown], [True] * len(shown), lines
+    shown = [c for c in columns if any(cell.value is not None for cell in c[2])]
+    lines = zip(*(cells for _, _, cells in shown), strict=True)
+    heads = [Column(head, number=True, rank=rank) for head, rank, _ in shown]
+    return Table("Measured, means over repeats", heads, [Row(list(line)) for line in lines])
 
 
 def residual_words(fit: Fitted) -> str | None:
@@ -178,21 +203,11 @@ def residual_words(fit: Fitted) -> str | None:
     if fit.durbin_watson is None or not math.isfinite(fit.durbin_watson):
         return None
     p = fit.autocorrelation_p
-    p = fit.autocorrelation_p
     told = f"Durbin-Watson of the residuals: {fit.durbin_watson:.3f} (2: independent)"
     if p is None:
         return f"{told}."
-    alike = "neighbouring rungs err alike" if p < _DEPENDENT else "no sign that neighbouring rungs err alike"
-    return f"{told}, p = {p:.2g}: {alike}."
-
-
-def in_a_line(fit: Fitted) -> str:
-    """``rate 995.6 (939.7 .. 1,056), sigma 0.0267, ...``."""
-    told = []
-    for name, e in figures_of(fit):
-        ends = interval(e)
-        told.append(f"{name} {number(e.value, 5)}" + (f" ({ends})" if ends else ""))
-    return ", ".join(told)
+    related = "correlated" if p < _DEPENDENT else "not visibly correlated"
+    return f"{told}, p = {p:.2g}: residuals of neighbouring loads are {related}."
 
 
 def caveats(scaling: Scaling) -> list[str]:
@@ -212,20 +227,16 @@ def _weight(value: float) -> str:
     return "< 0.001" if 0 <= value < 0.0005 else f"{value:.3f}"
 
 
-def _percent(share: float | None) -> str:
-    return UNKNOWN if share is None else f"{percent(share, digits=1)} %"
-
-
-def _signed(residual: float | None, predicted: float | None) -> str:
+def _residual(residual: float | None, predicted: float | None) -> Cell:
     if residual is None or not predicted:
-        return UNKNOWN
+        return Cell(UNKNOWN)
     text = f"{100 * residual / predicted:+.1f} %"
-    return text.lstrip("+-") if text[1:] == "0.0 %" else text
+    return Cell(text.lstrip("+-") if text[1:] == "0.0 %" else text, residual / predicted)
 
 
 def _time(seconds: float) -> str:
     return format_ns(seconds * 1e9)
 
 
-def _known(rows: Sequence[dict[str, Any]], column: str, text: Any) -> list[str]:
-    return [UNKNOWN if r[column] is None else text(r[column]) for r in rows]
+def _cells(rows: list[dict[str, Any]], column: str, text: Callable[[Any], str], unit: str = "") -> list[Cell]:
+    return [known(r[column], text, unit) for r in rows]

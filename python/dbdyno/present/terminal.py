@@ -17,7 +17,7 @@ from dbdyno.present import (
     headline,
     missing_values,
     placement,
-    scaling_terminal,
+    scaling_document,
     sources_used,
     terminal_tables,
 )
@@ -208,7 +208,7 @@ def _summary(results: Results, width: int) -> RenderableType:
         parts.insert(1, Text(f"Stopped {results.info.stopped}"))
     parts += [Text(a.text) for a in results.answers]
     if results.scaling:
-        parts += [Text(""), *scaling_terminal.heart(results.scaling, results.info.id)]
+        parts += [Printed([*scaling_document.brief(results.scaling, results.info.id)])]
     if results.comparison is not None:
         parts += [Text(""), Printed(compare.brief(results.comparison, results.info.id))]
     if results.findings:

@@ -36,9 +36,10 @@ def _blocks(blocks: Iterable[Block], depth: int) -> Iterator[str]:
             case Table():
                 yield from _table(block.shown(sketches=False))
             case Section():
-                if block.title:
+                inner = list(_blocks(block.blocks, depth + 1))
+                if inner and block.title:
                     yield f"{'#' * min(depth, 6)} {_safe(block.title)}"
-                yield from _blocks(block.blocks, depth + 1)
+                yield from inner
             case _:
                 pass  # drawings: tables hold their figures
 

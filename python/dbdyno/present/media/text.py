@@ -65,10 +65,11 @@ def lines(blocks: Iterable[Block], width: int) -> Iterator[Line]:
                     yield Line("")
                 yield from _table(block, width)
             case Section(folded=False):
-                if block.title:
+                inner = list(lines(block.blocks, width))
+                if inner and block.title:
                     yield Line("")
                     yield from _wrapped(block.title, width, "bold")
-                yield from lines(block.blocks, width)
+                yield from inner
             case _:
                 pass  # drawings: tables hold their figures
 
