@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from dbdyno.model.comparison import (
@@ -17,7 +18,7 @@ from dbdyno.model.comparison import (
     verdict_text,
 )
 from dbdyno.present.accounts import BRACKET, NAMES, THROTTLED
-from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, Tone, known, word
+from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, Tone, known, table, word
 
 _EFFECT = (
     Column("ratio", number=True),
@@ -218,29 +219,29 @@ def why_title(why: Why) -> str:
 def why_table(why: Why) -> Table:
     """A row for each account that took time on one of the sides."""
     change = sum(abs(a.difference_s) for a in why.accounts if not a.inside)
-    shown = [a for a in why.accounts if a.baseline_s or a.variant_s]
-    columns = (
-        Column("account"),
-        Column(why.baseline, number=True),
-        Column(why.variant, number=True),
-        Column("difference", number=True),
-        Column("95 % interval", rank=1),
-        Column("share", number=True),
+    columns: tuple[tuple[Column, Callable[[Account], Cell]], ...] = (
+        (Column("account"), lambda a: word(account_name(a.account, a.detail))),
+        (Column(why.baseline, number=True), lambda a: known(a.baseline_s, _seconds, "s")),
+        (Column(why.variant, number=True), lambda a: known(a.variant_s, _seconds, "s")),
+        (Column("difference", number=True), lambda a: known(a.difference_s, _signed, "s")),
+        (Column("95 % interval", rank=1), lambda a: word(_signed_ends(a))),
+        (
+            Column("share", number=True),
+            lambda a: word("") if a.inside else known(a.share, lambda v: f"{100 * v:.0f} %"),
+        ),
     )
-    rows = [Row(_account(a), minor=not a.inside and abs(a.difference_s) < _MINOR * change) for a in shown]
-    return Table(why_title(why), columns, rows)
+    shown = [a for a in why.accounts if a.baseline_s or a.variant_s]
+    made = table(why_title(why), columns, shown)
+    minor = (not a.inside and abs(a.difference_s) < _MINOR * change for a in shown)
+    return replace(made, rows=[r._replace(minor=m) for r, m in zip(made.rows, minor, strict=True)])
 
 
-def _account(a: Account) -> list[Cell]:
-    ends = UNKNOWN if a.low_s is None or a.high_s is None else f"{_signed(a.low_s)}..{_signed(a.high_s)}"
-    return [
-        word(account_name(a.account, a.detail)),
-        Cell(value_text("ns", a.baseline_s * 1e9), a.baseline_s, "s"),
-        Cell(value_text("ns", a.variant_s * 1e9), a.variant_s, "s"),
-        Cell(_signed(a.difference_s), a.difference_s, "s"),
-        word(ends),
-        _NOTHING if a.inside else known(a.share, lambda v: f"{100 * v:.0f} %"),
-    ]
+def _seconds(seconds: float) -> str:
+    return value_text("ns", seconds * 1e9)
+
+
+def _signed_ends(a: Account) -> str:
+    return UNKNOWN if a.low_s is None or a.high_s is None else f"{_signed(a.low_s)}..{_signed(a.high_s)}"
 
 
 def account_name(account: str, detail: str | None) -> str:
@@ -252,4 +253,4 @@ def account_name(account: str, detail: str | None) -> str:
 
 
 def _signed(seconds: float) -> str:
-    return f"{'-' if seconds < 0 else '+'}{value_text('ns', abs(seconds) * 1e9)}"
+    return f"{'-' if seconds < 0 else '+'}{_seconds(abs(seconds))}"

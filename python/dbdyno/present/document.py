@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 UNKNOWN = "?"
 Tone = Literal["", "good", "note", "warning", "invalid", "muted"]
 Value = float | str | None
+T = TypeVar("T")
 
 
 class Cell(NamedTuple):
@@ -35,6 +36,11 @@ def word(text: str) -> Cell:
 def known(value: float | None, text: Callable[[float], str], unit: str = "") -> Cell:
     """``value`` as ``text`` writes it; ``?`` where it is unknown."""
     return Cell(UNKNOWN, None, unit) if value is None else Cell(text(value), value, unit)
+
+
+def optional(value: float | None, text: Callable[[float], str], unit: str = "") -> Cell:
+    """The same; nothing where there is no value."""
+    return Cell("", None, unit) if value is None else known(value, text, unit)
 
 
 class Column(NamedTuple):
@@ -73,6 +79,15 @@ class Table:
         ]
         rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
         return Table(self.title, [self.columns[n] for n in kept], rows, self.named)
+
+
+def table(
+    title: str, columns: Sequence[tuple[Column, Callable[[T], Cell]]], items: Iterable[T], named: bool = False
+) -> Table:
+    """A row for each of ``items``; each column with the way to its cell."""
+    return Table(
+        title, [c for c, _ in columns], [Row([cell(i) for _, cell in columns]) for i in items], named
+    )
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from dbdyno.present.document import (
     word,
 )
 from dbdyno.present.machines_plot import plot
+from dbdyno.present.plain import plain
 
 FORMAT = 1
 """Raised when a key changes its meaning or goes; new keys do not raise it."""
@@ -127,33 +128,17 @@ def machines_json(made: Iterable[Machines]) -> list[dict[str, Any]]:
 
 
 def _document(made: Machines) -> dict[str, Any]:
+    record = plain(made)
+    speeds = [record[k] for k in ("one_session", "peak", "per_core", "per_thread")]
+    for speed in (*speeds, *(at[k] for at in record["at_loads"] for k in ("throughput", "response"))):
+        speed["reason"] = speed["reason"] or None
+    a, b, loads = (record.pop(k) for k in ("a", "b", "peak_loads"))
     return {
+        **record,
         "format": FORMAT,
-        "names": list(made.names),
-        "ladders": [made.a.name, made.b.name],
-        "machines": [vars(ladder.machine) for ladder in (made.a, made.b)],
-        "throughput_unit": made.a.throughput_unit,
-        "load_unit": made.a.load_unit,
-        "one_session": _speed_document(made.one_session),
-        "at_loads": [
-            {
-                "load": x.load,
-                "how": x.how,
-                "throughput": _speed_document(x.throughput),
-                "response": _speed_document(x.response),
-            }
-            for x in made.at_loads
-        ],
-        "crossings": [vars(e) for e in made.crossings],
-        "peak": {**_speed_document(made.peak), "loads": list(made.peak_loads)},
-        "per_core": _speed_document(made.per_core),
-        "per_thread": _speed_document(made.per_thread),
-        "claims": list(made.claims),
-        "notes": list(made.notes),
+        "ladders": [a["name"], b["name"]],
+        "machines": [a["machine"], b["machine"]],
+        "throughput_unit": a["throughput_unit"],
+        "load_unit": a["load_unit"],
+        "peak": {**record["peak"], "loads": loads},
     }
-
-
-def _speed_document(speed: Speed) -> dict[str, Any]:
-    estimates = {"a": speed.a, "b": speed.b, "ratio": speed.ratio}
-    told = {k: None if e is None else dict(vars(e)) for k, e in estimates.items()}
-    return {"what": speed.what, "unit": speed.unit, **told, "reason": speed.reason or None}

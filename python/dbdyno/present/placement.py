@@ -14,11 +14,10 @@ from dbdyno.present import placement_plot
 from dbdyno.present.document import (
     Cell,
     Column,
-    Row,
     Section,
-    Table,
     known,
     remarks,
+    table,
     word,
 )
 
@@ -35,14 +34,15 @@ def section(results: Results) -> Section | None:
     found = placements(results)
     if not found:
         return None
-    rungs = Table("", [c for c, _ in _RUNG], [Row([cell(r) for _, cell in _RUNG]) for r in found])
-    return Section("Sessions started together", [rungs, _sessions(results, chosen(found))], "placement")
+    return Section(
+        "Sessions started together", [table("", _RUNG, found), _sessions(results, chosen(found))], "placement"
+    )
 
 
 def placements(results: Results) -> list[Record]:
     """Rows of table ``placements``, by rung and repeat; none where there are none."""
-    table = results.tables.get("placements")
-    return [] if table is None else list(table.sort("variant", "sessions", "repeat").to_dicts())
+    found = results.tables.get("placements")
+    return [] if found is None else list(found.sort("variant", "sessions", "repeat").to_dicts())
 
 
 def chosen(found: Sequence[Record]) -> Record:
@@ -125,18 +125,17 @@ _NOTES = (
 
 def _sessions(results: Results, row: Record) -> Section:
     """Each session of one measurement: figures, and its calls from the fastest to the slowest of all."""
-    table = of_sessions(results, row["cell"])
+    every = of_sessions(results, row["cell"])
     calls = results.tables["placed"].filter(pl.col("cell") == row["cell"])
-    shown = table.sort("median_ns", descending=True).head(MOST_SESSIONS).sort("session").to_dicts()
-    low, high = (float(v) for v in (table["min_ns"].min(), table["max_ns"].max()))  # type: ignore[arg-type]
+    shown = every.sort("median_ns", descending=True).head(MOST_SESSIONS).sort("session").to_dicts()
+    low, high = (float(v) for v in (every["min_ns"].min(), every["max_ns"].max()))  # type: ignore[arg-type]
     ends = f"calls: {format_ns(round(low))} to {format_ns(round(high))}, o: slower group"
-    rows = [Row([*(c(r) for _, c in _SESSION), word(_strip(calls, r["session"], low, high))]) for r in shown]
+    sketch = Column(ends, rank=5, sketch=True), lambda r: word(_strip(calls, r["session"], low, high))
     title = f"{row['sessions']} sessions, repeat {row['repeat']}"
-    if table.height > len(shown):
+    if every.height > len(shown):
         title += f": the slowest {len(shown)}"
-    columns = [*(c for c, _ in _SESSION), Column(ends, rank=5, sketch=True)]
     drawing = placement_plot.drawing(calls, row["rounds"], [r["session"] for r in shown], title)
-    return Section(title, [drawing, Table("", columns, rows), *remarks([_NOTES])])
+    return Section(title, [drawing, table("", (*_SESSION, sketch), shown), *remarks([_NOTES])])
 
 
 def _strip(calls: pl.DataFrame, session: int, low: float, high: float) -> str:

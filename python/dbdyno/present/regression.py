@@ -23,6 +23,7 @@ from dbdyno.present.document import (
     remarks,
     word,
 )
+from dbdyno.present.plain import plain
 
 FORMAT = 1
 """Raised when a key changes its meaning or goes; new keys do not raise it."""
@@ -133,28 +134,5 @@ def notes(made: Sequence[Regression]) -> Iterator[str]:
 
 
 def _document(r: Regression) -> dict[str, Any]:
-    return {
-        "name": r.name,
-        "regime": r.regime,
-        "work_units": list(r.work_units),
-        "n": r.n,
-        "degrees": r.degrees,
-        "method": r.method,
-        "parts": {p.name: _part(p) for p in sorted(r.parts, key=lambda p: PARTS.index(p.name))},
-        "ratio": None if r.ratio is None else dict(vars(r.ratio)),
-        "durbin_watson": r.durbin_watson,
-        "autocorrelation_p": r.autocorrelation_p,
-        "breusch_pagan_p": r.breusch_pagan_p,
-        "notes": list(r.notes),
-        "refused": r.refused,
-        "points": r.points.to_dicts(),
-    }
-
-
-def _part(part: Part) -> dict[str, Any]:
-    return {
-        "slopes": [dict(vars(e)) for e in part.slopes],
-        "background": dict(vars(part.background)),
-        "r_squared": part.r_squared,
-        "residual_sd": part.residual_sd,
-    }
+    parts = {p.name: {k: v for k, v in plain(p).items() if k != "name"} for p in r.parts}
+    return {**plain(r), "parts": {name: parts[name] for name in PARTS if name in parts}}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
-
-import polars as pl
 
 from dbdyno.model.scaling import Scaling
 from dbdyno.present.claim_record import answer_record
+from dbdyno.present.plain import plain
 from dbdyno.present.regression import regression_json
 
 FORMAT = 1
@@ -25,15 +22,15 @@ def document(scalings: Sequence[Scaling]) -> dict[str, Any]:
 def record_of(scaling: Scaling) -> dict[str, Any]:
     """One ladder: its points, all fits (the best first), the curve, the residuals, the answers."""
     ladder = scaling.ladder
-    record: dict[str, Any] = _plain(
+    record: dict[str, Any] = plain(
         {
             "name": ladder.name,
             "load_unit": ladder.load_unit,
             "throughput_unit": ladder.throughput_unit,
-            "machine": asdict(ladder.machine),
+            "machine": ladder.machine,
             "think_s": ladder.think_s,
             "best": scaling.best.model if scaling.best else None,
-            "fits": [asdict(f) for f in scaling.fits],
+            "fits": scaling.fits,
             "answers": [answer_record(a) for a in scaling.answers],
             "regressions": regression_json(scaling.regressions)["regressions"],
             "refused": list(scaling.refused),
@@ -44,13 +41,3 @@ def record_of(scaling: Scaling) -> dict[str, Any]:
         }
     )
     return record
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, pl.DataFrame):
-        return _plain(value.to_dicts())
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -11,30 +11,11 @@ import polars as pl
 from dbdyno.model.claim import Claim
 from dbdyno.model.scaling import Estimate, Fitted, Machine, Scaling
 from dbdyno.model.units import format_ns, significant
-from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, known, word
+from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, known, optional, table, word
 from dbdyno.present.figures import percent
 
 PARAGRAPH = "paragraph"
 """The answer that is a text for everybody."""
-_PARAMETERS = (
-    Column(""),
-    Column("value", number=True),
-    Column("unit"),
-    Column("95 % interval", number=True),
-    Column("by", rank=2),
-    Column("standard error", number=True, rank=3),
-    Column("", rank=1, wraps=True),
-)
-_MODELS = (
-    Column("model"),
-    Column("parameters", number=True, rank=3),
-    Column("R²", number=True),
-    Column("AICc", number=True, rank=1),
-    Column("BIC", number=True, rank=4),
-    Column("weight (AICc)", number=True),
-    Column("weight (BIC)", number=True, rank=4),
-    Column("X(N)", rank=5),
-)
 _TITLES = {
     "one-cpu": "One CPU",
     "at-cpus": "At as many as CPUs",
@@ -129,41 +110,12 @@ def figures_of(fit: Fitted) -> Iterator[tuple[str, Estimate]]:
 
 
 def parameters(fit: Fitted, title: str) -> Table:
-    rows = [
-        Row(
-            [
-                word(name),
-                Cell(number(e.value, 5), e.value, e.unit),
-                word(e.unit),
-                word(interval(e, 5)),
-                word(e.method if interval(e) else ""),
-                word("") if e.std_err is None else Cell(number(e.std_err, 4), e.std_err, e.unit),
-                word(e.note),
-            ]
-        )
-        for name, e in figures_of(fit)
-    ]
-    return Table(title, _PARAMETERS, rows, named=True)
+    return table(title, _PARAMETERS, figures_of(fit), named=True)
 
 
 def models(scaling: Scaling) -> Table:
     """All models, the best first."""
-    rows = [
-        Row(
-            [
-                word(f.title),
-                Cell(str(len(f.parameters)), len(f.parameters)),
-                Cell(f"{f.r_squared:.5f}", f.r_squared),
-                Cell(_criterion(f.aicc), f.aicc),
-                Cell(_criterion(f.bic), f.bic),
-                Cell(_weight(f.weight), f.weight),
-                Cell(_weight(f.weight_bic), f.weight_bic),
-                word(f.formula),
-            ]
-        )
-        for f in scaling.fits
-    ]
-    return Table("Models; weight: relative support by the data", _MODELS, rows, named=True)
+    return table("Models; weight: relative support by the data", _MODELS, scaling.fits, named=True)
 
 
 def rungs(scaling: Scaling) -> list[dict[str, Any]]:
@@ -240,3 +192,25 @@ def _time(seconds: float) -> str:
 
 def _cells(rows: list[dict[str, Any]], column: str, text: Callable[[Any], str], unit: str = "") -> list[Cell]:
     return [known(r[column], text, unit) for r in rows]
+
+
+_Figure = tuple[str, Estimate]
+_PARAMETERS: tuple[tuple[Column, Callable[[_Figure], Cell]], ...] = (
+    (Column(""), lambda f: word(f[0])),
+    (Column("value", number=True), lambda f: Cell(number(f[1].value, 5), f[1].value, f[1].unit)),
+    (Column("unit"), lambda f: word(f[1].unit)),
+    (Column("95 % interval", number=True), lambda f: word(interval(f[1], 5))),
+    (Column("by", rank=2), lambda f: word(f[1].method if interval(f[1]) else "")),
+    (Column("standard error", number=True, rank=3), lambda f: optional(f[1].std_err, number, f[1].unit)),
+    (Column("", rank=1, wraps=True), lambda f: word(f[1].note)),
+)
+_MODELS: tuple[tuple[Column, Callable[[Fitted], Cell]], ...] = (
+    (Column("model"), lambda f: word(f.title)),
+    (Column("parameters", number=True, rank=3), lambda f: known(len(f.parameters), str)),
+    (Column("R²", number=True), lambda f: known(f.r_squared, lambda v: f"{v:.5f}")),
+    (Column("AICc", number=True, rank=1), lambda f: known(f.aicc, _criterion)),
+    (Column("BIC", number=True, rank=4), lambda f: known(f.bic, _criterion)),
+    (Column("weight (AICc)", number=True), lambda f: known(f.weight, _weight)),
+    (Column("weight (BIC)", number=True, rank=4), lambda f: known(f.weight_bic, _weight)),
+    (Column("X(N)", rank=5), lambda f: word(f.formula)),
+)
