@@ -48,7 +48,7 @@ class Column(NamedTuple):
     number: bool = False
     """Aligned to the right."""
     rank: int = 0
-    """0: always shown. Where a line is too long the highest goes first, and it is said so."""
+    """0: always shown, as one at least is. Where a line is too long the highest go first, and are named."""
     wraps: bool = False
     """A text that may go on in the next line."""
     sketch: bool = False

@@ -1,0 +1,189 @@
+"""Documents: what every medium makes of every kind of block, and a golden text of each kind of document."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import Future
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import altair as alt
+import pytest
+from compare_runs import noisy
+from hypothesis import given
+from hypothesis import strategies as some
+from report_results import World
+from syrupy.assertion import SnapshotAssertion
+from tests.unit import scaling_made
+from tests.unit.shown import as_html, as_text
+from tests.unit.test_machines import argument
+from tests.unit.test_regression import _two_regimes as two_regimes
+
+from dbdyno import present
+from dbdyno.conclude.compare import compare_variants
+from dbdyno.conclude.regression import cpu_per_work
+from dbdyno.present import regression
+from dbdyno.present.chart import channel, encoded, finished, layer
+from dbdyno.present.document import (
+    Cell,
+    Chart,
+    Column,
+    Document,
+    Drawing,
+    KeyFigure,
+    Paragraph,
+    Row,
+    Section,
+    Statement,
+    Statements,
+    Table,
+    known,
+    word,
+)
+from dbdyno.present.media import html, markdown, text
+
+HOSTILE = "<script>alert(1)</script>|`x`"
+SPEC = finished([encoded(layer([{"n": 1}], "point"), x=channel("n:Q"))], "one point")
+TABLE = Table(
+    "rates",
+    (Column("who"), Column("rate", number=True, rank=1), Column("p", number=True, rank=2), Column("verdict")),
+    [
+        Row([word("a"), known(1.5, str, "1/s"), known(None, str), word("better")], "good"),
+        Row([word(HOSTILE), known(20.25, str, "1/s"), known(0.04, str), word("undecided")], minor=True),
+    ],
+)
+DOCUMENT = Document(
+    "a title",
+    [
+        Section(
+            "charts only",
+            [Chart("c", "chart", "what to see", SPEC), Drawing("<svg></svg>", "lines")],
+            "charts",
+        ),
+        Section("figures", [TABLE, Paragraph("a remark", "muted")], "figures"),
+        Section("claims", [Statements([Statement("it is so", "why", "seen", "note", "so")])], "claims"),
+        Section("details", [Paragraph("folded away")], folded=True),
+    ],
+    lead=[Paragraph("the answer", lead=True)],
+    figures=[KeyFigure("peak", Cell("12", 12.0, "calls/s"), "11 .. 13")],
+    footer="made by hand",
+)
+
+
+class Elements(HTMLParser):
+    """Every element with its id and class; those that stay open are left in ``open``."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, str | None, str | None]] = []
+        self.open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.found.append((tag, given.get("id"), given.get("class")))
+        if tag not in {"meta", "link", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def page(shown: Document) -> str:
+    code: Future[str] = Future()
+    code.set_result("")
+    return html.page(shown, code)
+
+
+def test_a_terminal_has_title_answer_tables_and_claims_and_no_drawings() -> None:
+    lines = [(n.text, n.style) for n in text.document(DOCUMENT, 80)]
+    assert lines[:2] == [("a title", "bold"), ("the answer", "")]
+    words = "\n".join(t for t, _ in lines)
+    assert "charts only" not in words and "folded away" not in words and HOSTILE not in words
+    assert ("a     1.5  ?  better", "green") in lines and ("- it is so  (seen)", "") in lines
+    assert ("1 smaller row not shown.", "dim") in lines
+
+
+def test_columns_go_by_rank_and_are_named() -> None:
+    wide, narrow = (as_text([TABLE], width).splitlines() for width in (40, 13))
+    assert wide[1].split() == ["who", "rate", "p", "verdict"]
+    assert narrow[1].split() == ["who", "verdict"]
+    assert " ".join(narrow[3:]).startswith("Not shown at this width: rate, p.")
+
+
+@given(
+    some.lists(
+        some.tuples(some.integers(1, 30), some.integers(0, 3), some.booleans()), min_size=1, max_size=8
+    ),
+    some.integers(1, 120),
+)
+def test_no_figure_is_cut_and_what_can_go_makes_room(
+    columns: list[tuple[int, int, bool]], width: int
+) -> None:
+    """Each cell is there whole or its column is named; a line is too long only where nothing more may go."""
+    heads = [Column(f"h{n}", number, rank if n else 0) for n, (_, rank, number) in enumerate(columns)]
+    cells = [word(chr(65 + n) * size) for n, (size, _, _) in enumerate(columns)]
+    lines = as_text([Table("", heads, [Row(cells)])], width).splitlines()
+    shown = lines[1].split()
+    left_out = set(re.findall(r"h\d", " ".join(lines[2:])))
+    assert {c.text for c, h in zip(cells, heads, strict=True) if h.head not in left_out} == set(shown)
+    assert all(h.rank for h in heads if h.head in left_out)
+    if len(lines[1]) > width:
+        assert left_out == {h.head for h in heads if h.rank}
+
+
+def test_a_page_is_whole_answers_first_and_folds() -> None:
+    made = page(DOCUMENT)
+    elements = Elements(made)
+    assert elements.open == []
+    assert {("section", "figures", None), ("section", "claims", None), ("figure", "c", "chart card")} <= set(
+        elements.found
+    )
+    assert ("li", "so", "note") in elements.found and made.count("<details>") == 1
+    assert made.index("the answer") < made.index('class="tiles"') < made.index('id="charts"')
+    assert HOSTILE not in made and "&lt;script&gt;" in made
+    assert 'http-equiv="Content-Security-Policy"' in made
+
+
+def test_a_page_without_charts_needs_no_code() -> None:
+    made = html.page(replace(DOCUMENT, blocks=DOCUMENT.blocks[1:]))
+    assert "<script" not in made
+
+
+def test_markdown_has_every_table_and_escapes() -> None:
+    made = markdown.page(DOCUMENT)
+    assert made.startswith("# a title\n") and "charts only" not in made
+    assert "| who | rate | p | verdict |\n|:--|--:|--:|:--|\n| a | 1.5 | ? | better |" in made
+    assert "\\<script\\>alert(1)\\</script\\>\\|\\`x\\`" in made and "## details\n\nfolded away" in made
+
+
+def test_data_that_layers_share_are_in_a_chart_once() -> None:
+    rows = [{"n": 1, "m": None}]
+    spec = finished([layer(rows, "point"), layer([{"n": 2}], "rule"), layer(rows, "line")], "three layers")
+    alt.LayerChart.from_dict(spec)
+    assert spec["datasets"] == {"data-0": rows, "data-1": [{"n": 2}]}
+    assert [x["data"]["name"] for x in spec["layer"]] == ["data-0", "data-1", "data-0"]
+
+
+def documents() -> dict[str, Document]:
+    """One of each kind, its claims by hand: they have tests of their own."""
+    comparison = compare_variants(noisy(World(rungs=(1, 4), repeats=6, variants=("base", "second", "third"))))
+    per_work = regression.section([replace(r, notes=()) for r in cpu_per_work(two_regimes(), knees=(4.0,))])
+    assert per_work is not None
+    pair = replace(argument(repeats=3, noise=0.01, response=True), claims=("B is faster.",), notes=())
+    return {
+        "regression": Document("CPU per unit of work", [per_work]),
+        "machines": present.comparison(None, [pair]),
+        "comparison": present.comparison(
+            comparison.model_copy(update={"summary": ("B is slower.",), "notes": ()})
+        ),
+        "scaling": present.scaling([replace(scaling_made.scaling(), answers=(), notes=())]),
+    }
+
+
+@pytest.mark.parametrize("kind", ["regression", "machines", "comparison", "scaling"])
+def test_golden_texts(kind: str, snapshot: SnapshotAssertion) -> None:
+    shown = documents()[kind]
+    assert as_text(shown, 80) == snapshot
+    assert max(map(len, as_text(shown, 80).splitlines())) <= 80
+    assert Elements(as_html(shown.blocks)).open == []
