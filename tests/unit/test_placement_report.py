@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import polars as pl
 import pytest
+from syrupy.assertion import SnapshotAssertion
 from tests.fakery import S, climb, climb_one, plan_cell
 from tests.unit.placements import table_of
 from tests.unit.shown import as_html, as_text
@@ -119,3 +120,7 @@ def test_the_page_has_a_dot_for_each_call(shared: Results) -> None:
 def test_json_has_the_table(shared: Results) -> None:
     nine = next(p for p in present.document(shared)["placements"] if p["sessions"] == 9)
     assert (nine["shared"], nine["slow_sessions"], nine["groups"]) == ("core", 2, True)
+
+
+def test_golden_text(shared: Results, snapshot: SnapshotAssertion) -> None:
+    assert as_text(shown(shared), 80) == snapshot

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,6 +19,7 @@ from dbdyno.model.comparison import Comparison
 from dbdyno.model.errors import UsageError
 from dbdyno.model.machines import Machines
 from dbdyno.model.results import Results
+from dbdyno.present.document import Document
 
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)\Z")
 
@@ -127,12 +129,18 @@ def compare(
 
 def _show(made: Comparison | None, machines: Sequence[Machines], output: Path | None, as_json: bool) -> None:
     """What there is: the comparison of runs, the machines behind them, or both."""
+    data = present.machines_document(made, machines) if as_json else None
+    _out(present.comparison(made, machines), output, data)
+
+
+def _out(shown: Document, output: Path | None, data: dict[str, Any] | None) -> None:
+    """To a file where one is named; then as data, or as text."""
     if output is not None:
-        present.write(present.comparison(made, machines), output)
-    if as_json:
-        print_json(present.machines_document(made, machines))
+        present.write(shown, output)
+    if data is not None:
+        print_json(data)
         return
-    screen.out().print(present.printed(present.comparison(made, machines)), crop=False)
+    screen.out().print(present.printed(shown), crop=False)
     if output is not None:
         screen.say(f"report: {output}")
 
@@ -191,16 +199,11 @@ def _files(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    if output is not None:
-        raise UsageError("HTML is made of runs", "--json prints the comparison of two files as data")
     numbers = [read_numbers(p, column) for p in paths]
     same = paths[0].name == paths[1].name
     names = (str(paths[0]), str(paths[1])) if same else (paths[0].name, paths[1].name)
     made = comparing.compare_samples(numbers[0], numbers[1], names, margin, higher)
-    if as_json:
-        print_json(present.comparison_document(made))
-    else:
-        screen.out().print(present.printed(present.samples(made)), crop=False)
+    _out(present.samples(made), output, present.comparison_document(made) if as_json else None)
 
 
 def _is_file(word: str) -> bool:

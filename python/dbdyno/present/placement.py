@@ -111,10 +111,10 @@ _SESSION: tuple[tuple[Column, Text], ...] = (
     (_number("session"), lambda r: known(r["session"], str)),
     (_number("median"), lambda r: known(round(r["median_ns"]), format_ns, "ns")),
     (_number("slow"), lambda r: _of(r["slow"], r["rounds"])),
-    (_number("CPUs", 1), lambda r: word(cpu_lists.text(r["cpus"]) or "?")),
-    (_number("core", 2), lambda r: _of(r["core"], r["known"])),
-    (_number("CPU", 3), lambda r: _of(r["cpu"], r["known"])),
-    (_number("moved", 4), lambda r: known(r["moved"], str)),
+    (_number("CPUs", 2), lambda r: word(cpu_lists.text(r["cpus"]) or "?")),
+    (_number("core", 3), lambda r: _of(r["core"], r["known"])),
+    (_number("CPU", 4), lambda r: _of(r["cpu"], r["known"])),
+    (_number("moved", 5), lambda r: known(r["moved"], str)),
 )
 _NOTES = (
     "/alone: the median over that of one session by itself. p groups: probability of such a split if all "
@@ -129,13 +129,13 @@ def _sessions(results: Results, row: Record) -> Section:
     calls = results.tables["placed"].filter(pl.col("cell") == row["cell"])
     shown = every.sort("median_ns", descending=True).head(MOST_SESSIONS).sort("session").to_dicts()
     low, high = (float(v) for v in (every["min_ns"].min(), every["max_ns"].max()))  # type: ignore[arg-type]
-    ends = f"calls: {format_ns(round(low))} to {format_ns(round(high))}, o: slower group"
-    sketch = Column(ends, rank=5, sketch=True), lambda r: word(_strip(calls, r["session"], low, high))
+    ends = f"calls: from {format_ns(round(low))} to {format_ns(round(high))}; o: in the slower group."
+    sketch = Column("calls", rank=1, sketch=True), lambda r: word(_strip(calls, r["session"], low, high))
     title = f"{row['sessions']} sessions, repeat {row['repeat']}"
     if every.height > len(shown):
         title += f": the slowest {len(shown)}"
     drawing = placement_plot.drawing(calls, row["rounds"], [r["session"] for r in shown], title)
-    return Section(title, [drawing, table("", (*_SESSION, sketch), shown), *remarks([_NOTES])])
+    return Section(title, [drawing, table("", (*_SESSION, sketch), shown), *remarks([f"{ends} {_NOTES}"])])
 
 
 def _strip(calls: pl.DataFrame, session: int, low: float, high: float) -> str:
