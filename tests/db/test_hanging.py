@@ -108,12 +108,21 @@ def test_a_server_that_hangs_in_mid_run_leaves_a_shorter_run_with_the_reason(
     assert "no answer within" in shown.output
 
 
+def _saved(store: Path) -> list[Path]:
+    return [p for p in store.glob("*/cells/*") if not p.name.startswith(".")]
+
+
 @contextlib.contextmanager
-def stopped_after_a_window(server: PlainServer, store: Path, and_then: Callable[[], None]) -> Iterator[None]:
+def stopped_after_a_window(
+    server: PlainServer,
+    store: Path,
+    and_then: Callable[[], None],
+    afterwards: Callable[[], None] = lambda: None,
+) -> Iterator[None]:
     """The whole server hangs once a window is saved, until ``and_then`` has returned."""
 
     def hang() -> None:
-        eventually(lambda: [p for p in store.glob("*/cells/*") if not p.name.startswith(".")], 120)
+        eventually(lambda: _saved(store), 120)
         pids = _pids(server)
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
@@ -123,6 +132,7 @@ def stopped_after_a_window(server: PlainServer, store: Path, and_then: Callable[
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
+            afterwards()
 
     thread = threading.Thread(target=hang)
     thread.start()
@@ -138,8 +148,15 @@ def _observed(server: PlainServer, store: Path, *more: str) -> Result:
 
 
 def test_a_server_that_hangs_in_a_window_and_comes_back(server: PlainServer, tmp_path: Path) -> None:
-    with stopped_after_a_window(server, tmp_path, lambda: time.sleep(4)):
-        done = _observed(server, tmp_path, "--for", "9s")
+    def two_windows_more() -> None:
+        before = len(_saved(tmp_path))
+        try:
+            eventually(lambda: len(_saved(tmp_path)) >= before + 2, 120)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with stopped_after_a_window(server, tmp_path, lambda: time.sleep(4), two_windows_more):
+        done = _observed(server, tmp_path)
     assert done.exit_code == 0, done.output
     assert "is incomplete" in done.output and "the server answered " in done.output
     cells, _ = RunStore(tmp_path).open("last").read_cells()
