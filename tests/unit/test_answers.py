@@ -98,7 +98,8 @@ def test_what_one_session_one_core_and_the_machine_deliver() -> None:
     assert (peak.case, peak.said["load"], peak.said["reached"]) == ("early", "8 sessions", "4 sessions")
     assert found["knee"].said["beside"] == "; the machine has 4 cores"
     knee = found["knee"].value
-    assert knee is not None and (knee.low, knee.high) == pytest.approx((3.7, 4.3))
+    assert knee is not None and (knee.value, knee.low, knee.high) == (4, 2, 6)
+    assert found["knee"].said["model_load"] == "4 sessions (3.70 to 4.30)"
     assert found["scales-to"].value is not None and found["scales-to"].value.value == 4
     assert found["at-cpus"].value is not None and found["at-cpus"].value.value == pytest.approx(1.0)
     assert found["one-more-session"].case == "nothing"

@@ -10,9 +10,10 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Adaptive, Cell, Choice, Experiment, Plan
 from dbdyno.plan.adaptive_findings import Done, Findings, Next
 from dbdyno.plan.adaptive_goal import next_for_goal, parse_goal
-from dbdyno.plan.adaptive_knee import KNEE, TIGHT, next_for_knee
+from dbdyno.plan.adaptive_knee import TIGHT, next_for_knee
 from dbdyno.plan.adaptive_words import goal_found, knee_found
 from dbdyno.plan.ladder import MAX_SESSIONS, parse_ladder
+from dbdyno.stats.knee import KNEE
 
 AUTO = "auto"
 MOST_RUNGS = 16

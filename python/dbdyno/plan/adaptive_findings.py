@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from dbdyno.model.plan import Adaptive
 from dbdyno.stats.mean import Mean
 
-NOISE = 0.02
-"""Relative standard deviation of a rung's throughput from one repeat to the next, as long as nothing else is
-known: that of a machine which does nothing else."""
 _NOTHING = 1e-9  # calls per second
-_NOISE_WEIGHT = 3  # counts as much as four repeats of one rung
 
 
 @dataclass(frozen=True)
@@ -78,41 +71,6 @@ class Done:
     found: bool = False
     evidence: str = ""
     cure: str = ""
-
-
-class Noise(NamedTuple):
-    share: float  # relative standard deviation of one measurement of a rung
-    source: str
-
-
-def noise_of(throughputs: Mapping[int, Mean]) -> Noise:
-    """The larger of two: that of the repeats, pooled and drawn to ``NOISE``; and how far, as root of the mean
-    square, rungs lie below a straight line between others. Below the peak no law of scaling does that."""
-    squares = sum(m.m2 / m.value**2 for m in throughputs.values())
-    degrees = sum(m.n - 1 for m in throughputs.values())
-    repeats = math.sqrt((_NOISE_WEIGHT * NOISE**2 + squares) / (_NOISE_WEIGHT + degrees))
-    below = _below_lines({n: m.value for n, m in throughputs.items()})
-    bent = math.sqrt(sum(b * b for b in below) / len(below)) if below else 0.0
-    if bent > repeats:
-        return Noise(bent, "by how far rungs lie below a line between others")
-    return Noise(repeats, "by repeats" if degrees else "taken for granted: --repeats measures it")
-
-
-def _below_lines(values: Mapping[int, float]) -> list[float]:
-    """Of each rung between the lowest and the peak: its relative distance to the highest line above it."""
-    peak = max(values, key=lambda n: values[n])
-    rising = [n for n in values if n <= peak]
-    found = []
-    for n in rising[1:-1]:
-        lines = [
-            (values[a] * (b - n) + values[b] * (n - a)) / (b - a)
-            for a in rising
-            if a < n
-            for b in rising
-            if b > n
-        ]
-        found.append(max(0.0, 1 - values[n] / max(lines)))
-    return found
 
 
 def higher(findings: Findings, last: int) -> int | None:

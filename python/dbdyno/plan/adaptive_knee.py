@@ -1,53 +1,20 @@
-"""Where a ladder bends, found with few rungs: the largest surplus over a straight line, by its neighbours.
-
-Let X(N) be the throughput and x1 the largest throughput per session. Where a further session brings less than
-the share s of x1, the surplus X(N) - s x1 N has its maximum, whatever law the ladder follows as long as each
-further session brings no more than the one before. So a knee is the maximum of a function with one peak, and
-needs no fit (the difference curve of Satopaa et al., "Finding a Kneedle in a Haystack", 2011, with a slope of
-our choice).
-"""
+"""Which rung of an auto ladder comes next, on the way to its knee (:mod:`dbdyno.stats.knee`)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
-from dbdyno.plan.adaptive_findings import Findings, Next, free_near, higher, noise_of
+from dbdyno.plan.adaptive_findings import Findings, Next, free_near, higher
+from dbdyno.stats.knee import END, KNEE, SIGMAS, bend, noise_of
 from dbdyno.stats.mean import Mean
 
-KNEE, END = 0.5, 0.1
-"""Shares of what one session brings: below the first is the knee, below the second growth has ended."""
 TIGHT = {KNEE: 0.1, END: 0.25}
 """Distance of the rungs on both sides, relative to the rung between them; one session is always allowed."""
 LEAST_RUNGS = 8
 """So many a fit of growth with two knees (cores, then threads) wants, at least."""
-_SIGMAS = 2.0
 _FAR = 1.5  # high end over low end of an interval in which lines are drawn to cross
-
-
-@dataclass(frozen=True)
-class Bend:
-    """Where a further session begins to bring less than a share. ``low``, ``high``: the nearest rungs with
-    a surplus that is smaller by more than the noise; ``None``: there is none on that side."""
-
-    at: int
-    low: int | None
-    high: int | None
-
-
-def bend(throughputs: Mapping[int, Mean], share: float) -> Bend:
-    """``throughputs``: by sessions, one at least."""
-    one = max(m.value / n for n, m in throughputs.items())
-    surplus = {n: m.value - share * one * n for n, m in throughputs.items()}
-    at = max(surplus, key=lambda n: surplus[n])
-    noise = noise_of(throughputs).share
-    errors = {n: noise * m.value / math.sqrt(m.n) for n, m in throughputs.items()}
-    lower = [n for n in surplus if surplus[at] - surplus[n] > _SIGMAS * math.hypot(errors[at], errors[n])]
-    return Bend(
-        at, max((n for n in lower if n < at), default=None), min((n for n in lower if n > at), default=None)
-    )
 
 
 def next_for_knee(findings: Findings) -> Next | None:
@@ -102,7 +69,7 @@ def _nearer(findings: Findings, throughputs: Mapping[int, Mean], share: float) -
 def _step(at: int, share: float, noise: float, slope: float) -> int:
     """Sessions to a neighbour: near, but no nearer than noise allows to tell the two apart where the surplus
     falls by ``slope`` of what one session brings."""
-    told_apart = 1.1 * _SIGMAS * math.sqrt(2) * noise / slope
+    told_apart = 1.1 * SIGMAS * math.sqrt(2) * noise / slope
     return max(1, math.ceil(max(TIGHT[share], told_apart) * at))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dbdyno.model.plan import Goal
 from dbdyno.model.units import format_ns, format_rate
-from dbdyno.plan.adaptive_findings import NOISE, Done, Findings, noise_of
+from dbdyno.plan.adaptive_findings import Done, Findings
 from dbdyno.plan.adaptive_goal import Sides
-from dbdyno.plan.adaptive_knee import END, KNEE, Bend, bend
 from dbdyno.plan.ladder import MAX_SESSIONS
+from dbdyno.stats.knee import END, KNEE, NOISE, Bend, bend, noise_of
 from dbdyno.stats.mean import Mean
 from dbdyno.stats.shares import wilson_of
 
@@ -33,13 +33,13 @@ def knee_found(findings: Findings, *, cut: str = "") -> Done:
         higher = f"climb higher: --ladder auto:{min(MAX_SESSIONS, 8 * last)}"
         return Done(words, low=last, evidence=evidence, cure="" if findings.blocked() else higher)
     words = (
-        f"the knee is at {_n(knee.at)}{_range(knee)}: beyond it a further session brings less than half of "
-        f"what one brings at best; {tail}{cut}"
+        f"the knee is at {_n(knee.at)}{_range(knee)}: beyond it a further session adds less than half of "
+        f"what one adds at best; {tail}{cut}"
     )
     return Done(words, knee.at, knee.low, knee.high, knee.high is not None, evidence, quieter)
 
 
-def _growth_ends(throughputs: dict[int, Mean], end: Bend) -> str:
+def _growth_ends(throughputs: dict[int, Mean], end: Bend[int]) -> str:
     peak = max(throughputs, key=lambda n: throughputs[n].value)
     last = max(throughputs)
     fall = throughputs[last].value / throughputs[peak].value
@@ -62,7 +62,7 @@ def _efficiency(throughputs: dict[int, Mean], last: int) -> str:
     return f", where each delivers {share:.0%} of what it does at {first}"
 
 
-def _range(bend: Bend) -> str:
+def _range(bend: Bend[int]) -> str:
     if bend.low is None and bend.high is None:
         return ""
     if bend.high is None:

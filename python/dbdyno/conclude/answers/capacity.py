@@ -77,13 +77,22 @@ def _parts(scaling: Scaling) -> Iterator[Claim]:
 
 
 def _knees(scaling: Scaling) -> Iterator[Claim]:
-    best, ladder = scaling.best, scaling.ladder
-    if best is None:
-        return
-    for knee, name in zip(best.knees, ("knee", "second-knee", "third-knee"), strict=False):
-        load = fmt.load(knee.value, ladder.load_unit) + fmt.spread(knee)
-        said = {"load": load, "beside": _beside_cpus(scaling, knee), "model": best.title}
-        yield claim(name, said, knee)
+    """As measured, by the criterion of an auto ladder; further ones by the fit."""
+    ladder, fits = scaling.ladder, scaling.best.knees if scaling.best is not None else ()
+    measured = rungs.knee(ladder)
+    if measured is not None:
+        said = _knee_values(scaling, measured) | {"session": ladder.load_unit.removesuffix("s")}
+        if fits and scaling.best is not None:
+            said["model_load"] = fmt.load(fits[0].value, ladder.load_unit) + fmt.spread(fits[0])
+        yield claim("knee", said, measured, parts=["model"] if fits else [])
+    for knee, name in zip(fits[1:], ("second-knee", "third-knee"), strict=False):
+        yield claim(name, _knee_values(scaling, knee), knee)
+
+
+def _knee_values(scaling: Scaling, knee: Estimate) -> dict[str, str]:
+    load = fmt.load(knee.value, scaling.ladder.load_unit) + fmt.spread(knee)
+    model = scaling.best.title if scaling.best is not None else ""
+    return {"load": load, "beside": _beside_cpus(scaling, knee), "model": model}
 
 
 def _beside_cpus(scaling: Scaling, knee: Estimate) -> str:

@@ -73,9 +73,9 @@ def _unit(ladder: Ladder) -> str:
 
 def _where(scaling: Scaling, bend: float) -> str:
     load = fmt.load(bend, scaling.ladder.load_unit)
-    if scaling.best is None or not scaling.best.knees:
-        return f"Growth falls off beyond {load}"
-    return f"Growth bends at {load}{fmt.spread(scaling.best.knees[0])}"
+    return (
+        f"Growth falls off beyond {load}" if rungs.knee(scaling.ladder) is None else f"The knee is at {load}"
+    )
 
 
 def _cpus_busy(ladder: Ladder) -> dict[str, float]:

@@ -8,6 +8,9 @@ import polars as pl
 from dbdyno.conclude import number_format as fmt
 from dbdyno.model.claim import stops_scaling
 from dbdyno.model.scaling import Estimate, Ladder, Scaling
+from dbdyno.stats.knee import KNEE
+from dbdyno.stats.knee import bend as bent
+from dbdyno.stats.mean import Mean
 
 
 def loads(ladder: Ladder) -> list[float]:
@@ -70,15 +73,23 @@ def alone(scaling: Scaling) -> tuple[Estimate, bool] | None:
     return None if rate is None else (rate, False)
 
 
+def knee(ladder: Ladder) -> Estimate | None:
+    """The load beyond which one more brings less than half of what one brings at best; its interval are the
+    nearest loads that are surely below and above. ``None``: growth does not end at the loads measured."""
+    means = {n: Mean.of(ladder.points.filter(pl.col("load") == n)["throughput"]) for n in loads(ladder)}
+    found = bent(means, KNEE)
+    if found.at == max(means):
+        return None
+    return Estimate("knee", found.at, ladder.load_unit, found.low, found.high, "neighbouring loads")
+
+
 def bend(scaling: Scaling) -> float | None:
-    """Load from which on growth is less than it was: the first knee; else the last load before efficiency is
-    below :data:`~dbdyno.model.claim.GOOD_SCALING`. ``None``: none was measured."""
+    """Load from which on growth is less than it was: the knee; else the last load before efficiency is below
+    :data:`~dbdyno.model.claim.GOOD_SCALING`. ``None``: none was measured."""
     measured = loads(scaling.ladder)
-    best = scaling.best
-    if best is not None and best.knees:
-        knee = best.knees[0].value
-        return knee if measured[0] <= knee < measured[-1] else None
-    if best is not None and best.model == "linear":
+    if (found := knee(scaling.ladder)) is not None:
+        return found.value
+    if scaling.best is not None and scaling.best.model == "linear":
         return None
     bad = stops_scaling(list(efficiencies(scaling.ladder).values()))
     return None if bad is None else measured[bad - 1]

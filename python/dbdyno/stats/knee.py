@@ -1,0 +1,82 @@
+"""Where growth bends, as measured: the largest surplus over a straight line, by its neighbours.
+
+Let X(N) be the throughput at load N and x1 the largest throughput per unit of load. Where one more brings
+less than the share s of x1, the surplus X(N) - s x1 N has its maximum, whatever law the ladder follows as
+long as each further one brings no more than the one before. So a knee is the maximum of a function with one
+peak, and needs no fit (the difference curve of Satopaa et al., "Finding a Kneedle in a Haystack", 2011, with
+a slope of our choice).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from dbdyno.stats.mean import Mean
+
+KNEE, END = 0.5, 0.1
+"""Shares of what one brings at best: below the first is the knee, below the second growth has ended."""
+NOISE = 0.02
+"""Relative standard deviation of a point from one repeat to the next, as long as nothing else is known: that
+of a machine which does nothing else."""
+SIGMAS = 2.0
+_NOISE_WEIGHT = 3  # counts as much as four repeats of one point
+Load = TypeVar("Load", int, float)
+
+
+@dataclass(frozen=True)
+class Bend(Generic[Load]):
+    """Where one more begins to bring less than a share. ``low``, ``high``: the nearest loads with a surplus
+    that is smaller by more than the noise; ``None``: there is none on that side."""
+
+    at: Load
+    low: Load | None
+    high: Load | None
+
+
+def bend(throughputs: Mapping[Load, Mean], share: float) -> Bend[Load]:
+    """``throughputs``: by load, one at least."""
+    one = max(m.value / n for n, m in throughputs.items())
+    surplus = {n: m.value - share * one * n for n, m in throughputs.items()}
+    at = max(surplus, key=lambda n: surplus[n])
+    noise = noise_of(throughputs).share
+    errors = {n: noise * m.value / math.sqrt(m.n) for n, m in throughputs.items()}
+    lower = [n for n in surplus if surplus[at] - surplus[n] > SIGMAS * math.hypot(errors[at], errors[n])]
+    return Bend(
+        at, max((n for n in lower if n < at), default=None), min((n for n in lower if n > at), default=None)
+    )
+
+
+class Noise(NamedTuple):
+    share: float  # relative standard deviation of one measurement of a point
+    source: str
+
+
+def noise_of(throughputs: Mapping[Load, Mean]) -> Noise:
+    """The larger of two: that of the repeats, pooled and drawn to ``NOISE``; and how far, as root of the mean
+    square, points lie below a straight line between others. Below the peak no law of scaling does that."""
+    squares = sum(m.m2 / m.value**2 for m in throughputs.values())
+    degrees = sum(m.n - 1 for m in throughputs.values())
+    repeats = math.sqrt((_NOISE_WEIGHT * NOISE**2 + squares) / (_NOISE_WEIGHT + degrees))
+    below = _below_lines({n: m.value for n, m in throughputs.items()})
+    bent = math.sqrt(sum(b * b for b in below) / len(below)) if below else 0.0
+    if bent > repeats:
+        return Noise(bent, "by how far points lie below a line between others")
+    return Noise(repeats, "by repeats" if degrees else "assumed")
+
+
+def _below_lines(values: Mapping[Load, float]) -> list[float]:
+    """Of each point between the lowest and the peak: its relative distance to the highest line above it."""
+    import numpy as np  # a ladder is planned without it
+
+    peak = max(values, key=lambda n: values[n])
+    loads = np.array([n for n in values if n <= peak], dtype=float)
+    x = np.array([values[n] for n in values if n <= peak])
+    found = []
+    for i in range(1, len(loads) - 1):
+        left, right = loads[i] - loads[:i, None], loads[None, i + 1 :] - loads[i]
+        lines = (x[:i, None] * right + x[None, i + 1 :] * left) / (left + right)
+        found.append(max(0.0, 1 - float(x[i] / lines.max())))
+    return found
