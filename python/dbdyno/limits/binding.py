@@ -67,23 +67,24 @@ def bind_order(spec: LimitSpec, topology: Topology, main_pid: int) -> list[int]:
     return found
 
 
-def pin(backends: Sequence[tuple[int, int]], cpus: Sequence[int], main_pid: int) -> dict[int, int]:
-    """Pins each backend to one CPU: of (session, pid) in the order of sessions the k-th to ``cpus[k % n]``.
+def pin(backends: Sequence[tuple[int, ...]], cpus: Sequence[int], main_pid: int) -> dict[int, int]:
+    """Pins each backend to one CPU: of (session, pid), or (session, pid, tid) where a
+    process serves several, in the order of sessions the k-th to ``cpus[k % n]``.
 
     Session -> CPU of those pinned; one that has ended is left out. Nothing is to be put back: a backend
     ends with its session. Raises :class:`NotPrivileged`, and :class:`TargetError` for a process that is no
     child of the server's main process: a stranger of the same number.
     """
     pinned: dict[int, int] = {}
-    for place, (session, pid) in enumerate(sorted(backends)):
+    for place, (session, pid, *tids) in enumerate(sorted(backends)):
         cpu = cpus[place % len(cpus)]
-        if processes.parent(pid) not in (None, main_pid):
+        if pid != main_pid and processes.parent(pid) not in (None, main_pid):
             raise TargetError(
                 f"process {pid} is not one of the server's (main process {main_pid})",
                 "bind needs direct connections to a server whose processes are seen here, without a pooler",
             )
         try:
-            for task in processes.tasks(pid):
+            for task in tids or processes.tasks(pid):
                 os.sched_setaffinity(task, {cpu})
                 pinned[session] = cpu
         except ProcessLookupError:

@@ -87,6 +87,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
     "microstates": (
         *CELL,
         _c("pid", "i64", "process"),
+        _c("tid", "i64", "task; NULL: the process's main one", null=True),
         _c("start_ticks", "i64", "part of the key", null=True),
         _c("role", "str", "as in tasks"),
         _c("session", "i64", "session", null=True),

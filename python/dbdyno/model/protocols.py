@@ -64,8 +64,8 @@ class Load(Protocol):
 
     def progress(self) -> Progress: ...
 
-    def backends(self) -> Sequence[tuple[int, int]]:
-        """(session, backend pid) of all connected sessions."""
+    def backends(self) -> Sequence[tuple[int, ...]]:
+        """(session, pid) of all connected sessions; (session, pid, tid) where a process serves several."""
 
     def threads(self) -> Sequence[int]:
         """Task ids of the driver's threads."""

@@ -100,6 +100,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("sql_after_ns", "i64", "when its answer was there"),
         _c("task_ns", "i64", "when the task's state was read", null=True),
         _c("pid", "i64", "the server's process id"),
+        _c("tid", "i64", "the task that was read; NULL: the process's main one", null=True),
         _c("start_ticks", "i64", "part of the key: a pid may be used again", null=True),
         *_WHO,
         _c("via", "str", "sql (the activity view) | memory (the wait event word); NULL: sql", null=True),
@@ -215,6 +216,7 @@ RAW: dict[str, tuple[Column, ...]] = {
     "backends": (
         _c("at_ns", "i64", "when the server was asked"),
         _c("pid", "i64", "the server's process id"),
+        _c("tid", "i64", "its task in it; NULL: the process's main one", null=True),
         _c("backend_start_ns", "i64", "its start by the server's wall clock, since 1970", null=True),
         _c("kind", "str", "client backend, or what the engine calls that process", null=True),
         _c("leader_pid", "i64", "of a parallel worker", null=True),

@@ -41,6 +41,7 @@ CUT: dict[str, tuple[Column, ...]] = {
     "cut_samples": (
         *CELL,
         *_WHOSE,
+        _c("tid", "i64", "task"),
         _c("start_ticks", "i64", "part of the key", null=True),
         _c("sample", "i64", "number of the sample"),
         _c("via", "str", "sql | memory"),

@@ -136,6 +136,7 @@ def glance(
     ``everyone``: sessions too brief to be sampled count, as no session was left out by choice.
     ``resting``: those that did nothing are counted together, without a line each: there may be thousands.
     """
+    recent = {name: _by_task(frame) for name, frame in recent.items()}
     samples = recent["samples"].filter(pl.col("role") == "session")
     samples = samples.with_columns(pl.col("via").fill_null("sql"))
     taken = samples.select("sample", "via").n_unique() if samples.height else 0
@@ -162,6 +163,13 @@ def glance(
         brief=unmet,
         resting=rest.height,
     )
+
+
+def _by_task(frame: pl.DataFrame) -> pl.DataFrame:
+    """A session is known by its task: with ``pid`` the task's number, which is that of a process with one."""
+    if "tid" not in frame.columns or (frame["tid"] == frame["pid"]).fill_null(True).all():
+        return frame
+    return frame.with_columns(pid=pl.coalesce("tid", "pid"))
 
 
 def _without(rest: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:

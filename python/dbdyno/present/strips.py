@@ -101,6 +101,7 @@ def _rows(results: Results, cell: str | None) -> pl.DataFrame:
     processes = results.tables["microstates"].filter((pl.col("role") == "session") & ~pl.col("worker"))
     # A session's number is its window's own; its process is the same in all.
     named = processes.select("cell", "session", pl.format("pid {}", "pid").alias("process"))
+    named = named.unique(["cell", "session"], keep="first", maintain_order=True)  # of several in turn, one
     joined = table.join(offsets, on="cell").join(named, on=["cell", "session"], how="left")
     shifted = [(pl.col(c) + pl.col("offset")).alias(c) for c in ("start_s", "end_s")]
     session = pl.when(pl.col("process").is_null()).then("session").alias("session")

@@ -34,7 +34,7 @@ def microstates_of(found: Joint, cut: Tables) -> pl.DataFrame:
     rows = rows.join(
         groups.table.select("group", "cpu_source", "wait_source"), on="group", maintain_order="left"
     )
-    rows = rows.join(_names(cut), on=["cell", "pid"], how="left", maintain_order="left")
+    rows = rows.join(_names(cut), on=["cell", "pid", "tid"], how="left", maintain_order="left")
     keys = cut["windows"].select(c.name for c in CELL)
     return conform("microstates", keys.join(_selected(rows), on="cell", maintain_order="right"))
 
@@ -105,7 +105,8 @@ def _names(cut: Tables) -> pl.DataFrame:
     where = pl.concat_str("user", "database", separator="@", ignore_nulls=True)
     parts = [pl.when(part != "").then(part) for part in (pl.col("application"), where)]
     name = pl.concat_str(*parts, separator=" ", ignore_nulls=True)
-    return listed.select("cell", "pid", told=name).unique(["cell", "pid"], keep="last")
+    tid = pl.coalesce("tid", "pid")
+    return listed.select("cell", "pid", tid=tid, told=name).unique(["cell", "pid", "tid"], keep="last")
 
 
 def _selected(rows: pl.DataFrame) -> pl.DataFrame:
@@ -127,7 +128,7 @@ def _selected(rows: pl.DataFrame) -> pl.DataFrame:
         for n, c in (("voluntary",) * 2, ("involuntary",) * 2, ("slices",) * 2, ("syscalls", "calls"))
     }
     return rows.select(
-        *("cell", "pid", "start_ticks", "role", "session", "worker"),
+        *("cell", "pid", "tid", "start_ticks", "role", "session", "worker"),
         *(f"{n}{e}" for n in parts for e in _ENDS),
         name=pl.coalesce(worker, helper, told, own_or_group),
         wall_s=seen,

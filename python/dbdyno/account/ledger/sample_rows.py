@@ -41,17 +41,18 @@ def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
     that others waited for. ``hidden``: our role could not see what the session did, the row says nothing.
     """
     theirs = pl.col("role").is_in(_ROLES) | pl.col("role").str.starts_with("helper:")
-    mine = tasks.filter(theirs & (pl.col("pid") == pl.col("tid")))
-    mine = mine.select("task", "cell", "pid", "start_ticks", "from_ns", "to_ns", "partial", "known")
+    mine = tasks.filter(theirs).select(
+        "task", "cell", "pid", "tid", "start_ticks", "from_ns", "to_ns", "partial", "known"
+    )
     spans = cut["cut_sampler"].drop("workload", "variant", "sessions", "repeat")
     spans = spans.with_row_index("instant").join(sampling(cut), on=["cell", "via"], maintain_order="left")
     rows = cut["cut_samples"].select(
-        *("cell", "via", "sample", "pid", "state", *LABEL, "task_state", "status", "skew_ns"),
+        *("cell", "via", "sample", "pid", "tid", "state", *LABEL, "task_state", "status", "skew_ns"),
         its_start="start_ticks",
         read_ns="at_ns",
     )
     joined = rows.join(spans, on=["cell", "via", "sample"], maintain_order="left").join(
-        mine, on=["cell", "pid"], maintain_order="left"
+        mine, on=["cell", "pid", "tid"], maintain_order="left"
     )
     same = pl.col("its_start").is_null() | pl.col("start_ticks").is_null()
     joined = joined.filter(same | (pl.col("its_start") == pl.col("start_ticks")))

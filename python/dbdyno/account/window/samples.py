@@ -30,12 +30,16 @@ def cut_samples(cells: Sequence[RawCell]) -> pl.DataFrame:
 
 
 def seen_spans(cell: RawCell, samples: pl.DataFrame) -> pl.DataFrame:
-    """Per session and pid: ``seen_from`` and ``seen_to``, the time that ``samples`` of it stand for."""
-    mine = samples.filter(pl.col("role") == "session").with_columns(_via())
-    found = mine.select("session", "pid", *_SAMPLE).join(_spans(cell), on=_SAMPLE)
-    return found.group_by("session", "pid", maintain_order=True).agg(
+    """Per session and task: ``seen_from`` and ``seen_to``, the time that ``samples`` of it stand for."""
+    mine = samples.filter(pl.col("role") == "session").with_columns(_via(), _tid())
+    found = mine.select("session", "pid", "tid", *_SAMPLE).join(_spans(cell), on=_SAMPLE)
+    return found.group_by("session", "pid", "tid", maintain_order=True).agg(
         seen_from=pl.col("low_ns").min(), seen_to=pl.col("high_ns").max()
     )
+
+
+def _tid() -> pl.Expr:
+    return pl.coalesce("tid", "pid").alias("tid")
 
 
 def _via() -> pl.Expr:
@@ -60,10 +64,21 @@ def _spans(cell: RawCell) -> pl.DataFrame:
 
 
 def _rows(cell: RawCell) -> pl.DataFrame:
-    samples = fold(cell.tables["samples"].with_columns(_via()), workers(cell))
+    samples = fold(cell.tables["samples"].with_columns(_via(), _tid()), workers(cell))
     inside = samples.join(_spans(cell).select(_SAMPLE), on=_SAMPLE, maintain_order="left")
     return inside.select(
-        *("pid", "role", "session", "sample", "state", "wait_class", "wait_event", "task_state", "status"),
+        *(
+            "pid",
+            "tid",
+            "role",
+            "session",
+            "sample",
+            "state",
+            "wait_class",
+            "wait_event",
+            "task_state",
+            "status",
+        ),
         *("via", "start_ticks", "query_id", "leader_pid", "worker"),
         at_ns=pl.col("task_ns").fill_null(pl.col("sql_after_ns")),
         skew_ns=pl.col("task_ns") - (pl.col("sql_before_ns") + pl.col("sql_after_ns")) // 2,

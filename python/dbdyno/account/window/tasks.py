@@ -37,7 +37,7 @@ def _cut(cell: RawCell) -> pl.DataFrame:
     found = grown(_with_births(reads_of(cell), meta.t0_ns), meta.t0_ns, meta.t1_ns, _SURE, _MORE)
     read = found.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")
     brief = _too_brief(cell, read)
-    read = read.join(brief, on=["pid", "start_ticks"], how="anti", nulls_equal=True)
+    read = read.join(brief, on=list(TASK), how="anti", nulls_equal=True)
     found = pl.concat([read, _unread(cell, read)], how="diagonal_relaxed")
     group = brief_task(cell)
     followed = traced_tasks(cell)
@@ -80,7 +80,7 @@ def _too_brief(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
     brief = brief.filter(pl.col("status") == "too short")
     if brief.is_empty():
         return brief
-    seen = brief.join(seen_spans(cell, cell.tables["samples"]), on=["session", "pid"])
+    seen = brief.join(seen_spans(cell, cell.tables["samples"]), on=["session", "pid", "tid"])
     return seen.filter(pl.col("seen_to") - pl.col("seen_from") > pl.col("wall_ns"))
 
 
@@ -123,7 +123,9 @@ def _unread(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
 def _lives(cell: RawCell) -> pl.DataFrame:
     """Of an observation: when each session was there, as far as samples tell."""
     samples = cell.tables["samples"]
-    spans = seen_spans(cell, samples.clear() if cell.tables["sessions"].height else samples)
+    by_task = seen_spans(cell, samples.clear() if cell.tables["sessions"].height else samples)
+    by_task = by_task.group_by("session", "pid", maintain_order=True)
+    spans = by_task.agg(pl.col("seen_from").min(), pl.col("seen_to").max())
     late = pl.col("seen_from") > cell.meta.t0_ns + NEAR_NS
     early = pl.col("seen_to") < cell.meta.t1_ns - NEAR_NS
     return spans.with_columns(gone=late | early)

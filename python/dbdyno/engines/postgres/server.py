@@ -233,7 +233,9 @@ class PostgresServer:
     # -- watching -------------------------------------------------------------------------------
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
         with _doing("preparing the activity samples"):
-            half = self._watch_half(observation.activity_sql(self._connection), load.backends())
+            half = self._watch_half(
+                observation.activity_sql(self._connection), [(n, pid) for n, pid, *_ in load.backends()]
+            )
             return self._front.watched(self._connection, half)
 
     def observation_spec(self, chosen: Observation, known: Mapping[int, int]) -> Mapping[str, Any]:
