@@ -7,6 +7,10 @@ use crate::Result;
 pub struct ActivityRow {
     /// Process id.
     pub pid: i64,
+    /// The thread that serves it; `None`: the process has one, and serves nobody else.
+    pub tid: Option<i64>,
+    /// Which of our sessions it works for now, where the server knows; `None`: the one it worked for before.
+    pub session: Option<i64>,
     /// `None`: a client's backend; a name: one of the server's own processes.
     pub helper: Option<String>,
     /// active, idle, ...
@@ -21,6 +25,13 @@ pub struct ActivityRow {
     pub leader_pid: Option<i64>,
     /// Whether it is one of those that are to be observed; `None`: the server was not asked that.
     pub chosen: Option<bool>,
+}
+
+impl ActivityRow {
+    /// The task that is read for it.
+    pub fn task(&self) -> i64 {
+        self.tid.unwrap_or(self.pid)
+    }
 }
 
 /// Asks the server who does what. One connection of its own, which it leaves out of its answer.

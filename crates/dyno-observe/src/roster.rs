@@ -22,6 +22,7 @@ pub struct Roster {
     /// Descriptors that may be kept open, and the limit that it comes from.
     budget: i64,
     limit: u64,
+    /// By task: a session is whatever tasks work for it, at once or in turn.
     sessions: HashMap<i64, i64>,
     tasks: HashMap<i64, Arc<Task>>,
     /// In the order of meeting: the driver's few threads, then the sessions, so that they are read nearest to
@@ -72,7 +73,7 @@ impl Roster {
         }
         for &(session, pid) in &spec.sessions {
             let who = roster.who("session", Some(session));
-            roster.add_child(pid, who, None);
+            roster.add_child(pid, pid, who, None);
         }
         if let Some(pid) = spec.main_pid {
             let who = roster.who("helper:main", None);
@@ -80,7 +81,7 @@ impl Roster {
         }
         if let Some(pid) = asked {
             let who = roster.who("dbdyno", None);
-            roster.add_child(pid, who, None);
+            roster.add_child(pid, pid, who, None);
         }
         roster
     }
@@ -88,26 +89,29 @@ impl Roster {
     /// The task of a backend the server spoke of, before `named_ticks` (since boot). A pid that is used again is a new task, and no session of
     /// before; a backend may be chosen some time after it was met (who it is for is known only then).
     pub fn meet(&mut self, row: &ActivityRow, named_ticks: i64) -> Arc<Task> {
+        let tid = row.task();
         let chosen = self.adopt && row.helper.is_none() && row.chosen.unwrap_or(true);
-        if let Some(task) = self.tasks.get(&row.pid).cloned() {
+        if let Some(task) = self.tasks.get(&tid).cloned() {
             if task.gone() {
-                self.sessions.remove(&row.pid);
+                self.sessions.remove(&tid);
             } else if chosen && &*task.who.role == OTHER {
                 self.remove(&task);
             } else {
                 return task;
             }
         }
-        if chosen && !self.sessions.contains_key(&row.pid) {
-            self.sessions.insert(row.pid, self.next_session);
+        if let Some(session) = row.session {
+            self.sessions.insert(tid, session);
+        } else if chosen && !self.sessions.contains_key(&tid) {
+            self.sessions.insert(tid, self.next_session);
             self.next_session += 1;
         }
-        let who = match (self.sessions.get(&row.pid).copied(), &row.helper) {
+        let who = match (self.sessions.get(&tid).copied(), &row.helper) {
             (Some(session), _) => self.who("session", Some(session)),
             (None, Some(helper)) => self.who(&format!("helper:{helper}"), None),
             (None, None) => self.who(OTHER, None),
         };
-        self.add_child(row.pid, who, Some(named_ticks))
+        self.add_child(row.pid, tid, who, Some(named_ticks))
     }
 
     /// Tasks of the server met since this was asked last, into `into`.
@@ -181,10 +185,10 @@ impl Roster {
         self.changes += 1;
     }
 
-    /// A child of the server's main process, where that is known.
-    fn add_child(&mut self, pid: i64, who: Who, named_ticks: Option<i64>) -> Arc<Task> {
-        let parent = self.main_pid;
-        self.add(pid, pid, who, self.os, Proof { parent, named_ticks })
+    /// A child of the server's main process, where that is known, or a thread of it.
+    fn add_child(&mut self, pid: i64, tid: i64, who: Who, named_ticks: Option<i64>) -> Arc<Task> {
+        let parent = self.main_pid.filter(|&main| main != pid);
+        self.add(pid, tid, who, self.os, Proof { parent, named_ticks })
     }
 
     fn add(&mut self, pid: i64, tid: i64, who: Who, here: bool, proof: Proof) -> Arc<Task> {

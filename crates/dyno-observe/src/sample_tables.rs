@@ -121,6 +121,7 @@ struct Columns {
     after_ns: Vec<Option<i64>>,
     task_ns: Vec<Option<i64>>,
     pid: Vec<Option<i64>>,
+    tid: Vec<Option<i64>>,
     start_ticks: Vec<Option<i64>>,
     role: Texts,
     session: Vec<Option<i64>>,
@@ -142,6 +143,7 @@ impl Columns {
         self.after_ns.push(Some(row.sql.after_ns));
         self.task_ns.push(row.task.task_ns);
         self.pid.push(Some(row.pid));
+        self.tid.push(Some(row.tid));
         self.start_ticks.push(row.start_ticks);
         self.role.push(text(Some(row.role)));
         self.session.push(row.session);
@@ -162,6 +164,7 @@ impl Columns {
         self.after_ns.push(Some(row.after_ns));
         self.task_ns.push(row.state.is_ok().then_some(row.task_ns));
         self.pid.push(Some(task.pid));
+        self.tid.push(Some(task.tid));
         self.start_ticks.push(task.start_ticks());
         self.role.push(Some(&task.who.role));
         self.session.push(task.who.session);
@@ -193,6 +196,7 @@ impl Columns {
                 ("sql_after_ns", number(self.after_ns)),
                 ("task_ns", number(self.task_ns)),
                 ("pid", number(self.pid)),
+                ("tid", number(self.tid)),
                 ("start_ticks", number(self.start_ticks)),
                 ("role", text(self.role)),
                 ("session", number(self.session)),

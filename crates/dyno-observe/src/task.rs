@@ -128,9 +128,10 @@ impl Task {
         !self.met.swap(true, Ordering::Relaxed)
     }
 
-    /// True for a process of the server: a session's, a helper's, somebody else's.
+    /// True for a task of the server: a session's, a helper's main one, somebody else's.
     pub fn of_server(&self) -> bool {
-        !matches!(&*self.who.role, "dbdyno" | "driver" | "pooler") && self.pid == self.tid
+        !matches!(&*self.who.role, "dbdyno" | "driver" | "pooler")
+            && (self.pid == self.tid || self.who.session.is_some())
     }
 
     /// True once a read has found it gone: its numbers may be given to another task.

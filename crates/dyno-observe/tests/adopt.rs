@@ -82,6 +82,37 @@ fn without_a_choice_every_client_is_chosen_and_without_adoption_none() {
     }
 }
 
+#[test]
+fn processes_in_turn_are_the_session_that_the_server_says() {
+    let of: Vec<Sleeper> = (0..2).map(|_| Sleeper::new()).collect();
+    let pids: Vec<i64> = of.iter().map(Sleeper::pid).collect();
+    let [first, second] = pids[..] else { unreachable!() };
+    let mut asked = 0;
+    let probe = scripted(move |rows| {
+        asked += 1;
+        rows.push(ActivityRow {
+            tid: Some(if asked < 4 { first } else { second }),
+            session: Some(3),
+            ..backend(if asked < 4 { first } else { second })
+        });
+        Ok(())
+    });
+    let (watch, _, _) = run(spec(), probe, 300);
+    for name in ["samples", "tasks"] {
+        let table = table(&watch, name);
+        for pid in [first, second] {
+            assert_eq!(whose(&table, pid), one("session", Some(3)));
+        }
+        assert!(
+            numbers(&table, "tid")
+                .iter()
+                .filter(|t| **t == Some(second))
+                .count()
+                > 0
+        );
+    }
+}
+
 /// A process with a pid that has just been used, where the kernel lets us have that.
 fn again(pid: i64) -> Option<Sleeper> {
     for _ in 0..200 {
