@@ -1,0 +1,130 @@
+"""Its server, and who watches it: by its own law, as the world is virtual."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from dbdyno.engines.fake.core import core_table
+from dbdyno.model.environment import ServerFacts
+from dbdyno.model.helpers import Helper
+from dbdyno.model.plan import Cell
+from dbdyno.model.protocols import Load, Target
+from dbdyno.model.source import Source
+from dbdyno.model.tables import CoreColumn, empty
+from dbdyno.model.wait_families import Family, WaitFamilies
+from dbdyno.model.workload import Calibration, Workload
+from tests.second_engine.load import SecondLoad
+from tests.second_engine.world import EPOCH, SERVER, S, reads, samples
+
+PRODUCT = "Second"
+
+
+def wait_families() -> WaitFamilies:
+    return WaitFamilies({"Disk": Family.IO, "Mutex": Family.LOCK, "Peer": Family.CLIENT})
+
+
+def helpers() -> dict[str, Helper]:
+    return {}
+
+
+def open_server(target: Target) -> SecondServer:
+    return SecondServer(target)
+
+
+class _Clock:
+    def __init__(self, load: SecondLoad) -> None:
+        self.now_ns = load.now_ns
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class SecondWatch:
+    """See :class:`dbdyno.model.protocols.Watch`."""
+
+    def __init__(self, load: SecondLoad, seed: int) -> None:
+        self._load, self._seed = load, seed
+
+    def start(self, t0_ns: int, t1_ns: int) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def latest(self) -> Mapping[str, float]:
+        return {}
+
+    def trouble(self) -> str | None:
+        return None
+
+    def witnesses(self) -> Mapping[str, tuple[str, str]]:
+        return {}
+
+    def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:  # noqa: ARG002
+        return self.tables()
+
+    def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
+        load = self._load
+        found = load.tasks()
+        read = [row for task in found for row in reads(task, load.t1_ns)]
+        seen, taken = samples(found, load.began_ns, load.t1_ns, self._seed)
+        made = {"tasks": read, "samples": seen, "sampler": taken, "cgroup": [], "host": []}
+        return {name: core_table(name, rows) for name, rows in made.items()}
+
+
+class SecondServer:
+    """What :mod:`dbdyno.conduct.cell` asks of a server. ``params["speed"]``: calls a cycle."""
+
+    wait_families = wait_families()
+
+    def __init__(self, target: Target) -> None:  # noqa: ARG002
+        self._load = SecondLoad(0, 1, EPOCH)
+
+    def facts(self) -> ServerFacts:
+        return ServerFacts(
+            engine="second",
+            product=PRODUCT,
+            version="0.1",
+            version_num=1,
+            description="a second engine",
+            where="nowhere",
+            embedded=True,
+            tls=None,
+            here=True,
+            here_detail="",
+            main_pid=SERVER,
+            settings={},
+            own_cpus=4,
+        )
+
+    def sources(self) -> list[Source]:
+        return [Source(name="activity samples", provenance="the law", status="ok")]
+
+    def load(
+        self,
+        workload: Workload,  # noqa: ARG002
+        cell: Cell,
+        calibration: Calibration | None,  # noqa: ARG002
+        log_calls: bool,  # noqa: ARG002
+        max_calls: int | None,  # noqa: ARG002
+    ) -> Load:
+        speed = int(cell.params.get("speed", 1))
+        self._load = SecondLoad(cell.sessions, speed, self._load.now_ns() + S)
+        return self._load
+
+    def watch_spec(self, load: Load) -> Mapping[str, Any]:  # noqa: ARG002
+        return {"engine": "second"}
+
+    def watch(self, spec: Mapping[str, Any]) -> SecondWatch:
+        return SecondWatch(self._load, spec["seed"])
+
+    def clock(self) -> _Clock:
+        return _Clock(self._load)
+
+    def backends(self) -> pl.DataFrame:
+        return empty("backends")
+
+    def counters(self, phase: str) -> pl.DataFrame:  # noqa: ARG002
+        return empty("counters")
+
+    def close(self) -> None: ...
