@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -13,8 +15,9 @@ from dbdyno.engines import DEFAULT, ENGINES, helpers, product, wait_families
 from dbdyno.engines.postgres.wait_events import words
 from dbdyno.model.errors import UsageError
 from dbdyno.model.helpers import Helper
-from dbdyno.model.raw import RawCell, labelled
+from dbdyno.model.raw import RawCell
 from dbdyno.model.wait_families import AT_CLIENT, LOCKS, STORAGE, Family, WaitFamilies, families_of, merged
+from dbdyno.store import RunStore
 
 
 def test_an_event_may_be_of_another_family_than_its_class() -> None:
@@ -62,18 +65,23 @@ def _events(major: int) -> list[tuple[str, str]]:
     return [] if known is None else list(known.events.values())
 
 
-def test_a_run_stored_without_families_comes_out_as_one_with_them() -> None:
+def test_a_run_stored_without_what_its_engine_says_comes_out_as_one_with_it(tmp_path: Path) -> None:
     made = climb("fake:cpus=2,cpu=4ms,wait=IO/DataFileRead:2ms+LWLock/ProcArray:2ms,think=3ms", [4])
-    bare = [
-        RawCell(c.meta.model_copy(update={"wait_families": WaitFamilies()}), c.tables) for c in made.cells
-    ]
-    again = [labelled(cell, wait_families("fake")) for cell in bare]
-    ones, others = (
-        derive(made.info, made.plan, made.environment, cells).tables for cells in (made.cells, again)
-    )
-    assert ones["wait_families"].equals(others["wait_families"])
-    for name in ("ledger", "microstates", "top_events"):
-        assert_frame_equal(ones[name], others[name], check_row_order=False)
+    now = derive(made.info, made.plan, made.environment, made.cells)
+    record = RunStore(tmp_path).create(made.plan, workloads=made.info.workloads)
+    server = made.environment.server.model_copy(update={"product": "", "helpers": {}})
+    record.write_environment(made.environment.model_copy(update={"server": server}))
+    for cell in made.cells:
+        record.write_cell(
+            RawCell(cell.meta.model_copy(update={"wait_families": WaitFamilies()}), cell.tables)
+        )
+    record.write_derived({n: t for n, t in now.tables.items() if n != "wait_families"}, now.findings)
+    record.finish("complete")
+    for found in (conduct.results_of(record), conduct.rebuild(record)[0]):
+        assert found.environment == made.environment
+        assert families_of(found.tables) == wait_families("fake")
+        for name in ("ledger", "microstates", "top_events"):
+            assert_frame_equal(found.tables[name], now.tables[name], check_row_order=False)
 
 
 def test_families_decide_what_a_wait_is_counted_as() -> None:
