@@ -149,7 +149,7 @@ fn warm(plan: &Plan, session: &mut PgSession) -> Result<()> {
         if let CallEnd::Failed { code, message } = session.call(&mut buffer)? {
             return Err(Error::Server {
                 code: String::from_utf8_lossy(&code).into_owned(),
-                refusal: refusal(&code),
+                refusal: refusal(code),
                 message,
                 position: None,
             });

@@ -74,7 +74,7 @@ impl ServerError {
     fn into_error(self) -> Error {
         Error::Server {
             code: self.code(),
-            refusal: refusal(&self.sqlstate),
+            refusal: refusal(self.sqlstate),
             message: self.message,
             position: self.position,
         }
@@ -82,8 +82,8 @@ impl ServerError {
 }
 
 /// What a SQLSTATE is for (PostgreSQL documentation, appendix A).
-pub fn refusal(sqlstate: &[u8; 5]) -> Refusal {
-    match sqlstate {
+pub fn refusal(sqlstate: [u8; 5]) -> Refusal {
+    match &sqlstate {
         b"53300" => Refusal::Full,
         b"42501" => Refusal::Forbidden,
         b"57P01" => Refusal::ShutDown,
@@ -99,11 +99,11 @@ mod tests {
 
     #[test]
     fn codes_are_sorted_by_what_they_are_for() {
-        assert_eq!(refusal(b"53300"), Refusal::Full);
-        assert_eq!(refusal(b"42501"), Refusal::Forbidden);
-        assert_eq!(refusal(b"42P01"), Refusal::Statement);
-        assert_eq!(refusal(b"57P03"), Refusal::Starting);
-        assert_eq!(refusal(b"XX000"), Refusal::Other);
+        assert_eq!(refusal(*b"53300"), Refusal::Full);
+        assert_eq!(refusal(*b"42501"), Refusal::Forbidden);
+        assert_eq!(refusal(*b"42P01"), Refusal::Statement);
+        assert_eq!(refusal(*b"57P03"), Refusal::Starting);
+        assert_eq!(refusal(*b"XX000"), Refusal::Other);
     }
 
     #[test]
