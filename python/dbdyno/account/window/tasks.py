@@ -124,8 +124,9 @@ def _lives(cell: RawCell) -> pl.DataFrame:
     """Of an observation: when each session was there, as far as samples tell."""
     samples = cell.tables["samples"]
     by_task = seen_spans(cell, samples.clear() if cell.tables["sessions"].height else samples)
-    by_task = by_task.group_by("session", "pid", maintain_order=True)
-    spans = by_task.agg(pl.col("seen_from").min(), pl.col("seen_to").max())
+    spans = by_task.group_by("session", "pid", maintain_order=True).agg(
+        pl.col("seen_from").min(), pl.col("seen_to").max()
+    )
     late = pl.col("seen_from") > cell.meta.t0_ns + NEAR_NS
     early = pl.col("seen_to") < cell.meta.t1_ns - NEAR_NS
     return spans.with_columns(gone=late | early)
