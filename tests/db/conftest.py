@@ -38,11 +38,10 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
-        runtime = self.server_dir / "r"
+        runtime = self.server_dir.with_name(f"{self.server_dir.name}-r")
         runtime.mkdir(mode=0o700, exist_ok=True)
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("PG")} | {
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "XDG_"))} | {
             "XDG_DATA_HOME": str(self.home / "data"),
-            "XDG_STATE_HOME": str(self.home / ".local/state"),
             "XDG_RUNTIME_DIR": str(runtime),
             "DBDYNO_SERVER_DIR": str(self.server_dir),
             "HOME": str(self.home),
@@ -50,7 +49,7 @@ class Bench:
         }
 
     def dbdyno(
-        self, *words: str, timeout_s: float = 120, under: Sequence[str] = (), **env: str
+        self, *words: str, timeout_s: float = 300, under: Sequence[str] = (), **env: str
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*under, PROGRAM, *words],

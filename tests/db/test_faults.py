@@ -18,9 +18,17 @@ from tests.db.conftest import SHORT, Bench, eventually
 
 pytestmark = pytest.mark.db
 LONG = ("--measure", "60s", "--settle", "300ms", "--call-target", "50ms")
-OURS = "state = 'active' and query like '%lio%' and pid <> pg_backend_pid()"
+OURS = "state = 'active' and query ~ 'lio|pg_sleep.0.01' and pid <> pg_backend_pid()"
 CALLING = f"select count(*) from pg_stat_activity where {OURS}"
 TERMINATE = f"select pg_terminate_backend(pid) from pg_stat_activity where {OURS} limit 1"
+
+
+@pytest.fixture
+def brief(tmp_path: Path) -> tuple[str, ...]:
+    """A load that leaves the machine its CPUs."""
+    script = tmp_path / "brief.sql"
+    script.write_text("select pg_sleep(0.01)")
+    return ("--script", str(script))
 
 
 def _readable(bench: Bench, reason: str) -> dict[str, object]:
@@ -76,10 +84,11 @@ def test_server_stopped_in_mid_rung(fresh_bench: Bench) -> None:
     _readable(fresh_bench, "lost")
 
 
-def test_one_backend_terminated_costs_one_session(bench: Bench) -> None:
-    with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "4", "--measure", "8s") as run:
+def test_one_backend_terminated_costs_one_session(bench: Bench, brief: tuple[str, ...]) -> None:
+    measured = ("--settle", "300ms", "--measure", "12s")
+    with bench.background("run", *brief, "--dsn", bench.dsn, "--sessions", "4", *measured) as run:
         eventually(lambda: bench.ask(CALLING)[0][0] >= 4)
-        time.sleep(4)  # past connecting, warming and settling
+        time.sleep(3)  # past connecting, warming and settling
         assert eventually(lambda: bench.ask(TERMINATE)) == [(True,)]
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 0, errors
