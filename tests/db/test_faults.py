@@ -88,7 +88,7 @@ def test_one_backend_terminated_costs_one_session(bench: Bench, brief: tuple[str
     measured = ("--settle", "300ms", "--measure", "12s")
     with bench.background("run", *brief, "--dsn", bench.dsn, "--sessions", "4", *measured) as run:
         eventually(lambda: bench.ask(CALLING)[0][0] >= 4)
-        time.sleep(3)  # past connecting, warming and settling
+        time.sleep(4)  # past connecting, warming and settling
         assert eventually(lambda: bench.ask(TERMINATE)) == [(True,)]
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 0, errors

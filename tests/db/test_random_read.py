@@ -83,7 +83,8 @@ def test_a_variant_says_how_calls_are_sent(bench: Bench) -> None:
     assert trips == {"plain": 1, "checked": 2, "pipelined": 1, "parsed": 1, "simple": 2}
     work = {r["variant"]: r["value"] for r in rates(document, "work_per_call")}
     assert set(work.values()) == {2.0}  # the index is a single page
-    assert all(r["value"] > 0 for r in rates(document, "client_cpu_per_call_ns"))
+    client = [r["value"] for r in rates(document, "client_cpu_per_call_ns")]
+    assert all(cpu is None or cpu > 0 for cpu in client)  # unknown where the driver was read too late
 
 
 def test_what_cannot_be_is_said_before_the_start(bench: Bench) -> None:
