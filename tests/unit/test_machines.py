@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import altair as alt
 import numpy as np
 import polars as pl
 import pytest
@@ -26,8 +27,8 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.machines import Machines
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import POINTS, Ladder, Machine
+from dbdyno.present.document import Chart, walk
 from dbdyno.present.machines import machines_json, sections
-from dbdyno.present.media import html
 
 LOADS = (1, 2, 4, 8, 12, 24, 32, 64, 100, 200)
 Law = Callable[[float], float]
@@ -226,8 +227,13 @@ def test_as_text() -> None:
 def test_as_html() -> None:
     made = argument(repeats=3, noise=0.01)
     root = ElementTree.fromstring(as_html(sections([made])))
-    assert len(root.findall(".//svg/circle")) == 2 * len(LOADS)
-    assert len(root.findall(".//svg/rect")) == 1
+    (drawn,) = (b for b in walk(sections([made])) if isinstance(b, Chart))
+    alt.LayerChart.from_dict(drawn.spec)
+    assert drawn.marks == 2 * len(LOADS)
+    (band,) = (r for rows in drawn.spec["datasets"].values() for r in rows if "from" in r)
+    assert (band["from"], band["load"], band["to"]) == tuple(
+        pytest.approx(v) for e in made.crossings for v in (e.low, e.value, e.high)
+    )
     assert len(root.findall(".//tbody/tr")) == len(LOADS) + 4
     odd = machines(ladder(few_fast), ladder(few_fast), ("<A>", "B&C"), no_band)
     assert ElementTree.fromstring(as_html(sections([odd]))) is not None
@@ -267,7 +273,7 @@ def test_runs_of_two_hosts_are_two_machines() -> None:
     (told,) = _runs(a, _run("same"), Options(), asked)[1]
     assert told.per_core.ratio is not None
     assert told.per_core.ratio.value == pytest.approx((told.peak.ratio.value if told.peak.ratio else 0) / 2)
-    page = html.page(present.comparison(comparison, found))
+    page = as_html(present.comparison(comparison, found).blocks)
     assert 'id="effect"' in page
     assert 'id="machines"' in page
     assert set(present.machines_document(comparison, found)) > {"metrics", "machines"}
@@ -287,6 +293,6 @@ def test_the_command_compares_two_files(tmp_path: Path) -> None:
     assert document["per_core"]["ratio"] is None
     page = tmp_path / "m.html"
     assert CliRunner().invoke(app, ["compare", *files, "-o", str(page)]).exit_code == 0
-    assert "<svg" in page.read_text()
+    assert "machines-0-throughput" in page.read_text()
     wrong = CliRunner().invoke(app, ["compare", *files, "--cores", "0", "8"])
     assert isinstance(wrong.exception, UsageError)

@@ -13,7 +13,6 @@ from dbdyno.present.document import (
     Block,
     Cell,
     Column,
-    Drawing,
     Row,
     Section,
     Statement,
@@ -23,7 +22,7 @@ from dbdyno.present.document import (
     remarks,
     word,
 )
-from dbdyno.present.machines_plot import plot
+from dbdyno.present.machines_chart import chart
 from dbdyno.present.plain import plain
 
 FORMAT = 1
@@ -34,17 +33,17 @@ _NOTHING = Cell("")
 def sections(machines: Iterable[Machines]) -> list[Section]:
     """One for each pair of ladders: the answer, the machines, the chart, the table, what to bear in mind."""
     return [
-        Section(title(made), _blocks(made), "machines" if n == 0 else f"machines-{n + 1}")
+        Section(title(made), _blocks(made, n), "machines" if n == 0 else f"machines-{n + 1}")
         for n, made in enumerate(machines)
     ]
 
 
-def _blocks(made: Machines) -> list[Block]:
+def _blocks(made: Machines, number: int) -> list[Block]:
     sides = ((made.names[0], made.a.machine), (made.names[1], made.b.machine))
     return [
         Statements([Statement(c) for c in made.claims]),
         *remarks(f"{name}: {about(m)}" for name, m in sides),
-        Drawing(plot(made)),
+        chart(made, number),
         Table(made.a.throughput_unit, _columns(made), [Row(cells) for cells in rows(made)]),
         *remarks(notes(made)),
     ]
