@@ -20,10 +20,12 @@ def chart(made: Machines, number: int = 0) -> Chart:
     loads = sorted({r["load"] for r in rows})
     ticks = {"values": loads, "format": "~g", "labelOverlap": "greedy", "labelSeparation": 6}
     ends = [loads[0], max(loads[-1], 2 * loads[0])] if loads else [1, 2]
+    rates = [r["rate"] for r in rows] or [1.0]
     logarithmic = {"type": "log", "nice": False}
+    heights = {**logarithmic, "domain": [min(rates) / 1.2, 1.2 * max(rates)]}
     base = {
         "x": channel("load:Q", title=load_unit, axis=ticks, scale={**logarithmic, "domain": ends}),
-        "y": channel("rate:Q", title=unit, axis={"format": "~s"}, scale={"type": "log", "nice": True}),
+        "y": channel("rate:Q", title=unit, axis={"format": "~s"}, scale=heights),
         "color": channel("machine:N", scale=series_scale(made.names), legend=None),
     }
     tip = [

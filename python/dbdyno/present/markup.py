@@ -50,10 +50,9 @@ def table(
     body = [
         el("tr", *(_cell(i, c, n) for i, (c, n) in enumerate(zip(r, numbers, strict=True)))) for r in rows
     ]
-    made = el(
-        "table", el("caption", el("span", caption)), el("thead", head), el("tbody", *body), class_=class_
-    )
-    return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    told = el("caption", el("span", caption)) if caption else None
+    made = el("table", told, el("thead", head), el("tbody", *body), class_=class_)
+    return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption or "table")
 
 
 def definitions(pairs: Iterable[tuple[str, Content]]) -> Html:
