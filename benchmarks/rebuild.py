@@ -1,0 +1,100 @@
+"""Deriving a run of 1,000 sessions anew: CPU time and memory at 1, 3 and 10 million samples.
+
+A measurement of the fake server is stretched: its samples follow one another as often as are needed, in a
+window that is longer by so much.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import polars as pl
+
+from dbdyno.conduct import derive
+from dbdyno.model.raw import RawCell
+from dbdyno.store import Run, RunStore
+
+ROOT = Path(__file__).parent.parent
+SESSIONS, SHORT_S = 1000, 10
+_CLOCKS = ("at_ns", "before_ns", "after_ns")
+_SAMPLED = ("sql_before_ns", "sql_after_ns", "task_ns", "due_ns", "start_ns", "end_ns")
+_GROWING = ("run_ns", "runq_ns", "user_ns", "system_ns", "sleep_ns", "throttled_ns", "blkio_ns", "blocked_ns")
+
+
+def main(_count: int, _seconds: float) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        short = _short(Path(directory))
+        for millions in (1, 3, 10):
+            times = max(1, round(millions * 1e6 / short[1].tables["samples"].height))
+            run = _stored(Path(directory) / str(millions), *short, times)
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.rebuild", str(run.path)],
+                cwd=ROOT, check=True, capture_output=True, text=True,
+            )  # fmt: skip
+            print(f"{millions} million samples of {SESSIONS} sessions: {done.stdout.strip()}", flush=True)
+
+
+def _short(directory: Path) -> tuple[Run, RawCell]:
+    sys.path.insert(0, str(ROOT))
+    from tests.fakery import climb
+
+    made = climb(
+        f"fake:cpus=2,cpu=2ms,maximum={SESSIONS + 20}", [SESSIONS], measure_ns=SHORT_S * 1_000_000_000
+    )
+    run = RunStore(directory / "short").create(made.plan)
+    run.write_environment(made.environment)
+    return run, made.cells[0]
+
+
+def _stored(directory: Path, short: Run, cell: RawCell, times: int) -> Run:
+    run = RunStore(directory).create(short.plan)
+    run.write_environment(short.environment)
+    run.write_cell(stretched(cell, times))
+    run.finish("complete")
+    return run
+
+
+def stretched(cell: RawCell, times: int) -> RawCell:
+    """``cell`` with a window ``times`` as long, and as many samples more."""
+    t0 = cell.meta.t0_ns
+    width = cell.meta.t1_ns - t0
+    longer_ns = (times - 1) * width
+    meta = cell.meta.model_copy(update={"t1_ns": t0 + times * width, "end_ns": cell.meta.end_ns + longer_ns})
+    tables = dict(cell.tables)
+    first = int(tables["sampler"]["sample"].max() or 0) + 1  # type: ignore[call-overload]
+    inside = tables["sampler"].filter(pl.col("due_ns").is_between(t0, t0 + width, closed="left"))
+    for name in ("samples", "sampler"):
+        mine = tables[name].join(inside.select("sample", "via"), on=["sample", "via"], how="semi")
+        tables[name] = pl.concat([_later(mine, n * width, n * first) for n in range(times)])
+    for name in ("tasks", "traced", "waits", "cgroup", "host", "counters", "progress"):
+        tables[name] = tables[name].with_columns(
+            *((pl.col(c) - t0) * times + t0 for c in _CLOCKS if c in tables[name].columns),
+            *(pl.col(c) * times for c in _GROWING if c in tables[name].columns),
+        )
+    tables["sessions"] = tables["sessions"].with_columns(
+        (pl.col("last_end_ns") + longer_ns), (pl.col("calls") * times)
+    )
+    return RawCell(meta, tables)
+
+
+def _later(rows: pl.DataFrame, ns: int, number: int) -> pl.DataFrame:
+    moved = [pl.col(c) + ns for c in _SAMPLED if c in rows.columns]
+    return rows.with_columns(pl.col("sample") + number, *moved)
+
+
+def _measured(run: Run) -> str:
+    before = os.times()
+    results = derive(run.info, run.plan, run.environment, run.each_cell([]))
+    used = os.times()
+    cpu_s = used.user + used.system - before.user - before.system
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return f"{cpu_s:.1f} s of CPU, {peak_mb:,.0f} MB, {results.tables['ledger'].height:,} rows of the ledger"
+
+
+if __name__ == "__main__":
+    print(_measured(Run(Path(sys.argv[1]))))
