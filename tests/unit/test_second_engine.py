@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from dbdyno.conduct.scaling import scalings_of
 from tests.fakery import LIO, S, environment_of, info_of
 from tests.second_engine import SecondServer
 
@@ -14,7 +15,6 @@ from dbdyno import drive, present
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.derive import derive
-from dbdyno.conduct.scaling import scalings_of
 from dbdyno.engines.fake import FakeServer
 from dbdyno.model.plan import Cell, Experiment, Plan
 from dbdyno.model.protocols import Target

@@ -54,9 +54,11 @@ def joint(cut: Tables) -> Joint:
     seen = with_states(mine, everything)
     tasks = _with_column(tasks, seen, mine)
     tasks = tasks.with_columns(hidden=pl.col("stateless") & pl.col("samples").is_null() & ~pl.col("exact"))
-    rows = moments(_apportioned(tasks, seen, families), tasks, ("asleep", "runnable", "raw"), RUNS)
     answers = moments(_asked(tasks, everything), tasks, ("y",), ())
-    return Joint(tasks, rows, _binned(seen, cut), answers, _waits(cut, tasks), families)
+    del everything, mine  # many rows: no longer than they are needed
+    bins = _binned(seen, cut)
+    rows = moments(_apportioned(tasks, seen, families), tasks, ("asleep", "runnable", "raw"), RUNS)
+    return Joint(tasks, rows, bins, answers, _waits(cut, tasks), families)
 
 
 def _binned(seen: pl.DataFrame, cut: Tables) -> pl.DataFrame:
@@ -71,7 +73,8 @@ def _binned(seen: pl.DataFrame, cut: Tables) -> pl.DataFrame:
     counted = rows.group_by("task", "start_ns", "kind", "wait_class").agg(
         n=pl.col("part").sum(), first=pl.col("at_ns").min()
     )
-    return counted.sort("first", "task").drop("first")
+    words = pl.col("kind", "wait_class").cast(pl.String)
+    return counted.sort("first", "task").drop("first").with_columns(words)
 
 
 def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
@@ -86,7 +89,7 @@ def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame, whole: pl.DataFrame) -
         unlabelled=weight.filter(kind="unlabelled").sum(),
         sampled_ns=pl.col("sampled_ns").first(),
         word=pl.col("word").any(),
-        via=pl.col("via").first(),
+        via=pl.col("via").first().cast(pl.String),
         skew_ns=pl.col("skew_ns").mean().clip(0),
         held_ns=pl.col("held_ns").mean(),
     )

@@ -65,11 +65,16 @@ def moments(rows: pl.DataFrame, tasks: pl.DataFrame, measures: Sequence[str], mo
         pl.col("instant").min().alias("first"),
         *((pl.col(m) ** 2 / pl.col("part")).sum().alias(f"{m}_2") for m in measures),
     )
-    by_task = by_task.sort("first", "task").drop("first")
+    by_task = by_task.sort("first", "task").drop("first").with_columns(_texts())
     squares = by_task.group_by("task").agg(pl.col(f"{m}_2").sum().alias(m) for m in measures)
     grouped = rows.join(bunches.select("task", "bunch"), on="task", maintain_order="left")
-    by_sample = grouped.group_by("bunch", "instant", *what).agg(*summed, counted)
+    by_sample = grouped.group_by("bunch", "instant", *what).agg(*summed, counted).with_columns(_texts())
     return Moments(by_task.drop(f"{m}_2" for m in measures), by_sample, squares, bunches)
+
+
+def _texts() -> pl.Expr:
+    """Codes stand for words in the samples' many rows."""
+    return pl.col(pl.Categorical, pl.Enum).cast(pl.String)
 
 
 def bunched(tasks: pl.DataFrame) -> pl.DataFrame:

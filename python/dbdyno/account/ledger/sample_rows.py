@@ -18,6 +18,7 @@ WORD_ALONE = "activity samples, the server's word alone"
 
 # Where no task state can be read for a reason that holds for the whole cell, the server's word stands alone.
 _LABEL_ONLY = ("not here", "not permitted", "not supported", "off")
+KINDS = pl.Enum(["sleep", "runnable", "unlabelled", "unknown"])
 _GONE = ("Z", "X")
 _ROLES = ("session", "other")
 
@@ -46,14 +47,20 @@ def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
     )
     spans = cut["cut_sampler"].drop("workload", "variant", "sessions", "repeat")
     spans = spans.with_row_index("instant").join(sampling(cut), on=["cell", "via"], maintain_order="left")
+    short = {n: pl.Enum(spans[n].unique(maintain_order=True)) for n in ("cell", "via")}
+    texts = pl.col("state", *LABEL, "task_state", "status").cast(pl.Categorical)
     rows = cut["cut_samples"].select(
         *("cell", "via", "sample", "pid", "tid", "state", *LABEL, "task_state", "status", "skew_ns"),
         its_start="start_ticks",
         read_ns="at_ns",
     )
+    rows = rows.with_columns(texts, *(pl.col(n).cast(to) for n, to in short.items()))
+    mine = mine.with_columns(pl.col("cell").cast(short["cell"], strict=False))
+    spans = spans.with_columns(pl.col(n).cast(to) for n, to in short.items())
     joined = rows.join(spans, on=["cell", "via", "sample"], maintain_order="left").join(
         mine, on=["cell", "pid", "tid"], maintain_order="left"
     )
+    del rows
     same = pl.col("its_start").is_null() | pl.col("start_ticks").is_null()
     joined = joined.filter(same | (pl.col("its_start") == pl.col("start_ticks")))
     began = (pl.col("read_ns") - pl.col("skew_ns").fill_null(0)).min().over("instant")
@@ -62,7 +69,7 @@ def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
     return (
         joined.filter(alive)
         .with_columns(
-            kind=_kind(),
+            kind=_kind().cast(KINDS),
             word=_word_alone(),
             weight=_inside("low_ns", "high_ns"),
             sampled_ns=_inside("sampled_from", "sampled_to"),

@@ -29,7 +29,9 @@ def with_states(mine: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     by_cell = _given(rest, asked, ["cell", *LABEL])
     parts = pl.concat([by_task, by_cell])
     unknown = labels.join(parts, on=["task", *LABEL], how="anti", nulls_equal=True)
-    unknown = unknown.select("task", *LABEL, state=pl.lit(None, dtype=pl.String), part=1.0, answers=0.0)
+    unknown = unknown.select(
+        "task", *LABEL, state=pl.lit(None, dtype=seen.schema["state"]), part=1.0, answers=0.0
+    )
     parts = pl.concat([parts, unknown.select(parts.columns)])
     split = memory.drop("state").join(parts, on=["task", *LABEL], nulls_equal=True, maintain_order="left")
     split = split.with_columns(pl.col("weight") * pl.col("part"))
