@@ -75,6 +75,12 @@ def test_a_claim_is_its_entrys_sentence_with_values() -> None:
     )
     assert (made.severity, made.value) == ("warning", Estimate("steal", 0.15, "of the machine"))
     assert made.said == said
+    assert claim("one-repeat", {}).text == "n=1: no confidence intervals."
+    work = {"work": "rows", "sessions": 1, "variant": "base", "low": 2.0}
+    assert claim("work-constant", work).text == "Rows per call is constant in 1 session of base: 2."
+    assert claim("work-constant", work, subject="scan, variant base").text.startswith(
+        "scan, variant base: Rows"
+    )
 
 
 def test_an_id_with_an_end_of_its_own_is_found() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -28,13 +28,20 @@ from dbdyno.model.estimate import Estimate
 from dbdyno.model.suggest import did_you_mean
 from dbdyno.model.units import format_ns, format_rate, significant
 
-_FORMATS = {
+
+def _capital(text: str) -> str:
+    """To begin a sentence: with a capital first letter, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+_FORMATS: Mapping[str, Callable[[Any], str]] = {
     "percent": fmt.percent,
     "rate": format_rate,
     "number": significant,
     "plain": fmt.plain,
     "ns": format_ns,
     "seconds": fmt.seconds,
+    "capital": _capital,
 }
 Cases = str | Mapping[str, str]
 
@@ -129,7 +136,6 @@ def claim(
         value = Estimate(full_id, value, found.unit, low, high)
     sentences = [_case(found.sentence, case), *(found.part[p] for p in parts)]
     text = _WORDS.vformat("".join(sentences), (), said)
-    text = text[:1].upper() + text[1:]
     return Claim(
         id=full_id,
         text=f"{subject}: {text}" if subject else text,

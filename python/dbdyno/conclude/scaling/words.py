@@ -27,8 +27,7 @@ def unfit(weighed: Sequence[Weighed], bends: bool) -> str | None:
         return None
     best = weighed[0].fit
     if bends and not any(len(w.fit.model.parameters) > 1 for w in weighed):
-        few = f"{len(best.n)} points are too few to weigh a model that does"
-        return f"growth bends, but {few}: measure more rungs"
+        return f"throughput flattens; {len(best.n)} load levels are too few to fit a model (need 6)"
     error = math.sqrt(best.rss / max(best.degrees, 1)) / float(best.x.mean())
     if error > ROUGH:
         said = f"the best of them, {best.model.title}, is off by {error:.0%} of the mean throughput at a rung"
@@ -103,7 +102,7 @@ def fit_notes(found: Fit, figures: Figures, bends: bool, p: float | None, one_cl
     said = [f"{name} is {bound_note(found, name)}" for name in found.at_bound]
     last = float(found.n.max())
     if found.model.knees and not bends:
-        said.append("growth cannot be told from a straight line: no knee is claimed")
+        said.append("growth does not differ from a straight line: no knee is claimed")
     if figures.peak is not None and not peak_claimed(figures, bends):
         said.append(f"{_forecast(figures)} is not claimed: the data do not rule out that there is none")
     elif figures.peak is not None and figures.peak.value > FARTHEST * last:
@@ -143,7 +142,7 @@ def doubts(weighed: Sequence[Weighed]) -> list[str]:
     if len(near) < 2:
         return []
     names = [f"{w.fit.model.title} ({w.weight:.2f})" for w in near]
-    return [f"{', '.join(names[:-1])} and {names[-1]} cannot be told apart here (Akaike weights)"]
+    return [f"{', '.join(names[:-1])} and {names[-1]} fit about equally well (Akaike weights)"]
 
 
 def below_the_bend(usl: Fitted | None, amdahl: Fitted | None, last: float) -> list[str]:
@@ -155,6 +154,6 @@ def below_the_bend(usl: Fitted | None, amdahl: Fitted | None, last: float) -> li
     if peak <= last or (kappa.low is not None and kappa.low > 0 and usl.aicc < amdahl.aicc - 2):
         return []
     return [
-        "USL and Amdahl cannot be told apart below the bend "
-        f"(AICc {usl.aicc:.1f} and {amdahl.aicc:.1f}): climb on until throughput bends, then ask for a peak"
+        "USL and Amdahl fit equally well below the bend "
+        f"(AICc {usl.aicc:.1f} and {amdahl.aicc:.1f}): measure higher loads to find a peak"
     ]
