@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import polars as pl
-
 from dbdyno.engines.fake.core import core_table
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.helpers import Helper
 from dbdyno.model.plan import Cell
 from dbdyno.model.protocols import Load, Target
 from dbdyno.model.source import Source
-from dbdyno.model.tables import CoreColumn, empty
+from dbdyno.model.tables import CoreColumn
 from dbdyno.model.wait_families import Family, WaitFamilies
 from dbdyno.model.workload import Calibration, Workload
 from tests.second_engine.load import SecondLoad
@@ -73,12 +71,14 @@ class SecondWatch:
 
 
 class SecondServer:
-    """What :mod:`dbdyno.conduct.cell` asks of a server. ``params["speed"]``: calls a cycle."""
+    """The core of a server, and a world of its own; nothing besides. ``params["speed"]``: calls a cycle."""
 
     wait_families = wait_families()
+    counting = listing = watching = settings = scripts = calibrating = pooling = truths = None
 
     def __init__(self, target: Target) -> None:  # noqa: ARG002
         self._load = SecondLoad(0, 1, EPOCH)
+        self.world = self
 
     def facts(self) -> ServerFacts:
         return ServerFacts(
@@ -120,11 +120,5 @@ class SecondServer:
 
     def clock(self) -> _Clock:
         return _Clock(self._load)
-
-    def backends(self) -> pl.DataFrame:
-        return empty("backends")
-
-    def counters(self, phase: str) -> pl.DataFrame:  # noqa: ARG002
-        return empty("counters")
 
     def close(self) -> None: ...

@@ -16,8 +16,9 @@ from dbdyno.conclude.compare import compare_variants
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.derive import derive
 from dbdyno.engines.fake import FakeServer
+from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Cell, Experiment, Plan
-from dbdyno.model.protocols import Target
+from dbdyno.model.protocols import Target, needed
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
 from dbdyno.model.variant import Variant
@@ -112,3 +113,10 @@ def test_a_live_view_tells_threads_of_one_process_apart(run: tuple[Results, list
     cell = next(c for c in cells if c.id == "0003-lio-base-s4-r1")
     seen = glance(cell.tables, cell.meta.wait_families, 10**12)
     assert {s.pid for s in seen.sessions} >= {501, 502, 503, 504}
+
+
+def test_what_an_engine_has_not_is_said_where_it_is_needed() -> None:
+    server = SecondServer(Target())
+    with pytest.raises(UsageError, match="this engine has no connection pooler"):
+        needed(server.pooling, "connection pooler")
+    assert needed(server.world, "world") is server

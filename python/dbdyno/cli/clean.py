@@ -11,7 +11,7 @@ from dbdyno import limits
 from dbdyno.cli.options import bin_dir_option, dsn_option
 from dbdyno.engines import DEFAULT, open_server
 from dbdyno.model.errors import DbdynoError, StoreError, TargetError
-from dbdyno.model.protocols import Target
+from dbdyno.model.protocols import Target, needed
 from dbdyno.model.undo import Undo
 from dbdyno.store import journal
 
@@ -38,7 +38,7 @@ def clean(dsn: str | None, bin_dir: Path | None) -> None:
     work.put_back(_OF_SYSTEM, limits.undo)
     try:
         with open_server(DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:
-            work.put_back(_OF_SERVER, server.put_back)
+            work.put_back(_OF_SERVER, needed(server.settings, "settings").put_back)
             work.say_what_stays("it is another server's: name that one with --dsn")
             for line in server.clean():
                 work.say(line)

@@ -30,7 +30,7 @@ class MachineClock:
 
 def clock_of(server: Server) -> Clock:
     """The machine's; an engine that lives in a time of its own brings another."""
-    return server.clock() or MachineClock()
+    return MachineClock() if server.world is None else server.world.clock()
 
 
 class Hole(NamedTuple):
@@ -54,7 +54,7 @@ class Presence:
     """
 
     def __init__(self, server: Server) -> None:
-        self._pulse = None if server.clock() is not None else _core.Pulse()
+        self._pulse = None if server.world is not None else _core.Pulse()
 
     def holes(self, from_ns: int = 0, to_ns: int | None = None) -> list[Hole]:
         """Those that overlap that span."""
@@ -97,7 +97,8 @@ def read_mark(server: Server, phase: str) -> Mark:
             (lost if isinstance(e, LOST) else refused).append(e.message)
             return empty(table)
 
-    counters = asked("counters", lambda: server.counters(phase))
-    backends = asked("backends", server.backends)
-    cpus = per_cpu() if server.clock() is None else empty("host")  # else it is a world of its own
+    counting, listing = server.counting, server.listing
+    counters = asked("counters", lambda: counting.counters(phase) if counting else empty("counters"))
+    backends = asked("backends", lambda: listing.backends() if listing else empty("backends"))
+    cpus = per_cpu() if server.world is None else empty("host")  # else it is a world of its own
     return Mark(counters, backends, cpus, next(iter(lost), None), next(iter(refused), None))

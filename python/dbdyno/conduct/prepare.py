@@ -11,7 +11,7 @@ from dbdyno.drive import Interrupt
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import TooFewConnections
 from dbdyno.model.plan import Plan
-from dbdyno.model.protocols import Server
+from dbdyno.model.protocols import Server, needed
 from dbdyno.model.variant import Value
 from dbdyno.model.workload import Workload
 from dbdyno.plan import capped
@@ -58,7 +58,9 @@ def prepare(
     """A unit for each variant: objects made, call calibrated at one session, without the variant's limits and
     settings. Variants of the same parameters do the same work: they share the calibration."""
     if plan.script_text is not None:
-        workload = server.script(plan.script_text, plan.experiment.script or "script")
+        workload = needed(server.scripts, "scripts").script(
+            plan.script_text, plan.experiment.script or "script"
+        )
     units: dict[str, Unit] = {}
     alike: dict[tuple[tuple[str, object], ...], Unit] = {}
     of_variants = {c.variant: c.params for c in plan.cells}
@@ -92,7 +94,9 @@ def _unit(
     while True:
         interrupt.check()
         presence = Presence(server)
-        calibration = server.calibrate(workload, params, plan.call_target_ns, _target_reason(plan))
+        calibration = needed(server.calibrating, "calibrated calls").calibrate(
+            workload, params, plan.call_target_ns, _target_reason(plan)
+        )
         if not (away := presence.holes()):
             break
         teller.noted(f"{away[0].words} while a call was calibrated: calibrating again")
@@ -109,4 +113,6 @@ def server_facts(server: Server, plan: Plan) -> ServerFacts:
     """With what the clock costs, where a variant sets what times calls."""
     facts = server.facts()
     times = any("timing" in name for variant in plan.variants for name in variant.settings)
-    return facts.model_copy(update={"clock": dict(server.clock_facts())}) if times else facts
+    if not times or server.settings is None:
+        return facts
+    return facts.model_copy(update={"clock": dict(server.settings.clock_facts())})

@@ -78,6 +78,11 @@ class NullProgressListener:
 BACKENDS_NS = 5 * NS_PER_S  # names of sessions are asked for that often at most, and only if looked at
 
 
+def backends_of(server: Server) -> pl.DataFrame:
+    """Table ``backends``; empty where the engine does not tell."""
+    return empty("backends") if server.listing is None else server.listing.backends()
+
+
 class Names:
     """Who is connected, as lately asked for."""
 
@@ -96,7 +101,7 @@ class Names:
         if self._asked_ns is None or now_ns - self._asked_ns > BACKENDS_NS:
             self._asked_ns = now_ns
             try:
-                self._frame = self._server.backends()
+                self._frame = backends_of(self._server)
             except TargetError:
                 return self._frame
         return self._frame

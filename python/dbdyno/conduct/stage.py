@@ -5,14 +5,14 @@ What is changed is written to a journal first: `dbdyno clean` puts it back where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 from dbdyno import limits
 from dbdyno.conduct.progress import ProgressListener
 from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.plan import Plan
-from dbdyno.model.protocols import Load, Pool, Server
+from dbdyno.model.protocols import Configured, Load, Pool, Server, needed
 from dbdyno.model.results import Applied
 from dbdyno.model.topology import Topology
 from dbdyno.model.undo import Journal
@@ -49,7 +49,7 @@ class Stage:
         """Looks at every variant before the first cell. Raises what cannot be applied, with the cure."""
         self._tidy()
         facts = self._server.facts()
-        own_world = self._server.clock() is not None
+        own_world = self._server.world is not None
         for variant in self._plan.variants:
             if own_world and (variant.limits.of_system or variant.limits.bind not in (None, "off")):
                 raise UsageError(
@@ -57,7 +57,7 @@ class Stage:
                     "leave out cpus, mems, quota, weight and bind",
                 )
             self._server.check_driver(variant.driver)
-            restarts = self._server.check_settings(variant.settings)
+            restarts = self._check_settings(variant)
             means = limits.check(
                 variant.limits,
                 self._topology,
@@ -68,7 +68,7 @@ class Stage:
                 facts.here_detail,
             )
             if (pool := self._pool(variant)) is not None:
-                self._server.check_pool(pool)
+                needed(self._server.pooling, "connection pooler").check_pool(pool)
             self.applied[variant.name] = Applied(
                 restarts=tuple(restarts), limits=tuple(m.words for m in means)
             )
@@ -77,9 +77,10 @@ class Stage:
 
     def _tidy(self) -> None:
         """Settings that a killed run left on this server would be taken for the server's own."""
+        settings = self._server.settings
         for journal in left_over().dead:
             for undo in reversed([u for u in journal.undos if u.kind == "settings"]):
-                if (words := self._server.put_back(undo)) is not None:
+                if settings is not None and (words := settings.put_back(undo)) is not None:
                     journal.forget(undo.key)
                     self._teller.noted(f"left by run {journal.run}, which was killed: {words}")
 
@@ -88,9 +89,9 @@ class Stage:
         needing = [v for v in self._plan.variants if self.applied[v.name].restarts]
         for variant in {self._restarting(v.name): v for v in needing}.values():
             self._teller.preparing(f"restarting the server as {variant.name} wants it")
-            self._server.configure(variant.settings, self._journal)
+            self._configured(variant.settings)
         if needing:
-            self._server.configure({}, self._journal)
+            self._configured({})
             often = f"{self.restarts()} restarts of the server "
             often += "on the way" if self._plan.adaptive is None else "or more at each rung"
             self._teller.noted(f"{often}, about 0.2 s each")
@@ -114,13 +115,13 @@ class Stage:
         self._unlimit()
         self._now = None
         self._without_pool()
-        done = self._server.configure(variant.settings, self._journal)
+        done = self._configured(variant.settings)
         if variant.limits.of_system:
             facts = self._server.facts()  # the server may have been restarted
             main_pid = limits.seen(facts.main_pid, facts.here, facts.here_detail)
             self._limited = limits.apply(variant.limits, main_pid, self._journal)
         if (pool := self._pool(variant)) is not None:
-            self._server.use_pool(pool, self._journal)
+            needed(self._server.pooling, "connection pooler").use_pool(pool, self._journal)
         self._now = variant
         known = self.applied.get(variant.name, Applied())
         self.applied[variant.name] = known.model_copy(update={"settings": dict(done.in_force)})
@@ -157,11 +158,21 @@ class Stage:
 
     def _without_pool(self) -> None:
         if any(v.limits.pool is not None for v in self._plan.variants):
-            self._server.use_pool(None, self._journal)
+            needed(self._server.pooling, "connection pooler").use_pool(None, self._journal)
 
     def _as_found(self) -> None:
         if any(v.settings for v in self._plan.variants):
-            self._server.configure({}, self._journal)
+            self._configured({})
+
+    def _check_settings(self, variant: Variant) -> Sequence[str]:
+        if self._server.settings is None and not variant.settings:
+            return ()
+        return needed(self._server.settings, "settings").check_settings(variant.settings)
+
+    def _configured(self, settings: Mapping[str, str]) -> Configured:
+        if self._server.settings is None and not settings:
+            return Configured({}, restarted=False)
+        return needed(self._server.settings, "settings").configure(settings, self._journal)
 
     def _pool(self, variant: Variant) -> Pool | None:
         size = variant.limits.pool

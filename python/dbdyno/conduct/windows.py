@@ -13,11 +13,11 @@ import polars as pl
 from dbdyno import observe
 from dbdyno.conduct.marks import LOST, NOTHING, Mark, Presence, read_mark
 from dbdyno.conduct.observed import STOPPED, WITH_SESSIONS, Costing, End, Numbers, Whom, Window, closed
-from dbdyno.conduct.progress import Look, Names, ObservationListener
+from dbdyno.conduct.progress import Look, Names, ObservationListener, backends_of
 from dbdyno.drive import Interrupt
 from dbdyno.model.errors import ServerLost, TargetError
 from dbdyno.model.plan import Observation, Plan
-from dbdyno.model.protocols import Clock, Server, Watch
+from dbdyno.model.protocols import Clock, Server, Watch, needed
 from dbdyno.model.raw import SLOW, RawCell
 from dbdyno.model.stopping import Abandoned
 from dbdyno.model.units import NS_PER_S, format_ns
@@ -150,7 +150,7 @@ class Windows:
         if (trouble := watch.trouble()) is None:
             return None
         try:
-            self._names.keep(self._server.backends())
+            self._names.keep(backends_of(self._server))
         except Abandoned:
             return None  # the end is seen to next
         except LOST as e:
@@ -238,7 +238,7 @@ class Windows:
         while self._rest(pause_ns):
             away = format_ns(self._clock.now_ns() - since_ns)
             try:
-                self._server.reconnect()
+                needed(self._server.watching, "sessions of others").reconnect()
             except TargetError as e:
                 self._check_patience(since_ns, e.message)
                 pause_ns = min(2 * pause_ns, LONGEST_PAUSE_NS)

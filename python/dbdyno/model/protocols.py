@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import polars as pl
 
 from dbdyno.model.environment import ServerFacts
+from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Cell, Observation
 from dbdyno.model.source import Source
 from dbdyno.model.tables import CoreColumn
@@ -141,6 +142,105 @@ class Clock(Protocol):
         """Lets so much time go by."""
 
 
+class Counting(Protocol):
+    """Counters of the whole server."""
+
+    def counters(self, phase: str) -> pl.DataFrame:
+        """Server-wide counters now: rows of the table ``counters``."""
+
+
+class Listing(Protocol):
+    """Who is connected."""
+
+    def backends(self) -> pl.DataFrame:
+        """Who is connected now: rows of the table ``backends``."""
+
+
+class Watching(Protocol):
+    """Sessions that are not ours."""
+
+    def observation_spec(self, chosen: Observation, known: Mapping[int, int]) -> Mapping[str, Any]:
+        """The engine's half of a watch over sessions that are not ours. ``known``: session number by pid
+        from the window before. Raises :class:`UsageError` for a filter that cannot be."""
+
+    def reconnect(self) -> None:
+        """A new control connection in place of a lost one. Raises :class:`TargetError` while it cannot be."""
+
+
+class Configuring(Protocol):
+    """Settings of the server."""
+
+    def check_settings(self, settings: Mapping[str, str]) -> Sequence[str]:
+        """Names of those that need a restart; changes nothing. Raises :class:`UsageError` for an unknown one,
+        one that the server refuses, one that needs a restart where the server is not ours to restart, and
+        :class:`NotPrivileged` where they may not be set."""
+
+    def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
+        """The server runs with these settings, and of those set before by this method with no others: by a
+        reload, or a restart where one needs it (the control connection is then a new one). ``{}``: as it was
+        found. Returns when every setting is in force."""
+
+    def put_back(self, undo: Undo) -> str | None:
+        """Of a run that was killed: puts back settings; in words. None: it is not this server's."""
+
+    def clock_facts(self) -> Mapping[str, str]:
+        """What reading the clock costs the server, and which clock that is, in words: takes a second or two,
+        and is asked for where timing itself is varied. Empty where it cannot be known."""
+
+
+class Scripting(Protocol):
+    """Calls of the user's own."""
+
+    def script(self, text: str, name: str) -> Workload:
+        """An own SQL script as a workload; raises ScriptError with line and column."""
+
+
+class Calibrating(Protocol):
+    """Calls of a chosen length."""
+
+    def calibrate(
+        self, workload: Workload, params: Mapping[str, Any], target_ns: int, reason: str
+    ) -> Calibration: ...
+
+
+class Pooling(Protocol):
+    """A connection pooler in front."""
+
+    def check_pool(self, pool: Pool) -> None:
+        """Whether a pooler can be put in front. Raises :class:`UsageError` with the way to install it, or
+        saying why this pool cannot serve so many sessions."""
+
+    def use_pool(self, pool: Pool | None, journal: Journal) -> None:
+        """Later loads go through a pooler of their own; None: to the server itself. ``close`` ends it."""
+
+
+class Knowing(Protocol):
+    """Loads whose truth is known in advance."""
+
+    def truth_cases(self) -> Sequence[TruthCase]:
+        """Loads whose truth is known in advance, in the order of running."""
+
+    def truth_setup(self, case: TruthCase) -> None:
+        """Makes what the case needs in dbdyno's own schema."""
+
+    def truth_teardown(self, case: TruthCase) -> None: ...
+
+    def brief_session(self, case: TruthCase) -> int | None:
+        """Connects, makes the case's call once (an empty one is none) and disconnects; from any thread.
+
+        CPU time (ns) that the session's process had used when it was asleep again, so without its end; None:
+        it cannot be read.
+        """
+
+
+class World(Protocol):
+    """A world of its own (virtual time): its own clock and observers."""
+
+    def watch(self, spec: Mapping[str, Any]) -> Watch: ...
+
+    def clock(self) -> Clock: ...
+
+
 class Server(Protocol):
     """An open server: a control connection, later loads and watches."""
 
@@ -158,38 +258,11 @@ class Server(Protocol):
     def claim(self, run: str) -> None:
         """Takes this server for one run; raises ServerBusy saying who holds it."""
 
-    def check_settings(self, settings: Mapping[str, str]) -> Sequence[str]:
-        """Names of those that need a restart; changes nothing. Raises :class:`UsageError` for an unknown one,
-        one that the server refuses, one that needs a restart where the server is not ours to restart, and
-        :class:`NotPrivileged` where they may not be set."""
-
-    def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
-        """The server runs with these settings, and of those set before by this method with no others: by a
-        reload, or a restart where one needs it (the control connection is then a new one). ``{}``: as it was
-        found. Returns when every setting is in force."""
-
     def check_driver(self, driver: DriverSetup) -> None:
         """Whether calls can be sent so. Raises :class:`UsageError` for a validation that cannot be one."""
 
-    def check_pool(self, pool: Pool) -> None:
-        """Whether a pooler can be put in front. Raises :class:`UsageError` with the way to install it, or
-        saying why this pool cannot serve so many sessions."""
-
-    def use_pool(self, pool: Pool | None, journal: Journal) -> None:
-        """Later loads go through a pooler of their own; None: to the server itself. ``close`` ends it."""
-
-    def put_back(self, undo: Undo) -> str | None:
-        """Of a run that was killed: puts back settings; in words. None: it is not this server's."""
-
     def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
         """Makes the workload's objects in dbdyno's own schema. Idempotent."""
-
-    def script(self, text: str, name: str) -> Workload:
-        """An own SQL script as a workload; raises ScriptError with line and column."""
-
-    def calibrate(
-        self, workload: Workload, params: Mapping[str, Any], target_ns: int, reason: str
-    ) -> Calibration: ...
 
     def load(
         self,
@@ -203,45 +276,45 @@ class Server(Protocol):
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
         """The engine's half of a watch: how to sample activity, which tasks; see ``_core.Watch``."""
 
-    def observation_spec(self, chosen: Observation, known: Mapping[int, int]) -> Mapping[str, Any]:
-        """The engine's half of a watch over sessions that are not ours. ``known``: session number by pid
-        from the window before. Raises :class:`UsageError` for a filter that cannot be."""
-
-    def backends(self) -> pl.DataFrame:
-        """Who is connected now: rows of the table ``backends``."""
-
-    def watch(self, spec: Mapping[str, Any]) -> Watch | None:
-        """The engine's own observers where it is its own world (fake); None: watch the real one."""
-
-    def clock_facts(self) -> Mapping[str, str]:
-        """What reading the clock costs the server, and which clock that is, in words: takes a second or two,
-        and is asked for where timing itself is varied. Empty where it cannot be known."""
-
-    def clock(self) -> Clock | None:
-        """The engine's own clock where it is its own world (fake); None: the machine's."""
-
-    def reconnect(self) -> None:
-        """A new control connection in place of a lost one. Raises :class:`TargetError` while it cannot be."""
-
-    def counters(self, phase: str) -> pl.DataFrame:
-        """Server-wide counters now: rows of the table ``counters``."""
-
-    def truth_cases(self) -> Sequence[TruthCase]:
-        """Loads whose truth is known in advance, in the order of running."""
-
-    def truth_setup(self, case: TruthCase) -> None:
-        """Makes what the case needs in dbdyno's own schema."""
-
-    def truth_teardown(self, case: TruthCase) -> None: ...
-
-    def brief_session(self, case: TruthCase) -> int | None:
-        """Connects, makes the case's call once (an empty one is none) and disconnects; from any thread.
-
-        CPU time (ns) that the session's process had used when it was asleep again, so without its end; None:
-        it cannot be read.
-        """
-
     def clean(self) -> Sequence[str]:
         """Removes what ``prepare`` made; what was removed, in words."""
 
     def close(self) -> None: ...
+
+    # -- what it may have besides; None: it has not -------------------------------------------------
+    @property
+    def counting(self) -> Counting | None: ...
+
+    @property
+    def listing(self) -> Listing | None: ...
+
+    @property
+    def watching(self) -> Watching | None: ...
+
+    @property
+    def settings(self) -> Configuring | None: ...
+
+    @property
+    def scripts(self) -> Scripting | None: ...
+
+    @property
+    def calibrating(self) -> Calibrating | None: ...
+
+    @property
+    def pooling(self) -> Pooling | None: ...
+
+    @property
+    def truths(self) -> Knowing | None: ...
+
+    @property
+    def world(self) -> World | None: ...
+
+
+_C = TypeVar("_C")
+
+
+def needed(capability: _C | None, what: str) -> _C:
+    """A capability that this cannot go on without. Raises :class:`UsageError` where the engine has none."""
+    if capability is None:
+        raise UsageError(f"this engine has no {what}", "leave that out, or take another engine")
+    return capability

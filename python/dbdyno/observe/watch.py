@@ -12,7 +12,7 @@ from dbdyno import _core
 from dbdyno.engines.attended import Attended
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan import Experiment, Observation
-from dbdyno.model.protocols import Load, Server, Watch
+from dbdyno.model.protocols import Load, Server, Watch, needed
 from dbdyno.model.tables import CoreColumn
 
 WitnessName = Literal["auto", "sampled", "exact"]
@@ -102,7 +102,9 @@ def open_observation(
 
     Raises as :func:`open_watch`, and :class:`UsageError` for a filter that cannot be.
     """
-    return _open(server, server.observation_spec(chosen, known), how or How())
+    return _open(
+        server, needed(server.watching, "sessions of others").observation_spec(chosen, known), how or How()
+    )
 
 
 def check_witness(server: Server, how: How) -> None:
@@ -129,9 +131,8 @@ def _open(
 
 
 def _made(server: Server, spec: Mapping[str, Any]) -> Watch:
-    watch = server.watch(spec)
-    if watch is not None:
-        return watch
+    if server.world is not None:
+        return server.world.watch(spec)
     try:
         return Attended[Watch](lambda _: _core.Watch(json.dumps(spec)), _left).result()
     except _core.ObserverError as e:

@@ -21,7 +21,7 @@ from dbdyno.engines import open_server
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Cell, Experiment, Plan
-from dbdyno.model.protocols import Progress, Server, Target
+from dbdyno.model.protocols import Progress, Server, Target, needed
 from dbdyno.model.raw import RawCell
 from dbdyno.model.suggest import did_you_mean
 from dbdyno.model.tables import empty
@@ -56,7 +56,7 @@ def selftest(
     found: list[Truth] = []
     with open_server(engine, target) as server:
         server.claim("selftest")
-        for case in chosen(server.truth_cases(), names):
+        for case in chosen(needed(server.truths, "known truth").truth_cases(), names):
             interrupt.check()
             say(f"{case.name}: {case.title}")
             mine = _Case(server, case, host, measure_ns, interrupt).truths()
@@ -93,8 +93,9 @@ class _Case:
         try:
             with contextlib.ExitStack() as stack:
                 limit = self._limit(stack)
-                self._server.truth_setup(self._case)
-                stack.callback(self._server.truth_teardown, self._case)
+                known = needed(self._server.truths, "known truth")
+                known.truth_setup(self._case)
+                stack.callback(known.truth_teardown, self._case)
                 if self._case.kind == "brief":
                     return self._observed()
                 raw, counted_ns = self._measured()
@@ -125,7 +126,7 @@ class _Case:
     def _measured(self) -> tuple[RawCell, float | None]:
         """The cell, and the server's own timing (ns a call) where the case names a counter."""
         before = self._counter()
-        workload = self._server.script(self._case.sql, f"{self._case.name}.sql")
+        workload = needed(self._server.scripts, "scripts").script(self._case.sql, f"{self._case.name}.sql")
         raw = measure(
             self._server, self._plan(), self._cell(), Unit(workload, None), self._interrupt, self._on_tick
         )
@@ -138,7 +139,11 @@ class _Case:
     def _counter(self) -> float | None:
         if self._case.counter is None:
             return None
-        rows = self._server.counters("t0").filter(pl.col("name") == self._case.counter)
+        rows = (
+            needed(self._server.counting, "counters")
+            .counters("t0")
+            .filter(pl.col("name") == self._case.counter)
+        )
         return None if rows.is_empty() else rows["value"][0]
 
     def _cell(self) -> Cell:

@@ -14,7 +14,7 @@ from dbdyno.conduct.observed import Numbers, Window, closed
 from dbdyno.drive import Interrupt
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan import Experiment, Observation, Plan
-from dbdyno.model.protocols import Server
+from dbdyno.model.protocols import Server, needed
 from dbdyno.model.raw import RawCell
 from dbdyno.model.truth import TruthCase
 from dbdyno.model.units import NS_PER_S, TICK_NS
@@ -51,7 +51,7 @@ class Sessions:
         while not self.over.wait(max(0, due_ns - _core.now_ns()) / NS_PER_S):
             due_ns = max(due_ns + pause_ns, _core.now_ns() - pause_ns)
             try:
-                used_ns = self.server.brief_session(self.case)
+                used_ns = needed(self.server.truths, "known truth").brief_session(self.case)
             except TargetError as e:
                 self.trouble.append(e.message)
                 return

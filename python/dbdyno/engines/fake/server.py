@@ -81,6 +81,8 @@ class FakeServer:
         self._worlds: dict[str, World] = {}  # cell id -> its world
         self._last: World | None = None
         self._work_per_call = 0
+        self.counting = self.listing = self.watching = self.settings = self.world = self
+        self.scripts = self.calibrating = self.pooling = self.truths = self
 
     @property
     def wait_families(self) -> WaitFamilies:
@@ -215,7 +217,7 @@ class FakeServer:
     def backends(self) -> pl.DataFrame:
         return rows("backends", backends.rows(self._asked()))
 
-    def watch(self, spec: Mapping[str, Any]) -> Watch | None:
+    def watch(self, spec: Mapping[str, Any]) -> Watch:
         if spec.get("adopt"):
             return FakeWatch(self._here(), spec, backends.chooser(spec.get("filter", {})))
         if self._last is None:

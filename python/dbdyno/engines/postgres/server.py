@@ -44,7 +44,7 @@ from dbdyno.engines.postgres.wait_events import families, word_spec
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError, TargetError
 from dbdyno.model.plan import Cell, Observation
-from dbdyno.model.protocols import Capacity, Clock, Configured, Load, Pool, Watch
+from dbdyno.model.protocols import Capacity, Configured, Load, Pool
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
@@ -76,6 +76,10 @@ class PostgresServer:
         self._scripts: dict[str, Recipe] = {}
         self._script_settings: dict[str, dict[str, str]] = {}  # by script: of the loads of known truth
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
+        # It has every capability itself, and no world of its own.
+        self.counting = self.listing = self.watching = self.settings = self
+        self.scripts = self.calibrating = self.pooling = self.truths = self
+        self.world = None
 
     # -- what it is -----------------------------------------------------------------------------
     @property
@@ -278,12 +282,6 @@ class PostgresServer:
         programs = None if self._instance is None else self._instance.bin_dir
         with _doing("asking for the clock"):
             return timing.clock_facts(self._connection, self._presence.main_pid, programs)
-
-    def clock(self) -> Clock | None:
-        return None
-
-    def watch(self, spec: Mapping[str, Any]) -> Watch | None:  # noqa: ARG002
-        return None
 
     def counters(self, phase: str) -> pl.DataFrame:
         with _doing("reading counters"):
