@@ -231,4 +231,3 @@ def test_a_dry_run_says_the_rule() -> None:
     output = CliRunner().invoke(app, words, catch_exceptions=False).output
     assert "auto ladder around p95 < 20 ms, at most 16 load levels up to 64 sessions" in output
     assert "; at most " in output
-    assert "the other cells come as the ladder asks for them" in output
