@@ -142,18 +142,18 @@ def test_a_peak_with_a_fall_behind_it_is_told() -> None:
 def test_rungs_that_cannot_be_used_are_not_climbed_over() -> None:
     asked, done = climb(plateau(100), 16, fault=lambda n: "the driver was starved" if n >= 40 else None)
     assert [n for n in asked if n > 32] == [64, 48, 40]
-    assert "it ends there because 40 could not be used (the driver was starved)" in done.words
+    assert "the ladder ends there because 40 is not usable (the driver was starved)" in done.words
     asked, done = climb(plateau(4), 4, fault=lambda n: "cold" if n == 1 else None)
     assert done.at == 4
     asked, done = climb(plateau(4), 4, fault=lambda _n: "every call ended in an error")
     assert asked == [1, 4, 8]
-    assert done.words == "no rung could be used: every call ended in an error"
+    assert done.words == "no load level is usable: every call ended in an error"
 
 
 def test_the_most_rungs_are_kept_and_told() -> None:
     asked, done = climb(usl(0.02, 0.0001), 64, most=5)
     assert len(asked) == 5
-    assert "5 rungs are the most asked for" in done.words
+    assert "the limit is 5 load levels" in done.words
     assert done.at is not None
 
 
@@ -235,9 +235,9 @@ def test_a_target_with_too_few_rungs_says_what_was_not_measured() -> None:
         for most in (4, 7)
     ]
     assert "16 sessions" in words[0]
-    assert "none higher was measured: 4 rungs are the most asked for" in words[0]
+    assert "none higher was measured: the limit is 4 load levels" in words[0]
     assert "32 sessions" in words[1]
-    assert "rungs between were not measured: 7 rungs are the most asked for" in words[1]
+    assert "rungs between were not measured: the limit is 7 load levels" in words[1]
 
 
 def test_a_target_that_is_met_again_higher_up_is_told() -> None:
@@ -250,7 +250,7 @@ def test_a_target_that_is_met_again_higher_up_is_told() -> None:
 def test_a_throughput_is_reached_by_the_lowest_rung() -> None:
     _, done = climb(plateau(16), 4, goal="throughput>1000")
     assert (done.low, done.at, done.high) == (10, 11, 11)
-    assert "lowest rung that meets throughput > 1 k calls/s: 11 sessions" in done.words
+    assert "lowest load that meets throughput > 1 k calls/s: 11 sessions" in done.words
     _, done = climb(plateau(8), 4, goal="throughput>=1000")
     assert not done.found
     assert "the most is at 8 sessions (800 calls/s" in done.words

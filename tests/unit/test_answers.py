@@ -356,5 +356,5 @@ def test_without_a_fit_the_paragraph_says_so() -> None:
     ladder = Ladder("mine", points(*TABLE[:2]), "queries/s")
     bare = Scaling(ladder, (), pl.DataFrame(), pl.DataFrame(), refused=("2 loads tell nothing of scaling",))
     text = paragraph(answered(bare))
-    assert text.endswith("No model is fitted to these 2 rungs: 2 loads tell nothing of scaling.")
+    assert text.endswith("No model is fitted to 2 rungs: 2 loads tell nothing of scaling.")
     assert "mine: 2 sessions deliver 20.0 queries/s" in text

@@ -164,10 +164,10 @@ def test_a_models_band_stands_in_for_repeats() -> None:
 def test_no_crossing_within_the_range() -> None:
     made = machines(ladder(few_fast), ladder(lambda n: 3 * few_fast(n)), band=no_band)
     assert made.crossings == ()
-    assert "They do not cross from 1 to 200 sessions: B is ahead throughout." in made.claims
+    assert "No crossover from 1 to 200 sessions: B is ahead throughout." in made.claims
     same = machines(ladder(few_fast), ladder(few_fast), band=no_band)
     assert same.crossings == ()
-    assert "No crossing can be told from noise from 1 to 200 sessions." in same.claims
+    assert "No crossover beyond noise from 1 to 200 sessions." in same.claims
 
 
 @pytest.mark.parametrize("seed", range(2, 8))

@@ -38,7 +38,7 @@ def next_rung(findings: Findings) -> Next | Done:
     spent = wanted is not None and _spent(findings, wanted.sessions)
     if wanted is not None and not spent:
         return wanted
-    cut = f"{len(findings.tried)} rungs are the most asked for" if spent else ""
+    cut = f"the limit is {len(findings.tried)} load levels" if spent else ""
     return so_far(findings, cut)
 
 
@@ -66,14 +66,14 @@ def adaptive_of(experiment: Experiment, cpus: float, repeats: int, choices: list
         for name, value in (("--target", experiment.target), ("--rungs", experiment.rungs)):
             if value is not None:
                 raise UsageError(
-                    f"{name} {value}: --sessions {experiment.sessions} says every rung already",
+                    f"{name} {value}: --sessions {experiment.sessions} already lists every load level",
                     "--ladder auto, or leave one of them out",
                 )
         return None
     goal = None if experiment.target is None else parse_goal(experiment.target)
     if goal is not None and experiment.until is not None:
         raise UsageError(
-            "--until with --target: the rungs beside the target are repeated", "--repeats says how often"
+            "--until with --target: only the loads next to the target are repeated", "use --repeats"
         )
     top = _top(experiment.sessions or AUTO, cpus, PER_CPU if goal is None else PER_CPU_GOAL)
     again = GOAL_REPEATS if goal is not None and repeats == 1 else repeats
@@ -103,15 +103,15 @@ def _top(text: str, cpus: float, per_cpu: int) -> int:
 
 def rule_words(rule: Adaptive) -> str:
     """The rule in words, for the plan."""
-    limits = f"at most {rule.most_rungs} rungs up to {rule.top} sessions (--rungs, --ladder auto:TOP)"
+    limits = f"at most {rule.most_rungs} load levels up to {rule.top} sessions (--rungs, --ladder auto:TOP)"
     if rule.goal is None:
         return (
-            f"1, {rule.near}, then twice as many until throughput no longer grows; then rungs on both sides "
+            f"1, {rule.near}, then doubling until throughput stops growing; then loads on both sides "
             f"of the knee, until they are within {TIGHT[KNEE]:.0%} of it or one session; {limits}"
         )
     which = "lowest" if rule.goal.metric == "throughput" else "highest"
     return (
-        f"1, {rule.near}, then twice as many, then by bisection to the {which} rung that meets "
+        f"1, {rule.near}, then doubling, then bisection to the {which} load that meets "
         f"{rule.goal.text}; it and its neighbour {rule.repeats} times; {limits}"
     )
 

@@ -19,22 +19,22 @@ def knee_found(findings: Findings, *, cut: str = "") -> Done:
     throughputs = findings.throughputs()
     if not throughputs:
         fault = next((s.fault for s in findings.seen if s.fault), "no call ended well")
-        return Done(f"no rung could be used: {fault}", cure="see the findings of the rungs")
+        return Done(f"no load level is usable: {fault}", cure="see the claims about each load level")
     knee, end, last = bend(throughputs, KNEE), bend(throughputs, END), max(throughputs)
     noise = noise_of(throughputs)
-    evidence = f"{len(throughputs)} rungs; noise of a rung {noise.share:.1%}, {noise.source}"
+    evidence = f"{len(throughputs)} load levels; noise {noise.share:.1%} ({noise.source})"
     quieter = (
         "measure longer, when the machine is quiet, or with --repeats" if noise.share > 2 * NOISE else ""
     )
     tail = _ends(findings, last) if end.at == last else _growth_ends(throughputs, end)
     cut = f"; {cut}" if cut else ""
     if knee.at == last:
-        words = f"throughput does not bend up to {_n(last)}{_efficiency(throughputs, last)}; {tail}{cut}"
-        higher = f"climb higher: --ladder auto:{min(MAX_SESSIONS, 8 * last)}"
+        words = f"throughput has no knee up to {_n(last)}{_efficiency(throughputs, last)}; {tail}{cut}"
+        higher = f"measure higher loads: --ladder auto:{min(MAX_SESSIONS, 8 * last)}"
         return Done(words, low=last, evidence=evidence, cure="" if findings.blocked() else higher)
     words = (
-        f"the knee is at {_n(knee.at)}{_range(knee)}: beyond it a further session adds less than half of "
-        f"what one adds at best; {tail}{cut}"
+        f"the knee is at {_n(knee.at)}{_range(knee)}: beyond it an additional session adds less than half "
+        f"of the most that one adds; {tail}{cut}"
     )
     return Done(words, knee.at, knee.low, knee.high, knee.high is not None, evidence, quieter)
 
@@ -44,12 +44,12 @@ def _growth_ends(throughputs: dict[int, Mean], end: Bend[int]) -> str:
     last = max(throughputs)
     fall = throughputs[last].value / throughputs[peak].value
     words = f"growth ends at {_n(end.at)}{_range(end)}"
-    return words + (f", and {last} deliver {fall:.0%} of the peak" if fall < _FALLS else "")
+    return words + (f", throughput at {last} is {fall:.0%} of the peak" if fall < _FALLS else "")
 
 
 def _ends(findings: Findings, last: int) -> str:
     if (blocked := findings.blocked()) is not None:
-        return f"it ends there because {blocked[0]} could not be used ({blocked[1]})"
+        return f"the ladder ends there because {blocked[0]} is not usable ({blocked[1]})"
     capped = " the highest allowed" if last >= findings.rule.top else " the highest measured"
     return f"it still grows at {last},{capped}"
 
@@ -59,14 +59,14 @@ def _efficiency(throughputs: dict[int, Mean], last: int) -> str:
     if first == last:
         return ""
     share = throughputs[last].value / last / (throughputs[first].value / first)
-    return f", where each delivers {share:.0%} of what it does at {first}"
+    return f" (efficiency {share:.0%} of that at {first})"
 
 
 def _range(bend: Bend[int]) -> str:
     if bend.low is None and bend.high is None:
         return ""
     if bend.high is None:
-        return f" (above {bend.low}; the noise hides where above)"
+        return f" (above {bend.low}; noise hides the exact place)"
     return f" (between {bend.low or 1} and {bend.high})"
 
 
@@ -80,7 +80,7 @@ def goal_found(findings: Findings, goal: Goal, *, cut: str = "") -> Done:
     if sought is None:
         return _not_met(sides, cut)
     which = "lowest" if sides.rate else "highest"
-    words = f"{which} rung that meets {goal.text}: {_n(sought)} ({_shown(sides, sought)})"
+    words = f"{which} load that meets {goal.text}: {_n(sought)} ({_shown(sides, sought)})"
     words += _other_side(sides, sought, other) + _strays(sides)
     ends = sorted(n for n in (before, after) if n is not None)
     found = _confidence(sides, sought)
@@ -91,7 +91,7 @@ def goal_found(findings: Findings, goal: Goal, *, cut: str = "") -> Done:
 def _not_met(sides: Sides, cut: str) -> Done:
     rung = max(sides.of, key=lambda n: _typical(sides, n)) if sides.rate else min(sides.of)
     words = (
-        f"no rung up to {_n(max(sides.of))} meets {sides.goal.text}: the most is at {_n(rung)}"
+        f"no load up to {_n(max(sides.of))} meets {sides.goal.text}; the maximum is at {_n(rung)}"
         if sides.rate
         else f"even {_n(rung)} {'does' if rung == 1 else 'do'} not meet {sides.goal.text}"
     )
@@ -106,15 +106,15 @@ def _not_met(sides: Sides, cut: str) -> Done:
 def _other_side(sides: Sides, sought: int, other: int | None) -> str:
     rule = sides.findings.rule
     spent = len(sides.findings.tried) >= rule.most_rungs
-    why = f": {rule.most_rungs} rungs are the most asked for" if spent else ""
+    why = f": the limit is {rule.most_rungs} load levels" if spent else ""
     if other is not None:
         gap = abs(other - sought) > 1
         fails = f"{other} {'fails' if other == 1 else 'fail'} with {_shown(sides, other)}"
-        return f"; {fails}" + (f", rungs between were not measured{why}" if gap else "")
+        return f"; {fails}" + (f", loads between were not measured{why}" if gap else "")
     if sides.rate:
         return ""
     if (blocked := sides.findings.blocked()) is not None:
-        return f"; {blocked[0]} could not be used ({blocked[1]})"
+        return f"; {blocked[0]} is not usable ({blocked[1]})"
     return f"; none higher was measured{why or f' (at most {rule.top})'}"
 
 
@@ -124,7 +124,7 @@ def _strays(sides: Sides) -> str:
     if not found:
         return ""
     which = ", ".join(f"{n} ({_figure(sides, n)})" for n in found)
-    return f"; not monotone: higher up {which} " + ("fail it" if sides.rate else "meet it again")
+    return f"; not monotonic: at higher loads {which} " + ("fail it" if sides.rate else "meet it again")
 
 
 def _shown(sides: Sides, rung: int) -> str:
@@ -151,8 +151,8 @@ def _confidence(sides: Sides, rung: int) -> str:
     met, repeats = sides.met(rung), len(sides.of[rung])
     low, high = wilson_of(met, repeats)
     return (
-        f"{met} of {repeats} repeats at {_n(rung)} met it: of all such windows {low:.0%} to {high:.0%} would "
-        "(Wilson's 95 % interval); intervals of the figure are Student's over repeats"
+        f"{met} of {repeats} repeats at {_n(rung)} met it (95 % interval {low:.0%} to {high:.0%}, "
+        "Wilson); intervals of the figure are Student's t over repeats"
     )
 
 

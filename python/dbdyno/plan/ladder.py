@@ -26,7 +26,8 @@ def parse_ladder(text: str, cpus: float = 1.0) -> tuple[int, ...]:
     rungs = sorted({r for part in said.split(",") for r in _part(part.strip(), text)})
     if len(rungs) > MAX_RUNGS:
         raise UsageError(
-            f"--sessions {text}: {len(rungs)} rungs are too many", f"at most {MAX_RUNGS}: give a larger step"
+            f"--sessions {text}: {len(rungs)} load levels are too many",
+            f"at most {MAX_RUNGS}: give a larger step",
         )
     return tuple(rungs)
 

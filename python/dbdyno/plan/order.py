@@ -27,9 +27,7 @@ def chosen_order(experiment: Experiment, variants: int, choices: list[Choice]) -
         return experiment.order
     if variants == 1:
         return "ladder"
-    why = (
-        "every variant once in each block of a rung and a repeat, another one first each time: drift cancels"
-    )
+    why = "each block has every variant once, with another one first each time: drift cancels out"
     choices.append(Choice(name="order", value="interleaved", reason=why))
     return "interleaved"
 

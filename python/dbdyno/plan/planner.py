@@ -53,8 +53,8 @@ def resolve(
     order = chosen_order(experiment, len(variants), choices)
     if adaptive is not None and order == "ladder" and len(variants) > 1:
         raise UsageError(
-            "--order ladder: a rung of an auto ladder is measured under every variant before the next",
-            "--order interleaved, or --sessions with every rung",
+            "--order ladder: an auto ladder measures each load under every variant before the next",
+            "--order interleaved, or --sessions with every load level",
         )
     top = ladder[-1] if adaptive is None else adaptive.top
     target_ns = _call_target(experiment, workload, tightest, top, times[1], adaptive, choices)
@@ -92,7 +92,7 @@ def _within_budget(plan: Plan) -> Plan:
     if one_ns > budget_ns:
         raise UsageError(
             f"--budget {plan.experiment.budget}: one repeat alone takes about {format_ns(one_ns)}",
-            "fewer rungs or variants, a shorter --measure, or a larger budget",
+            "fewer load levels or variants, a shorter --measure, or a larger budget",
         )
     why = f"all repeats would take about {format_ns(plan.expected_ns)}; none begins that would end later"
     choice = Choice(name="budget", value=format_ns(budget_ns), reason=why)

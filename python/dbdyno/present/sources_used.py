@@ -18,7 +18,7 @@ _WORDS = {
     "activity samples, raked": "sampled: the server's activity view{hz}, raked to the exact margins "
     "(run, run queue, off)",
     "activity samples, the server's word alone": "sampled: the server's activity view{hz}, its word alone: "
-    "the tasks cannot be seen, so sleep and run queue cannot be told apart",
+    "the tasks are not visible, so sleep and run queue cannot be separated",
 }
 _READS = {"wait event word, raked": "wait event word"}
 _SAMPLES = "activity samples"

@@ -142,7 +142,7 @@ def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
     )
     ended = _of_roles(seen, _SERVER).filter("gone")
     if ended["old"].any():
-        reason = "processes that lived before the window ended in it: short-lived ones cannot be told apart"
+        reason = "processes older than the window ended in it: short-lived ones cannot be separated"
         return _Used(value, status, f"os tasks, {PARTLY}", reason)
     read = float((ended["run_ns"] / ended["over_ns"]).sum() or 0.0)
     return _Used(value - read + children, status, "os tasks, ended ones included")

@@ -34,22 +34,20 @@ def _delivers(scaling: Scaling) -> str:
     assert peak is not None
     text = f"{ladder.name}: {fmt.load(top, ladder.load_unit)} deliver {fmt.rate(peak.value, unit)}"
     if one is not None and one[0].value > 0 and top > 1:
-        text += f", {fmt.plain(peak.value / one[0].value)} times what one alone does"
+        text += f", {fmt.plain(peak.value / one[0].value)} times the throughput of one"
         text += f" ({fmt.rate(one[0].value, unit)})"
     return f"{text}."
 
 
 def _sure(scaling: Scaling) -> str:
     ladder, best = scaling.ladder, scaling.best
-    rungs_told = f"{len(rungs.loads(ladder))} rungs"
+    rungs_told = f"{len(rungs.loads(ladder))} load levels"
     repeats = min(ladder.points.group_by("load").len()["len"].to_list())
-    measured = f"{rungs_told}, each measured {repeats} times" if repeats > 1 else rungs_told
+    measured = f"{rungs_told} with {repeats} repeats each" if repeats > 1 else rungs_told
     if best is None:
         why = scaling.refused[0].rstrip(".") if scaling.refused else "too little was measured"
-        return f"No model is fitted to these {measured}: {why}."
-    text = (
-        f"This rests on {measured}, and on {best.title}, which has {fmt.percent(best.weight)} of the weight"
-    )
+        return f"No model is fitted to {measured}: {why}."
+    text = f"Basis: {measured}; {best.title} has {fmt.percent(best.weight)} of the weight"
     if best.weight >= SURE or len(scaling.fits) < 2:
         return f"{text} among the models tried."
     return f"{text}; {scaling.fits[1].title} ({fmt.percent(scaling.fits[1].weight)}) is not ruled out."

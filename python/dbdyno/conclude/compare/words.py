@@ -79,8 +79,8 @@ def notes(made: Comparison, left_out: Sequence[str], runs: Sequence[Results]) ->
     yield _method(made)
     if made.kind == "runs":
         yield (
-            "Two runs do not alternate: what changed between them in time counts as a difference. Variants "
-            "of one recipe are compared block by block."
+            "Two runs do not alternate: drift between them counts as a difference. The variants of one "
+            "recipe are compared block by block."
         )
     elif runs[0].plan.order == "ladder":
         yield "The variants did not alternate (order: ladder): drift of the machine counts as a difference."
@@ -88,8 +88,8 @@ def notes(made: Comparison, left_out: Sequence[str], runs: Sequence[Results]) ->
     yield from _unknown(made)
     if any(c.effect.floored for c in claims):
         yield (
-            "Where the repeats happen to agree better than chance inside their windows (autocorrelation "
-            "taken into account) or the steps of the figure allow, the interval stands on these."
+            "Where repeats agree better than the noise inside their measurements or the resolution of the "
+            "figure allows, the interval is widened to these."
         )
     for run in runs:
         if run.plan.experiment.until is not None:
@@ -114,15 +114,16 @@ def _unknown(made: Comparison) -> Iterator[str]:
         every = ((x.workload, x.series, x.sessions, x.variant) for x in made.metrics[0].lines)
         lacking = {key[-1] for key in every if key not in lines}
         if lacking:
-            yield f"Not known everywhere: {table.title}, of {', '.join(v for v in everyone if v in lacking)}."
+            names = ", ".join(v for v in everyone if v in lacking)
+            yield f"Unknown for some variants: {table.title}, for {names}."
 
 
 def _repeats(claims: Sequence[Claim]) -> Iterator[str]:
     least = min((min(c.effect.n_baseline, c.effect.n_variant) for c in claims), default=0)
     if least < 2:
         yield (
-            "One repeat: intervals, where there are any, are of what happened within the windows only, "
-            f"and decide nothing. Repeat it: --repeats {_FEW}."
+            "n=1: intervals cover the noise within the measurement only and decide nothing. "
+            f"Use --repeats {_FEW}."
         )
         return
     floors = {
@@ -130,6 +131,6 @@ def _repeats(claims: Sequence[Claim]) -> Iterator[str]:
     }
     if floors:
         yield (
-            f"With so few repeats p by permutation cannot be below {max(floors):.2g}, whatever was measured; "
-            "the verdicts rest on Student's t, which takes the repeats' means to be normal."
+            f"With this number of repeats the permutation p cannot be below {max(floors):.2g}; the verdicts "
+            "use Student's t, which assumes normal means."
         )

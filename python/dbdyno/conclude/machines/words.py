@@ -45,7 +45,7 @@ def times(ratio: Estimate) -> str:
     """``2.01 times as much [1.95 .. 2.07]``; ``no other than ...`` where the interval holds 1."""
     interval = "" if ratio.low is None or ratio.high is None else f" [{ratio.low:.3g} .. {ratio.high:.3g}]"
     if ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high:
-        return f"about as much: {ratio.value:.3g} times{interval} cannot be told from 1"
+        return f"about as much: {ratio.value:.3g} times{interval}, not significantly different from 1"
     return f"{ratio.value:.3g} times as much{interval}"
 
 
@@ -57,12 +57,12 @@ def _crossing(made: Machines) -> str:
         return "; ".join(_at(made, e) for e in made.crossings) + "."
     ratios = [x.throughput.ratio for x in made.at_loads if x.throughput.ratio is not None]
     if len(ratios) < 2:
-        return f"Both were measured around {low.load:g} {made.a.load_unit} only: no crossing can be seen."
+        return f"Both were measured around {low.load:g} {made.a.load_unit} only: no crossover is visible."
     if all(r.low is not None and r.high is not None and r.low <= 1 <= r.high for r in ratios):
-        return f"They cannot be told apart from {span}."
+        return f"No significant difference from {span}."
     if all(r.value > 1 for r in ratios) or all(r.value < 1 for r in ratios):
-        return f"They do not cross from {span}: {b if ratios[0].value > 1 else a} is ahead throughout."
-    return f"No crossing can be told from noise from {span}."
+        return f"No crossover from {span}: {b if ratios[0].value > 1 else a} is ahead throughout."
+    return f"No crossover beyond noise from {span}."
 
 
 def _at(made: Machines, e: Estimate) -> str:

@@ -29,18 +29,20 @@ def before(work: Floats, units: Sequence[str]) -> str | None:
     n, kinds = work.shape
     need = LEAST_POINTS + kinds - 1
     if n < need:
-        return f"{n} point{'' if n == 1 else 's'}: a slope with an interval needs {need}; measure more rungs"
+        return f"{n} point{'' if n == 1 else 's'}: a slope with an interval needs {need}; measure more loads"
     for column, unit in zip(work.T, units, strict=True):
         spread = (column.max() - column.min()) / column.max() if column.max() > 0 else 0.0
         if spread < LEAST_SPREAD:
             return (
                 f"work hardly varies ({column.min():.4g} to {column.max():.4g} {unit}/s, needs a spread of "
-                f"{100 * LEAST_SPREAD:g} %): what is background cannot be told from what work costs"
+                f"{100 * LEAST_SPREAD:g} %): background and cost of work cannot be separated"
             )
         if len(np.unique(column)) < LEAST_RUNGS:
-            return "work takes two values only: whether a line fits cannot be seen; measure a third rung"
+            return (
+                "work takes only two values: the fit of a line cannot be checked; measure a third load level"
+            )
     if condition(work) > MOST_CONDITION:
-        return f"{' and '.join(units)} rise together (collinear): which of them costs what cannot be told"
+        return f"{' and '.join(units)} rise together (collinear): their costs cannot be separated"
     return None
 
 
@@ -58,7 +60,7 @@ def after(part: Part) -> str | None:
             told = f"{format_ns(slope.value * 1e9)} a {slope.name}"
             if slope.high is not None and slope.high < 0:
                 return f"{_NEGATIVE} ({told}): these points are not one regime, or CPU is not of this work"
-            return f"{_NEGATIVE} ({told}), and no slope can be told from 0: vary the work more"
+            return f"{_NEGATIVE} ({told}), not significantly different from 0: vary the work more"
     return None
 
 
@@ -66,14 +68,14 @@ def notes(fit: Fit, parts: Sequence[Part], ordered: bool) -> Iterator[str]:
     total = parts[0]
     for slope in total.slopes:
         if slope.low is None or slope.low <= 0:
-            yield f"the cost of a {slope.name} cannot be told from 0"
+            yield f"the cost of a {slope.name} does not differ significantly from 0"
     high = total.background.high
     if total.background.value < 0:
         sure = high is not None and high < 0
         yield "background below 0" + (
-            ": the line does not hold down to no work (a unit costs more where there are more of them)"
+            ": the line does not hold down to zero work (a unit costs more at higher load)"
             if sure
-            else ", and none can be told"
+            else ", not significantly"
         )
     yield from _leverage(fit)
     yield from _neighbours(fit, ordered)
@@ -93,6 +95,6 @@ def _neighbours(fit: Fit, ordered: bool) -> Iterator[str]:
         r = float(fit.residuals[1:] @ fit.residuals[:-1]) / fit.rss
         if r > 0.6:
             yield (
-                f"neighbours in time resemble each other much (r = {r:.2f}): the interval holds less often "
-                "than 95 %; use longer windows, or more of them"
+                f"neighbouring measurements are correlated (r = {r:.2f}): the interval covers less than "
+                "95 %; use longer or more measurements"
             )

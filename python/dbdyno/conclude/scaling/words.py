@@ -30,7 +30,7 @@ def unfit(weighed: Sequence[Weighed], bends: bool) -> str | None:
         return f"throughput flattens; {len(best.n)} load levels are too few to fit a model (need 6)"
     error = math.sqrt(best.rss / max(best.degrees, 1)) / float(best.x.mean())
     if error > ROUGH:
-        said = f"the best of them, {best.model.title}, is off by {error:.0%} of the mean throughput at a rung"
+        said = f"the best of them, {best.model.title}, deviates by {error:.0%} of the mean throughput"
         return f"no model describes these points: {said}; measure again, on a quiet machine, with repeats"
     return None
 
@@ -60,8 +60,8 @@ def plateaus(chosen: Choice) -> tuple[str, ...]:
 
 def no_bend(p: float | None) -> str:
     if p is None:
-        return "whether growth bends: too few rungs"
-    return f"growth cannot be told from a straight line (p = {p:.2g}): neither knee nor peak is claimed"
+        return "too few load levels to test for a knee"
+    return f"growth does not differ significantly from a straight line (p = {p:.2g}): no knee, no peak"
 
 
 def repeats(points: Points) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ def repeats(points: Points) -> tuple[str, ...]:
     if climbs < 2:
         return ()
     if points.series is None:
-        return ("the repeats do not all have the same rungs: intervals are by profile likelihood",)
+        return ("repeats differ in their load levels: intervals are by profile likelihood",)
     if climbs < LEAST:
         few = f"{climbs} repeats are too few to draw from ({LEAST} are needed)"
         return (f"{few}: intervals are by profile likelihood",)
@@ -102,7 +102,7 @@ def fit_notes(found: Fit, figures: Figures, bends: bool, p: float | None, one_cl
     said = [f"{name} is {bound_note(found, name)}" for name in found.at_bound]
     last = float(found.n.max())
     if found.model.knees and not bends:
-        said.append("growth does not differ from a straight line: no knee is claimed")
+        said.append("growth does not differ from a straight line: no knee")
     if figures.peak is not None and not peak_claimed(figures, bends):
         said.append(f"{_forecast(figures)} is not claimed: the data do not rule out that there is none")
     elif figures.peak is not None and figures.peak.value > FARTHEST * last:
@@ -110,7 +110,7 @@ def fit_notes(found: Fit, figures: Figures, bends: bool, p: float | None, one_cl
         said.append(f"warning: {where} lies beyond twice the measured range, which ends at {last:g}")
     if p is not None and p < ALIKE:
         said.append(
-            f"residuals of neighbours resemble each other (p = {p:.2g})"
+            f"residuals of neighbouring loads are correlated (p = {p:.2g})"
             + (": intervals from this one climb are too narrow" if one_climb else "")
         )
     return said
