@@ -129,14 +129,14 @@ def test_a_straight_line_ends_at_the_cap_and_says_so(cpus: int) -> None:
     asked, done = climb(lambda n: 100.0 * n, cpus, noise=0.02)
     assert max(asked) == 8 * cpus
     assert (done.at, done.found) == (None, False)
-    assert f"does not bend up to {8 * cpus} sessions" in done.words
+    assert f"has no knee up to {8 * cpus} sessions" in done.words
     assert "still grows" in done.words
     assert f"--ladder auto:{64 * cpus}" in done.cure
 
 
 def test_a_peak_with_a_fall_behind_it_is_told() -> None:
     _, done = climb(falling(8, 10), 8)
-    assert "16 deliver 62% of the peak" in done.words
+    assert "throughput at 16 is 62% of the peak" in done.words
 
 
 def test_rungs_that_cannot_be_used_are_not_climbed_over() -> None:
@@ -237,14 +237,14 @@ def test_a_target_with_too_few_rungs_says_what_was_not_measured() -> None:
     assert "16 sessions" in words[0]
     assert "none higher was measured: the limit is 4 load levels" in words[0]
     assert "32 sessions" in words[1]
-    assert "rungs between were not measured: the limit is 7 load levels" in words[1]
+    assert "loads between were not measured: the limit is 7 load levels" in words[1]
 
 
 def test_a_target_that_is_met_again_higher_up_is_told() -> None:
     _, done = climb(plateau(4), 4, goal="p95<20ms", response_ms=lambda n: 25.0 if n == 8 else 2.0, top=64)
     assert done.at == 7
     assert "8 fail with 25.0 ms" in done.words
-    assert "not monotone: higher up 16 (2.00 ms) meet it again" in done.words
+    assert "not monotonic: at higher loads 16 (2.00 ms) meet it again" in done.words
 
 
 def test_a_throughput_is_reached_by_the_lowest_rung() -> None:
@@ -253,7 +253,7 @@ def test_a_throughput_is_reached_by_the_lowest_rung() -> None:
     assert "lowest load that meets throughput > 1 k calls/s: 11 sessions" in done.words
     _, done = climb(plateau(8), 4, goal="throughput>=1000")
     assert not done.found
-    assert "the most is at 8 sessions (800 calls/s" in done.words
+    assert "the maximum is at 8 sessions (800 calls/s" in done.words
 
 
 def test_failed_calls_are_no_short_calls() -> None:

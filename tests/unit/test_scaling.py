@@ -161,7 +161,7 @@ def test_climbs_that_are_not_whole_are_not_drawn() -> None:
         ladder(*(whole.points[c].to_list()[:-1] for c in ("load", "throughput", "repeat"))),
         models=("amdahl",),
     )
-    assert any("same rungs" in note for note in made.notes)
+    assert any("differ in their load levels" in note for note in made.notes)
     assert made.best is not None
     assert made.best.parameters[0].method == "profile likelihood"
 
