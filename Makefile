@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would com
 RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bpf.o') \
 	Cargo.toml Cargo.lock
 
-.PHONY: demo check laws test build bpf lint lint-rust lint-python test-rust test-python audit bench clean help
+.PHONY: demo check laws test build wheel bpf lint lint-rust lint-python test-rust test-python audit bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -29,10 +29,13 @@ $(VENV)/.deps: requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
 	touch $@
 
-$(VENV)/.built: $(VENV)/.deps $(RUST) pyproject.toml
+$(VENV)/.built: $(VENV)/.deps $(RUST) pyproject.toml tools/bundle_charts.py
+	$(BIN)/python tools/bundle_charts.py  # the charts' code, made once
 	VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin develop --release --locked
-	$(BIN)/python -m dbdyno.present.bundle  # the charts' code, made once
 	touch $@
+
+wheel: build     ## A wheel in dist, which installs without Rust
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --locked --out dist
 
 lint: lint-rust lint-python  ## Formatters, linters, strict types, layers
 

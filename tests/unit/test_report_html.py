@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import pytest
 import report_results as made
 
 from dbdyno import present
-from dbdyno.model.errors import StoreError, UsageError
-from dbdyno.present import bundle, charts
+from dbdyno.model.errors import DbdynoError, StoreError, UsageError
+from dbdyno.present import charts
 from dbdyno.present.markup import el, join, table
+from dbdyno.present.page import charts_code
 
 _LOADING = {"src", "href", "srcset", "data", "action", "poster"}
 
@@ -39,17 +41,6 @@ class Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.texts.setdefault(self.open[-1] if self.open else "", []).append(data)
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One bundle for this module; making one takes more than a second."""
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(autouse=True)
-def _cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
 
 
 def read(path: Path) -> Reader:
@@ -161,23 +152,24 @@ def test_a_place_that_cannot_be_written_is_an_error_with_a_cure(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cached_bundle_that_was_cut_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    path = bundle.cache_path()
-    path.parent.mkdir()
-    path.write_text("window.vegaEmbed = ")
-    text = bundle.bundle()
-    assert len(text) > 100_000
-    assert path.read_text("utf-8") == text
-    assert "</script" not in text
+def test_the_charts_code_is_in_the_package_and_safe_in_a_page() -> None:
+    code = charts_code()
+    assert len(code) > 100_000 and "vegaEmbed" in code
+    assert "</script" not in code and "<!--" not in code
 
 
-def test_a_cache_that_cannot_be_written_costs_no_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_package_without_the_charts_code_says_the_cure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "dbdyno").write_text("a file where the directory should be")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert len(bundle.bundle()) > 100_000
+    monkeypatch.setattr("dbdyno.present.page.resources", lambda _: tmp_path)
+    with pytest.raises(DbdynoError) as caught:
+        charts_code()
+    assert "make build" in (caught.value.cure or "")
+
+
+def test_a_page_needs_no_vl_convert(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    assert present.write_html(made.results(), tmp_path / "r.html").stat().st_size > 100_000
 
 
 def test_markup_escapes_what_is_not_markup() -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from dbdyno.model.results import Results
 from dbdyno.present import (
-    bundle,
     charts,
     compare,
     figures,
@@ -30,7 +28,7 @@ from dbdyno.present.document import Section
 from dbdyno.present.files import write_atomic
 from dbdyno.present.markup import Html, el, join
 from dbdyno.present.media import html as document_html
-from dbdyno.present.page import asset
+from dbdyno.present.page import asset, charts_code
 from dbdyno.present.page import page as whole
 from dbdyno.present.page_parts import data, figure, section
 from dbdyno.present.selection import Picks
@@ -38,12 +36,11 @@ from dbdyno.present.selection import Picks
 
 def write(results: Results, path: Path) -> Path:
     """Writes the report; raises StoreError where ``path`` cannot be written."""
-    code = bundle.begin()
-    return write_atomic(path, page(results, code).encode("utf-8"))
+    return write_atomic(path, page(results).encode("utf-8"))
 
 
-def page(results: Results, code: Future[str]) -> str:
-    """The whole document; ``code``: the charts' JavaScript, which may still be on its way."""
+def page(results: Results) -> str:
+    """The whole document."""
     drawn = charts.groups(results), charts.ledgers(results)
     shown = selection.picks(results)
     ladders = scaling_document.section(results.scaling)
@@ -57,7 +54,7 @@ def page(results: Results, code: Future[str]) -> str:
         data("strips", html_detail.strip_data(results, shown)),
         _hatches(),
     )
-    scripts = [code.result(), asset("strips.js"), asset("page.js")]
+    scripts = [charts_code(), asset("strips.js"), asset("page.js")]
     return whole(headline.title(results), join(body, inside), scripts)
 
 

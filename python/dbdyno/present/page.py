@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files as resources
 
+from dbdyno.model.errors import DbdynoError
 from dbdyno.present import palette
 from dbdyno.present.markup import Html, el, join
 
@@ -40,6 +41,17 @@ def page(title: str, body: Html, scripts: Sequence[str] = ()) -> str:
 def asset(name: str) -> str:
     """Text of a file of the folder assets."""
     return resources("dbdyno.present").joinpath("assets", name).read_text("utf-8")
+
+
+def charts_code() -> str:
+    """Vega, Vega-Lite and vega-embed, bundled when the package is built. Raises :class:`DbdynoError`."""
+    try:
+        return asset("vega.js")
+    except FileNotFoundError as error:
+        raise DbdynoError(
+            "the charts' code is missing: dbdyno was installed from its source without being built",
+            "in the source: make build, or pip install vl-convert-python and python tools/bundle_charts.py",
+        ) from error
 
 
 def _rules(body: str) -> str:

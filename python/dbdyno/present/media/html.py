@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
 from itertools import groupby
 from typing import Any
 
-from dbdyno.present import bundle, markup
+from dbdyno.present import markup
 from dbdyno.present.document import (
     Block,
     Chart,
@@ -22,7 +21,7 @@ from dbdyno.present.document import (
     walk,
 )
 from dbdyno.present.markup import Html, el, join
-from dbdyno.present.page import asset
+from dbdyno.present.page import asset, charts_code
 from dbdyno.present.page import page as whole
 from dbdyno.present.page_parts import data, figure
 
@@ -31,16 +30,14 @@ _DRAWING = Html(
 )
 
 
-def page(shown: Document, code: Future[str] | None = None) -> str:
-    """The whole page; ``code``: the charts' JavaScript, which may still be on its way."""
+def page(shown: Document) -> str:
+    """The whole page."""
     charts = specs(shown.blocks)
-    if charts and code is None:
-        code = bundle.begin()
     footer = el("footer", el("div", shown.footer)) if shown.footer else None
     body = [_header(shown, bool(charts)), el("main", parts(shown.blocks), id="content"), footer]
-    if code is None or not charts:
+    if not charts:
         return whole(shown.title, join(*body))
-    return whole(shown.title, join(*body, data("specs", charts)), scripts=[code.result(), asset("page.js")])
+    return whole(shown.title, join(*body, data("specs", charts)), scripts=[charts_code(), asset("page.js")])
 
 
 def parts(blocks: Iterable[Block], depth: int = 2) -> Html:
