@@ -6,6 +6,7 @@ import argparse
 
 from benchmarks import (
     aa,
+    commands,
     hot_path,
     instructions,
     observation,
@@ -27,6 +28,7 @@ ALL = {
     "observation": observation.main,
     "observe": observe.main,
     "start": start.main,
+    "commands": commands.main,
     "regression": regression.main,
     "report": report.main,
     "rebuild": rebuild.main,

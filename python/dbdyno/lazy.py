@@ -1,21 +1,90 @@
-"""Packages whose names are loaded when they are first used (PEP 562), so that each command starts quickly."""
+"""Packages whose public names are loaded when they are first used, so that each command starts quickly.
+
+Such a package imports the names of its ``__all__`` for type checkers only and calls :func:`lazy` at the end::
+
+    if TYPE_CHECKING:
+        from package.module import name
+
+    lazy(__name__)
+
+A signal that comes meanwhile is heard when the module is there: in the middle of an import its exception may
+come out as any other.
+"""
 
 from __future__ import annotations
 
+import ast
+import signal
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 
-def lazy(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """A package's ``__getattr__``. ``places``: public name -> the module of the package that has it."""
+def lazy(package: str) -> None:
+    """What ``package`` imports for type checkers becomes its attributes, each loaded at its first use."""
+    module = sys.modules[package]
+    loader = getattr(module.__spec__, "loader", None)
+    source = loader.get_source(package) if loader is not None else ""
+    found = dict(_imported_for_types(ast.parse(source)))
+    module.__dict__["_lazy"] = {name: found[name] for name in module.__dict__["__all__"] if name in found}
+    module.__class__ = Lazy
 
-    def get(name: str) -> Any:
-        if name not in places:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{places[name]}"), name)
-        setattr(sys.modules[package], name, value)
+
+def ready() -> None:
+    """Loads all names of all such packages: nothing is to be loaded while something is measured."""
+    done: set[str] = set()
+    while todo := [m for m in sys.modules.values() if isinstance(m, Lazy) and m.__name__ not in done]:
+        for module in todo:
+            done.add(module.__name__)
+            for name in module.__dict__["_lazy"]:
+                getattr(module, name)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within it modules are loaded; the handlers of signals run at its end."""
+    heard: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    in_main = threading.current_thread() is threading.main_thread()
+    before = {s: handler for s in signals if in_main and callable(handler := signal.getsignal(s))}
+    for sign in before:
+        signal.signal(sign, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+        for number in dict.fromkeys(heard):
+            signal.raise_signal(number)
+
+
+class Lazy(ModuleType):
+    """A package after :func:`lazy`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            module, attribute = self.__dict__["_lazy"][name]
+        except KeyError:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
+        with undisturbed():
+            value = self.__dict__[name] = getattr(import_module(module), attribute)
         return value
 
-    return get
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A submodule that was loaded does not hide a public name that is spelt like it."""
+        if not (isinstance(value, ModuleType) and name in self.__dict__["__all__"]):
+            super().__setattr__(name, value)
+
+
+def _imported_for_types(tree: ast.Module) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Name -> module and the name there."""
+    for node in tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for statement in node.body:
+                if isinstance(statement, ast.ImportFrom) and statement.module is not None:
+                    for alias in statement.names:
+                        yield alias.asname or alias.name, (statement.module, alias.name)

@@ -16,7 +16,7 @@ class Slow:  # a module that takes long to load: the signal comes in the middle 
             signal.raise_signal({sign})
             for _ in range(10): pass
 sys.meta_path.insert(0, Slow())
-sys.argv = ["dbdyno", "runs"]
+sys.argv = ["dbdyno", "show", "last"]
 from dbdyno.cli import main
 main()
 """
@@ -27,4 +27,4 @@ main()
 def test_a_signal_while_modules_are_loaded(name: str, sign: int) -> None:
     words = [sys.executable, "-c", _SLOW.format(name=name, sign=int(sign))]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbdyno import present
+from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.analyze_options import (
     column_options,
@@ -20,12 +20,11 @@ from dbdyno.cli.analyze_options import (
 )
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conclude.scaling import NAMES
-from dbdyno.conclude.scaling.scaled import asked, scaled, scalings_of
-from dbdyno.conduct import derived_of, results_of
 from dbdyno.model.errors import UsageError
-from dbdyno.model.scaling import Scaling
 from dbdyno.model.units import parse_duration_ns
-from dbdyno.store.ladder_csv import read_ladder
+
+if TYPE_CHECKING:
+    from dbdyno.model.scaling import Scaling
 
 
 @click.command()
@@ -94,6 +93,8 @@ def analyze(
         else _of_run(target, model, seed, store, given)
     )
     if predict or seconds or throughput_target:
+        from dbdyno.conclude.scaling.scaled import asked
+
         made = tuple(asked(m, predict, seconds, throughput_target) for m in made)
     if output is not None:
         present.write(present.scaling(made), output)
@@ -106,6 +107,9 @@ def analyze(
 
 
 def _of_file(target: str, model: str | None, seed: int, given: dict[str, Any]) -> tuple[Scaling, ...]:
+    from dbdyno.conclude.scaling.scaled import scaled
+    from dbdyno.store.ladder_csv import read_ladder
+
     ladder = read_ladder(
         target,
         columns_of(given),
@@ -124,8 +128,12 @@ def _of_run(
     if extra:
         raise UsageError(f"{', '.join(extra)}: of files only", "a run knows its columns, units and machine")
     found = open_store(store).open(target)
-    as_stored = model is None and seed == 1
-    made = results_of(found).scaling if as_stored else scalings_of(derived_of(found), model=model, seed=seed)
+    if model is None and seed == 1:  # as it is stored
+        made = conduct.results_of(found).scaling
+    else:
+        from dbdyno.conclude.scaling.scaled import scalings_of
+
+        made = scalings_of(conduct.derived_of(found), model=model, seed=seed)
     if not made:
         raise UsageError(f"{found.id} has no ladder", "an observation has windows: dbdyno show RUN")
     return made

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.scaling import Machine
 from dbdyno.model.units import parse_duration_ns
-from dbdyno.store.ladder_csv import Columns
+
+if TYPE_CHECKING:
+    from dbdyno.model.scaling import Machine
+    from dbdyno.store.ladder_csv import Columns
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -51,6 +53,8 @@ def machine_options(f: _F) -> _F:
 
 def columns_of(given: Mapping[str, Any]) -> Columns:
     """Raises UsageError: a --where without a value."""
+    from dbdyno.store.ladder_csv import Columns
+
     where = {}
     for text in given["where"]:
         name, sign, value = text.partition("=")
@@ -63,6 +67,8 @@ def columns_of(given: Mapping[str, Any]) -> Columns:
 
 def machine_of(given: Mapping[str, Any]) -> Machine:
     """Of CPUs, cores and threads a core any two give the third. Raises UsageError: they contradict."""
+    from dbdyno.model.scaling import Machine
+
     cpus, cores, threads = given["cpus"], given["cores"], given["threads_per_core"]
     for name, value in (("--cpus", cpus), ("--cores", cores)):
         if value is not None and not 0 < value < 1e6:

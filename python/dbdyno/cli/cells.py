@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import polars as pl
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.results import Results
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from dbdyno.model.results import Results
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -27,6 +30,8 @@ def chosen_cell(results: Results, cell: str | None, rung: int | None, window: in
     """
     if sum(choice is not None for choice in (cell, rung, window)) > 1:
         raise UsageError("only one of --cell, --rung and --window is allowed", "give one of them")
+    import polars as pl
+
     windows = results.tables["windows"].sort("t0_ns").sort(pl.col("status") == "invalid", maintain_order=True)
     if rung is not None:
         return _first(windows, "sessions", rung, "rung of", "sessions")
@@ -40,7 +45,7 @@ def chosen_cell(results: Results, cell: str | None, rung: int | None, window: in
 
 
 def _first(windows: pl.DataFrame, column: str, wanted: int, before: str, after: str) -> str:
-    found = windows.filter(pl.col(column) == wanted)["cell"]
+    found = windows.filter(windows[column] == wanted)["cell"]
     if found.is_empty():
         there = sorted(set(windows[column].to_list()))
         raise UsageError(f"the run has no {before} {wanted} {after}".rstrip(), f"there are {_listed(there)}")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dbdyno import limits
+from dbdyno import limits, store
 from dbdyno.cli.options import bin_dir_option, dsn_option
 from dbdyno.engines import DEFAULT, open_server
 from dbdyno.model.errors import DbdynoError, StoreError, TargetError
-from dbdyno.model.protocols import Target, needed
-from dbdyno.model.undo import Undo
-from dbdyno.store import journal
+
+if TYPE_CHECKING:
+    from dbdyno.model.undo import Undo
 
 _OF_SYSTEM, _OF_SERVER = ("group", "affinity"), ("settings", "pooler")
 
@@ -34,7 +35,9 @@ def clean(dsn: str | None, bin_dir: Path | None) -> None:
       dbdyno clean
       dbdyno clean --dsn postgresql://app@db1/prod
     """
-    work = _Work(journal.left_over())
+    from dbdyno.model.protocols import Target, needed
+
+    work = _Work(store.left_over())
     work.put_back(_OF_SYSTEM, limits.undo)
     try:
         with open_server(DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:
@@ -51,7 +54,7 @@ def clean(dsn: str | None, bin_dir: Path | None) -> None:
 class _Work:
     """Putting back what journals name, a line for each thing."""
 
-    def __init__(self, found: journal.LeftOver) -> None:
+    def __init__(self, found: store.LeftOver) -> None:
         self._dead, self._damaged = found.dead, found.damaged
         self._failed: dict[str, DbdynoError] = {}  # by key of what could not be put back
         self._silent = True

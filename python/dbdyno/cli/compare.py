@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,11 +15,13 @@ from dbdyno.cli.compare_machines import Asked
 from dbdyno.cli.numbers import read_numbers
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conclude import compare as comparing
-from dbdyno.model.comparison import Comparison
 from dbdyno.model.errors import UsageError
-from dbdyno.model.machines import Machines
-from dbdyno.model.results import Results
-from dbdyno.present.document import Document
+
+if TYPE_CHECKING:
+    from dbdyno.model.comparison import Comparison
+    from dbdyno.model.machines import Machines
+    from dbdyno.model.results import Results
+    from dbdyno.present.document import Document
 
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)\Z")
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.machines import Machines
-from dbdyno.model.results import Results
-from dbdyno.model.scaling import Ladder
+
+if TYPE_CHECKING:
+    from dbdyno.model.machines import Machines
+    from dbdyno.model.results import Results
+    from dbdyno.model.scaling import Ladder
 
 Pair = tuple[float, float]
 

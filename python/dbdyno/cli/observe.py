@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbdyno import conduct, observe, present
+from dbdyno import conduct, drive, observe, present
 from dbdyno.cli import screen
-from dbdyno.cli.observe_lines import ObservationLines
-from dbdyno.cli.observe_live import LiveObservation
 from dbdyno.cli.options import (
     json_option,
     open_store,
@@ -19,10 +17,13 @@ from dbdyno.cli.options import (
     warn_of_password,
     witness_options,
 )
-from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.engines import DEFAULT, ENGINES
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
-from dbdyno.model.plan import Observation
+
+if TYPE_CHECKING:
+    from dbdyno.cli.observe_lines import ObservationLines
+    from dbdyno.cli.observe_live import LiveObservation
+    from dbdyno.model.plan import Observation
 
 
 @click.command("observe")
@@ -90,6 +91,9 @@ def observe_command(**options: Any) -> None:
       dbdyno observe --dsn service=prod --for 10min --quiet --report prod.html
       dbdyno observe --for 20s --json | jq .findings
     """
+    from dbdyno.cli.observe_live import LiveObservation
+    from dbdyno.model.plan import Observation
+
     host = observe.host()
     names = ("duration", "window", "user", "database", "application", "pids")
     experiment = conduct.observation_of(
@@ -100,7 +104,7 @@ def observe_command(**options: Any) -> None:
     plan = conduct.observation_plan(experiment, host)
     target = conduct.observed_target(experiment.engine, options["dsn"])
     listener = _listener(options, experiment.observation or Observation())
-    interrupt = Interrupt(listener.heard)
+    interrupt = drive.Interrupt(listener.heard)
     if isinstance(listener, LiveObservation):
         listener.on_quit(lambda: None if interrupt.stopping else interrupt.request())
     elif not plan.expected_ns and not options["quiet"]:
@@ -110,13 +114,16 @@ def observe_command(**options: Any) -> None:
             made = conduct.observe_server(
                 plan, host, target, open_store(options["store"]), listener, interrupt
             )
-        except Interrupted:
+        except drive.Interrupted:
             screen.error("stopped before the first second was over; nothing was kept")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     _end(made, options, interrupt)
 
 
 def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation | ObservationLines:
+    from dbdyno.cli.observe_lines import ObservationLines
+    from dbdyno.cli.observe_live import LiveObservation
+
     out, whom = screen.out(), conduct.whom_in_words(chosen)
     silent = options["as_json"] or options["quiet"]
     if out.is_terminal and not silent and not options["lines"]:
@@ -125,7 +132,7 @@ def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation |
     return ObservationLines(out, screen.err(), whom)
 
 
-def _end(made: conduct.Observed, options: dict[str, Any], interrupt: Interrupt) -> None:
+def _end(made: conduct.Observed, options: dict[str, Any], interrupt: drive.Interrupt) -> None:
     results, path = conduct.rebuild(made.record)
     if options["output"] is not None:
         path = present.write_html(results, options["output"])

@@ -14,7 +14,6 @@ from dbdyno.cli import screen
 from dbdyno.cli.commands import Commands
 from dbdyno.cli.options import json_option, print_json
 from dbdyno.model.errors import UsageError
-from dbdyno.plan import SCHEMA_FILE, recipe_schema
 
 
 @click.command("recipes")
@@ -63,6 +62,8 @@ def recipe_new(file: Path, like: str | None) -> None:
         raise UsageError(
             f"{file}: a recipe's name ends in .toml", f"dbdyno recipe new {quote(str(file))}.toml"
         )
+    from dbdyno.plan import SCHEMA_FILE
+
     schema = file.with_name(SCHEMA_FILE)
     text = conduct.recipe_text(like) if like else _template()
     text = text.replace("${schema}", f"./{SCHEMA_FILE}").replace("${file}", str(file))
@@ -101,6 +102,8 @@ def recipe_schema_command() -> None:
 
 
 def _schema_text() -> str:
+    from dbdyno.plan import recipe_schema
+
     return json.dumps(recipe_schema(), indent=1) + "\n"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbdyno import conduct, observe, present
-from dbdyno.cli import live, screen
+from dbdyno import conduct, drive, observe, present
+from dbdyno.cli import screen
 from dbdyno.cli.options import (
     bin_dir_option,
     dsn_option,
@@ -18,12 +18,12 @@ from dbdyno.cli.options import (
     store_option,
     witness_options,
 )
-from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.engines import DEFAULT, ENGINES
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
-from dbdyno.model.plan import Plan
-from dbdyno.model.protocols import Target
-from dbdyno.plan import parse_params
+
+if TYPE_CHECKING:
+    from dbdyno.model.plan import Plan
+    from dbdyno.model.protocols import Target
 
 
 @click.command()
@@ -152,14 +152,16 @@ def run(**options: Any) -> None:
     if options["dry_run"]:
         print_json(plan.model_dump(mode="json")) if options["as_json"] else screen.plan_table(plan)
         return
+    from dbdyno.cli import live
+
     teller = live.teller(plan, quiet=options["as_json"])
-    interrupt = Interrupt(teller.heard)
+    interrupt = drive.Interrupt(teller.heard)
     with interrupt.caught(), teller:
         try:
             record = conduct.run(
                 plan, workload, host, _target(options, plan), open_store(options["store"]), teller, interrupt
             )
-        except Interrupted:
+        except drive.Interrupted:
             screen.error("stopped before anything was measured; nothing was kept")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     results, path = conduct.rebuild(record)
@@ -175,6 +177,8 @@ def run(**options: Any) -> None:
 
 
 def _request(options: dict[str, Any]) -> conduct.Request:
+    from dbdyno.plan import parse_params
+
     names = (
         "sessions",
         "target",
@@ -224,6 +228,9 @@ def _words(options: dict[str, Any]) -> tuple[str | None, list[str]]:
 
 
 def _target(options: dict[str, Any], plan: Plan) -> Target:
+    from dbdyno.model.protocols import Target
+    from dbdyno.plan import parse_params
+
     embedded = options["dsn"] is None
     settings = {k: str(v) for k, v in parse_params(options["settings"]).items()} if embedded else {}
     return Target(

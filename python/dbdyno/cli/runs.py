@@ -11,13 +11,8 @@ from dbdyno.cli import screen
 from dbdyno.cli.cells import cell_options, chosen_cell
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
 
-_PARTS = {
-    "profile": present.profile_text,
-    "events": present.events_text,
-    "microstates": present.microstates_text,
-    "witnesses": present.witnesses_text,
-}
-"""Option of ``show`` -> what it prints."""
+_PARTS = ("profile", "events", "microstates", "witnesses")
+"""Options of ``show``, each printed by a function of the room present."""
 
 
 @click.command()
@@ -62,7 +57,7 @@ def show(
     elif not wanted:
         screen.out().print(present.summary(results))
     for name in () if as_json else wanted:
-        screen.out().print(_PARTS[name](results, chosen))
+        screen.out().print(getattr(present, f"{name}_text")(results, chosen))
 
 
 @click.command()

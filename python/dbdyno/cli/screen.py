@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from dbdyno import present
-from dbdyno.cli.console import SafeConsole
-from dbdyno.model.plan import Adaptive, Plan
-from dbdyno.model.results import Results
 from dbdyno.model.visible import shortened
-from dbdyno.model.workload import Workload
+
+if TYPE_CHECKING:  # rich, too, is loaded when something is printed: --help does not need it
+    from rich.console import Console
+    from rich.table import Table
+
+    from dbdyno.model.plan import Adaptive, Plan
+    from dbdyno.model.results import Results
+    from dbdyno.model.workload import Workload
 
 _LISTED_CELLS = 40
 _ERROR, _ERROR_LINES = 2_000, 30  # the most that is shown of a message
@@ -23,11 +24,15 @@ _ERROR, _ERROR_LINES = 2_000, 30  # the most that is shown of a message
 
 def out() -> Console:
     """Standard output: tables, results. Plain text where it is no terminal."""
+    from dbdyno.cli.console import SafeConsole
+
     return SafeConsole(sys.stdout)
 
 
 def err() -> Console:
     """Standard error: progress, errors."""
+    from dbdyno.cli.console import SafeConsole
+
     return SafeConsole(sys.stderr)
 
 
@@ -37,6 +42,8 @@ def say(text: str) -> None:
 
 def error(message: str, cure: str | None = None) -> None:
     """The message, shortened, since some of it may be a server's words; then the cure."""
+    from rich.text import Text
+
     text = Text.assemble(("error: ", "red bold"), shortened(message, _ERROR, _ERROR_LINES))
     err().print(text, soft_wrap=True)
     if cure is not None:
@@ -127,6 +134,8 @@ def finished(results: Results, run: Path, report_path: Path) -> None:
 
 
 def _table(*heads: str) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
     for head in heads:
         table.add_column(head, overflow="fold")

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
-from dbdyno import conduct, observe
+from dbdyno import conduct, drive, observe
 from dbdyno.cli import screen
 from dbdyno.cli.options import bin_dir_option, dsn_option, json_option, print_json
-from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.engines import DEFAULT
 from dbdyno.model.errors import EXIT_INTERRUPTED, EXIT_OFF, UsageError
-from dbdyno.model.protocols import Target
-from dbdyno.model.truth import Truth, TruthCase
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from dbdyno.model.truth import Truth, TruthCase
 
 WIDTH = 120  # columns in a pipe or a file
 MOST_PER_CPU = 4  # sessions of the largest case
@@ -53,13 +52,15 @@ def selftest(
     measure_ns = parse_duration_ns(measure)
     if measure_ns < NS_PER_S:
         raise UsageError(f"--measure {measure}: a window must last at least 1s")
+    from dbdyno.model.protocols import Target
+
     host = observe.host()
     sessions = round(MOST_PER_CPU * host.limits.usable_cpus) + conduct.EXTRA_CONNECTIONS
     target = Target(dsn=dsn, bin_dir=bin_dir, sessions=sessions)
     console = screen.err() if as_json else screen.out()
     if not console.is_terminal:
         console.width = WIDTH
-    interrupt, found = Interrupt(), list[Truth]()
+    interrupt, found = drive.Interrupt(), list["Truth"]()
 
     def measured(_case: TruthCase, truths: Sequence[Truth]) -> None:
         found.extend(truths)
@@ -73,7 +74,7 @@ def selftest(
     with interrupt.caught():
         try:
             conduct.selftest(DEFAULT, target, host, cases, measure_ns, interrupt, say, measured)
-        except Interrupted:
+        except drive.Interrupted:
             stopped = True
     if as_json:
         print_json([_document(t) for t in found])
@@ -90,6 +91,10 @@ def _document(truth: Truth) -> dict[str, Any]:
 
 
 def _table(truths: Sequence[Truth]) -> Group:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
     for head in ("  witness", "account"):
         table.add_column(head, no_wrap=True)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dbdyno import observe, present
 from dbdyno.cli.options import json_option, print_json
 from dbdyno.model.errors import UsageError
-from dbdyno.model.topology import Topology
+
+if TYPE_CHECKING:
+    from dbdyno.model.topology import Topology
 
 _WIDTH = 100  # where the output is no terminal
 

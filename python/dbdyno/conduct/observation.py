@@ -14,6 +14,7 @@ from dbdyno.conduct.request import cpus_reason, find_recipe
 from dbdyno.conduct.windows import Windows
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.engines import DEFAULT, checked, embedded, open_server
+from dbdyno.lazy import ready
 from dbdyno.model.environment import Environment, Host
 from dbdyno.model.errors import TooFewConnections, UsageError
 from dbdyno.model.plan import Experiment, Observation, Plan
@@ -75,6 +76,7 @@ def observe_server(
     A fault after the first saved window leaves a readable run, status "cut short" with the reason; one
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
     """
+    ready()
     with open_server(plan.experiment.engine, target) as server:
         _check_capacity(server)
         observe.check_witness(server, observe.How.of(plan.experiment))

@@ -1,4 +1,7 @@
-"""What is shown of a stored run: as it was derived when the run ended, or anew from its raw data."""
+"""What is shown of a stored run: as it was derived when the run ended, or anew from its raw data.
+
+What derives is loaded when something is derived: most that is shown is only read.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from dbdyno import present
-from dbdyno.conclude.answers import observed
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.compare import compare_variants
-from dbdyno.conclude.scaling.scaled import scalings_of
-from dbdyno.conduct.derive import derive
-from dbdyno.conduct.schedule import sought
 from dbdyno.engines import helpers, product, wait_families
 from dbdyno.model.claim import Claim
 from dbdyno.model.environment import Environment
@@ -57,8 +55,8 @@ def derived_of(record: Run) -> Results:
 def _read_derived(record: Run) -> Results | None:
     with contextlib.suppress(StoreError):
         stored = None if record.info.status == "running" else record.read_derived()
-        if stored is not None:
-            stored[0].setdefault(FAMILIES, wait_families(record.environment.server.engine).table())
+        if stored is not None and FAMILIES not in stored[0]:
+            stored[0][FAMILIES] = wait_families(record.environment.server.engine).table()
         if stored is not None and stored[0].keys() >= {*DERIVED, "sources", "histogram"}:
             return Results(record.info, record.plan, _environment(record), *stored)
     return None
@@ -73,6 +71,10 @@ def _keep(record: Run, results: Results) -> None:
 
 def _concluded(results: Results) -> Results:
     """With what its ladders say of scaling, and its variants compared where there are several."""
+    from dbdyno.conclude.answers import observed
+    from dbdyno.conclude.compare import compare_variants
+    from dbdyno.conclude.scaling.scaled import scalings_of
+
     results = replace(results, scaling=scalings_of(results), answers=observed(results))
     if len(results.plan.variants) < 2:
         return results
@@ -83,6 +85,9 @@ def _concluded(results: Results) -> Results:
 
 def derived_anew(record: Run) -> Results:
     """Everything derived from the raw data of a stored run."""
+    from dbdyno.conduct.derive import derive
+    from dbdyno.conduct.schedule import sought
+
     damaged: list[DamagedCell] = []
     known = wait_families(record.environment.server.engine)
     cells = (labelled(cell, known) for cell in record.each_cell(damaged))

@@ -14,6 +14,7 @@ from dbdyno.conduct.schedule import course_of
 from dbdyno.conduct.stage import Stage
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
+from dbdyno.lazy import ready
 from dbdyno.model.environment import Environment, Host
 from dbdyno.model.errors import ServerLost
 from dbdyno.model.plan import Plan
@@ -39,6 +40,7 @@ def run(
     A fault after the first saved cell leaves a readable run, status "cut short" with the reason; one
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
     """
+    ready()
     with open_server(plan.experiment.engine, target) as server:
         plan = fitted(server, plan)
         check_capacity(server, plan)

@@ -3,8 +3,15 @@
 The counting rule (DESIGN, section 4) is kept by the core; this room keeps the phases and the interrupts.
 """
 
-from dbdyno.drive.interrupt import Interrupt
-from dbdyno.drive.phases import connect, finish, frames, run
-from dbdyno.model.stopping import Interrupted
+from typing import TYPE_CHECKING
+
+from dbdyno.lazy import lazy
+
+if TYPE_CHECKING:
+    from dbdyno.drive.interrupt import Interrupt
+    from dbdyno.drive.phases import connect, finish, frames, run
+    from dbdyno.model.stopping import Interrupted
 
 __all__ = ["Interrupt", "Interrupted", "connect", "finish", "frames", "run"]
+
+lazy(__name__)

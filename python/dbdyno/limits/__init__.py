@@ -8,9 +8,16 @@ A cpuset control group is enough for ``cpus``: the kernel narrows the masks of a
 where none can be made affinity alone has to do, and that is said.
 """
 
-from dbdyno.limits.apply import Applied, apply, undo
-from dbdyno.limits.binding import bind_order, order, pin
-from dbdyno.limits.check import check, check_spec, seen
-from dbdyno.limits.means import Means
+from typing import TYPE_CHECKING
+
+from dbdyno.lazy import lazy
+
+if TYPE_CHECKING:
+    from dbdyno.limits.apply import Applied, apply, undo
+    from dbdyno.limits.binding import bind_order, order, pin
+    from dbdyno.limits.check import check, check_spec, seen
+    from dbdyno.limits.means import Means
 
 __all__ = ["Applied", "Means", "apply", "bind_order", "check", "check_spec", "order", "pin", "seen", "undo"]
+
+lazy(__name__)

@@ -1,13 +1,18 @@
 """The observers: what the host is, a watch over one cell, its tables, and how far each witness got."""
 
-from dbdyno.observe.frames import frames, recent_frames
-from dbdyno.observe.glance_brief import brief_seen
-from dbdyno.observe.host import host
-from dbdyno.observe.machine import topology
-from dbdyno.observe.percpu import per_cpu
-from dbdyno.observe.recorded import opened, record
-from dbdyno.observe.sources import Said, sources
-from dbdyno.observe.watch import THREADS, How, NoWatch, check_witness, open_observation, open_watch
+from typing import TYPE_CHECKING
+
+from dbdyno.lazy import lazy
+
+if TYPE_CHECKING:
+    from dbdyno.observe.frames import frames, recent_frames
+    from dbdyno.observe.glance_brief import brief_seen
+    from dbdyno.observe.host import host
+    from dbdyno.observe.machine import topology
+    from dbdyno.observe.percpu import per_cpu
+    from dbdyno.observe.recorded import opened, record
+    from dbdyno.observe.sources import Said, sources
+    from dbdyno.observe.watch import THREADS, How, NoWatch, check_witness, open_observation, open_watch
 
 __all__ = [
     "THREADS",
@@ -27,3 +32,5 @@ __all__ = [
     "sources",
     "topology",
 ]
+
+lazy(__name__)

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-from rich.console import RenderableType
+from dbdyno.lazy import lazy
 
-from dbdyno.model.comparison import Comparison, SampleComparison
-from dbdyno.model.machines import Machines
-from dbdyno.model.results import Results
-from dbdyno.model.scaling import Scaling
-from dbdyno.present import compare, compare_samples
-from dbdyno.present.document import Document
-from dbdyno.present.files import write_atomic
-from dbdyno.present.media.text import Printed
-from dbdyno.present.terminal import summary
-from dbdyno.present.terminal_tables import events_text, microstates_text, profile_text, witnesses_text
-from dbdyno.present.topology import facts as topology_facts
-from dbdyno.present.topology import parsable as topology_parsable
-from dbdyno.present.topology import table as topology_table
-from dbdyno.present.topology_svg import write as write_topology_svg
-from dbdyno.present.topology_text import ascii_only
-from dbdyno.present.topology_text import picture as topology_picture
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import RenderableType
+
+    from dbdyno.model.comparison import Comparison, SampleComparison
+    from dbdyno.model.machines import Machines
+    from dbdyno.model.results import Results
+    from dbdyno.model.scaling import Scaling
+    from dbdyno.present.document import Document
+    from dbdyno.present.terminal import summary
+    from dbdyno.present.terminal_tables import events_text, microstates_text, profile_text, witnesses_text
+    from dbdyno.present.topology import facts as topology_facts
+    from dbdyno.present.topology import parsable as topology_parsable
+    from dbdyno.present.topology import table as topology_table
+    from dbdyno.present.topology_svg import write as write_topology_svg
+    from dbdyno.present.topology_text import ascii_only
+    from dbdyno.present.topology_text import picture as topology_picture
 
 __all__ = [
     "ascii_only",
@@ -86,16 +86,22 @@ def comparison_document(made: Comparison | SampleComparison) -> dict[str, Any]:
 
 def comparison(made: Comparison | None, machines: Sequence[Machines] = ()) -> Document:
     """A comparison, the machines behind it, or both."""
+    from dbdyno.present import compare
+
     return compare.document(made, machines)
 
 
 def samples(made: SampleComparison) -> Document:
     """Two files of numbers compared."""
+    from dbdyno.present import compare_samples
+
     return compare_samples.document(made)
 
 
 def printed(shown: Document) -> RenderableType:
     """A document for a terminal, as wide as its console."""
+    from dbdyno.present.media.text import Printed
+
     return Printed(shown)
 
 
@@ -103,6 +109,7 @@ def write(shown: Document, path: Path) -> Path:
     """A document as a file: Markdown where ``path`` ends in .md, else HTML that loads nothing.
 
     Raises StoreError where that cannot be written."""
+    from dbdyno.present.files import write_atomic
     from dbdyno.present.media import html, markdown
 
     page = markdown.page(shown) if path.suffix == ".md" else html.page(shown)
@@ -130,3 +137,6 @@ def scaling(scalings: Sequence[Scaling]) -> Document:
     from dbdyno.present import scaling_document
 
     return scaling_document.document(scalings)
+
+
+lazy(__name__)

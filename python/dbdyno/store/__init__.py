@@ -22,12 +22,5 @@ if TYPE_CHECKING:
     from dbdyno.store.runs import RunStore
 
 __all__ = ["DamagedCell", "FileJournal", "LeftOver", "Listed", "Run", "RunStore", "default_root", "left_over"]
-__getattr__ = lazy(
-    __name__,
-    {
-        **dict.fromkeys(("FileJournal", "LeftOver", "left_over"), "journal"),
-        **dict.fromkeys(("Listed", "default_root"), "listing"),
-        **dict.fromkeys(("DamagedCell", "Run"), "run"),
-        "RunStore": "runs",
-    },
-)
+
+lazy(__name__)

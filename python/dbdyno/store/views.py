@@ -11,9 +11,6 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from dbdyno.model.claim import Claim
 from dbdyno.model.rawtables import RAW
 from dbdyno.store.files import MOST_NUMBER
 from dbdyno.store.listing import Listed
@@ -200,6 +197,10 @@ def _claim_records(run: Listed, warnings: Warnings) -> list[dict[str, Any]]:
 
 def _claim(record: Any) -> dict[str, Any] | None:
     """A stored claim with its figure in columns; None: it is none."""
+    from pydantic import ValidationError
+
+    from dbdyno.model.claim import Claim
+
     try:
         claim = Claim.model_validate(record)
     except ValidationError:

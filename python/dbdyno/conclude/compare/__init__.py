@@ -1,11 +1,16 @@
 """Comparison of variants, runs and samples: effects with intervals, verdicts, accounts behind them. Pure."""
 
-from dbdyno.conclude.compare.numbers import compare_samples
-from dbdyno.conclude.compare.options import Options
-from dbdyno.conclude.compare.runs import compare_runs
-from dbdyno.conclude.compare.stopping_rule import rule, tight_enough
-from dbdyno.conclude.compare.variants import compare_variants
-from dbdyno.conclude.compare.verdict import MARGIN
+from typing import TYPE_CHECKING
+
+from dbdyno.lazy import lazy
+
+if TYPE_CHECKING:
+    from dbdyno.conclude.compare.numbers import compare_samples
+    from dbdyno.conclude.compare.options import Options
+    from dbdyno.conclude.compare.runs import compare_runs
+    from dbdyno.conclude.compare.stopping_rule import rule, tight_enough
+    from dbdyno.conclude.compare.variants import compare_variants
+    from dbdyno.conclude.compare.verdict import MARGIN
 
 __all__ = [
     "MARGIN",
@@ -16,3 +21,5 @@ __all__ = [
     "rule",
     "tight_enough",
 ]
+
+lazy(__name__)

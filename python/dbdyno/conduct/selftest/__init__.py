@@ -18,6 +18,7 @@ from dbdyno.conduct.selftest.brief_sessions import observed_briefly
 from dbdyno.conduct.selftest.quota import QuotaRefused, quota
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
+from dbdyno.lazy import ready
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Cell, Experiment, Plan
@@ -53,6 +54,7 @@ def selftest(
 
     Raises :class:`UsageError` for a name that is none, :class:`TargetError` where the server fails.
     """
+    ready()
     found: list[Truth] = []
     with open_server(engine, target) as server:
         server.claim("selftest")
