@@ -275,6 +275,7 @@ AS_NOBODY = f"""
 import json, os, sys, time
 from dbdyno import _core
 from dbdyno.model.tables import empty, from_core
+import numpy
 empty("samples").to_dict(as_series=False)  # all is loaded,
 watch = _core.Watch(sys.stdin.read())  # and connected: this user is let neither to files nor to the socket
 os.setgroups([])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from dbdyno.conduct.scaling import scalings_of
+from dbdyno.conclude.scaling.scaled import scalings_of
 from tests.fakery import LIO, S, environment_of, info_of
 from tests.second_engine import SecondServer
 
