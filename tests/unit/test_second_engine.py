@@ -7,12 +7,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from dbdyno.conclude.scaling.scaled import scalings_of
 from tests.fakery import LIO, S, environment_of, info_of
 from tests.second_engine import SecondServer
 
 from dbdyno import drive, present
 from dbdyno.conclude.compare import compare_variants
+from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.derive import derive
 from dbdyno.engines.fake import FakeServer
