@@ -95,7 +95,9 @@ def test_the_engine_names_the_view_and_adds_witnesses_of_its_own() -> None:
 class Seen(Engine):
     """Its machine is the real one."""
 
-    world = None
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = None  # type: ignore[assignment]
 
 
 class OurThreads:
