@@ -30,9 +30,7 @@ def dbdyno(words: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> subproc
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
             warnings.catch_warnings(),
-            mock.patch(
-                "dbdyno.cli.app.left_behind", return_value=False
-            ),  # which ends the process
+            mock.patch("dbdyno.cli.app.left_behind", return_value=False),  # which ends the process
         ):
             main()
     except SystemExit as e:

@@ -15,7 +15,7 @@ def render() -> str:
     parts = [f"# Tables, schema version {tables.SCHEMA_VERSION}\n", inspect.getdoc(tables) or ""]
     parts.append("\nMade from `python/dbdyno/model/tables.py` by `python tools/schema_doc.py`.")
     for title, group in (
-        ("Raw tables, one set a cell", tables.RAW),
+        ("Raw tables, one set per cell", tables.RAW),
         ("Derived tables", tables.DERIVED | tables.LABELS),
     ):
         parts.append(f"\n## {title}")

@@ -25,6 +25,6 @@ CELL = (
     column("cell", "str", "cell id"),
     column("workload", "str", "workload"),
     column("variant", "str", "variant"),
-    column("sessions", "i64", "the rung: how many sessions were asked for"),
+    column("sessions", "i64", "load level: number of sessions of the plan"),
     column("repeat", "i64", "1..repeats"),
 )

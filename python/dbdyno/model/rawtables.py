@@ -107,7 +107,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c(
             "state",
             "str",
-            "the server's word: active, idle, idle in transaction, ...; hidden: our role may not see it",
+            "state according to the server: active, idle, idle in transaction, ...; hidden: not visible",
             null=True,
         ),
         _c("wait_class", "str", "the server's wait event type", null=True),
@@ -182,7 +182,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         *_WHO,
         _c("run_ns", "i64", "time on a CPU", null=True),
         _c("runq_ns", "i64", "time runnable without a CPU, throttled time included", null=True),
-        _c("throttled_ns", "i64", "of which throttled by a quota; NULL: not to be told", null=True),
+        _c("throttled_ns", "i64", "the part throttled by a quota; NULL: unknown", null=True),
         _c("sleep_ns", "i64", "time asleep, from switch-out to wake-up", null=True),
         _c("blocked_ns", "i64", "of which uninterruptible (D)", null=True),
         _c("voluntary", "i64", "switches into sleep", null=True),
@@ -224,7 +224,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("database", "str", "database", null=True),
         _c("application", "str", "application_name", null=True),
         _c("client", "str", "client address; local: a unix socket", null=True),
-        _c("query_id", "i64", "of the statement now under way", null=True),
+        _c("query_id", "i64", "of the statement in progress", null=True),
         _c("status", "str", "of this row; not permitted: columns hidden from this role"),
     ),
     "counters": (
@@ -240,7 +240,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("status", "str", "of this read"),
     ),
     "sources": (
-        _c("name", "str", "witness"),
+        _c("name", "str", "name of the data source"),
         _c("provenance", "str", "what it reads"),
         _c("status", "str", "how that went"),
         _c("detail", "str", "why not, and the cure"),

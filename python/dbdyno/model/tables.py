@@ -2,8 +2,8 @@
 
 All ``*_ns`` time stamps are CLOCK_MONOTONIC nanoseconds of the host dbdyno runs on; the run's
 ``run.json`` holds one simultaneous pair of monotonic and wall-clock time. NULL means unknown; the
-``status`` column beside it says why (:data:`dbdyno.model.source.Status`). Raw tables are stored per cell
-and never changed; derived tables can be made again from them.
+``status`` column beside it gives the reason (:data:`dbdyno.model.source.Status`). Raw tables are stored
+per cell and never changed; derived tables can be rebuilt from them.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ CUT: dict[str, tuple[Column, ...]] = {
             "from label to task state: it may have fallen asleep or woken between",
             null=True,
         ),
-        _c("state", "str", "the server's word", null=True),
+        _c("state", "str", "state according to the server", null=True),
         _c("wait_class", "str", "the server's wait event type", null=True),
         _c("wait_event", "str", "the server's wait event", null=True),
         _c("query_id", "i64", "where known", null=True),
