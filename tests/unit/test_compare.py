@@ -78,7 +78,7 @@ def test_a_quantity_that_is_not_known_of_all_is_compared_where_it_is() -> None:
     made = compare_variants(replace(run, tables={**run.tables, "rates": gone}))
     table = next(t for t in made.metrics if t.metric == "cpu_per_call_ns")
     assert {x.variant for x in table.lines} == {"base", "second"} and len(table.claims) == 2
-    assert any("server CPU of a call, of third" in n for n in made.notes)
+    assert any("server CPU of a call, for third" in n for n in made.notes)
 
 
 def test_accounts_add_up_to_the_difference_and_the_largest_comes_first() -> None:
