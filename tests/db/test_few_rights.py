@@ -145,6 +145,7 @@ BPF = ("--inh-caps=+bpf,+perfmon", "--ambient-caps=+bpf,+perfmon")
 NO_PTRACE = ("--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
 
 
+@pytest.mark.alone
 @needs_root
 @pytest.mark.parametrize(
     ("user", "words", "labels"),
@@ -183,6 +184,7 @@ def test_the_advice_asks_for_the_third_right_where_the_server_is_another_users(
     assert "--ambient-caps=+bpf,+perfmon,+sys_ptrace" in detail
 
 
+@pytest.mark.alone
 @needs_root
 def test_a_server_without_the_symbol(servers: Servers, home: Path) -> None:
     """A copy of the program whose symbol has another name: root cannot find the wait event either."""
@@ -245,6 +247,7 @@ def test_the_roles_own_sessions_are_seen_beside_hidden_ones(open_dsn: str, home:
     assert {r["total"] for r in db_times(document)} == {None}
 
 
+@pytest.mark.alone
 @needs_root
 def test_the_servers_user_knows_waits_that_the_role_does_not(open_dsn: str, home: Path) -> None:
     """Read from memory: the role plays no part."""

@@ -51,7 +51,8 @@ class Whom:
             return not self._nobody
         if not tables["samples"].filter(pl.col("role") == "session").is_empty():
             return True
-        return not self._chosen.some and observe.brief_seen(tables["tasks"])
+        brief = False if self._chosen.some else observe.brief_seen(tables["tasks"])
+        return not self._nobody if brief is None else brief
 
 
 def words(chosen: Observation) -> str:

@@ -31,7 +31,8 @@ SHORT_NS = NS_PER_S
 """A task that was read over less has no figures of its own (:mod:`dbdyno.account.window`)."""
 NEAR_NS = 200_000_000
 """All tasks are read within less."""
-_MAIN = "helper:main"
+MAIN = "helper:main"
+"""Role of the server's main process."""
 _OURS = ("driver", "pooler")
 
 
@@ -58,7 +59,7 @@ def children(tasks: pl.DataFrame, t0_ns: int, t1_ns: int) -> Children | None:
     """Of the raw table ``tasks``, between its reads nearest to t0 and t1; None: not told."""
     tasks = tasks.with_columns(at_ns=(pl.col("before_ns") + pl.col("after_ns")) // 2)
     good = tasks.filter((pl.col("status") == "ok") & (pl.col("pid") == pl.col("tid")))
-    main = good.filter(pl.col("role") == _MAIN).drop_nulls("children_ns")
+    main = good.filter(pl.col("role") == MAIN).drop_nulls("children_ns")
     if main.is_empty():
         return None
     first, last = (
@@ -76,7 +77,7 @@ def _ended(good: pl.DataFrame, mains: pl.DataFrame, from_ns: int, to_ns: int) ->
 
     All tasks are read together: one that is missing at a read of the main process has ended before it.
     """
-    mine = good.filter(~pl.col("role").is_in(_OURS) & (pl.col("role") != _MAIN)).sort("at_ns")
+    mine = good.filter(~pl.col("role").is_in(_OURS) & (pl.col("role") != MAIN)).sort("at_ns")
     last = mine.group_by("pid", "start_ticks").agg(pl.col("run_ns", "at_ns").last())
     next_read = mains.select(gone_ns="at_ns").sort("gone_ns")
     last = last.with_columns(after_ns=pl.col("at_ns") + NEAR_NS).sort("after_ns")

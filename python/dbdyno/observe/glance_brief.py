@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.model.brief import MOST_LOST, Children, children, material, unmet
+from dbdyno.model.brief import MAIN, MOST_LOST, SHORT_NS, Children, children, material, unmet
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies
 
 Tables = Mapping[str, pl.DataFrame]
@@ -35,10 +35,13 @@ class Brief(NamedTuple):
         return bool(material(self.run, self.run + sessions_run))
 
 
-def brief_seen(tasks: pl.DataFrame) -> bool:
-    """Whether sessions came and went, by the main process's children in the table ``tasks``."""
+def brief_seen(tasks: pl.DataFrame) -> bool | None:
+    """Whether sessions came and went, by the main process's children in the table ``tasks``. None: it was not
+    read for long enough yet."""
     found = _children(tasks)
-    return found is not None and found.any
+    if found is None:
+        return None if (tasks["role"] == MAIN).any() else False
+    return found.any or (None if found.wall_ns < SHORT_NS else False)
 
 
 def brief(recent: Tables, met: Collection[int], families: WaitFamilies) -> Brief | None:
