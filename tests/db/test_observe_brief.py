@@ -144,9 +144,8 @@ def test_cpu_time_of_brief_sessions_is_that_of_the_control_group(
     sessions, brief = run(document, "rung"), run(document, "brief")
     served = sessions + run(document, "helper")
     assert served < (1 + TOLERANCE) * truth
-    assert (
-        served + run(document, "beside") > (1 - TOLERANCE) * truth
-    )  # the watchers' own, partly the server's
+    # the group counts the backends of three observations, too, which read all counters when they begin and end
+    assert served + run(document, "beside") > (1 - 2 * TOLERANCE) * truth
     assert 0.3 * sessions < brief <= sessions
     (finding,) = rows(document, "findings", id="brief-sessions")
     assert finding["value"] > 20
