@@ -144,7 +144,7 @@ def test_cpu_time_of_brief_sessions_is_that_of_the_control_group(
     sessions, brief = run(document, "rung"), run(document, "brief")
     served = sessions + run(document, "helper")
     assert served < (1 + TOLERANCE) * truth
-    # the group counts the backends of three observations, too, which read all counters when they begin and end
+    # the group counts the backends of all three observations, too, which read the counters at both ends
     assert served + run(document, "beside") > (1 - 2 * TOLERANCE) * truth
     assert 0.3 * sessions < brief <= sessions
     (finding,) = rows(document, "findings", id="brief-sessions")
