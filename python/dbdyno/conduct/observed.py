@@ -25,14 +25,14 @@ _LISTED = 8
 
 
 class Whom:
-    """Tells when nobody matches, and when somebody does again."""
+    """Reports that no session matches, and when one does again."""
 
     def __init__(self, chosen: Observation, listener: ObservationListener) -> None:
         self._chosen, self._listener = chosen, listener
         self._nobody = False
 
     def look(self, watch: Watch, now_ns: int, names: Names) -> None:
-        """Costs next to nothing while somebody is there."""
+        """Costs next to nothing while sessions match."""
         if self._somebody(watch, now_ns):
             if self._nobody:
                 self._listener.notice("matching sessions found")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict
 from typing import Any
 
 from dbdyno.model.claim import Claim
+from dbdyno.present.plain import plain
 
 
 def finding_record(claim: Claim) -> dict[str, Any]:
@@ -17,10 +16,10 @@ def finding_record(claim: Claim) -> dict[str, Any]:
         "severity": claim.severity,
         "subject": claim.subject,
         "claim": claim.text,
-        "value": None if value is None else _finite(value.value),
+        "value": None if value is None else plain(value.value),
         "unit": "" if value is None else value.unit,
-        "low": None if value is None else _finite(value.low),
-        "high": None if value is None else _finite(value.high),
+        "low": None if value is None else plain(value.low),
+        "high": None if value is None else plain(value.high),
         "evidence": claim.evidence,
         "cure": claim.advice,
         "cells": list(claim.cells),
@@ -29,9 +28,4 @@ def finding_record(claim: Claim) -> dict[str, Any]:
 
 def answer_record(claim: Claim) -> dict[str, Any]:
     """Of a claim of a ladder."""
-    value = None if claim.value is None else {k: _finite(v) for k, v in asdict(claim.value).items()}
-    return {"id": claim.id, "claim": claim.text, "value": value, "evidence": claim.evidence}
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {"id": claim.id, "claim": claim.text, "value": plain(claim.value), "evidence": claim.evidence}

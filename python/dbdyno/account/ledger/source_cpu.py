@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.account.ledger.sample_rows import UNLABELLED
 from dbdyno.account.ledger.source_reading import SourceReading, Tables, level, rung
-from dbdyno.model.brief import BRIEF
+from dbdyno.model.brief import BRIEF, MAIN
 
 _SERVER = ("session", "helper:", "other", BRIEF)
 _BESIDE = ("driver", "pooler", "dbdyno")
@@ -127,7 +127,7 @@ def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
     value, status = _used(tasks, roles)
     if value is not None and (tasks["pid"] == 0).any():
         return _Used(value, status, "os tasks, ended ones included")
-    main = tasks.filter(pl.col("role") == "helper:main").drop_nulls("children_ns")
+    main = tasks.filter(pl.col("role") == MAIN).drop_nulls("children_ns")
     if value is None:
         return _Used(value, status, "os tasks")
     if main.is_empty():

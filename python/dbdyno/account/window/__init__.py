@@ -40,22 +40,14 @@ __all__ = [
 
 def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
     """All tables of this room: ``windows``, ``rates`` and those of ``CUT`` and ``OF_CELL``."""
-    tables = {
-        "windows": windows(cells),
-        "cut_tasks": cut_tasks(cells),
-        "cut_samples": cut_samples(cells),
-        "cut_sampler": cut_sampler(cells),
+    return cut_rates(cells) | {
         "cut_traced": cut_traced(cells),
         "cut_waits": cut_waits(cells),
         "cut_syscalls": cut_syscalls(cells),
         "cut_bins": cut_bins(cells),
-        "cut_work": cut_work(cells),
-        "cut_levels": cut_levels(cells),
         "rounds": cut_rounds(cells),
-        "wait_families": merged(c.meta.wait_families for c in cells).table(),
-        **{table: of_cells(table, cells) for table in OF_CELL},
+        **{table: of_cells(table, cells) for table in OF_CELL if table != "cell_histogram"},
     }
-    return tables | {"rates": rates_of(cells, tables)}
 
 
 def cut_rates(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
@@ -75,4 +67,4 @@ def cut_rates(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
 
 def rates(cells: Sequence[RawCell]) -> pl.DataFrame:
     """Table ``rates``: per session and per rung."""
-    return cut(cells)["rates"]
+    return cut_rates(cells)["rates"]

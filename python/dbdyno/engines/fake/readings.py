@@ -12,6 +12,7 @@ from dbdyno.engines.fake.machine import Task
 from dbdyno.engines.fake.roster import Known
 from dbdyno.engines.fake.trace import ON_CPU, RUNNABLE, Doing, Ints, Sums
 from dbdyno.engines.fake.world import World
+from dbdyno.model.brief import MAIN
 from dbdyno.model.units import TICK_NS
 
 READ_NS = 2_000  # one read of a task
@@ -70,7 +71,7 @@ def _reads(world: World, known: Known, reads_ns: Sequence[int], ends_ns: Sequenc
     at: Ints = np.array(reads_ns, dtype=np.int64)
     run = sums.time(sums.are(Doing.RUN), at)
     runq = sums.time(sums.are(*RUNNABLE), at)
-    children = _children(world, at) if known.role == "helper:main" else np.zeros_like(at)
+    children = _children(world, at) if known.role == MAIN else np.zeros_like(at)
     blkio, (slices, voluntary, involuntary) = _blocked(world.law, sums, at), switches(sums, at)
     rows = []
     for i, now_ns in enumerate(reads_ns):

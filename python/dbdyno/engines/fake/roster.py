@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dbdyno.engines.fake.machine import Task
 from dbdyno.engines.fake.world import World
+from dbdyno.model.brief import MAIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ def roster(
 
 def _meeting(world: World, task: Task, sampled_ns: Sequence[int]) -> int | None:
     """When it is first seen; None: never."""
-    if task.role in ("session", "driver", "helper:main"):
+    if task.role in ("session", "driver", MAIN):
         return world.born_ns
     i = bisect_left(sampled_ns, task.timeline.born_ns)
     met = i < len(sampled_ns) and task.timeline.alive_at(sampled_ns[i])

@@ -24,6 +24,7 @@ from dbdyno.engines.fake.programs import (
 )
 from dbdyno.engines.fake.trace import CLIENT, RUNNING, UNLABELLED
 from dbdyno.engines.fake.truth import Truth
+from dbdyno.model.brief import MAIN
 from dbdyno.model.units import TICK_NS
 
 FIRST_PID = 5000
@@ -111,7 +112,7 @@ class World:
     def _spawn_server(self) -> None:
         law = self.law
         if law.workers or law.foreign or law.vacuum:
-            main = self._task(MAIN_PID, "server", "helper:main")
+            main = self._task(MAIN_PID, "server", MAIN)
             self.machine.spawn(main, main_program(), UNLABELLED)
         self._spawn_helpers()
         for i in range(law.io_workers):
