@@ -138,7 +138,8 @@ def check_split(document: dict[str, Any]) -> None:
     assert total(document, "sleep", "Timeout/PgSleep") == pytest.approx(ASLEEP, abs=0.5)
     assert total(document, "sleep", "Lock/relation") == pytest.approx(1, abs=0.4)
     assert total(document, "client") + total(document, "runq") == pytest.approx(THINKING + 1, abs=0.9)
-    assert not rung(document, "sleep", "no wait event")
+    # Event and task state are read one after the other: a sample may meet a session between them.
+    assert total(document, "sleep", "no wait event") < 0.3
 
 
 BPF = ("--inh-caps=+bpf,+perfmon", "--ambient-caps=+bpf,+perfmon")
