@@ -14,8 +14,9 @@ from dbdyno.account.ladder import just_measured
 from dbdyno.conduct import derive
 from dbdyno.model.claim import Claim
 from dbdyno.model.conclusions import Conclusions
+from dbdyno.model.errors import StoreError
 from dbdyno.model.results import Results
-from dbdyno.store import Run, RunStore
+from dbdyno.store import Run, RunStore, keep_shown, read_shown
 
 ACCOUNTS = ("run_aas", "runq_aas", "sleep_aas", "client_aas")
 
@@ -92,3 +93,22 @@ def stored(root: Path, made: Climb) -> Run:
         run.write_cell(cell)
     run.finish("complete")
     return run
+
+
+def test_what_is_shown_is_kept_until_the_run_changes(tmp_path: Path, made: Climb, whole: Results) -> None:
+    run = stored(tmp_path, made)
+    with pytest.raises(StoreError):
+        keep_shown(run.path, b"nothing is derived")
+    run.write_derived(whole.tables, whole.findings)
+    assert read_shown(run.path) is None
+    keep_shown(run.path, b"text\nof lines")
+    assert read_shown(run.path) == b"text\nof lines"
+    kept = (run.path / "document.json").read_bytes()
+    (run.path / "document.json").write_bytes(kept.replace(b"text", b"Text"))
+    assert read_shown(run.path) is None
+    (run.path / "document.json").write_bytes(kept)
+    run.write_derived(whole.tables, ())
+    assert read_shown(run.path) is None
+    keep_shown(run.path, b"text")
+    run.finish("cut short", "it changed")
+    assert read_shown(run.path) is None

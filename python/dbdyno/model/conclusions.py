@@ -5,12 +5,13 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from dbdyno.model.claim import Claim
+from dbdyno.model.column import DERIVED_VERSION
 from dbdyno.model.comparison import Comparison
 from dbdyno.model.regression import Regression
 from dbdyno.model.scaling import Scaling
 
-VERSION = 1
-"""Of the criteria and of this layout: conclusions of another are drawn anew."""
+VERSION = DERIVED_VERSION
+"""Conclusions of another are drawn anew."""
 
 
 class Conclusions(BaseModel):

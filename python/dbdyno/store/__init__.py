@@ -9,6 +9,7 @@
           manifest.json  cell.json  sessions.parquet  samples.parquet  ...
         derived/                       can be made again from the cells
           manifest.json  windows.parquet  rates.parquet  ...  findings.json  conclusions.json
+        document.json                  what ``show`` prints, made of these
 """
 
 from typing import TYPE_CHECKING
@@ -17,10 +18,22 @@ from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
     from dbdyno.store.journal import FileJournal, LeftOver, left_over
-    from dbdyno.store.listing import Listed, default_root
+    from dbdyno.store.listing import Listed, default_root, find_run, keep_shown, read_shown
     from dbdyno.store.run import DamagedCell, Run
     from dbdyno.store.runs import RunStore
 
-__all__ = ["DamagedCell", "FileJournal", "LeftOver", "Listed", "Run", "RunStore", "default_root", "left_over"]
+__all__ = [
+    "DamagedCell",
+    "FileJournal",
+    "LeftOver",
+    "Listed",
+    "Run",
+    "RunStore",
+    "default_root",
+    "find_run",
+    "keep_shown",
+    "left_over",
+    "read_shown",
+]
 
 lazy(__name__)

@@ -1,8 +1,10 @@
-"""The runs of a store by their ``run.json`` alone: read with the standard library, in no time."""
+"""The runs of a store by their ``run.json`` alone, and what is kept to be shown of one: read with the
+standard library, in no time."""
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dbdyno.model.column import SCHEMA_VERSION
+from dbdyno import __version__
+from dbdyno.model.column import DERIVED_VERSION, SCHEMA_VERSION
 from dbdyno.model.errors import NoSuchRun, SchemaTooNew, StoreError
 from dbdyno.model.home import base_directory
 from dbdyno.model.visible import shortened
@@ -24,6 +27,7 @@ _LIKE_A_RUN = re.compile(r"\d{8}-\d{6}-.+")
 _STORE_CURE = "name one: DBDYNO_STORE=DIR, or --store DIR"
 _STATUSES = ("running", "complete", "cut short", "broken")
 _PROCESS_ENDED = "the process ended"
+_SHOWN = "document.json"
 _DEFAULTS: dict[str, Any] = {
     "schema_version": SCHEMA_VERSION,
     "id": "",
@@ -124,6 +128,31 @@ def read_document(path: Path) -> tuple[bytes, dict[str, Any]]:
             "a run's directory keeps the name that dbdyno gave it: rename it back, or remove it",
         )
     return content, document
+
+
+def read_shown(path: Path) -> bytes | None:
+    """What :func:`keep_shown` kept for a run's directory; ``None``: nothing, or the run has changed since, or
+    another version of dbdyno derived it. Raises as :func:`read_document`."""
+    made_of, _ = read_document(path)
+    try:
+        stamp, _, shown = files.read(path / _SHOWN).partition(b"\n")
+        return shown if stamp == _stamp(path, made_of, shown) else None
+    except StoreError:
+        return None
+
+
+def keep_shown(path: Path, shown: bytes) -> None:
+    """Keeps ``shown``, made from what is derived of a run, beside it. Raises :class:`StoreError`, also where
+    nothing is derived."""
+    made_of, _ = read_document(path)
+    files.write_atomic(path / _SHOWN, _stamp(path, made_of, shown) + b"\n" + shown)
+
+
+def _stamp(path: Path, run: bytes, shown: bytes) -> bytes:
+    """It changes with the run's state, its derived tables and conclusions, and what they were made by."""
+    derived = files.read(path / "derived" / files.MANIFEST)
+    parts = (__version__.encode(), str(DERIVED_VERSION).encode(), run, derived, shown)
+    return hashlib.sha256(b"".join(hashlib.sha256(p).digest() for p in parts)).hexdigest().encode()
 
 
 def reason_if_ended(status: str, pid: int, start_ticks: int) -> str | None:
