@@ -106,10 +106,14 @@ def printed(shown: Document) -> RenderableType:
 
 
 def write(shown: Document, path: Path) -> Path:
-    """A document as a file: Markdown where ``path`` ends in .md, else HTML that loads nothing.
-
-    Raises StoreError where that cannot be written."""
+    """A document as a file: Markdown where ``path`` ends in .md, a workbook where it ends in .xlsx, else HTML
+    that loads nothing. Raises StoreError where that cannot be written."""
     from dbdyno.present.files import write_atomic
+
+    if path.suffix == ".xlsx":
+        from dbdyno.present.media import xlsx
+
+        return write_atomic(path, xlsx.workbook(shown))
     from dbdyno.present.media import html, markdown
 
     page = markdown.page(shown) if path.suffix == ".md" else html.page(shown)

@@ -1,0 +1,316 @@
+"""A document as an Excel workbook: the answer, a sheet for each section with tables or charts, stored tables.
+
+Numbers are numbers, their unit in the heading, times in ms; texts are texts, whatever they begin with.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import shorten, wrap
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import xlsxwriter  # type: ignore[import-untyped]
+
+from dbdyno.model import tables as schemas
+from dbdyno.model.visible import visible
+from dbdyno.present.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Document,
+    KeyFigure,
+    Paragraph,
+    Row,
+    Section,
+    Statements,
+    Table,
+    walk,
+    word,
+)
+from dbdyno.present.media import xlsx_charts
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MAX_ROWS = 1_048_575  # of a sheet, below its header
+_INT_EXACT = 2**53  # beyond, a spreadsheet's numbers lose digits
+_LONGEST_TEXT, _LONGEST_NAME = 32_767, 31
+_LINE, _WIDEST = 120, 60  # characters
+_MOST_SERIES = 255  # of a chart
+_READING = "An empty cell is unknown, not 0."
+_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9}
+_DURATION = re.compile(rf"([+-]?\d[\d.,]*) ?({'|'.join(_NS)})")
+_SHARE = re.compile(r"([+-]?\d[\d.,]*)(?: ?%)?")
+_STORED = (
+    ("_per_s", "#,##0.00"), ("aas", "0.000"), ("_cpus", "0.000"), ("wall_s", "0.000"), ("scaling", "0.0%"),
+    ("_starved", "0.0%"), ("relative_difference", "+0.0%;-0.0%;0.0%"), ("_ns", "#,##0"),
+)  # fmt: skip
+"""Endings of the names of stored columns, and how their numbers are written."""
+
+
+def workbook(shown: Document, tables: Mapping[str, pl.DataFrame] | None = None) -> bytes:
+    """The workbook's bytes. ``tables`` have a sheet each at the end, under their names."""
+    buffer, tables = io.BytesIO(), tables or {}
+    safe = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
+    with xlsxwriter.Workbook(buffer, {"in_memory": True, **safe}) as made:
+        book = _Book(made, [*tables, xlsx_charts.SHEET])
+        own = [b for b in shown.blocks if isinstance(b, Section) and _has_figures(b)]
+        answer = book.page("answer")
+        answer.line(shown.title, "title")
+        answer.blocks([*shown.lead, *_figures(shown.figures), *(b for b in shown.blocks if b not in own)])
+        answer.blocks(_ending(shown, tables))
+        for page, section in [(book.page(s.title), s) for s in own]:
+            page.line(section.title, "title")
+            page.blocks(section.blocks)
+        book.end()
+        for name, table in tables.items():
+            _stored(made.add_worksheet(name[:_LONGEST_NAME]), name, table, book)
+    return buffer.getvalue()
+
+
+def _has_figures(section: Section) -> bool:
+    """Tables, or charts that Excel can draw."""
+    return any(
+        isinstance(b, Table) or (isinstance(b, Chart) and xlsx_charts.series(b)) for b in walk(section.blocks)
+    )
+
+
+def _figures(figures: Sequence[KeyFigure]) -> list[Block]:
+    rows = [Row([word(f.name), f.cell, word(f.note)]) for f in figures]
+    return [Table("", (Column(""), Column("", number=True), Column("")), rows)] if rows else []
+
+
+def _ending(shown: Document, tables: Mapping[str, pl.DataFrame]) -> list[Block]:
+    cut = [n for n, t in tables.items() if len(t) > MAX_ROWS]
+    told = [f"Sheet {n} is cut: a sheet holds {MAX_ROWS:,} rows; export to parquet for all." for n in cut]
+    return [Section("", [Paragraph(t) for t in (*told, _READING, shown.footer) if t])]
+
+
+class _Book:
+    """What the sheets of a workbook share."""
+
+    def __init__(self, made: Any, reserved: Iterable[str]) -> None:
+        self._made = made
+        self._names = {n[:_LONGEST_NAME].lower() for n in reserved}
+        self._formats: dict[str, Any] = {}
+        self._pages: list[_Page] = []
+
+    def page(self, title: str) -> _Page:
+        self._pages.append(_Page(self._made.add_worksheet(self._free(title)), self))
+        return self._pages[-1]
+
+    def style(self, name: str) -> Any:
+        """One of the named, else the format of numbers that is written so."""
+        if name not in self._formats:
+            self._formats[name] = self._made.add_format(_STYLES.get(name, {"num_format": name}))
+        return self._formats[name]
+
+    def end(self) -> None:
+        """Columns as wide as their content; the charts, which need a sheet for their figures."""
+        charts = [(page, *c) for page in self._pages for c in page.charts]
+        data = self._made.add_worksheet(xlsx_charts.SHEET) if charts else None
+        top = 0
+        for page, row, chart, drawn in charts:
+            made, top = xlsx_charts.add(self._made, data, top, chart, drawn)
+            page.sheet.insert_chart(row, 0, made)
+        for page in self._pages:
+            for column, width in page.widths.items():
+                page.sheet.set_column(column, column, width + 2)
+
+    def _free(self, title: str) -> str:
+        """A name for a sheet: short, without what Excel forbids, once."""
+        words = re.sub(r"[\[\]:*?/\\'\s]+", " ", visible(title)).strip() or "sheet"
+        name = shorten(words, _LONGEST_NAME, placeholder="") or words[:_LONGEST_NAME]
+        number = 1
+        while name.lower() in {*self._names, "history"}:
+            number += 1
+            name = f"{name[: _LONGEST_NAME - 4].rstrip()} {number}"
+        self._names.add(name.lower())
+        return name
+
+
+_STYLES = {
+    "title": {"bold": True, "font_size": 14},
+    "bold": {"bold": True},
+    "head": {"bold": True, "bottom": 1, "bg_color": "#E8EDF2"},
+    "number head": {"bold": True, "bottom": 1, "bg_color": "#E8EDF2", "align": "right"},
+    "text": {},
+}
+
+
+class _Page:
+    """A sheet that is filled from top to bottom."""
+
+    def __init__(self, sheet: Any, book: _Book) -> None:
+        self.sheet = sheet
+        self.charts: list[tuple[int, Chart, list[xlsx_charts.Drawn]]] = []
+        self.widths: dict[int, int] = {}
+        self._book = book
+        self._row = 0
+
+    def blocks(self, blocks: Iterable[Block]) -> None:
+        for block in blocks:
+            match block:
+                case Paragraph():
+                    self.line(block.text)
+                case Statements():
+                    self._statements(block)
+                case Table():
+                    self._table(block.shown(sketches=False))
+                case Chart():
+                    self._chart(block)
+                case Section():
+                    self._row += 1
+                    self.line(block.title, "bold")
+                    self.blocks(block.blocks)
+                case _:
+                    pass  # drawings: tables hold their figures
+
+    def line(self, text: str, style: str = "text", column: int = 0) -> None:
+        """Text in lines that go on over the cells beside."""
+        for part in [p for line in text.splitlines() for p in wrap(line, _LINE)]:
+            self._text(self._row, column, part, style)
+            self._row += 1
+
+    def _statements(self, shown: Statements) -> None:
+        for item in shown.items:
+            self._text(self._row, 0, item.title or item.tone, "bold")
+            self.line(item.text + (f" ({item.evidence})" if item.evidence else ""), column=1)
+
+    def _table(self, shown: Table) -> None:
+        self._row += 1
+        self.line(shown.title, "bold")
+        forms = [_form([r.cells[n] for r in shown.rows], c) for n, c in enumerate(shown.columns)]
+        for n, (column, form) in enumerate(zip(shown.columns, forms, strict=True)):
+            self._text(self._row, n, form.head, "number head" if column.number else "head")
+            self._widen(n, form.head)
+        for row in shown.rows:
+            self._row += 1
+            for n, (cell, form) in enumerate(zip(row.cells, forms, strict=True)):
+                self._cell(n, cell, form)
+        self._row += 2
+
+    def _cell(self, column: int, cell: Cell, form: _Form) -> None:
+        if _is_number(cell):
+            kind = form.kind or _kind(cell)
+            style = form.style if form.kind else _style([cell], kind, with_unit=True)
+            self.sheet.write_number(self._row, column, _value_of(cell) * kind.factor, self._book.style(style))
+        elif cell.text != UNKNOWN:
+            self._text(self._row, column, cell.text)
+        self._widen(column, cell.text)
+
+    def _chart(self, chart: Chart) -> None:
+        drawn = xlsx_charts.series(chart)
+        if 0 < len(drawn) <= _MOST_SERIES:
+            self._row += 1
+            self.line(chart.caption)
+            self.charts.append((self._row, chart, drawn))
+            self._row += xlsx_charts.ROWS
+
+    def _text(self, row: int, column: int, text: str, style: str = "text") -> None:
+        if text:
+            self.sheet.write_string(row, column, visible(text)[:_LONGEST_TEXT], self._book.style(style))
+
+    def _widen(self, column: int, text: str) -> None:
+        self.widths[column] = min(_WIDEST, max(self.widths.get(column, 8), len(text)))
+
+
+class _Kind(NamedTuple):
+    """What a number is shown as."""
+
+    unit: str
+    factor: float = 1.0
+    share: bool = False
+
+
+class _Form(NamedTuple):
+    """A column: its heading, and the kind and the style of all its numbers. No kind: each has its own."""
+
+    head: str
+    kind: _Kind | None
+    style: str
+
+
+def _form(cells: Sequence[Cell], column: Column) -> _Form:
+    numbers = [c for c in cells if _is_number(c)]
+    kinds = {_kind(c) for c in numbers if c.value} or {_kind(c) for c in numbers}
+    if len(kinds) != 1:
+        return _Form(column.head, None if kinds else _Kind(""), "text")
+    (kind,) = kinds
+    named = not kind.unit or kind.unit.lower() in re.split(r"[\s,()]+", column.head.lower())
+    head = column.head if named else ", ".join(filter(None, (column.head, kind.unit)))
+    return _Form(head, kind, _style(numbers, kind))
+
+
+def _is_number(cell: Cell) -> bool:
+    return isinstance(cell.value, int | float) and math.isfinite(cell.value)
+
+
+def _value_of(cell: Cell) -> float:
+    return float(cell.value or 0.0)
+
+
+def _kind(cell: Cell) -> _Kind:
+    """By its unit and its text: a time, which is in ns or in seconds, a share in percent."""
+    value = _value_of(cell)
+    duration, share = _DURATION.fullmatch(cell.text), _SHARE.fullmatch(cell.text)
+    if cell.unit == "ns" or (duration and _near(duration, _NS[duration[2]], value)):
+        return _Kind("ms", 1e-6)
+    if duration and _near(duration, _NS[duration[2]] / _NS["s"], value):
+        return _Kind("ms", 1e3)
+    if not cell.unit and share and _near(share, 0.01, value):
+        return _Kind("", share=True)
+    return _Kind(cell.unit)
+
+
+def _near(match: re.Match[str], factor: float, value: float) -> bool:
+    """Whether the number of a text is ``value`` but for its rounding."""
+    number = match[1].replace(",", "")
+    digits = len(number.partition(".")[2])
+    return abs(float(number) * factor - value) <= 0.6 * factor * 10.0**-digits
+
+
+def _style(cells: Sequence[Cell], kind: _Kind, with_unit: bool = False) -> str:
+    """The format of numbers for these cells."""
+    if kind.share:
+        return "0.0%"
+    unit = f' "{visible(kind.unit)}"' if with_unit and kind.unit and '"' not in kind.unit else ""
+    values = [abs(_value_of(c)) * kind.factor for c in cells]
+    top = max(values, default=0.0)
+    if all(v == round(v) for v in values) or top >= 1000:
+        return f"#,##0{unit}"
+    return f"{'0.0' if top >= 100 else '0.000' if top >= 0.1 else '0.00E+00'}{unit}"
+
+
+def _stored(sheet: Any, name: str, table: pl.DataFrame, book: _Book) -> None:
+    """Header frozen, filter on, widths by content; comments on the headings say what a column is."""
+    sheet.freeze_panes(1, 0)
+    notes = {c.name: c.doc for c in schemas.TABLES.get(name, ())}
+    for column, heading in enumerate(table.columns):
+        sheet.write_string(0, column, heading, book.style("head"))
+        if heading in notes and len(table) and len(table.columns) <= _WIDEST:
+            sheet.write_comment(0, column, notes[heading])
+        values = table[heading].head(MAX_ROWS).to_list()
+        longest = max((len(str(v)) for v in values[:200] if v is not None), default=0)
+        style = next((book.style(form) for ending, form in _STORED if heading.endswith(ending)), None)
+        sheet.set_column(column, column, min(_WIDEST, max(len(heading), longest) + 2), style)
+        for row, value in enumerate(values, start=1):
+            _value(sheet, row, column, value)
+    if len(table) and table.columns:
+        sheet.autofilter(0, 0, min(len(table), MAX_ROWS), len(table.columns) - 1)
+
+
+def _value(sheet: Any, row: int, column: int, value: Any) -> None:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return
+    if isinstance(value, bool):
+        sheet.write_boolean(row, column, value)
+    elif isinstance(value, int | float) and abs(value) <= _INT_EXACT:
+        sheet.write_number(row, column, value)
+    else:
+        sheet.write_string(row, column, str(value))

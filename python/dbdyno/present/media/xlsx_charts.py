@@ -1,0 +1,158 @@
+"""Charts as Excel draws them itself: lines, points and stacked bars of a Vega-Lite specification, with their
+figures on a sheet of their own. Change a figure and the chart follows. Other marks are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dbdyno.present.document import Chart
+from dbdyno.present.palette import light
+
+SHEET = "chart data"
+ROWS = 22
+"""Rows of a sheet that a chart covers."""
+_SIZE = {"width": 760, "height": 420}
+_GRID = {"visible": True, "line": {"color": "#DDDDDD"}}
+_HATCHED = "hatch-"
+Spec = Mapping[str, Any]
+
+
+class Drawn(NamedTuple):
+    """A series: a line, points, or the pieces of one colour in stacked bars."""
+
+    mark: str  # line, point, bar
+    name: str
+    colour: str  # as the specification has it
+    dashed: bool
+    xs: Sequence[Any]
+    ys: Sequence[float | None]
+
+
+def series(chart: Chart) -> list[Drawn]:
+    """What of a chart Excel can draw: points where no line joins them, bars where they are stacked."""
+    layers = chart.spec.get("layer", ())
+    lines = {x["data"]["name"] for x in layers if x["mark"]["type"] == "line"}
+    kept = [x for x in layers if x["mark"]["type"] != "point" or x["data"]["name"] not in lines]
+    return [s for x in kept for s in _series(chart, x, chart.spec["datasets"][x["data"]["name"]])]
+
+
+def add(book: Any, data: Any, top: int, chart: Chart, drawn: Sequence[Drawn]) -> tuple[Any, int]:
+    """The chart, its figures on sheet ``data`` from row ``top`` on, and the first row below them."""
+    stacked = drawn[0].mark == "bar"
+    kind = {"type": "column", "subtype": "stacked"} if stacked else {"type": "scatter", "subtype": "straight"}
+    made = book.add_chart(kind)
+    x, y = _titles(chart)
+    data.write_string(top, 0, chart.title)
+    for n, one in enumerate(drawn):
+        at = 2 * n
+        data.write_string(top + 1, at, x)
+        data.write_string(top + 1, at + 1, one.name)
+        for row, values in enumerate(zip(one.xs, one.ys, strict=True), start=top + 2):
+            for column, value in enumerate(values, start=at):
+                _write(data, row, column, value)
+        last = top + 1 + len(one.xs)
+        made.add_series(
+            {
+                "name": [SHEET, top + 1, at + 1],
+                "categories": [SHEET, top + 2, at, last, at],
+                "values": [SHEET, top + 2, at + 1, last, at + 1],
+                **_look(one),
+            }
+        )
+    made.set_title({"name": chart.title, "name_font": {"size": 12}})
+    made.set_x_axis({"name": x, "label_position": "low"})
+    made.set_y_axis({"name": y, "major_gridlines": _GRID})
+    made.set_legend({"position": "bottom"})
+    made.set_size(_SIZE)
+    made.show_blanks_as("gap")  # unknown is a gap, not 0
+    return made, top + 3 + max(len(one.xs) for one in drawn)
+
+
+def _series(chart: Chart, layer: Spec, rows: Sequence[Spec]) -> Iterator[Drawn]:
+    """A series for each combination of colour, detail and dashes."""
+    mark, channels = layer["mark"]["type"], layer["encoding"]
+    x, y, y2, colour = (channels.get(c, {}).get("field") for c in ("x", "y", "y2", "color"))
+    stacked = mark == "bar" and colour is not None and "x2" not in channels
+    if not (stacked or mark in ("line", "point")) or x is None or y is None or _renamed(channels["x"]):
+        return
+    places = list(dict.fromkeys(r[x] for r in rows))
+    for name, mine in _parts(channels, rows):
+        xs, ys = [r[x] for r in mine], [r[y] if y2 is None else r[y2] - r[y] for r in mine]
+        if stacked:  # every series of a stack has all places
+            found = dict(zip(xs, ys, strict=True))
+            xs, ys = places, [found.get(p) for p in places]
+        one = Drawn(mark, name, _colour(layer, mine[0]), _dashed(layer, mine[0]), xs, ys)
+        yield one._replace(name=_name(chart, layer, one))
+
+
+def _renamed(axis: Spec) -> bool:
+    """Whether the axis shows other values than it has."""
+    return "labelExpr" in (axis.get("axis") or {})
+
+
+def _parts(channels: Spec, rows: Sequence[Spec]) -> Iterator[tuple[str, list[Spec]]]:
+    """Rows that one mark joins, with the name of what sets them apart."""
+    detail = channels.get("detail", [])
+    by = [channels.get("color", {}), channels.get("strokeDash", {})]
+    by += detail if isinstance(detail, list) else [detail]
+    fields = dict.fromkeys(c["field"] for c in by if "field" in c)
+    apart = [f for f in fields if len({r[f] for r in rows}) > 1] or list(fields)[:1]
+    for key in dict.fromkeys(tuple(r[f] for f in apart) for r in rows):
+        mine = [r for r in rows if tuple(r[f] for f in apart) == key]
+        yield str(mine[0].get("label") or ", ".join(map(str, key))), mine
+
+
+def _name(chart: Chart, layer: Spec, one: Drawn) -> str:
+    """What sets it apart; what the legend says where all of the layer is dashed, or nothing sets it apart."""
+    if one.name and "strokeDash" not in layer["mark"]:
+        return one.name
+    alike = [k for k in chart.legend if (k.mark == "dash") == one.dashed]
+    told = [k.label for k in alike if k.colour == one.colour] or [k.label for k in alike]
+    return ": ".join(filter(None, (one.name, *told[:1]))) or chart.title
+
+
+def _scaled(channel: Spec, row: Spec) -> Any:
+    """The value that a channel's scale has for the row; ``None`` without."""
+    scale = channel.get("scale") or {}
+    found = dict(zip(scale.get("domain", ()), scale.get("range", ()), strict=False))
+    return found.get(row.get(channel.get("field", "")))
+
+
+def _colour(layer: Spec, row: Spec) -> str:
+    return str(_scaled(layer["encoding"].get("color", {}), row) or layer["mark"].get("color", ""))
+
+
+def _dashed(layer: Spec, row: Spec) -> bool:
+    dash = _scaled(layer["encoding"].get("strokeDash", {}), row) or layer["mark"].get("strokeDash")
+    return bool(dash) and list(dash) != [1, 0]
+
+
+def _titles(chart: Chart) -> tuple[str, str]:
+    """Of the axes: the first that a layer has."""
+    found = [x["encoding"].get(c, {}) for c in ("x", "y") for x in chart.spec["layer"]]
+    half = len(found) // 2
+    x, y = (next((c["title"] for c in part if c.get("title")), "") for part in (found[:half], found[half:]))
+    return x, y
+
+
+def _look(one: Drawn) -> dict[str, Any]:
+    name = one.colour.removeprefix("var(--").removeprefix(f"url(#{_HATCHED}").rstrip(")")
+    colour = light(name) if name else "#000000"
+    if one.mark == "bar" and _HATCHED in one.colour:
+        stripes = {"pattern": "wide_upward_diagonal", "fg_color": light("runq"), "bg_color": colour}
+        return {"pattern": stripes, "gap": 40}
+    if one.mark == "bar":
+        return {"fill": {"color": colour}, "gap": 40}
+    if one.mark == "point":
+        marker = {"type": "circle", "size": 6, "fill": {"color": colour}, "border": {"color": colour}}
+        return {"line": {"none": True}, "marker": marker}
+    line = {"color": colour, "width": 2.0, **({"dash_type": "dash"} if one.dashed else {})}
+    return {"line": line, "marker": {"type": "none"}}
+
+
+def _write(sheet: Any, row: int, column: int, value: Any) -> None:
+    if isinstance(value, int | float):
+        sheet.write_number(row, column, value)
+    elif value is not None:
+        sheet.write_string(row, column, str(value))
