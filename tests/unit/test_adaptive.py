@@ -96,7 +96,7 @@ def test_the_knee_is_found_with_few_rungs(law: Law, cpus: int, knee: int, rungs:
     assert done.high is not None
     near = [n for n in asked if n != knee and abs(n - knee) <= max(1, 0.13 * knee)]
     assert len(near) >= (2 if knee > 1 else 1)  # on both sides
-    assert f"the knee is at {knee} session" in done.words
+    assert (done.id, done.case, done.said["at"]) == ("auto-ladder", "knee", knee)
 
 
 @pytest.mark.parametrize(("sigma", "kappa", "cpus"), [(0.05, 0.002, 16), (0.02, 0.0001, 64), (0.3, 0.01, 4)])
@@ -129,31 +129,32 @@ def test_a_straight_line_ends_at_the_cap_and_says_so(cpus: int) -> None:
     asked, done = climb(lambda n: 100.0 * n, cpus, noise=0.02)
     assert max(asked) == 8 * cpus
     assert (done.at, done.found) == (None, False)
-    assert f"has no knee up to {8 * cpus} sessions" in done.words
-    assert "still grows" in done.words
-    assert f"--ladder auto:{64 * cpus}" in done.cure
+    assert (done.case, done.said["last"], done.said["higher"]) == ("none", 8 * cpus, 64 * cpus)
+    assert "grows-to-the-limit" in done.parts
 
 
 def test_a_peak_with_a_fall_behind_it_is_told() -> None:
     _, done = climb(falling(8, 10), 8)
-    assert "throughput at 16 is 62% of the peak" in done.words
+    assert "falls" in done.parts
+    assert (done.said["last"], done.said["share"]) == (16, 0.625)
 
 
 def test_rungs_that_cannot_be_used_are_not_climbed_over() -> None:
     asked, done = climb(plateau(100), 16, fault=lambda n: "the driver was starved" if n >= 40 else None)
     assert [n for n in asked if n > 32] == [64, 48, 40]
-    assert "the ladder ends there because 40 is not usable (the driver was starved)" in done.words
+    assert "blocked" in done.parts
+    assert (done.said["blocked"], done.said["why"]) == (40, "the driver was starved")
     asked, done = climb(plateau(4), 4, fault=lambda n: "cold" if n == 1 else None)
     assert done.at == 4
     asked, done = climb(plateau(4), 4, fault=lambda _n: "every call ended in an error")
     assert asked == [1, 4, 8]
-    assert done.words == "no load level is usable: every call ended in an error"
+    assert (done.case, done.said) == ("unusable", {"fault": "every call ended in an error"})
 
 
 def test_the_most_rungs_are_kept_and_told() -> None:
     asked, done = climb(usl(0.02, 0.0001), 64, most=5)
     assert len(asked) == 5
-    assert "the limit is 5 load levels" in done.words
+    assert "limit" in done.parts and done.said["limit"] == 5
     assert done.at is not None
 
 
@@ -166,7 +167,7 @@ def test_repeats_tell_the_noise() -> None:
     assert isinstance(b, Done)
     assert (a.low, a.high) == (3, 5)
     assert b.high is None or b.high > 5
-    assert "by repeats" in b.evidence
+    assert "by repeats" in b.said["source"]
 
 
 def test_a_ladder_that_jumps_about_is_not_believed() -> None:
@@ -175,8 +176,8 @@ def test_a_ladder_that_jumps_about_is_not_believed() -> None:
     rule = Adaptive(top=16, most_rungs=6, near=2, repeats=1)
     done = next_rung(Findings(rule, tuple(Seen(n, x) for n, x in seen.items())))
     assert isinstance(done, Done)
-    assert "below a line between others" in done.evidence
-    assert "--repeats" in done.cure
+    assert "below a line between others" in done.said["source"]
+    assert "noisy" in done.parts
     assert (done.low or 1) <= 2
     assert done.high is None or done.high >= 6
 
@@ -204,9 +205,8 @@ def test_the_highest_rung_that_meets_a_target(goal: str, highest: int) -> None:
     assert (done.at, done.low, done.high) == (highest, highest, highest + 1)
     assert asked.count(highest) == asked.count(highest + 1) == 3
     assert len(set(asked)) <= 12
-    assert f": {highest} sessions" in done.words
-    assert "met in 3 of 3 repeats" in done.words
-    assert f"; {highest + 1} fail" in done.words
+    assert (done.id, done.case, done.parts) == ("target", "highest", ("other",))
+    assert [done.said[k] for k in ("at", "met", "repeats", "other")] == [highest, 3, 3, highest + 1]
 
 
 def test_a_boundary_that_noise_moves_is_repeated_and_told() -> None:
@@ -222,38 +222,36 @@ def test_a_boundary_that_noise_moves_is_repeated_and_told() -> None:
 def test_targets_that_all_or_no_rungs_meet() -> None:
     asked, done = climb(plateau(4), 4, goal="mean<1s", response_ms=fair(4, 2.0))
     assert (done.at, done.high, done.found) == (32, None, True)
-    assert "none higher was measured (at most 32)" in done.words
+    assert done.parts == ("none-higher", "top") and done.said["allowed"] == 32
     asked, done = climb(plateau(4), 4, goal="mean<1ms", response_ms=fair(4, 2.0))
     assert (done.at, done.found) == (None, False)
     assert asked.count(1) == 3
-    assert done.words.startswith("even 1 session does not meet mean < 1 ms (2.00 ms")
+    assert (done.case, done.said["at"], done.said["figure"]) == ("not-met", 1, "2.00 ms (2.00 ms to 2.00 ms)")
 
 
 def test_a_target_with_too_few_rungs_says_what_was_not_measured() -> None:
-    words = [
-        climb(plateau(4), 4, top=128, goal="p95<20ms", response_ms=fair(4, 2.0), most=most)[1].words
+    few, more = (
+        climb(plateau(4), 4, top=128, goal="p95<20ms", response_ms=fair(4, 2.0), most=most)[1]
         for most in (4, 7)
-    ]
-    assert "16 sessions" in words[0]
-    assert "none higher was measured: the limit is 4 load levels" in words[0]
-    assert "32 sessions" in words[1]
-    assert "loads between were not measured: the limit is 7 load levels" in words[1]
+    )
+    assert (few.at, few.parts, few.said["limit"]) == (16, ("none-higher", "limit"), 4)
+    assert (more.at, more.parts, more.said["limit"]) == (32, ("other", "gap", "limit"), 7)
 
 
 def test_a_target_that_is_met_again_higher_up_is_told() -> None:
     _, done = climb(plateau(4), 4, goal="p95<20ms", response_ms=lambda n: 25.0 if n == 8 else 2.0, top=64)
     assert done.at == 7
-    assert "8 fail with 25.0 ms" in done.words
-    assert "not monotonic: at higher loads 16 (2.00 ms) meet it again" in done.words
+    assert (done.said["other"], done.parts[-1]) == (8, "meets-again")
+    assert done.said["other_figure"].startswith("25.0 ms") and done.said["strays"] == "16 (2.00 ms)"
 
 
 def test_a_throughput_is_reached_by_the_lowest_rung() -> None:
     _, done = climb(plateau(16), 4, goal="throughput>1000")
     assert (done.low, done.at, done.high) == (10, 11, 11)
-    assert "lowest load that meets throughput > 1 k calls/s: 11 sessions" in done.words
+    assert (done.case, done.said["goal"]) == ("lowest", "throughput > 1 k calls/s")
     _, done = climb(plateau(8), 4, goal="throughput>=1000")
     assert not done.found
-    assert "the maximum is at 8 sessions (800 calls/s" in done.words
+    assert (done.case, done.said["at"]) == ("too-slow", 8) and done.said["figure"].startswith("800 calls/s")
 
 
 def test_failed_calls_are_no_short_calls() -> None:
@@ -262,7 +260,8 @@ def test_failed_calls_are_no_short_calls() -> None:
     step = next_rung(Findings(rule, (*seen, Seen(8, 100.0, figure=1.0 * MS, failed=0.3))))
     assert isinstance(step, Done)
     assert step.at == 2
-    assert "30.0% of the calls failed" in step.words
+    assert (step.said["failed"], step.said["other"], step.said["other_failed"]) == (0, 3, 0.3)
+    assert "other-failed" in step.parts
 
 
 @pytest.mark.parametrize(

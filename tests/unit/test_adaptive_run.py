@@ -136,8 +136,8 @@ def test_every_rung_is_measured_under_every_variant() -> None:
     assert {1, 2, 3, 4, 5} <= set(of["a"])
     assert list(plans[-1].cells) == cells
     assert course.stopped is not None
-    assert "a: the knee is at 2 sessions" in course.stopped
-    assert "b: the knee is at 4 sessions" in course.stopped
+    assert "a: Knee at 2 sessions:" in course.stopped
+    assert "b: Knee at 4 sessions:" in course.stopped
 
 
 def test_later_repeats_climb_the_rungs_that_the_first_found() -> None:
@@ -157,7 +157,7 @@ def test_a_budget_ends_the_search_with_what_was_found() -> None:
     cells, course, _ = _climbed(_plan(budget="35s"), {"base": plateau(4)})
     assert [c.sessions for c in cells] == [1, 4, 8]
     assert course.stopped is not None
-    assert course.stopped.startswith("as another rung would end after the budget; so far: the knee is at 4")
+    assert course.stopped.startswith("as another load would end after the budget; so far: Knee at 4")
 
 
 def test_the_ladder_ends_at_what_the_server_has_room_for() -> None:
@@ -212,7 +212,7 @@ def test_a_run_finds_its_rungs(tmp_path: Path) -> None:
     assert [c.sessions for c in record.plan.cells] == [1, 3, 2]
     assert record.cells() == [c.id for c in record.plan.cells]
     assert record.info.status == "complete"
-    assert "the knee is at 1 session" in (record.info.stopped or "")
+    assert "Knee at 1 session:" in (record.info.stopped or "")
     found = {f.id: f for f in derived_anew(record).findings}["auto-ladder"]
     assert (found.value.value, found.value.unit, found.severity) == (1, "sessions", "good")
 
@@ -223,7 +223,7 @@ def test_a_run_that_is_stopped_can_be_read(tmp_path: Path) -> None:
     assert [c.sessions for c in record.plan.cells] == [1]
     found = {f.id: f for f in derived_anew(record).findings}["auto-ladder"]
     assert (found.value, found.severity) == (None, "note")
-    assert "not finished: 3 would have come next" in found.text
+    assert (found.case, found.said["next"]) == ("none", 3)
 
 
 def test_a_dry_run_says_the_rule() -> None:

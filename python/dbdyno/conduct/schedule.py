@@ -75,17 +75,17 @@ def sought(plan: Plan, tables: Mapping[str, pl.DataFrame]) -> Iterator[Claim]:
         yield _finding(plan, variant if len(plan.variants) > 1 else "", findings, step)
 
 
-def _finding(plan: Plan, variant: str, findings: Findings, step: Any) -> Claim:
-    id = "target" if findings.rule.goal is not None else "auto-ladder"
+def _finding(plan: Plan, variant: str, findings: Findings, step: Next | Done) -> Claim:
     done = step if isinstance(step, Done) else so_far(findings)
-    rest = "" if isinstance(step, Done) else f"; not finished: {step.sessions} would have come next"
-    at = None if done.at is None else Estimate(id, done.at, "sessions", done.low, done.high)
+    open_ = {} if isinstance(step, Done) else {"next": step.sessions}
+    at = None if done.at is None else Estimate(done.id, done.at, "sessions", done.low, done.high)
     return claim(
-        id,
-        {"found": done.words + rest, "rests": done.evidence},
+        done.id,
+        {**done.said, **open_},
         at,
-        severity="good" if done.found and not rest else "note",
-        advice=done.cure,
+        case=done.case,
+        parts=(*done.parts, *(["unfinished"] if open_ else [])),
+        severity="good" if done.found and not open_ else "note",
         cells=[c.id for c in plan.cells if variant in ("", c.variant) and c.sessions == done.at],
         subject=variant,
     )
@@ -200,7 +200,7 @@ class Asked:
         while True:
             while (wanted := self._wanted()) is not None:
                 if self._late():
-                    self.stopped = self._words("as another rung would end after the budget; so far: ")
+                    self.stopped = self._words("as another load would end after the budget; so far: ")
                     return
                 yield from self._block(*grown(self._plan, wanted, self._repeat_of(wanted, repeat)))
             self.stopped = self._words("by the rule of the auto ladder: ")
@@ -244,13 +244,13 @@ class Asked:
         return self._clock.now_ns() + self._longest_ns > self._start_ns + self._budget_ns
 
     def _words(self, why: str) -> str:
-        said = {v: self._verdict(v).words for v in self._seen}
-        several = len(said) > 1
-        return why + "; ".join(f"{v}: {words}" if several else words for v, words in said.items())
+        named = len(self._seen) > 1
+        return why + " ".join(self._verdict(v, v if named else "") for v in self._seen)
 
-    def _verdict(self, variant: str) -> Done:
+    def _verdict(self, variant: str, name: str) -> str:
         step = next_rung(self._findings(variant))
-        return step if isinstance(step, Done) else so_far(self._findings(variant))
+        done = step if isinstance(step, Done) else so_far(self._findings(variant))
+        return claim(done.id, done.said, case=done.case, parts=done.parts, subject=name).text
 
     def _findings(self, variant: str) -> Findings:
         return Findings(self._rule, tuple(self._seen[variant]))

@@ -38,12 +38,11 @@ def next_rung(findings: Findings) -> Next | Done:
     spent = wanted is not None and _spent(findings, wanted.sessions)
     if wanted is not None and not spent:
         return wanted
-    cut = f"the limit is {len(findings.tried)} load levels" if spent else ""
-    return so_far(findings, cut)
+    return so_far(findings, cut=spent)
 
 
-def so_far(findings: Findings, cut: str = "") -> Done:
-    """The verdict of what there is; ``cut``: why the ladder goes no further, where it wanted to."""
+def so_far(findings: Findings, *, cut: bool = False) -> Done:
+    """The verdict of what there is; ``cut``: it has as many rungs as it may, and wanted another."""
     goal = findings.rule.goal
     return knee_found(findings, cut=cut) if goal is None else goal_found(findings, goal, cut=cut)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dbdyno.model.plan import Adaptive
 from dbdyno.stats.mean import Mean
@@ -57,20 +59,23 @@ class Next:
     """Measure this rung; again, where it was measured before."""
 
     sessions: int
-    why: str
 
 
 @dataclass(frozen=True)
 class Done:
-    """The ladder has told enough. ``at``: the knee, or the rung sought; ``None``: there is none."""
+    """The ladder shows enough. ``at``: the knee, or the rung sought; ``None``: there is none.
 
-    words: str
+    ``id``, ``case`` and ``parts``: the entry of the claims' catalogue that says it with the values ``said``.
+    """
+
+    id: str
+    case: str
+    said: Mapping[str, Any]
+    parts: tuple[str, ...] = ()
     at: int | None = None
     low: int | None = None
     high: int | None = None
     found: bool = False
-    evidence: str = ""
-    cure: str = ""
 
 
 def higher(findings: Findings, last: int) -> int | None:

@@ -108,17 +108,17 @@ def next_for_goal(findings: Findings, goal: Goal) -> Next | None:
     if after is None:
         n = higher(findings, max(sides.of))
         if n is not None and few:
-            return Next(n, f"to see where {goal.text} {'begins' if sides.rate else 'ends'}")
+            return Next(n)
         return next_for_knee(findings) if sides.rate and few else _again(sides, [max(sides.of)])
     low = before or 0
     n = free_near((low + after) / 2, low, after, findings.tried) if few else None
     if n is not None:
-        return Next(n, f"between {low} and {after} sessions")
+        return Next(n)
     if (again := _again(sides, [rung for rung in (before, after) if rung is not None])) is not None:
         return again
     beyond = min(2 * after, findings.rule.top)
     if few and not sides.rate and max(findings.tried) < 1.5 * after and beyond > after:
-        return Next(beyond, "to see that it stays so")
+        return Next(beyond)
     return None
 
 
@@ -127,4 +127,4 @@ def _again(sides: Sides, rungs: Sequence[int]) -> Next | None:
     fewest = min(rungs, key=lambda n: len(sides.of[n]))
     if len(sides.of[fewest]) >= sides.findings.rule.repeats:
         return None
-    return Next(fewest, "once more, to be sure")
+    return Next(fewest)

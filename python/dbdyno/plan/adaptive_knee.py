@@ -24,20 +24,19 @@ def next_for_knee(findings: Findings) -> Next | None:
         return _first(findings)
     last, ended = max(throughputs), bend(throughputs, END)
     if ended.at == last and (n := higher(findings, last)) is not None:
-        return Next(n, "to see whether throughput still grows")
-    for share, what in ((KNEE, "the knee"), (END, "where growth ends")):
+        return Next(n)
+    for share in (KNEE, END):
         if (n := _nearer(findings, throughputs, share)) is not None:
-            return Next(n, f"to see {what} closer")
-    if (n := _between(findings, throughputs)) is not None:
-        return Next(n, f"a model wants {LEAST_RUNGS} rungs")
-    return None
+            return Next(n)
+    n = _between(findings, throughputs)
+    return None if n is None else Next(n)
 
 
 def _first(findings: Findings) -> Next | None:
     """One session; where that could not be used, the next rungs above it."""
     rule = findings.rule
     wishes = [n for n in (1, rule.near, 2 * rule.near) if n <= rule.top and n not in findings.tried]
-    return Next(wishes[0], "nothing usable was measured yet") if wishes else None
+    return Next(wishes[0]) if wishes else None
 
 
 def _nearer(findings: Findings, throughputs: Mapping[int, Mean], share: float) -> int | None:

@@ -4,7 +4,7 @@ An entry is a table named by the claim's id:
 
 - ``question``: what it answers; ``when``: the criterion; ``page``: of the documentation
 - ``sentence``, ``evidence``, ``advice``: with named values ``{share:percent}``; tables of them, where the
-  sentence has cases
+  sentence has cases (an advice may belong to a part, too)
 - ``part``: sentences that are added where their values are known
 - ``level``: good, note (if left out), warning or invalid; ``unit`` of the claim's value
 - ``each``: what ends the id of a claim that is made once for each: ``errors-40001`` for ``errors``
@@ -134,8 +134,7 @@ def claim(
     full_id = f"{id}-{each}" if each else id
     if value is not None and not isinstance(value, Estimate):
         value = Estimate(full_id, value, found.unit, low, high)
-    sentences = [_case(found.sentence, case), *(found.part[p] for p in parts)]
-    text = _WORDS.vformat("".join(sentences), (), said)
+    text = sentence(id, said, case=case, parts=parts)
     return Claim(
         id=full_id,
         text=f"{subject}: {text}" if subject else text,
@@ -143,11 +142,26 @@ def claim(
         subject=subject,
         value=value,
         evidence=_WORDS.vformat(_case(found.evidence, case), (), said),
-        advice=_case(found.advice, case) if advice is None else advice,
+        advice=_advice(found, said, (case, *parts)) if advice is None else advice,
         cells=tuple(cells),
         case=case,
         said=dict(said),
     )
+
+
+def sentence(
+    id: str, said: Mapping[str, Any] | None = None, *, case: str = "", parts: Sequence[str] = ()
+) -> str:
+    """What the claim ``id`` says with the named values ``said``: a remark that is kept as text."""
+    found = entries()[id]
+    texts = [_case(found.sentence, case), *(found.part[p] for p in parts)]
+    return _WORDS.vformat("".join(texts), (), said or {})
+
+
+def _advice(found: Entry, said: Mapping[str, Any], cases: Sequence[str]) -> str:
+    """Of the first of its cases and parts that has one."""
+    texts = (_case(found.advice, case) for case in cases)
+    return _WORDS.vformat(next((t for t in texts if t), ""), (), said)
 
 
 def _case(texts: Cases, case: str) -> str:
