@@ -120,11 +120,11 @@ WIDE = [Rung(n, 100.0 * n, run=n) for n in (1, 2, 4)]
 
 
 @pytest.mark.parametrize(
-    ("beyond", "kind", "words"),
+    ("beyond", "kind", "case"),
     [
-        (Rung(8, 400.0, 4.0, 4.0), "CPU WAIT", "wait for a CPU"),
-        (Rung(8, 400.0, 4.0, 4.0, throttled=3.0), "throttle", "a quota throttles"),
-        (Rung(8, 400.0, 7.5, 0.5), "run", "more CPU time"),
+        (Rung(8, 400.0, 4.0, 4.0), "CPU WAIT", "runq"),
+        (Rung(8, 400.0, 4.0, 4.0, throttled=3.0), "throttle", "throttle"),
+        (Rung(8, 400.0, 7.5, 0.5), "run", "run"),
         (
             Rung(8, 400.0, 4.0, 0.4, {"LWLock/WALWrite": 3.0, "IO/WalSync": 0.6}),
             "lock: LWLock/WALWrite",
@@ -133,16 +133,16 @@ WIDE = [Rung(n, 100.0 * n, run=n) for n in (1, 2, 4)]
         (
             Rung(8, 400.0, 4.0, 0.4, {"IO/DataFileRead": 3.0, "Lock/tuple": 0.6}),
             "I/O: IO/DataFileRead",
-            "I/O",
+            "io",
         ),
         (Rung(8, 400.0, 4.0, 1.0, {"IPC/ExecuteGather": 3.0}), "wait: IPC/ExecuteGather", "wait"),
-        (Rung(8, 400.0, 4.0, 1.0, client=3.0), "client", "not in the server"),
-        (Rung(8, 400.0, 4.0, 1.0, client=3.0, starved=0.15), "driver", "driver is short of CPU"),
+        (Rung(8, 400.0, 4.0, 1.0, client=3.0), "client", "client"),
+        (Rung(8, 400.0, 4.0, 1.0, client=3.0, starved=0.15), "driver", "driver"),
     ],
 )
-def test_the_bend_gets_the_reason_of_its_ledger(beyond: Rung, kind: str, words: str) -> None:
+def test_the_bend_gets_the_reason_of_its_ledger(beyond: Rung, kind: str, case: str) -> None:
     found = climbed([*WIDE, beyond], 4.0, cpus=8)["reason"]
-    assert found.value is not None and found.value.name == kind and words in found.said["cause"]
+    assert found.value is not None and (found.value.name, found.case) == (kind, case)
     # 10 ms a call before, 20 ms after: 10 more, of which 7.5 at least are that account's
     assert found.value.value >= 0.74
 
@@ -222,24 +222,25 @@ def test_the_yield_s_interval_holds_those_of_all_fits_that_are_not_ruled_out() -
 
 
 @pytest.mark.parametrize(
-    ("knee", "siblings", "words"),
+    ("knee", "siblings", "case"),
     [
-        (4.0, PAIRS, "at 4 sessions, not near the 8 cores"),
-        (16.0, PAIRS, "not near the 8 cores but at the 16 CPUs"),
-        (8.0, None, "threads per core is unknown"),
-        (8.0, tuple((n,) for n in range(16)), "a core has one thread"),
+        (4.0, PAIRS, "elsewhere"),
+        (16.0, PAIRS, "at-cpus"),
+        (8.0, None, "no-threads"),
+        (8.0, tuple((n,) for n in range(16)), "none"),
     ],
 )
-def test_smt_yield_is_not_told_where_it_cannot_be(knee: float, siblings: Any, words: str) -> None:
+def test_smt_yield_is_not_told_where_it_cannot_be(knee: float, siblings: Any, case: str) -> None:
     found = climbed(_smt(), knee, 0.3, siblings=siblings, cpus=16)
-    assert words in found["smt-yield"].said["why"] and found["smt-yield"].value is None
+    assert (found["smt-yield"].case, found["smt-yield"].value) == (case, None)
     assert "cpu-inflation" not in found
 
 
 def test_a_bend_for_a_lock_tells_nothing_of_smt() -> None:
     rungs = [*_smt()[:4], Rung(16, 1000.0, 9.0, 0.0, {"LWLock/WALWrite": 7.0})]
     found = climbed(rungs, 8.0, 0.25, siblings=PAIRS, cpus=16)
-    assert "for another reason (lock: LWLock/WALWrite)" in found["smt-yield"].said["why"]
+    yielded = found["smt-yield"]
+    assert (yielded.case, yielded.said["reason"]) == ("other-reason", "lock: LWLock/WALWrite")
 
 
 def test_equivalent_cores_by_cpu_figures_and_without() -> None:
@@ -309,7 +310,7 @@ def test_headroom_of_an_observed_load() -> None:
     assert found.value is not None
     assert found.value.value == pytest.approx(2 * (0.1 / 1.1) ** 0.5 / 0.4 - 1)
     assert found.value.high == pytest.approx(2 / 0.4 - 1)
-    assert found.case == "some" and found.said["busy"].startswith("0.400 of 2 CPUs")
+    assert found.case == "some" and (found.said["used"], found.said["cpus"]) == (pytest.approx(0.4), 2)
     assert ladders_of(run) == ()
 
 
@@ -344,9 +345,7 @@ def test_a_paragraph_that_a_manager_can_read() -> None:
     run = results(FULL)
     (ladder,) = ladders_of(run)
     text = paragraph(answered(kneed(ladder, 10_000.0, 4.0, 0.0), run))
-    assert text.startswith(
-        "lio: 4 sessions deliver 40.0 k LIO/s, 4 times the throughput of one (10.0 k LIO/s)."
-    )
+    assert text.startswith("lio: 4 sessions deliver 40.0 k LIO/s, 4 times the throughput of one")
     assert "because sessions wait for a CPU (CPU WAIT): 100 %" in text
     assert text.endswith("growth with one knee has 90 % of the weight among the models tried.")
     assert 4 <= text.count(". ") + 1 <= 6

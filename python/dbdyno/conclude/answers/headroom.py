@@ -52,15 +52,14 @@ def said(now: Present, machine: Machine) -> Claim:
     """The claim, from what was observed and the machine (its CPUs must be known)."""
     assert machine.cpus is not None
     used = now.used.value
-    busy = f"{fmt.plain(used)} of {fmt.plain(machine.cpus)} CPUs busy"
-    busy += "" if now.wait is None else f", CPU WAIT {fmt.percent(now.wait)} of CPU time"
-    values = {"busy": busy, "source": now.witness, "cpus": fmt.whole(machine.cpus)}
+    values = {"used": used, "wait": now.wait, "source": now.witness, "cpus": fmt.whole(machine.cpus)}
+    parts = ["busy" if now.wait is None else "wait"]
     waits = now.wait is not None and now.wait > WAITS
     if waits or used >= machine.cpus:
         none = Estimate(
             "headroom", 0.0, "of the present load", 0.0, 0.0, "CPU WAIT" if waits else "CPUs busy"
         )
-        return claim("headroom", values, none, case="none" if waits else "full")
+        return claim("headroom", values, none, case="none" if waits else "full", parts=parts)
     if used <= 0:
         return claim("headroom", values, case="idle")
     busiest = now.used.high if now.used.high is not None else used
@@ -68,11 +67,10 @@ def said(now: Present, machine: Machine) -> Claim:
     most, more = machine.cpus / used - 1, max(0.0, until / used - 1)
     least = min(more, max(0.0, load_until(WAITS, _surely(machine)) / busiest - 1))
     value = Estimate("headroom", more, "of the present load", least, most, "M/M/c to utilisation law")
-    parts = []
     if _surely(machine) < machine.cpus:
-        parts = ["smt"]
+        parts.append("smt")
     elif now.wait is None:
-        parts = ["unsure"]
+        parts.append("unsure")
     values |= {"more": more, "most": most, "least": least}
     return claim("headroom", values, value, case="some", parts=parts)
 

@@ -19,19 +19,19 @@ FULL = 0.95
 SPARE = 0.80
 """Below this they are called idle enough not to be what limits."""
 
-_WORDS = {
-    accounts.RUN: "calls use more CPU time",
-    accounts.RUNQ: "sessions wait for a CPU (CPU WAIT)",
-    accounts.THROTTLE: "a quota throttles the sessions (a limit, not the machine)",
-    accounts.LOCK: "sessions queue for a lock: {detail}",
-    accounts.IO: "sessions wait for I/O: {detail}",
-    accounts.CLIENT: "time at the client grows (its own work, the network, or a pause), not in the server",
-    accounts.DRIVER: "the driver is short of CPU, not the server",
-    accounts.POOL: "sessions queue for connections of the pool",
-    accounts.WAIT: "sessions wait: {detail}",
-    accounts.UNACCOUNTED: "unaccounted time grows",
+_CASES = {
+    accounts.RUN: "run",
+    accounts.RUNQ: "runq",
+    accounts.THROTTLE: "throttle",
+    accounts.LOCK: "lock",
+    accounts.IO: "io",
+    accounts.CLIENT: "client",
+    accounts.DRIVER: "driver",
+    accounts.POOL: "pool",
+    accounts.WAIT: "wait",
+    accounts.UNACCOUNTED: "unaccounted",
 }
-
+"""Of the catalogue's entry, by the account that grows most."""
 
 Reason = tuple[str, Claim]
 """Kind and claim; the kind is the name of the claim's value, too, where that has one: CPU WAIT, run,
@@ -50,32 +50,29 @@ def reason(scaling: Scaling, results: Results | None) -> Reason:
         found = accounts.grown_most(accounts.spent(results, scaling.ladder), bend)
         if found is not None:
             return _by_ledger(scaling, bend, found)
-    return _by_points(scaling.ladder, bend, {"bend": _where(scaling, bend), "unit": _unit(scaling.ladder)})
+    return _by_points(
+        scaling.ladder,
+        bend,
+        {"bend": fmt.load(bend, scaling.ladder.load_unit), "unit": _unit(scaling.ladder)},
+    )
 
 
 def _by_ledger(scaling: Scaling, bend: float, found: Growth) -> Reason:
     ladder, share = scaling.ladder, found.share
     said = {
-        "bend": _where(scaling, bend),
-        "cause": _WORDS[found.group].format(detail=found.detail),
+        "bend": fmt.load(bend, ladder.load_unit),
+        "detail": found.detail,
         "share": fmt.percent(min(1.0, share.value)) + fmt.percent_spread(share),
         "unit": _unit(ladder),
     }
     busy = _cpus_busy(ladder) if found.group in (accounts.RUN, accounts.RUNQ) else {}
     name = f"{found.group}: {found.detail}" if found.detail else found.group
     value = Estimate(name, share.value, "of growth", share.low, share.high, share.method, share.std_err)
-    return name, claim("reason", said | busy, value, case="known", parts=["busy"] if busy else [])
+    return name, claim("reason", said | busy, value, case=_CASES[found.group], parts=["busy"] if busy else [])
 
 
 def _unit(ladder: Ladder) -> str:
     return fmt.unit_of_work(ladder.throughput_unit)
-
-
-def _where(scaling: Scaling, bend: float) -> str:
-    load = fmt.load(bend, scaling.ladder.load_unit)
-    return (
-        f"Growth falls off beyond {load}" if rungs.knee(scaling.ladder) is None else f"The knee is at {load}"
-    )
 
 
 def _cpus_busy(ladder: Ladder) -> dict[str, float]:

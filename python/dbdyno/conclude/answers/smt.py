@@ -35,44 +35,37 @@ def threads(scaling: Scaling, results: Results | None, kind: str) -> Iterator[Cl
 
 
 def _yield(scaling: Scaling, kind: str) -> Claim:
-    machine = scaling.ladder.machine
-    why = _untold(scaling, kind)
+    machine, unit = scaling.ladder.machine, scaling.ladder.load_unit
     fits = _kneed(scaling)
-    if why is None and not fits:
-        why = "no fit with a knee is supported by the data"
-    if why is None and not _near(fits[0], machine):
-        why = _elsewhere(fits[0].knees[0], machine, scaling.ladder.load_unit)
-    if why is not None:
-        return claim("smt-yield", {"why": why}, case="none" if machine.threads_per_core == 1 else "unknown")
-    return _told([f for f in fits if _near(f, machine)], machine, scaling)
+    case = _unknown(scaling, kind)
+    if case is None and not fits:
+        case = "no-fit"
+    if case is None and not _near(fits[0], machine.cores):
+        case = "at-cpus" if _near(fits[0], machine.cpus) else "elsewhere"
+    if case is None:
+        return _told([f for f in fits if _near(f, machine.cores)], machine, scaling)
+    knee = fmt.load(fits[0].knees[0].value, unit) if fits else ""
+    said = {"cores": machine.cores, "cpus": machine.cpus, "reason": kind, "knee": knee}
+    return claim("smt-yield", said, case=case)
 
 
-def _near(fit: Fitted, machine: Machine) -> bool:
+def _near(fit: Fitted, count: float | None) -> bool:
     knee = fit.knees[0]
-    return machine.cores is not None and smt_yield.near_cores(knee.value, knee.low, knee.high, machine.cores)
+    return count is not None and smt_yield.near_cores(knee.value, knee.low, knee.high, count)
 
 
-def _elsewhere(knee: Estimate, machine: Machine, unit: str) -> str:
-    text = f"growth ends at {fmt.load(knee.value, unit)}, not near the {fmt.plain(machine.cores or 0)} cores"
-    if machine.cpus is not None and smt_yield.near_cores(knee.value, knee.low, knee.high, machine.cpus):
-        text += f" but at the {fmt.plain(machine.cpus)} CPUs: threads of a core do not slow each other here, "
-        text += "or the topology that a hypervisor shows is not the machine's"
-    return text
-
-
-def _untold(scaling: Scaling, kind: str) -> str | None:
+def _unknown(scaling: Scaling, kind: str) -> str | None:
+    """Which of the entry's cases says why nothing is known, whatever the fits; ``None``: none does."""
     machine, measured = scaling.ladder.machine, rungs.loads(scaling.ladder)
     if machine.threads_per_core == 1:
-        return "a core has one thread"
+        return "none"
     if machine.threads_per_core is None or machine.cores is None:
-        return "the number of threads per core is unknown"
+        return "no-threads"
     if machine.cpus is not None and machine.cpus <= machine.cores:
-        return "as many CPUs as cores may be used"
+        return "all-cores"
     if measured[-1] <= machine.cores:
-        return f"the ladder ends at the {fmt.plain(machine.cores)} cores or below"
-    if kind.partition(":")[0] not in CPU_BOUND:
-        return f"growth bends for another reason ({kind})"
-    return None
+        return "short"
+    return None if kind.partition(":")[0] in CPU_BOUND else "other-reason"
 
 
 def _kneed(scaling: Scaling) -> list[Fitted]:
@@ -210,7 +203,7 @@ def _bounded(used: float, machine: Machine, place: str) -> Claim:
     said = {"place": place, "threads": used, "source": ""}
     m = machine.threads_per_core
     if m is None or machine.cores is None:
-        return claim("equivalent-cores", said | {"why": "no topology"}, case="unknown")
+        return claim("equivalent-cores", said | {"why": "the topology is unknown"}, case="unknown")
     if m == 1:
         value = Estimate("cores in use", used, "cores", used, used, "no SMT")
         return claim("equivalent-cores", said, value, case="no-smt")

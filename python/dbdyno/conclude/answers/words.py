@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import rungs
-from dbdyno.model.claim import Claim
+from dbdyno.conclude.catalogue import sentence
 from dbdyno.model.scaling import Scaling
 
 SURE = 0.95
@@ -13,45 +15,35 @@ SURE = 0.95
 
 def paragraph(scaling: Scaling) -> str:
     """Four to six sentences: what it delivers, to where it scales, why it ends there, what one more session
-    brings, how sure that is. Of a :class:`Scaling` that has its answers; says what is not told, too."""
-    answers = {a.id: a for a in reversed(scaling.answers)}
+    brings, how sure that is. Of a :class:`Scaling` that has its answers; says what is unknown, too."""
     if scaling.ladder.points.is_empty():
         return " ".join(a.text for a in scaling.answers)
-    sentences = [
-        _delivers(scaling),
-        _claim(answers, "scales-to"),
-        _claim(answers, "reason"),
-        _claim(answers, "one-more-session"),
-        _sure(scaling),
-    ]
-    return " ".join(s for s in sentences if s)
+    answers = {a.id: a.text for a in reversed(scaling.answers)}
+    known = [answers[name] for name in ("scales-to", "reason", "one-more-session") if name in answers]
+    return " ".join([_delivers(scaling), *known, _basis(scaling)])
 
 
 def _delivers(scaling: Scaling) -> str:
     ladder = scaling.ladder
     top, unit = rungs.reached(ladder), ladder.throughput_unit
-    peak, one = rungs.at(ladder, top), rungs.alone(scaling)
-    assert peak is not None
-    text = f"{ladder.name}: {fmt.load(top, ladder.load_unit)} deliver {fmt.rate(peak.value, unit)}"
-    if one is not None and one[0].value > 0 and top > 1:
-        text += f", {fmt.plain(peak.value / one[0].value)} times the throughput of one"
-        text += f" ({fmt.rate(one[0].value, unit)})"
-    return f"{text}."
+    peak, one = rungs.throughput(ladder, top), rungs.alone(scaling)
+    said = {"name": ladder.name, "load": fmt.load(top, ladder.load_unit), "rate": fmt.rate(peak, unit)}
+    if one is None or one[0].value <= 0 or top <= 1:
+        return sentence("delivers", said, case="alone")
+    said |= {"times": peak / one[0].value, "one": fmt.rate(one[0].value, unit)}
+    return sentence("delivers", said, case="times")
 
 
-def _sure(scaling: Scaling) -> str:
+def _basis(scaling: Scaling) -> str:
     ladder, best = scaling.ladder, scaling.best
-    rungs_told = f"{len(rungs.loads(ladder))} load levels"
     repeats = min(ladder.points.group_by("load").len()["len"].to_list())
-    measured = f"{rungs_told} with {repeats} repeats each" if repeats > 1 else rungs_told
+    said: dict[str, Any] = {"levels": len(rungs.loads(ladder))}
+    said["repeats"] = f" with {repeats} repeats each" if repeats > 1 else ""
     if best is None:
-        why = scaling.refused[0].rstrip(".") if scaling.refused else "too little was measured"
-        return f"No model is fitted to {measured}: {why}."
-    text = f"Basis: {measured}; {best.title} has {fmt.percent(best.weight)} of the weight"
+        said["why"] = scaling.refused[0].rstrip(".") if scaling.refused else "too little was measured"
+        return sentence("basis", said, case="none")
+    said |= {"model": best.title, "weight": best.weight}
     if best.weight >= SURE or len(scaling.fits) < 2:
-        return f"{text} among the models tried."
-    return f"{text}; {scaling.fits[1].title} ({fmt.percent(scaling.fits[1].weight)}) is not ruled out."
-
-
-def _claim(answers: dict[str, Claim], name: str) -> str:
-    return answers[name].text if name in answers else ""
+        return sentence("basis", said, case="sure")
+    other = scaling.fits[1]
+    return sentence("basis", said | {"other": other.title, "other_weight": other.weight}, case="unsure")
