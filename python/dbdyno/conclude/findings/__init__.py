@@ -24,6 +24,7 @@ from dbdyno.conclude.findings import (
     wait_labels,
 )
 from dbdyno.conclude.findings.context import Case
+from dbdyno.conclude.findings.facts import Facts
 from dbdyno.model.claim import Claim
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
@@ -88,9 +89,15 @@ def findings(
     environment: Environment,
     tables: Mapping[str, pl.DataFrame],
     workloads: Mapping[str, Workload],
+    facts: Facts | None = None,
+    load: Callable[[str], Mapping[str, pl.DataFrame]] | None = None,
 ) -> tuple[Claim, ...]:
-    """From all tables of window, ledger and ``rungs``. The gravest first, else in the order of ``CHECKS``."""
-    case = Case(plan, environment, tables, workloads)
+    """From all tables of window, ledger and ``rungs``. The gravest first, else in the order of ``CHECKS``.
+
+    ``facts``: what is known of single cells; what the checks ask beyond is added. With them ``tables`` needs
+    no tables that only single cells are asked of: ``load`` makes those of a cell again.
+    """
+    case = Case(plan, environment, tables, workloads, {} if facts is None else facts, load)
     found = [finding for check in CHECKS for finding in check(case)]
     found += sampling.too_few(case, found)
     return tuple(sorted(found, key=lambda f: _ORDER.index(f.severity)))

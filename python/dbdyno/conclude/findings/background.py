@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, sessions
+from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
 from dbdyno.model.counter_names import CHECKPOINTS
 from dbdyno.model.helpers import Helper, named
@@ -41,16 +42,8 @@ def helpers(case: Case) -> Iterator[Claim]:
 
 def io_workers(case: Case) -> Iterator[Claim]:
     """Whose CPU and block I/O the sessions' waits for I/O were."""
-    families, kinds = families_of(case.tables), case.environment.server.helpers
-    found: list[tuple[float, float, float | None, Row]] = []
-    for cell in case.usable():
-        rows = case.accounts(cell["cell"], "helper").filter(named("who", Helper.IO, kinds))
-        used = float(rows.filter(pl.col("account") == "run")["aas"].drop_nulls().sum())
-        delays = rows.filter(pl.col("account") == "block_io")["aas"].drop_nulls()
-        asleep = case.accounts(cell["cell"]).filter(pl.col("account") == "sleep").drop_nulls("aas")
-        waited = sum(a for d, a in asleep.select("detail", "aas").rows() if families.of(d) in STORAGE)
-        if used >= WORKERS and waited > 0:
-            found.append((used, waited, float(delays.sum()) if len(delays) else None, cell))
+    found = [(*_io(case, c["cell"]), c) for c in case.usable()]
+    found = [f for f in found if f[0] >= WORKERS and f[1] > 0]
     if found:
         used, waited, delay, cell = max(found, key=lambda f: f[0])
         device = "unknown (delay accounting is off)" if delay is None else f"{significant(delay)} s/s"
@@ -60,6 +53,18 @@ def io_workers(case: Case) -> Iterator[Claim]:
             used,
             cells=ids([c for *_, c in found]),
         )
+
+
+@of_cell
+def _io(case: Case, cell: str) -> tuple[float, float, float | None]:
+    """CPU of the I/O workers, the sessions' waits for storage, and the workers' delay; seconds per second."""
+    families, kinds = families_of(case.tables), case.environment.server.helpers
+    rows = case.accounts(cell, "helper").filter(named("who", Helper.IO, kinds))
+    used = float(rows.filter(pl.col("account") == "run")["aas"].drop_nulls().sum())
+    delays = rows.filter(pl.col("account") == "block_io")["aas"].drop_nulls()
+    asleep = case.accounts(cell).filter(pl.col("account") == "sleep").drop_nulls("aas")
+    waited = sum(a for d, a in asleep.select("detail", "aas").rows() if families.of(d) in STORAGE)
+    return used, waited, float(delays.sum()) if len(delays) else None
 
 
 def parallel_workers(case: Case) -> Iterator[Claim]:
@@ -96,27 +101,20 @@ def autovacuum(case: Case) -> Iterator[Claim]:
         )
 
 
-def _vacuum(case: Case, cell: Row) -> Iterator[tuple[float, float]]:
+@of_cell
+def _vacuum(case: Case, cell: Row) -> list[tuple[float, float]]:
     kinds = case.environment.server.helpers
     mine = case.table("cut_tasks", cell["cell"]).filter(named("role", Helper.CLEANUP, kinds))
-    if mine.height:
-        run = float((mine["run_ns"] / mine["over_ns"]).drop_nulls().sum())
-        yield run, min(1.0, float(mine["wall_ns"].max()) / NS_PER_S / cell["wall_s"])  # type: ignore[arg-type]
+    if mine.is_empty():
+        return []
+    run = float((mine["run_ns"] / mine["over_ns"]).drop_nulls().sum())
+    return [(run, min(1.0, float(mine["wall_ns"].max()) / NS_PER_S / cell["wall_s"]))]  # type: ignore[arg-type]
 
 
 def checkpoints(case: Case) -> Iterator[Claim]:
     """Begun inside a window; what the server skipped for want of changes cost its checkpointer nothing."""
-    kinds = case.environment.server.helpers
-    found = []
-    for cell in case.usable():
-        levels = case.levels(cell["cell"], "engine")
-        counted = levels.filter(pl.col("key").str.starts_with(CHECKPOINTS) & (pl.col("delta") > 0))
-        run = case.accounts(cell["cell"], "helper").filter(
-            named("who", Helper.CHECKPOINT, kinds) & (pl.col("account") == "run")
-        )["aas"]
-        used = float(run.drop_nulls().sum()) if len(run.drop_nulls()) else None
-        if counted.height and (used is None or used >= RAN):
-            found.append((int(counted["delta"].sum()), used, cell))
+    found = [(*_begun(case, c["cell"]), c) for c in case.usable()]
+    found = [f for f in found if f[0] and (f[1] is None or f[1] >= RAN)]
     if found:
         n, used, cell = max(found, key=lambda f: f[1] or 0.0)
         took = "" if used is None else f"; the checkpointer used {significant(used)} CPUs"
@@ -130,17 +128,21 @@ def checkpoints(case: Case) -> Iterator[Claim]:
         )
 
 
+@of_cell
+def _begun(case: Case, cell: str) -> tuple[int, float | None]:
+    """Checkpoints that began, and the checkpointer's CPU."""
+    kinds = case.environment.server.helpers
+    levels = case.levels(cell, "engine")
+    counted = levels.filter(pl.col("key").str.starts_with(CHECKPOINTS) & (pl.col("delta") > 0))
+    run = case.accounts(cell, "helper").filter(
+        named("who", Helper.CHECKPOINT, kinds) & (pl.col("account") == "run")
+    )["aas"]
+    return int(counted["delta"].sum()), float(run.drop_nulls().sum()) if len(run.drop_nulls()) else None
+
+
 def resets(case: Case) -> Iterator[Claim]:
     """Counters that went down, or a newer time of reset."""
-    found: list[tuple[list[str], Row]] = []
-    for cell in case.cells():
-        levels = case.levels(cell["cell"], "engine")
-        keys = levels.filter(pl.col("status") == "reset")["key"].to_list()
-        moved = pl.col("key").str.ends_with("_reset_s") & (pl.col("last") > pl.col("first"))
-        marks = levels.filter(moved)
-        keys += case.table("cut_work", cell["cell"]).filter(pl.col("status") == "reset")["name"].to_list()
-        if keys or marks.height:
-            found.append((keys or ["as the server reports"], cell))
+    found = [(names, c) for c in case.cells() if (names := _reset(case, c["cell"]))]
     if found:
         names = [name for keys, _ in found for name in keys]
         yield claim(
@@ -149,3 +151,13 @@ def resets(case: Case) -> Iterator[Claim]:
             float(len(found)),
             cells=ids([c for _, c in found]),
         )
+
+
+@of_cell
+def _reset(case: Case, cell: str) -> list[str]:
+    """Counters that were reset."""
+    levels = case.levels(cell, "engine")
+    keys = levels.filter(pl.col("status") == "reset")["key"].to_list()
+    keys += case.table("cut_work", cell).filter(pl.col("status") == "reset")["name"].to_list()
+    moved = pl.col("key").str.ends_with("_reset_s") & (pl.col("last") > pl.col("first"))
+    return keys or ["as the server reports"] * bool(levels.filter(moved).height)

@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, many
+from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.brief import STATUS, met
 from dbdyno.model.claim import Claim
 
@@ -39,6 +40,7 @@ def sessions(case: Case) -> Iterator[Claim]:
     )
 
 
+@of_cell
 def unseen(case: Case, cell: Row) -> int | None:
     """How many sessions were established and have no row of their own; None: the server does not count."""
     levels = case.levels(cell["cell"], "engine")
@@ -48,11 +50,13 @@ def unseen(case: Case, cell: Row) -> int | None:
     return max(0, round(rows["delta"].sum()) - met(case.table("cut_tasks", cell["cell"]), cell["t0_ns"]))
 
 
+@of_cell
 def _cpu(case: Case, cell: Row) -> float | None:
     known = case.accounts(cell["cell"], "brief").filter(pl.col("account") == "run")["aas"].drop_nulls()
     return float(known.sum()) if len(known) else None
 
 
+@of_cell
 def _traced(case: Case, cell: Row) -> bool:
     rows = case.accounts(cell["cell"], "brief").filter(pl.col("account") == "runq")
     return rows.height > 0 and rows["status"][0] != STATUS

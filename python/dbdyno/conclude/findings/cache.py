@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids
+from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
 
 CACHED = 0.001
@@ -84,17 +85,17 @@ def os_cached(case: Case) -> Iterator[Claim]:
         )
 
 
+@of_cell
 def _block_io(case: Case, cell: str) -> float | None:
     """Of sessions and helpers; ``None`` where delay accounting is off."""
-    rows = case.tables["ledger"].filter(
-        (pl.col("cell") == cell)
-        & (pl.col("account") == "block_io")
-        & pl.col("scope").is_in(["rung", "helper"])
+    rows = case.table("ledger", cell).filter(
+        (pl.col("account") == "block_io") & pl.col("scope").is_in(["rung", "helper"])
     )
     known = rows["aas"].drop_nulls()
     return float(known.sum()) if len(known) else None
 
 
+@of_cell
 def _reads(case: Case, cell: str) -> _Reads | None:
     """The sessions' own count where the engine keeps one, else the server's."""
     return _own(case, cell) or _servers(case, cell)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
+from dbdyno.conclude.findings.facts import Facts, of_cell
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.client_limit import is_limit
 from dbdyno.model.environment import Environment
@@ -20,8 +21,10 @@ from dbdyno.model.workload import Workload
 Row = dict[str, Any]
 _OF_CELL = (
     *("rates", "ledger", "cut_levels", "cut_tasks", "cut_work", "cut_samples", "cut_sampler", "profile"),
-    *("cell_progress", "cell_sessions", "top_events"),
+    *("cell_progress", "cell_sessions", "cell_sampler", "top_events"),
 )
+SESSION_LEDGER = "session_ledger"
+"""The rows of single sessions in the ledger."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class Case:
     environment: Environment
     tables: Mapping[str, pl.DataFrame]
     workloads: Mapping[str, Workload]
+    facts: Facts = field(default_factory=dict)
+    load: Callable[[str], Mapping[str, pl.DataFrame]] | None = None
+    """Tables of a cell that are not among ``tables``; what is in ``facts`` needs none."""
 
     @cached_property
     def _parts(self) -> ByCell:
@@ -52,21 +58,35 @@ class Case:
 
     def table(self, name: str, cell: str) -> pl.DataFrame:
         """The rows of one of the tables by cell."""
+        if name == SESSION_LEDGER:
+            mine = self._parts.table("ledger", cell) if self.load is None else self.load(cell)["ledger"]
+            return mine.filter(pl.col("who") == "session")
+        if self.load is not None and name not in self.tables:
+            return self.load(cell).get(name, empty(name))
         return self._parts.table(name, cell)
 
     def levels(self, cell: str, origin: str) -> pl.DataFrame:
         """The rows of ``cut_levels`` of a cell and origin."""
-        return self._parts.table("cut_levels", cell).filter(pl.col("origin") == origin)
+        return self.table("cut_levels", cell).filter(pl.col("origin") == origin)
 
     def cells(self) -> list[Row]:
         """The windows, in the order of running."""
+        return self._cells
+
+    @cached_property
+    def _cells(self) -> list[Row]:
         return self.tables["windows"].to_dicts()
 
     def usable(self) -> list[Row]:
         """Without those that were limited by the client."""
+        return self._usable
+
+    @cached_property
+    def _usable(self) -> list[Row]:
         windows = (c for c in self.cells() if c["status"] != "invalid")
         return [c for c in windows if not is_limit(self.figures(c["cell"]))]
 
+    @of_cell
     def figures(self, cell: str) -> dict[str, float | None]:
         """The rung's rates of a cell, by name."""
         rates = self._parts.table("rates", cell).filter(pl.col("scope") == "rung")
@@ -77,21 +97,31 @@ class Case:
         mine = self._parts.table("ledger", cell).filter(pl.col("scope") == scope)
         return mine.filter(pl.col("who") == "rung") if scope == "memo" else mine
 
+    @of_cell
     def memo(self, cell: str, account: str) -> list[Row]:
         """Known memos of the rung under that account."""
         mine = self.accounts(cell, "memo")
         return mine.filter((pl.col("account") == account) & pl.col("aas").is_not_null()).to_dicts()
 
+    @of_cell
     def wall(self, cell: str) -> float:
         """Session time, in seconds per second: how many sessions there were."""
         return float(sum(row["aas"] for row in self.memo(cell, "wall")))
 
+    @of_cell
     def aas(self, cell: str, *accounts: str, scope: str = "rung") -> float:
         """Sum of the known rows under these accounts."""
         mine = self._parts.table("ledger", cell)
         mine = mine.filter((pl.col("scope") == scope) & pl.col("account").is_in(accounts))
         return float(mine["aas"].drop_nulls().sum())
 
+    @of_cell
+    def known(self, cell: str, account: str) -> float | None:
+        """Sum of the rung's known rows of an account; None: there are none."""
+        mine = self.accounts(cell).filter(pl.col("account") == account)["aas"].drop_nulls()
+        return float(mine.sum()) if len(mine) else None
+
+    @of_cell
     def served(self, cell: str) -> float:
         """Session time that is not sleep at the client, in seconds per second; 0 where it is unknown."""
         if hidden(self.accounts(cell)):

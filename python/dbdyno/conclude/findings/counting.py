@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed
+from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
 from dbdyno.model.counter_names import LOG_BYTES
 from dbdyno.model.estimate import Estimate
@@ -18,8 +19,8 @@ LOST_SQLSTATE = "08006"
 
 def sessions_lost(case: Case) -> Iterator[Claim]:
     """Sessions whose connection broke; their calls until then are counted."""
-    for cell in case.cells():
-        mine = case.tables["cell_sessions"].filter(pl.col("cell") == cell["cell"])
+    for cell in () if case.observed else case.cells():
+        mine = case.table("cell_sessions", cell["cell"])
         lost = mine.filter(pl.col("end_reason") == "lost")
         if lost.is_empty():
             continue
@@ -34,8 +35,8 @@ def sessions_lost(case: Case) -> Iterator[Claim]:
 
 def no_calls(case: Case) -> Iterator[Claim]:
     """Windows that sessions spent in calls that began before them, or ended after them."""
-    for cell in case.cells():
-        mine = case.tables["cell_sessions"].filter(pl.col("cell") == cell["cell"])
+    for cell in () if case.observed else case.cells():
+        mine = case.table("cell_sessions", cell["cell"])
         if mine.is_empty() or int((mine["calls"] + mine["errors"]).sum()) > 0:
             continue
         yield claim("no-calls", {"place": at(cell, case)}, 0.0, cells=(cell["cell"],))
@@ -150,6 +151,7 @@ def _written(case: Case, changing: bool, cells: list[tuple[float, Row]]) -> Clai
     )
 
 
+@of_cell
 def _own_wal(case: Case, cell: str) -> float | None:
     rates = case.table("rates", cell).filter(
         (pl.col("scope") == "rung")

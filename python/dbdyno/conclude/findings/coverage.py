@@ -9,7 +9,8 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.brief import unseen
-from dbdyno.conclude.findings.context import Case, Row, at, ids, listed
+from dbdyno.conclude.findings.context import SESSION_LEDGER, Case, Row, at, ids, listed
+from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
 from dbdyno.model.session_time import hidden
 from dbdyno.model.source import HIDDEN_STATUS
@@ -54,11 +55,14 @@ def hidden_sessions(case: Case) -> Iterator[Claim]:
     )
 
 
+@of_cell
 def _hidden(case: Case, cell: str) -> tuple[int, int] | None:
     """(hidden, all) sessions of a window whose waits are unknown by that."""
     if not hidden(case.accounts(cell)):
         return None
-    rows = case.table("ledger", cell).filter((pl.col("scope") == "session") & (pl.col("account") == "client"))
+    rows = case.table(SESSION_LEDGER, cell).filter(
+        (pl.col("scope") == "session") & (pl.col("account") == "client")
+    )
     return int(rows["status"].str.contains(HIDDEN_STATUS).sum()), rows["session"].n_unique()
 
 

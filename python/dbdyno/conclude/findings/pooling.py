@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids
+from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
 from dbdyno.model.session_time import UNLABELLED
 
@@ -19,6 +20,7 @@ BUSY = 0.8
 _OTHERS = (("run",), ("runq",), ("sleep", UNLABELLED), ("client",), ("unaccounted",))
 
 
+@of_cell
 def is_pooled(case: Case, cell: str) -> bool:
     return case.accounts(cell).filter(pl.col("account") == QUEUE).height > 0
 
@@ -90,6 +92,7 @@ def _largest(case: Case, cell: str) -> float:
     return max(case.aas(cell, *accounts) for accounts in _OTHERS)
 
 
+@of_cell
 def _size(case: Case, cell: str) -> str:
     sizes = case.levels(cell, "engine").filter(pl.col("key") == "pool_size")["last"].drop_nulls()
     if not len(sizes):
@@ -98,6 +101,7 @@ def _size(case: Case, cell: str) -> str:
     return "the pool's only server connection" if one else f"one of {sizes[0]:.0f} server connections"
 
 
+@of_cell
 def _own(case: Case, cell: str) -> tuple[float, float]:
     """CPU and run queue of the pooler's process, seconds per second."""
     mine = case.accounts(cell, "beside").filter(pl.col("who") == "pooler")

@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, where
+from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model import client_limit
 from dbdyno.model.claim import Claim
 from dbdyno.model.raw import AWAY, SLOW
@@ -137,6 +138,7 @@ def steal(case: Case) -> Iterator[Claim]:
         )
 
 
+@of_cell
 def _stolen(case: Case, cell: str) -> float:
     """Share of the machine's time; 0 where /proc/stat does not tell."""
     host = case.levels(cell, "host").filter(pl.col("delta").is_not_null() | (pl.col("key") == "cpus"))

@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids
+from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
 from dbdyno.model.estimate import Estimate
 from dbdyno.model.session_time import hidden
@@ -27,38 +28,38 @@ LARGE = 0.1
 
 def sampler(case: Case) -> Iterator[Claim]:
     """Samples that were not answered, or far too late."""
-    table = case.tables["cell_sampler"].filter(pl.col("status") != "off")
-    late = (pl.col("start_ns") - pl.col("due_ns") > LATE_NS) & (pl.col("status") == "ok")
-    by_cell = table.group_by("cell", maintain_order=True).agg(
-        n=pl.len(), lost=(pl.col("status") == "lost").sum(), late=late.sum()
-    )
-    bad = by_cell.filter(pl.col("lost") + pl.col("late") > SAMPLES_LOST * pl.col("n"))
-    if bad.height:
-        n, lost, delayed = (int(bad[c].sum()) for c in ("n", "lost", "late"))
+    found = [(_asked(case, c["cell"]), c) for c in case.cells()]
+    bad = [(a, c) for a, c in found if a[1] + a[2] > SAMPLES_LOST * a[0]]
+    if bad:
+        n, lost, delayed = (sum(a[i] for a, _ in bad) for i in range(3))
         yield claim(
             "sampler-starved",
             {
                 "samples": n,
-                "measurements": case.many(bad.height),
+                "measurements": case.many(len(bad)),
                 "lost": lost,
                 "delayed": delayed,
                 "limit": LATE_NS,
             },
             (lost + delayed) / n,
-            cells=bad["cell"].to_list(),
+            cells=ids([c for _, c in bad]),
         )
+
+
+@of_cell
+def _asked(case: Case, cell: str) -> tuple[int, int, int]:
+    """Samples, how many of them were lost, and how many far too late."""
+    table = case.table("cell_sampler", cell).filter(pl.col("status") != "off")
+    late = (pl.col("start_ns") - pl.col("due_ns") > LATE_NS) & (pl.col("status") == "ok")
+    lost, delayed = table.select(a=(pl.col("status") == "lost").sum(), b=late.sum()).row(0)
+    return table.height, lost, delayed
 
 
 def sampler_late(case: Case) -> Iterator[Claim]:
     """The sampler's own run-queue delay: it then sees the machine more often when a CPU has become free."""
     found: list[tuple[float, float, Row]] = []
     for cell in case.usable():
-        spans = (
-            case.table("cut_sampler", cell["cell"])
-            .group_by("via")
-            .agg(late=pl.col("late_ns").mean(), each=(pl.col("high_ns") - pl.col("low_ns")).mean())
-        )
-        for _, late, each in spans.rows():
+        for late, each in _spans(case, cell["cell"]):
             if each and late > LATE_SHARE * each:
                 found.append((late / each, late, cell))
     if found:
@@ -69,6 +70,14 @@ def sampler_late(case: Case) -> Iterator[Claim]:
             share,
             cells=ids([c for *_, c in found]),
         )
+
+
+@of_cell
+def _spans(case: Case, cell: str) -> list[tuple[float, float]]:
+    """By sampler: how late its samples began, and the time that each stands for; means, ns."""
+    by_sampler = case.table("cut_sampler", cell).group_by("via", maintain_order=True)
+    each = (pl.col("high_ns") - pl.col("low_ns")).mean()
+    return by_sampler.agg(late=pl.col("late_ns").mean(), each=each).select("late", "each").rows()
 
 
 def too_few(case: Case, claims: Sequence[Claim]) -> Iterator[Claim]:
@@ -97,6 +106,7 @@ def too_few(case: Case, claims: Sequence[Claim]) -> Iterator[Claim]:
         )
 
 
+@of_cell
 def _samples(case: Case, cell: str) -> int:
     """Of the witness that took most."""
     counted = case.table("cut_sampler", cell).group_by("via").len()
@@ -115,13 +125,17 @@ def _wide_claims(claims: Sequence[Claim]) -> Iterator[tuple[str, tuple[str, ...]
 
 def _wide_waits(case: Case) -> Iterator[tuple[str, tuple[str, ...]]]:
     for cell in case.usable():
-        if hidden(case.accounts(cell["cell"])):
-            continue  # not for want of samples
-        served = case.served(cell["cell"])
-        rows = case.accounts(cell["cell"]).filter(
-            (pl.col("account") == "sleep") & (pl.col("aas") > LARGE * served) & pl.col("detail").is_not_null()
-        )
-        for row in rows.drop_nulls(["low", "high"]).to_dicts():
-            if row["high"] - row["low"] > WIDE * row["aas"]:
-                ends = f"{significant(row['low'])} to {significant(row['high'])} s/s"
-                yield f"the interval of {row['detail']} is {ends} {at(cell, case)}", (cell["cell"],)
+        for detail, low, high in _wide(case, cell["cell"]):
+            ends = f"{significant(low)} to {significant(high)} s/s"
+            yield f"the interval of {detail} is {ends} {at(cell, case)}", (cell["cell"],)
+
+
+@of_cell
+def _wide(case: Case, cell: str) -> list[tuple[str, float, float]]:
+    """Large waits whose interval is too wide; none where sessions are hidden: not for want of samples."""
+    rows = case.accounts(cell)
+    if hidden(rows):
+        return []
+    large = (pl.col("account") == "sleep") & (pl.col("aas") > LARGE * case.served(cell))
+    wide = pl.col("high") - pl.col("low") > WIDE * pl.col("aas")
+    return rows.filter(large & wide & pl.col("detail").is_not_null()).select("detail", "low", "high").rows()

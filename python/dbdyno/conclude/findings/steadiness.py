@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids
+from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import AT_CLIENT, families_of
@@ -53,6 +54,7 @@ def drift(case: Case) -> Iterator[Claim]:
     )
 
 
+@of_cell
 def _change(case: Case, cell: Row) -> Change | None:
     series = _at_work(case, cell) if case.observed else _progress(case, cell)
     half = cell["wall_s"] / 2
@@ -114,17 +116,18 @@ def uneven_sessions(case: Case) -> Iterator[Claim]:
     )
 
 
-def _spread(case: Case, cell: Row) -> Iterator[tuple[float, float, float]]:
+@of_cell
+def _spread(case: Case, cell: Row) -> list[tuple[float, float, float]]:
     """Slowest and fastest session, and how likely their differences are by chance."""
     span = pl.col("last_end_ns") - pl.col("first_start_ns")
     sessions = case.table("cell_sessions", cell["cell"]).filter(
         (pl.col("calls") > 1) & (pl.col("end_reason") != "lost") & (span > 0)
     )
     if sessions.height < 2:
-        return
+        return []
     n, mean = pl.col("calls"), pl.col("in_call_ns") / pl.col("calls")
     variance = (pl.col("sum_sq_ns2") / n - mean * mean).clip(0) / (mean * mean)
     rates = sessions.select(rate=n * NS_PER_S / span, relative=(variance / (n - 1)).clip(1e-8))
     values = [float(v) for v in rates["rate"]]
     variances = [float(v) for v in rates.select(pl.col("relative") * pl.col("rate") ** 2).to_series()]
-    yield min(values), max(values), unequal(values, variances)
+    return [(min(values), max(values), unequal(values, variances))]

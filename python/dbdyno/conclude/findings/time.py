@@ -10,6 +10,7 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.criteria import CPU_WAIT, begins, waiting
 from dbdyno.conclude.findings.context import Case, Row, at, ids
+from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.conclude.findings.pooling import is_pooled
 from dbdyno.model.claim import Claim
 from dbdyno.model.estimate import Estimate
@@ -101,6 +102,7 @@ def throttled(case: Case) -> Iterator[Claim]:
     )
 
 
+@of_cell
 def _struck(case: Case, cell: str) -> tuple[float, float]:
     """Periods throttled, and periods: of the group that was throttled most often."""
     mine = case.levels(cell, "cgroup").filter((pl.col("scope") == "server") & pl.col("delta").is_not_null())
@@ -153,15 +155,23 @@ def unaccounted(case: Case) -> Iterator[Claim]:
     )
 
 
+@of_cell
 def _partial(case: Case, cell: str) -> bool:
     """What is hidden from our role, or too brief, lies in the remainder: it shows no fault of the ledger."""
     return hidden(case.accounts(cell)) or too_brief(case.table("ledger", cell))
 
 
 def _remainder(case: Case, cell: Row) -> _Remainder | None:
-    rows = case.accounts(cell["cell"]).filter(pl.col("account") == "unaccounted").drop_nulls("low")
-    wall = float(case.accounts(cell["cell"], "memo").filter(pl.col("account") == "wall")["aas"].sum())
+    left = _left(case, cell["cell"])
+    return None if left is None else _Remainder(*left, cell)
+
+
+@of_cell
+def _left(case: Case, cell: str) -> tuple[float, float, float] | None:
+    """Unaccounted time as a share of the sessions' time, and the ends of its interval."""
+    rows = case.accounts(cell).filter(pl.col("account") == "unaccounted").drop_nulls("low")
+    wall = case.wall(cell)
     if rows.is_empty() or not wall:
         return None
     share, low, high = (float(rows[c][0]) / wall for c in ("aas", "low", "high"))
-    return _Remainder(share, low, high, cell)
+    return share, low, high

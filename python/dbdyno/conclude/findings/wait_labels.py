@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids
+from dbdyno.conclude.findings.context import SESSION_LEDGER, Case, Row, at, ids
+from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
 from dbdyno.model.session_time import NO_EVENT
 
@@ -72,8 +73,9 @@ def _idle(rows: list[Row]) -> list[Row]:
     return [r for r in rows if str(r["detail"] or "").startswith("idle")]
 
 
+@of_cell
 def _idle_sessions(case: Case, cell: str) -> int:
-    memo = case.table("ledger", cell).filter(
+    memo = case.table(SESSION_LEDGER, cell).filter(
         (pl.col("scope") == "memo")
         & (pl.col("who") == "session")
         & pl.col("account").is_in(["state.run", "state.runq"])
@@ -86,9 +88,10 @@ def naive_cpu(case: Case) -> Iterator[Claim]:
     """What "active without wait event" would have said of CPU, where it is furthest off."""
     found: list[tuple[float, Row, float, Row]] = []
     for cell in case.usable():
-        run = case.accounts(cell["cell"]).filter(pl.col("account") == "run")["aas"].drop_nulls()
-        for row in case.memo(cell["cell"], "naive.cpu") if len(run) else []:
-            true, said = float(run.sum()), row["aas"]
+        if (true := case.known(cell["cell"], "run")) is None:
+            continue
+        for row in case.memo(cell["cell"], "naive.cpu"):
+            said = row["aas"]
             outside = not (row["low"] or 0.0) <= true <= (row["high"] if row["high"] is not None else said)
             if outside and abs(said - true) > max(NAIVE * true, 0.05):
                 found.append((abs(said - true), row, true, cell))
