@@ -2,18 +2,29 @@
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.fakery import Climb, S, climb, made_cell, session_row
 
 from dbdyno.account.ledger import ledger
 from dbdyno.account.load_profile import profile, profile_total
-from dbdyno.account.top_events import top_events
+from dbdyno.account.top_events import Seconds, seconds, top_events
 from dbdyno.account.window import cut
 from dbdyno.conduct.derive import derive
 from dbdyno.model import column
 from dbdyno.model.raw import RawCell
+from dbdyno.model.session_time import Part
 from dbdyno.model.tables import rows as rows_of
 
 CELL = [c.name for c in column.CELL]
+_KNOWN = st.floats(0, 1e6)
+_PART = st.builds(
+    lambda aas, error, runq, waits: Part(
+        aas, error and aas - error, error and aas + error, "samples", runq, waits
+    ),
+    _KNOWN, *[st.none() | _KNOWN] * 3,
+)  # fmt: skip
+_SECONDS = st.builds(Seconds, st.dictionaries(st.sampled_from("abc"), _PART), _KNOWN)
 
 
 def _rows(made: Climb, table: str, cell: str) -> dict[str, dict]:
@@ -24,7 +35,11 @@ def _rows(made: Climb, table: str, cell: str) -> dict[str, dict]:
 def _by_hand(*cells: RawCell, table: str = "profile") -> dict[str, dict]:
     tables = cut(cells)
     tables["ledger"] = ledger(tables)
-    made = {"profile": profile, "top": top_events, "total": profile_total}[table]
+    made = {
+        "profile": lambda t: profile(t),
+        "top": lambda t: top_events(t["windows"], seconds(t)),
+        "total": lambda t: profile_total(t["windows"], profile(t)),
+    }[table]
     return {r["name"]: r for r in made(tables).to_dicts()}
 
 
@@ -158,11 +173,26 @@ def test_db_time_of_an_observed_load_is_all_but_sleep_at_the_client(events: bool
 
 
 def test_a_waits_mean_is_its_seconds_over_its_count():
-    rows = {r["name"]: r for r in top_events(_observed(True)).to_dicts()}
+    tables = _observed(True)
+    rows = {r["name"]: r for r in top_events(tables["windows"], seconds(tables)).to_dicts()}
     assert list(rows) == ["IO/DataFileRead", "DB CPU", "CPU WAIT", "Client/ClientWrite"]
     assert rows["IO/DataFileRead"]["waits"] == pytest.approx(3000)
     assert rows["IO/DataFileRead"]["mean_ns"] == pytest.approx(10e6)
     assert rows["IO/DataFileRead"]["share"] == pytest.approx(0.5)
+
+
+@given(st.lists(_SECONDS, min_size=3, max_size=3))
+def test_seconds_of_cells_merge_in_any_order_and_grouping(parts: list[Seconds]) -> None:
+    a, b, c = parts
+    one, other = a.merge(b).merge(c), b.merge(c.merge(a))
+    assert one.base == pytest.approx(other.base)
+    assert (
+        one.by_name.keys() == other.by_name.keys() == a.by_name.keys() | b.by_name.keys() | c.by_name.keys()
+    )
+    for name, part in one.by_name.items():
+        for mine, theirs in zip(part, other.by_name[name], strict=True):
+            assert mine == (pytest.approx(theirs, abs=1e-9) if isinstance(mine, float) else theirs)
+    assert a.merge(Seconds({}, 0.0)) == a
 
 
 def test_top_events_rank_cpu_and_waits_and_share_db_time():

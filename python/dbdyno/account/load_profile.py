@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.model.cell_groups import of_cells, together
+from dbdyno.model.cell_groups import groups, of_cells
 from dbdyno.model.counter_names import LOG_BYTES
 from dbdyno.model.driver_rates import calls_per_s
 from dbdyno.model.session_time import CPU_WAIT, DB_CPU, Time, account, db_time
@@ -68,12 +68,16 @@ def profile(tables: Tables) -> pl.DataFrame:
     return rows("profile", made)
 
 
-def profile_total(tables: Tables) -> pl.DataFrame:
+def profile_total(windows: pl.DataFrame, profiles: pl.DataFrame) -> pl.DataFrame:
     """The same over all usable cells of a workload, variant and rung together (cell ``all``): the windows of
     an observation, or repeats. Sums over the wall time of the cells where a figure is known."""
+    figures: dict[str, dict[str, Figure]] = {}
+    counted = profiles.filter(pl.col("name") != HIT_RATIO)
+    for cell, name, *figure in counted.select("cell", "name", *Figure._fields).iter_rows():
+        figures.setdefault(cell, {})[name] = Figure(*figure)
     made: list[dict[str, Any]] = []
-    for head, cells in together(tables):
-        made += [head | row for row in _rows([_Cell(w["wall_s"], figures(c, w)) for w, c in cells])]
+    for head, cells in groups(windows):
+        made += [head | row for row in _rows([_Cell(w["wall_s"], figures[w["cell"]]) for w in cells])]
     return rows("profile", made)
 
 

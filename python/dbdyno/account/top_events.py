@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.model.cell_groups import of_cells, together
+from dbdyno.model.cell_groups import groups, of_cells
+from dbdyno.model.column import CELL
 from dbdyno.model.session_time import Part, base, parts
 from dbdyno.model.tables import rows
 from dbdyno.model.units import NS_PER_S
@@ -18,34 +20,45 @@ TOP = 10
 Tables = Mapping[str, pl.DataFrame]
 
 
-class _Seconds(NamedTuple):
+class Seconds(NamedTuple):
     """Of one cell, or of several: seconds by part, and what their shares are of."""
 
     by_name: dict[str, Part]
     base: float
 
+    def merge(self, other: Seconds) -> Seconds:
+        """Both together; intervals are taken as independent."""
+        total = dict(self.by_name)
+        for name, part in other.by_name.items():
+            total[name] = _plus(total[name], part) if name in total else part
+        return Seconds(total, self.base + other.base)
 
-def top_events(tables: Tables) -> pl.DataFrame:
+
+def seconds(tables: Tables) -> dict[str, Seconds]:
+    """By cell."""
+    return {window["cell"]: _seconds(cell, window) for _, window, cell in of_cells(tables)}
+
+
+def top_events(windows: pl.DataFrame, found: Mapping[str, Seconds]) -> pl.DataFrame:
     """Per cell. A wait's seconds are true sleep; its run-queue seconds stand beside it and are counted in
     CPU WAIT, so the shares of DB time add up to 100 % at most."""
-    made: list[dict[str, Any]] = []
-    for head, window, cell in of_cells(tables):
-        made += [head | row for row in _ranked(_seconds(cell, window))]
-    return rows("top_events", made)
+    keys = windows.select(c.name for c in CELL).to_dicts()
+    return rows("top_events", [key | row for key in keys for row in _ranked(found[key["cell"]])])
 
 
-def top_events_total(tables: Tables) -> pl.DataFrame:
+def top_events_total(windows: pl.DataFrame, found: Mapping[str, Seconds]) -> pl.DataFrame:
     """The same over all usable cells of a workload, variant and rung together (cell ``all``): the windows of
-    an observation, or repeats. Intervals of cells are taken as independent."""
+    an observation, or repeats."""
     made: list[dict[str, Any]] = []
-    for head, cells in together(tables):
-        made += [head | row for row in _ranked(_merged(_seconds(c, w) for w, c in cells))]
+    for head, cells in groups(windows):
+        total = functools.reduce(Seconds.merge, (found[w["cell"]] for w in cells), Seconds({}, 0.0))
+        made += [head | row for row in _ranked(total)]
     return rows("top_events", made)
 
 
-def _seconds(cell: Tables, window: Mapping[str, Any]) -> _Seconds:
+def _seconds(cell: Tables, window: Mapping[str, Any]) -> Seconds:
     wall = window["wall_s"]
-    return _Seconds(
+    return Seconds(
         {name: _times(part, wall) for name, part in parts(cell).items()}, base(cell, window) * wall
     )
 
@@ -54,16 +67,6 @@ def _times(part: Part, wall: float) -> Part:
     figures = (None if v is None else v * wall for v in (part.low, part.high, part.runq, part.waits))
     low, high, runq, waits = figures
     return Part(part.aas * wall, low, high, part.source, runq, waits)
-
-
-def _merged(cells: Iterable[_Seconds]) -> _Seconds:
-    total: dict[str, Part] = {}
-    whole = 0.0
-    for seconds in cells:
-        whole += seconds.base
-        for name, part in seconds.by_name.items():
-            total[name] = _plus(total[name], part) if name in total else part
-    return _Seconds(total, whole)
 
 
 def _plus(a: Part, b: Part) -> Part:
@@ -79,7 +82,7 @@ def _sum(a: float | None, b: float | None) -> float | None:
     return None if a is None and b is None else (a or 0.0) + (b or 0.0)
 
 
-def _ranked(seconds: _Seconds) -> list[dict[str, Any]]:
+def _ranked(seconds: Seconds) -> list[dict[str, Any]]:
     largest = sorted(seconds.by_name.items(), key=lambda item: -item[1].aas)[:TOP]
     return [
         {

@@ -29,17 +29,13 @@ def of_cells(tables: Tables) -> Iterator[tuple[dict[str, Any], Window, dict[str,
         yield {name: window[name] for name in _CELL}, window, parts.of(window["cell"]) | labels
 
 
-def together(
-    tables: Tables,
-) -> Iterator[tuple[dict[str, Any], list[tuple[Window, dict[str, pl.DataFrame]]]]]:
+def groups(windows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], list[Window]]]:
     """(key with cell ``all`` and repeat 0, its cells); without invalid cells, unless there are no others."""
-    parts, labels = _parts(tables), _labels(tables)
     by = ["workload", "variant", "sessions"]
-    for key, rows in tables["windows"].group_by(by, maintain_order=True):
-        windows = rows.to_dicts()
-        usable = [w for w in windows if w["status"] != "invalid"] or windows
+    for key, rows in windows.group_by(by, maintain_order=True):
+        found = rows.to_dicts()
         head = dict(zip(by, key, strict=True)) | {"cell": TOGETHER, "repeat": 0}
-        yield head, [(w, parts.of(w["cell"]) | labels) for w in usable]
+        yield head, [w for w in found if w["status"] != "invalid"] or found
 
 
 def _labels(tables: Tables) -> dict[str, pl.DataFrame]:
