@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 
+from tests.fakery import WITH_ENGINES
+
 _FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=50ms,wait=IO/Read:10ms", "--sessions", "1,2,4,8")
 COMMANDS = (
     ("--version",), ("--help",), ("show", "--help"), ("runs",), ("show", "last"), ("sql", "from rungs"),
@@ -16,7 +18,7 @@ COMMANDS = (
 
 def main(count: int, _seconds: float) -> None:
     with tempfile.TemporaryDirectory() as store:
-        environment = {**os.environ, "DBDYNO_STORE": store}
+        environment = {**os.environ, "DBDYNO_STORE": store, "PYTHONPATH": WITH_ENGINES}
         _cpu_s(("run", "cpu", *_FAKE, "--measure", "2s", "--settle", "100ms"), environment)
         found: dict[tuple[str, ...], list[float]] = {words: [] for words in COMMANDS}
         for _ in range(count):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from dbdyno.engines.fake import FakeServer, wait_families
 from dbdyno.model.environment import Cpu, Environment, Host, Limits
 from dbdyno.model.plan import Cell, Experiment, Plan
 from dbdyno.model.protocols import Target, Watch
@@ -17,7 +17,11 @@ from dbdyno.model.raw import CellMeta, RawCell
 from dbdyno.model.results import RunInfo
 from dbdyno.model.tables import RAW, empty, from_core, rows
 from dbdyno.model.workload import Calibration, Workload
+from tests.fake_engine import FakeServer, wait_families
 
+ROOT = Path(__file__).parents[1]
+WITH_ENGINES = f"{ROOT}:{ROOT / 'tests' / 'entry_points'}"
+"""PYTHONPATH of a program that shall find the engines of the tests."""
 S = 1_000_000_000
 MS = 1_000_000
 

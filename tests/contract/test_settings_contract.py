@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 from tests.contract.plain_server import plain_server
+from tests.fake_engine import FakeServer
 
-from dbdyno.engines.fake import FakeServer
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.model.errors import UsageError
 from dbdyno.model.protocols import Server, Target

@@ -272,13 +272,13 @@ def test_leftover_backends_of_a_killed_postmaster_are_ended(instance: tuple[Inst
 def test_started_to_stay_it_serves_runs_and_is_stopped_by_hand(home: Path) -> None:  # noqa: ARG001
     assert embedded.status()["running"] is False
     with pytest.raises(Unreachable, match="does not run"):
-        embedded.psql_argv()
+        embedded.client_argv()
     started = embedded.start(max_connections=40)
     assert json.loads(json.dumps(started))["stays"] is True
     user = embedded.open_instance(None, Wish(sessions=20))
     user.close()
     assert embedded.status()["pid"] == started["pid"]
-    assert embedded.psql_argv()[1] == started["dsn"]
+    assert embedded.client_argv()[1] == started["dsn"]
     with pytest.raises(TooFewConnections, match="max_connections = 40") as caught:
         embedded.open_instance(None, Wish(sessions=200))
     assert "server stop" in str(caught.value.cure)

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import polars as pl
 import pytest
+from tests.fake_engine.truth import Truth
 from tests.fakery import Climb, S, climb, sampled_again
 
 from dbdyno.account.ledger import ledger
 from dbdyno.account.window import cut
-from dbdyno.engines.fake.truth import Truth
 from dbdyno.model.raw import RawCell
 
 WALL_NS = 10 * S

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.fake_engine import wait_families
 
 from dbdyno.account.ledger.raking import EVEN, LABELLED, run_shares
-from dbdyno.engines.fake import wait_families
 from dbdyno.stats.raking import ipf
 
 FAMILIES = wait_families()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dbdyno.engines.fake.core import core_table
 from dbdyno.model.protocols import Progress
 from dbdyno.model.tables import CoreColumn
+from tests.fake_engine.core import core_table
 from tests.second_engine.world import CYCLE, FIRST_PROCESS, Task, tasks
 
 

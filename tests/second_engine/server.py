@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dbdyno.engines.fake.core import core_table
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.helpers import Helper
 from dbdyno.model.plan import Cell
@@ -14,6 +13,7 @@ from dbdyno.model.source import Source
 from dbdyno.model.tables import CoreColumn
 from dbdyno.model.wait_families import Family, WaitFamilies
 from dbdyno.model.workload import Calibration, Workload
+from tests.fake_engine.core import core_table
 from tests.second_engine.load import SecondLoad
 from tests.second_engine.world import EPOCH, SERVER, S, reads, samples
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
+from tests.fake_engine import FakeServer, wait_families
 from tests.fakery import environment_of, info_of
 
-from dbdyno.engines.fake import FakeServer, wait_families
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Experiment, Observation, Plan
 from dbdyno.model.protocols import Target

@@ -14,8 +14,8 @@ from typing import Any
 
 import report_machine as machine
 import report_tables as finer
+from tests.fake_engine import wait_families
 
-from dbdyno.engines.fake import wait_families
 from dbdyno.model import tables
 from dbdyno.model.claim import Claim
 from dbdyno.model.estimate import Estimate

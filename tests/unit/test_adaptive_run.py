@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.fake_engine import FakeServer
 from tests.fakery import climb_one, environment_of, info_of, plan_cell
 from tests.unit.test_adaptive import MS, Law, S, plateau
 from tests.unit.test_plan import LIO
@@ -20,7 +21,6 @@ from dbdyno.conduct.prepare import fitted
 from dbdyno.conduct.rebuild import derived_anew
 from dbdyno.conduct.schedule import Asked
 from dbdyno.drive import Interrupt, Interrupted
-from dbdyno.engines.fake import FakeServer
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Adaptive, Cell, Experiment, Plan
 from dbdyno.model.protocols import Target

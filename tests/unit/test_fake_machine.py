@@ -1,9 +1,9 @@
 """The fake server against arithmetic, and against what a real kernel measured."""
 
 import pytest
+from tests.fake_engine import FakeServer, parse_law
 from tests.fakery import LIO, MS, S, climb, climb_one, plan_cell
 
-from dbdyno.engines.fake import FakeServer, parse_law
 from dbdyno.model.errors import UsageError
 from dbdyno.model.protocols import Target
 

@@ -2,10 +2,10 @@
 
 import polars as pl
 import pytest
+from tests.fake_engine import FakeServer
+from tests.fake_engine.truth import Truth
 from tests.fakery import MS, Climb, S, climb
 
-from dbdyno.engines.fake import FakeServer
-from dbdyno.engines.fake.truth import Truth
 from dbdyno.model.errors import ServerLost, UsageError
 from dbdyno.model.plan import Observation
 from dbdyno.model.protocols import Target

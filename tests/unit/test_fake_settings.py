@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.fake_engine import FakeServer
 from tests.fakery import S, climb_one, plan_cell
 
-from dbdyno.engines.fake import FakeServer
 from dbdyno.model.errors import UsageError
 from dbdyno.model.protocols import Pool, Target
 from dbdyno.model.undo import Undo

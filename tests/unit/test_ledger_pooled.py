@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.fake_engine import FakeServer
 from tests.fakery import (
     MS,
     S,
@@ -22,7 +23,6 @@ from tests.fakery import (
 from dbdyno.account import window
 from dbdyno.account.ledger import events, ledger, witnesses
 from dbdyno.conduct.derive import derive
-from dbdyno.engines.fake import FakeServer
 from dbdyno.model.claim import Claim
 from dbdyno.model.plan import Experiment, Plan
 from dbdyno.model.protocols import Target

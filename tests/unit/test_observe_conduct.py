@@ -11,13 +11,13 @@ from typing import Any
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from tests.fake_engine import FakeServer
 
 from dbdyno import conduct, observe
 from dbdyno.conduct.marks import clock_of
 from dbdyno.conduct.rebuild import derived_anew
 from dbdyno.conduct.windows import PATIENCE_NS, Windows
 from dbdyno.drive import Interrupt
-from dbdyno.engines.fake import FakeServer
 from dbdyno.model.errors import ServerLost, Unreachable, UsageError
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Target, Watch

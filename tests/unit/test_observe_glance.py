@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.fake_engine import wait_families
 
-from dbdyno.engines.fake import wait_families
 from dbdyno.model.tables import RAW, empty, rows
 from dbdyno.observe.glance import Glance, glance
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import polars as pl
 import pytest
+from tests.fake_engine import FakeServer
 
-from dbdyno.engines.fake import FakeServer
 from dbdyno.model.protocols import Server, Target
 from dbdyno.model.source import Source
 from dbdyno.model.tables import RAW, empty, rows

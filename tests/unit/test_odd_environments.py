@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.fakery import WITH_ENGINES
 
 _UNKNOWN = 54_321  # no such user
 # The interpreter of whoever runs the tests may be in a place that this user cannot read.
@@ -24,7 +25,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changing users needs 
 def dbdyno(words: str, env: dict[str, str], before: Sequence[str] = (), cwd: str = "/") -> tuple[int, str]:
     done = subprocess.run(
         [*before, sys.executable, "-m", "dbdyno", *words.split()],
-        capture_output=True, text=True, cwd=cwd, env={"PATH": "/usr/bin:/bin", "COLUMNS": "200", **env},
+        capture_output=True, text=True, cwd=cwd,
+        env={"PATH": "/usr/bin:/bin", "COLUMNS": "200", "PYTHONPATH": WITH_ENGINES, **env},
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout + done.stderr

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 from syrupy.assertion import SnapshotAssertion
+from tests.fake_engine import FakeServer
 from tests.fakery import S, climb, climb_one, plan_cell
 from tests.unit.placements import table_of
 from tests.unit.shown import as_html, as_text
@@ -18,7 +19,6 @@ from tests.unit.shown import as_html, as_text
 from dbdyno import present
 from dbdyno.account.placement import placement
 from dbdyno.conduct.derive import derive
-from dbdyno.engines.fake import FakeServer
 from dbdyno.model.protocols import Target
 from dbdyno.model.results import Results
 from dbdyno.model.variant import DriverSetup

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.fake_engine import FakeServer
 from tests.fakery import LIO, S, environment_of, info_of
 from tests.second_engine import SecondServer
 
@@ -15,7 +16,6 @@ from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.derive import derive
-from dbdyno.engines.fake import FakeServer
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Cell, Experiment, Plan
 from dbdyno.model.protocols import Target, needed

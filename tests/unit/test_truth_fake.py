@@ -7,15 +7,15 @@ from functools import cache
 
 import polars as pl
 import pytest
+from tests.fake_engine import Law
+from tests.fake_engine.sampling import WORD_NS
+from tests.fake_engine.trace import RUNNING
+from tests.fake_engine.truth import Truth
 from tests.fakery import Climb, S, climb, sampled_again
 from tests.unit.truth_cases import CASES, OLTP, SPIN_1X, SPIN_2X, Case
 
 from dbdyno.account.ledger import ledger
 from dbdyno.account.window import cut
-from dbdyno.engines.fake import Law
-from dbdyno.engines.fake.sampling import WORD_NS
-from dbdyno.engines.fake.trace import RUNNING
-from dbdyno.engines.fake.truth import Truth
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import empty
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from tests.fake_engine.truth import Truth
 from tests.unit.test_truth_fake import W_NS, memo, played, rung, sampled, truths
 from tests.unit.truth_cases import BY_NAME, OLTP
 
 from dbdyno.account.ledger import ledger
 from dbdyno.account.window import cut
-from dbdyno.engines.fake.truth import Truth
 
 
 def _value(frame: pl.DataFrame, **where: str) -> float:

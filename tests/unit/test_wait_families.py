@@ -6,12 +6,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import tests.second_engine
 from polars.testing import assert_frame_equal
 from tests.fakery import climb
 
 from dbdyno import conduct
 from dbdyno.conduct.derive import derive
-from dbdyno.engines import DEFAULT, ENGINES, helpers, product, wait_families
+from dbdyno.engines import DEFAULT, _installed, helpers, names, product, register, wait_families
 from dbdyno.engines.postgres.wait_events import words
 from dbdyno.model.errors import UsageError
 from dbdyno.model.helpers import Helper
@@ -45,7 +46,7 @@ def test_an_event_may_be_of_another_family_than_its_class() -> None:
 
 
 def test_the_table_says_all() -> None:
-    for engine in ENGINES:
+    for engine in names():
         families = wait_families(engine)
         assert families_of({"wait_families": families.table()}) == families
     assert families_of({}) == WaitFamilies() == merged([])
@@ -111,5 +112,28 @@ def test_an_engine_that_is_none_is_a_usage_error_with_the_nearest_name() -> None
 
 
 def test_every_engine_says_what_it_is_and_what_its_own_processes_are_for() -> None:
-    for engine in ENGINES:
+    for engine in ("postgres", "fake"):
         assert product(engine) and set(helpers(engine).values()) == set(Helper)
+
+
+def test_engines_come_by_entry_points_and_by_registering(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert names()[:3] == [DEFAULT, "fake", "second"]  # of tests/entry_points
+    monkeypatch.setattr("dbdyno.engines._registered", {})
+    register("third", tests.second_engine)
+    assert "third" in names() and product("third") == "Second"
+
+
+def test_an_installed_engine_that_cannot_be_imported_names_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "broken-1.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (made / "entry_points.txt").write_text("[dbdyno.engines]\nthird = no_such_module\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    _installed.cache_clear()
+    try:
+        with pytest.raises(UsageError, match="'third' of package broken"):
+            product("third")
+    finally:
+        _installed.cache_clear()

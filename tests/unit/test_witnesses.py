@@ -2,6 +2,7 @@
 
 import polars as pl
 import pytest
+from tests.fake_engine import FakeServer
 from tests.fakery import (
     LIO,
     S,
@@ -17,7 +18,6 @@ from tests.fakery import (
 
 from dbdyno.account.ledger import ledger, witnesses
 from dbdyno.account.window import cut
-from dbdyno.engines.fake import FakeServer
 from dbdyno.model.protocols import Target
 from dbdyno.model.raw import RawCell
 

@@ -90,7 +90,7 @@ impl PyLoad {
 
     #[expect(
         clippy::unused_self,
-        reason = "a method in the protocol: the fake engine's clock is its load's"
+        reason = "a method in the protocol: in a virtual world the clock is the load's"
     )]
     fn now_ns(&self) -> i64 {
         dyno_model::now_ns()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dbdyno import limits, store
-from dbdyno.cli.options import bin_dir_option, dsn_option
+from dbdyno.cli.options import bin_dir_option, dsn_option, engine_option
 from dbdyno.engines import DEFAULT, open_server
 from dbdyno.model.errors import DbdynoError, StoreError, TargetError
 
@@ -20,9 +20,10 @@ _OF_SYSTEM, _OF_SERVER = ("group", "affinity"), ("settings", "pooler")
 
 
 @click.command()
+@engine_option("System to clean.")
 @dsn_option
 @bin_dir_option
-def clean(dsn: str | None, bin_dir: Path | None) -> None:
+def clean(engine: str | None, dsn: str | None, bin_dir: Path | None) -> None:
     """Restore what killed runs changed, and remove dbdyno's schema from a database.
 
     A run that ended, with an error or by Ctrl-C too, has put everything back. One that was killed left a
@@ -35,13 +36,14 @@ def clean(dsn: str | None, bin_dir: Path | None) -> None:
       dbdyno clean
       dbdyno clean --dsn postgresql://app@db1/prod
     """
-    from dbdyno.model.protocols import Target, needed
+    from dbdyno.model.protocols import Target
 
     work = _Work(store.left_over())
     work.put_back(_OF_SYSTEM, limits.undo)
     try:
-        with open_server(DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:
-            work.put_back(_OF_SERVER, needed(server.settings, "settings").put_back)
+        with open_server(engine or DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:
+            if server.settings is not None:
+                work.put_back(_OF_SERVER, server.settings.put_back)
             work.say_what_stays("it is another server's: name that one with --dsn")
             for line in server.clean():
                 work.say(line)

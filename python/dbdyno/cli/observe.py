@@ -10,6 +10,7 @@ import click
 from dbdyno import conduct, drive, observe, present
 from dbdyno.cli import screen
 from dbdyno.cli.options import (
+    engine_option,
     json_option,
     open_store,
     print_json,
@@ -17,7 +18,6 @@ from dbdyno.cli.options import (
     warn_of_password,
     witness_options,
 )
-from dbdyno.engines import DEFAULT, ENGINES
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
@@ -65,11 +65,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Also write an HTML report.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    help=f"System to observe.  [default: {DEFAULT}]",
-)
+@engine_option("System to observe.")
 @store_option
 @json_option
 def observe_command(**options: Any) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dbdyno.engines import DEFAULT, secret_in
+
 if TYPE_CHECKING:
     from dbdyno.store import RunStore
 
@@ -28,18 +30,19 @@ def json_option(f: _F) -> _F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(f)
 
 
-def warn_of_password(_context: click.Context, _parameter: click.Parameter, dsn: str | None) -> str | None:
-    """A callback of ``--dsn``."""
-    if dsn:
-        from dbdyno.engines import holds_password
+def engine_option(words: str) -> Callable[[_F], _F]:
+    """Read before ``--dsn``, which is the engine's own."""
+    return click.option("--engine", metavar="NAME", is_eager=True, help=f"{words}  [default: {DEFAULT}]")
 
-        if holds_password(dsn):
-            click.echo(
-                "warning: the password in --dsn is visible to every user of this machine while dbdyno runs "
-                "(ps), and stays in the shell's history\n"
-                "  keep it in ~/.pgpass, in a file named by PGPASSFILE, or in a service file",
-                err=True,
-            )
+
+def warn_of_password(context: click.Context, _parameter: click.Parameter, dsn: str | None) -> str | None:
+    """A callback of ``--dsn``."""
+    if dsn and (cure := secret_in(context.params.get("engine") or DEFAULT, dsn)) is not None:
+        click.echo(
+            "warning: the password in --dsn is visible to every user of this machine while dbdyno runs "
+            f"(ps), and stays in the shell's history\n  {cure}",
+            err=True,
+        )
     return dsn
 
 

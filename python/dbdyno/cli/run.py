@@ -12,13 +12,13 @@ from dbdyno.cli import screen
 from dbdyno.cli.options import (
     bin_dir_option,
     dsn_option,
+    engine_option,
     json_option,
     open_store,
     print_json,
     store_option,
     witness_options,
 )
-from dbdyno.engines import DEFAULT, ENGINES
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Throughput and response times only; session time is not accounted for.",
 )
-@click.option("--engine", type=click.Choice(ENGINES), help=f"System under load.  [default: {DEFAULT}]")
+@engine_option("System under load.")
 @dsn_option
 @bin_dir_option
 @click.option(

@@ -10,7 +10,7 @@ import click
 
 from dbdyno import conduct, drive, observe
 from dbdyno.cli import screen
-from dbdyno.cli.options import bin_dir_option, dsn_option, json_option, print_json
+from dbdyno.cli.options import bin_dir_option, dsn_option, engine_option, json_option, print_json
 from dbdyno.engines import DEFAULT
 from dbdyno.model.errors import EXIT_INTERRUPTED, EXIT_OFF, UsageError
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
@@ -29,11 +29,17 @@ MOST_PER_CPU = 4  # sessions of the largest case
 @click.option(
     "--measure", metavar="TIME", default="10s", show_default=True, help="Duration of a measurement."
 )
+@engine_option("System under test.")
 @dsn_option
 @bin_dir_option
 @json_option
 def selftest(
-    cases: tuple[str, ...], measure: str, dsn: str | None, bin_dir: Path | None, as_json: bool
+    cases: tuple[str, ...],
+    measure: str,
+    engine: str | None,
+    dsn: str | None,
+    bin_dir: Path | None,
+    as_json: bool,
 ) -> None:
     """Run loads with known results and compare the ledger with them.
 
@@ -73,7 +79,7 @@ def selftest(
     stopped = False
     with interrupt.caught():
         try:
-            conduct.selftest(DEFAULT, target, host, cases, measure_ns, interrupt, say, measured)
+            conduct.selftest(engine or DEFAULT, target, host, cases, measure_ns, interrupt, say, measured)
         except drive.Interrupted:
             stopped = True
     if as_json:

@@ -87,7 +87,7 @@ def psql(arguments: tuple[str, ...]) -> None:
       dbdyno server psql
       dbdyno server psql -c 'select version()'
     """
-    argv = [*embedded().psql_argv(), *arguments]
+    argv = [*embedded().client_argv(), *arguments]
     os.execv(argv[0], argv)
 
 

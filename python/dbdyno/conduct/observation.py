@@ -13,7 +13,7 @@ from dbdyno.conduct.progress import ObservationListener, ending
 from dbdyno.conduct.request import cpus_reason, find_recipe
 from dbdyno.conduct.windows import Windows
 from dbdyno.drive import Interrupt, Interrupted
-from dbdyno.engines import DEFAULT, checked, embedded, open_server
+from dbdyno.engines import checked, embedded, open_server
 from dbdyno.lazy import ready
 from dbdyno.model.environment import Environment, Host
 from dbdyno.model.errors import TooFewConnections, UsageError
@@ -56,10 +56,13 @@ def observation_plan(experiment: Experiment, host: Host) -> Plan:
 
 
 def observed_target(engine: str, dsn: str | None) -> Target:
-    """The server of ``dsn``; None: the embedded one if it runs, else what libpq's environment names."""
-    if dsn is not None or engine not in ("", DEFAULT):  # another has no embedded server
+    """The server of ``dsn``; None: the embedded one if it runs, else what the environment names."""
+    if dsn is not None:
         return Target(dsn=dsn)
-    running = embedded().status()
+    try:
+        running = embedded(engine).status()
+    except UsageError:  # it has none
+        return Target()
     return Target(dsn=str(running["dsn"]) if running.get("running") else "")
 
 

@@ -1,10 +1,15 @@
-"""The engines: one folder each, imported when it is asked for. Nothing outside a folder knows its names."""
+"""The engines by name: the one that comes with dbdyno, and those that other packages bring.
+
+An engine is a module, or any object, with the members of :class:`Engine`. An installed package brings it by
+an entry point of the group ``dbdyno.engines``, a Python program by :func:`register`. It is imported when it
+is asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -12,28 +17,36 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from dbdyno.model.helpers import Helper
     from dbdyno.model.protocols import Server, Target
     from dbdyno.model.wait_families import WaitFamilies
 
-ENGINES = ("postgres", "fake")
-DEFAULT = ENGINES[0]
+DEFAULT = "postgres"
+GROUP = "dbdyno.engines"
+_registered: dict[str, Engine] = {}
 
 
-def checked(engine: str) -> str:
-    """The engine of that name; empty: the default. Raises :class:`UsageError` with the nearest name."""
-    if engine and engine not in ENGINES:
-        raise UsageError(f"no engine {engine!r}", did_you_mean(engine, ENGINES))
-    return engine or DEFAULT
+class Engine(Protocol):
+    """What an engine's module has. It may have besides: ``embedded``, an :class:`Embedded`, and
+    ``secret_in(dsn)``, which says of a DSN that holds a password where to keep that instead; else None."""
 
-
-def product(engine: str) -> str:
+    PRODUCT: str
     """The system's own name."""
-    return str(import_module(f"dbdyno.engines.{checked(engine)}").PRODUCT)
+
+    def open_server(self, target: Target) -> Server:
+        """The server of ``target``, to be closed. Raises :class:`dbdyno.model.errors.TargetError`."""
+
+    def wait_families(self) -> WaitFamilies:
+        """What its wait events are for: of runs that were stored without it."""
+
+    def helpers(self) -> dict[str, Helper]:
+        """What its own processes are for: of runs that were stored without it."""
 
 
 class Embedded(Protocol):
-    """The server that dbdyno brings with it."""
+    """The server that an engine brings with it."""
 
     def start(
         self,
@@ -50,35 +63,86 @@ class Embedded(Protocol):
     def status(self) -> Mapping[str, Any]:
         """Whether it runs and how to connect, fit for JSON, without credentials."""
 
-    def psql_argv(self) -> list[str]:
+    def client_argv(self) -> list[str]:
         """Command line of an interactive client for it."""
+
+
+def register(name: str, engine: Engine) -> None:
+    """Makes an engine known under a name, in this process."""
+    _registered[name] = engine
+
+
+def names() -> list[str]:
+    """All engines that there are, the default first."""
+    return [DEFAULT, *sorted({*_registered, *_installed()} - {DEFAULT})]
+
+
+def checked(engine: str) -> str:
+    """The engine of that name; empty: the default. Raises :class:`UsageError` with the nearest name."""
+    if engine and engine != DEFAULT and engine not in names():
+        raise UsageError(f"no engine {engine!r}", did_you_mean(engine, names()))
+    return engine or DEFAULT
 
 
 @contextmanager
 def open_server(engine: str, target: Target) -> Iterator[Server]:
     """The server of ``target``, closed at the end. Raises :class:`dbdyno.model.errors.TargetError`."""
-    server = cast("Server", import_module(f"dbdyno.engines.{checked(engine)}").open_server(target))
+    server = _engine(engine).open_server(target)
     try:
         yield server
     finally:
         server.close()
 
 
+def product(engine: str) -> str:
+    """The system's own name."""
+    return _engine(engine).PRODUCT
+
+
 def wait_families(engine: str) -> WaitFamilies:
-    """What its wait events are for: of runs that were stored without it."""
-    return cast("WaitFamilies", import_module(f"dbdyno.engines.{checked(engine)}").wait_families())
+    """See :class:`Engine`."""
+    return _engine(engine).wait_families()
 
 
 def helpers(engine: str) -> dict[str, Helper]:
-    """What its own processes are for: of runs that were stored without it."""
-    return cast("dict[str, Helper]", import_module(f"dbdyno.engines.{checked(engine)}").helpers())
+    """See :class:`Engine`."""
+    return _engine(engine).helpers()
 
 
-def holds_password(dsn: str) -> bool:
-    """Whether a secret stands in the DSN itself, where every user of the machine may read it (ps)."""
-    return bool(import_module("dbdyno.engines.postgres.connect").holds_password(dsn))
+def secret_in(engine: str, dsn: str) -> str | None:
+    """Where to keep the password that stands in the DSN itself, where every user of the machine may read it
+    (ps). None: none does."""
+    found = getattr(_engine(engine), "secret_in", None)
+    return None if found is None else cast("str | None", found(dsn))
 
 
-def embedded() -> Embedded:
-    """The embedded server by hand (``dbdyno server``)."""
-    return cast(Embedded, import_module("dbdyno.engines.postgres.embedded"))
+def embedded(engine: str = DEFAULT) -> Embedded:
+    """The embedded server by hand. Raises :class:`UsageError` where the engine has none."""
+    found = getattr(_engine(engine), "embedded", None)
+    if found is None:
+        raise UsageError(f"engine {engine!r} has no embedded server", "name a server with --dsn")
+    return cast(Embedded, found)
+
+
+def _engine(name: str) -> Engine:
+    name = checked(name)
+    if name in _registered:
+        return _registered[name]
+    if name == DEFAULT:
+        from dbdyno.engines import postgres
+
+        return cast(Engine, postgres)
+    point = _installed()[name]
+    try:
+        return cast(Engine, point.load())
+    except (ImportError, AttributeError) as e:
+        package = point.dist.name if point.dist is not None else point.module
+        raise UsageError(f"engine {name!r} of package {package} cannot be loaded: {e}", "reinstall it") from e
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    """Read when another than the default is asked for: it takes longer than most commands."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=GROUP)}

@@ -72,7 +72,7 @@ class Load(Protocol):
         """Task ids of the driver's threads."""
 
     def now_ns(self) -> int:
-        """This load's clock (virtual in the fake engine)."""
+        """This load's clock (virtual where the server is a world of its own)."""
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         """``sessions``, ``histogram``, ``errors``, ``calls`` (may be absent), ``counters``."""

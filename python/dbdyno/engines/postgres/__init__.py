@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dbdyno.engines.postgres import embedded
 from dbdyno.engines.postgres.embedded import Wish, open_instance
 from dbdyno.model.errors import UsageError
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 PRODUCT = "PostgreSQL"
 
-__all__ = ["PRODUCT", "PostgresServer", "helpers", "open_server", "wait_families"]
+__all__ = ["PRODUCT", "PostgresServer", "embedded", "helpers", "open_server", "secret_in", "wait_families"]
 
 
 def open_server(target: Target) -> PostgresServer:
@@ -32,6 +33,12 @@ def open_server(target: Target) -> PostgresServer:
     except BaseException:
         instance.close()
         raise
+
+
+def secret_in(dsn: str) -> str | None:
+    from dbdyno.engines.postgres.connect import secret_in
+
+    return secret_in(dsn)
 
 
 def wait_families() -> WaitFamilies:

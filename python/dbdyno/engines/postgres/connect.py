@@ -60,13 +60,15 @@ def connect(dsn: str) -> Connection:
     return connection
 
 
-def holds_password(dsn: str) -> bool:
-    """False where libpq cannot read it: then it is not used either."""
+def secret_in(dsn: str) -> str | None:
+    """Where to keep the password that the DSN holds. None: it holds none, or libpq cannot read it: then it is
+    not used either."""
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.Error:
-        return False
-    return any(given.get(name) for name in ("password", "sslpassword"))
+        return None
+    held = any(given.get(name) for name in ("password", "sslpassword"))
+    return "keep it in ~/.pgpass, in a file named by PGPASSFILE, or in a service file" if held else None
 
 
 def _single_address(given: Mapping[str, Any]) -> tuple[Address | None, float]:

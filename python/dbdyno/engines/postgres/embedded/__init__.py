@@ -14,7 +14,7 @@ from dbdyno.engines.postgres.embedded.server_request import Wish
 from dbdyno.engines.postgres.embedded.trouble import explained
 from dbdyno.model.errors import ServerBusy, TargetError, Unreachable
 
-__all__ = ["Instance", "Wish", "instance_of", "open_instance", "psql_argv", "start", "status", "stop"]
+__all__ = ["Instance", "Wish", "client_argv", "instance_of", "open_instance", "start", "status", "stop"]
 
 
 @explained()
@@ -85,7 +85,7 @@ def status() -> dict[str, Any]:
 
 
 @explained()
-def psql_argv() -> list[str]:
+def client_argv() -> list[str]:
     """``psql DSN`` for the running server. Raises :class:`Unreachable`, or where there is no psql."""
     for instance in _instances():
         facts, last = instance.facts(), instance.started()

@@ -1,10 +1,10 @@
 """The fake engine: a virtual clock and a known law, so the whole pipeline must come out at known figures."""
 
-from dbdyno.engines.fake.dsn import parse_law
-from dbdyno.engines.fake.law import Helper, Law, Wait
-from dbdyno.engines.fake.server import FakeServer, helpers, wait_families
-from dbdyno.engines.fake.truth import Truth
 from dbdyno.model.protocols import Server, Target
+from tests.fake_engine.dsn import parse_law
+from tests.fake_engine.law import Helper, Law, Wait
+from tests.fake_engine.server import FakeServer, helpers, wait_families
+from tests.fake_engine.truth import Truth
 
 
 def open_server(target: Target) -> Server:

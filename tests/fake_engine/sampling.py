@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbdyno.engines.fake.law import Law
-from dbdyno.engines.fake.readings import READ_NS, key, task_state
-from dbdyno.engines.fake.roster import Known
 from dbdyno.model.units import NS_PER_S
+from tests.fake_engine.law import Law
+from tests.fake_engine.readings import READ_NS, key, task_state
+from tests.fake_engine.roster import Known
 
 SQL_NS = 100_000  # how long a sample takes besides the law's skew
 WORD_NS = 5_000  # from a wait event word to the task's state

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dbdyno.engines.fake.trace import RUNNABLE, Doing, Label, Timeline
+from tests.fake_engine.trace import RUNNABLE, Doing, Label, Timeline
 
 Event = tuple[str, str]
 

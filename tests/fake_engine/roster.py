@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dbdyno.engines.fake.machine import Task
-from dbdyno.engines.fake.world import World
 from dbdyno.model.brief import MAIN
+from tests.fake_engine.machine import Task
+from tests.fake_engine.world import World
 
 
 @dataclass(frozen=True, eq=False)

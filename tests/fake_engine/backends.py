@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dbdyno.engines.fake.counters import WALL_EPOCH_S
-from dbdyno.engines.fake.machine import Task
-from dbdyno.engines.fake.sampling import QUERY_ID
-from dbdyno.engines.fake.world import World
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Observation
 from dbdyno.model.units import NS_PER_S
+from tests.fake_engine.counters import WALL_EPOCH_S
+from tests.fake_engine.machine import Task
+from tests.fake_engine.sampling import QUERY_ID
+from tests.fake_engine.world import World
 
 USER, DATABASE = "app", "shop"
 APPLICATIONS = ("web", "batch")  # of visitors, by their pid: even, odd

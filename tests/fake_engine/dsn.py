@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dbdyno.engines.fake.law import Burst, Helper, Law, Span, Wait
 from dbdyno.model.errors import UsageError
 from dbdyno.model.suggest import did_you_mean
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
+from tests.fake_engine.law import Burst, Helper, Law, Span, Wait
 
 _EXAMPLE = (
     "as in fake:cpus=4,cpu=10ms,wait=IO/DataFileRead:5ms+Lock/tuple:1ms,lock=LWLock/WALWrite:1ms,"

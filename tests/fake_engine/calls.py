@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dbdyno.engines.fake.law import Burst, Law, Wait
-from dbdyno.engines.fake.machine import Acquire, Block, Cpu, Lock, Machine, Program, Release, Sleep, Task
-from dbdyno.engines.fake.trace import UNLABELLED, Label
+from tests.fake_engine.law import Burst, Law, Wait
+from tests.fake_engine.machine import Acquire, Block, Cpu, Lock, Machine, Program, Release, Sleep, Task
+from tests.fake_engine.trace import UNLABELLED, Label
 
 LOG_CPU_NS = 10_000  # of a session whose commit was flushed
 FLUSH_QUEUE = Label("active", "LWLock", "WALWrite")

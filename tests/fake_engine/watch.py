@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbdyno.engines.fake import levels, readings, tracing
-from dbdyno.engines.fake.core import core_table
-from dbdyno.engines.fake.machine import Task
-from dbdyno.engines.fake.roster import Known, roster
-from dbdyno.engines.fake.sampling import Sample, Sampler, is_down
-from dbdyno.engines.fake.trace import Doing
-from dbdyno.engines.fake.world import World
 from dbdyno.model.tables import CoreColumn
 from dbdyno.model.units import NS_PER_S
+from tests.fake_engine import levels, readings, tracing
+from tests.fake_engine.core import core_table
+from tests.fake_engine.machine import Task
+from tests.fake_engine.roster import Known, roster
+from tests.fake_engine.sampling import Sample, Sampler, is_down
+from tests.fake_engine.trace import Doing
+from tests.fake_engine.world import World
 
 FIRST_NS = 5_000_000  # the first sample is taken this long before t0
 CLOSE_NS = 1_000_000  # no read so shortly before the last one

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dbdyno.engines.fake.calls import Place, Varied, call
-from dbdyno.engines.fake.law import Helper
-from dbdyno.engines.fake.machine import Block, Cpu, Machine, Program, Sleep, Task
-from dbdyno.engines.fake.trace import CLIENT, UNLABELLED, Label
+from tests.fake_engine.calls import Place, Varied, call
+from tests.fake_engine.law import Helper
+from tests.fake_engine.machine import Block, Cpu, Machine, Program, Sleep, Task
+from tests.fake_engine.trace import CLIENT, UNLABELLED, Label
 
 HELPER_TURN_NS = 100_000_000
 EndReason = Literal["deadline", "stopped", "lost", "limit"]

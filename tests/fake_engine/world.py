@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dbdyno.engines.fake.calls import Place, io_worker
-from dbdyno.engines.fake.law import Helper, Law
-from dbdyno.engines.fake.machine import Machine, Program, Task
-from dbdyno.engines.fake.programs import (
+from dbdyno.model.brief import MAIN
+from dbdyno.model.units import TICK_NS
+from tests.fake_engine.calls import Place, io_worker
+from tests.fake_engine.law import Helper, Law
+from tests.fake_engine.machine import Machine, Program, Task
+from tests.fake_engine.programs import (
     Driver,
     Rounds,
     Schedule,
@@ -22,10 +24,8 @@ from dbdyno.engines.fake.programs import (
     variation,
     visitor_program,
 )
-from dbdyno.engines.fake.trace import CLIENT, RUNNING, UNLABELLED
-from dbdyno.engines.fake.truth import Truth
-from dbdyno.model.brief import MAIN
-from dbdyno.model.units import TICK_NS
+from tests.fake_engine.trace import CLIENT, RUNNING, UNLABELLED
+from tests.fake_engine.truth import Truth
 
 FIRST_PID = 5000
 HELPER_PID = 4001

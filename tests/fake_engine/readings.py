@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from dbdyno.engines.fake.law import Law
-from dbdyno.engines.fake.machine import Task
-from dbdyno.engines.fake.roster import Known
-from dbdyno.engines.fake.trace import ON_CPU, RUNNABLE, Doing, Ints, Sums
-from dbdyno.engines.fake.world import World
 from dbdyno.model.brief import MAIN
 from dbdyno.model.units import TICK_NS
+from tests.fake_engine.law import Law
+from tests.fake_engine.machine import Task
+from tests.fake_engine.roster import Known
+from tests.fake_engine.trace import ON_CPU, RUNNABLE, Doing, Ints, Sums
+from tests.fake_engine.world import World
 
 READ_NS = 2_000  # one read of a task
 STATES = {Doing.RUN: "R", Doing.STOLEN: "R", Doing.QUEUE: "R", Doing.THROTTLED: "R", Doing.SLEEP: "S"}

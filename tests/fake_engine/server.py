@@ -11,16 +11,6 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.engines.fake import backends, counters
-from dbdyno.engines.fake import settings as own_settings
-from dbdyno.engines.fake.dsn import parse_law
-from dbdyno.engines.fake.law import describe
-from dbdyno.engines.fake.load import FakeLoad
-from dbdyno.engines.fake.records import Work
-from dbdyno.engines.fake.sampling import is_down
-from dbdyno.engines.fake.truth import Truth
-from dbdyno.engines.fake.watch import FakeWatch
-from dbdyno.engines.fake.world import MAIN_PID, World
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import ServerLost, UsageError
 from dbdyno.model.helpers import Helper
@@ -34,6 +24,16 @@ from dbdyno.model.units import NS_PER_S
 from dbdyno.model.variant import DriverSetup
 from dbdyno.model.wait_families import WaitFamilies
 from dbdyno.model.workload import Calibration, Workload
+from tests.fake_engine import backends, counters
+from tests.fake_engine import settings as own_settings
+from tests.fake_engine.dsn import parse_law
+from tests.fake_engine.law import describe
+from tests.fake_engine.load import FakeLoad
+from tests.fake_engine.records import Work
+from tests.fake_engine.sampling import is_down
+from tests.fake_engine.truth import Truth
+from tests.fake_engine.watch import FakeWatch
+from tests.fake_engine.world import MAIN_PID, World
 
 EPOCH_NS = 1_000_000_000_000
 SETTLED_NS = 3_000_000_000  # an observed machine has been at it for so long before the first window
@@ -295,7 +295,7 @@ class FakeServer:
 
 def _half(workload: Workload) -> dict[str, Any]:
     """This engine's half of a workload."""
-    folder = resources.files("dbdyno.engines.fake") / "workloads"
+    folder = resources.files("tests.fake_engine") / "workloads"
     path = folder / f"{workload.name}.toml"
     if not path.is_file():
         path = folder / "script.toml"

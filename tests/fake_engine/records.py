@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dbdyno.engines.fake.programs import Call, Schedule, Session
-from dbdyno.engines.fake.world import FIRST_PID
 from dbdyno.model.units import NS_PER_S
+from tests.fake_engine.programs import Call, Schedule, Session
+from tests.fake_engine.world import FIRST_PID
 
 CONNECT_NS = 2_000_000
 PREPARE_NS = 1_000_000

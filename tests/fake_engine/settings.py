@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dbdyno.engines.fake.dsn import KEYS, parse_law
-from dbdyno.engines.fake.law import Law
 from dbdyno.model.errors import UsageError
 from dbdyno.model.suggest import did_you_mean
+from tests.fake_engine.dsn import KEYS, parse_law
+from tests.fake_engine.law import Law
 
 NEED_RESTART = ("cpus", "maximum")
 RESTART_NS = 1_000_000_000  # virtual

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dbdyno.engines.fake.trace import RUNNING, Doing, Label, Timeline
+from tests.fake_engine.trace import RUNNING, Doing, Label, Timeline
 
 PERIOD_NS = 100_000_000  # of the quota, as cpu.cfs_period_us by default
 

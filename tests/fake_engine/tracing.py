@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dbdyno.engines.fake.readings import bracket, key, switches
-from dbdyno.engines.fake.roster import Known
-from dbdyno.engines.fake.trace import ON_CPU, RUNNABLE, Doing, Ints, Label, Mask, Sums
 from dbdyno.model.units import NS_PER_S
+from tests.fake_engine.readings import bracket, key, switches
+from tests.fake_engine.roster import Known
+from tests.fake_engine.trace import ON_CPU, RUNNABLE, Doing, Ints, Label, Mask, Sums
 
 Row = dict[str, Any]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dbdyno.engines.fake.machine import Task
-from dbdyno.engines.fake.readings import bracket, switches
-from dbdyno.engines.fake.trace import ON_CPU, RUNNABLE, Doing, Ints
-from dbdyno.engines.fake.world import World
 from dbdyno.model.units import TICK_NS
+from tests.fake_engine.machine import Task
+from tests.fake_engine.readings import bracket, switches
+from tests.fake_engine.trace import ON_CPU, RUNNABLE, Doing, Ints
+from tests.fake_engine.world import World
 
 Row = dict[str, Any]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dbdyno.engines.fake.law import Wait
-from dbdyno.engines.fake.machine import Task
-from dbdyno.engines.fake.programs import Call
-from dbdyno.engines.fake.trace import Doing, Sums
-from dbdyno.engines.fake.world import World
 from dbdyno.model.units import NS_PER_S
+from tests.fake_engine.law import Wait
+from tests.fake_engine.machine import Task
+from tests.fake_engine.programs import Call
+from tests.fake_engine.trace import Doing, Sums
+from tests.fake_engine.world import World
 
 WALL_EPOCH_S = 1_790_000_000  # the wall clock when the virtual one was 0
 WAL_PER_CALL = 1_000  # bytes of a call that commits

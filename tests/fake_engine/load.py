@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dbdyno.engines.fake import records
-from dbdyno.engines.fake.core import core_table
-from dbdyno.engines.fake.programs import Schedule
-from dbdyno.engines.fake.world import DRIVER_PID, FIRST_PID, World
 from dbdyno.model.protocols import Progress
 from dbdyno.model.tables import CoreColumn
+from tests.fake_engine import records
+from tests.fake_engine.core import core_table
+from tests.fake_engine.programs import Schedule
+from tests.fake_engine.world import DRIVER_PID, FIRST_PID, World
 
 CONNECT_NS = records.CONNECT_NS + records.PREPARE_NS
 
