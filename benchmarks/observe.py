@@ -136,10 +136,10 @@ def _pairs(
     """Slices of one load, with the observer at work or stopped in turn; its CPU from a run of its own."""
     logs = []
     with load(bench, sessions) as running:
-        observer = Observer(bench, store, "--witness", witness, live=live)
+        observer = Observer(bench, store, "--waits", witness, live=live)
         time.sleep(30)
         here, samplers, there = observer.end()
-        observer = Observer(bench, store, "--witness", witness, "--window", "10s", live=live)
+        observer = Observer(bench, store, "--waits", witness, "--window", "10s", live=live)
         for number in range(count * SLICES):
             rates = {}
             for on in (True, False) if number % 2 else (False, True):
@@ -151,7 +151,7 @@ def _pairs(
     half = students_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     low, mean, high = (math.exp(statistics.fmean(logs) + d) for d in (-half, 0, half))
     print(
-        f"observe --witness {witness}{', live view' if live else ''}, pgbench -S -c {sessions}: throughput "
+        f"observe --waits {witness}{', live view' if live else ''}, pgbench -S -c {sessions}: throughput "
         f"ratio {mean:.4f} [{low:.4f}, {high:.4f}] over {len(logs)} pairs (wanted >= 0.99); "
         f"CPU here {here:.2f} (samplers {samplers:.2f}), at the server {there:.2f} % of one CPU",
         flush=True,
@@ -164,7 +164,7 @@ def _many(bench: Bench, store: Path, sessions: int) -> None:
 
     with load(bench, sessions, "-R", "500"):
         time.sleep(20)  # until all are connected
-        observer = Observer(bench, store, "--witness", "sampled", "--window", "10s")
+        observer = Observer(bench, store, "--waits", "sampled", "--window", "10s")
         time.sleep(25)
         files = observer.files()
         here, samplers, there = observer.end()

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.db
         (("run",), 2, "nothing to run"),
         (("run", "--script", "nosuch.sql"), 2, "cannot read the script"),
         (("run", "lio", "--script", "nosuch.sql"), 2, "both a workload and --script"),
-        (("plan", "show", "demmo"), 2, "did you mean 'demo'"),
+        (("run", "--recipe", "demmo", "--dry-run"), 2, "did you mean 'demo'"),
         (("show", "20200101-000000-none-0000"), 4, "no run"),
         (("run", "lio", "--dsn", "host=127.0.0.1 port=1 user=nobody", "--sessions", "1"), 3, "refused"),
         (("run", "lio", "--dsn", "host=127.0.0.1 prot=1", "--sessions", "1"), 2, "the DSN is not valid"),

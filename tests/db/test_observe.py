@@ -83,9 +83,9 @@ def test_a_stored_observation_is_shown_reported_exported_rebuilt_and_removed(
     assert run in [r["id"] for r in bench.runs()]
     for words in (
         ("show", run),
-        ("show", run, "--events", "--microstates", "--profile", "--witnesses"),
+        ("show", run, "--events", "--microstates", "--profile", "--cross-check"),
         ("show", run, "--window", "1"),
-        ("profile", run),
+        ("show", run, "--profile"),
         ("report", run, "-o", str(tmp_path / "r.html")),
         ("rebuild", run),
         *(("export", run, "--to", kind, "-o", str(tmp_path / kind)) for kind in ("csv", "xlsx", "json")),
@@ -94,9 +94,9 @@ def test_a_stored_observation_is_shown_reported_exported_rebuilt_and_removed(
         assert done.returncode == 0, f"{words}\n{done.stderr}"
         assert done.stdout.strip()
     assert "PgSleep" in bench.here("show", run, "--events").stdout
-    profile = json.loads(bench.here("profile", run, "--json").stdout)
+    profile = json.loads(bench.here("show", run, "--profile", "--json").stdout)
     assert {"DB time", "DB CPU", "CPU WAIT"} <= {r["name"] for r in profile["profile"]}
-    assert bench.here("profile", run, "--window", "9").returncode == 2
+    assert bench.here("show", run, "--profile", "--window", "9").returncode == 2
     assert bench.here("rm", run).returncode == 0
     assert run not in [r["id"] for r in bench.runs()]
 

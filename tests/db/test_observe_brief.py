@@ -115,7 +115,7 @@ def observed(bench: Bench, group: Group, tmp_path_factory: pytest.TempPathFactor
         "2",
         "--dsn",
         bench.dsn,
-        "--witness",
+        "--waits",
     )
     ways = {"exact": ("exact",), "sampled": ("sampled",), "another": ("sampled", "--only-application", "x")}
     with load(bench.dsn, "-C", "-n", "-c", "4", "-R", "100", "-f", str(script)), ThreadPoolExecutor() as pool:
@@ -185,7 +185,7 @@ def test_beside_a_driven_run_they_are_others_and_their_cpu_time_is_counted(
     mine.write_text("select pg_sleep(0.02);\n")
     with load(bench.dsn, "-C", "-n", "-c", "4", "-R", "100", "-f", str(script)):
         done = bench.dbdyno("run", "--script", str(mine), "--sessions", "1", "--measure", "2s", "--settle",
-                            "100ms", "--witness", "sampled", "--dsn", bench.dsn, "--json")  # fmt: skip
+                            "100ms", "--waits", "sampled", "--dsn", bench.dsn, "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     (window,) = document["windows"]

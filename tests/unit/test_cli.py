@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
 from dbdyno.cli.app import app
+from dbdyno.cli.commands import REPLACED
+from dbdyno.model.errors import UsageError
 
 FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms", "--measure", "5s", "--call-target", "10ms")
 
@@ -108,6 +112,33 @@ def test_a_dry_run_shows_the_plan_and_measures_nothing(run) -> None:  # type: ig
     assert "6 measurements" in run("run", "lio", "--sessions", "1,2", "--repeats", "3", "--dry-run").output
 
 
-def test_plan_show_knows_recipes_and_workloads(run) -> None:  # type: ignore[no-untyped-def]
-    assert "digest" in run("plan", "show", "demo").output
-    assert json.loads(run("plan", "show", "cpu", "--json").output)["cells"]
+def test_a_dry_run_knows_recipes_and_workloads(run) -> None:  # type: ignore[no-untyped-def]
+    assert "digest" in run("run", "--recipe", "demo", "--dry-run").output
+    assert json.loads(run("run", "cpu", "--dry-run", "--json").output)["cells"]
+
+
+def test_earlier_names_of_options_are_still_accepted(run) -> None:  # type: ignore[no-untyped-def]
+    run("run", "cpu", *FAKE, "--sessions", "1,2", "--witness", "sampled")
+    new = run("show", "last", "--sessions", "2", "--cross-check").output
+    assert run("show", "last", "--rung", "2", "--witnesses").output == new
+    assert json.loads(run("show", "last", "--json").output)["plan"]["experiment"]["waits"] == "sampled"
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_replaced_command_names_the_new_one(name: str) -> None:
+    error = CliRunner().invoke(app, [name, "demo"]).exception
+    assert isinstance(error, UsageError)
+    assert str(error.cure) == REPLACED[name]
+
+
+@pytest.mark.parametrize(
+    "words", ["show --sessions x", "run --mesure 3s", "rm", "compare --margin 5", "plan list"]
+)
+def test_errors_have_one_form(words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dbdyno", *words.split()], capture_output=True, text=True, check=False
+    )
+    message, cure = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message.startswith("error: ")
+    assert cure.startswith("  dbdyno ")

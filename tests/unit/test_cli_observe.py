@@ -70,9 +70,9 @@ def test_stored_observations_show_profile_export_and_rebuild(run: Program, tmp_p
     run(*OBSERVE, "--for", "20s", "--quiet")
     assert "IO/DataFileRead" in run("show", "last", "--events").output
     assert "USR" in run("show", "last", "--microstates", "--window", "2").output
-    assert "DB CPU" in run("profile", "last").output
-    whole = json.loads(run("profile", "last", "--json").output)
-    one = json.loads(run("profile", "last", "--window", "2", "--json").output)
+    assert "DB CPU" in run("show", "last", "--profile").output
+    whole = json.loads(run("show", "last", "--profile", "--json").output)
+    one = json.loads(run("show", "last", "--profile", "--window", "2", "--json").output)
     assert {r["cell"] for r in one["profile"]} == {"0002-observed-base-s0-r2"}
     assert len(one["profile"]) < len(whole["profile"])
     for kind in ("csv", "xlsx", "parquet", "json"):
@@ -81,15 +81,15 @@ def test_stored_observations_show_profile_export_and_rebuild(run: Program, tmp_p
     assert "3 windows" not in run("show", "last").output
 
 
-def test_cells_of_a_climb_are_chosen_by_rung_or_id(run: Program) -> None:
+def test_cells_of_a_climb_are_chosen_by_sessions_or_id(run: Program) -> None:
     run(*CLIMB, "--sessions", "1,2")
-    assert "at 2 sessions" in run("profile", "last", "--rung", "2").output
-    assert run("show", "last", "--cell", "0001-lio-base-s1-r1").output
+    assert "at 2 sessions" in run("show", "last", "--profile", "--sessions", "2").output
+    assert run("show", "last", "--measurement", "0001-lio-base-s1-r1").output
     for words, said in (
-        (("--rung", "7"), "1, 2"),
+        (("--sessions", "7"), "1, 2"),
         (("--window", "1"), "none"),
-        (("--cell", "x"), "0001-lio-base-s1-r1"),
-        (("--rung", "1", "--window", "1"), "one of them"),
+        (("--measurement", "x"), "0001-lio-base-s1-r1"),
+        (("--sessions", "1", "--window", "1"), "one of them"),
     ):
         error = run.fails("show", "last", *words)
         assert isinstance(error, UsageError)
@@ -97,17 +97,17 @@ def test_cells_of_a_climb_are_chosen_by_rung_or_id(run: Program) -> None:
 
 
 def test_the_exact_tier_is_demanded_or_refused_before_anything_is_started(run: Program) -> None:
-    error = run.fails("observe", "--engine", "fake", "--dsn", f"{LAW},trace=off", "--witness", "exact")
+    error = run.fails("observe", "--engine", "fake", "--dsn", f"{LAW},trace=off", "--waits", "exact")
     assert "scheduler trace" in error.message
-    assert "--witness auto" in str(error.cure)
-    error = run.fails(*CLIMB[:5], "fake:trace=off", *CLIMB[6:], "--sessions", "1", "--witness", "exact")
+    assert "--waits auto" in str(error.cure)
+    error = run.fails(*CLIMB[:5], "fake:trace=off", *CLIMB[6:], "--sessions", "1", "--waits", "exact")
     assert "scheduler trace" in error.message
     assert json.loads(run("runs", "--json").output) == []
 
 
-@pytest.mark.parametrize(("witness", "status"), [("exact", "ok"), ("sampled", "off"), ("auto", "ok")])
-def test_the_witness_that_was_chosen_is_in_the_sources(run: Program, witness: str, status: str) -> None:
-    words = (*OBSERVE, "--for", "2s", "--witness", witness, "--json")
+@pytest.mark.parametrize(("waits", "status"), [("exact", "ok"), ("sampled", "off"), ("auto", "ok")])
+def test_how_waits_are_measured_is_in_the_sources(run: Program, waits: str, status: str) -> None:
+    words = (*OBSERVE, "--for", "2s", "--waits", waits, "--json")
     sources = json.loads(run(*words).stdout)["sources"]
     assert [s["status"] for s in sources if s["name"] == "scheduler trace"] == [status]
 

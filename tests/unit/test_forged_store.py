@@ -76,7 +76,8 @@ def test_an_id_that_is_not_the_directory_s_name_is_refused(run: Path, identity: 
     before = sorted(tmp_path.rglob("*"))
     for words in (
         ("show", run.name), ("report", run.name), ("rebuild", run.name), ("compare", run.name),
-        ("export", run.name, "--to", "csv"), ("export", run.name, "--to", "json"), ("profile", run.name),
+        ("export", run.name, "--to", "csv"), ("export", run.name, "--to", "json"),
+        ("show", run.name, "--profile"),
     ):  # fmt: skip
         done = dbdyno(*words)
         assert done.exit_code == 4, words
@@ -261,7 +262,7 @@ def test_a_manifest_leads_to_no_other_place(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
     "words",
-    ["recipe check {}.toml", "run --dry-run --script {}.sql", "compare {}.txt {}2.txt", "analyze {}.csv"],
+    ["recipes check {}.toml", "run --dry-run --script {}.sql", "compare {}.txt {}2.txt", "analyze {}.csv"],
 )
 def test_a_file_of_the_user_s_that_is_none(run: Path, words: str, damage: Callable[[Path], None]) -> None:
     del run  # for its store and directory
@@ -281,4 +282,4 @@ def test_a_file_of_the_user_s_that_is_none(run: Path, words: str, damage: Callab
 def test_toml_nested_too_deep(run: Path, text: str) -> None:
     del run
     Path("deep.toml").write_text(text)
-    assert dbdyno("recipe", "check", "deep.toml").exit_code == 2
+    assert dbdyno("recipes", "check", "deep.toml").exit_code == 2

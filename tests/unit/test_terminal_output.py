@@ -81,7 +81,7 @@ def _edit(path: Path) -> None:
     [
         "runs",
         "show last --json",
-        "show last --events --microstates --witnesses",
+        "show last --events --microstates --cross-check",
         "show \x1b]0;x\x07\x9b31m\x7f",
     ],
 )

@@ -9,7 +9,7 @@ import sys
 import click
 
 from dbdyno import __version__
-from dbdyno.cli.commands import Commands
+from dbdyno.cli.commands import RENAMED, Commands
 from dbdyno.cli.guard import guard
 from dbdyno.cli.lasting import last
 from dbdyno.engines.attended import left_behind
@@ -32,7 +32,7 @@ Examples:
   dbdyno topology                        sockets, NUMA nodes, cores, threads; which are usable
   dbdyno show last                       the results of the last run
   dbdyno explain cpu-wait                what a claim means, and what to do
-  dbdyno profile last                    load profile and top ten events of the last run
+  dbdyno show last --profile             load profile and top ten events of the last run
   dbdyno export last --to xlsx           an Excel workbook with charts
   dbdyno sql "from rungs"                query the tables of all runs
 
@@ -51,16 +51,13 @@ _PLACES = {
     "observe": "observe:observe_command",
     "runs": "list_runs:runs",
     "show": "runs:show",
-    "profile": "runs:profile",
     "report": "runs:report_command",
     "export": "runs:export",
     "rebuild": "runs:rebuild",
     "rm": "runs:remove",
     "sql": "sql:sql",
-    "workloads": "plans:workloads",
-    "plan": "plans:plan",
+    "workloads": "recipes:workloads",
     "recipes": "recipes:recipes",
-    "recipe": "recipes:recipe",
     "server": "server:server",
     "selftest": "selftest:selftest",
     "analyze": "analyze:analyze",
@@ -77,7 +74,11 @@ _PLACES = {
     cls=Commands,
     places={name: f"dbdyno.cli.{place}" for name, place in _PLACES.items()},
     help=_HELP,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 110,
+        "token_normalize_func": lambda word: RENAMED.get(word, word),
+    },
 )
 @click.version_option(__version__, prog_name="dbdyno")
 def app() -> None:
@@ -97,32 +98,43 @@ def _check_directory() -> None:
 def _unforeseen(e: Exception) -> int:
     """Exit code. A place that may not be written is the user's to choose; the rest is a defect."""
     if isinstance(e, OSError) and e.errno in (errno.EACCES, errno.EROFS) and e.filename is not None:
-        from dbdyno.cli import screen
-
-        screen.error(f"cannot use {e.filename}: {e.strerror}", _PLACES_CURE)
-        return UsageError.exit_code
+        return _said(f"cannot use {e.filename}: {e.strerror}", _PLACES_CURE, UsageError.exit_code)
     import traceback
 
     sys.stderr.write(shortened(traceback.format_exc(), 20_000, 200) + "\n")
     return DbdynoError.exit_code
 
 
+def _said(message: str, cure: str | None, code: int) -> int:
+    """``code``, after the error was printed: the one form that all errors have."""
+    from dbdyno.cli import screen
+
+    screen.error(message, cure)
+    return code
+
+
+def _said_by_click(e: click.ClickException) -> int:
+    """A usage error as :func:`_said` prints it; a group without a command prints its help."""
+    if isinstance(e, click.exceptions.NoArgsIsHelpError):
+        e.show()
+        return e.exit_code
+    message, context = e.format_message(), getattr(e, "ctx", None)
+    cure = None if context is None else f"{context.command_path} --help lists arguments and options"
+    return _said(message[:1].lower() + message[1:].removesuffix("."), cure, e.exit_code)
+
+
 def _exit_code() -> int:
     try:
         _check_directory()
-        return app(standalone_mode=False) or 0
+        return app(prog_name="dbdyno", standalone_mode=False) or 0
     except click.exceptions.Exit as e:
         return e.exit_code
     except click.Abort:
         return EXIT_INTERRUPTED
     except click.ClickException as e:
-        e.show()
-        return e.exit_code
+        return _said_by_click(e)
     except DbdynoError as e:
-        from dbdyno.cli import screen
-
-        screen.error(e.message, e.cure)
-        return e.exit_code
+        return _said(e.message, e.cure, e.exit_code)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except Exception as e:

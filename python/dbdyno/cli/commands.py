@@ -1,4 +1,8 @@
-"""Groups of commands: a module is loaded when its command is called for, so that each starts quickly."""
+"""Groups of commands: a module is loaded when its command is called for, so that each starts quickly.
+
+Earlier names: those in :data:`RENAMED` are still accepted; one in :data:`REPLACED` is an error that gives
+the new one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,22 @@ from typing import Any
 import click
 
 from dbdyno.cli.early import at_once
+from dbdyno.model.errors import UsageError
 from dbdyno.model.suggest import did_you_mean
+
+RENAMED = {
+    "witness": "waits",
+    "witnesses": "cross-check",
+    "cell": "measurement",
+    "rung": "sessions",
+}
+"""Options."""
+REPLACED = {
+    "plan": "dbdyno recipes lists recipes, dbdyno run --recipe NAME --dry-run shows a plan",
+    "profile": "dbdyno show RUN --profile",
+    "recipe": "dbdyno recipes new, dbdyno recipes check, dbdyno recipes schema",
+}
+"""Commands."""
 
 
 class Commands(click.Group):
@@ -34,5 +53,6 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
-            ctx.fail(f"no command {name!r}: {did_you_mean(name, self.list_commands(ctx))}")
+            cure = REPLACED.get(name) or did_you_mean(name, self.list_commands(ctx))
+            raise UsageError(f"no command {ctx.command_path} {name}", cure)
         return super().resolve_command(ctx, args)

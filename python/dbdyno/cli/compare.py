@@ -48,7 +48,7 @@ class Share(click.ParamType[float]):
 @click.option("--baseline", metavar="NAME", help="Variant to compare with.")
 @click.option("--margin", type=Share(), default="2%", show_default=True, help="Equivalence margin.")
 @click.option("--metric", metavar="NAME", help="Compare this metric only: calls_per_s, response_p95_ns, ...")
-@click.option("--rung", type=int, metavar="N", help="Only at N sessions.")
+@click.option("--sessions", type=int, metavar="N", help="Only at N sessions.")
 @click.option("--column", metavar="NAME", help="Column of the numbers in CSV files.")
 @click.option(
     "--better",
@@ -79,7 +79,7 @@ def compare(
     baseline: str | None,
     margin: float,
     metric: str | None,
-    rung: int | None,
+    sessions: int | None,
     column: str | None,
     better: str,
     machines: bool,
@@ -99,7 +99,7 @@ def compare(
     \b
     Examples:
       dbdyno compare last
-      dbdyno compare last --baseline none --margin 1% --rung 8
+      dbdyno compare last --baseline none --margin 1% --sessions 8
       dbdyno compare 20261121-1045 20261121-1130 -o difference.html
       dbdyno compare last --metric response_p95_ns --json | jq .metrics[0].claims
       dbdyno compare old.txt new.txt
@@ -107,7 +107,7 @@ def compare(
       dbdyno compare xeon.csv power.csv --cores 16 8 --threads 32 64
     """
     del by  # variants are all there is so far
-    options = comparing.Options(margin, baseline, metric, rung)
+    options = comparing.Options(margin, baseline, metric, sessions)
     asked = Asked.of(machines, cores, threads)
     if _is_file(first) or (second is not None and _is_file(second)):
         paths = _two_files(first, second)

@@ -15,8 +15,8 @@ from dbdyno.cli.options import (
     open_store,
     print_json,
     store_option,
+    waits_options,
     warn_of_password,
-    witness_options,
 )
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @click.option(
     "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples per second.  [default: 10]"
 )
-@witness_options
+@waits_options
 @click.option(
     "--refresh",
     type=click.FloatRange(0.2, 60),
@@ -93,7 +93,7 @@ def observe_command(**options: Any) -> None:
     host = observe.host()
     names = ("duration", "window", "user", "database", "application", "pids")
     experiment = conduct.observation_of(
-        {n: options[n] for n in ("sample_hz", "witness", "syscalls", "engine")},
+        {n: options[n] for n in ("sample_hz", "waits", "syscalls", "engine")},
         options["recipe"],
         **{n: options[n] for n in names},
     )

@@ -65,7 +65,7 @@ def bin_dir_option(f: _F) -> _F:
     )(f)
 
 
-def witness_options(f: _F) -> _F:
+def waits_options(f: _F) -> _F:
     f = click.option(
         "--trace-syscalls",
         "syscalls",
@@ -74,7 +74,7 @@ def witness_options(f: _F) -> _F:
         help="Also count system calls (scheduler trace).",
     )(f)
     return click.option(
-        "--witness",
+        "--waits",
         type=click.Choice(["auto", "sampled", "exact"]),
         help="How waits are measured: sampled, or exact by scheduler trace (needs CAP_BPF and CAP_PERFMON, "
         "and CAP_SYS_PTRACE if the server runs as another user). auto uses the trace where permitted.  "
@@ -83,7 +83,7 @@ def witness_options(f: _F) -> _F:
 
 
 def run_argument(f: _F) -> _F:
-    return click.argument("run", metavar="RUN", default="last")(f)
+    return click.argument("run", metavar="[RUN]", default="last")(f)
 
 
 def open_store(path: Path | None) -> RunStore:

@@ -1,4 +1,4 @@
-"""Recipes: what there is, a new one, the schema for editors."""
+"""What can be run: workloads and recipes; a new recipe, its check, the schema for editors."""
 
 from __future__ import annotations
 
@@ -16,17 +16,38 @@ from dbdyno.cli.options import json_option, print_json
 from dbdyno.model.errors import UsageError
 
 
-@click.command("recipes")
+@click.command()
 @json_option
-def recipes(as_json: bool) -> None:
-    """List the built-in recipes and the question each answers.
+def workloads(as_json: bool) -> None:
+    """List the workloads with their parameters.
+
+    \b
+    Examples:
+      dbdyno workloads
+      dbdyno workloads --json
+    """
+    known = conduct.workloads()
+    if as_json:
+        print_json({name: w.model_dump(mode="json") for name, w in known.items()})
+    else:
+        screen.workloads_table(known)
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@json_option
+@click.pass_context
+def recipes(context: click.Context, as_json: bool) -> None:
+    """List the built-in recipes and the question each answers; create and check your own.
 
     \b
     Examples:
       dbdyno recipes
       dbdyno run --recipe limits --dry-run
+      dbdyno recipes new mine.toml
       dbdyno recipes --json | jq 'keys'
     """
+    if context.invoked_subcommand is not None:
+        return
     known = conduct.recipes()
     if as_json:
         print_json({name: r.model_dump(mode="json", exclude_defaults=True) for name, r in known.items()})
@@ -37,15 +58,10 @@ def recipes(as_json: bool) -> None:
     click.echo(
         f"\n{'run one:':{wide}}  dbdyno run --recipe NAME; --dry-run shows its plan and how long it takes"
     )
-    click.echo(f"{'your own:':{wide}}  dbdyno recipe new FILE.toml")
+    click.echo(f"{'your own:':{wide}}  dbdyno recipes new FILE.toml")
 
 
-@click.group(cls=Commands)
-def recipe() -> None:
-    """Create and check your own recipes."""
-
-
-@recipe.command("new")
+@recipes.command("new")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
     "--like", metavar="NAME", help="Start from a copy of this recipe.  [default: a commented template]"
@@ -55,12 +71,12 @@ def recipe_new(file: Path, like: str | None) -> None:
 
     \b
     Examples:
-      dbdyno recipe new mine.toml
-      dbdyno recipe new mine.toml --like limits
+      dbdyno recipes new mine.toml
+      dbdyno recipes new mine.toml --like limits
     """
     if file.suffix != ".toml":
         raise UsageError(
-            f"{file}: a recipe's name ends in .toml", f"dbdyno recipe new {quote(str(file))}.toml"
+            f"{file}: a recipe's name ends in .toml", f"dbdyno recipes new {quote(str(file))}.toml"
         )
     from dbdyno.plan import SCHEMA_FILE
 
@@ -70,17 +86,17 @@ def recipe_new(file: Path, like: str | None) -> None:
     _write(file, text)
     schema.write_text(_schema_text(), encoding="utf-8")
     screen.say(f"wrote {file} and {schema}")
-    screen.say(f"next:  dbdyno plan show {quote(str(file))}")
+    screen.say(f"next:  dbdyno run {quote(str(file))} --dry-run")
 
 
-@recipe.command("check")
+@recipes.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
 def recipe_check(file: Path) -> None:
     """Check a recipe without running it: its keys, its workload, its variants.
 
     \b
     Examples:
-      dbdyno recipe check mine.toml
+      dbdyno recipes check mine.toml
     """
     request = conduct.Request(recipe=str(file))
     plan, _ = conduct.make_plan(conduct.experiment_of(request), observe.host())
@@ -90,13 +106,13 @@ def recipe_check(file: Path) -> None:
     )
 
 
-@recipe.command("schema")
+@recipes.command("schema")
 def recipe_schema_command() -> None:
     """Print the JSON Schema of recipes.
 
     \b
     Examples:
-      dbdyno recipe schema > recipe.schema.json
+      dbdyno recipes schema > recipe.schema.json
     """
     click.echo(_schema_text(), nl=False)
 

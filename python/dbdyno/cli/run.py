@@ -17,7 +17,7 @@ from dbdyno.cli.options import (
     open_store,
     print_json,
     store_option,
-    witness_options,
+    waits_options,
 )
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 
@@ -100,7 +100,7 @@ if TYPE_CHECKING:
 @click.option(
     "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples per second.  [default: 10]"
 )
-@witness_options
+@waits_options
 @click.option("--log-calls", is_flag=True, default=None, help="Store start, duration and CPU of every call.")
 @click.option(
     "--no-observe",
@@ -196,7 +196,7 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "seed",
         "sample_hz",
         "log_calls",
-        "witness",
+        "waits",
         "syscalls",
         "engine",
     )

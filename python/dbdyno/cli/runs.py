@@ -1,35 +1,47 @@
-"""Stored runs: show, profile, report, export, rebuild, rm."""
+"""Stored runs: show, report, export, rebuild, rm."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import screen
-from dbdyno.cli.cells import cell_options, chosen_cell
+from dbdyno.cli.measurements import chosen, measurement_options
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
 
-_PARTS = ("profile", "events", "microstates", "witnesses")
-"""Options of ``show``, each printed by a function of the room present."""
+if TYPE_CHECKING:
+    from dbdyno.model.results import Results
+
+_PARTS = {
+    "profile": ("profile", "top_events"),
+    "events": ("events",),
+    "microstates": ("microstates",),
+    "cross_check": ("witnesses",),
+}
+"""Options of ``show``, and the tables that each shows; the first has a function of the room present."""
 
 
 @click.command()
 @run_argument
-@click.option("--profile", is_flag=True, help="Load profile and top events.")
+@click.option(
+    "--profile", is_flag=True, help="Load profile per second, transaction and call; top ten events."
+)
 @click.option("--events", is_flag=True, help="Every wait event: time asleep and in the run queue.")
 @click.option(
     "--microstates", is_flag=True, help="Time of every process: USR, SYS, CPU WAIT, I/O, lock, sleep."
 )
-@click.option("--witnesses", is_flag=True, help="Cross-check of data sources.")
-@cell_options
+@click.option("--cross-check", is_flag=True, help="Quantities that several data sources measure, compared.")
+@measurement_options
 @store_option
 @json_option
 def show(
     run: str,
-    cell: str | None,
-    rung: int | None,
+    measurement: str | None,
+    sessions: int | None,
     window: int | None,
     store: Path | None,
     as_json: bool,
@@ -37,59 +49,37 @@ def show(
 ) -> None:
     """Show the results of a run: throughput by load, where the time went, findings.
 
-    RUN is an id, the beginning of one, or "last". With one of the options: that table instead, of the top
-    rung, of all windows of an observation, or of the cell that is named.
+    RUN is an id, the beginning of one, or "last". Options select tables, for the highest number of sessions,
+    for all windows of an observation, or for one measurement.
 
     \b
     Examples:
       dbdyno show last
       dbdyno show last --events --microstates
-      dbdyno show last --events --rung 8
+      dbdyno show last --profile --sessions 8
+      dbdyno show last --profile --json | jq .top_events
       dbdyno show 20261121-1045 --json | jq .rungs
     """
     results = conduct.results_of(open_store(store).open(run))
-    chosen = chosen_cell(results, cell, rung, window)
-    wanted = [name for name in _PARTS if parts[name]]
-    if chosen is not None and not wanted:
-        wanted = list(_PARTS)
+    cell = chosen(results, measurement, sessions, window)
+    tables = [
+        t for name, t in _PARTS.items() if parts[name] or (cell is not None and not any(parts.values()))
+    ]
     if as_json:
-        print_json(present.document(results))
-    elif not wanted:
+        print_json(_document(results, tables, cell))
+    elif not tables:
         screen.out().print(present.summary(results))
-    for name in () if as_json else wanted:
-        screen.out().print(getattr(present, f"{name}_text")(results, chosen))
+    for name, *_ in () if as_json else tables:
+        screen.out().print(getattr(present, f"{name}_text")(results, cell))
 
 
-@click.command()
-@run_argument
-@cell_options
-@store_option
-@json_option
-def profile(
-    run: str, cell: str | None, rung: int | None, window: int | None, store: Path | None, as_json: bool
-) -> None:
-    """Print a run's load profile: DB time, DB CPU, CPU WAIT, reads, writes per second, transaction and call.
-
-    With the top ten events, where DB CPU and CPU WAIT are ranked rows and each event shows what its label
-    hid in the run queue. Of the top rung, of all windows of an observation, or of the cell that is named.
-
-    \b
-    Examples:
-      dbdyno profile last
-      dbdyno profile last --rung 8
-      dbdyno profile last --window 3
-      dbdyno profile last --json | jq .top_events
-    """
-    results = conduct.results_of(open_store(store).open(run))
-    chosen = chosen_cell(results, cell, rung, window)
-    if as_json:
-        document = present.document(results)
-        tables = {name: document[name] for name in ("profile", "top_events")}
-        if chosen is not None:
-            tables = {n: [row for row in rows if row["cell"] == chosen] for n, rows in tables.items()}
-        print_json({"run": document["run"], **tables})
-    else:
-        screen.out().print(present.profile_text(results, chosen))
+def _document(results: Results, tables: Sequence[Sequence[str]], cell: str | None) -> dict[str, Any]:
+    """The whole of a run, or some of its tables, of one measurement where it is named."""
+    whole = present.document(results)
+    rows = {name: whole[name] for names in tables for name in names}
+    if cell is not None:
+        rows = {name: [row for row in found if row["cell"] == cell] for name, found in rows.items()}
+    return {"run": whole["run"], **rows} if tables else whole
 
 
 @click.command("report")

@@ -82,7 +82,7 @@ def observe_server(
     ready()
     with open_server(plan.experiment.engine, target) as server:
         _check_capacity(server)
-        observe.check_witness(server, observe.How.of(plan.experiment))
+        observe.check_exact(server, observe.How.of(plan.experiment))
         record = store.create(plan, workloads={OBSERVED.name: OBSERVED})
         windows = Windows(server, plan, clock_of(server), listener, interrupt)
         with ending(record):

@@ -44,7 +44,7 @@ def run(
     with open_server(plan.experiment.engine, target) as server:
         plan = fitted(server, plan)
         check_capacity(server, plan)
-        observe.check_witness(server, observe.How.of(plan.experiment))
+        observe.check_exact(server, observe.How.of(plan.experiment))
         record = store.create(plan)
         with ending(record), contextlib.closing(FileJournal(record.id)) as journal:
             server.claim(record.id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from dbdyno.model.variant import DriverSetup, DriverSpec, LimitSpec, Strict, Value, Variant, VariantSpec
 
@@ -13,18 +13,18 @@ Order = Literal["ladder", "interleaved", "shuffled"]
 
 
 class Observation(Strict):
-    """Somebody else's load: which sessions, for how long. Left out: all, or until stopped."""
+    """An existing workload: which sessions, for how long. Left out: all, or until stopped."""
 
     duration: str | None = None
-    """How long; left out: until Ctrl-C."""
+    """Duration; left out: until Ctrl-C."""
     window: str = "10s"
-    """A cell each; saved as soon as it is over."""
+    """Duration of a window; each is saved as soon as it ends."""
     user: str | None = None
-    """Only this user's sessions."""
+    """Only sessions of this user."""
     database: str | None = None
-    """Only sessions on this database."""
+    """Only sessions in this database."""
     application: str | None = None
-    """Only sessions of this application_name."""
+    """Only sessions with this application_name."""
     pids: tuple[int, ...] = ()
     """Only these processes."""
 
@@ -35,72 +35,74 @@ class Observation(Strict):
 
 
 class Experiment(Strict):
-    """A recipe, or what the command line says. Left out: the planner chooses and says why."""
+    """A recipe, or the options of the command line. Left out: the planner chooses, and prints the reason."""
 
     name: str = "run"
     """Part of the run's id."""
     doc: str = ""
-    """The question, in one line."""
+    """The question that it answers, in one line."""
     notes: str = ""
-    """Where it comes from and what to expect."""
+    """Source, and the expected result."""
     engine: str = ""
-    """What is under load; left out: the first that dbdyno has."""
+    """System under load; left out: dbdyno's default."""
     workload: str | None = None
     """One of `dbdyno workloads`; not with script."""
     script: str | None = None
-    """Own SQL: path of a file, relative to the recipe."""
+    """SQL file, relative to the recipe."""
     sessions: str | None = None
-    """The ladder: 1,2,4,8 or 1:16 or 1:16:5 or 1:64:x2 (2cpus: twice the CPUs); or auto, auto:64 up to 64."""
+    """Numbers of sessions: 1,2,4,8 or 1:16 or 1:16:5 or 1:64:x2 (2cpus: twice the CPUs); auto; auto:64."""
     rungs: int | None = Field(default=None, ge=3, le=200)
-    """Of an auto ladder at most so many."""
+    """Maximum number of load levels of an auto ladder."""
     target: str | None = None
-    """p95<20ms: an auto ladder looks for the highest rung that meets it."""
+    """p95<20ms: search for the highest number of sessions that meets it."""
     measure: str = "10s"
-    """Length of a window."""
+    """Duration of a measurement."""
     settle: str = "2s"
-    """Warm-up of each cell: from the barrier to the window."""
+    """Warm-up before each measurement."""
     repeats: int = Field(default=1, ge=1, le=1000)
-    """Climb so many times; gives intervals."""
+    """Repeats; two or more give intervals."""
     think: str | None = None
-    """Pause from the end of a call to the start of the session's next: 10ms."""
+    """Think time between two calls of a session: 10ms."""
     call_target: str | None = None
-    """Length of a call at one session, of workloads that are calibrated."""
+    """Duration of a call with one session; for workloads that are calibrated."""
     params: dict[str, Value] = Field(default_factory=dict)
-    """Parameters of the workload."""
+    """Workload parameters."""
     settings: dict[str, Value] = Field(default_factory=dict)
-    """Settings of the server, put back at the end."""
+    """Server settings, restored at the end."""
     driver: DriverSpec = DriverSpec()
-    """How the driver sends calls."""
+    """Driver options."""
     limits: LimitSpec = LimitSpec()
     """Limits on the server's processes."""
     variants: dict[str, VariantSpec] = Field(default_factory=dict)
-    """What is compared: [variants.NAME], each with what it does otherwise."""
+    """What is compared: [variants.NAME], each with its differences."""
     baseline: str | None = None
-    """The variant that others are compared with; left out: the first."""
+    """The variant to compare with; left out: the first."""
     order: Order | None = None
-    """Of the cells: interleaved where there are several variants, else ladder."""
+    """Order of the measurements; left out: interleaved with several variants, else ladder."""
     cool_down: str = "0s"
-    """Pause before each cell."""
+    """Pause before each measurement."""
     until: str | None = None
-    """2%: stop after a repeat when every interval is as tight as that."""
+    """2%: repeat until every 95 % interval is within this share."""
     budget: str | None = None
-    """30min: no repeat begins that would end later."""
+    """Total time budget: 30min."""
     seed: int = 1
-    """Of the shuffling and of the sampling instants."""
+    """Random seed for order and sampling times."""
     sample_hz: float = Field(default=10.0, gt=0, le=100)
-    """Activity samples a second."""
+    """Activity samples per second."""
     memory_budget: float = Field(default=0.005, gt=0, le=1)
     """Share of the CPUs that reading wait events from memory may take."""
     log_calls: bool = False
-    """Keep start, duration and CPU of every call."""
+    """Store start, duration and CPU of every call."""
     observe: bool = True
-    """No: drive only, so no ledger."""
-    witness: Literal["auto", "sampled", "exact"] = "auto"
-    """exact: the scheduler trace, or an error."""
+    """false: throughput and response times only, no ledger."""
+    waits: Literal["auto", "sampled", "exact"] = Field(
+        "auto", validation_alias=AliasChoices("waits", "witness")
+    )
+    """How waits are measured. exact: the scheduler trace, or an error."""
     syscalls: bool = False
-    """The trace counts system calls, too."""
+    """Also count system calls (scheduler trace)."""
     observation: Observation | None = None
-    """Watch somebody else's load instead of driving one."""
+    """Observe an existing workload instead of running one."""
 
 
 class Goal(Strict):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dbdyno.observe.percpu import per_cpu
     from dbdyno.observe.recorded import opened, record
     from dbdyno.observe.sources import Said, sources
-    from dbdyno.observe.watch import THREADS, How, NoWatch, check_witness, open_observation, open_watch
+    from dbdyno.observe.watch import THREADS, How, NoWatch, check_exact, open_observation, open_watch
 
 __all__ = [
     "THREADS",
@@ -20,7 +20,7 @@ __all__ = [
     "NoWatch",
     "Said",
     "brief_seen",
-    "check_witness",
+    "check_exact",
     "frames",
     "host",
     "open_observation",

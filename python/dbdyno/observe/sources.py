@@ -133,7 +133,7 @@ _OTHERS = {
 
 _UNTOLD = {
     "wait event word": ("not supported", "no such word of this server is known"),
-    "scheduler trace": ("off", "switched off with --witness sampled"),
+    "scheduler trace": ("off", "switched off with --waits sampled"),
 }
 """Of a witness that was not asked for -> status and why."""
 

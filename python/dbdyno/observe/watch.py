@@ -15,12 +15,12 @@ from dbdyno.model.plan import Experiment, Observation
 from dbdyno.model.protocols import Load, Server, Watch, needed
 from dbdyno.model.tables import CoreColumn
 
-WitnessName = Literal["auto", "sampled", "exact"]
+Waits = Literal["auto", "sampled", "exact"]
 TASK_INTERVAL_MS = 1000
 THREADS = "dbdyno-"
 """How the names of the observing threads begin."""
 TRACE = "scheduler trace"
-"""The witness of the exact tier."""
+"""The data source of the exact tier."""
 TRACED_EVENTS = "wait events of the scheduler trace"
 """Whether it can read what tasks wait for; only where there is a trace."""
 _DRIVER_ALONE = {"os": False, "host": False, "trace": "off", "task_interval_ms": TASK_INTERVAL_MS}
@@ -57,18 +57,18 @@ class How:
     sample_hz: float = 10.0
     seed: int = 1
     enabled: bool = True
-    witness: WitnessName = "auto"
+    waits: Waits = "auto"
     syscalls: bool = False
     memory_budget: float = 0.005
 
     @staticmethod
     def of(experiment: Experiment) -> How:
         e = experiment
-        return How(e.sample_hz, e.seed, e.observe, e.witness, e.syscalls, e.memory_budget)
+        return How(e.sample_hz, e.seed, e.observe, e.waits, e.syscalls, e.memory_budget)
 
     def spec(self) -> dict[str, Any]:
         """These keys of ``_core.Watch``; without a trace no system call is counted."""
-        trace = "off" if self.witness == "sampled" else "auto"
+        trace = "off" if self.waits == "sampled" else "auto"
         return {
             "sample_hz": self.sample_hz,
             "seed": self.seed,
@@ -84,7 +84,7 @@ def open_watch(server: Server, load: Load, how: How | None = None) -> Watch:
     A server that cannot be asked for activity is no error: the samples are lost, everything else is read.
     Where observation is switched off the driver's own threads are read all the same: whether the client
     limits a measurement has to be known, and nothing of the server is touched for it.
-    Raises :class:`TargetError` where ``witness`` demands the exact tier and the trace is refused.
+    Raises :class:`TargetError` where ``waits`` demands the exact tier and the trace is refused.
     """
     how = how or How()
     ours = os.getpid()
@@ -107,9 +107,9 @@ def open_observation(
     )
 
 
-def check_witness(server: Server, how: How) -> None:
+def check_exact(server: Server, how: How) -> None:
     """Before a start: raises :class:`TargetError` where the exact tier is demanded and cannot be had."""
-    if how.enabled and how.witness == "exact":
+    if how.enabled and how.waits == "exact":
         open_observation(server, Observation(), {}, how).stop()
 
 
@@ -125,7 +125,7 @@ def _open(
         "host": True,
     }
     watch = _made(server, spec)
-    if how.witness == "exact":
+    if how.waits == "exact":
         _demand(watch)
     return watch
 
@@ -155,8 +155,8 @@ def _demand(watch: Watch) -> None:
     if status != "ok":
         watch.stop()
         raise TargetError(
-            f"--witness exact: {what} {status}: {detail}",
-            "--witness auto falls back to samples where the trace is refused",
+            f"--waits exact: {what} {status}: {detail}",
+            "--waits auto falls back to samples where the trace is refused",
         )
 
 

@@ -234,7 +234,7 @@ def _observation(p: Plan, asked: Observation) -> Iterator[tuple[str, Content]]:
     yield "Observed for", asked.duration or "until stopped"
     yield "Windows of", asked.window
     yield "Sessions", ", ".join(f"{n} {v}" for n, v in observation.of_plan(asked)) or "all"
-    yield "Witness", p.experiment.witness
+    yield "Waits", p.experiment.waits
     yield "Sampling", f"{p.experiment.sample_hz:g} a second by SQL"
 
 

@@ -11,7 +11,7 @@ from dbdyno.model.results import Results
 from dbdyno.model.variant import Variant
 
 NONE = "-"
-_RUN = ("measure", "settle", "cool_down", "think", "order", "observe", "witness", "sample_hz", "log_calls")
+_RUN = ("measure", "settle", "cool_down", "think", "order", "observe", "waits", "sample_hz", "log_calls")
 _CHANGING = (
     "server.main_pid",
     "server.where",

@@ -1,4 +1,4 @@
-"""Options that choose a cell of a run."""
+"""Options that choose one measurement of a run."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def cell_options(f: _F) -> _F:
+def measurement_options(f: _F) -> _F:
     f = click.option("--window", type=int, metavar="N", help="Window N of an observation.")(f)
-    f = click.option("--rung", type=int, metavar="N", help="At N sessions.")(f)
-    return click.option("--cell", metavar="ID", help="One measurement, by its id.")(f)
+    f = click.option("--sessions", type=int, metavar="N", help="At N sessions.")(f)
+    return click.option("--measurement", metavar="ID", help="One measurement, by its id.")(f)
 
 
-def chosen_cell(results: Results, cell: str | None, rung: int | None, window: int | None) -> str | None:
-    """The cell's id; ``None``: none was chosen. Of several repeats or variants the first good one.
+def chosen(results: Results, measurement: str | None, sessions: int | None, window: int | None) -> str | None:
+    """The cell's id; ``None``: none was chosen. The first good one of several repeats or variants.
 
     Raises :class:`UsageError` naming those that there are.
     """
-    if sum(choice is not None for choice in (cell, rung, window)) > 1:
-        raise UsageError("only one of --cell, --rung and --window is allowed", "give one of them")
+    if sum(choice is not None for choice in (measurement, sessions, window)) > 1:
+        raise UsageError("--measurement, --sessions and --window exclude each other", "give one of them")
     import polars as pl
 
     windows = results.tables["windows"].sort("t0_ns").sort(pl.col("status") == "invalid", maintain_order=True)
-    if rung is not None:
-        return _first(windows, "sessions", rung, "rung of", "sessions")
+    if sessions is not None:
+        return _first(windows, "sessions", sessions, "measurement at", "sessions")
     if window is not None:
         return _first(windows.filter(pl.col("sessions") == 0), "repeat", window, "window", "")
-    if cell is not None and cell not in set(windows["cell"]):
+    if measurement is not None and measurement not in set(windows["cell"]):
         raise UsageError(
-            f"the run has no measurement {cell!r}", f"there are {_listed(windows['cell'].to_list())}"
+            f"the run has no measurement {measurement!r}", f"there are {_listed(windows['cell'].to_list())}"
         )
-    return cell
+    return measurement
 
 
 def _first(windows: pl.DataFrame, column: str, wanted: int, before: str, after: str) -> str:
