@@ -142,3 +142,14 @@ def test_errors_have_one_form(words: str) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert message.startswith("error: ")
     assert cure.startswith("  dbdyno ")
+
+
+def test_runs_are_listed_with_sessions_peak_and_server(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    run("run", "lio", *FAKE, "--sessions", "1,2")
+    (line,) = run("runs").output.splitlines()[1:]
+    shown = re.split(r"\s{2,}", line)
+    assert shown[2:5] == ["1, 2", "200 calls/s", "complete"]
+    assert shown[5].startswith("fake 1.0")
+    (plan,) = tmp_path.glob("store/*/plan.json")
+    plan.write_text("[")
+    assert re.split(r"\s{2,}", run("runs").output.splitlines()[1])[2:] == ["complete"]

@@ -12,6 +12,7 @@ import click
 from dbdyno.cli.commands import Commands
 from dbdyno.cli.options import bin_dir_option, json_option, print_json
 from dbdyno.engines import embedded
+from dbdyno.model.units import format_ns
 
 
 @click.group(cls=Commands)
@@ -96,5 +97,15 @@ def _print(found: Mapping[str, Any], as_json: bool) -> None:
         print_json(dict(found))
         return
     for key, value in found.items():
-        if value is not None:
-            click.echo(f"{key.replace('_', ' '):16} {value}")
+        if value is not None or key == "running":
+            click.echo(f"{key.removesuffix('_s').replace('_', ' '):16} {_in_words(key, value)}")
+
+
+def _in_words(key: str, value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {True: "yes", False: "no", None: "unknown"}[value]
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={v}" for name, v in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return format_ns(value * 1e9) if key.endswith("_s") else str(value)

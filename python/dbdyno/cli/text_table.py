@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dbdyno.model.visible import one_line
 
 _BETWEEN = "  "
-_LEAST_WRAPPED = 16
+_LEAST_WRAPPED = 12
 
 
 def width() -> int | None:

@@ -61,6 +61,38 @@ class Listed:
         return self.path.name
 
 
+@dataclass(frozen=True)
+class Outline:
+    """What a run measured, in short; empty where it cannot be read."""
+
+    sessions: Sequence[int] = ()
+    server: str = ""
+    peak: float | None = None  # calls/s: the greatest of its workloads and variants
+
+
+def outline(path: Path) -> Outline:
+    """From the JSON files of a run's directory; one that is missing or damaged leaves its part empty."""
+    plan, environment, claims = (
+        _part(path / name) for name in ("plan.json", "environment.json", "derived/findings.json")
+    )
+    try:
+        sessions = sorted({int(cell["sessions"]) for cell in plan["cells"]})
+        server = environment["server"]
+        where = "embedded" if server["embedded"] else f"at {server['where']}"
+        words = f"{server['engine']} {server['version']} {where}"
+        peaks = [float(claim["value"]["value"]) for claim in claims or () if claim["id"] == "peak"]
+    except (TypeError, KeyError, ValueError):
+        return Outline()
+    return Outline(sessions, words, max(peaks, default=None))
+
+
+def _part(path: Path) -> Any:
+    try:
+        return files.from_json(files.read(path))
+    except (StoreError, ValueError):
+        return None
+
+
 def default_root() -> Path:
     """``$XDG_DATA_HOME/dbdyno``, else ``~/.local/share/dbdyno`` (XDG Base Directory Specification 0.8)."""
     return base_directory("XDG_DATA_HOME", ".local/share", "the run store", _STORE_CURE) / "dbdyno"
