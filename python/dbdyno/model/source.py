@@ -1,4 +1,4 @@
-"""Provenance: which witness said it, and whether it could. Unknown is not zero."""
+"""Provenance: which data source a figure is from, and whether it could be read. Unknown is not zero."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ HIDDEN = "hidden"
 """State of a session in a sample: our role may see neither what it does nor what it waits for."""
 HIDDEN_STATUS = "hidden from this role"
 """Part of the status of what is unknown by that."""
+TRACE = "scheduler trace"
+"""The data source that measures every wait; the others sample."""
 MEANS = ("sampler priority", "open files")
 """Sources that say how others are read: without them no figure is missing."""
 
 
 class Source(BaseModel):
-    """One independent witness: what it is called, what it read, how that went, what would mend it."""
+    """One data source: its name, what it reads, how that went, what would make it available."""
 
     model_config = ConfigDict(frozen=True)
 

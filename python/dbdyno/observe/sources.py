@@ -9,9 +9,9 @@ from typing import get_args
 import polars as pl
 
 from dbdyno.model.protocols import Server, Watch
-from dbdyno.model.source import Source, Status
+from dbdyno.model.source import TRACE, Source, Status
 from dbdyno.model.tables import rows
-from dbdyno.observe.watch import TRACE, TRACED_EVENTS
+from dbdyno.observe.watch import TRACED_EVENTS
 
 Tables = Mapping[str, pl.DataFrame]
 DRIVER_TASKS = "driver tasks"

@@ -13,14 +13,13 @@ from dbdyno.engines.attended import Attended
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan import Experiment, Observation
 from dbdyno.model.protocols import Load, Server, Watch, needed
+from dbdyno.model.source import TRACE
 from dbdyno.model.tables import CoreColumn
 
 Waits = Literal["auto", "sampled", "exact"]
 TASK_INTERVAL_MS = 1000
 THREADS = "dbdyno-"
 """How the names of the observing threads begin."""
-TRACE = "scheduler trace"
-"""The data source of the exact tier."""
 TRACED_EVENTS = "wait events of the scheduler trace"
 """Whether it can read what tasks wait for; only where there is a trace."""
 _DRIVER_ALONE = {"os": False, "host": False, "trace": "off", "task_interval_ms": TASK_INTERVAL_MS}

@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results import Results
+from dbdyno.model.source import TRACE
 from dbdyno.model.tables import empty
 from dbdyno.present import combine, compare_json, headline, scaling_record, sources_used
-from dbdyno.present.accounts import EXACT
 from dbdyno.present.claim_record import answer_record, finding_record
 from dbdyno.present.figures import is_observation
 
@@ -49,7 +49,7 @@ def document(results: Results) -> dict[str, Any]:
 
 def _tier(found: sources_used.Tier) -> dict[str, Any]:
     """Which witness filled the joint table of how many cells."""
-    kind = "exact" if found.source == EXACT else "sampled"
+    kind = "exact" if found.source == TRACE else "sampled"
     return {"source": found.source, "tier": kind, "cells": found.cells}
 
 

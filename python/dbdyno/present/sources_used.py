@@ -1,4 +1,4 @@
-"""Which witness filled the ledger: measured at every switch, or sampled, and what would make it better."""
+"""How the waits of the ledger were measured: at every switch, or by samples; and what would be better."""
 
 from __future__ import annotations
 
@@ -7,25 +7,30 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.model.results import Results
-from dbdyno.present.accounts import EXACT, POOLER
+from dbdyno.model.source import TRACE
+from dbdyno.present.accounts import POOLER
 from dbdyno.present.missing_values import in_words
 
+_ESTIMATED = "Seconds by event are estimated; their sums (CPU, run queue, sleep) are exact."
 _WORDS = {
-    EXACT: "scheduler trace, exact: sleep and run queue are measured at every switch of every task, "
-    "not sampled",
-    "wait event word, raked": "sampled: wait event word read from the server's memory{hz}, "
-    "raked to the exact margins (run, run queue, off)",
-    "activity samples, raked": "sampled: the server's activity view{hz}, raked to the exact margins "
-    "(run, run queue, off)",
-    "activity samples, the server's word alone": "sampled: the server's activity view{hz}, its word alone: "
-    "the tasks are not visible, so sleep and run queue cannot be separated",
+    TRACE: "Waits{where}: exact. The scheduler trace measures sleep and run queue at every switch.",
+    "wait event word, raked": f"Waits{{where}}: sampled from the server's memory{{hz}}. {_ESTIMATED}",
+    "activity samples, raked": f"Waits{{where}}: sampled from the server's activity view{{hz}}. {_ESTIMATED}",
+    "activity samples, the server's word alone": "Waits{where}: sampled from the server's activity view{hz}. "
+    "The server's processes are not visible, so sleep and run queue are not separated.",
+}
+_SHORT = {
+    TRACE: "scheduler trace, exact",
+    "wait event word, raked": "wait event word, sampled",
+    "activity samples, raked": "activity view, sampled",
+    "activity samples, the server's word alone": "activity view, sampled; run queue unknown",
 }
 _READS = {"wait event word, raked": "wait event word"}
 _SAMPLES = "activity samples"
 
 
 class Tier(NamedTuple):
-    """One witness of the joint table, and how many cells it filled."""
+    """One data source of the waits, and for how many measurements it was used."""
 
     source: str
     cells: int
@@ -33,11 +38,11 @@ class Tier(NamedTuple):
     @property
     def short(self) -> str:
         """For a table's caption."""
-        return f"{self.source}{', exact' if self.source == EXACT else ''}"
+        return _SHORT.get(self.source, self.source)
 
 
 def tiers(results: Results, cell: str | None = None) -> list[Tier]:
-    """The witnesses of table events, the commonest first; of one cell, or of all."""
+    """The data sources of table events, the most used first; of one cell, or of all."""
     silent = (pl.col("status") == "no samples") | (pl.col("source") == POOLER)
     rows = results.tables["events"].filter((pl.col("scope") == "rung") & ~silent)
     if cell is not None:
@@ -48,31 +53,31 @@ def tiers(results: Results, cell: str | None = None) -> list[Tier]:
 
 
 def caption(results: Results, cell: str | None = None) -> str:
-    """``Witness: scheduler trace, exact.``"""
+    """``Data source: scheduler trace, exact.``"""
     found = tiers(results, cell)
-    return f"Witness: {' and '.join(t.short for t in found)}." if found else "Witness: none."
+    return f"Data source: {' and '.join(t.short for t in found)}." if found else "Data source: none."
 
 
 def words(results: Results) -> list[str]:
-    """Sentences: which tier filled the ledger, then what kept a better one away and the cure."""
+    """Sentences: how waits were measured, then why not better, and the cure."""
     found = tiers(results)
     whole = results.tables["windows"].height
     told = [_tier(results, t, whole) for t in found]
     if not found:
-        told.append("No witness saw waits and tasks together: the ledger has no joint table.")
-    if {t.source for t in found} != {EXACT}:
+        told.append("Waits: unknown. No data source read them together with the tasks.")
+    if {t.source for t in found} != {TRACE}:
         told += _cures(results, found)
     return told
 
 
 def _tier(results: Results, tier: Tier, whole: int) -> str:
-    text = _WORDS.get(tier.source, tier.source).format(hz=_rate(results, tier.source))
     where = f" ({tier.cells} of {whole} {_cells(results)})" if tier.cells < whole else ""
-    return f"{text[:1].upper()}{text[1:]}{where}."
+    text = _WORDS.get(tier.source, f"Waits{{where}}: {tier.source}.")
+    return text.format(hz=_rate(results, tier.source), where=where)
 
 
 def _cells(results: Results) -> str:
-    return "cells" if results.plan.experiment.observation is None else "windows"
+    return "measurements" if results.plan.experiment.observation is None else "windows"
 
 
 def _rate(results: Results, source: str) -> str:
@@ -86,12 +91,12 @@ def _rate(results: Results, source: str) -> str:
 
 
 def _cures(results: Results, found: list[Tier]) -> list[str]:
-    """Why the better witnesses were not to be had."""
-    better = [EXACT]
+    """Why better data sources were not used."""
+    better = [TRACE]
     if not any(t.source == "wait event word, raked" for t in found):
         better.append("wait event word")
     rows = results.tables["sources"].filter(pl.col("name").is_in(better) & (pl.col("status") != "ok"))
     return [
-        f"Better would be the {name}: {in_words(status)}{f'; {detail}' if detail else ''}."
+        f"More exact: the {name}. It was not used: {in_words(status)}{f'; {detail}' if detail else ''}."
         for name, status, detail in rows.select("name", "status", "detail").unique(maintain_order=True).rows()
     ]

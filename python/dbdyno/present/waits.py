@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.results import Results
+from dbdyno.model.source import TRACE
 from dbdyno.model.units import format_rate, significant
 from dbdyno.present import stack
-from dbdyno.present.accounts import BRACKET, EXACT, NO_LABEL, THROTTLED, UNSEEN
+from dbdyno.present.accounts import BRACKET, NO_LABEL, THROTTLED, UNSEEN
 from dbdyno.present.figures import UNKNOWN
 from dbdyno.present.missing_values import in_words
 from dbdyno.present.selection import Pick, rows_of
@@ -121,7 +122,7 @@ def _label(row: dict[str, Any]) -> str:
 
 def _figure(row: dict[str, Any], part: str) -> tuple[str, str]:
     value, low, high = (row[f"{part}{end}"] for end in ("", "_low", "_high"))
-    if value is None and part == "run" and EXACT in row["source"]:
+    if value is None and part == "run" and TRACE in row["source"]:
         return "-", _UNDIVIDED
     if value is None and row["status"] in ("ok", UNSEEN, "no samples"):
         return "-", "none was seen"
@@ -139,7 +140,7 @@ def _why(status: str) -> str:
 
 def _notes(frame: pl.DataFrame) -> list[str]:
     bad: dict[str, list[str]] = {}
-    traced = pl.col("source").str.contains(EXACT, literal=True)
+    traced = pl.col("source").str.contains(TRACE, literal=True)
     silent = pl.col("status").is_in(["ok", UNSEEN, "no samples"])
     for part, head in zip(_PARTS, HEADS, strict=True):
         statuses = frame.filter(pl.col(part).is_null() & ~silent)["status"].unique().sort().to_list()

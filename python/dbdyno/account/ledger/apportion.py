@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dbdyno.account.ledger.margins import TRACE, Tables, margins
+from dbdyno.account.ledger.margins import Tables, margins
 from dbdyno.account.ledger.moments import Moments, moments
 from dbdyno.account.ledger.raking import run_shares
 from dbdyno.account.ledger.sample_rows import LABEL, chosen, observations
 from dbdyno.account.ledger.states import with_states
 from dbdyno.account.ledger.steal import with_stolen
+from dbdyno.model.source import TRACE
 from dbdyno.model.wait_families import WaitFamilies, families_of
 from dbdyno.stats.shares import effective, interval
 

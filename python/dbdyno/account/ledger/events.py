@@ -7,11 +7,11 @@ import polars as pl
 from dbdyno.account.ledger.apportion import Joint
 from dbdyno.account.ledger.group_sums import asleep, missed, not_asleep, not_awake, runnable
 from dbdyno.account.ledger.groups import Groups, groups
-from dbdyno.account.ledger.margins import TRACE
 from dbdyno.account.ledger.pooled import through_pool
 from dbdyno.account.ledger.sample_rows import LABEL, UNLABELLED, Tables
 from dbdyno.account.ledger.waits import UNSEEN
 from dbdyno.model.column import CELL
+from dbdyno.model.source import TRACE
 from dbdyno.model.tables import conform, empty
 
 _KEYS = ("state", *LABEL)

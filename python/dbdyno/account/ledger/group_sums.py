@@ -9,8 +9,8 @@ import polars as pl
 from dbdyno.account.ledger.apportion import RUNS, Joint
 from dbdyno.account.ledger.groups import Groups
 from dbdyno.account.ledger.intervals import sums
-from dbdyno.account.ledger.margins import TRACE
 from dbdyno.account.ledger.sample_rows import LABEL
+from dbdyno.model.source import TRACE
 from dbdyno.stats.shares import interval, wilson
 
 Keys = Mapping[str, pl.Expr]

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dbdyno.account.ledger.margins import TASKS, TRACE
+from dbdyno.account.ledger.margins import TASKS
 from dbdyno.account.ledger.sample_rows import ASKED, READ, WORD_ALONE
 from dbdyno.model.brief import BRIEF, NAME
+from dbdyno.model.source import TRACE
 
 SCOPES = ("session", "brief", "rung", "helper", "beside")
 _BESIDE = ("other", "driver", "pooler", "dbdyno")

@@ -22,7 +22,6 @@ SETTLED_NS = 1_000_000
 UNREAD = 0.01
 """The trace's labels are no account of a task's waits where it could not read more than this part of them."""
 
-TRACE = "scheduler trace"
 TASKS = "os tasks"
 
 

@@ -10,13 +10,13 @@ import polars as pl
 from dbdyno.account.ledger.sample_rows import UNLABELLED
 from dbdyno.account.ledger.source_reading import SourceReading, Tables, level, rung
 from dbdyno.model.brief import BRIEF, MAIN
+from dbdyno.model.source import TRACE
 
 _SERVER = ("session", "helper:", "other", BRIEF)
 _BESIDE = ("driver", "pooler", "dbdyno")
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time lies inside user (proc_stat(5))
 _NEAR_NS = 200_000_000
 """All tasks are read within less; one whose reads begin or end further from the others' came or went."""
-_TRACE = "scheduler trace"
 PARTLY = "ended ones as far as read"
 """A source that says so tells the least that it can have been."""
 _TICKS = "/proc/stat counts by ticks; more than the tasks: something else was at work on this machine"
@@ -79,7 +79,7 @@ def runnable(cut: Tables) -> Iterator[SourceReading]:
     if cut["cut_traced"].height:
         known = [v for v, _ in traced if v is not None]
         value = sum(known) if len(known) == 2 else None
-        yield SourceReading("run_and_runq", _TRACE, value, unit, traced[0][1])
+        yield SourceReading("run_and_runq", TRACE, value, unit, traced[0][1])
     memo, client = rung(cut["ledger"], "runnable", "memo"), rung(cut["ledger"], "client")
     sampled = client.height > 0 and client["aas"].null_count() == 0 and both is not None
     value = (float(memo["aas"].sum()) if memo.height else 0.0) if sampled else None
@@ -183,7 +183,7 @@ def _traced(cut: Tables, roles: tuple[str, ...] | None, quantity: str) -> Iterat
     value, status = _used(trace, roles)
     if missed:
         value, status = None, f"{missed} of {tasks.height} tasks not traced"
-    yield SourceReading(quantity, _TRACE, value, "cores", status, "tasks are read up to a tick late")
+    yield SourceReading(quantity, TRACE, value, "cores", status, "tasks are read up to a tick late")
 
 
 def _shares_group(cut: Tables) -> bool:

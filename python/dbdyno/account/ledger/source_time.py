@@ -11,6 +11,7 @@ from dbdyno.account.ledger.pooled import QUEUE
 from dbdyno.account.ledger.sample_rows import UNLABELLED
 from dbdyno.account.ledger.source_reading import LAG_S, SourceReading, Tables, hidden, level, rung
 from dbdyno.model.driver_rates import in_call
+from dbdyno.model.source import TRACE
 from dbdyno.model.wait_families import AT_CLIENT, families_of
 
 _UNIT = "seconds per second"
@@ -68,13 +69,13 @@ def _traced(cut: Tables, queued: float) -> Iterator[SourceReading]:
     waits = cut["cut_waits"].filter((pl.col("role") == "session") & ~client)
     refused = waits.filter(pl.col("status") != "ok")
     if float(refused["sleep_ns"].sum()) > UNREAD * float(tasks["sleep_ns"].sum()):
-        yield SourceReading("db_time", "scheduler trace", None, _UNIT, str(refused["status"][0]), _NAMELESS)
+        yield SourceReading("db_time", TRACE, None, _UNIT, str(refused["status"][0]), _NAMELESS)
         return
     slept = waits.join(over, on=["pid", "tid", "start_ticks"], nulls_equal=True)
     known = tasks.drop_nulls(["run_ns", "runq_ns"])
     if known.height < tasks.height:
-        yield SourceReading("db_time", "scheduler trace", None, _UNIT, str(tasks["status"][0]))
+        yield SourceReading("db_time", TRACE, None, _UNIT, str(tasks["status"][0]))
         return
     runnable = float(((known["run_ns"] + known["runq_ns"]) / known["over_ns"]).sum())
     asleep = float((slept["sleep_ns"] / slept["over_ns"]).sum() or 0.0)
-    yield SourceReading("db_time", "scheduler trace", runnable + asleep + queued, _UNIT, "ok", _LEDGER)
+    yield SourceReading("db_time", TRACE, runnable + asleep + queued, _UNIT, "ok", _LEDGER)

@@ -9,8 +9,8 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, listed
 from dbdyno.model.claim import Claim
+from dbdyno.model.source import TRACE
 
-EXACT = "scheduler trace"
 _ACCOUNTS = (("CPU", "run"), ("CPU WAIT", "runq"), ("waits", "sleep"))
 
 
@@ -26,5 +26,5 @@ def witnesses_used(case: Case) -> Iterator[Claim]:
     told = "; ".join(f"{what}: {sources}" for what, sources in said.items() if sources)
     if not told:
         return
-    exact = said["waits"].startswith(EXACT)
+    exact = said["waits"].startswith(TRACE)
     yield claim("witnesses-used", {"sources": told}, case="exact" if exact else "sampled")

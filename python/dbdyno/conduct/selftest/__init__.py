@@ -24,6 +24,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Cell, Experiment, Plan
 from dbdyno.model.protocols import Progress, Server, Target, needed
 from dbdyno.model.raw import RawCell
+from dbdyno.model.source import TRACE
 from dbdyno.model.suggest import did_you_mean
 from dbdyno.model.tables import empty
 from dbdyno.model.truth import Truth, TruthCase
@@ -34,7 +35,7 @@ BUDGET = 0.05
 """CPUs that reading wait event words may cost here, where throughput is no figure: a sample every 10 ms."""
 FLUSH_S = 1.5  # a session's statistics reach the server's within about a second
 TRACED = ("traced", "waits", "syscalls")
-EXACT, SAMPLED = "scheduler trace", "sampled"
+SAMPLED = "sampled"
 
 Say = Callable[[str], None]
 OnTruths = Callable[[TruthCase, Sequence[Truth]], None]
@@ -202,7 +203,7 @@ def tiers_of(raw: RawCell) -> Iterator[tuple[str, Mapping[str, pl.DataFrame]]]:
     sampled = RawCell(raw.meta, {**raw.tables, **{name: empty(name) for name in TRACED}})
     tiers = [(SAMPLED, sampled)]
     if raw.tables["traced"].filter(pl.col("status") == "ok").height:
-        tiers.insert(0, (EXACT, raw))
+        tiers.insert(0, (TRACE, raw))
     for tier, cell in tiers:
         tables = window.cut([cell])
         yield tier, {**tables, "ledger": ledger(tables)}
