@@ -27,7 +27,11 @@ def _delivers(scaling: Scaling) -> str:
     ladder = scaling.ladder
     top, unit = rungs.reached(ladder), ladder.throughput_unit
     peak, one = rungs.throughput(ladder, top), rungs.alone(scaling)
-    said: dict[str, Any] = {"name": ladder.name, "load": fmt.load(top, ladder.load_unit), "rate": fmt.rate(peak, unit)}
+    said: dict[str, Any] = {
+        "name": ladder.name,
+        "load": fmt.load(top, ladder.load_unit),
+        "rate": fmt.rate(peak, unit),
+    }
     if one is None or one[0].value <= 0 or top <= 1:
         return sentence("delivers", said, case="alone")
     said |= {"times": peak / one[0].value, "one": fmt.rate(one[0].value, unit)}
