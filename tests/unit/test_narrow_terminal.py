@@ -9,27 +9,27 @@ from rich.text import Text
 
 from dbdyno import present
 from dbdyno.cli.top_view import _cut
-from dbdyno.present import terminal
+from dbdyno.present.report import DETAILS
 
 
-@pytest.mark.parametrize("width", [12, 20, 40, 60, 79, 80, 100])
+@pytest.mark.parametrize("width", [13, 20, 40, 60, 79, 80, 100])
 def test_the_rung_table_keeps_whole_columns(width: int) -> None:
-    chosen = terminal.columns(width, errors=True, repeats=True, pooled=True)
-    names = [c.name for c in chosen]
-    assert names[:2] == ["sessions", "calls_per_s"]
+    table, line = present.running_rungs("LIO", width)
     row = made.results().tables["rungs"].to_dicts()[0]
-    assert len(terminal.rung_header(chosen)) <= width
-    assert len(terminal.rung_row(row, chosen)) <= width
+    heads = table.head().text
+    assert heads.split()[:2] == ["sess", "calls/s"]
+    assert len(heads) <= width
+    assert len(table.row(line(row)).text) <= width
     if width >= 40:
-        assert {"response_p95_ns", "runq_aas"} <= set(names)
+        assert {"p95", "WAIT%"} <= set(heads.split())
 
 
 @pytest.mark.parametrize("width", [1, 5, 40])
 def test_a_summary_is_printed_at_any_width(width: int) -> None:
     console = Console(width=width, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     console.print(present.summary(made.results(made.REPEATED)))
-    for part in (present.profile_text, present.events_text, present.microstates_text, present.witnesses_text):
-        console.print(part(made.results(), None))
+    for name in DETAILS:
+        console.print(present.details(made.results(), name))
 
 
 def test_a_line_of_the_live_view_ends_at_a_word() -> None:

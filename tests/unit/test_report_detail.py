@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import polars as pl
 import pytest
 import report_results as made
+from shown import tables
 
 from dbdyno import present
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.present import figures, processes, profile, selection, sources_used, strips, waits
+from dbdyno.present.document import Block, Cell, Paragraph, Table
+from dbdyno.present.report import DETAILS
 
 
 def top(results: Results) -> selection.Pick:
     found = selection.pick_of(results)
     assert found is not None
     return found
+
+
+def shown(blocks: Sequence[Block], number: int = 0) -> Table:
+    return tables(blocks)[number]
+
+
+def notes(blocks: Sequence[Block]) -> list[str]:
+    return [b.text for b in blocks if isinstance(b, Paragraph)]
+
+
+def row(table: Table, name: str) -> dict[str, Cell]:
+    """The cells by their heads; of those with one head the first."""
+    found = next(r for r in table.rows if r.cells[0].text == name)
+    return {c.head: cell for c, cell in reversed(list(zip(table.columns, found.cells, strict=True)))}
+
+
+def column(table: Table, head: str) -> list[str]:
+    at = [c.head for c in table.columns].index(head)
+    return [r.cells[at].text for r in table.rows]
 
 
 def changed(results: Results, name: str, frame: pl.DataFrame) -> Results:
@@ -50,23 +73,26 @@ def test_an_invalid_repeat_is_shown_only_where_there_is_no_other() -> None:
 
 def test_a_cell_that_is_not_there_is_an_error_with_a_cure() -> None:
     with pytest.raises(UsageError) as error:
-        str(present.profile_text(made.results(), "no-such-cell"))
+        present.details(made.results(), "profile", "no-such-cell")
     assert error.value.cure
 
 
 def test_waits_have_sleep_and_run_queue_apart_with_intervals() -> None:
     results = made.results()
-    found = waits.waits(results, top(results))
-    row = next(w for w in found.rows if w.event == "LWLock/BufferMapping")
+    table = shown(waits.tables(results, top(results)))
+    found = [
+        c.text for c in table.rows[[r.cells[0].text for r in table.rows].index("LWLock/BufferMapping")].cells
+    ]
     mine = (pl.col("cell") == top(results).cell) & (pl.col("scope") == "rung")
     named = pl.col("wait_event") == "BufferMapping"
     (expected,) = results.tables["events"].filter(mine & named).to_dicts()
-    assert row.figures[1] == (
+    assert found[4:7] == [
         f"{expected['sleep']:.3f}",
         f"{expected['sleep_low']:.3f} to {expected['sleep_high']:.3f}",
-    )
-    assert row.figures[2][0] == f"{expected['runq']:.3f}"
-    assert float(found.total[2]) == pytest.approx(results.tables["rungs"]["runq_aas"][-1], abs=0.001)
+        f"{expected['runq']:.3f}",
+    ]
+    total = row(table, "all")["CPU WAIT"].text
+    assert float(total) == pytest.approx(results.tables["rungs"]["runq_aas"][-1], abs=0.001)
 
 
 def test_the_trace_does_not_divide_cpu_time_by_label_and_says_so() -> None:
@@ -74,28 +100,29 @@ def test_the_trace_does_not_divide_cpu_time_by_label_and_says_so() -> None:
     exact = results.tables["events"].with_columns(
         source=pl.lit("scheduler trace"), run=pl.lit(None, pl.Float64)
     )
-    found = waits.waits(changed(results, "events", exact), top(results))
-    assert {w.figures[0][0] for w in found.rows} == {"-"}
-    assert float(found.total[0]) == pytest.approx(results.tables["rungs"]["run_aas"][-1], abs=0.001)
-    assert any("does not divide CPU time by label" in n for n in found.notes)
+    found = waits.tables(changed(results, "events", exact), top(results))
+    *parts, whole = column(shown(found), "CPU")
+    assert set(parts) == {"-"}
+    assert float(whole) == pytest.approx(results.tables["rungs"]["run_aas"][-1], abs=0.001)
+    assert any("does not divide CPU time by label" in n for n in notes(found))
 
 
 def test_the_remainder_is_told_signed_and_throttled_time_as_a_bracket() -> None:
     results = made.results()
     limit = results.tables["ledger"].filter((pl.col("account") == "runq") & (pl.col("scope") == "rung"))
     limit = limit.with_columns(account=pl.lit("runq.throttled_bracket"), aas=None, low=0.5, high=0.75)
-    found = waits.waits(
-        changed(results, "ledger", pl.concat([results.tables["ledger"], limit])), top(results)
-    )
-    assert "unaccounted: +0.111 s per second, signed: session time less all accounts." in found.notes
-    assert any(n.startswith("throttled by a CPU limit: 0.500 to 0.750 s per second") for n in found.notes)
+    limited = changed(results, "ledger", pl.concat([results.tables["ledger"], limit]))
+    found = notes(waits.tables(limited, top(results)))
+    assert "unaccounted: +0.111 s per second, signed: session time less all accounts." in found
+    assert any(n.startswith("throttled by a CPU limit: 0.500 to 0.750 s per second") for n in found)
 
 
 def test_unknown_waits_say_why() -> None:
     results = made.results(made.REMOTE)
-    found = waits.waits(results, top(results))
-    assert {w.figures[0] for w in found.rows} == {("?", "the server's processes are not seen from here")}
-    assert "? CPU, CPU WAIT: the server's processes are not seen from here." in found.notes
+    found = waits.tables(results, top(results))
+    cells = {r.cells[2][0:4:3] for r in shown(found).rows[:-1]}
+    assert cells == {("?", "the server's processes are not seen from here")}
+    assert "? CPU, CPU WAIT: the server's processes are not seen from here." in notes(found)
 
 
 def test_processes_are_sorted_and_workers_stand_below_their_leader() -> None:
@@ -108,29 +135,29 @@ def test_processes_are_sorted_and_workers_stand_below_their_leader() -> None:
         **dict.fromkeys(("sys", "lock", "client", "sleep", "unaccounted"), 0.0),
     }
     busy = [pl.when(first_one).then(v).otherwise(c).alias(c) for c, v in states.items()]
-    blocks = processes.blocks(changed(results, "microstates", frame.with_columns(busy)), top(results))
-    assert [b.title for b in blocks] == ["Sessions", "Server processes"]
-    first, second, *_ = blocks[0].processes
-    assert first.name.startswith("dbdyno 0,") and first.cells[0][0] == "90.0"
-    assert second.worker and second.name == "parallel worker"
-    assert second.share == "25 %"  # 0.3 of 0.3 and 0.9
-    assert [p.name for p in blocks[1].processes] == ["io worker", "wal writer", "checkpointer"]
+    found = tables(processes.tables(changed(results, "microstates", frame.with_columns(busy)), top(results)))
+    assert [t.title.split(",")[0] for t in found] == ["Sessions", "Server processes"]
+    names = column(found[0], "process")
+    assert names[0].startswith("dbdyno 0,") and column(found[0], "USR")[0] == "90.0"
+    assert names[1].endswith(" parallel worker")
+    assert column(found[0], "of session CPU")[1] == "25 %"  # 0.3 of 0.3 and 0.9
+    assert column(found[1], "process") == ["io worker", "wal writer", "checkpointer"]
 
 
 def test_the_states_of_a_process_add_up_to_its_time() -> None:
     results = made.results()
-    for block in processes.blocks(results, top(results)):
-        for process in block.processes:
-            assert sum(float(text) for text, _ in process.cells[:7]) == pytest.approx(100, abs=0.4)
+    for table in tables(processes.tables(results, top(results))):
+        for process in table.rows:
+            assert sum(float(c.text) for c in process.cells[2:9]) == pytest.approx(100, abs=0.4)
 
 
 def test_an_unknown_state_is_a_dash_with_its_reason() -> None:
     results = made.results()
-    column = [c.name for c in processes.COLUMNS].index("block_io")
-    cell = processes.blocks(results, top(results))[0].processes[0].cells[column]
-    assert cell == (
-        "-",
-        "block I/O delay: it was switched off; sysctl kernel.task_delayacct=1 before the server starts",
+    first = shown(processes.tables(results, top(results)))
+    cell = row(first, first.rows[0].cells[0].text)["BLKIO"]
+    assert (cell.text, cell.value) == ("-", None)
+    assert cell.note == (
+        "block I/O delay: it was switched off; sysctl kernel.task_delayacct=1 before the server starts"
     )
     remote = made.results(made.REMOTE)
     assert any(
@@ -143,9 +170,9 @@ def test_a_process_that_came_late_has_shares_of_its_own_time() -> None:
     results = made.results()
     states = ["usr", "sys", "cpu_wait", "lock", "client", "sleep", "unaccounted", "voluntary_per_s"]
     late = results.tables["microstates"].with_columns([pl.col(c) / 4 for c in states], wall_s=pl.lit(2.5))
-    found = processes.blocks(changed(results, "microstates", late), top(results))[0].processes[0]
-    expected = processes.blocks(results, top(results))[0].processes[0]
-    assert [t for t, _ in found.cells[:9]] == [t for t, _ in expected.cells[:9]]
+    found = shown(processes.tables(changed(results, "microstates", late), top(results))).rows[0]
+    expected = shown(processes.tables(results, top(results))).rows[0]
+    assert [c.text for c in found.cells[2:11]] == [c.text for c in expected.cells[2:11]]
 
 
 def test_an_unknown_state_does_not_stretch_the_others() -> None:
@@ -153,9 +180,8 @@ def test_an_unknown_state_does_not_stretch_the_others() -> None:
     frame = results.tables["microstates"].with_columns(
         usr=pl.lit(None, pl.Float64), client=pl.lit(0.97), wall_s=pl.lit(9.0)
     )
-    column = [c.name for c in processes.COLUMNS].index("client")
-    shown = processes.blocks(changed(results, "microstates", frame), top(results))[0].processes[0]
-    assert shown.cells[column][0] == "97.0"
+    found = shown(processes.tables(changed(results, "microstates", frame), top(results)))
+    assert column(found, "CLNT")[0] == "97.0"
 
 
 def test_threads_of_one_process_are_one_row() -> None:
@@ -164,30 +190,28 @@ def test_threads_of_one_process_are_one_row() -> None:
     one = frame.filter(pl.col("pid") == 4701).with_columns(role=pl.lit("dbdyno"), name=pl.lit("dbdyno"))
     other = one.with_columns(start_ticks=pl.lit(78, pl.Int64), usr=pl.lit(0.25), sys=pl.lit(None, pl.Float64))
     threads = changed(results, "microstates", pl.concat([frame, one, other]))
-    beside = processes.blocks(threads, top(threads))[2]
-    (row,) = beside.processes
-    assert row.name == "dbdyno: 2 threads, their mean"
-    assert row.cells[0][0] == f"{100 * (0.25 + one['usr'][0]) / 2:.1f}"
-    assert row.cells[8][0] == "240"  # voluntary switches a second: their sum
+    found = row(shown(processes.tables(threads, top(threads)), 2), "dbdyno: 2 threads, their mean")
+    assert found["USR"].text == f"{100 * (0.25 + one['usr'][0]) / 2:.1f}"
+    assert found["VCX/s"].text == "240"  # their sum
 
 
 def test_the_profile_divides_by_what_is_known() -> None:
     results = made.results()
-    found = profile.profile(results, top(results))
-    assert found.heads == ["per second", "per transaction", "per call"]
-    reads = next(line for line in found.lines if line.name == "logical reads, blocks")
-    assert reads.values[2] == "132 k"
-    assert "? executions: off: load a statement counter" in " ".join(found.notes)
-    assert found.ratios == [("cache hit ratio", "100.00 %")]
+    found = profile.load_profile(results, top(results))
+    table = shown(found)
+    assert [c.head for c in table.columns[1:-1]] == ["per second", "per transaction", "per call"]
+    assert row(table, "logical reads, blocks")["per call"].text == "132 k"
+    assert "? executions: off: load a statement counter" in " ".join(notes(found))
+    assert row(table, "cache hit ratio")["per second"].text == "100.00 %"
 
 
 def test_the_top_events_are_ranked_with_their_run_queue_beside() -> None:
     results = made.results()
-    events = profile.profile(results, top(results)).events
-    assert [e.name for e in events[:3]] == ["CPU WAIT", "DB CPU", "LWLock/BufferMapping"]
-    assert events[0].runq == ""
-    assert float(events[2].runq) > float(events[2].seconds)
-    assert sum(float(e.share) for e in events) == pytest.approx(100, abs=0.5)
+    table = shown(profile.top_events(results, top(results)))
+    assert column(table, "event")[:3] == ["CPU WAIT", "DB CPU", "LWLock/BufferMapping"]
+    assert column(table, "CPU WAIT s")[0] == ""
+    assert float(column(table, "CPU WAIT s")[2]) > float(column(table, "seconds")[2])
+    assert sum(map(float, column(table, "% DB time"))) == pytest.approx(100, abs=0.5)
 
 
 def test_the_profile_of_a_repeated_rung_is_that_of_all_repeats_where_the_run_has_it() -> None:
@@ -196,8 +220,10 @@ def test_the_profile_of_a_repeated_rung_is_that_of_all_repeats_where_the_run_has
     mine = results.tables["profile"].filter(pl.col("cell") == pick.cell)
     together = mine.with_columns(cell=pl.lit("all"), per_s=pl.lit(7.0))
     added = changed(results, "profile", pl.concat([results.tables["profile"], together]))
-    assert {line.values[0] for line in profile.profile(added, pick).lines} == {"7.00", "7.00 s", "7.00 B"}
-    assert "all 5 repeats together" in str(present.profile_text(added))
+    table = shown(profile.load_profile(added, pick))
+    *figures_, _ratio = column(table, "per second")
+    assert set(figures_) == {"7.00", "7.00 s", "7.00 B"}
+    assert "all 5 repeats together" in table.title
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
@@ -207,10 +233,9 @@ def test_no_line_of_the_finer_tables_is_wider_than_the_terminal(width: int) -> N
     from rich.console import Console
 
     results = made.results()
-    makers = (present.profile_text, present.events_text, present.microstates_text, present.witnesses_text)
-    for make in makers:
+    for name in DETAILS:
         console = Console(file=io.StringIO(), width=width)
-        console.print(make(results))
+        console.print(present.details(results, name))
         lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
         assert len(lines) > 3
         assert max(map(len, lines)) <= width
@@ -223,13 +248,13 @@ def test_the_strip_holds_the_shares_of_every_session_and_second() -> None:
     found = strips.strip(results, top(results).cell, parts)
     assert found is not None
     assert parts == ["run", "runq", "IO", "LWLock", "Lock", "Client"]
-    assert found["names"] == [f"session {n}" for n in range(8)]
-    assert (found["from"], found["to"], found["left_out"]) == (0, 10, 0)
+    assert found.names == [f"session {n}" for n in range(8)]
+    assert (found.start_s, found.end_s, found.left_out) == (0, 10, 0)
     rows = results.tables["strips"].filter(
         (pl.col("cell") == top(results).cell) & (pl.col("session") == 3) & (pl.col("start_s") == 4)
     )
     shares = dict(rows.select("part", "share").rows())
-    assert found["pieces"][3][4] == [round(100 * shares.get(p, 0)) for p in parts]
+    assert found.pieces[3][4] == [round(100 * shares.get(p, 0)) for p in parts]
 
 
 def test_a_piece_of_a_strip_holds_what_reaches_into_it() -> None:
@@ -241,7 +266,7 @@ def test_a_piece_of_a_strip_holds_what_reaches_into_it() -> None:
     )
     found = strips.strip(changed(results, "strips", frame), top(results).cell, ["run", "runq"])
     assert found is not None
-    assert found["pieces"] == [[[100, 0], [12, 88], [75, 25]]]  # of 4/3 s each: 0-1.33, 1.33-2.67, 2.67-4
+    assert found.pieces == [[[100, 0], [12, 88], [75, 25]]]  # of 4/3 s each: 0-1.33, 1.33-2.67, 2.67-4
 
 
 def test_a_strip_of_many_sessions_keeps_the_most_active(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +278,7 @@ def test_a_strip_of_many_sessions_keeps_the_most_active(monkeypatch: pytest.Monk
     idle = changed(results, "strips", results.tables["strips"].with_columns(client))
     found = strips.strip(idle, top(idle).cell, strips.parts(idle))
     assert found is not None
-    assert (found["names"], found["left_out"]) == (["session 2", "session 5"], 6)
+    assert (found.names, found.left_out) == (["session 2", "session 5"], 6)
 
 
 def test_a_fine_strip_is_drawn_in_pieces_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,8 +286,8 @@ def test_a_fine_strip_is_drawn_in_pieces_of_several(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(strips, "MAX_PIECES", 5)
     found = strips.strip(results, top(results).cell, strips.parts(results))
     assert found is not None
-    assert len(found["pieces"][0]) == 5
-    assert sum(found["pieces"][0][0]) == pytest.approx(100, abs=2)
+    assert len(found.pieces[0]) == 5
+    assert sum(found.pieces[0][0]) == pytest.approx(100, abs=2)
 
 
 def test_the_tier_is_named_with_what_would_be_better() -> None:
@@ -271,7 +296,7 @@ def test_the_tier_is_named_with_what_would_be_better() -> None:
     cure = "run as root, or with CAP_BPF and CAP_PERFMON"
     assert "scheduler trace" in second
     assert second.endswith(f"a right is missing; {cure}.")
-    assert sources_used.caption(made.results()) == "Data source: wait event word, sampled."
+    assert sources_used.caption(made.results()) == "Waits: sampled (wait event word)."
 
 
 def test_the_exact_tier_needs_no_cure() -> None:
@@ -281,7 +306,7 @@ def test_the_exact_tier_needs_no_cure() -> None:
     )
     (words,) = sources_used.words(exact)
     assert words.startswith("Waits: exact")
-    assert sources_used.caption(exact) == "Data source: scheduler trace, exact."
+    assert sources_used.caption(exact) == "Waits: exact (scheduler trace)."
 
 
 def test_mixed_tiers_are_counted() -> None:
@@ -296,7 +321,7 @@ def test_mixed_tiers_are_counted() -> None:
         ("scheduler trace", 1),
     ]
     assert "(5 of 6 measurements)" in sources_used.words(mixed)[0]
-    assert sources_used.caption(mixed, cell) == "Data source: scheduler trace, exact."
+    assert sources_used.caption(mixed, cell) == "Waits: exact (scheduler trace)."
 
 
 def test_a_word_for_every_quantity() -> None:

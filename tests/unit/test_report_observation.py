@@ -13,10 +13,12 @@ import polars as pl
 import pytest
 import report_observation as observed
 from rich.console import Console
+from shown import as_text
 
 from dbdyno import present
 from dbdyno.model.plan import Observation
-from dbdyno.present import charts, combine, headline, html_facts, processes, selection, stack, timeline, waits
+from dbdyno.present import charts, combine, headline, processes, report, selection, stack, timeline, waits
+from dbdyno.present.document import Paragraph, Table
 
 FORBIDDEN = re.compile(r"\b(rungs?|ladder|throughput|scaling|calibration)\b", re.IGNORECASE)
 
@@ -50,14 +52,14 @@ def test_an_observation_without_a_window_says_so(tmp_path: Path) -> None:
     results = observed.results(busy=())
     assert headline.sentences(results) == ["No window was measured."]
     assert "No window was measured." in present.write_html(results, tmp_path / "o.html").read_text("utf-8")
-    assert str(present.profile_text(results)).strip() == "Nothing was measured."
+    assert as_text(report.details(results, "profile")).strip() == "Nothing was measured."
 
 
 def test_no_word_of_rungs(tmp_path: Path) -> None:
     results = observed.results()
     page = present.write_html(results, tmp_path / "o.html").read_text("utf-8")
     assert FORBIDDEN.findall(visible(page)) == []
-    texts = (present.summary(results), present.profile_text(results), present.microstates_text(results))
+    texts = (present.summary(results), *(present.details(results, name) for name in report.DETAILS))
     console = Console(file=io.StringIO(), width=100)
     console.print(*texts)
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -124,9 +126,9 @@ def test_a_processs_rows_of_the_strip_go_through_all_windows() -> None:
     results = observed.results()
     found = strips.strip(results, None, strips.parts(results))
     assert found is not None
-    assert found["names"][0] == "pid 5000"
-    assert (found["from"], found["to"]) == (0, 72)
-    assert found["pieces"][0][len(found["pieces"][0]) // 2] is None  # in the gap
+    assert found.names[0] == "pid 5000"
+    assert (found.start_s, found.end_s) == (0, 72)
+    assert found.pieces[0][len(found.pieces[0]) // 2] is None  # in the gap
 
 
 def test_the_choices_are_windows() -> None:
@@ -163,10 +165,12 @@ def test_sums_over_hidden_sessions_are_unknown_and_the_remainder_says_so() -> No
     results = replace(results, tables=tables)
     pick = selection.pick_of(results)
     assert pick is not None
-    found = waits.waits(results, pick)
-    assert found.total[1] == "?" and "?" not in (found.total[0], found.total[2])
-    (left,) = [n for n in found.notes if n.startswith("unaccounted")]
+    table, *notes = waits.tables(results, pick)
+    assert isinstance(table, Table)
+    total = [c.text for c in table.rows[-1].cells[2:8:2]]
+    assert total[1] == "?" and "?" not in (total[0], total[2])
+    (left,) = [n.text for n in notes if isinstance(n, Paragraph) and n.text.startswith("unaccounted")]
     assert left.endswith("What is unknown lies in it: waits of sessions hidden from this role.")
     assert "sessions waited for is unknown" in " ".join(processes.unknown(results, pick))
-    tiles = visible(str(html_facts.tiles(results)))
-    assert "Most time ?" in " ".join(tiles.split()), tiles
+    tiles = {f.name: f.cell.text for f in present.run_document(results).figures}
+    assert tiles["Most time"] == "?"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from io import StringIO
 
 import polars as pl
 import report_results as made
-from rich.console import Console
+from shown import tables
 
 from dbdyno.model.results import Results
-from dbdyno.present import figures, headline, html_tables, missing_values, sources_used, stack, terminal
+from dbdyno.present import figures, headline, missing_values, rungs, sources_used, stack
 
 
 def with_pool(share: float = 0.6) -> Results:
@@ -33,21 +32,15 @@ def with_pool(share: float = 0.6) -> Results:
     return replace(results, tables=tables)
 
 
-def shown(results: Results) -> str:
-    out = StringIO()
-    Console(file=out, width=120).print(terminal.rung_table(results, 120))
-    return out.getvalue()
+def heads(results: Results) -> dict[str, list[str]]:
+    """Heads of the table of rungs and their cells."""
+    (table,) = tables(rungs.tables(results))
+    return {c.head: [r.cells[n].text for r in table.rows] for n, c in enumerate(table.columns)}
 
 
-def test_the_terminal_has_a_column_only_with_a_pool() -> None:
-    pooled, direct = shown(with_pool()), shown(made.results(made.World(rungs=(1, 4))))
-    assert "pool%" in pooled and "   60 " in pooled
-    assert "pool%" not in direct
-
-
-def test_the_page_has_a_column_only_with_a_pool() -> None:
-    assert "pool queue" in str(html_tables.rungs(with_pool()))
-    assert "pool queue" not in str(html_tables.rungs(made.results(made.World(rungs=(1, 4)))))
+def test_there_is_a_column_only_with_a_pool() -> None:
+    assert heads(with_pool())["pool%"] == ["60", "60"]
+    assert "pool%" not in heads(made.results(made.World(rungs=(1, 4))))
 
 
 def test_the_stack_has_a_segment_of_its_own() -> None:

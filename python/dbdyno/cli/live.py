@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
+from dbdyno import present
 from dbdyno.cli import screen
 from dbdyno.cli.console import live
 from dbdyno.conduct import NullProgressListener
@@ -18,7 +19,10 @@ from dbdyno.model.plan import Plan
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.model.workload import Calibration
-from dbdyno.present import terminal
+
+if TYPE_CHECKING:
+    from dbdyno.present.document import Row
+    from dbdyno.present.media.text import Running
 
 _BAR = 20
 _SHARES = 3
@@ -30,7 +34,7 @@ class LiveProgress(NullProgressListener):
     def __init__(self, plan: Plan, console: Console) -> None:
         self._plan, self._console = plan, console
         self._live = live(console, refresh_per_second=8, transient=True) if console.is_terminal else None
-        self._chosen: tuple[terminal.Column, ...] = ()
+        self._table: tuple[Running, Callable[[Mapping[str, Any]], Row]] | None = None
         self._first: dict[str, Mapping[str, Any]] = {}  # by variant
         self._last: Tick | None = None
 
@@ -95,12 +99,13 @@ class LiveProgress(NullProgressListener):
 
     def measured(self, results: Results) -> None:
         row = self._scaled(results.tables["rungs"].to_dicts()[0])
-        if not self._chosen:
+        if self._table is None:
             work = results.info.workloads[row["workload"]].work_short
             room = min(self._console.width, 120) - len(self._variant("variant"))
-            self._chosen = terminal.columns(room, work, errors=True)
-            self._console.print(self._variant("variant") + terminal.rung_header(self._chosen))
-        self._console.print(self._variant(row["variant"]) + terminal.rung_row(row, self._chosen))
+            self._table = present.running_rungs(work, room)
+            self._console.print(self._variant("variant") + self._table[0].head().printed())
+        table, line = self._table
+        self._console.print(self._variant(row["variant"]) + table.row(line(row)).printed())
 
     def _variant(self, name: str) -> Text:
         """A column of its own where there are several."""

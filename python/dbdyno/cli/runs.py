@@ -17,16 +17,18 @@ if TYPE_CHECKING:
     from dbdyno.model.results import Results
 
 _PARTS = {
+    "findings": ("findings",),
     "profile": ("profile", "top_events"),
     "events": ("events",),
     "microstates": ("microstates",),
     "cross_check": ("witnesses",),
 }
-"""Options of ``show``, and the tables that each shows; the first has a function of the room present."""
+"""Options of ``show``, each a detail of the room present, and the tables that it shows."""
 
 
 @click.command()
 @run_argument
+@click.option("--findings", is_flag=True, help="All findings, and what was not measured and why.")
 @click.option(
     "--profile", is_flag=True, help="Load profile per second, transaction and call; top ten events."
 )
@@ -62,24 +64,24 @@ def show(
     """
     results = conduct.results_of(open_store(store).open(run))
     cell = chosen(results, measurement, sessions, window)
-    tables = [
-        t for name, t in _PARTS.items() if parts[name] or (cell is not None and not any(parts.values()))
-    ]
+    wanted = [name for name in _PARTS if parts[name]]
+    if cell is not None and not wanted:
+        wanted = list(_PARTS)[1:]
     if as_json:
-        print_json(_document(results, tables, cell))
-    elif not tables:
+        print_json(_document(results, wanted, cell))
+    elif not wanted:
         screen.out().print(present.summary(results))
-    for name, *_ in () if as_json else tables:
-        screen.out().print(getattr(present, f"{name}_text")(results, cell))
+    for name in () if as_json else wanted:
+        screen.out().print(present.details(results, name, cell))
 
 
-def _document(results: Results, tables: Sequence[Sequence[str]], cell: str | None) -> dict[str, Any]:
+def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict[str, Any]:
     """The whole of a run, or some of its tables, of one measurement where it is named."""
     whole = present.document(results)
-    rows = {name: whole[name] for names in tables for name in names}
+    rows = {table: whole[table] for name in wanted for table in _PARTS[name]}
     if cell is not None:
-        rows = {name: [row for row in found if row["cell"] == cell] for name, found in rows.items()}
-    return {"run": whole["run"], **rows} if tables else whole
+        rows = {n: [r for r in found if r.get("cell", cell) == cell] for n, found in rows.items()}
+    return {"run": whole["run"], **rows} if wanted else whole
 
 
 @click.command("report")

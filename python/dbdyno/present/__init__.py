@@ -1,12 +1,13 @@
-"""Room ``present``: from :class:`~dbdyno.model.results.Results` to a terminal, an HTML file, exports, JSON.
+"""Room ``present``: from :class:`~dbdyno.model.results.Results` to documents, and these to a terminal, HTML,
+Markdown; exports, JSON.
 
-Pure but for the files it writes: no store, no engine, no driver. ``terminal`` and ``exports`` are modules;
-what is slow to load (XlsxWriter) is loaded when it is called for.
+Pure but for the files it writes: no store, no engine, no driver. What is slow to load is loaded when it is
+called for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from dbdyno.model.machines import Machines
     from dbdyno.model.results import Results
     from dbdyno.model.scaling import Scaling
-    from dbdyno.present.document import Document
-    from dbdyno.present.terminal import summary
-    from dbdyno.present.terminal_tables import events_text, microstates_text, profile_text, witnesses_text
+    from dbdyno.present.document import Document, Row
+    from dbdyno.present.media.text import Running
+    from dbdyno.present.report import document as run_document
     from dbdyno.present.topology import facts as topology_facts
     from dbdyno.present.topology import parsable as topology_parsable
     from dbdyno.present.topology import table as topology_table
@@ -34,13 +35,13 @@ __all__ = [
     "ascii_only",
     "comparison",
     "comparison_document",
+    "details",
     "document",
-    "events_text",
     "export",
     "machines_document",
-    "microstates_text",
     "printed",
-    "profile_text",
+    "run_document",
+    "running_rungs",
     "samples",
     "scaling",
     "scaling_json",
@@ -49,7 +50,6 @@ __all__ = [
     "topology_parsable",
     "topology_picture",
     "topology_table",
-    "witnesses_text",
     "write",
     "write_html",
     "write_topology_svg",
@@ -57,10 +57,37 @@ __all__ = [
 
 
 def write_html(results: Results, path: Path) -> Path:
-    """One self-contained HTML file at ``path``. Raises StoreError where that cannot be written."""
-    from dbdyno.present import html
+    """The run's document as a file, see :func:`write`."""
+    from dbdyno.present import report
 
-    return html.write(results, path)
+    return write(report.document(results), path)
+
+
+def summary(results: Results) -> RenderableType:
+    """What ``dbdyno run`` and ``dbdyno show`` print at the end, as wide as the console."""
+    from dbdyno.present import report
+
+    return printed(report.brief(results))
+
+
+def details(results: Results, name: str, cell: str | None = None) -> RenderableType:
+    """``profile``, ``events``, ``microstates``, ``cross_check`` of a measurement, or ``findings``.
+
+    Without ``cell``: of the top load, or of all windows of an observation. Raises UsageError where there
+    is no such cell."""
+    from dbdyno.present import report
+    from dbdyno.present.media.text import Printed
+
+    return Printed(report.details(results, name, cell))
+
+
+def running_rungs(work: str, width: int) -> tuple[Running, Callable[[Mapping[str, Any]], Row]]:
+    """The table of rungs for lines that are printed one by one, and its row of a row of table ``rungs``."""
+    from dbdyno.present import rungs
+    from dbdyno.present.media.text import Running
+
+    columns, row = rungs.running(work)
+    return Running(columns, width), row
 
 
 def document(results: Results) -> dict[str, Any]:

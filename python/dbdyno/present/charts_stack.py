@@ -130,7 +130,7 @@ def _bars(drawn: pl.DataFrame, rows: pl.DataFrame, x: Spec, unit: str, form: str
         channel("aas:Q", format=".3f", title="seconds per second"), channel("interval:N"),
         *(share if "share" in drawn.columns else []),
         channel("runq:Q", format=".3f", title="CPU WAIT in all"),
-        channel("events:N", title="most of it"), channel("source:N", title="witness"),
+        channel("events:N", title="most of it"), channel("source:N", title="data source"),
     ]  # fmt: skip
     y = channel("y0:Q", title=unit, axis={"format": form}, scale={"domain": ends, "nice": False})
     return encoded(

@@ -1,4 +1,4 @@
-"""Charts of CPU used: by every witness, and by the server's own processes."""
+"""Charts of CPU used: by every data source, and by the server's own processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _extreme(value: Any) -> float:
 
 
 def cpu_by_source(results: Results, series: Series) -> Chart | None:
-    """The same quantity, CPU used, from every witness."""
+    """The same quantity, CPU used, from every data source."""
     rows = _witnesses(results, series)
     if rows.is_empty():
         return None
@@ -51,7 +51,7 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
         "domain": names,
         "range": list(SHAPES[: len(names)]) if len(names) <= len(SHAPES) else list(SHAPES),
     }
-    # Outlines of falling size: witnesses that agree stay visible one inside the other.
+    # Outlines of falling size: sources that agree stay visible one inside the other.
     sizes = {"type": "ordinal", "domain": names, "range": [160 / (i + 1) for i in range(len(names))]}
     points = encoded(
         layer(rows, "point", filled=False, strokeWidth=2, opacity=1),
@@ -65,7 +65,7 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
     return Chart(
         id="cpu",
         title="CPU used, by source",
-        caption="Independent witnesses of one quantity: where they part, the table of witnesses says by how "
+        caption="Independent data sources of one quantity: where they differ, the cross-check says by how "
         "much, and which one is the reference.",
         spec=finished(
             [encoded(layer(rows, "line", strokeWidth=1.5, opacity=0.8), **base), points, *mark],

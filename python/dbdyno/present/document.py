@@ -27,15 +27,21 @@ class Cell(NamedTuple):
     value: Value = None
     """``None``: unknown, or nothing."""
     unit: str = ""
+    note: str = ""
+    """Its interval, or why it is unknown: shown where there is a pointer."""
+    tone: Tone = ""
+    bar: Sequence[tuple[float, str]] = ()
+    """Shares of a whole and their colours, drawn below or instead of the text."""
 
 
-def word(text: str) -> Cell:
-    return Cell(text, text or None)
+def word(text: str | None, note: str = "") -> Cell:
+    return Cell(text or "", text or None, note=note)
 
 
-def known(value: float | None, text: Callable[[float], str], unit: str = "") -> Cell:
+def known(value: float | None, text: Callable[[float], str], unit: str = "", note: str = "") -> Cell:
     """``value`` as ``text`` writes it; ``?`` where it is unknown."""
-    return Cell(UNKNOWN, None, unit) if value is None else Cell(text(value), value, unit)
+    shown = UNKNOWN if value is None else text(value)
+    return Cell(shown, value, unit, note)
 
 
 def optional(value: float | None, text: Callable[[float], str], unit: str = "") -> Cell:
@@ -53,6 +59,14 @@ class Column(NamedTuple):
     """A text that may go on in the next line."""
     sketch: bool = False
     """A drawing made of characters: only where there are no drawings."""
+    shortens: bool = False
+    """A text that may lose its end."""
+    width: int = 0
+    """Characters, where rows are printed one by one; 0: not shown there."""
+    name: str = ""
+    """The head where there is room for it."""
+    note: str = ""
+    """What it means."""
 
 
 class Row(NamedTuple):
@@ -70,12 +84,13 @@ class Table:
     named: bool = False
     """The rows are single lines of a name and figures, none of them wraps."""
 
-    def shown(self, sketches: bool) -> Table:
-        """Without empty columns; with or without sketches."""
+    def shown(self, sketches: bool, bars: bool = False) -> Table:
+        """Without empty columns; with or without sketches and bars."""
         kept = [
             n
             for n, c in enumerate(self.columns)
-            if (sketches or not c.sketch) and (not self.rows or any(r.cells[n].text for r in self.rows))
+            if (sketches or not c.sketch)
+            and (not self.rows or any(r.cells[n].text or (bars and r.cells[n].bar) for r in self.rows))
         ]
         rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
         return Table(self.title, [self.columns[n] for n in kept], rows, self.named)
@@ -88,6 +103,17 @@ def table(
     return Table(
         title, [c for c, _ in columns], [Row([cell(i) for _, cell in columns]) for i in items], named
     )
+
+
+def facts(title: str, pairs: Iterable[tuple[str, str | None]]) -> Table:
+    """Names and values; those without a value are left out."""
+    rows = [Row([word(name), word(value)]) for name, value in pairs if value]
+    return Table(title, (Column(""), Column("", wraps=True)), rows)
+
+
+def texts(title: str, heads: Sequence[str], rows: Iterable[Sequence[str | None]]) -> Table:
+    """A table of nothing but texts."""
+    return Table(title, [Column(h, wraps=True) for h in heads], [Row([word(t) for t in r]) for r in rows])
 
 
 @dataclass(frozen=True)
@@ -106,6 +132,10 @@ class Statement(NamedTuple):
     evidence: str = ""
     tone: Tone = ""
     id: str = ""
+    advice: str = ""
+    """What to do about it."""
+    note: str = ""
+    """Its interval, what it rests on: where there is room."""
 
 
 @dataclass(frozen=True)
@@ -153,15 +183,60 @@ class Drawing:
 
 
 @dataclass(frozen=True)
+class Strip:
+    """Sessions over time as rows; each piece of a row is split into where the time went."""
+
+    id: str  # unique in its document
+    title: str
+    caption: str
+    parts: Sequence[tuple[str, str]]
+    """Name and colour, the first at the bottom; without a colour it is not drawn."""
+    names: Sequence[str]
+    """Of the rows."""
+    pieces: Sequence[Sequence[Sequence[int] | None]]
+    """Per row and piece the percentage of each part; ``None``: nothing is known."""
+    start_s: float
+    end_s: float
+    left_out: int = 0
+    """Rows for which there was no room."""
+
+
+@dataclass(frozen=True)
+class Verbatim:
+    """A text whose lines stay as they are."""
+
+    text: str
+
+
+class Option(NamedTuple):
+    key: str
+    """The same in all choices of a document: a page changes them together."""
+    label: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The same blocks for one of several: a page has a selector, other media show the first."""
+
+    name: str
+    options: Sequence[Option]
+    note: str = ""
+    """What is left out."""
+
+
+@dataclass(frozen=True)
 class Section:
     title: str
     blocks: Sequence[Block]
     id: str = ""
     folded: bool = False
     """A detail: a page opens it on demand, a terminal leaves it out."""
+    detail: bool = False
+    """A terminal leaves it out."""
 
 
-Block = Paragraph | Statements | Table | Chart | Drawing | Section
+Block = Paragraph | Statements | Table | Chart | Drawing | Strip | Verbatim | Choice | Section
 
 
 @dataclass(frozen=True)
@@ -173,14 +248,18 @@ class Document:
     figures: Sequence[KeyFigure] = ()
     """The answer in numbers."""
     footer: str = ""
+    more: Sequence[Paragraph] = ()
+    """Where the rest is, for media that leave details out."""
 
 
 def walk(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Every block, those of sections after their section."""
+    """Every block, those of sections and choices after them."""
     for block in blocks:
         yield block
         if isinstance(block, Section):
             yield from walk(block.blocks)
+        elif isinstance(block, Choice):
+            yield from walk(b for option in block.options for b in option.blocks)
 
 
 def remarks(texts: Iterable[str]) -> list[Paragraph]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 _VOID = frozenset({"meta", "link", "br", "hr", "col"})
 
@@ -35,43 +35,6 @@ def join(*children: Content) -> Html:
 
 def joined(children: Iterable[Content]) -> Html:
     return join(*children)
-
-
-def table(
-    caption: str,
-    heads: Sequence[Content],
-    rows: Iterable[Sequence[Content]],
-    numeric: Sequence[bool] | None = None,
-    class_: str | None = None,
-) -> Html:
-    """A table that scrolls sideways in its own box, which takes the focus so that keys scroll it."""
-    numbers = numeric or [False] * len(heads)
-    head = el("tr", *(el("th", h, scope="col", class_=_num(n)) for h, n in zip(heads, numbers, strict=True)))
-    body = [
-        el("tr", *(_cell(i, c, n) for i, (c, n) in enumerate(zip(r, numbers, strict=True)))) for r in rows
-    ]
-    told = el("caption", el("span", caption)) if caption else None
-    made = el("table", told, el("thead", head), el("tbody", *body), class_=class_)
-    return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption or "table")
-
-
-def definitions(pairs: Iterable[tuple[str, Content]]) -> Html:
-    """A list of terms; pairs without a value are left out."""
-    return el("dl", *(el("div", el("dt", k), el("dd", v)) for k, v in pairs if v))
-
-
-def details(summary: str, *children: Content) -> Html:
-    return el("details", el("summary", summary), *children)
-
-
-def _cell(index: int, content: Content, number: bool) -> Html:
-    if index == 0:
-        return el("th", content, scope="row", class_=_num(number))
-    return el("td", content, class_=_num(number))
-
-
-def _num(number: bool) -> str | None:
-    return "num" if number else None
 
 
 def _text(child: Content) -> str:

@@ -1,4 +1,4 @@
-"""How each figure is obtained: the formula in words, and which witness it came from in this run."""
+"""How each figure is obtained: the formula in words, and which data source it came from in this run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import polars as pl
 from dbdyno.model.claim import GOOD_SCALING
 from dbdyno.model.results import Results
 from dbdyno.present.accounts import BRACKET
+from dbdyno.present.document import Block, texts
 from dbdyno.present.figures import is_observation
 from dbdyno.present.missing_values import in_words
 from dbdyno.present.selection import TOGETHER
@@ -81,6 +82,16 @@ def of(results: Results) -> list[Method]:
     observed = is_observation(results)
     chosen = [m for m in _METHODS if not (observed and m[1] in ("rates", "rungs"))]
     return [Method(figure, formula, *_seen(results, table, key)) for figure, table, key, formula in chosen]
+
+
+def tables(results: Results) -> list[Block]:
+    """Formula, data source and status of each figure; then all sources."""
+    heads = ("figure", "how it is obtained", "source in this run", "status")
+    figures = [(m.figure, m.formula, ", ".join(m.sources) or "none", m.status) for m in of(results)]
+    sources = results.tables["sources"].unique(maintain_order=True)
+    read = sources.select("name", "provenance", "status", "detail").rows()
+    of_sources = ("source", "what it reads", "status", "why not, and the cure")
+    return [texts("Figures", heads, figures), texts("Data sources", of_sources, read)]
 
 
 def _seen(results: Results, table: str, key: str) -> tuple[tuple[str, ...], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -27,7 +27,7 @@ class Overview(NamedTuple):
     db_time: float | None
     db_cpu: float | None
     cpu_wait: float | None
-    top: list[profile.Event]
+    top: list[dict[str, Any]]  # rows of table top_events
     brief: int  # besides, sessions too brief to be sampled
     why: str  # DB time is unknown
 
@@ -47,7 +47,7 @@ def overview(results: Results) -> Overview | None:
         float(windows["wall_s"].sum()),
         processes.select("pid", "start_ticks").n_unique() if len(processes) else 0,
         **found,
-        top=profile.profile(results, pick).events,
+        top=profile.events(results, pick),
         brief=_brief(results),
         why=next(iter(rows.filter(pl.col("name") == "DB time")["status"]), "off"),
     )
@@ -112,7 +112,11 @@ def _brief(results: Results) -> int:
 
 
 def _top(found: Overview) -> str:
-    named = [f"{e.name} {e.share} %" for e in found.top[:TOP] if e.share != figures.UNKNOWN]
+    named = [
+        f"{e['name']} {figures.percent(e['share'], digits=1)} %"
+        for e in found.top[:TOP]
+        if e["share"] is not None
+    ]
     return f"Most of DB time: {', '.join(named)}." if named else ""
 
 

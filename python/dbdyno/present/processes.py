@@ -9,6 +9,8 @@ import polars as pl
 from dbdyno.model.brief import BRIEF
 from dbdyno.model.results import Results
 from dbdyno.model.units import significant
+from dbdyno.present import sources_used
+from dbdyno.present.document import Block, Cell, Column, Paragraph, Row, Table, known, remarks, word
 from dbdyno.present.figures import percent
 from dbdyno.present.missing_values import in_words
 from dbdyno.present.selection import Pick, rows_of
@@ -18,25 +20,26 @@ MAX_ROWS = 100
 """Of a block; the least active are left out, and the block says how many."""
 
 
-class Column(NamedTuple):
+class State(NamedTuple):
     name: str  # in table microstates
     head: str
     words: str
-    state: bool  # a share of the process's time, with an interval; else a number per second
+    share: bool  # of the process's time, with an interval; else a number per second
+    rank: int = 0
 
 
-COLUMNS = (
-    Column("usr", "USR", "on a CPU, user mode", True),
-    Column("sys", "SYS", "on a CPU, kernel", True),
-    Column("cpu_wait", "WAIT", "CPU WAIT: in the run queue", True),
-    Column("lock", "LOCK", "asleep in a lock or latch", True),
-    Column("client", "CLNT", "asleep, waiting for its client", True),
-    Column("sleep", "SLP", "asleep in anything else", True),
-    Column("unaccounted", "UNAC", "signed remainder: these seven add up to 100", True),
-    Column("block_io", "BLKIO", "block I/O delay; lies inside SLP and LOCK", True),
-    Column("voluntary_per_s", "VCX/s", "voluntary context switches a second", False),
-    Column("involuntary_per_s", "ICX/s", "involuntary context switches a second", False),
-    Column("syscalls_per_s", "SCL/s", "system calls a second", False),
+STATES = (
+    State("usr", "USR", "on a CPU, user mode", True),
+    State("sys", "SYS", "on a CPU, kernel", True),
+    State("cpu_wait", "WAIT", "CPU WAIT: in the run queue", True),
+    State("lock", "LOCK", "asleep in a lock or latch", True),
+    State("client", "CLNT", "asleep, waiting for its client", True),
+    State("sleep", "SLP", "asleep in anything else", True),
+    State("unaccounted", "UNAC", "signed remainder: these seven add up to 100", True),
+    State("block_io", "BLKIO", "block I/O delay; lies inside SLP and LOCK", True, 2),
+    State("voluntary_per_s", "VCX/s", "voluntary context switches a second", False, 3),
+    State("involuntary_per_s", "ICX/s", "involuntary context switches a second", False, 4),
+    State("syscalls_per_s", "SCL/s", "system calls a second", False, 1),
 )
 _TICKS = "too little CPU time to tell USR from SYS: no clock tick fell on it"
 _OURS = ("driver", "pooler", "dbdyno")
@@ -47,32 +50,30 @@ _SWITCHED_OFF = {
 }
 
 
-class Process(NamedTuple):
-    name: str
-    pid: str
-    cells: list[tuple[str, str]]  # figure and what is said on hovering over it
-    share: str  # a parallel worker's share of its session's CPU
-    worker: bool
-    seen_s: float
-    source: str
+_LEGEND = "USR to UNAC, in percent of the process's time, add up to 100 (UNAC: signed remainder); BLKIO lies "
+_LEGEND += "inside SLP and LOCK."
 
 
-class Block(NamedTuple):
-    title: str
-    processes: list[Process]
-    left_out: int
-
-
-def blocks(results: Results, pick: Pick) -> list[Block]:
+def tables(results: Results, pick: Pick, most: int = MAX_ROWS) -> list[Block]:
     """Sessions with their parallel workers, the server's own processes, and who else is seen."""
     rows = _folded(rows_of(results, "microstates", pick).to_dicts())
+    if not rows:
+        return [Paragraph("No process was seen: microstates need the server's tasks on this host.", "muted")]
     role = {
         "Sessions": [r for r in rows if r["role"] in _SESSIONS],
         "Server processes": [r for r in rows if r["role"].startswith("helper")],
         "Beside them": [r for r in rows if r["role"] not in _SESSIONS and not r["role"].startswith("helper")],
     }
     why = reasons(results)
-    return [_block(title, found, why) for title, found in role.items() if found]
+    shown: list[Block] = []
+    for title, found in role.items():
+        made = [_row(r, found, why) for r in _ordered(found)[:most]]
+        left = len(found) - len(made)
+        shown += (
+            [Table(f"{title}, microstates {pick.at}{pick.which}", _COLUMNS, made, named=True)] if made else []
+        )
+        shown += remarks([f"{left} less active ones are left out; the export holds them."] if left else [])
+    return [*shown, *remarks([_LEGEND, *unknown(results, pick), sources_used.caption(results, pick.cell)])]
 
 
 def _folded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -111,7 +112,7 @@ def unknown(results: Results, pick: Pick) -> list[str]:
     frame = rows_of(results, "microstates", pick)
     why = reasons(results)
     notes: dict[str, list[str]] = {}
-    for c in COLUMNS:
+    for c in STATES:
         nulls = frame[c.name].null_count()
         if not nulls or (nulls < len(frame) and c.name not in ("usr", "sys")):
             continue
@@ -132,12 +133,6 @@ def _unseen_sleeps(frame: pl.DataFrame) -> list[str]:
         return []
     whose = "1 session" if count == 1 else f"{count} sessions"
     return [f"{ABSENT} What {whose} waited for is unknown; the time asleep, or at the client, lies in UNAC."]
-
-
-def _block(title: str, rows: list[dict[str, Any]], why: dict[str, str]) -> Block:
-    ordered = _ordered(rows)
-    shown = [_process(r, rows, why) for r in ordered[:MAX_ROWS]]
-    return Block(title, shown, len(rows) - len(shown))
 
 
 def _ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -162,24 +157,33 @@ def _active(row: dict[str, Any]) -> tuple[float, int]:
     return -sum(row[n] or 0.0 for n in ("usr", "sys", "cpu_wait")), row["pid"]
 
 
-def _process(row: dict[str, Any], rows: list[dict[str, Any]], why: dict[str, str]) -> Process:
-    cells = [_cell(row, c, why) for c in COLUMNS]
+def _row(row: dict[str, Any], rows: list[dict[str, Any]], why: dict[str, str]) -> Row:
+    """A worker stands below its leader, with its share of the session's CPU."""
+    name = f"\N{BOX DRAWINGS LIGHT UP AND RIGHT} {row['name']}" if row["worker"] else row["name"]
     share = _share(row, rows) if row["worker"] else ""
-    return Process(row["name"], str(row["pid"]), cells, share, row["worker"], row["wall_s"], row["source"])
+    return Row([word(name), known(row["pid"], str), *(_cell(row, c, why) for c in STATES), word(share)])
 
 
-def _cell(row: dict[str, Any], column: Column, why: dict[str, str]) -> tuple[str, str]:
-    value = row[column.name]
+_COLUMNS = (
+    Column("process", shortens=True),
+    Column("pid", number=True),
+    *(Column(s.head, number=True, rank=s.rank, note=s.words) for s in STATES),
+    Column("of session CPU", number=True, rank=5),
+)
+
+
+def _cell(row: dict[str, Any], state: State, why: dict[str, str]) -> Cell:
+    value = row[state.name]
     if value is None:
-        if row["role"] in _OURS and column.name in ("lock", "client"):
-            return ABSENT, "it is no process of the server: it waits in no wait event"
+        if row["role"] in _OURS and state.name in ("lock", "client"):
+            return Cell(ABSENT, note="it is no process of the server: it waits in no wait event")
         status = "" if row["status"] == "ok" else in_words(row["status"])
-        return ABSENT, status or why.get(column.name, "no source gave it")
-    if not column.state:
-        return significant(value) if value < 100 else f"{value:,.0f}", ""
-    low, high = row.get(f"{column.name}_low"), row.get(f"{column.name}_high")
-    told = "" if low is None or high is None else f"{percent(low, digits=2)} to {percent(high, digits=2)} %"
-    return percent(value, digits=1), told
+        return Cell(ABSENT, note=status or why.get(state.name, "no source gave it"))
+    if not state.share:
+        return Cell(significant(value) if value < 100 else f"{value:,.0f}", value, "1/s")
+    low, high = row.get(f"{state.name}_low"), row.get(f"{state.name}_high")
+    ends = "" if low is None or high is None else f"{percent(low, digits=2)} to {percent(high, digits=2)} %"
+    return Cell(percent(value, digits=1), value, "", ends)
 
 
 def _share(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:

@@ -1,12 +1,14 @@
-"""The load profile, ready for showing: what was done per second, transaction, execution and call."""
+"""The load profile: what was done per second, transaction, execution and call; the events of most time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from dbdyno.model.results import Results
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
+from dbdyno.present import sources_used
+from dbdyno.present.document import Block, Cell, Column, Paragraph, Row, Table, known, remarks, table, word
 from dbdyno.present.figures import UNKNOWN, percent
 from dbdyno.present.missing_values import in_words
 from dbdyno.present.selection import Pick, rows_of
@@ -14,52 +16,68 @@ from dbdyno.present.selection import Pick, rows_of
 _PER = ("per_s", "per_transaction", "per_execution", "per_call")
 HEADS = {"per_s": "per second", "per_transaction": "per transaction", "per_execution": "per execution",
          "per_call": "per call"}  # fmt: skip
+_RATIO = "ratio"
+_TOP = "seconds: a wait's are asleep; CPU WAIT s: in the run queue under its label, counted in CPU WAIT."
 
 
-class Line(NamedTuple):
-    """A row of the profile; ``values`` in the order of the page's heads."""
-
-    name: str
-    values: list[str]
-    status: str  # why, where all values are unknown; else empty
-    source: str
-
-
-class Event(NamedTuple):
-    """A row of the top events."""
-
-    rank: str
-    name: str
-    seconds: str
-    interval: str
-    share: str  # of DB time
-    runq: str  # seconds under its label in the run queue
-    waits: str
-    mean: str
-    source: str
-
-
-class Profile(NamedTuple):
-    heads: list[str]
-    lines: list[Line]
-    ratios: list[tuple[str, str]]
-    events: list[Event]
-    notes: list[str]  # why figures are unknown
-
-
-def profile(results: Results, pick: Pick) -> Profile:
-    """The page of one pick; empty lists where the run has no profile."""
+def load_profile(results: Results, pick: Pick) -> list[Block]:
+    """A row for each figure, a column for each of what it is divided by; then why figures are unknown."""
     rows = rows_of(results, "profile", pick).to_dicts()
-    figures = [r for r in rows if r["unit"] != "ratio"]
-    columns = [c for c in _PER if c == "per_s" or any(r[c] is not None for r in figures)]
-    lines = [_line(r, columns) for r in figures]
-    ratios = [
-        (r["name"], UNKNOWN if r["total"] is None else f"{percent(r['total'], digits=2)} %")
-        for r in rows
-        if r["unit"] == "ratio"
+    if not rows:
+        return [Paragraph("No load profile: the run has no counters.", "muted")]
+    per = [c for c in _PER if c == "per_s" or any(r[c] is not None for r in rows if r["unit"] != _RATIO)]
+    columns = [Column(""), *(Column(HEADS[c], number=True) for c in per), Column("source", rank=1)]
+    repeats = f", all {pick.repeats} repeats together" if pick.repeats > 1 else ""
+    shown = sorted(rows, key=lambda r: r["unit"] == _RATIO)
+    made = Table(f"Load profile {pick.at}{repeats}", columns, [Row(_line(r, per)) for r in shown], named=True)
+    return [made, *remarks(_notes(rows, per))]
+
+
+def events(results: Results, pick: Pick) -> list[dict[str, Any]]:
+    """Rows of table ``top_events``, the most time first."""
+    return rows_of(results, "top_events", pick).sort("rank").to_dicts()
+
+
+def top_events(results: Results, pick: Pick) -> list[Block]:
+    """The ten largest parts of DB time."""
+    found = events(results, pick)
+    if not found:
+        return [Paragraph("No top events: sessions were neither sampled nor traced.", "muted")]
+    return [
+        table(f"Top {len(found)} events {pick.at} by total time", _EVENT, found, named=True),
+        *remarks([f"{_TOP} {sources_used.caption(results, pick.cell)}"]),
     ]
-    events = [_event(r) for r in rows_of(results, "top_events", pick).sort("rank").to_dicts()]
-    return Profile([HEADS[c] for c in columns], lines, ratios, events, _notes(rows, columns))
+
+
+def _own(row: dict[str, Any]) -> bool:
+    return row["name"] in ("DB CPU", "CPU WAIT")
+
+
+def _interval(row: dict[str, Any]) -> Cell:
+    ends = row["low"], row["high"]
+    return word("" if None in ends else f"{significant(ends[0])} to {significant(ends[1])}")
+
+
+def _share(row: dict[str, Any]) -> Cell:
+    share = row["share"]
+    bar = () if share is None else ((min(1.0, max(0.0, share)), "accent"),)
+    return known(share, lambda v: percent(v, digits=1))._replace(bar=bar)
+
+
+def _number(head: str, rank: int = 0) -> Column:
+    return Column(head, number=True, rank=rank)
+
+
+_EVENT: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
+    (Column("event", shortens=True), lambda r: word(r["name"])),
+    (_number("seconds"), lambda r: known(r["seconds"], significant, "s")),
+    (_number("% DB time"), _share),
+    (_number("CPU WAIT s", 1), lambda r: _optional(r["runq_s"], significant, "" if _own(r) else "-")),
+    (_number("95 % interval", 2), _interval),
+    (_number("waits", 4), lambda r: _optional(r["waits"], format_rate, "-")),
+    (_number("mean", 3), lambda r: _optional(r["mean_ns"], format_ns, "-")),
+    (Column("source", rank=5), lambda r: word(r["source"])),
+)
 
 
 def value(amount: float | None, unit: str) -> str:
@@ -83,34 +101,25 @@ def _space(amount: float) -> str:
     return "" if abs(amount) >= 1e3 else " "
 
 
-def _line(row: dict[str, Any], columns: list[str]) -> Line:
+def _line(row: dict[str, Any], columns: list[str]) -> list[Cell]:
+    if row["unit"] == _RATIO:
+        hits = known(row["total"], lambda v: f"{percent(v, digits=2)} %")
+        return [word(row["name"]), hits, *[word("")] * (len(columns) - 1), word("")]
     unit = row["unit"]
     suffix = {"blocks": ", blocks", "rows": ", rows"}.get(unit, "")
-    known = row["total"] is not None or row["per_s"] is not None
+    any_known = row["total"] is not None or row["per_s"] is not None
     # A divisor over itself says nothing; one that is unknown has its own row with the reason.
-    values = [_value(row[c], unit, c) if row[c] is not None or not known else "-" for c in columns]
-    return Line(row["name"] + suffix, values, "" if known else in_words(row["status"]), row["source"])
+    values = [
+        Cell("-")
+        if row[c] is None and any_known
+        else Cell(_value(row[c], unit, c), row[c], unit, in_words(row["status"]) if row[c] is None else "")
+        for c in columns
+    ]
+    return [word(row["name"] + suffix), *values, word(row["source"])]
 
 
-def _event(row: dict[str, Any]) -> Event:
-    ends = row["low"], row["high"]
-    interval = "" if None in ends else f"{significant(ends[0])} to {significant(ends[1])}"
-    own = row["name"] in ("DB CPU", "CPU WAIT")
-    return Event(
-        str(row["rank"]),
-        row["name"],
-        significant(row["seconds"]),
-        interval,
-        UNKNOWN if row["share"] is None else f"{percent(row['share'], digits=1)}",
-        _optional(row["runq_s"], significant, "" if own else "-"),
-        _optional(row["waits"], format_rate, "-"),
-        _optional(row["mean_ns"], format_ns, "-"),
-        row["source"],
-    )
-
-
-def _optional(amount: float | None, text: Callable[[float], str], absent: str) -> str:
-    return absent if amount is None else text(amount)
+def _optional(amount: float | None, text: Callable[[float], str], absent: str) -> Cell:
+    return Cell(absent) if amount is None else known(amount, text)
 
 
 def _notes(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:

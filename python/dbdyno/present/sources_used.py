@@ -19,12 +19,6 @@ _WORDS = {
     "activity samples, the server's word alone": "Waits{where}: sampled from the server's activity view{hz}. "
     "The server's processes are not visible, so sleep and run queue are not separated.",
 }
-_SHORT = {
-    TRACE: "scheduler trace, exact",
-    "wait event word, raked": "wait event word, sampled",
-    "activity samples, raked": "activity view, sampled",
-    "activity samples, the server's word alone": "activity view, sampled; run queue unknown",
-}
 _READS = {"wait event word, raked": "wait event word"}
 _SAMPLES = "activity samples"
 
@@ -38,7 +32,8 @@ class Tier(NamedTuple):
     @property
     def short(self) -> str:
         """For a table's caption."""
-        return _SHORT.get(self.source, self.source)
+        name, *_ = self.source.split(",")
+        return f"{'exact' if self.source == TRACE else 'sampled'} ({name})"
 
 
 def tiers(results: Results, cell: str | None = None) -> list[Tier]:
@@ -53,9 +48,9 @@ def tiers(results: Results, cell: str | None = None) -> list[Tier]:
 
 
 def caption(results: Results, cell: str | None = None) -> str:
-    """``Data source: scheduler trace, exact.``"""
+    """``Waits: exact (scheduler trace).``"""
     found = tiers(results, cell)
-    return f"Data source: {' and '.join(t.short for t in found)}." if found else "Data source: none."
+    return f"Waits: {' and '.join(t.short for t in found) or 'not available'}."
 
 
 def words(results: Results) -> list[str]:

@@ -1,4 +1,4 @@
-"""The heat strip: a row a session, its seconds split into where they went. Data for page.js, kept small."""
+"""The heat strip: a row a session, its seconds split into where they went."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.wait_families import AT_CLIENT, families_of
-from dbdyno.present import timeline
+from dbdyno.present import sources_used, timeline
+from dbdyno.present.document import Block, Paragraph, Strip
 from dbdyno.present.palette import account_colours
+from dbdyno.present.selection import Pick
 
 MAX_ROWS = 60
 MAX_PIECES = 60
 """Of a row; finer strips are drawn in pieces of several."""
 _EDGE = 1e-3  # of a piece: rounding is no overlap
 _FIRST = ("run", "runq")
+_NONE = "No strip of sessions over time: they were not sampled together with their tasks."
+_CAPTION = (
+    "A row is a session, its height is all its time: CPU at the bottom, CPU WAIT on it, then sleep by wait "
+    "class, the client on top."
+)
 _WORDS = {
     "run": "CPU",
     "runq": "CPU WAIT",
@@ -41,19 +48,23 @@ def label(results: Results, part: str) -> str:
     return "client" if _clients(results, [part]) else _WORDS.get(part, part)
 
 
-def colours(results: Results, shown: list[str]) -> dict[str, str | None]:
-    """Part -> name of its colour; what is not known has none."""
+def colours(results: Results, shown: list[str]) -> dict[str, str]:
+    """Part -> name of its colour; what is not known has none (an empty one)."""
     families = families_of(results.tables)
     hues = {p: families.hue(p) for p in shown if p != "unknown"}
     paint = account_colours(hues.values())
-    return {p: paint[hues[p]] if p in hues else None for p in shown}
+    return {p: paint[hues[p]] if p in hues else "" for p in shown}
 
 
-def strip(results: Results, cell: str | None, shown: list[str]) -> dict[str, Any] | None:
-    """Of one cell, or of all windows in a row: from, to (s), rows, left_out, names, pieces.
+def strips(results: Results, pick: Pick) -> list[Block]:
+    """The strip of one pick, or a remark why there is none."""
+    shown = parts(results)
+    made = strip(results, pick.cell, shown, f"strip-{pick.key}") if shown else None
+    return [Paragraph(_NONE, "muted") if made is None else made]
 
-    ``pieces``: per row and piece the shares of ``shown`` in per cent, flat; None where there is nothing.
-    """
+
+def strip(results: Results, cell: str | None, shown: list[str], name: str = "strip") -> Strip | None:
+    """Of one cell, or of all windows in a row: the most active sessions; ``None`` where there is nothing."""
     rows = _rows(results, cell)
     if rows.is_empty():
         return None
@@ -79,16 +90,21 @@ def strip(results: Results, cell: str | None, shown: list[str]) -> dict[str, Any
     )
     found = {(w, p, part): v for w, part, p, v in sums.select("who", "part", "piece", "percent").rows()}
     seen = {(w, p) for w, p, _ in found}
-    return {
-        "from": round(start, 3),
-        "to": round(end, 3),
-        "left_out": len(order) - len(kept),
-        "names": [f"session {n}" if n is not None else w for w, n in kept.select("who", "session").rows()],
-        "pieces": [
+    paint = colours(results, shown)
+    return Strip(
+        id=name,
+        title="Each session over time",
+        caption=f"{_CAPTION} {sources_used.caption(results)}",
+        parts=[(label(results, p), paint[p]) for p in shown],
+        names=[f"session {n}" if n is not None else w for w, n in kept.select("who", "session").rows()],
+        pieces=[
             [[found.get((w, p, part), 0) for part in shown] if (w, p) in seen else None for p in range(count)]
             for w in names
         ],
-    }
+        start_s=round(start, 3),
+        end_s=round(end, 3),
+        left_out=len(order) - len(kept),
+    )
 
 
 def _rows(results: Results, cell: str | None) -> pl.DataFrame:

@@ -1,16 +1,19 @@
-"""The joint table ready for showing: every (state, wait event) with its sleep and its run queue."""
+"""Every state and wait event with its time on a CPU, asleep and in the run queue."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.source import TRACE
 from dbdyno.model.units import format_rate, significant
-from dbdyno.present import stack
+from dbdyno.present import sources_used, stack
 from dbdyno.present.accounts import BRACKET, NO_LABEL, THROTTLED, UNSEEN
+from dbdyno.present.document import Block, Cell, Column, Paragraph, Row, known, remarks, table, word
 from dbdyno.present.figures import UNKNOWN
 from dbdyno.present.missing_values import in_words
 from dbdyno.present.selection import Pick, rows_of
@@ -23,38 +26,28 @@ _UNLABELLED = "active without wait event"
 _NAMELESS = (UNSEEN, "no samples", _UNLABELLED)
 """What table events says in status of time under no known label."""
 _UNDIVIDED = "the scheduler trace does not divide CPU time by label; its sum is exact"
-HEADS = ("CPU", "asleep", "CPU WAIT")
+HEADS = ("CPU", "asleep", "CPU WAIT")  # in the order of _PARTS
 
 
-class Wait(NamedTuple):
-    state: str
-    event: str
-    figures: list[tuple[str, str]]  # CPU, asleep, CPU WAIT in s per second; each with its interval
-    waits: str  # sleeps a second, where traced
-    samples: str
-    source: str
-
-
-class Waits(NamedTuple):
-    rows: list[Wait]
-    total: list[str]  # sums of the three
-    left_out: int
-    notes: list[str]
-
-
-def waits(results: Results, pick: Pick) -> Waits:
+def tables(results: Results, pick: Pick) -> list[Block]:
     """The rows of the rung (all sessions in sum), the most time first; the sums are the ledger's own."""
     frame = rows_of(results, "events", pick).filter(pl.col("scope") == "rung")
+    if frame.is_empty():
+        return [Paragraph("No wait events: sessions were neither sampled nor traced.", "muted")]
     time = pl.sum_horizontal(pl.col(*_PARTS).fill_null(0.0))
     frame = frame.sort(time, descending=True, maintain_order=True)
-    shown = [_wait(r) for r in frame.head(MAX_ROWS).to_dicts()]
     places = _places(results, pick)
     accounts = {row["key"]: row for row in stack.means(results, places).to_dicts()}
     hidden = stack.hidden(results, places)
     sums = [UNKNOWN if hidden and names is _ASLEEP else _sum(accounts, names) for names in _TOTALS]
-    notes = [*_notes(frame), *_remainder(accounts, stack.missing(results, places))]
-    notes += _throttled(results, pick)
-    return Waits(shown, sums if len(frame) else [], len(frame) - len(shown), notes)
+    total = Row([word("all"), word(""), *(c for s in sums for c in (word(s), word(""))), *[word("")] * 3])
+    title = f"Wait events {pick.at}{pick.which}: seconds per second"
+    made = table(title, _COLUMNS, frame.head(MAX_ROWS).to_dicts(), named=True)
+    left = len(frame) - len(made.rows)
+    notes = [f"{left} smaller rows are left out; the export holds them."] if left else []
+    notes += [*_notes(frame), *_remainder(accounts, stack.missing(results, places))]
+    notes += [*_throttled(results, pick), sources_used.caption(results, pick.cell)]
+    return [replace(made, rows=[*made.rows, total]), *remarks(notes)]
 
 
 def _places(results: Results, pick: Pick) -> pl.DataFrame:
@@ -103,32 +96,30 @@ def figure(aas: float) -> str:
     return f"{aas:.3f}" if abs(aas) < 100 else significant(aas, 4)
 
 
-def _wait(row: dict[str, Any]) -> Wait:
-    return Wait(
-        row["state"] or "-",
-        _label(row),
-        [_figure(row, part) for part in _PARTS],
-        "-" if row["waits_per_s"] is None else format_rate(row["waits_per_s"]),
-        "-" if row["samples"] is None else f"{row['samples']:,.0f}",
-        row["source"],
-    )
-
-
 def _label(row: dict[str, Any]) -> str:
     if row["wait_class"] is not None:
         return f"{row['wait_class']}/{row['wait_event'] or '?'}"
     return row["status"] if row["status"] in _NAMELESS else NO_LABEL
 
 
-def _figure(row: dict[str, Any], part: str) -> tuple[str, str]:
-    value, low, high = (row[f"{part}{end}"] for end in ("", "_low", "_high"))
-    if value is None and part == "run" and TRACE in row["source"]:
-        return "-", _UNDIVIDED
-    if value is None and row["status"] in ("ok", UNSEEN, "no samples"):
-        return "-", "none was seen"
-    if value is None:
-        return UNKNOWN, _why(row["status"])
-    return figure(value), "" if low is None or high is None else f"{figure(low)} to {figure(high)}"
+def _figure(part: str) -> Callable[[dict[str, Any]], Cell]:
+    def cell(row: dict[str, Any]) -> Cell:
+        value = row[part]
+        if value is None and part == "run" and TRACE in row["source"]:
+            return Cell("-", note=_UNDIVIDED)
+        if value is None and row["status"] in ("ok", UNSEEN, "no samples"):
+            return Cell("-", note="none was seen")
+        return known(value, figure, "s/s", _why(row["status"]) if value is None else "")
+
+    return cell
+
+
+def _ends(part: str) -> Callable[[dict[str, Any]], Cell]:
+    def cell(row: dict[str, Any]) -> Cell:
+        value, low, high = (row[f"{part}{end}"] for end in ("", "_low", "_high"))
+        return word("" if None in (value, low, high) else f"{figure(low)} to {figure(high)}")
+
+    return cell
 
 
 def _why(status: str) -> str:
@@ -152,3 +143,24 @@ def _notes(frame: pl.DataFrame) -> list[str]:
     if len(frame) and frame["waits_per_s"].null_count() == len(frame):
         notes.append("- waits a second: only the scheduler trace counts them.")
     return notes
+
+
+def _seen(name: str, text: Callable[[float], str]) -> Callable[[dict[str, Any]], Cell]:
+    return lambda row: Cell("-") if row[name] is None else known(row[name], text)
+
+
+_COLUMNS: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
+    (Column("wait event", shortens=True), lambda r: word(_label(r))),
+    (Column("state", rank=4), lambda r: word(r["state"] or "-")),
+    *(
+        made
+        for part, head in zip(_PARTS, HEADS, strict=True)
+        for made in (
+            (Column(head, number=True), _figure(part)),
+            (Column("95 %", number=True, rank=5), _ends(part)),
+        )
+    ),
+    (Column("waits/s", number=True, rank=2), _seen("waits_per_s", format_rate)),
+    (Column("samples", number=True, rank=3), _seen("samples", lambda v: f"{v:,.0f}")),
+    (Column("source", rank=6), lambda r: word(r["source"])),
+)

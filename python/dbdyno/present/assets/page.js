@@ -73,27 +73,33 @@
     });
   });
 
-  // Every select of a rung (or window) chooses for all.
+  // Every select chooses for all choices that have the same option.
   function pick(key) {
-    document.querySelectorAll("[data-pick]").forEach(function (part) { part.hidden = part.dataset.pick !== key; });
-    document.querySelectorAll("select.pick").forEach(function (select) { select.value = key; });
-    window.dbdynoStrip(key);
+    document.querySelectorAll(".choice").forEach(function (choice) {
+      var options = Array.prototype.filter.call(choice.children, function (part) { return part.dataset.pick; });
+      if (!options.some(function (part) { return part.dataset.pick === key; })) return;
+      options.forEach(function (part) { part.hidden = part.dataset.pick !== key; });
+      var select = choice.querySelector("select.pick");
+      if (select) select.value = key;
+    });
+    if (window.dbdynoStrips) window.dbdynoStrips();
   }
   document.querySelectorAll("select.pick").forEach(function (select) {
     select.closest("label").hidden = false;
     select.addEventListener("change", function () { pick(select.value); });
   });
-  var first = document.querySelector("[data-pick]");
-  if (first) pick(first.dataset.pick);
+  if (window.dbdynoStrips) window.dbdynoStrips();
 
   var system = matchMedia("(prefers-color-scheme: dark)");
   var toggle = document.getElementById("theme");
-  toggle.hidden = false;
-  toggle.addEventListener("click", function () {
-    var dark = root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    drawAll();
-  });
+  if (toggle) {
+    toggle.hidden = false;
+    toggle.addEventListener("click", function () {
+      var dark = root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
+      root.dataset.theme = dark ? "light" : "dark";
+      drawAll();
+    });
+  }
   system.addEventListener("change", drawAll);
   drawAll().then(function () { root.dataset.ready = "yes"; });
 })();

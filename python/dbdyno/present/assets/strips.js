@@ -1,9 +1,8 @@
 // The heat strip: one path a part of time, so that sixty sessions of sixty pieces are a dozen elements.
-window.dbdynoStrip = (function () {
+window.dbdynoStrips = (function () {
   "use strict";
   var SVG = "http://www.w3.org/2000/svg";
   var all = JSON.parse(document.getElementById("strips").textContent);
-  var box = document.getElementById("strip");
   var tip = document.createElement("div");
   tip.id = "tip";
   tip.hidden = true;
@@ -52,7 +51,7 @@ window.dbdynoStrip = (function () {
     line(tip, data.names[row] + ", " + seconds(from) + " to " + seconds(from + wide) + " s", "name");
     var shares = data.pieces[row][piece];
     if (!shares) line(tip, "not seen");
-    else all.parts.forEach(function (part, p) { if (shares[p]) line(tip, part.name + " " + shares[p] + " %"); });
+    else data.parts.forEach(function (part, p) { if (shares[p]) line(tip, part.name + " " + shares[p] + " %"); });
     tip.hidden = false;
     tip.style.left = Math.max(4, Math.min(x + 14, innerWidth - tip.offsetWidth - 8)) + "px";
     tip.style.top = Math.max(4, Math.min(y + 14, innerHeight - tip.offsetHeight - 8)) + "px";
@@ -103,12 +102,9 @@ window.dbdynoStrip = (function () {
       line(ticks, seconds(s) + " s").style.left = 100 * (s - data.from) / span + "%";
   }
 
-  function draw(key) {
-    if (!box) return;
-    hide();
+  function draw(box) {
     box.textContent = "";
-    var data = all.of[key];
-    if (!data) { line(box, "No samples of sessions together with their tasks here.", "muted"); return; }
+    var data = all[box.dataset.strip];
     var rows = data.pieces.length, high = rows <= 12 ? 20 : rows <= 30 ? 13 : 8;
     var grid = line(box, "", "grid");
     labels(grid, data, high);
@@ -117,7 +113,7 @@ window.dbdynoStrip = (function () {
       role: "img", "aria-label": "Heat strip of " + rows + " sessions from second " + data.from + " to " + data.to +
         "; arrow keys read it out", style: "height:" + rows * high + "px"
     });
-    all.parts.forEach(function (part, p) {
+    data.parts.forEach(function (part, p) {
       var path = part.colour && outline(data, p);
       if (path) svg.appendChild(node("path", { d: path, style: "fill:var(--" + part.colour + ")", "data-part": part.name }));
     });
@@ -127,5 +123,11 @@ window.dbdynoStrip = (function () {
     if (data.left_out) line(box, data.left_out + " less active sessions are left out; the export holds them.", "foot");
   }
 
-  return draw;
+  // Draws those that are to be seen now, each once.
+  return function () {
+    hide();
+    document.querySelectorAll(".strip").forEach(function (box) {
+      if (!box.firstChild && !box.closest("[hidden]")) draw(box);
+    });
+  };
 })();

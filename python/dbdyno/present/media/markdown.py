@@ -6,13 +6,25 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dbdyno.model.visible import one_line
-from dbdyno.present.document import Block, Document, Paragraph, Section, Statements, Table
+from dbdyno.present.document import (
+    Block,
+    Choice,
+    Document,
+    Paragraph,
+    Section,
+    Statement,
+    Statements,
+    Table,
+    Verbatim,
+)
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
+_MOST = 8
+"""Further options of a choice that are named."""
 
 
 def page(shown: Document) -> str:
-    """The whole document; folded sections come in full, charts are left out."""
+    """The whole document; folded sections come in full, of a choice the first option, charts are left out."""
     figures = [
         f"- {_safe(f.name)}: {_safe(' '.join(filter(None, (f.cell.text, f.cell.unit))))}"
         for f in shown.figures
@@ -29,12 +41,16 @@ def _blocks(blocks: Iterable[Block], depth: int) -> Iterator[str]:
             case Paragraph():
                 yield _safe(block.text)
             case Statements() if block.items:
-                yield "\n".join(
-                    f"- {_safe(i.text)}" + (f" ({_safe(i.evidence)})" if i.evidence else "")
-                    for i in block.items
-                )
+                yield "\n".join(map(_statement, block.items))
             case Table():
                 yield from _table(block.shown(sketches=False))
+            case Verbatim():
+                yield "\n".join(f"    {one_line(line)}" for line in block.text.splitlines())
+            case Choice() if block.options:
+                inner = list(_blocks(block.options[0].blocks, depth))
+                yield from inner
+                if inner and len(block.options) > 1:
+                    yield f"*{_safe(_others(block))}*"
             case Section():
                 inner = list(_blocks(block.blocks, depth + 1))
                 if inner and block.title:
@@ -44,10 +60,23 @@ def _blocks(blocks: Iterable[Block], depth: int) -> Iterator[str]:
                 pass  # drawings: tables hold their figures
 
 
+def _statement(item: Statement) -> str:
+    evidence = f" ({_safe(item.evidence)})" if item.evidence else ""
+    advice = f" What to do: {_safe(item.advice)}" if item.advice else ""
+    return f"- {_safe(item.text)}{evidence}{advice}"
+
+
+def _others(shown: Choice) -> str:
+    first, *others = (o.label for o in shown.options)
+    some = ", ".join(others[:_MOST]) + (f" and {len(others) - _MOST} more" if len(others) > _MOST else "")
+    return f"{shown.name}: {first}. The HTML report also has {some}."
+
+
 def _table(shown: Table) -> Iterator[str]:
     if shown.title:
         yield f"**{_safe(shown.title)}**"
-    rows = [[c.head for c in shown.columns], *([c.text for c in r.cells] for r in shown.rows)]
+    heads = [c.name or c.head for c in shown.columns]
+    rows = [heads, *([c.text for c in r.cells] for r in shown.rows)]
     lines = [f"| {' | '.join(_safe(t) for t in row)} |" for row in rows]
     rule = "|".join("--:" if c.number else ":--" for c in shown.columns)
     yield "\n".join([lines[0], f"|{rule}|", *lines[1:]])

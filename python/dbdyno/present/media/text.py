@@ -12,26 +12,33 @@ from rich.text import Text
 from dbdyno.model.visible import one_line
 from dbdyno.present.document import (
     Block,
+    Choice,
     Column,
     Document,
     Paragraph,
+    Row,
     Section,
     Statements,
     Table,
     Tone,
+    Verbatim,
 )
 
 _STYLES: dict[Tone, str] = {
     "": "", "note": "", "good": "green", "warning": "yellow", "invalid": "red", "muted": "dim",
 }  # fmt: skip
+_MARKS: dict[Tone, str] = {"warning": "!", "invalid": "!"}
 _GAP = "  "
-_LEAST = 16
-"""Columns that a text which wraps is left with at least."""
+_LEAST, _SHORTENED = 16, 24
+"""Columns that a text is left with at least: one that wraps, one that shortens."""
 
 
 class Line(NamedTuple):
     text: str
     style: str = ""
+
+    def printed(self) -> Text:
+        return Text(self.text, style=self.style, no_wrap=True, overflow="ignore")
 
 
 class Printed:
@@ -43,13 +50,31 @@ class Printed:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
         made = document(self.shown, width) if isinstance(self.shown, Document) else lines(self.shown, width)
-        yield from (Text(n.text, style=n.style, no_wrap=True, overflow="ignore") for n in made)
+        yield from (n.printed() for n in made)
+
+
+class Running:
+    """A table whose rows are printed one by one, as they come: columns of fixed width."""
+
+    def __init__(self, columns: Sequence[Column], width: int) -> None:
+        widths = [max(c.width, len(c.head)) for c in columns]
+        self._kept = _kept(columns, widths, width)
+        self._columns = [columns[n] for n in self._kept]
+        self._widths = [widths[n] for n in self._kept]
+
+    def head(self) -> Line:
+        return Line(next(_lines([c.head for c in self._columns], self._columns, self._widths)), "bold")
+
+    def row(self, row: Row) -> Line:
+        texts = [one_line(row.cells[n].text) for n in self._kept]
+        return Line(next(_lines(texts, self._columns, self._widths)), _STYLES[row.tone])
 
 
 def document(shown: Document, width: int) -> Iterator[Line]:
-    """Title, answer, blocks; folded sections are left out."""
+    """Title, answer, blocks without details, and where those are."""
     yield from _wrapped(shown.title, width, "bold")
     yield from lines([*shown.lead, *shown.blocks], width)
+    yield from lines(shown.more, width)
 
 
 def lines(blocks: Iterable[Block], width: int) -> Iterator[Line]:
@@ -64,22 +89,27 @@ def lines(blocks: Iterable[Block], width: int) -> Iterator[Line]:
                 if block.title and n:
                     yield Line("")
                 yield from _table(block, width)
-            case Section(folded=False):
+            case Verbatim():
+                yield from (Line(one_line(t)) for t in block.text.splitlines())
+            case Choice() if block.options:
+                yield from lines(block.options[0].blocks, width)
+            case Section(folded=False, detail=False):
                 inner = list(lines(block.blocks, width))
-                if inner and block.title:
+                if inner and (n or block.title):
                     yield Line("")
+                if inner and block.title:
                     yield from _wrapped(block.title, width, "bold")
                 yield from inner
             case _:
                 pass  # drawings: tables hold their figures
 
 
-def _wrapped(text: str, width: int, style: str = "", indent: str = "") -> Iterator[Line]:
+def _wrapped(text: str, width: int, style: str = "", indent: str = "", first: str = "") -> Iterator[Line]:
     """Lines that end at a word."""
     indent = indent if width > 2 * len(indent) else ""
     for paragraph in text.splitlines():
         for part in wrap(
-            one_line(paragraph), max(width, 1), subsequent_indent=indent,
+            one_line(paragraph), max(width, 1), initial_indent=first, subsequent_indent=indent,
             break_long_words=False, break_on_hyphens=False,
         ):  # fmt: skip
             yield Line(part, style)
@@ -88,7 +118,9 @@ def _wrapped(text: str, width: int, style: str = "", indent: str = "") -> Iterat
 def _statements(shown: Statements, width: int) -> Iterator[Line]:
     for item in shown.items:
         evidence = f"  ({item.evidence})" if item.evidence else ""
-        yield from _wrapped(f"- {item.text}{evidence}", width, _STYLES[item.tone], indent="  ")
+        text = f"{_MARKS.get(item.tone, '-')} {item.text}{evidence}"
+        yield from _wrapped(text, width, _STYLES[item.tone], indent="  ")
+        yield from _wrapped(item.advice, width, "dim", indent="  ", first="  ")
 
 
 def _table(shown: Table, width: int) -> Iterator[Line]:
@@ -103,7 +135,8 @@ def _table(shown: Table, width: int) -> Iterator[Line]:
     columns = [table.columns[n] for n in kept]
     if shown.title:
         yield from _wrapped(shown.title, width, "underline")
-    yield from (Line(t, "dim") for t in _lines([heads[n] for n in kept], columns, fitted))
+    if any(heads):
+        yield from (Line(t, "dim") for t in _lines([heads[n] for n in kept], columns, fitted))
     for row, texts in zip(major, rows, strict=True):
         for text in _lines([texts[n] for n in kept], columns, fitted):
             yield Line(text, _STYLES[row.tone])
@@ -113,7 +146,7 @@ def _table(shown: Table, width: int) -> Iterator[Line]:
 def _kept(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
     """The columns that a line has room for."""
     kept = list(range(len(columns)))
-    least = [min(w, _LEAST) if c.wraps else w for c, w in zip(columns, widths, strict=True)]
+    least = [min(w, _least(c, w)) for c, w in zip(columns, widths, strict=True)]
     for rank in sorted({c.rank for c in columns if c.rank}, reverse=True):
         if sum(least[n] + len(_GAP) for n in kept) - len(_GAP) <= width:
             break
@@ -122,19 +155,20 @@ def _kept(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Texts that wrap share what the others leave."""
+    """Texts that wrap or shorten share what the others leave."""
     fitted = list(widths)
-    for n in (n for n, c in enumerate(columns) if c.wraps):
+    for n in (n for n, c in enumerate(columns) if c.wraps or c.shortens):
         over = sum(fitted) + len(_GAP) * (len(fitted) - 1) - width
-        fitted[n] = max(min(_LEAST, fitted[n]), fitted[n] - max(0, over))
+        fitted[n] = max(min(_least(columns[n], fitted[n]), fitted[n]), fitted[n] - max(0, over))
     return fitted
 
 
+def _least(column: Column, width: int) -> int:
+    return _LEAST if column.wraps else _SHORTENED if column.shortens else width
+
+
 def _lines(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> Iterator[str]:
-    cells = [
-        (wrap(t, w, break_on_hyphens=False) if c.wraps and len(t) > w else [t])
-        for t, c, w in zip(texts, columns, widths, strict=True)
-    ]
+    cells = [_within(t, c, w) for t, c, w in zip(texts, columns, widths, strict=True)]
     for n in range(max(map(len, cells), default=0)):
         parts = [cell[n] if n < len(cell) else "" for cell in cells]
         aligned = [
@@ -143,8 +177,17 @@ def _lines(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int
         yield _GAP.join(aligned).rstrip()
 
 
+def _within(text: str, column: Column, width: int) -> list[str]:
+    """The lines of a cell: one, but of texts that wrap."""
+    if len(text) <= width or not (column.wraps or column.shortens):
+        return [text]
+    if column.shortens:
+        return [f"{text[: width - 1]}…"]
+    return wrap(text, width, break_on_hyphens=False)
+
+
 def _left_out(table: Table, kept: Sequence[int], minor: int) -> str:
     heads = [c.head for n, c in enumerate(table.columns) if n not in kept and c.head]
-    told = [f"Not shown at this width: {', '.join(heads)}."] if heads else []
+    told = [f"Not shown at this width: {', '.join(dict.fromkeys(heads))}."] if heads else []
     told += [f"{minor} smaller {'row' if minor == 1 else 'rows'} not shown."] if minor else []
     return " ".join(told)

@@ -1,0 +1,314 @@
+"""A run, or an observation, as a document: the answer, how good it is, charts, tables, details."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.claim import Claim
+from dbdyno.model.results import Results
+from dbdyno.model.units import format_ns, format_rate, significant
+from dbdyno.present import (
+    charts,
+    compare,
+    cross_check,
+    figures,
+    headline,
+    methods,
+    observation,
+    placement,
+    processes,
+    profile,
+    run_facts,
+    rungs,
+    scaling_document,
+    selection,
+    sources_used,
+    strips,
+    waits,
+)
+from dbdyno.present.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Choice,
+    Document,
+    KeyFigure,
+    Option,
+    Paragraph,
+    Section,
+    Statement,
+    Statements,
+    known,
+    remarks,
+    texts,
+    word,
+)
+from dbdyno.present.missing_values import in_words
+from dbdyno.present.selection import Pick
+
+Details = Callable[[Results, Pick], list[Block]]
+_SEVERITIES = ("invalid", "warning", "note", "good")
+_MAIN = ("throughput", "response")
+_IN_WORDS = ("client-limited",)
+"""Findings that the headline has."""
+MOST = 3
+"""Claims that are shown at once."""
+DETAILS: dict[str, tuple[Details, ...]] = {
+    "profile": (profile.load_profile, profile.top_events),
+    "events": (waits.tables,),
+    "microstates": (processes.tables,),
+    "cross_check": (cross_check.tables,),
+}
+"""What can be shown of one load or window by itself, by the name that ``dbdyno show`` knows."""
+
+
+def document(results: Results) -> Document:
+    """All of it, for every medium; a terminal shows the answer, the table and the claims that matter."""
+    made = _Builder(results)
+    return Document(
+        headline.title(results),
+        [s for s in made.sections() if s.blocks],
+        lead=lead(results),
+        figures=_observed(results) if made.observed else _peak(results),
+        footer=_footer(results),
+        more=more(results),
+    )
+
+
+def brief(results: Results) -> Document:
+    """The same without what a terminal leaves out: quicker to make."""
+    made = _Builder(results)
+    sections = [s for s in made.answers() if s.blocks]
+    return Document(headline.title(results), sections, lead=lead(results), more=more(results))
+
+
+def details(results: Results, name: str, cell: str | None = None) -> list[Block]:
+    """One of :data:`DETAILS`, of a cell; without one of the top load, or of all windows of an observation.
+    Or ``findings``: all of them. Raises UsageError where the run has no such cell.
+    """
+    if name == "findings":
+        return findings(results)
+    pick = selection.pick_of(results, cell)
+    if pick is None:
+        return [Paragraph("Nothing was measured.")]
+    return [b for make in DETAILS[name] for b in make(results, pick)]
+
+
+def lead(results: Results) -> list[Paragraph]:
+    """How the run ended where it did not end well; the answer in words."""
+    info = results.info
+    notes = []
+    if info.status != "complete":
+        reason = info.reason or "no reason was recorded"
+        notes.append(
+            Paragraph(f"This run is {info.status}: {reason}. It holds what was measured.", "warning")
+        )
+    if info.stopped is not None:
+        notes.append(Paragraph(f"Stopped {info.stopped}"))
+    return [*notes, *(Paragraph(s, lead=True) for s in headline.sentences(results))]
+
+
+def more(results: Results) -> list[Paragraph]:
+    """The commands that show the rest."""
+    run, options = results.info.id, " | ".join(f"--{name}" for name in ("findings", *DETAILS))
+    commands = [f"dbdyno show {run} {options}", *([f"dbdyno analyze {run}"] if results.scaling else [])]
+    return remarks([f"{_quality_title(results)}.", f"More: {'; '.join(commands)}; dbdyno report {run}"])
+
+
+def findings(results: Results) -> list[Block]:
+    """All findings, the gravest first; what was measured how well, and what was not."""
+    return [_statements(results, _by_severity(results)), *_quality(results)]
+
+
+class _Builder:
+    """The sections of one run."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        self.observed = figures.is_observation(results)
+        self._picks = selection.picks(results)
+        self._grave = [f for f in _by_severity(results) if f.severity in ("invalid", "warning")][:MOST]
+
+    def sections(self) -> Iterator[Section]:
+        """In reading order."""
+        results = self.results
+        rates = charts.groups(results)
+        claims, *tables = self.answers()
+        rest = _statements(results, [f for f in _by_severity(results) if f not in self._grave])
+        yield claims
+        yield Section(_quality_title(results), [rest, *_quality(results)], "quality", folded=True)
+        yield Section("Throughput and response time", _charts(rates, "rate", True), "charts", detail=True)
+        yield from tables
+        yield Section("Where the time went", self._ledger(), "ledger", detail=True)
+        ladders = scaling_document.section(results.scaling)
+        if ladders is not None:
+            yield replace(ladders, detail=True)
+        if not self.observed:
+            yield Section("Top events", [self._choice(profile.top_events)], "top", detail=True)
+        yield from self._details(rates)
+
+    def answers(self) -> Iterator[Section]:
+        """What a terminal shows, too: the claims that matter, then tables."""
+        results, grave = self.results, self._grave
+        yield Section("", [_statements(results, grave)] if grave else [], "findings")
+        if results.comparison is not None:
+            compared = compare.brief(results.comparison, results.info.id)
+            yield Section("Variants compared", compared, "comparison")
+        if self.observed:
+            yield Section("Top events", [self._choice(profile.top_events)], "top")
+            yield Section("At the present load", [Paragraph(a.text) for a in results.answers], "answers")
+            return
+        behind = [rungs.further(results)] if len(results.tables["rungs"]) else []
+        yield Section("Throughput by number of sessions", [*rungs.tables(results), *behind], "rungs")
+        together = placement.section(results)
+        if together is not None:
+            yield together
+
+    def _ledger(self) -> list[Block]:
+        """The stack, each session over time, every wait."""
+        results = self.results
+        drawn = _charts(charts.ledgers(results), "time")
+        blocks = [*drawn, self._choice(strips.strips), self._choice(waits.tables)]
+        return [*blocks, *remarks(sources_used.words(results))]
+
+    def _details(self, rates: list[charts.Group]) -> Iterator[Section]:
+        results, title = self.results, "Sessions and processes"
+        title = title if self.observed else "Microstates of every process"
+        differences = cross_check.differences(results)
+        checks = [self._choice(cross_check.tables), *([differences] if differences else [])]
+        yield Section("Response time in detail", _charts(rates, "rate", False), "response", detail=True)
+        yield Section("Load profile", [self._choice(profile.load_profile)], "profile", detail=True)
+        yield Section(title, [self._choice(processes.tables)], "microstates", detail=True)
+        yield Section("Cross-check of data sources", checks, "witnesses", detail=True)
+        yield Section("Environment", run_facts.environment(results), "environment", detail=True)
+        plan = "Plan" if self.observed else "Plan and calibration"
+        yield Section(plan, run_facts.plan(results), "plan", detail=True)
+        yield Section("How each figure was obtained", methods.tables(results), "methods", detail=True)
+
+    def _choice(self, make: Details) -> Block:
+        shown = self._picks.shown
+        if not shown:
+            return Paragraph("Nothing was measured.", "muted")
+        name = "Window" if self.observed else "Load"
+        return Choice(name, [Option(p.key, p.label, make(self.results, p)) for p in shown], self._picks.note)
+
+
+def _charts(groups: Iterable[charts.Group], part: str, main: bool | None = None) -> list[Block]:
+    """``main``: those that a page begins with, or the others; ``None``: all."""
+    blocks: list[Block] = []
+    for n, group in enumerate(groups):
+        drawn = [c for c in group.charts if main is None or (c.id in _MAIN) is main]
+        named = [replace(c, id=f"{part}-{n}-{c.id}") for c in drawn]
+        blocks += [Section(group.heading, named)] if named and group.heading else named
+    return blocks
+
+
+def _by_severity(results: Results) -> list[Claim]:
+    told = [f for f in results.findings if f.id not in _IN_WORDS]
+    return sorted(told, key=lambda f: _SEVERITIES.index(f.severity))
+
+
+def _statements(results: Results, found: Iterable[Claim]) -> Statements:
+    whole = set(results.tables["windows"]["cell"])
+    return Statements([_statement(f, whole) for f in found])
+
+
+def _statement(f: Claim, whole: set[str]) -> Statement:
+    v = f.value
+    interval = ""
+    if v is not None and v.low is not None and v.high is not None and v.low != v.high:
+        interval = f"95 % interval {significant(v.low)} to {significant(v.high)} {v.unit}"
+    about = "" if not f.cells else "all measurements" if whole <= set(f.cells) else ", ".join(f.cells)
+    note = " · ".join(t for t in (interval, f.evidence and f"rests on: {f.evidence}", about) if t)
+    return Statement(f.text, f.severity, "", f.severity, f.id, f.advice, note)
+
+
+def _missing(results: Results) -> list[tuple[str, str, str]]:
+    """Data sources that gave nothing: name, why, cure."""
+    rows = results.tables["sources"].filter(pl.col("status") != "ok").select("name", "status", "detail")
+    return [
+        (name, in_words(status), detail) for name, status, detail in rows.unique(maintain_order=True).rows()
+    ]
+
+
+def _quality_title(results: Results) -> str:
+    count = {s: sum(f.severity == s for f in results.findings) for s in _SEVERITIES}
+    missing = len({name for name, *_ in _missing(results)})
+    parts = [
+        (count["invalid"], "part unusable", "parts unusable"),
+        (count["warning"], "warning", "warnings"),
+        (count["note"], "note", "notes"),
+        (count["good"], "check passed", "checks passed"),
+        (missing, "data source not available", "data sources not available"),
+    ]
+    told = ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in parts if n)
+    return f"Measurement quality: {told or 'nothing to remark'}"
+
+
+def _quality(results: Results) -> list[Block]:
+    missing = _missing(results)
+    heads = ("not available", "why", "cure")
+    blocks: list[Block] = [*remarks(sources_used.words(results))]
+    return [*blocks, texts("", heads, missing)] if missing else blocks
+
+
+def _peak(results: Results) -> list[KeyFigure]:
+    """The headline's figures: of the first series, or of the best where there are several."""
+    found = [a for s in figures.series_of(results) if (a := headline.answer(results, s)) and a.peak]
+    if not found:
+        return []
+    best = max(found, key=lambda a: float((a.peak or {})[a.rate_column]))
+    peak, top = best.peak or {}, best.top
+    whose = f" ({best.series.label})" if len(found) > 1 else ""
+    rate, scaling, sessions = peak[best.rate_column], peak["scaling"], top["sessions"]
+    efficiency = "efficiency unknown" if scaling is None else f"efficiency {figures.percent(scaling)} %"
+    return [
+        KeyFigure(f"Peak throughput{whose}", known(rate, format_rate, best.unit)),
+        KeyFigure("Sessions at the peak", known(peak["sessions"], str), efficiency),
+        KeyFigure(
+            "95 % of calls at the peak within", known(peak["response_p95_ns"], format_ns), "response time"
+        ),
+        KeyFigure(f"CPU WAIT at {sessions} sessions", *_part(top, "runq_aas")),
+        KeyFigure(f"On a CPU at {sessions} sessions", *_part(top, "run_aas")),
+    ]
+
+
+def _part(row: dict[str, Any], column: str) -> tuple[Cell, str]:
+    value = row[column]
+    if value is None:
+        return Cell(UNKNOWN), "unknown: see below the table"
+    return Cell(
+        f"{figures.percent(value, row['sessions'])} %", value
+    ), f"{value:.2f} s per second, of session time"
+
+
+def _observed(results: Results) -> list[KeyFigure]:
+    """How busy the server was, on average."""
+    found = observation.overview(results)
+    if found is None:
+        return []
+    top = found.top[0] if found.top and found.top[0]["share"] is not None else None
+    share = "" if top is None else f"{figures.percent(top['share'], digits=1)} % of DB time"
+    figure = [("DB time", found.db_time), ("DB CPU", found.db_cpu), ("CPU WAIT", found.cpu_wait)]
+    return [
+        *(KeyFigure(n, known(v, lambda s: f"{s:.2f}", "s per second"), "on average") for n, v in figure),
+        KeyFigure("Most time", Cell(UNKNOWN) if top is None else word(top["name"]), share),
+        KeyFigure(
+            "Sessions seen",
+            known(found.sessions, lambda n: f"{n:,}"),
+            f"in {found.windows} windows, {found.wall_s:.0f} s",
+        ),
+    ]
+
+
+def _footer(results: Results) -> str:
+    info = results.info
+    seconds = "" if info.ended is None else f", {(info.ended - info.started).total_seconds():.0f} s"
+    return (
+        f"Run {info.id} · started {info.started:%Y-%m-%d %H:%M:%S} UTC{seconds} · {info.status} · measured "
+        f"with dbdyno {info.dbdyno} · schema version {info.schema_version} · plan {results.plan.digest}"
+    )

@@ -1,0 +1,167 @@
+"""The table of rungs: its columns for every medium, and for the lines that are printed while climbing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dbdyno.model.results import Results
+from dbdyno.model.units import format_ns, format_rate, significant
+from dbdyno.present import accounts, figures, missing_values
+from dbdyno.present.document import (
+    Block,
+    Cell,
+    Column,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    Tone,
+    known,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures import UNKNOWN, Series, percent
+
+Record = Mapping[str, Any]
+"""A row of table ``rungs``; what is absent is unknown."""
+Made = tuple[Column, Callable[[Record], Cell]]
+_TONES: dict[str, Tone] = {"invalid": "invalid", "short": "warning"}
+_PARTS = ("run", "runq", "sleep", "client", "pool_queue", "unaccounted")
+_COLOURS = {"sleep": "sleep-3", "pool_queue": "pool-queue"}
+_LEGEND = "CPU% to unac%: share of session time; WAIT%: run queue; eff%: of perfect scaling"
+
+
+def _number(head: str, width: int, rank: int, name: str) -> Column:
+    return Column(head, number=True, rank=rank, width=width, name=name)
+
+
+def _share(name: str) -> Callable[[Record], Cell]:
+    return lambda r: Cell(percent(r.get(name), r.get("sessions")), r.get(name), "s/s")
+
+
+def _ns(name: str) -> Callable[[Record], Cell]:
+    return lambda r: known(r.get(name), format_ns)
+
+
+def _rate(name: str) -> Callable[[Record], Cell]:
+    return lambda r: known(r.get(name), format_rate)
+
+
+def _interval(r: Record) -> Cell:
+    half = figures.half_width({k: r.get(k) for k in ("calls_per_s", "calls_per_s_low", "calls_per_s_high")})
+    return Cell("") if half is None else Cell(f"{percent(half, digits=1)} %", half)
+
+
+def _bar(r: Record) -> Cell:
+    """The shares of session time; unknown parts stay empty."""
+    known_ones = [(name, r.get(f"{name}_aas") or 0.0) for name in _PARTS]
+    return Cell("", bar=[(v / r["sessions"], _COLOURS.get(n, n)) for n, v in known_ones if v > 0])
+
+
+def _count(n: float) -> str:
+    return f"{n:.0f}" if n < 10_000 else format_rate(n)
+
+
+def _top_wait(r: Record) -> Cell:
+    return word("invalid" if r.get("status") == "invalid" else r.get("top_wait"))
+
+
+def columns(work: str) -> dict[str, Made]:
+    """By name in table ``rungs``; ``work``: short name of the work unit."""
+    return {
+        "sessions": (_number("sess", 4, 0, "sessions"), lambda r: known(r["sessions"], str)),
+        "calls_per_s": (_number("calls/s", 7, 0, ""), _rate("calls_per_s")),
+        "calls_per_s_low": (_number("±95%", 5, 4, "±95 %"), _interval),
+        "work_per_s": (_number(f"{work}/s"[:8], 8, 3, f"{work}/s"), _rate("work_per_s")),
+        "scaling": (_number("eff%", 5, 5, "efficiency, %"), lambda r: known(r.get("scaling"), percent)),
+        "response_mean_ns": (_number("mean", 7, 12, ""), _ns("response_mean_ns")),
+        "response_p50_ns": (_number("p50", 7, 14, ""), _ns("response_p50_ns")),
+        "response_p95_ns": (_number("p95", 7, 2, ""), _ns("response_p95_ns")),
+        "response_p99_ns": (_number("p99", 7, 13, ""), _ns("response_p99_ns")),
+        "": (Column("", name="session time"), _bar),
+        "run_aas": (_number("CPU%", 4, 6, "CPU, %"), _share("run_aas")),
+        "runq_aas": (_number("WAIT%", 5, 1, "CPU WAIT, %"), _share("runq_aas")),
+        "sleep_aas": (_number("sleep%", 6, 7, "sleep, %"), _share("sleep_aas")),
+        "client_aas": (_number("clnt%", 5, 9, "client, %"), _share("client_aas")),
+        "pool_queue_aas": (_number("pool%", 5, 8, "pool queue, %"), _share("pool_queue_aas")),
+        "unaccounted_aas": (_number("unac%", 5, 10, "unaccounted, %"), _share("unaccounted_aas")),
+        "errors": (_number("err", 4, 8, "errors"), lambda r: known(r.get("errors"), _count)),
+        "top_wait": (Column("top wait", rank=11, shortens=True, width=11), _top_wait),
+    }
+
+
+def _further(work: str) -> dict[str, Made]:
+    """What is behind the figures."""
+    return {
+        "sessions": (Column("sessions", number=True), lambda r: known(r["sessions"], str)),
+        "cpu_per_call_ns": (Column("CPU/call", number=True), _ns("cpu_per_call_ns")),
+        "cpu_per_work_ns": (Column(f"CPU/{work}", number=True), _ns("cpu_per_work_ns")),
+        "helpers_aas": (Column("helpers, CPUs", number=True), lambda r: known(r["helpers_aas"], significant)),
+        "driver_cpus": (Column("driver, CPUs", number=True), lambda r: known(r["driver_cpus"], significant)),
+        "driver_starved": (
+            Column("driver starved, %", number=True),
+            lambda r: known(r["driver_starved"], lambda v: percent(v, digits=1)),
+        ),
+        "errors": (Column("errors", number=True), lambda r: known(r["errors"], lambda v: f"{v:,.0f}")),
+        "status": (Column("status"), lambda r: word(r["status"])),
+    }
+
+
+def running(work: str) -> tuple[list[Column], Callable[[Record], Row]]:
+    """The columns of lines that are printed one by one, and such a line of a rung."""
+    made = [m for name, m in columns(work).items() if name not in ("calls_per_s_low", "pool_queue_aas")]
+    shown = [m for m in made if m[0].width]
+    return [c for c, _ in shown], lambda r: _row(r, shown)
+
+
+def _row(r: Record, made: list[Made]) -> Row:
+    return Row([cell(r) for _, cell in made], _TONES.get(str(r.get("status")), ""))
+
+
+def tables(results: Results) -> list[Block]:
+    """A table a series; then what the columns mean, and why a figure is unknown."""
+    series = figures.series_of(results)
+    if not series:
+        return [Paragraph("No rung was measured.", "muted")]
+    shown = [t for s in series for t in _series(results, s, s.label if len(series) > 1 else "")]
+    return [*shown, *remarks([_LEGEND, *_unknown(results, columns("work"))])]
+
+
+def _series(results: Results, series: Series, title: str) -> list[Block]:
+    frame = figures.ladder(results, series)
+    absent = {
+        "": False,
+        "errors": not (frame["errors"] > 0).any(),
+        "pool_queue_aas": not figures.has_pool(frame),
+    }
+    made = [m for n, m in columns(figures.work_short(results, series.workload)).items() if not absent.get(n)]
+    rows = [_row(r, made) for r in frame.to_dicts()]
+    found = accounts.throttled(results, series)
+    words = ", ".join(f"{bracket} at {n} sessions" for n, bracket in sorted(found.items()))
+    throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {words}."
+    return [Table(title, [c for c, _ in made], rows), *remarks([throttled] if found else [])]
+
+
+def further(results: Results) -> Section:
+    """CPU per call and per unit of work, the server's own processes, the driver, status."""
+    blocks: list[Block] = []
+    for s in figures.series_of(results):
+        made = tuple(_further(figures.work_short(results, s.workload)).values())
+        blocks.append(table(s.label, made, figures.ladder(results, s).to_dicts()))
+    return Section(
+        "CPU per call, helpers, driver",
+        [*blocks, *remarks(_unknown(results, _further("work unit")))],
+        folded=True,
+    )
+
+
+def _unknown(results: Results, made: Mapping[str, Made]) -> list[str]:
+    """``? CPU%, WAIT%: why; cure``."""
+    heads = {n: c.head for n, (c, _) in made.items() if n not in ("", "calls_per_s_low", "top_wait")}
+    groups = missing_values.grouped(missing_values.reasons(results, tuple(heads)))
+    return [
+        f"{UNKNOWN} {', '.join(heads[n] for n in names)}: {why}" + (f" -> {cure}" if cure else "")
+        for (why, cure), names in groups.items()
+    ]
