@@ -73,8 +73,9 @@ def summary(results: Results) -> RenderableType:
 def details(results: Results, name: str, cell: str | None = None) -> RenderableType:
     """``profile``, ``events``, ``microstates``, ``cross_check`` of a measurement, or ``findings``.
 
-    Without ``cell``: of the top load, or of all windows of an observation. Raises UsageError where there
-    is no such cell."""
+    Without ``cell``: of the top load, or of all windows of an observation. Raises UsageError where the run
+    has no such cell.
+    """
     from dbdyno.present import report
     from dbdyno.present.media.text import Printed
 
