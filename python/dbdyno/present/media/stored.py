@@ -1,4 +1,4 @@
-"""A document as JSON and back: what a terminal and Markdown show of it, as it is kept beside a run's tables.
+"""A document as JSON and back: what a terminal shows of it, as it is kept beside a run's tables.
 
 In place of charts and drawings stand empty ones: a page makes them from the tables. Nothing is drawn as it
 was stored, so a document that others wrote cannot bring code into a page.
@@ -25,11 +25,10 @@ def dumped(shown: Document) -> bytes:
     return json.dumps(_plain(shown), allow_nan=False, separators=(",", ":")).encode()
 
 
-def loaded(content: bytes, *, folded: bool = True) -> Document:
-    """The document; ``folded``: with what is in folded sections. Raises :class:`ValueError` where it is none,
-    or one of another version."""
+def loaded(content: bytes) -> Document:
+    """Raises :class:`ValueError` where it is no document, or one of another version."""
     try:
-        found: Document = _reader(Document)(json.loads(content, object_hook=None if folded else _unfolded))
+        found: Document = _reader(Document)(json.loads(content))
     except (TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"not a document: {error}") from error
     return found
@@ -52,10 +51,6 @@ def _without_defaults(value: Sequence[Any]) -> list[Any]:
     while defaults and kept[-1] == defaults.pop():
         kept.pop()
     return kept
-
-
-def _unfolded(found: dict[str, Any]) -> dict[str, Any]:
-    return found | {"blocks": []} if found.get("folded") else found
 
 
 @cache
