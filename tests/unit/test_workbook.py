@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import xml.etree.ElementTree as ET
 import zipfile
+from pathlib import Path
 
 import pytest
 import report_results as made
 from tests.unit.test_documents import DOCUMENT, documents
-from tests.unit.test_report_exports import _DRAWN, _text, cells, names
+from tests.unit.test_report_exports import RAW
 
+from dbdyno import present
 from dbdyno.present import charts
 from dbdyno.present.document import (
     Cell,
@@ -27,6 +29,45 @@ from dbdyno.present.document import (
     word,
 )
 from dbdyno.present.media import xlsx, xlsx_charts
+
+_MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_DRAWN = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    path = tmp_path_factory.mktemp("xlsx") / "run.xlsx"
+    assert present.export(made.hostile(), RAW, "xlsx", path) == [path]
+    return zipfile.ZipFile(path)
+
+
+def names(book: zipfile.ZipFile) -> list[str]:
+    return [s.attrib["name"] for s in ET.fromstring(book.read("xl/workbook.xml")).iter(f"{_MAIN}sheet")]
+
+
+def cells(book: zipfile.ZipFile, sheet: str) -> list[dict[str, str | float]]:
+    """Rows of a sheet: column letter -> value."""
+    strings = [
+        "".join(t.text or "" for t in si.iter(f"{_MAIN}t"))
+        for si in ET.fromstring(book.read("xl/sharedStrings.xml")).iter(f"{_MAIN}si")
+    ]
+    root = ET.fromstring(book.read(f"xl/worksheets/sheet{names(book).index(sheet) + 1}.xml"))
+    assert root.find(f".//{_MAIN}f") is None  # no formula anywhere
+    rows = []
+    for row in root.iter(f"{_MAIN}row"):
+        found: dict[str, str | float] = {}
+        for c in row.iter(f"{_MAIN}c"):
+            value = c.findtext(f"{_MAIN}v")
+            if value is not None:
+                letter = c.attrib["r"].rstrip("0123456789")
+                found[letter] = strings[int(value)] if c.attrib.get("t") == "s" else float(value)
+        rows.append(found)
+    return rows
+
+
+def _text(element: ET.Element | None) -> str:
+    assert element is not None
+    return "".join(t.text or "" for t in element.iter() if t.tag.endswith("}t"))
 
 
 def opened(shown: Document) -> zipfile.ZipFile:
@@ -87,7 +128,7 @@ def test_texts_stay_texts_wherever_they_stand() -> None:
 
 
 def test_sheets_have_names_that_excel_takes() -> None:
-    table = Table("", [Column("a")], [Row([Cell("1", 1)])])
+    table = Table("", [Column("a", number=True)], [Row([Cell("1", 1)])])
     titles = ["A: [b]/c?*\\", "a b c", "x" * 40, "X" * 33, "", "History", "chart data", "'quoted'"]
     found = names(opened(Document("d", [Section(t, [table]) for t in titles])))
     assert len({n.lower() for n in found}) == len(titles) + 1
@@ -123,3 +164,65 @@ def test_charts_are_excels_own_and_draw_what_is_on_their_sheet() -> None:
     rates = results.tables["rungs"].sort("sessions")["work_per_s"].to_list()
     top = next(n for n, r in enumerate(cells(book, "chart data")) if r.get("D") == "base")
     assert [r["D"] for r in cells(book, "chart data")[top + 1 : top + 1 + len(rates)]] == pytest.approx(rates)
+
+
+def test_a_runs_workbook_has_answer_rungs_and_figures_first_and_every_table_last(
+    book: zipfile.ZipFile,
+) -> None:
+    found = names(book)
+    stored = [
+        "windows", "rates", "ledger", "events", "microstates", "strips", "profile", "top_events", "witnesses",
+        "rungs", "sources", "histogram", "wait_families", "findings", "samples",
+    ]  # fmt: skip
+    assert found[0] == "answer" and found[-len(stored) :] == stored
+    head, first = cells(book, found[1])[1:3]
+    heads = dict(zip(head.values(), head, strict=True))
+    row = made.results().tables["rungs"].sort("sessions").row(0, named=True)
+    assert first[heads["sessions"]] == row["sessions"]
+    assert first[heads["calls/s"]] == pytest.approx(row["calls_per_s"])
+    assert first[heads["p95, ms"]] == pytest.approx(row["response_p95_ns"] / 1e6)
+
+
+def test_a_report_is_a_workbook_where_its_file_is_named_so(tmp_path: Path) -> None:
+    written = present.write(present.run_document(made.results()), tmp_path / "r.xlsx")
+    found = names(zipfile.ZipFile(written))
+    assert found[0] == "answer" and found[-1] == "chart data" and "rates" not in found
+
+
+def test_numbers_come_back_and_unknown_cells_are_absent(book: zipfile.ZipFile) -> None:
+    rungs = made.results().tables["rungs"]
+    head, *rows = cells(book, "rungs")
+    letters = {name: letter for letter, name in head.items()}
+    assert list(head.values()) == rungs.columns
+    for row, expected in zip(rows, rungs.to_dicts(), strict=True):
+        for name, value in expected.items():
+            if value is None:
+                assert letters[name] not in row
+            else:
+                assert row[letters[name]] == (pytest.approx(value) if isinstance(value, float) else value)
+
+
+def test_texts_that_look_like_formulas_stay_texts(book: zipfile.ZipFile) -> None:
+    _, row, second = cells(book, "samples")
+    assert row["B"] == "=HYPERLINK(1)"
+    assert "B" not in second
+    assert second["C"] == str(2**60)  # a number that a spreadsheet would round
+    assert "=cmd()" in [v for r in cells(book, "Environment") for v in r.values()]
+
+
+def test_the_header_is_frozen(book: zipfile.ZipFile) -> None:
+    number = names(book).index("rungs") + 1
+    pane = ET.fromstring(book.read(f"xl/worksheets/sheet{number}.xml")).find(f".//{_MAIN}pane")
+    assert pane is not None
+    assert pane.attrib["state"] == "frozen" and pane.attrib["ySplit"] == "1"
+
+
+def test_a_sheet_too_small_for_a_table_is_cut_and_the_answer_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(xlsx, "MAX_ROWS", 3)
+    (path,) = present.export(made.results(), {}, "xlsx", tmp_path / "r.xlsx")
+    book = zipfile.ZipFile(path)
+    assert len(cells(book, "rates")) == 4
+    told = [str(r.get("A")) for r in cells(book, "answer")]
+    assert any(t.startswith("Sheet rates is cut") for t in told)

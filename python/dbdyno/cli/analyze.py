@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write an HTML report; Markdown if FILE ends in .md, Excel if in .xlsx.",
+    help="Write an HTML report; Markdown or Excel if FILE ends in .md or .xlsx.",
 )
 @click.option("--model", type=click.Choice(NAMES), help="Fit only this model.")
 @click.option(

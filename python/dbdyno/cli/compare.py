@@ -68,7 +68,7 @@ class Share(click.ParamType[float]):
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write an HTML report; Markdown if FILE ends in .md, Excel if in .xlsx.",
+    help="Write an HTML report; Markdown or Excel if FILE ends in .md or .xlsx.",
 )
 @store_option
 @json_option

@@ -86,7 +86,12 @@ def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict
 
 @click.command("report")
 @run_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write: HTML; Markdown or Excel if FILE ends in .md or .xlsx.",
+)
 @store_option
 def report_command(run: str, output: Path | None, store: Path | None) -> None:
     """Write a run's report: one HTML file, self-contained, readable offline.

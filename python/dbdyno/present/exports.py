@@ -56,9 +56,10 @@ def export(results: Results, raw_tables: Tables, to: str, path: Path) -> list[Pa
     if to == "json":
         return [write_atomic(path, _json(results, raw_tables))]
     if to == "xlsx":
-        from dbdyno.present import workbook
+        from dbdyno.present import report
+        from dbdyno.present.media import xlsx
 
-        return [write_atomic(path, workbook.workbook(results, all_tables(results, raw_tables)))]
+        return [write_atomic(path, xlsx.workbook(report.document(results), all_tables(results, raw_tables)))]
     raise UsageError(f"unknown form of export: {to}", f"choose one of {', '.join(get_args(Kind))}")
 
 

@@ -38,7 +38,11 @@ def _number(head: str, width: int, rank: int, name: str) -> Column:
 
 
 def _share(name: str) -> Callable[[Record], Cell]:
-    return lambda r: Cell(percent(r.get(name), r.get("sessions")), r.get(name), "s/s")
+    def cell(r: Record) -> Cell:
+        value, whole = r.get(name), r.get("sessions")
+        return Cell(percent(value, whole), None if value is None or not whole else value / whole)
+
+    return cell
 
 
 def _ns(name: str) -> Callable[[Record], Cell]:

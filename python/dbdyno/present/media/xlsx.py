@@ -21,6 +21,7 @@ from dbdyno.present.document import (
     Block,
     Cell,
     Chart,
+    Choice,
     Column,
     Document,
     KeyFigure,
@@ -29,6 +30,7 @@ from dbdyno.present.document import (
     Section,
     Statements,
     Table,
+    Verbatim,
     walk,
     word,
 )
@@ -46,6 +48,8 @@ _READING = "An empty cell is unknown, not 0."
 _NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9}
 _DURATION = re.compile(rf"([+-]?\d[\d.,]*) ?({'|'.join(_NS)})")
 _SHARE = re.compile(r"([+-]?\d[\d.,]*)(?: ?%)?")
+_SAME = {"s": "seconds", "1/s": "/s"}
+"""Units that a heading has in other letters."""
 _STORED = (
     ("_per_s", "#,##0.00"), ("aas", "0.000"), ("_cpus", "0.000"), ("wall_s", "0.000"), ("scaling", "0.0%"),
     ("_starved", "0.0%"), ("relative_difference", "+0.0%;-0.0%;0.0%"), ("_ns", "#,##0"),
@@ -59,7 +63,8 @@ def workbook(shown: Document, tables: Mapping[str, pl.DataFrame] | None = None) 
     safe = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
     with xlsxwriter.Workbook(buffer, {"in_memory": True, **safe}) as made:
         book = _Book(made, [*tables, xlsx_charts.SHEET])
-        own = [b for b in shown.blocks if isinstance(b, Section) and _has_figures(b)]
+        own = [b for b in shown.blocks if isinstance(b, Section) and (b.detail or _has_figures(b))]
+        own.sort(key=lambda section: section.detail)  # what a terminal shows comes first
         answer = book.page("answer")
         answer.line(shown.title, "title")
         answer.blocks([*shown.lead, *_figures(shown.figures), *(b for b in shown.blocks if b not in own)])
@@ -74,10 +79,11 @@ def workbook(shown: Document, tables: Mapping[str, pl.DataFrame] | None = None) 
 
 
 def _has_figures(section: Section) -> bool:
-    """Tables, or charts that Excel can draw."""
-    return any(
-        isinstance(b, Table) or (isinstance(b, Chart) and xlsx_charts.series(b)) for b in walk(section.blocks)
-    )
+    """Tables of numbers, or charts that Excel can draw."""
+    found = list(walk(section.blocks))
+    tables = (b for b in found if isinstance(b, Table))
+    charts = (b for b in found if isinstance(b, Chart))
+    return any(c.number for t in tables for c in t.columns) or any(map(xlsx_charts.series, charts))
 
 
 def _figures(figures: Sequence[KeyFigure]) -> list[Block]:
@@ -160,10 +166,16 @@ class _Page:
                     self.line(block.text)
                 case Statements():
                     self._statements(block)
+                case Verbatim():
+                    for text in block.text.splitlines():
+                        self._text(self._row, 0, text)
+                        self._row += 1
                 case Table():
                     self._table(block.shown(sketches=False))
                 case Chart():
                     self._chart(block)
+                case Choice() if block.options:
+                    self.blocks(block.options[0].blocks)
                 case Section():
                     self._row += 1
                     self.line(block.title, "bold")
@@ -181,6 +193,7 @@ class _Page:
         for item in shown.items:
             self._text(self._row, 0, item.title or item.tone, "bold")
             self.line(item.text + (f" ({item.evidence})" if item.evidence else ""), column=1)
+            self.line(item.advice, column=1)
 
     def _table(self, shown: Table) -> None:
         self._row += 1
@@ -237,13 +250,15 @@ class _Form(NamedTuple):
 
 
 def _form(cells: Sequence[Cell], column: Column) -> _Form:
+    name = column.name or column.head
     numbers = [c for c in cells if _is_number(c)]
     kinds = {_kind(c) for c in numbers if c.value} or {_kind(c) for c in numbers}
     if len(kinds) != 1:
-        return _Form(column.head, None if kinds else _Kind(""), "text")
+        return _Form(name, None if kinds else _Kind(""), "text")
     (kind,) = kinds
-    named = not kind.unit or kind.unit.lower() in re.split(r"[\s,()]+", column.head.lower())
-    head = column.head if named else ", ".join(filter(None, (column.head, kind.unit)))
+    parts = re.split(r"[\s,()]+", name.lower())
+    named = not kind.unit or _SAME.get(kind.unit, kind.unit.lower()) in (*parts, name[-2:])
+    head = name if named else ", ".join(filter(None, (name, kind.unit)))
     return _Form(head, kind, _style(numbers, kind))
 
 
