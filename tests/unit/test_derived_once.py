@@ -8,13 +8,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 from tests.fakery import Climb, climb
+from tests.unit.shown import as_text
 
-from dbdyno import conduct
+from dbdyno import conduct, present
 from dbdyno.account.ladder import just_measured
 from dbdyno.conduct import derive
 from dbdyno.model.claim import Claim
 from dbdyno.model.conclusions import Conclusions
-from dbdyno.model.errors import StoreError
 from dbdyno.model.results import Results
 from dbdyno.store import Run, RunStore, keep_shown, read_shown
 
@@ -86,6 +86,28 @@ def test_conclusions_by_other_criteria_are_drawn_anew(tmp_path: Path, made: Clim
     assert conduct.results_of(run).scaling
 
 
+def test_what_is_shown_is_made_once_and_says_the_same(tmp_path: Path, made: Climb) -> None:
+    run = stored(tmp_path, made)
+    first = as_text(conduct.shown(tmp_path, run.id))  # nothing is derived yet
+    assert read_shown(run.path) is not None
+    results, _ = conduct.rebuild(run)
+    kept = run.path / "document.json"
+    assert first == as_text(conduct.shown(tmp_path, "last")) == as_text(present.brief(results))
+    kept.write_bytes(b"damaged")
+    assert as_text(conduct.shown(tmp_path, "last")) == first
+    shutil.rmtree(run.path / "cells")
+    for table in (run.path / "derived").glob("*.parquet"):
+        table.unlink()
+    assert as_text(conduct.shown(tmp_path, "last")) == first
+
+
+def test_a_run_that_goes_on_keeps_nothing_to_be_shown(tmp_path: Path, made: Climb) -> None:
+    run = stored(tmp_path, made)
+    run.update_info(status="running")
+    conduct.shown(tmp_path, run.id)
+    assert read_shown(run.path) is None
+
+
 def stored(root: Path, made: Climb) -> Run:
     run = RunStore(root).create(made.plan)
     run.write_environment(made.environment)
@@ -97,8 +119,8 @@ def stored(root: Path, made: Climb) -> Run:
 
 def test_what_is_shown_is_kept_until_the_run_changes(tmp_path: Path, made: Climb, whole: Results) -> None:
     run = stored(tmp_path, made)
-    with pytest.raises(StoreError):
-        keep_shown(run.path, b"nothing is derived")
+    assert read_shown(run.path) is None
+    keep_shown(run.path, b"nothing is derived")
     run.write_derived(whole.tables, whole.findings)
     assert read_shown(run.path) is None
     keep_shown(run.path, b"text\nof lines")

@@ -69,5 +69,7 @@ def test_a_query_loads_duckdb_alone(store: Path) -> None:
     assert loaded("sql", "--tables") == set()
 
 
-def test_showing_a_run_loads_nothing_that_draws_or_connects(store: Path) -> None:
-    assert loaded("show", "last", DBDYNO_STORE=str(store)).isdisjoint({"duckdb", "psycopg", "scipy"})
+def test_showing_a_run_loads_what_prints_alone(store: Path) -> None:
+    assert loaded("show", "last", DBDYNO_STORE=str(store)) == {"rich"}
+    some = loaded("show", "last", "--profile", DBDYNO_STORE=str(store))
+    assert some.isdisjoint({"duckdb", "psycopg", "scipy"})

@@ -62,15 +62,16 @@ def show(
       dbdyno show last --profile --json | jq .top_events
       dbdyno show 20261121-1045 --json | jq .rungs
     """
+    wanted = [name for name in _PARTS if parts[name]]
+    if not (wanted or as_json) and (measurement, sessions, window) == (None, None, None):
+        screen.out().print(present.printed(conduct.shown(store, run)))
+        return
     results = conduct.results_of(open_store(store).open(run))
     cell = chosen(results, measurement, sessions, window)
-    wanted = [name for name in _PARTS if parts[name]]
     if cell is not None and not wanted:
         wanted = list(_PARTS)[1:]
     if as_json:
         print_json(_document(results, wanted, cell))
-    elif not wanted:
-        screen.out().print(present.summary(results))
     for name in () if as_json else wanted:
         screen.out().print(present.details(results, name, cell))
 

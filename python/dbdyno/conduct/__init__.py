@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from dbdyno.conduct.run import run
     from dbdyno.conduct.selftest import selftest
+    from dbdyno.conduct.shown import shown
 
 __all__ = [
     "EXTRA_CONNECTIONS",
@@ -62,6 +63,7 @@ __all__ = [
     "results_of",
     "run",
     "selftest",
+    "shown",
     "whom_in_words",
     "workloads",
 ]

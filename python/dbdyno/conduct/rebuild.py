@@ -13,6 +13,7 @@ import polars as pl
 
 from dbdyno import present
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conduct.shown import keep
 from dbdyno.engines import helpers, product, wait_families
 from dbdyno.model.claim import Claim
 from dbdyno.model.environment import Environment
@@ -28,6 +29,7 @@ def rebuild(record: Run) -> tuple[Results, Path]:
     """Windows, ledger, findings and report anew from raw data; the report's path."""
     results = _concluded(derived_anew(record))
     _keep(record, results)
+    keep(record.path, results)
     return results, present.write_html(results, record.path / "report.html")
 
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from dbdyno.model.results import Results
     from dbdyno.model.scaling import Scaling
     from dbdyno.present.document import Document, Row
+    from dbdyno.present.media.stored import dumped
+    from dbdyno.present.media.stored import loaded as stored
     from dbdyno.present.media.text import Running
+    from dbdyno.present.report import brief
     from dbdyno.present.report import document as run_document
     from dbdyno.present.topology import facts as topology_facts
     from dbdyno.present.topology import parsable as topology_parsable
@@ -33,10 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ascii_only",
+    "brief",
     "comparison",
     "comparison_document",
     "details",
     "document",
+    "dumped",
     "export",
     "machines_document",
     "printed",
@@ -45,6 +50,7 @@ __all__ = [
     "samples",
     "scaling",
     "scaling_json",
+    "stored",
     "summary",
     "topology_facts",
     "topology_parsable",

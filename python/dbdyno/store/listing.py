@@ -174,15 +174,15 @@ def read_shown(path: Path) -> bytes | None:
 
 
 def keep_shown(path: Path, shown: bytes) -> None:
-    """Keeps ``shown``, made from what is derived of a run, beside it. Raises :class:`StoreError`, also where
-    nothing is derived."""
+    """Keeps ``shown``, made from a run that has ended, beside it. Raises :class:`StoreError`."""
     made_of, _ = read_document(path)
     files.write_atomic(path / _SHOWN, _stamp(path, made_of, shown) + b"\n" + shown)
 
 
 def _stamp(path: Path, run: bytes, shown: bytes) -> bytes:
     """It changes with the run's state, its derived tables and conclusions, and what they were made by."""
-    derived = files.read(path / "derived" / files.MANIFEST)
+    manifest = path / "derived" / files.MANIFEST
+    derived = files.read(manifest) if manifest.exists() else b""
     parts = (__version__.encode(), str(DERIVED_VERSION).encode(), run, derived, shown)
     return hashlib.sha256(b"".join(hashlib.sha256(p).digest() for p in parts)).hexdigest().encode()
 

@@ -1,22 +1,22 @@
 """A document as JSON and back: what a terminal shows of it, as it is kept beside a run's tables.
 
-In place of charts and drawings stand empty ones: a page makes them from the tables. Nothing is drawn as it
-was stored, so a document that others wrote cannot bring code into a page.
+Of a choice the first option is kept. In place of charts and drawings stand empty ones: a page makes them from
+the tables. Nothing is drawn as it was stored, so a document that others wrote cannot bring code into a page.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
 from math import isfinite
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from dbdyno.present.document import Chart, Document, Drawing
+from dbdyno.present.document import Chart, Choice, Document, Drawing, Strip
 
 Reader = Callable[[Any], Any]
-_DRAWN = (Chart, Drawing)
+_DRAWN = (Chart, Drawing, Strip)
 _EMPTY = Drawing("")
 
 
@@ -35,6 +35,8 @@ def loaded(content: bytes) -> Document:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Choice):
+        value = replace(value, options=value.options[:1])
     if is_dataclass(value):
         kept = {f.name: getattr(value, f.name) for f in fields(value) if getattr(value, f.name) != f.default}
         return {"type": type(value).__name__, **{name: _plain(v) for name, v in kept.items()}}

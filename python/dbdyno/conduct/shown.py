@@ -1,0 +1,40 @@
+"""What is shown of a stored run at first sight. What derives and concludes is loaded only where a run has
+nothing that was kept to be shown: most that is shown is only read."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbdyno import present
+from dbdyno.model.errors import StoreError
+from dbdyno.store import default_root, find_run, keep_shown, read_shown
+
+if TYPE_CHECKING:
+    from dbdyno.model.results import Results
+    from dbdyno.present.document import Document
+
+
+def shown(store: Path | None, wanted: str) -> Document:
+    """The answer of a run of a store (``None``: the default one): as it was kept, else made now and kept.
+
+    Raises :class:`NoSuchRun`, :class:`StoreError`.
+    """
+    path = find_run(default_root() if store is None else store, wanted)
+    with contextlib.suppress(ValueError):
+        if (kept := read_shown(path)) is not None:
+            return present.stored(kept)
+    from dbdyno.conduct.rebuild import results_of
+    from dbdyno.store import Run
+
+    return keep(path, results_of(Run(path)))
+
+
+def keep(path: Path, results: Results) -> Document:
+    """The answer of the run at ``path``, kept where the store can be written and the run has ended."""
+    made = present.brief(results)
+    if results.info.status != "running":
+        with contextlib.suppress(StoreError):
+            keep_shown(path, present.dumped(made))
+    return made
