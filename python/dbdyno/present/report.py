@@ -281,9 +281,8 @@ def _part(row: dict[str, Any], column: str) -> tuple[Cell, str]:
     value = row[column]
     if value is None:
         return Cell(UNKNOWN), "unknown: see below the table"
-    return Cell(
-        f"{figures.percent(value, row['sessions'])} %", value
-    ), f"{value:.2f} s per second, of session time"
+    share = Cell(f"{figures.percent(value, row['sessions'])} %", value / row["sessions"])
+    return share, f"{value:.2f} s per second, of session time"
 
 
 def _observed(results: Results) -> list[KeyFigure]:
