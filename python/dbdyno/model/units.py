@@ -10,7 +10,7 @@ from dbdyno.model.errors import UsageError
 NS_PER_S = 1_000_000_000
 TICK_NS = 10_000_000
 """USER_HZ is 100 on every architecture that matters: utime, stime, start times count in 10 ms."""
-_FACTORS_NS = {
+FACTORS_NS = {
     "ns": 1,
     "us": 1_000,
     "ms": 1_000_000,
@@ -26,7 +26,7 @@ def parse_duration_ns(text: str) -> int:
     match = _DURATION.match(text)
     if match is None:
         raise UsageError(f"not a duration: {text!r}", "write a number and a unit: 10s, 300ms, 50us, 2min")
-    return round(float(match[1]) * _FACTORS_NS[match[2] or "s"])
+    return round(float(match[1]) * FACTORS_NS[match[2] or "s"])
 
 
 def format_ns(value_ns: float) -> str:
@@ -55,6 +55,12 @@ def format_rate(value: float) -> str:
         if abs(value) >= factor:
             return f"{significant(value / factor)} {letter}"
     return significant(value)
+
+
+def counted(number: float, what: str) -> str:
+    """``1 session``, ``3 sessions``, ``1.5 CPUs``."""
+    shown = str(number) if isinstance(number, int) else f"{number:g}"
+    return f"{shown} {what}{'' if number == 1 else 's'}"
 
 
 def _leading_zeros(value: float) -> int:

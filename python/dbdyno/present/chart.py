@@ -95,6 +95,11 @@ def cpu_mark(cpus: float, axis: Literal["x", "y"]) -> list[Spec]:
     return [encoded(rule, **at), *(encoded(t, **at, text=name, x={"value": 2}) for t in texts)]
 
 
+def number(value: Any) -> float:
+    """An extreme of a column: 0 of an empty one."""
+    return float(value or 0)
+
+
 def time_unit(highest_ns: float) -> tuple[str, float]:
     """The unit that suits a time axis, and nanoseconds in it."""
     for unit, factor in (("s", float(NS_PER_S)), ("ms", 1e6), ("µs", 1e3)):

@@ -15,6 +15,7 @@ from dbdyno.present.chart import (
     encoded,
     finished,
     layer,
+    number,
     rungs_axis,
     series_keys,
     series_scale,
@@ -34,7 +35,7 @@ def distribution(results: Results, series: Series) -> Chart | None:
     top, buckets = durations(results, series)
     if buckets.is_empty():
         return None
-    unit, factor = time_unit(_number(buckets["high_ns"].max()))
+    unit, factor = time_unit(number(buckets["high_ns"].max()))
     rows = _bins(buckets, factor)
     x = channel("low:Q", title=f"response time, {unit}", scale={"type": "log", "nice": False})
     tooltip = [
@@ -62,7 +63,7 @@ def percentiles(results: Results, series: list[Series]) -> Chart | None:
     found = [f for f in found if not f[2].is_empty()]
     if not found:
         return None
-    unit, factor = time_unit(max(_number(b["high_ns"].max()) for _, _, b in found))
+    unit, factor = time_unit(max(number(b["high_ns"].max()) for _, _, b in found))
     rows = [r for s, _, buckets in found for r in _curve(buckets, factor, s.label)]
     words = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.7~g') + ' %'"
     highest = max(r["inverse"] for r in rows)
@@ -110,7 +111,7 @@ def spread(results: Results, series: Series) -> Chart | None:
         channel("value:Q", format=".4~s", title="calls/s"),
         channel("relative:Q", format=".1%", title="of the mean"),
     ]  # fmt: skip
-    ends = [min(0.98, _number(points["relative"].min())), max(1.02, _number(points["relative"].max()))]
+    ends = [min(0.98, number(points["relative"].min())), max(1.02, number(points["relative"].max()))]
     y = channel(
         "relative:Q",
         title="rate, of the rung's mean",
@@ -156,7 +157,7 @@ def _boxes(relative: pl.DataFrame) -> list[Spec]:
 
 def _bins(buckets: pl.DataFrame, factor: float) -> list[dict[str, Any]]:
     """Calls in bins of equal width on a logarithmic axis; a bucket belongs to the bin of its middle."""
-    low, high = max(1.0, _number(buckets["low_ns"].min())), _number(buckets["high_ns"].max()) + 1
+    low, high = max(1.0, number(buckets["low_ns"].min())), number(buckets["high_ns"].max()) + 1
     step = math.log(high / low) / BINS
     middle = ((pl.col("low_ns") + pl.col("high_ns")) / 2).clip(low)
     found = (
@@ -180,7 +181,7 @@ def _bins(buckets: pl.DataFrame, factor: float) -> list[dict[str, Any]]:
 def _curve(buckets: pl.DataFrame, factor: float, label: str) -> list[dict[str, Any]]:
     """At most about 150 points: time (a bucket's upper end) and 1 / (1 - share of calls at or below)."""
     total = int(buckets["count"].sum())
-    fastest = _number(buckets["low_ns"].min()) / factor
+    fastest = number(buckets["low_ns"].min()) / factor
     rows: list[dict[str, Any]] = [{"series": label, "inverse": 1.0, "percent": 0.0, "time": fastest}]
     seen = 0
     for high_ns, count in buckets.select("high_ns", "count").rows():
@@ -192,11 +193,6 @@ def _curve(buckets: pl.DataFrame, factor: float, label: str) -> list[dict[str, A
         percent = 100.0 * seen / total
         rows.append({"series": label, "inverse": inverse, "percent": percent, "time": high_ns / factor})
     return rows
-
-
-def _number(value: Any) -> float:
-    """An extreme of a column that is not empty."""
-    return float(value)
 
 
 def _decades(highest: float) -> list[float]:

@@ -19,6 +19,7 @@ from dbdyno.present.chart import (
     encoded,
     finished,
     layer,
+    number,
     rungs_axis,
 )
 from dbdyno.present.figures import Series
@@ -54,7 +55,7 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
     unit, title, form = _STACKS[measure]
     bars = _bars(drawn, rows, rungs_axis(), unit, form, [channel("sessions:O")])
     cpus = figures.usable_cpus(results)
-    mark = cpu_mark(cpus, "y") if measure == "aas" and cpus and cpus <= _number(rows["place"].max()) else []
+    mark = cpu_mark(cpus, "y") if measure == "aas" and cpus and cpus <= number(rows["place"].max()) else []
     return Chart(
         id=f"stack-{measure}",
         title=title,
@@ -81,12 +82,10 @@ def timeline(results: Results) -> Chart | None:
     tooltip = [channel("clock:N", title="from"), channel("end_s:Q", format=".1f", title="to second")]
     bars = encoded(_bars(drawn, rows, axis, "seconds per second", "~g", tooltip), x2={"field": "end_s"})
     mean = (client["aas"] * 1.0).mean() if len(client) else None
-    away = (
-        "" if mean is None else f" Not drawn: {_number(mean):.1f} sessions on average were at their client."
-    )
+    away = "" if mean is None else f" Not drawn: {number(mean):.1f} sessions on average were at their client."
     found = gaps(results)
     cpus = figures.usable_cpus(results)
-    mark = cpu_mark(cpus, "y") if cpus and cpus <= 1.3 * _number(drawn["y1"].max()) else []
+    mark = cpu_mark(cpus, "y") if cpus and cpus <= 1.3 * number(drawn["y1"].max()) else []
     layers = [*([_gaps(found, axis)] if found else []), bars, *mark]
     return Chart(
         id="timeline",
@@ -123,7 +122,7 @@ def _bars(drawn: pl.DataFrame, rows: pl.DataFrame, x: Spec, unit: str, form: str
     paint = fills(rows)
     scale = colours(list(paint), [hatched(c) if w else var(c) for c, w in paint.values()])
     # Without nice ends, or a remainder of -0.001 would open a whole step below zero.
-    ends = [1.02 * min(0.0, _number(drawn["y1"].min())), 1.02 * _number(drawn["y1"].max())]
+    ends = [1.02 * min(0.0, number(drawn["y1"].min())), 1.02 * number(drawn["y1"].max())]
     share = [channel("share:Q", format=".1%", title="of session time")]
     tooltip = [
         *first, channel("label:N", title="account"),
@@ -181,7 +180,3 @@ def _caption(results: Results, places: pl.DataFrame, words: str) -> str:
     known = "unaccounted" not in missing
     where = " What they took lies in unaccounted." if known else ""
     return f"Not the whole account: unknown, and so not drawn: {', '.join(missing)}.{where}"
-
-
-def _number(value: Any) -> float:
-    return float(value or 0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from dbdyno.model.results import Results
@@ -17,6 +15,7 @@ from dbdyno.present.chart import (
     encoded,
     finished,
     layer,
+    number,
     rungs_axis,
     series_keys,
     series_scale,
@@ -24,10 +23,6 @@ from dbdyno.present.chart import (
 )
 from dbdyno.present.figures import Series, of_series
 from dbdyno.present.palette import SERIES, var
-
-
-def _extreme(value: Any) -> float:
-    return float(value or 0)
 
 
 def cpu_by_source(results: Results, series: Series) -> Chart | None:
@@ -61,7 +56,7 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
         tooltip=tooltip,
     )
     cpus = figures.usable_cpus(results)
-    mark = cpu_mark(cpus, "y") if cpus and cpus <= 1.3 * _extreme(rows["value"].max()) else []
+    mark = cpu_mark(cpus, "y") if cpus and cpus <= 1.3 * number(rows["value"].max()) else []
     return Chart(
         id="cpu",
         title="CPU used, by source",

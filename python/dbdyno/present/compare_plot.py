@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from dbdyno.model.comparison import Claim, Comparison, MetricTable
+from dbdyno.model.units import counted
 from dbdyno.present import compare_rows as rows
 from dbdyno.present.markup import Html, el
 from dbdyno.present.palette import var
@@ -79,8 +80,9 @@ def _row(n: int, claim: Claim, low: float, high: float, made: Comparison) -> Ite
     e = claim.effect
     colour = var(_COLOURS[claim.verdict])
     who = claim.variant if made.kind == "variants" else claim.series or claim.workload
-    sessions = f"{claim.sessions} session{'' if claim.sessions == 1 else 's'}"
-    yield el("text", f"{_cut(who)}, {sessions}", x=_LEFT - 10, y=y + 4, text_anchor="end")
+    yield el(
+        "text", f"{_cut(who)}, {counted(claim.sessions, 'session')}", x=_LEFT - 10, y=y + 4, text_anchor="end"
+    )
     if e.low is not None and e.high is not None:
         dash = "4 3" if e.basis == "within the window only" else None
         ends = {"x1": _x(e.low, low, high), "x2": _x(e.high, low, high)}

@@ -17,6 +17,7 @@ from dbdyno.model.comparison import (
     value_text,
     verdict_text,
 )
+from dbdyno.model.units import counted
 from dbdyno.present.accounts import BRACKET, NAMES, THROTTLED
 from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, Tone, known, table, word
 
@@ -64,7 +65,7 @@ class Place(NamedTuple):
     def words(self, many_workloads: bool) -> str:
         parts = [self.workload] if many_workloads else []
         parts += [self.series] if self.series else []
-        return ", ".join([*parts, f"{self.sessions} session{'' if self.sessions == 1 else 's'}"])
+        return ", ".join([*parts, counted(self.sessions, "session")])
 
 
 def places(table: MetricTable) -> list[Place]:

@@ -19,6 +19,7 @@ from dbdyno.model.results import Results
 from dbdyno.present import jsondoc
 from dbdyno.present.claim_record import finding_record
 from dbdyno.present.files import make_directory, write_atomic
+from dbdyno.present.plain import plain
 
 Kind = Literal["csv", "xlsx", "parquet", "json"]
 Tables = Mapping[str, pl.DataFrame]
@@ -105,5 +106,5 @@ def _parquet(table: pl.DataFrame) -> bytes:
 
 def _json(results: Results, raw_tables: Tables) -> bytes:
     document = jsondoc.document(results)
-    document["tables"] = {n: jsondoc.records(t) for n, t in all_tables(results, raw_tables).items()}
+    document["tables"] = {n: plain(t) for n, t in all_tables(results, raw_tables).items()}
     return json.dumps(document, allow_nan=False).encode()

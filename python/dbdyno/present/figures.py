@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.results import Results
-from dbdyno.model.units import NS_PER_S, significant
+from dbdyno.model.units import counted
 
 UNKNOWN = "?"
 _QUANTITIES = {
@@ -69,26 +69,6 @@ def usable_cpus(results: Results) -> float | None:
     return environment.host.limits.usable_cpus if seen else None
 
 
-def short_number(value: float | None) -> str:
-    """At most six characters: ``6.21M``, ``12.3k``, ``41.3``; unknown is ``?``."""
-    if value is None:
-        return UNKNOWN
-    for letter, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(value) >= 0.9995 * factor:
-            return f"{_three(value / factor)}{letter}"
-    return _three(value)
-
-
-def short_ns(value_ns: float | None) -> str:
-    """A duration of at most six characters: ``312us``, ``1.23ms``, ``12.3s``; unknown is ``?``."""
-    if value_ns is None:
-        return UNKNOWN
-    for unit, factor in (("s", NS_PER_S), ("ms", 1e6), ("us", 1e3)):
-        if abs(value_ns) >= 0.9995 * factor:
-            return f"{_three(value_ns / factor)}{unit}"
-    return f"{_three(value_ns)}ns"
-
-
 def percent(part: float | None, whole: float | None = 1.0, digits: int = 0) -> str:
     """``part`` of ``whole`` in percent without the sign; unknown is ``?``."""
     if part is None or not whole:
@@ -107,7 +87,7 @@ def half_width(row: dict[str, Any]) -> float | None:
 
 def cpus_text(cpus: float) -> str:
     """``2 CPUs``, ``1 CPU``, ``1.5 CPUs``."""
-    return f"{cpus:g} CPU{'' if cpus == 1 else 's'}"
+    return counted(cpus, "CPU")
 
 
 def quantity(name: str) -> str:
@@ -118,10 +98,3 @@ def quantity(name: str) -> str:
 def difference(relative: float | None) -> str:
     """A relative difference in percent with its sign; empty: none."""
     return "" if relative is None else f"{100 * relative:+.1f} %"
-
-
-def _three(value: float) -> str:
-    """Three significant digits, no thousands parted (the width is short)."""
-    if 0 < abs(value) < 0.001:
-        return f"{value:.0e}"
-    return significant(float(f"{value:.3g}")).replace(",", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import polars as pl
@@ -13,6 +12,7 @@ from dbdyno.model.tables import empty
 from dbdyno.present import combine, compare_json, headline, scaling_record, sources_used
 from dbdyno.present.claim_record import answer_record, finding_record
 from dbdyno.present.figures import is_observation
+from dbdyno.present.plain import plain
 
 FORMAT = 1
 """Raised when a key changes its meaning or goes; new keys do not raise it."""
@@ -33,12 +33,12 @@ def document(results: Results) -> dict[str, Any]:
         "summary": headline.sentences(results),
         "plan": results.plan.model_dump(mode="json"),
         "environment": results.environment.model_dump(mode="json"),
-        **{name: records(tables.get(name, empty(name))) for name in _TABLES},
-        "rates": records(rates),
-        "ledger": records(whole.filter(pl.col("who") != "session")),
+        **{name: plain(tables.get(name, empty(name))) for name in _TABLES},
+        "rates": plain(rates),
+        "ledger": plain(whole.filter(pl.col("who") != "session")),
         "ledger_witnesses": [_tier(t) for t in sources_used.tiers(results)],
-        "events": records(events),
-        **{name: records(tables[name]) for name in _LEDGER},
+        "events": plain(events),
+        **{name: plain(tables[name]) for name in _LEDGER},
         "observation": _observation(results),
         "comparison": None if results.comparison is None else compare_json.document(results.comparison),
         "scaling": [scaling_record.record_of(s) for s in results.scaling],
@@ -58,15 +58,6 @@ def _observation(results: Results) -> dict[str, Any] | None:
     if not is_observation(results):
         return None
     return {
-        "events": records(combine.events(results)),
-        "microstates": records(combine.microstates(results)),
+        "events": plain(combine.events(results)),
+        "microstates": plain(combine.microstates(results)),
     }
-
-
-def records(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Rows as dicts that JSON can hold: NaN and infinity, which it cannot, are unknown too."""
-    return [{k: _value(v) for k, v in row.items()} for row in frame.to_dicts()]
-
-
-def _value(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -7,7 +7,7 @@ from typing import Any
 
 from dbdyno.model.machines import Machines, Speed
 from dbdyno.model.scaling import Estimate, Machine
-from dbdyno.model.units import format_ns, format_rate
+from dbdyno.model.units import counted, format_ns, format_rate
 from dbdyno.present.document import (
     UNKNOWN,
     Block,
@@ -56,11 +56,7 @@ def title(made: Machines) -> str:
 
 def about(machine: Machine) -> str:
     """``4 cores, 8 threads, a model``."""
-    found = [
-        f"{n:g} {what}{'' if n == 1 else 's'}"
-        for n, what in ((machine.cores, "core"), (machine.cpus, "thread"))
-        if n
-    ]
+    found = [counted(n, what) for n, what in ((machine.cores, "core"), (machine.cpus, "thread")) if n]
     return ", ".join([*found, *([machine.model] if machine.model else [])]) or "hardware unknown"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dbdyno.model.scaling import Estimate, Scaling
+from dbdyno.model.units import counted
 from dbdyno.present import scaling_rows as rows
 from dbdyno.present.chart import HEIGHT, Key, Spec, channel, encoded, layer
 from dbdyno.present.palette import var
@@ -96,7 +97,7 @@ def machine_marks(scaling: Scaling) -> Iterator[Spec]:
     for line, (name, count) in enumerate(known):
         if count is None or not first <= count <= last:
             continue
-        data = [{"load": count, "name": f"{count:g} {name}{'' if count == 1 else 's'}"}]
+        data = [{"load": count, "name": counted(count, name)}]
         rule = layer(data, "rule", color=var("muted"), strokeDash=[2, 3], strokeWidth=1.5)
         yield encoded(rule, x=channel("load:Q"))
         inwards = _share(count, first, last, is_wide(scaling)) > 0.85

@@ -10,7 +10,7 @@ import polars as pl
 
 from dbdyno.model.claim import Claim
 from dbdyno.model.scaling import Estimate, Fitted, Machine, Scaling
-from dbdyno.model.units import format_ns, significant
+from dbdyno.model.units import counted, format_ns, significant
 from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, known, optional, table, word
 from dbdyno.present.figures import percent
 
@@ -53,8 +53,8 @@ def chosen(scaling: Scaling) -> str:
 def machine(known: Machine) -> str:
     """``8 cores, 16 CPUs``; empty: nothing is known."""
     parts = [known.model or ""]
-    parts += [f"{known.cores:g} core{'' if known.cores == 1 else 's'}"] if known.cores else []
-    parts += [f"{known.cpus:g} CPU{'' if known.cpus == 1 else 's'}"] if known.cpus else []
+    parts += [counted(known.cores, "core")] if known.cores else []
+    parts += [counted(known.cpus, "CPU")] if known.cpus else []
     parts += [f"{known.threads_per_core} threads a core"] if known.threads_per_core else []
     return ", ".join(p for p in parts if p)
 

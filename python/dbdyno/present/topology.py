@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from dbdyno.model import cpu_lists
 from dbdyno.model.topology import LogicalCpu, Topology
-from dbdyno.model.units import significant
+from dbdyno.model.units import counted, significant
 from dbdyno.present.figures import UNKNOWN, cpus_text
 
 _INDENT = 14
@@ -90,7 +90,7 @@ def _counts(t: Topology) -> str:
 
 def _count(n: int, what: str) -> str:
     """None seen is not none there."""
-    return f"{n or UNKNOWN} {what}{'' if n == 1 else 's'}"
+    return counted(n, what) if n else f"{UNKNOWN} {what}s"
 
 
 def _allowed(t: Topology) -> str:

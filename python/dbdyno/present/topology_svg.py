@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from dbdyno.model.errors import StoreError
 from dbdyno.model.topology import Topology
+from dbdyno.present.files import write_atomic
 from dbdyno.present.markup import Html, el, joined
 from dbdyno.present.palette import dark, light
 from dbdyno.present.topology import facts
@@ -22,11 +22,7 @@ _HIDDEN = ("isolated", "unknown")  # the description has them
 
 def write(t: Topology, path: Path) -> Path:
     """Raises StoreError where that cannot be written."""
-    try:
-        path.write_text(svg(t), encoding="utf-8")
-    except OSError as e:
-        raise StoreError(f"cannot write {path}: {e.strerror}", "name a file where you may write") from None
-    return path
+    return write_atomic(path, svg(t).encode("utf-8"))
 
 
 def svg(t: Topology) -> str:

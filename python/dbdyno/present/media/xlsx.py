@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import xlsxwriter  # type: ignore[import-untyped]
 
 from dbdyno.model import tables as schemas
+from dbdyno.model.units import FACTORS_NS, NS_PER_S
 from dbdyno.model.visible import visible
 from dbdyno.present.document import (
     UNKNOWN,
@@ -45,8 +46,7 @@ _LONGEST_TEXT, _LONGEST_NAME = 32_767, 31
 _LINE, _WIDEST = 120, 60  # characters
 _MOST_SERIES = 255  # of a chart
 _READING = "An empty cell is unknown, not 0."
-_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9}
-_DURATION = re.compile(rf"([+-]?\d[\d.,]*) ?({'|'.join(_NS)})")
+_DURATION = re.compile(rf"([+-]?\d[\d.,]*) ?({'|'.join(FACTORS_NS)})")
 _SHARE = re.compile(r"([+-]?\d[\d.,]*)(?: ?%)?")
 _SAME = {"s": "seconds", "1/s": "/s"}
 """Units that a heading has in other letters."""
@@ -274,9 +274,9 @@ def _kind(cell: Cell) -> _Kind:
     """By its unit and its text: a time, which is in ns or in seconds, a share in percent."""
     value = _value_of(cell)
     duration, share = _DURATION.fullmatch(cell.text), _SHARE.fullmatch(cell.text)
-    if cell.unit == "ns" or (duration and _near(duration, _NS[duration[2]], value)):
+    if cell.unit == "ns" or (duration and _near(duration, FACTORS_NS[duration[2]], value)):
         return _Kind("ms", 1e-6)
-    if duration and _near(duration, _NS[duration[2]] / _NS["s"], value):
+    if duration and _near(duration, FACTORS_NS[duration[2]] / NS_PER_S, value):
         return _Kind("ms", 1e3)
     if not cell.unit and share and _near(share, 0.01, value):
         return _Kind("", share=True)
