@@ -183,11 +183,11 @@ class _Builder:
         yield Section("Response time in detail", _charts(rates, "rate", False), "response", detail=True)
         yield Section("Load profile", [self._choice(profile.load_profile)], "profile", detail=True)
         yield Section(title, [self._choice(processes.tables)], "microstates", detail=True)
-        yield Section("Cross-check of data sources", checks, "witnesses", detail=True)
-        yield Section("Environment", run_facts.environment(results), "environment", detail=True)
+        yield Section("Cross-check of data sources", checks, "cross-check", detail=True)
+        yield Section("Environment", run_facts.environment(results), "environment", folded=True)
         plan = "Plan" if self.observed else "Plan and calibration"
-        yield Section(plan, run_facts.plan(results), "plan", detail=True)
-        yield Section("How each figure was obtained", methods.tables(results), "methods", detail=True)
+        yield Section(plan, run_facts.plan(results), "plan", folded=True)
+        yield Section("How each figure was obtained", methods.tables(results), "methods", folded=True)
 
     def _choice(self, make: Details) -> Block:
         shown = self._picks.shown

@@ -30,7 +30,7 @@ Made = tuple[Column, Callable[[Record], Cell]]
 _TONES: dict[str, Tone] = {"invalid": "invalid", "short": "warning"}
 _PARTS = ("run", "runq", "sleep", "client", "pool_queue", "unaccounted")
 _COLOURS = {"sleep": "sleep-3", "pool_queue": "pool-queue"}
-_LEGEND = "CPU% to unac%: share of session time; WAIT%: run queue; eff%: of perfect scaling"
+_LEGEND = "CPU to unaccounted: shares of session time. Efficiency: of perfect scaling."
 
 
 def _number(head: str, width: int, rank: int, name: str) -> Column:
