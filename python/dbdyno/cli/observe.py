@@ -129,7 +129,7 @@ def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation |
 
 
 def _end(made: conduct.Observed, options: dict[str, Any], interrupt: drive.Interrupt) -> None:
-    results, path = conduct.rebuild(made.record)
+    results, path = conduct.finished(made.record)
     if options["output"] is not None:
         path = present.write_html(results, options["output"])
     if options["as_json"]:

@@ -164,7 +164,7 @@ def run(**options: Any) -> None:
         except drive.Interrupted:
             screen.error("stopped before anything was measured; nothing was kept")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
-    results, path = conduct.rebuild(record)
+    results, path = conduct.finished(record)
     if options["output"] is not None:
         path = present.write_html(results, options["output"])
     if options["as_json"]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dbdyno import __version__, observe
+from dbdyno.conduct.deriving import deriving
 from dbdyno.conduct.marks import clock_of
 from dbdyno.conduct.observed import Cost
 from dbdyno.conduct.progress import ObservationListener, ending
@@ -74,7 +76,8 @@ def observe_server(
     listener: ObservationListener,
     interrupt: Interrupt,
 ) -> Observed:
-    """Observes until the time is over or an end is asked for; every window is saved as soon as it is over.
+    """Observes until the time is over or an end is asked for; every window is saved as soon as it is over,
+    and derived while the next one is under way.
 
     A fault after the first saved window leaves a readable run, status "cut short" with the reason; one
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
@@ -84,20 +87,25 @@ def observe_server(
         _check_capacity(server)
         observe.check_exact(server, observe.How.of(plan.experiment))
         record = store.create(plan, workloads={OBSERVED.name: OBSERVED})
-        windows = Windows(server, plan, clock_of(server), listener, interrupt)
-        with ending(record):
-            listener.planned(plan, record.id)
-            environment = Environment(
-                dbdyno=__version__, host=host, server=server.facts(), sources=tuple(server.sources())
-            )
-            record.write_environment(environment)
-            listener.opened(environment)
-            for raw in windows.all():
-                record.write_cell(raw)
-                listener.saved(raw)
-            if interrupt.stopping and (plan.expected_ns or not record.cells()):
-                raise Interrupted  # before the time asked for was over
-    return Observed(record, windows.costing.cost())
+        with contextlib.ExitStack() as beside:
+            with ending(record):
+                listener.planned(plan, record.id)
+                environment = Environment(
+                    dbdyno=__version__, host=host, server=server.facts(), sources=tuple(server.sources())
+                )
+                record.write_environment(environment)
+                listener.opened(environment)
+                derived = beside.enter_context(deriving(record, server))
+                windows = Windows(server, plan, clock_of(server), listener, interrupt, derived.tasks)
+                for raw in windows.all():
+                    record.write_cell(raw)
+                    derived.more()
+                    listener.saved(raw)
+                if interrupt.stopping and (plan.expected_ns or not record.cells()):
+                    raise Interrupted  # before the time asked for was over
+            cost = windows.costing.cost(derived.cpu_s())
+            derived.finish(listener.notice)
+    return Observed(record, cost)
 
 
 def _check_capacity(server: Server) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -149,7 +149,7 @@ SAMPLERS = pl.col("comm").str.starts_with(observe.THREADS).fill_null(False)
 class Cost:
     """CPU time, seconds per second: shares of one CPU."""
 
-    here: float  # all of this process: samplers, store, live view
+    here: float  # all of dbdyno: samplers, store, live view, deriving
     samplers: float | None  # of which its observing threads
     server: float | None  # the server's processes that answered; None: not on this host
 
@@ -162,16 +162,22 @@ class Costing:
         self._since_ns, self._cpu_s = clock.now_ns(), time.process_time()
         self._samplers = _Sum()
         self._server = _Sum()
+        self._ours = {os.getpid()}
 
     def add(self, tasks: pl.DataFrame) -> None:
         """Table ``tasks`` of one watch."""
         ours = tasks.filter((pl.col("role") == "dbdyno") & pl.col("run_ns").is_not_null())
         self._samplers.add(ours.filter((pl.col("pid") == os.getpid()) & SAMPLERS))
-        self._server.add(ours.filter(pl.col("pid") != os.getpid()))
+        self._server.add(ours.filter(~pl.col("pid").is_in(self._ours)))
 
-    def cost(self) -> Cost:
+    def helped_by(self, pids: Iterable[int]) -> None:
+        """Other processes that are no server's."""
+        self._ours.update(pids)
+
+    def cost(self, helpers_s: float = 0.0) -> Cost:
+        """``helpers_s``: CPU time of such processes."""
         wall_s = max((self._clock.now_ns() - self._since_ns) / NS_PER_S, 1e-9)
-        here = (time.process_time() - self._cpu_s) / wall_s
+        here = (time.process_time() - self._cpu_s + helpers_s) / wall_s
         return Cost(here, self._samplers.per_second(), self._server.per_second())
 
 

@@ -7,6 +7,7 @@ import contextlib
 from dbdyno import __version__, observe
 from dbdyno.account.ladder import just_measured
 from dbdyno.conduct.cell import Unit, measure
+from dbdyno.conduct.deriving import Deriving, deriving
 from dbdyno.conduct.marks import clock_of
 from dbdyno.conduct.prepare import check_capacity, fitted, prepare, server_facts
 from dbdyno.conduct.progress import Progressing, ProgressListener, ending
@@ -41,7 +42,7 @@ def run(
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
     """
     ready()
-    with open_server(plan.experiment.engine, target) as server:
+    with open_server(plan.experiment.engine, target) as server, contextlib.ExitStack() as beside:
         plan = fitted(server, plan)
         check_capacity(server, plan)
         observe.check_exact(server, observe.How.of(plan.experiment))
@@ -57,10 +58,12 @@ def run(
             )
             record.write_environment(environment)
             teller.opened(environment)
+            derived = beside.enter_context(deriving(record, server))
             with Stage(server, plan, observe.topology(), journal, teller) as stage:
                 stage.check()
                 units = prepare(server, plan, workload, record, teller, interrupt)
-                _climb(server, plan, units, record, environment, stage, teller, interrupt)
+                _climb(server, plan, units, record, environment, stage, teller, interrupt, derived)
+        derived.finish(teller.noted)
     return record
 
 
@@ -73,6 +76,7 @@ def _climb(
     stage: Stage,
     teller: ProgressListener,
     interrupt: Interrupt,
+    derived: Deriving,
 ) -> None:
     clock = clock_of(server)
     progress = Progressing(plan, teller, clock)
@@ -86,11 +90,13 @@ def _climb(
     for cell in course.cells():
         interrupt.rest(cool_down_s, clock.sleep)
         stage.enter(plan.variant(cell.variant))
-        raw = measure(server, plan, cell, units[cell.variant], interrupt, progress.of(cell), stage.bind)
+        on_tick = derived.resting_while_measured(progress.of(cell))
+        raw = measure(server, plan, cell, units[cell.variant], interrupt, on_tick, stage.bind)
         stage.look()
         if record.info.applied != stage.applied:
             record.update_info(applied=stage.applied)
         record.write_cell(raw)
+        derived.more()
         progress.done(cell)
         results = Results(record.info, plan, environment, just_measured(raw, plan), ())
         course.measured(results)

@@ -6,7 +6,8 @@ its window begins. What the server is asked at the end of one window is the begi
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 import polars as pl
 
@@ -36,10 +37,17 @@ class Windows:
     """Needs no more of the server than the control connection and one for the activity of each watch."""
 
     def __init__(
-        self, server: Server, plan: Plan, clock: Clock, listener: ObservationListener, interrupt: Interrupt
+        self,
+        server: Server,
+        plan: Plan,
+        clock: Clock,
+        listener: ObservationListener,
+        interrupt: Interrupt,
+        ours: Callable[[], list[dict[str, Any]]] = list,
     ) -> None:
+        """``ours``: tasks of other processes that work for dbdyno, as a watch is told of them."""
         self._server, self._plan, self._clock = server, plan, clock
-        self._listener, self._interrupt = listener, interrupt
+        self._listener, self._interrupt, self._ours = listener, interrupt, ours
         self._chosen = plan.experiment.observation or Observation()
         self._window_ns, self._duration_ns = window_of(self._chosen), duration_of(self._chosen)
         self._start_ns = clock.now_ns() + LEAD_NS
@@ -110,7 +118,9 @@ class Windows:
         known = {} if before is None else self._numbers.alive(self._recent(before.watch))
         how = observe.How.of(self._plan.experiment)
         asked_ns = self._clock.now_ns()
-        watch = observe.open_observation(self._server, self._chosen, known, how)
+        ours = self._ours()
+        self.costing.helped_by(task["pid"] for task in ours)
+        watch = observe.open_observation(self._server, self._chosen, known, how, ours)
         t0_ns = self._soon(asked_ns) if t0_ns is None else t0_ns
         t1_ns = t0_ns + self._window_ns
         if self._end_ns is not None and self._end_ns - t1_ns < SHORTEST_NS:

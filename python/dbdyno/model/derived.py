@@ -210,3 +210,8 @@ DERIVED: dict[str, tuple[Column, ...]] = {
     "placed": PLACED,
     "placements": PLACEMENTS,
 }
+
+WHOLLY = ("microstates", "strips")
+"""Tables of nothing but rows of single sessions and processes."""
+OF_SESSIONS = ("ledger", "events", *WHOLLY)
+"""Tables that have such rows; in the others ``who`` is ``session``."""

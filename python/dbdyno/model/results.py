@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, cast
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
@@ -57,8 +57,20 @@ class Results:
     info: RunInfo
     plan: Plan
     environment: Environment
-    tables: Mapping[str, pl.DataFrame]  # windows, rates, ledger, witnesses, rungs, sources, histogram
+    tables: Mapping[str, pl.DataFrame]  # of DERIVED, sources, histogram, wait_families
     findings: tuple[Claim, ...]
     comparison: Comparison | None = None  # of its variants, where it has several
     scaling: tuple[Scaling, ...] = ()  # one a ladder: a workload under a variant
     answers: tuple[Claim, ...] = ()  # of an observation, which has no ladder: headroom
+
+    def whole(self, table: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """All rows, also those of single sessions, which a stored run's ``tables`` read only here."""
+        if (read := getattr(self.tables, "whole", None)) is not None:
+            return cast("pl.DataFrame", read(table, columns))
+        return self.tables[table].select(columns or pl.all())
+
+    def of_cell(self, table: str, cell: str) -> pl.DataFrame:
+        """All rows of one cell; of a stored run nothing else is read."""
+        if (read := getattr(self.tables, "of_cell", None)) is not None:
+            return cast("pl.DataFrame", read(table, cell))
+        return self.tables[table].filter(pl.col("cell") == cell)

@@ -95,14 +95,22 @@ def open_watch(server: Server, load: Load, how: How | None = None) -> Watch:
 
 
 def open_observation(
-    server: Server, chosen: Observation, known: Mapping[int, int], how: How | None = None
+    server: Server,
+    chosen: Observation,
+    known: Mapping[int, int],
+    how: How | None = None,
+    ours: Sequence[Mapping[str, Any]] = (),
 ) -> Watch:
-    """The watch over sessions that are not ours. ``known``: session number by pid, of the window before.
+    """The watch over sessions that are not ours. ``known``: session number by pid, of the window before;
+    ``ours``: tasks of dbdyno in other processes.
 
     Raises as :func:`open_watch`, and :class:`UsageError` for a filter that cannot be.
     """
     return _open(
-        server, needed(server.watching, "sessions of others").observation_spec(chosen, known), how or How()
+        server,
+        needed(server.watching, "sessions of others").observation_spec(chosen, known),
+        how or How(),
+        ours,
     )
 
 

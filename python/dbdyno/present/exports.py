@@ -71,7 +71,7 @@ def all_tables(results: Results, raw_tables: Tables) -> dict[str, pl.DataFrame]:
         schema=_FINDINGS,
     )
     raw = {n: t for n, t in raw_tables.items() if n not in results.tables}
-    return {**results.tables, "findings": findings, **raw}
+    return {**{n: results.whole(n) for n in results.tables}, "findings": findings, **raw}
 
 
 def _folder(

@@ -41,7 +41,8 @@ def overview(results: Results) -> Overview | None:
     rows = rows_of(results, "profile", pick)
     known = {n: v for n, v in rows.select("name", "per_s").rows() if n in _NAMES}
     found = {short: known.get(name) for name, short in _NAMES.items()}
-    processes = results.tables["microstates"].filter((pl.col("role") == "session") & ~pl.col("worker"))
+    met = results.whole("microstates", ["role", "worker", "pid", "start_ticks"])
+    processes = met.filter((pl.col("role") == "session") & ~pl.col("worker"))
     return Overview(
         len(windows),
         float(windows["wall_s"].sum()),

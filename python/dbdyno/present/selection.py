@@ -74,6 +74,10 @@ def pick_of(results: Results, cell: str | None = None) -> Pick | None:
 
 def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
     """The pick's rows of events, microstates, profile, top_events or witnesses."""
+    if table == "microstates" and pick.cell is not None:
+        return combine.own_time(results, results.of_cell(table, pick.cell))
+    if table == "microstates":
+        return combine.microstates(results)
     frame = results.tables[table]
     if table in ("profile", "top_events") and (pick.cell is None or pick.repeats > 1):
         workload, variant, sessions = pick.rung
@@ -82,11 +86,8 @@ def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
         if len(together):
             return together
     if pick.cell is not None:
-        mine = frame.filter(pl.col("cell") == pick.cell)
-        return combine.own_time(results, mine) if table == "microstates" else mine
-    if table == "events":
-        return combine.events(results)
-    return combine.microstates(results) if table == "microstates" else frame.clear()
+        return frame.filter(pl.col("cell") == pick.cell)
+    return combine.events(results) if table == "events" else frame.clear()
 
 
 def _window(results: Results, row: dict[str, Any], number: int) -> Pick:
@@ -151,8 +152,8 @@ def _sizes(results: Results) -> dict[str, int]:
     events = tables["events"].filter(pl.col("scope") != "session")
     counted = [
         events.group_by("cell").agg(n=pl.len().cast(pl.Float64)),
-        tables["microstates"].group_by("cell").agg(n=pl.len().cast(pl.Float64)),
-        tables["strips"].group_by("cell").agg(n=pl.len() / _PIECES_A_ROW),
+        results.whole("microstates", ["cell"]).group_by("cell").agg(n=pl.len().cast(pl.Float64)),
+        results.whole("strips", ["cell"]).group_by("cell").agg(n=pl.len() / _PIECES_A_ROW),
     ]
     sums = pl.concat(counted).group_by("cell").agg(pl.col("n").sum())
     return {cell: int(n) for cell, n in sums.rows()}

@@ -33,7 +33,7 @@ _WORDS = {
 
 def parts(results: Results) -> list[str]:
     """All parts of a run in the order of stacking."""
-    found: list[str] = results.tables["strips"]["part"].unique().sort().to_list()
+    found: list[str] = results.whole("strips", ["part"])["part"].unique().sort().to_list()
     last = ("asleep", *_clients(results, found), "unknown")
     others = [p for p in found if p not in (*_FIRST, *last)]
     return [p for p in (*_FIRST, *others, *last) if p in found]
@@ -109,10 +109,10 @@ def strip(results: Results, cell: str | None, shown: list[str], name: str = "str
 
 def _rows(results: Results, cell: str | None) -> pl.DataFrame:
     """who (a text that tells sessions apart), session, start_s, end_s, part, share."""
-    table = results.tables["strips"]
     who = pl.col("session").cast(pl.String).alias("who")
     if cell is not None:
-        return table.filter(pl.col("cell") == cell).with_columns(who)
+        return results.of_cell("strips", cell).with_columns(who)
+    table = results.tables["strips"]
     offsets = timeline.windows(results).select("cell", offset="start_s")
     processes = results.tables["microstates"].filter((pl.col("role") == "session") & ~pl.col("worker"))
     # A session's number is its window's own; its process is the same in all.

@@ -7,7 +7,9 @@
         run.json  plan.json  environment.json
         cells/0003-lio-base-s4-r1/     a cell, there whole or not at all
           manifest.json  cell.json  sessions.parquet  samples.parquet  ...
-        derived/                       can be made again from the cells
+        parts/0003-lio-base-s4-r1/     what was derived of that cell, or of some from it on
+          manifest.json  part.json  ledger.parquet  ledger.sessions.parquet  ...
+        derived/                       of all cells; can be made again, as parts can
           manifest.json  windows.parquet  rates.parquet  ...  findings.json  conclusions.json
         document.json                  what ``show`` prints, made of these
 """
@@ -19,14 +21,17 @@ from dbdyno.lazy import lazy
 if TYPE_CHECKING:
     from dbdyno.store.journal import FileJournal, LeftOver, left_over
     from dbdyno.store.listing import Listed, default_root, find_run, keep_shown, read_shown
+    from dbdyno.store.parts import Derived, Parts
     from dbdyno.store.run import DamagedCell, Run
     from dbdyno.store.runs import RunStore
 
 __all__ = [
     "DamagedCell",
+    "Derived",
     "FileJournal",
     "LeftOver",
     "Listed",
+    "Parts",
     "Run",
     "RunStore",
     "default_root",

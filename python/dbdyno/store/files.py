@@ -50,14 +50,15 @@ def make_directory(path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def write_synced(path: Path, content: bytes) -> None:
+def write_synced(path: Path, content: bytes, *, synced: bool = True) -> None:
     """Writes a new file (mode 0600) and waits until the disk has it. What has its name already goes."""
     remove(path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        if synced:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -73,10 +74,10 @@ def write_atomic(path: Path, content: bytes) -> None:
         sync_directory(path.parent)
 
 
-def write_directory(path: Path, files: dict[str, bytes]) -> None:
+def write_directory(path: Path, files: dict[str, bytes], *, synced: bool = True) -> None:
     """Makes directory ``path`` with ``files`` and a manifest of their checksums, in place of an older one.
 
-    Nothing is left of it if that fails.
+    Nothing is left of it if that fails. Not ``synced``: it is not waited until the disk has it.
     """
     manifest = {name: _digest(content) for name, content in files.items()}
     files = files | {MANIFEST: json.dumps(manifest, indent=1).encode()}
@@ -87,8 +88,9 @@ def write_directory(path: Path, files: dict[str, bytes]) -> None:
             remove(temporary)
             temporary.mkdir(mode=0o700)
             for name, content in files.items():
-                write_synced(temporary / name, content)
-            sync_directory(temporary)
+                write_synced(temporary / name, content, synced=synced)
+            if synced:
+                sync_directory(temporary)
             if path.exists():
                 path.replace(replaced)
             temporary.replace(path)
@@ -98,7 +100,8 @@ def write_directory(path: Path, files: dict[str, bytes]) -> None:
             remove(temporary)
             raise
         remove(replaced)
-        sync_directory(path.parent)
+        if synced:
+            sync_directory(path.parent)
 
 
 def read_directory(path: Path) -> dict[str, bytes]:

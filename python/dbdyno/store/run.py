@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ import polars as pl
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dbdyno.model.claim import Claim
+from dbdyno.model.derived import WHOLLY
 from dbdyno.model.environment import Environment
 from dbdyno.model.errors import StoreError
 from dbdyno.model.plan import Plan
@@ -21,6 +21,7 @@ from dbdyno.model.results import RunInfo, RunStatus
 from dbdyno.model.tables import DERIVED, LABELS, RAW, conform, empty
 from dbdyno.store import files
 from dbdyno.store.listing import read_document, reason_if_ended
+from dbdyno.store.parts import Derived, Parts, conformed
 
 if TYPE_CHECKING:
     from dbdyno.model.conclusions import Conclusions
@@ -30,7 +31,6 @@ _FINDINGS = TypeAdapter(tuple[Claim, ...])
 _SHOWN = {**{t: t for t in (*DERIVED, *LABELS, "sources")}, "histogram": "cell_histogram"}
 """What is kept beside the derived tables so that a report needs no raw data -> its schema."""
 _CONCLUSIONS = "conclusions.json"
-_MOST_ROWS = 200_000_000
 _REBUILD = "make it again from the raw data: dbdyno rebuild RUN"
 
 
@@ -107,9 +107,10 @@ class Run:
         meta = _model(contents.get("cell.json", b""), CellMeta, f"cell.json of cell {cell_id}")
         return RawCell(meta, {t: empty(t) for t in RAW} | _tables(contents, {t: t for t in RAW}))
 
-    def each_cell(self, damaged: list[DamagedCell]) -> Iterator[RawCell]:
-        """One after the other all cells that can be read; the others are added to ``damaged``."""
-        for cell_id in self.cells():
+    def each_cell(self, damaged: list[DamagedCell], ids: Sequence[str] | None = None) -> Iterator[RawCell]:
+        """One after the other all cells that can be read, or those of ``ids``; the others are added to
+        ``damaged``."""
+        for cell_id in self.cells() if ids is None else ids:
             try:
                 cell = self.read_cell(cell_id)
             except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
@@ -123,6 +124,18 @@ class Run:
         return list(self.each_cell(damaged)), damaged
 
     # -- derived --------------------------------------------------------------------------------
+
+    @property
+    def parts(self) -> Parts:
+        """What was derived cell by cell."""
+        return Parts(self.path)
+
+    def take_parts(self, made: Parts) -> None:
+        """``made``, of a directory beside, in place of those that were there."""
+        with files.guard(self.path):
+            files.remove(self.parts.path)
+            if made.path.exists():
+                made.path.replace(self.parts.path)
 
     def write_derived(
         self,
@@ -142,7 +155,7 @@ class Run:
             contents[_CONCLUSIONS] = to_json(conclusions)
         files.write_directory(self.path / "derived", contents)
 
-    def read_derived(self) -> tuple[dict[str, pl.DataFrame], tuple[Claim, ...]] | None:
+    def read_derived(self) -> tuple[Mapping[str, pl.DataFrame], tuple[Claim, ...]] | None:
         """Tables and findings as last written; ``None`` before. Raises :class:`StoreError` on damage."""
         directory = self.path / "derived"
         if not directory.is_dir():
@@ -151,7 +164,8 @@ class Run:
             contents = files.read_directory(directory)
             findings = _FINDINGS.validate_json(contents.get("findings.json", b""))
             files.from_json(contents["findings.json"])  # the numbers
-            return _tables(contents, _SHOWN), findings
+            tables = _tables(contents, _SHOWN)
+            return (tables if tables.keys() >= set(WHOLLY) else Derived(tables, self.parts)), findings
         except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
             raise StoreError(f"the derived tables of run {self.id} are damaged: {error}", _REBUILD) from error
 
@@ -184,24 +198,7 @@ def _table(tables: Mapping[str, pl.DataFrame], name: str) -> pl.DataFrame:
 
 def _tables(contents: Mapping[str, bytes], known: Mapping[str, str]) -> dict[str, pl.DataFrame]:
     found = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
-    return {t: conform(known[t], _finite(_parquet(content))) for t, content in found.items()}
-
-
-def _finite(frame: pl.DataFrame) -> pl.DataFrame:
-    """What is no figure of a run is unknown: later steps count on it."""
-    figures = pl.selectors.float()
-    return frame.with_columns(pl.when(figures.abs() < files.MOST_NUMBER).then(figures).otherwise(None))
-
-
-def _parquet(content: bytes) -> pl.DataFrame:
-    """Raises :class:`StoreError` where it is none, or one that would not fit into memory."""
-    try:
-        rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()
-        if rows > _MOST_ROWS:
-            raise StoreError(f"a table of {rows:,} rows; at most {_MOST_ROWS:,} are read")
-        return pl.read_parquet(io.BytesIO(content))
-    except (pl.exceptions.PanicException, MemoryError, OSError) as error:  # a panic is no Exception
-        raise StoreError(f"a table cannot be read: {error}") from error
+    return {t: conformed(known[t], [content]) for t, content in found.items()}
 
 
 def _read_model(path: Path, model: type[_M]) -> _M:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dbdyno.model.derived import OF_SESSIONS, WHOLLY
 from dbdyno.model.errors import StoreError
 from dbdyno.model.rawtables import RAW
 from dbdyno.store import files
@@ -58,26 +59,38 @@ def derived_document(run: Listed, name: str, warnings: Warnings) -> Any:
 def _of_run(table: str, run: Listed, warnings: Warnings) -> Iterator[Path]:
     name = f"{table}.parquet"
     if table not in RAW:
-        directory = run.path / "derived"
-        if directory.is_dir() and _checked(directory, name, run, warnings):
-            yield directory / name
+        yield from _derived(table, run, warnings)
         return
     for directory in _cells(run):
         if _checked(directory, "cell.json", run, warnings) and _checked(directory, name, run, warnings):
             yield directory / name
 
 
-def _cells(run: Listed) -> list[Path]:
+def _derived(table: str, run: Listed, warnings: Warnings) -> Iterator[Path]:
+    """What is said of all sessions together, and the rows of single sessions, which lie with the parts."""
+    directory, parts = run.path / "derived", _cells(run, "parts")
+    if not directory.is_dir():
+        return
+    if not (parts and table in WHOLLY) and _checked(directory, f"{table}.parquet", run, warnings):
+        yield directory / f"{table}.parquet"
+    name = f"{table}.sessions.parquet"
+    for part in parts if table in OF_SESSIONS else ():
+        if (part / name).exists() and _checked(part, name, run, warnings):
+            yield part / name
+
+
+def _cells(run: Listed, directory: str = "cells") -> list[Path]:
     try:
-        return sorted(p for p in (run.path / "cells").iterdir() if p.is_dir() and not p.name.startswith("."))
+        found = [p for p in (run.path / directory).iterdir() if p.is_dir() and not p.name.startswith(".")]
     except OSError:
         return []
+    return sorted(found)
 
 
 def _checked(directory: Path, name: str, run: Listed, warnings: Warnings) -> bool:
     """Whether the file is there and whole. One that its manifest does not name is of an older format."""
     derived = directory.name == "derived"
-    cure = f"; {REBUILD}" if derived else ""
+    cure = "" if directory.parent.name == "cells" else f"; {REBUILD}"
     where = name if derived else f"{directory.name}/{name}"
     try:
         digests = _manifest(directory)

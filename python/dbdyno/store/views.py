@@ -79,11 +79,10 @@ def _view(
     connection: duckdb.DuckDBPyConnection, name: str, view: View, paths: Sequence[Path], warnings: Warnings
 ) -> list[Path]:
     """A view over files, which need not have all columns; the files that it reads."""
-    groups: dict[_Paths, list[Path]] = defaultdict(list)
-    depth = 4 if name in RAW else 3  # RUN/cells/CELL/t.parquet, RUN/derived/t.parquet
+    groups: dict[tuple[_Paths, int], list[Path]] = defaultdict(list)
     own = view.columns[len(OF_RUN) + (name in RAW) :]
-    for path, types in _schemas(connection, paths, warnings, depth).items():
-        run = path.parts[-depth]
+    for path, types in _schemas(connection, paths, warnings).items():
+        run = path.parts[-_depth(path)]
         if wrong := _wrong(types, own):
             warnings.add(f"{name}.parquet is left out: {wrong}", run)
             continue
@@ -91,18 +90,25 @@ def _view(
         if missing := [c.name for c in own if c.name not in types]:
             cure = "" if name in RAW else f"; {REBUILD}"
             warnings.add(f"{name} has no {', '.join(missing)} (NULL): made by an older dbdyno{cure}", run)
-        groups[columns].append(path)
+        groups[columns, _depth(path)].append(path)
     if not groups:
         _empty(connection, name, view)
         return []
-    selects = [_select(found, own, columns, depth) for columns, found in groups.items()]
+    selects = [_select(found, own, *key, raw=name in RAW) for key, found in groups.items()]
     connection.execute(f'CREATE VIEW "{name}" AS {" UNION ALL ".join(selects)}')
     return [path for found in groups.values() for path in found]
 
 
-def _select(paths: Sequence[Path], own: Sequence[ViewColumn], present: Collection[str], depth: int) -> str:
+def _depth(path: Path) -> int:
+    """RUN/cells/CELL/t.parquet, RUN/parts/CELL/t.parquet, RUN/derived/t.parquet."""
+    return 3 if path.parent.name == "derived" else 4
+
+
+def _select(
+    paths: Sequence[Path], own: Sequence[ViewColumn], present: Collection[str], depth: int, *, raw: bool
+) -> str:
     run = f"string_split(filename, '/')[-{depth}]"
-    identity = _IDENTITY.format(run=run) + (", string_split(filename, '/')[-2] AS cell" if depth == 4 else "")
+    identity = _IDENTITY.format(run=run) + (", string_split(filename, '/')[-2] AS cell" if raw else "")
     values = ", ".join(_value(c) if c.name in present else _null(c) for c in own)
     listed = _list([_unglobbed(p) for p in paths])
     return f"SELECT {identity}, {values} FROM read_parquet({listed}, filename = true)"
@@ -129,7 +135,7 @@ def _wrong(types: Mapping[str, str], own: Sequence[ViewColumn]) -> str | None:
 
 
 def _schemas(
-    connection: duckdb.DuckDBPyConnection, paths: Sequence[Path], warnings: Warnings, depth: int
+    connection: duckdb.DuckDBPyConnection, paths: Sequence[Path], warnings: Warnings
 ) -> dict[Path, dict[str, str]]:
     """Column -> type of each file that is Parquet."""
     import duckdb
@@ -139,9 +145,9 @@ def _schemas(
     except duckdb.Error:
         if len(paths) == 1:
             path = paths[0]
-            warnings.add(f"{path.name} is left out: it is no Parquet file", path.parts[-depth])
+            warnings.add(f"{path.name} is left out: it is no Parquet file", path.parts[-_depth(path)])
             return {}
-    return {p: types for path in paths for p, types in _schemas(connection, [path], warnings, depth).items()}
+    return {p: types for path in paths for p, types in _schemas(connection, [path], warnings).items()}
 
 
 def _read_schemas(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> dict[Path, dict[str, str]]:

@@ -7,7 +7,6 @@ window's own tables are there when it is derived, and not when all of them are c
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
@@ -49,10 +48,10 @@ def _type_of(ask: Callable[..., Any]) -> TypeAdapter[Any]:
     return TypeAdapter(get_type_hints(ask)["return"])
 
 
-def to_json(facts: Facts) -> bytes:
+def to_json(facts: Facts) -> dict[str, Any]:
     """An answer that JSON has no number for is left out: it is asked again."""
     kept = {cell: {k: v for k, v in known.items() if _finite(v)} for cell, known in facts.items()}
-    return json.dumps({"version": VERSION, "cells": kept}).encode()
+    return {"version": VERSION, "cells": kept}
 
 
 def of_json(content: Any) -> Facts | None:

@@ -1,0 +1,198 @@
+"""What is derived while something is measured: each cell once it is saved, beside what is measured next.
+
+A process of its own does it, with low priority and one thread, so that samplers and driver keep their CPUs;
+while a load is measured it stands still. It knows the run's directory and nothing else: what it has made is
+there after each cell, whatever becomes of it, and what is missing is made at the end or by ``rebuild``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from dbdyno.conduct.cell import OnTick
+from dbdyno.model.errors import DbdynoError
+from dbdyno.model.protocols import Server
+from dbdyno.store import Run
+
+NICE = 10
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_LOOK_S = 0.02
+_SAID_S = 2.0  # how long it takes is said from here on, and how often
+
+
+class Deriving(Protocol):
+    def more(self) -> None:
+        """A cell was saved. Returns at once."""
+
+    def resting_while_measured(self, on_tick: OnTick) -> OnTick:
+        """``on_tick`` of a cell; nothing is derived in its window."""
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Its threads, as a watch is told of tasks that are ours."""
+
+    def cpu_s(self) -> float:
+        """CPU time that it has used."""
+
+    def finish(self, say: Callable[[str], None]) -> None:
+        """Derives what is left and concludes; ``say`` is told how far it is where that takes long."""
+
+    def close(self) -> None: ...
+
+
+@contextlib.contextmanager
+def deriving(record: Run, server: Server) -> Iterator[Deriving]:
+    """An engine with a world of its own has a clock of its own, too: nothing is disturbed there."""
+    made: Deriving = _Beside(record) if server.world is None else _Here(record)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+class _Here:
+    """In this process, between the cells."""
+
+    def __init__(self, record: Run) -> None:
+        from dbdyno.conduct.making import Making
+
+        self._record, self._making = record, Making(record)
+
+    def more(self) -> None:
+        self._making.more()
+
+    def resting_while_measured(self, on_tick: OnTick) -> OnTick:
+        return on_tick
+
+    def tasks(self) -> list[dict[str, Any]]:
+        return []
+
+    def cpu_s(self) -> float:
+        return 0.0  # in that of this process
+
+    def finish(self, say: Callable[[str], None]) -> None:  # noqa: ARG002
+        from dbdyno.conduct.making import keep
+
+        if self._record.cells():
+            keep(self._record, self._making.conclude())
+
+    def close(self) -> None: ...
+
+
+class _Beside:
+    """In a process of its own: a line says that there may be more, the end of its input that this was all."""
+
+    def __init__(self, record: Run) -> None:
+        self._record = record
+        command = [sys.executable, "-m", "dbdyno.conduct.deriving", str(record.path), str(os.getpid())]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True, env={**os.environ, "POLARS_MAX_THREADS": "1"},
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        self._resting = False
+        os.set_blocking(self._process.stdin.fileno(), False)
+
+    def more(self) -> None:
+        with contextlib.suppress(
+            BlockingIOError, BrokenPipeError
+        ):  # it looks for all that is new, or is gone
+            os.write(self._input, b"\n")
+
+    def resting_while_measured(self, on_tick: OnTick) -> OnTick:
+        def tick(phase: str, *told: Any) -> None:
+            self._rest(phase == "measuring")
+            on_tick(phase, *told)
+
+        return tick
+
+    def _rest(self, resting: bool) -> None:
+        if resting != self._resting:
+            self._resting = resting
+            self._signal(signal.SIGSTOP if resting else signal.SIGCONT)
+
+    def tasks(self) -> list[dict[str, Any]]:
+        pid = self._process.pid
+        try:
+            tids = sorted(int(p.name) for p in Path(f"/proc/{pid}/task").iterdir())
+        except OSError:
+            return []
+        return [{"pid": pid, "tid": tid, "role": "dbdyno"} for tid in tids]
+
+    def cpu_s(self) -> float:
+        try:
+            stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+        except OSError:
+            return 0.0
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def finish(self, say: Callable[[str], None]) -> None:
+        """In this process where the other one failed: whoever looks is told why."""
+        if not self._record.cells():
+            return
+        self._rest(False)
+        with contextlib.suppress(OSError):  # not permitted to those without privileges
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        said_s = time.monotonic()
+        while self._process.poll() is None:
+            time.sleep(_LOOK_S)
+            if time.monotonic() - said_s > _SAID_S:
+                said_s = time.monotonic()
+                say(f"deriving: {len(self._record.parts.names())} of {len(self._record.cells())}")
+        if self._process.returncode:
+            from dbdyno.conduct.rebuild import conclude
+
+            conclude(self._record, say)
+
+    def close(self) -> None:
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+    @property
+    def _input(self) -> int:
+        assert self._process.stdin is not None
+        return self._process.stdin.fileno()
+
+    def _signal(self, number: int) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
+
+def main(path: str, parent: str) -> int:
+    """The process itself. What is wrong is found again, and told, by whoever started it."""
+    from dbdyno.conduct.making import Making, keep
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # also while it is stopped
+    if os.getppid() != int(parent):
+        return 1
+    os.nice(NICE)
+    with contextlib.suppress(
+        OSError
+    ):  # each session is a group of its own to the scheduler, where it has such
+        Path("/proc/self/autogroup").write_text(str(NICE))
+    making = Making(Run(Path(path)))
+    try:
+        for _ in sys.stdin:
+            making.more()
+        keep(making.record, making.conclude())
+    except DbdynoError:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
