@@ -29,6 +29,7 @@ from dbdyno.engines.postgres.pooler import front, process, programs
 from dbdyno.engines.postgres.pooler.config import ALIAS, Front
 from dbdyno.engines.postgres.pooler.process import Pooler
 from dbdyno.model.errors import TooFewConnections, UsageError
+from dbdyno.model.ledger_rows import top_level
 from dbdyno.model.protocols import Pool
 from dbdyno.model.raw import RawCell
 from dbdyno.model.undo import Undo
@@ -56,7 +57,7 @@ def server18(dsn18: str) -> Iterator[PostgresServer]:
 
 
 def rung(cell: RawCell) -> dict[str, float | None]:
-    rows = ledger(window.cut([cell])).filter(scope="rung")
+    rows = top_level(ledger(window.cut([cell]))).filter(scope="rung")
     return dict(rows.group_by("account").agg(pl.col("aas").sum()).rows())
 
 

@@ -117,6 +117,7 @@ def home(server_home: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 def rung(document: dict[str, Any], account: str, detail: str | None = None) -> list[dict[str, Any]]:
     rows = [r for r in document["ledger"] if (r["scope"], r["account"]) == ("rung", account)]
+    rows = [r for r in rows if r["parent"] != account]
     return [r for r in rows if detail in (None, r["detail"])]
 
 

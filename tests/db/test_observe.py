@@ -56,7 +56,8 @@ def sessions(document: dict[str, Any], cell: str | None = None) -> set[int]:
 
 
 def account(document: dict[str, Any], name: str, cell: str, detail: str | None = None) -> float:
-    rows = [r for r in document["ledger"] if (r["scope"], r["account"], r["cell"]) == ("rung", name, cell)]
+    whole = (r for r in document["ledger"] if r["scope"] == "rung" and r["parent"] is None)
+    rows = [r for r in whole if (r["account"], r["cell"]) == (name, cell)]
     return float(sum(r["aas"] for r in rows if r["aas"] is not None and detail in (None, r["detail"])))
 
 

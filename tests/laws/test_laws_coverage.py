@@ -28,7 +28,7 @@ LAWS = {
 WIDEST = {
     "sleep": (0.06, 0.17),
     "client": (0.06, 0.17),
-    "label.runq": (0.12, 0.22),
+    "runq": (0.12, 0.22),
     "unaccounted": (0.07, 0.2),
 }
 
@@ -52,7 +52,7 @@ def _known(truth: Truth) -> dict[tuple[str, str | None], float]:
         found["sleep", f"{wait_class}/{event}" if wait_class else "no wait event"] = ns
     for label, under in truth.labels.items():
         name = f"{label.wait_class}/{label.wait_event}" if label.wait_class else "no wait event"
-        found["label.runq", name] = found.get(("label.runq", name), 0) + under.runq
+        found["runq", name] = found.get(("runq", name), 0) + under.runq
     return {k: ns / WALL_NS for k, ns in found.items()}
 
 
@@ -83,6 +83,7 @@ def _tried(memory_hz: float) -> pl.DataFrame:
         }
         found = ledger(cut([_again(made, seed, memory_hz) for seed in range(SEEDS)]))
         told = found.filter(pl.col("who").is_in(["rung", "session"]) & pl.col("account").is_in(list(WIDEST)))
+        told = told.filter((pl.col("account") != "runq") | pl.col("parent").is_not_null())
         rows = {(r["cell"], r["session"], r["account"], r["detail"]): r for r in told.to_dicts()}
         labels = {key[2:] for key in rows if key[3] is not None or key[2] in ("client", "unaccounted")}
         for of, exact in ((None, whole), *known.items()):

@@ -12,6 +12,7 @@ from tests.fakery import Climb, S, climb, made_cell, sample_row, sampler_row, se
 from dbdyno.account.ledger import accounts
 from dbdyno.account.window import cut
 from dbdyno.conduct.derive import derive
+from dbdyno.model.ledger_rows import account_rows, top_level
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import empty
 
@@ -91,7 +92,7 @@ def any_cells(draw: st.DrawFn) -> RawCell:
 def closes(cell: RawCell, tables: Tables) -> None:
     """run + runq + sleep + client + unaccounted = W for every session and the rung, which is their sum."""
     found = tables["ledger"]
-    added = found.filter(pl.col("account").is_in(SUMMED))
+    added = top_level(found).filter(pl.col("account").is_in(SUMMED))
     walls = found.filter((pl.col("scope") == "memo") & (pl.col("account") == "wall"))
     by_session = added.filter(scope="session").group_by("session").agg(pl.col("aas").sum())
     assert by_session.height == cell.meta.cell.sessions
@@ -117,27 +118,29 @@ def intervals_hold_their_value_and_unknowns_say_why(_cell: RawCell, tables: Tabl
     assert found.filter(pl.col("aas").is_null() & (pl.col("status") == "ok")).is_empty()
 
 
-SUM_OF = {"run": "label.run", "runq": "label.runq"}
-
-
-def labels_add_up_to_the_exact_margins_and_nothing_is_negative(_cell: RawCell, tables: Tables) -> None:
-    """label.run and label.runq add up to run and runq; only unaccounted and margin.off are signed."""
+def parts_add_up_to_their_parent_and_nothing_is_negative(_cell: RawCell, tables: Tables) -> None:
+    """CPU WAIT by label adds up to it, user and system to run, label.run to run where no trace divides it;
+    only unaccounted and margin.off are signed."""
     found = tables["ledger"].filter(pl.col("who").is_in(["session", "rung"]))
     for (_, _), rows in found.group_by("who", "session"):
-        for account, label in SUM_OF.items():
-            whole, source = rows.filter(account=account).select("aas", "source").row(0)
-            parts = rows.filter(account=label)["aas"].sum()
-            if whole is not None and "trace" not in source:
-                assert parts == pytest.approx(whole, abs=1e-6)
-            elif whole is not None:  # labels of the trace are counted by themselves
-                assert parts >= whole - 1e-6
+        (queue,), (run,) = (account_rows(rows, n, scope=rows["scope"][0]).to_dicts() for n in ("runq", "run"))
+        parts = rows.filter(account="runq", parent="runq")
+        if queue["aas"] is not None:
+            assert parts["aas"].sum() == pytest.approx(queue["aas"], abs=1e-12)
+            assert parts.height > 0 or queue["aas"] <= 1e-9
+            assert parts.filter(pl.col("aas") > queue["high"] + 1e-9).is_empty()
+        halves = rows.filter(pl.col("account").str.starts_with("run.") & (pl.col("parent") == "run"))
+        if not halves["aas"].null_count():
+            assert halves["aas"].sum() == pytest.approx(run["aas"], abs=1e-9)
+        if run["aas"] is not None and "trace" not in run["source"]:
+            assert rows.filter(account="label.run")["aas"].sum() == pytest.approx(run["aas"], abs=1e-6)
     signed = pl.col("account").is_in(["unaccounted", "margin.off"])
     assert found.filter(~signed & ((pl.col("aas") < -1e-9) | (pl.col("low") < -1e-9))).is_empty()
 
 
 def events_are_the_ledgers_accounts_taken_apart(_cell: RawCell, tables: Tables) -> None:
     """The rung's sleep is the sum of its events', so is its run queue; a rung is the sum of its sessions."""
-    rung = tables["ledger"].filter(scope="rung")
+    rung = top_level(tables["ledger"]).filter(scope="rung")
     events = tables["events"]
     for column, names in (("sleep", ["sleep", "client"]), ("runq", ["runq"])):
         whole = rung.filter(pl.col("account").is_in(names))["aas"].sum()
@@ -155,7 +158,7 @@ def events_are_the_ledgers_accounts_taken_apart(_cell: RawCell, tables: Tables) 
 LAWS = (
     closes,
     intervals_hold_their_value_and_unknowns_say_why,
-    labels_add_up_to_the_exact_margins_and_nothing_is_negative,
+    parts_add_up_to_their_parent_and_nothing_is_negative,
     events_are_the_ledgers_accounts_taken_apart,
 )
 

@@ -11,6 +11,7 @@ from tests.fake_engine import FakeServer, wait_families
 from tests.fakery import environment_of, info_of
 
 from dbdyno.model.environment import Environment
+from dbdyno.model.ledger_rows import with_parents
 from dbdyno.model.plan import Experiment, Observation, Plan
 from dbdyno.model.protocols import Target
 from dbdyno.model.results import Results
@@ -79,6 +80,7 @@ def results(
         "witnesses": [dict(row) for row in witnesses],
     }
     tables = {name: rows(name, made.get(name, ())) for name in DERIVED}
+    tables["ledger"] = with_parents(tables["ledger"])
     tables["wait_families"] = wait_families().table()
     return Results(info_of(), plan, _environment(siblings, int(cpus), here=here), tables, ())
 

@@ -13,6 +13,7 @@ import report_results as made
 import report_tables as finer
 
 from dbdyno.model import tables
+from dbdyno.model.ledger_rows import with_parents
 from dbdyno.model.plan import Experiment, Observation
 from dbdyno.model.results import Results
 
@@ -35,6 +36,7 @@ def results(busy: tuple[float, ...] = BUSY, observation: Observation | None = No
     plain = made.results(made.World(rungs=(1,)))
     cells = [_window(i, b) for i, b in enumerate(busy)]
     frames = {name: tables.rows(name, [r for c in cells for r in c.get(name, [])]) for name in tables.DERIVED}
+    frames["ledger"] = with_parents(frames["ledger"])
     for name in ("profile", "top_events"):
         frames[name] = tables.pl.concat([frames[name], tables.rows(name, _together(name, cells))])
     frames["sources"] = plain.tables["sources"]

@@ -19,6 +19,7 @@ from tests.fake_engine import wait_families
 from dbdyno.model import tables
 from dbdyno.model.claim import Claim
 from dbdyno.model.estimate import Estimate
+from dbdyno.model.ledger_rows import with_parents
 from dbdyno.model.plan import Cell, Choice, Experiment, Plan
 from dbdyno.model.results import Results, RunInfo
 from dbdyno.model.workload import Calibration, Workload
@@ -62,6 +63,7 @@ def results(world: World = SMALL) -> Results:
     ]  # fmt: skip
     made = [_cell(world, c) for c in cells]
     frames = {name: tables.rows(name, [row for cell in made for row in cell[name]]) for name in made[0]}
+    frames["ledger"] = with_parents(frames["ledger"])
     frames["rungs"] = tables.rows("rungs", list(_rungs(world, made)))
     frames["sources"] = tables.rows("sources", [s.model_dump() for s in machine.sources(world.os_tasks)])
     frames["histogram"] = _histogram(world, cells)
@@ -227,9 +229,8 @@ def _rung(world: World, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return None if None in values else sum(values) / len(values)
 
     def aas(account: str) -> float | None:
-        rows = [
-            r["aas"] for c in cells for r in c["ledger"] if r["scope"] == "rung" and r["account"] == account
-        ]
+        mine = [r for c in cells for r in c["ledger"] if r["scope"] == "rung" and not r.get("parent")]
+        rows = [r["aas"] for r in mine if r["account"] == account]
         return None if None in rows else sum(rows) / len(cells)
 
     calls = [

@@ -38,10 +38,10 @@ def joint(accounts: Accounts) -> Iterator[tuple[tuple[str, str | None, str | Non
 def memos(accounts: Accounts, known: bool) -> Iterator[Row]:
     """Rows of the ledger that lie inside accounts of the rung."""
     for (_, wait_class, wait_event), run, _, runq in joint(accounts):
-        for account, aas in (("label.run", run), ("label.runq", runq)):
+        for scope, account, parent, aas in (("memo", "label.run", None, run), ("rung", "runq", "runq", runq)):
             if known:
                 yield {
-                    "scope": "memo", "session": None, "who": "rung", "account": account,
+                    "scope": scope, "session": None, "who": "rung", "account": account, "parent": parent,
                     "detail": label(wait_class, wait_event), "aas": aas, "low": 0.9 * aas, "high": 1.1 * aas,
                     "status": "ok", "source": RAKED,
                 }  # fmt: skip

@@ -136,10 +136,10 @@ def test_too_few_samples_are_told():
 
 def test_a_claim_that_is_wider_than_half_of_it_is_told(clean: Climb):
     made = Made(clean)
-    made.memo("label.runq", "IO/DataFileRead", 1.0, width=0.4)
+    made.memo("runq", "IO/DataFileRead", 1.0, width=0.4, scope="rung", parent="runq")
     assert "hidden-run-queue is 0.600 to 1.40 s/s" in made.find()["few-samples"].said["figure"]
     made = Made(clean)
-    made.memo("label.runq", "IO/DataFileRead", 1.0, width=0.05)
+    made.memo("runq", "IO/DataFileRead", 1.0, width=0.05, scope="rung", parent="runq")
     sure = made.find()
     assert "hidden-run-queue" in sure
     assert "hidden-run-queue" not in getattr(sure.get("few-samples"), "claim", "")

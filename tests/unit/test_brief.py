@@ -127,6 +127,7 @@ def ledger(**brief: float | None) -> pl.DataFrame:
     rung = {"run": 0.3, "runq": 1.1, "sleep": 0.0, "client": 0.2}
     made = [("rung", n, v) for n, v in rung.items()] + [("brief", n, v) for n, v in brief.items()]
     keys = {"status": "ok", "source": "scheduler trace", "low": None, "high": None, "detail": None}
+    keys |= {"parent": None}
     return pl.DataFrame([{"scope": s, "account": n, "aas": v} | keys for s, n, v in made])
 
 

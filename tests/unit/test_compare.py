@@ -17,6 +17,7 @@ from dbdyno.conclude.compare import Options, compare_runs, compare_variants, rul
 from dbdyno.conclude.compare.verdict import ALPHA_STOPPED, judge
 from dbdyno.model.comparison import Claim, Comparison, Effect
 from dbdyno.model.errors import UsageError
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.results import Results
 from dbdyno.model.tables import rows
 from dbdyno.stats.autocorrelation import correlated, integrated_time
@@ -98,9 +99,9 @@ def test_accounts_add_up_to_the_difference_and_the_largest_comes_first() -> None
 def test_throttling_without_the_trace_is_told_by_its_bound_and_never_added() -> None:
     run = noisy(THREE)
     ledger = run.tables["ledger"]
-    third = ledger.filter((ledger["account"] == "runq") & (ledger["variant"] == "third"))
-    bound = third.filter(third["scope"] == "rung").with_columns(
-        account=pl.lit("runq.throttled_bracket"), aas=None, low=0.0, high=0.5
+    third = account_rows(ledger, "runq").filter(variant="third")
+    bound = third.with_columns(
+        account=pl.lit("runq.throttled_bracket"), parent=pl.lit("runq"), aas=None, low=0.0, high=0.5
     )
     told = replace(run, tables={**run.tables, "ledger": ledger.vstack(bound.cast(dict(ledger.schema)))})
     plain, more = (

@@ -15,6 +15,7 @@ from tests.fakery import (
 
 from dbdyno.account.ledger import ledger
 from dbdyno.account.window import cut
+from dbdyno.model.ledger_rows import BY_LABEL, account_rows, queue_labels
 from dbdyno.model.raw import RawCell
 from dbdyno.stats.shares import effective, interval, wilson
 
@@ -24,7 +25,7 @@ def _ledger(*cells: RawCell) -> pl.DataFrame:
 
 
 def _accounts(frame: pl.DataFrame, scope: str = "rung") -> dict:
-    rows = frame.filter(scope=scope)
+    rows = frame.filter(~BY_LABEL, scope=scope)
     return {(r["account"], r["detail"]): r["aas"] for r in rows.to_dicts()}
 
 
@@ -83,8 +84,6 @@ def test_a_session_by_hand():
             ("label.runnable", "Client/ClientRead"): 0.1,
             ("label.run", "no wait event"): 0.3936723,
             ("label.run", "Client/ClientRead"): 0.0063277,
-            ("label.runq", "no wait event"): 0.1663277,
-            ("label.runq", "Client/ClientRead"): 0.1336723,
             ("state.run", "active"): 0.4,
             ("state.runq", "active"): 0.3,
             ("state.sleep", "active"): 0.3,
@@ -94,6 +93,11 @@ def test_a_session_by_hand():
         },
         abs=1e-7,
     )
+    queued = queue_labels(found)
+    assert dict(queued.select("detail", "aas").rows()) == pytest.approx(
+        {"no wait event": 0.1663277, "Client/ClientRead": 0.1336723}, abs=1e-7
+    )
+    assert queued["parent"].to_list() == ["runq", "runq"]
 
 
 def test_one_tick_more_or_less_bounds_the_split():
@@ -247,9 +251,9 @@ def test_exact_accounts_are_the_truth(dsn: str):
         mine = found.filter(cell=cell.id)
         for account in ("run", "runq"):
             exact = {n: getattr(t, account) / t.wall for n, t in truth.items()}
-            rows = mine.filter(scope="session", account=account)
+            rows = account_rows(mine, account, scope="session")
             assert dict(rows.select("session", "aas").rows()) == pytest.approx(exact, abs=1e-12)
-            rung = mine.filter(scope="rung", account=account)["aas"].item()
+            rung = account_rows(mine, account)["aas"].item()
             assert rung == pytest.approx(sum(exact.values()), abs=1e-9)
 
 

@@ -10,6 +10,7 @@ from tests.fakery import S, made_cell, sample_row, sampler_row, session_row, tas
 
 from dbdyno.account.ledger import accounts
 from dbdyno.account.window import cut
+from dbdyno.model.ledger_rows import BY_LABEL, queue_labels
 from dbdyno.model.raw import RawCell
 
 Rows = list[dict[str, Any]]
@@ -21,7 +22,11 @@ def _tables(*cells: RawCell) -> dict[str, pl.DataFrame]:
 
 
 def _accounts(ledger: pl.DataFrame, scope: str = "rung", **who: Any) -> dict[tuple[str, str | None], Any]:
-    rows = ledger.filter(scope=scope, **who)
+    rows = ledger.filter(~BY_LABEL, scope=scope, **who)
+    return _by_name(rows)
+
+
+def _by_name(rows: pl.DataFrame) -> dict[tuple[str, str | None], Any]:
     return {(a, d): v for a, d, v in rows.select("account", "detail", "aas").rows()}
 
 
@@ -108,12 +113,12 @@ def test_the_exact_tier_by_hand():
     rows = tables["ledger"].filter(scope="rung", account="sleep")
     assert rows.select("source", "status").row(0) == ("scheduler trace", "ok")
     assert rows.select("low", "high").row(0) == pytest.approx((0.149, 0.151)), "the reads' brackets: 10 ms"
-    assert _memos(tables["ledger"], "label.run") == pytest.approx(
+    assert _memos(tables["ledger"], "label.run") == pytest.approx({("label.run", None): 0.2})
+    assert _by_name(queue_labels(tables["ledger"])) == pytest.approx(
         {
-            ("label.run", None): 0.2,
-            ("label.runq", "Lock/tuple"): 0.2,
-            ("label.runq", "Client/ClientRead"): 0.09,
-            ("label.runq", "no wait event"): 0.01,
+            ("runq", "Lock/tuple"): 0.2,
+            ("runq", "Client/ClientRead"): 0.09,
+            ("runq", "no wait event"): 0.01,
         }
     )
 
@@ -202,9 +207,9 @@ def test_time_labelled_with_a_wait_but_runnable_is_cpu_wait():
     ledger = _tables(_cell(sampled, tasks=_reads(1, 9)))["ledger"]
     rung = _accounts(ledger)
     assert (rung[("client", None)], rung[("runq", None)], rung[("unaccounted", None)]) == (0.0, 0.9, 0.0)
-    label, state = (_memos(ledger, f"{kind}.runq") for kind in ("label", "state"))
-    assert label[("label.runq", "Client/ClientRead")] == pytest.approx(0.4975, abs=0.002)
-    assert state[("state.runq", "idle")] == pytest.approx(label[("label.runq", "Client/ClientRead")])
+    label, state = _by_name(queue_labels(ledger)), _memos(ledger, "state.runq")
+    assert label[("runq", "Client/ClientRead")] == pytest.approx(0.4975, abs=0.002)
+    assert state[("state.runq", "idle")] == pytest.approx(label[("runq", "Client/ClientRead")])
     assert _memos(ledger, "naive") == {("naive.cpu", None): 0.5, ("naive.active", None): 0.5}
 
 
@@ -230,9 +235,9 @@ def test_what_no_sample_saw_has_no_label():
     row = awake["events"].filter(scope="rung", status="seen by no sample").row(0, named=True)
     assert (row["sleep"], row["samples"], row["wait_class"]) == (pytest.approx(0.02), 0.0, None)
     asleep = _tables(_cell(_sampled([("S", "Lock/x")] * 20), tasks=_reads(0.1, 0.1)))
-    assert _memos(asleep["ledger"], "label.run") == pytest.approx(
-        {("label.run", None): 0.01, ("label.runq", None): 0.01}
-    )
+    assert _memos(asleep["ledger"], "label.run") == pytest.approx({("label.run", None): 0.01})
+    (part,) = queue_labels(asleep["ledger"]).to_dicts()
+    assert (part["detail"], part["status"], part["aas"]) == (None, "no label seen", pytest.approx(0.01))
 
 
 def test_memory_has_labels_and_the_server_their_states():

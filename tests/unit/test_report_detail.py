@@ -12,6 +12,7 @@ from shown import tables
 
 from dbdyno import present
 from dbdyno.model.errors import UsageError
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.results import Results
 from dbdyno.present import figures, processes, profile, selection, sources_used, strips, waits
 from dbdyno.present.document import Block, Cell, Paragraph, Table
@@ -109,8 +110,9 @@ def test_the_trace_does_not_divide_cpu_time_by_label_and_says_so() -> None:
 
 def test_the_remainder_is_told_signed_and_throttled_time_as_a_bracket() -> None:
     results = made.results()
-    limit = results.tables["ledger"].filter((pl.col("account") == "runq") & (pl.col("scope") == "rung"))
-    limit = limit.with_columns(account=pl.lit("runq.throttled_bracket"), aas=None, low=0.5, high=0.75)
+    limit = account_rows(results.tables["ledger"], "runq")
+    bracket = {"account": pl.lit("runq.throttled_bracket"), "parent": pl.lit("runq")}
+    limit = limit.with_columns(**bracket, aas=None, low=0.5, high=0.75)
     limited = changed(results, "ledger", pl.concat([results.tables["ledger"], limit]))
     found = notes(waits.tables(limited, top(results)))
     assert "unaccounted: +0.111 s per second, signed: session time less all accounts." in found

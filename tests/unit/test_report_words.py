@@ -8,6 +8,7 @@ import polars as pl
 import report_results as made
 
 from dbdyno.model import tables
+from dbdyno.model.ledger_rows import with_parents
 from dbdyno.present import accounts, figures, headline, methods, missing_values
 
 
@@ -90,7 +91,7 @@ def ledger(*rows: dict[str, object]) -> pl.DataFrame:
         "cell": "c", "workload": "w", "variant": "v", "sessions": 1, "repeat": 1, "scope": "rung",
         "who": "rung", "status": "ok", "source": "s",
     }  # fmt: skip
-    return tables.rows("ledger", [{**base, **r} for r in rows])
+    return with_parents(tables.rows("ledger", [{**base, **r} for r in rows]))
 
 
 def test_the_total_stays_where_a_part_is_unknown() -> None:

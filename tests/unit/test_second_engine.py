@@ -17,6 +17,7 @@ from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.derive import derive
 from dbdyno.model.errors import UsageError
+from dbdyno.model.ledger_rows import top_level
 from dbdyno.model.plan import Cell, Experiment, Plan
 from dbdyno.model.protocols import Target, needed
 from dbdyno.model.raw import RawCell
@@ -70,7 +71,9 @@ def test_the_ledger_is_that_of_all_tasks_of_a_session(run: tuple[Results, list[R
     """A thread (run 0.2, run queue 0.2, Mutex 0.6) and processes in turn (run 0.4, Disk 0.2, Peer 0.4)."""
     results, _ = run
     ledger = results.tables["ledger"].filter(pl.col("cell") == "0003-lio-base-s4-r1")
-    rung = {(r["account"], r["detail"]): r for r in ledger.filter(pl.col("scope") == "rung").to_dicts()}
+    rung = {
+        (r["account"], r["detail"]): r for r in top_level(ledger).filter(pl.col("scope") == "rung").to_dicts()
+    }
     assert rung["run", None]["aas"] == pytest.approx(4 * 0.6, abs=0.01)
     assert rung["runq", None]["aas"] == pytest.approx(4 * 0.2, abs=0.01)
     for account, detail, law in (

@@ -16,6 +16,7 @@ from tests.unit.truth_cases import CASES, OLTP, SPIN_1X, SPIN_2X, Case
 
 from dbdyno.account.ledger import ledger
 from dbdyno.account.window import cut
+from dbdyno.model.ledger_rows import account_rows, top_level
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import empty
 
@@ -76,7 +77,7 @@ def slip_of(made: Climb, skew_ns: int) -> float:
 
 def rung(frame: pl.DataFrame) -> dict[tuple[str, str | None], dict]:
     """Rows of the ledger's rung; accounts inside others left out."""
-    rows = frame.filter(scope="rung").filter(pl.col("account").is_in(("run", "runq", "sleep", "client")))
+    rows = account_rows(frame, "run", "runq", "sleep", "client")
     return {(r["account"], r["detail"]): r for r in rows.to_dicts()}
 
 
@@ -112,7 +113,7 @@ def test_the_exact_tier_is_the_truth(case: Case):
 
 def _is_exact(rows: pl.DataFrame, truth: Mapping[tuple[str, str | None], float]) -> None:
     """To the nanosecond of 10 s, with all sleeps and no other; nothing is left."""
-    added = rows.filter(pl.col("account").is_in(("run", "runq", "sleep", "client", "unaccounted")))
+    added = top_level(rows).filter(pl.col("account").is_in(("run", "runq", "sleep", "client", "unaccounted")))
     found = {(a, d): v for a, d, v in added.select("account", "detail", "aas").rows() if v}
     known = {account: value for account, value in truth.items() if value}
     assert found.pop(("unaccounted", None), 0.0) == pytest.approx(0, abs=1e-9)

@@ -10,6 +10,7 @@ from tests.unit.truth_cases import BY_NAME, OLTP
 
 from dbdyno.account.ledger import ledger
 from dbdyno.account.window import cut
+from dbdyno.model.ledger_rows import queue_labels
 
 
 def _value(frame: pl.DataFrame, **where: str) -> float:
@@ -28,8 +29,8 @@ def test_the_run_queue_behind_each_label(dsn: str, sessions: int):
     assert sum(hidden.values()) > W_NS, "there is something to find"
     traced, raked = (ledger(cut([cell])) for cell in (made.cells[0], sampled(made)))
     for detail, ns in hidden.items():
-        assert memo(traced, "label.runq", detail) == pytest.approx(ns / W_NS, abs=1e-9)
-        row = raked.filter(scope="memo", who="rung", account="label.runq", detail=detail).row(0, named=True)
+        exact, row = (queue_labels(f).filter(detail=detail).row(0, named=True) for f in (traced, raked))
+        assert exact["aas"] == pytest.approx(ns / W_NS, abs=1e-9)
         assert row["low"] <= ns / W_NS <= row["high"]
 
 

@@ -10,6 +10,7 @@ import polars as pl
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.client_limit import is_limit
 from dbdyno.model.histogram import quantiles_ns
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.session_time import hidden
 from dbdyno.model.tables import rows
 from dbdyno.stats.mean import Mean
@@ -109,7 +110,7 @@ def _account(ledger: pl.DataFrame, account: str) -> float | None:
     """Sum over the account's rows of a cell's rung; NULL where they are unknown."""
     if account in _WAITS and hidden(ledger):
         return None  # of some sessions alone
-    values = ledger.filter((pl.col("scope") == "rung") & (pl.col("account") == account))["aas"].drop_nulls()
+    values = account_rows(ledger, account)["aas"].drop_nulls()
     return float(values.sum()) if len(values) else None
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.model.ledger_rows import BY_LABEL
 from dbdyno.model.truth import Truth, TruthCase
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
 
@@ -88,7 +89,7 @@ class _Book:
             return self._sum(self._rows("run"), self._rows("runq"))
         if name.startswith("label "):
             event = name.removeprefix("label ")
-            parts = [self._rows(a, event) for a in ("sleep", "label.runq", "label.run")]
+            parts = [self._rows(a, event) for a in ("sleep", "runq", "label.run")]
             return self._sum(*(p for p in parts if p.height))
         account, _, event = name.partition(" ")
         return self._sum(self._rows(account, event or None))
@@ -109,7 +110,7 @@ class _Book:
 
     def _rows(self, account: str, event: str | None = None) -> pl.DataFrame:
         rows = self._rung.filter(pl.col("account") == account)
-        return rows if event is None else rows.filter(pl.col("detail") == event)
+        return rows.filter(~BY_LABEL) if event is None else rows.filter(pl.col("detail") == event)
 
     def _sum(self, *parts: pl.DataFrame) -> tuple[float | None, float | None, float | None]:
         rows = pl.concat([p.select("aas", "low", "high") for p in parts]) if parts else pl.DataFrame()

@@ -13,10 +13,11 @@ from pathlib import Path
 import polars as pl
 
 from dbdyno import present
-from dbdyno.conduct import shown
+from dbdyno.conduct.shown import keep as keep_shown
 from dbdyno.engines import helpers, product, wait_families
 from dbdyno.model.environment import Environment
 from dbdyno.model.errors import StoreError
+from dbdyno.model.ledger_rows import of_older
 from dbdyno.model.results import Results
 from dbdyno.model.tables import DERIVED, RAW
 from dbdyno.model.wait_families import TABLE as FAMILIES
@@ -77,6 +78,8 @@ def _read_derived(record: Run) -> Results | None:
         tables, findings = stored
         if FAMILIES not in tables:
             tables = {**tables, FAMILIES: wait_families(record.environment.server.engine).table()}
+        if isinstance(tables, dict) and "ledger" in tables:  # whole tables: as older versions stored them
+            tables["ledger"] = of_older(tables["ledger"])
         if tables.keys() >= {*DERIVED, "sources", "histogram"}:
             return Results(record.info, record.plan, environment_of(record), tables, findings)
     return None
@@ -140,5 +143,5 @@ def _anew(record: Run, say: Say) -> Results:
 
 
 def _reported(record: Run, results: Results) -> tuple[Results, Path]:
-    shown.keep(record.path, results)
+    keep_shown(record.path, results)
     return results, present.write_html(results, record.path / "report.html")

@@ -45,11 +45,18 @@ DERIVED: dict[str, tuple[Column, ...]] = {
             "str",
             "run.user run.system run runq runq.throttled_bracket sleep client pool.queue unaccounted, "
             "block_io, ...; "
-            "memo: wall, label.run and label.runq (CPU and run queue by wait label), state.run, state.runq, "
+            "memo: wall, label.run (CPU by wait label), state.run, state.runq, "
             "state.sleep (by the server's state), workers.run, workers.runq, workers.sleep, margin.off, "
             "pool.connections, pool.idle, client.between, client.in_transaction",
         ),
-        _c("detail", "str", "wait class/event of a sleep account", null=True),
+        _c(
+            "parent",
+            "str",
+            "the account that this row is a part of: count it there alone. The parts of runq bear its name, "
+            "and add up to it; NULL: no part",
+            null=True,
+        ),
+        _c("detail", "str", "wait class/event of a sleep account, or of a part of runq", null=True),
         _c("aas", "f64", "seconds per second; NULL: unknown", null=True),
         _c("low", "f64", "lower end of its interval", null=True),
         _c("high", "f64", "upper end of its interval", null=True),

@@ -17,6 +17,7 @@ import polars as pl
 
 from dbdyno.model.brief import STATUS, material
 from dbdyno.model.driver_rates import in_call
+from dbdyno.model.ledger_rows import account_rows, queue_labels, top_level
 from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.model.wait_families import Family, WaitFamilies, families_of
 
@@ -52,7 +53,7 @@ class Time(NamedTuple):
 
 def account(ledger: pl.DataFrame, name: str) -> Time:
     """Sum over an account's rows of a cell's rung."""
-    mine = ledger.filter((pl.col("scope") == "rung") & (pl.col("account") == name))
+    mine = account_rows(ledger, name)
     if mine.is_empty():
         return Time(None, "off", "")
     known = mine["aas"].drop_nulls()
@@ -81,7 +82,7 @@ def too_brief(ledger: pl.DataFrame) -> bool:
 
 def parts(cell: Tables) -> dict[str, Part]:
     """All parts by name, of a cell's ``ledger`` and ``events``."""
-    ledger = cell["ledger"].filter((pl.col("scope") == "rung") & (pl.col("aas") > _SECOND))
+    ledger = top_level(cell["ledger"]).filter((pl.col("scope") == "rung") & (pl.col("aas") > _SECOND))
     found: dict[str, Part] = {}
     for name, label in (*_WHOLE.items(), (UNLABELLED, UNLABELLED)):
         for row in ledger.filter(pl.col("account") == name).iter_rows(named=True):
@@ -136,10 +137,7 @@ def base(cell: Tables, window: Mapping[str, int]) -> float:
 
 
 def _queued(ledger: pl.DataFrame) -> dict[str, float]:
-    memo = ledger.filter(
-        (pl.col("scope") == "memo") & (pl.col("who") == "rung") & (pl.col("account") == "label.runq")
-    )
-    return dict(memo.drop_nulls(["detail", "aas"]).select("detail", "aas").rows())
+    return dict(queue_labels(ledger).drop_nulls(["detail", "aas"]).select("detail", "aas").rows())
 
 
 def _waits(events: pl.DataFrame) -> dict[str, float]:

@@ -36,23 +36,17 @@ class Segment(NamedTuple):
 
 
 def leaves(ledger: pl.DataFrame, scope: str) -> pl.DataFrame:
-    """Rows of ``scope`` that add up to the whole: a total is dropped where all its parts are known.
-
-    ``run`` against ``run.user`` and ``run.system``; ``sleep`` without detail against its events. Where a
-    part is unknown, the parts are dropped and the total stays.
-    """
+    """Rows of ``scope`` that add up to the whole: an account's parts where it and all of them are known, else
+    its total. ``sleep`` without detail that is not known gives way to its events."""
     rows = ledger.filter((pl.col("scope") == scope) & ~pl.col("account").is_in(INSIDE))
     group = ["cell", "session", "who"]
-    split = pl.col("account").is_in(["run.user", "run.system"])
-    halves = (split & pl.col("aas").is_not_null()).sum().over(group)
-    total = (pl.col("account") == "run").any().over(group)
+    whole = [*group, pl.coalesce("parent", "account")]
+    part, known = pl.col("parent").is_not_null(), pl.col("aas").is_not_null()
+    divided = part.any().over(whole) & known.all().over(whole)
+    total = (~part).any().over(whole)
     event = (pl.col("account") == "sleep") & pl.col("detail").is_not_null()
-    plain = (pl.col("account") == "sleep") & pl.col("detail").is_null() & pl.col("aas").is_null()
-    drop = (
-        ((halves == 2) & (pl.col("account") == "run"))
-        | ((halves < 2) & total & split)
-        | (plain & event.any().over(group))
-    )
+    unseen = (pl.col("account") == "sleep") & pl.col("detail").is_null() & ~known
+    drop = pl.when(divided).then(~part).otherwise(part & total) | (unseen & event.any().over(group))
     return rows.filter(~drop)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.model.claim import GOOD_SCALING
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.results import Results
 from dbdyno.present.accounts import BRACKET
 from dbdyno.present.document import Block, texts
@@ -112,10 +113,11 @@ def _rows(frame: pl.DataFrame, table: str, key: str) -> pl.DataFrame:
     if table == "profile":
         rows = frame.filter((pl.col("name") == key) & (pl.col("cell") != TOGETHER))
         return rows.select(pl.col("total").alias("value"), "source", "status")
-    column, value = ("name", "value") if table == "rates" else ("account", "aas")
-    rows = frame.filter((pl.col("scope") == "rung") & (pl.col(column) == key))
-    bound = pl.coalesce(value, "high") if key == BRACKET else pl.col(value)
-    return rows.select(bound.alias("value"), "source", "status")
+    if table == "rates":
+        rows = frame.filter((pl.col("scope") == "rung") & (pl.col("name") == key))
+        return rows.select("value", "source", "status")
+    bound = pl.coalesce("aas", "high") if key == BRACKET else pl.col("aas")
+    return account_rows(frame, key).select(bound.alias("value"), "source", "status")
 
 
 def _status(rows: pl.DataFrame) -> str:

@@ -15,11 +15,8 @@ from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
 from dbdyno.present.accounts import NAMES, NO_LABEL, Segment, leaves, wait_classes
 from dbdyno.present.figures import Series, of_series
 
-_FIRST = ("run", "run.user", "run.system", "runq", f"runq:{NO_LABEL}", "runq:a label not known")
+_FIRST = ("run", "run.user", "run.system", "runq", f"runq:{NO_LABEL}")
 _LAST = ("client", "unaccounted")
-_TOLERANCE = 0.05  # where the parts of CPU WAIT exceed the total by more, they are not of this window
-_ROUNDING = 1e-6
-UNLABELLED = "a label not known"
 _SEGMENT: dict[str, Any] = {
     "key": pl.String, "label": pl.String, "family": pl.String, "waiting": pl.Boolean, "order": pl.Int64
 }  # fmt: skip
@@ -71,7 +68,7 @@ def means(results: Results, places: pl.DataFrame) -> pl.DataFrame:
     A cell without a row did not see that wait: nothing there. One with NULL does not know: left out. The
     ends of a class's interval are the sums of its events' ends, which is rather too wide.
     """
-    rows = _classes(_leaves(results, places))
+    rows = _classes(leaves(results.tables["ledger"].join(places, on="cell"), "rung"))
     weight = pl.col("weight")
     whole = places.group_by("place").agg(weight.sum().alias("whole"))
     asked = pl.col("whole").first() - weight.filter(pl.col("aas").is_null()).sum()
@@ -101,7 +98,7 @@ def segments(rows: pl.DataFrame, families: WaitFamilies) -> list[Segment]:
     under a label of the client's below the client's time."""
     found = rows.select("key", "account").unique(maintain_order=True)
     accounts = dict(found.rows())
-    named = sorted({k.split(":", 1)[1] for k in accounts if ":" in k} - {NO_LABEL, UNLABELLED})
+    named = sorted({k.split(":", 1)[1] for k in accounts if ":" in k} - {NO_LABEL})
     classes = [c for c in named if families.of(c) not in AT_CLIENT]
     clients = [f"runq:{c}" for c in named if families.of(c) in AT_CLIENT]
     further = [k for k in accounts if ":" not in k and k not in (*_FIRST, *_LAST)]
@@ -121,29 +118,6 @@ def segment(key: str, families: WaitFamilies) -> Segment:
     if account == "runq":
         return Segment(key, f"CPU WAIT under {name}", hue, True)
     return Segment(key, f"asleep, {name}" if name == NO_LABEL else f"asleep in {name}", hue, False)
-
-
-def _leaves(results: Results, places: pl.DataFrame) -> pl.DataFrame:
-    """The rung's accounts, CPU WAIT by label where that is known."""
-    ledger = results.tables["ledger"].join(places, on="cell")
-    rows = leaves(ledger, "rung")
-    label = (pl.col("account") == "label.runq") & (pl.col("who") == "rung") & (pl.col("scope") == "memo")
-    parts = ledger.filter(label & pl.col("aas").is_not_null()).with_columns(pl.lit("runq").alias("account"))
-    sums = parts.group_by("cell").agg(pl.col("aas").sum().alias("parts"))
-    totals = rows.filter((pl.col("account") == "runq") & pl.col("detail").is_null())
-    split = totals.join(sums, on="cell").filter(pl.col("parts") <= (1 + _TOLERANCE) * pl.col("aas"))
-    cells = split["cell"].implode()
-    kept = rows.filter(~((pl.col("account") == "runq") & pl.col("cell").is_in(cells)))
-    # Two witnesses never agree to the last digit: the total is the exact one, its parts give way.
-    scale = pl.when(pl.col("parts") > pl.col("whole")).then(pl.col("whole") / pl.col("parts")).otherwise(1.0)
-    fitted = parts.join(split.select("cell", "parts", whole="aas"), on="cell").with_columns(
-        pl.col("aas", "low", "high") * scale
-    )
-    rest = split.with_columns(aas=pl.col("aas") - pl.col("parts"), detail=pl.lit(UNLABELLED)).with_columns(
-        low=pl.lit(None, pl.Float64), high=pl.lit(None, pl.Float64)
-    )
-    rest = rest.filter(pl.col("aas") > _ROUNDING)
-    return pl.concat([f.select(rows.columns) for f in (kept, fitted, rest)])
 
 
 def _classes(rows: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from dbdyno.account.ledger.apportion import Joint
-from dbdyno.account.ledger.breakdowns import memos
+from dbdyno.account.ledger.breakdowns import by_label, memos, queued
 from dbdyno.account.ledger.cpu import cpu_accounts, cpu_sums, halves, inside
 from dbdyno.account.ledger.groups import SCOPES, groups
 from dbdyno.account.ledger.pooled import with_pool
@@ -13,6 +13,7 @@ from dbdyno.account.ledger.sample_rows import Tables
 from dbdyno.account.ledger.throttle import throttle_bracket
 from dbdyno.account.ledger.waits import unaccounted, wait_accounts
 from dbdyno.model.column import CELL
+from dbdyno.model.ledger_rows import with_parents
 from dbdyno.model.tables import conform, empty
 
 
@@ -29,10 +30,13 @@ def ledger_of(found: Joint, cut: Tables) -> pl.DataFrame:
     accounts = pl.concat([halves(both), cpu, waits], how="diagonal")
     left = unaccounted(found, whole, accounts, cut)
     beside = sums.filter(pl.col("scope") != "beside")
-    rows = pl.concat([accounts, left, inside(beside)], how="diagonal").join(
+    labels = by_label(found, whole)
+    rows = with_parents(
+        pl.concat([accounts, left, inside(beside), queued(labels, cpu, whole)], how="diagonal")
+    ).join(
         everyone.table.select("group", "cell", "scope", "session", "who"), on="group", maintain_order="left"
     )
-    noted = memos(found, whole).join(
+    noted = memos(found, whole, labels).join(
         whole.table.select("group", "cell", "session", "who"), on="group", maintain_order="left"
     )
     rows, noted = with_pool(rows, noted, cut)
@@ -42,7 +46,7 @@ def ledger_of(found: Joint, cut: Tables) -> pl.DataFrame:
 
 def _ordered(parts: list[pl.DataFrame], cut: Tables) -> pl.DataFrame:
     """By cell, scope and session; the accounts in the order they were made."""
-    rows = pl.concat([p for p in parts if p.height], how="diagonal_relaxed")
+    rows = with_parents(pl.concat([p for p in parts if p.height], how="diagonal_relaxed"))
     scope = pl.col("scope").replace_strict({s: i for i, s in enumerate((*SCOPES, "memo"))})
     keys = cut["windows"].select(c.name for c in CELL).with_row_index("nth")
     rows = keys.join(rows, on="cell", maintain_order="right")

@@ -1,4 +1,4 @@
-"""Memos: W, CPU and run queue by label and by the server's state, workers, what others would call CPU."""
+"""Run queue by label; memos: W, CPU by label, both by the server's state, workers, what others call CPU."""
 
 from __future__ import annotations
 
@@ -13,16 +13,31 @@ from dbdyno.account.ledger.intervals import sums
 from dbdyno.account.ledger.margins import TASKS
 from dbdyno.account.ledger.sample_rows import ASKED, NO_EVENT, detail
 from dbdyno.account.ledger.waits import sampled_asleep
+from dbdyno.model.ledger_rows import divided
 
 _ENDS = ("", "_low", "_high")
 
 
-def memos(joint: Joint, groups: Groups) -> pl.DataFrame:
+def by_label(joint: Joint, groups: Groups) -> pl.DataFrame:
+    """CPU and run queue under each wait label, by group: :func:`runnable`."""
+    return runnable(joint, groups, {"detail": detail()})
+
+
+def queued(labels: pl.DataFrame, cpu: pl.DataFrame, groups: Groups) -> pl.DataFrame:
+    """Parts of the account ``runq`` among ``cpu``'s rows of ``groups``: one for each of their ``labels``."""
+    rows = labels.drop_nulls("runq").select(
+        "group", "detail", "source", status=pl.lit("ok"), **_named("runq")
+    )
+    totals = cpu.filter(pl.col("account") == "runq").join(groups.table, on="group", how="semi")
+    return divided(totals, rows, "group")
+
+
+def memos(joint: Joint, groups: Groups, labels: pl.DataFrame) -> pl.DataFrame:
     """All memos of ``groups`` (sessions and rungs)."""
     parts = (
         _wall(groups),
         *_raw(joint, groups),
-        *_labels(joint, groups),
+        _ran(joint, groups, labels),
         *_states(joint, groups),
         *_workers(joint, groups),
         *_naive(joint, groups),
@@ -45,18 +60,17 @@ def _raw(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     yield _shares(by_label.filter(pl.col("detail") != NO_EVENT), "label.runnable", groups)
 
 
-def _labels(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
-    found = runnable(joint, groups, {"detail": detail()})
+def _ran(joint: Joint, groups: Groups, labels: pl.DataFrame) -> pl.DataFrame:
+    """CPU by label; without detail what no label was seen for."""
     unseen = not_awake(joint, groups)
-    errors = slack(joint.tasks, groups).select("group", run_error="run", runq_error="runq")
+    errors = slack(joint.tasks, groups).select("group", error="run")
     unseen = unseen.join(errors, on="group", maintain_order="left")
     sources = groups.table.select("group", source=pl.coalesce("wait_source", "cpu_source"))
-    for name in ("run", "runq"):
-        value, error = pl.col(name) + pl.col(f"traced_{name}"), pl.col(f"{name}_error")
-        rows = found.drop_nulls(name).select("group", "detail", "source", **_named(name))
-        rest = unseen.filter(value > 0).join(sources, on="group", maintain_order="left")
-        rest = rest.select("group", "source", aas=value, low=(value - error).clip(0.0), high=value + error)
-        yield pl.concat([rows, rest], how="diagonal").with_columns(account=pl.lit(f"label.{name}"))
+    value, error = pl.col("run") + pl.col("traced_run"), pl.col("error")
+    rows = labels.drop_nulls("run").select("group", "detail", "source", **_named("run"))
+    rest = unseen.filter(value > 0).join(sources, on="group", maintain_order="left")
+    rest = rest.select("group", "source", aas=value, low=(value - error).clip(0.0), high=value + error)
+    return pl.concat([rows, rest], how="diagonal").with_columns(account=pl.lit("label.run"))
 
 
 def _states(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:

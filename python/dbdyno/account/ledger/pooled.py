@@ -23,7 +23,6 @@ SHARED = "shared"
 """Status of what cannot be told of one session, for it shares server connections with others."""
 SCOPE = "pooler"
 _OWN = ("client", "unaccounted")  # accounts of the connections that are none of the sessions
-_INSIDE = ("run.user", "run.system", "runq.throttled", "block_io")
 _SOURCE = "pooler"
 _IDLE = "a server connection of the pool that waits for work is no session's time"
 _LEFT = "W less all other accounts; the way through the pooler and back is in it"
@@ -147,7 +146,7 @@ def _waited(told: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def _with_served(pools: pl.DataFrame, backends: pl.DataFrame) -> pl.DataFrame:
     """What the connections did for sessions, and how far the samples leave that open."""
     account, aas = pl.col("account"), pl.col("aas")
-    counted = ~account.is_in([*_OWN, *_INSIDE])
+    counted = ~account.is_in(_OWN) & pl.col("parent").is_null()
 
     def end(name: str, column: str) -> pl.Expr:
         return pl.col(column).filter(account == name).sum()

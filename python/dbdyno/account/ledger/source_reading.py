@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.source import HIDDEN_STATUS
 
 Tables = Mapping[str, pl.DataFrame]
@@ -40,9 +41,7 @@ class SourceReading(NamedTuple):
 
 def rung(ledger: pl.DataFrame, account: str, scope: str = "rung") -> pl.DataFrame:
     """Rows of an account (or, with scope ``memo``, of a memo) of the rung."""
-    return ledger.filter(
-        (pl.col("scope") == scope) & (pl.col("who") == "rung") & (pl.col("account") == account)
-    )
+    return account_rows(ledger, account, scope=scope).filter(pl.col("who") == "rung")
 
 
 def hidden(accounts: pl.DataFrame) -> bool:

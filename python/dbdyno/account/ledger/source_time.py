@@ -11,6 +11,7 @@ from dbdyno.account.ledger.pooled import QUEUE
 from dbdyno.account.ledger.sample_rows import UNLABELLED
 from dbdyno.account.ledger.source_reading import LAG_S, SourceReading, Tables, hidden, level, rung
 from dbdyno.model.driver_rates import in_call
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.source import TRACE
 from dbdyno.model.wait_families import AT_CLIENT, families_of
 
@@ -54,7 +55,7 @@ def _ledger(cut: Tables) -> SourceReading:
         return SourceReading(
             "db_time", "ledger", None, _UNIT, str(sampled["status"][0]) if sampled.height else "off"
         )
-    rows = cut["ledger"].filter((pl.col("scope") == "rung") & pl.col("account").is_in([*_SERVED, QUEUE]))
+    rows = account_rows(cut["ledger"], *_SERVED, QUEUE)
     return SourceReading("db_time", "ledger", float(rows["aas"].drop_nulls().sum()), _UNIT, "ok", _LEDGER)
 
 

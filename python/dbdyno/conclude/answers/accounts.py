@@ -11,6 +11,7 @@ import polars as pl
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers.ladders import cells_of, figures_of_cell
 from dbdyno.model.client_limit import STARVED
+from dbdyno.model.ledger_rows import account_rows, top_level
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Estimate, Ladder
 from dbdyno.model.wait_families import LOCKS, STORAGE, WaitFamilies, families_of
@@ -64,10 +65,10 @@ def spent(results: Results, ladder: Ladder) -> list[Spent]:
     families, found = families_of(results.tables), []
     for window, parts in cells_of(results, ladder):
         rate = rates.get((float(window["sessions"]), window["repeat"]))
-        rows = parts["ledger"].filter(pl.col("scope") == "rung")
+        rows = top_level(parts["ledger"]).filter(pl.col("scope") == "rung")
         if rate and {"run", "runq"} <= set(rows.drop_nulls("aas")["account"]):
             starved = (figures_of_cell(parts).get("driver_starved") or 0.0) > STARVED
-            low = rows.filter(pl.col("account") == "runq.throttled_bracket")["low"].drop_nulls().sum()
+            low = account_rows(parts["ledger"], "runq.throttled_bracket")["low"].drop_nulls().sum()
             by = _by_group(rows, rate, families)
             found.append(Spent(window["sessions"], window["repeat"], by, float(low) / rate, starved))
     return found

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import polars as pl
-
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import rungs
 from dbdyno.conclude.answers.ladders import cells_of
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.criteria import begins, waiting
 from dbdyno.model.claim import Claim
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Estimate, Ladder, Scaling
 
@@ -63,6 +62,5 @@ def _share(ladder: Ladder, load: float, results: Results | None) -> Estimate | N
         return found
     for window, parts in cells_of(results, ladder):
         if window["sessions"] == load:
-            rows = parts["ledger"].filter((pl.col("scope") == "rung") & (pl.col("account") == "runq"))
-            return waiting([rows], load)
+            return waiting([account_rows(parts["ledger"], "runq")], load)
     return found

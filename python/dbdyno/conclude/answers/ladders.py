@@ -10,6 +10,7 @@ import polars as pl
 from dbdyno.conclude.answers.machine import machine_of
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.client_limit import is_limit
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import POINTS, Ladder
 from dbdyno.model.units import NS_PER_S
@@ -73,7 +74,7 @@ def figures_of_cell(parts: Mapping[str, pl.DataFrame]) -> Figures:
 
 def account(ledger: pl.DataFrame, name: str) -> float | None:
     """Sum over the account's rows of a cell's rung; ``None`` where one of them is unknown."""
-    values = ledger.filter((pl.col("scope") == "rung") & (pl.col("account") == name))["aas"]
+    values = account_rows(ledger, name)["aas"]
     return float(values.sum()) if len(values) and not values.null_count() else None
 
 

@@ -20,8 +20,6 @@ from dbdyno.model.comparison import Account, Why
 from dbdyno.stats.distributions import students_quantile
 from dbdyno.stats.fieller import Moments
 
-PARTS = frozenset({"run.user", "run.system"})
-"""They add up to ``run``."""
 BRACKET, MEASURED = "runq.throttled_bracket", "runq.throttled"
 INSIDE = frozenset({BRACKET, MEASURED, "block_io"})
 """They lie inside other accounts: shown, never added."""
@@ -61,7 +59,8 @@ def _per_unit(parts: ByCell, cells: Mapping[int, CellFigures], rate: str) -> dic
 
 def _accounts(ledger: pl.DataFrame) -> pl.DataFrame:
     """Known accounts of the rung, without parts of others; throttling measured, else its bound."""
-    rows = ledger.filter((pl.col("scope") == "rung") & ~pl.col("account").is_in(PARTS))
+    whole = pl.col("parent").is_null() | pl.col("account").is_in(INSIDE)
+    rows = ledger.filter((pl.col("scope") == "rung") & whole)
     if (rows["account"] == MEASURED).any():
         rows = rows.filter(pl.col("account") != BRACKET)
     bound = pl.when(pl.col("account") == BRACKET).then("high")

@@ -12,6 +12,7 @@ from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
 from dbdyno.model.counter_names import CHECKPOINTS
 from dbdyno.model.helpers import Helper, named
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.units import NS_PER_S, significant
 from dbdyno.model.wait_families import STORAGE, families_of
 
@@ -61,10 +62,11 @@ def _io(case: Case, cell: str) -> tuple[float, float, float | None]:
     families, kinds = families_of(case.tables), case.environment.server.helpers
     rows = case.accounts(cell, "helper").filter(named("who", Helper.IO, kinds))
     used = float(rows.filter(pl.col("account") == "run")["aas"].drop_nulls().sum())
-    delays = rows.filter(pl.col("account") == "block_io")["aas"].drop_nulls()
+    delays = account_rows(case.table("ledger", cell), "block_io", scope="helper")
+    delayed = delays.filter(named("who", Helper.IO, kinds))["aas"].drop_nulls()
     asleep = case.accounts(cell).filter(pl.col("account") == "sleep").drop_nulls("aas")
     waited = sum(a for d, a in asleep.select("detail", "aas").rows() if families.of(d) in STORAGE)
-    return used, waited, float(delays.sum()) if len(delays) else None
+    return used, waited, float(delayed.sum()) if len(delayed) else None
 
 
 def parallel_workers(case: Case) -> Iterator[Claim]:

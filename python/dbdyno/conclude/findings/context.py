@@ -13,6 +13,7 @@ from dbdyno.conclude.findings.facts import Facts, of_cell
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.client_limit import is_limit
 from dbdyno.model.environment import Environment
+from dbdyno.model.ledger_rows import account_rows, top_level
 from dbdyno.model.plan import Plan
 from dbdyno.model.session_time import UNLABELLED, hidden
 from dbdyno.model.tables import empty
@@ -93,8 +94,8 @@ class Case:
         return dict(rates.select("name", "value").rows())
 
     def accounts(self, cell: str, scope: str = "rung") -> pl.DataFrame:
-        """The ledger's rows of a cell's rung; with scope ``memo`` the memos of the rung."""
-        mine = self._parts.table("ledger", cell).filter(pl.col("scope") == scope)
+        """The ledger's rows of a cell's rung, without parts of others; with scope ``memo`` its memos."""
+        mine = top_level(self._parts.table("ledger", cell)).filter(pl.col("scope") == scope)
         return mine.filter(pl.col("who") == "rung") if scope == "memo" else mine
 
     @of_cell
@@ -111,14 +112,13 @@ class Case:
     @of_cell
     def aas(self, cell: str, *accounts: str, scope: str = "rung") -> float:
         """Sum of the known rows under these accounts."""
-        mine = self._parts.table("ledger", cell)
-        mine = mine.filter((pl.col("scope") == scope) & pl.col("account").is_in(accounts))
+        mine = account_rows(self._parts.table("ledger", cell), *accounts, scope=scope)
         return float(mine["aas"].drop_nulls().sum())
 
     @of_cell
     def known(self, cell: str, account: str) -> float | None:
         """Sum of the rung's known rows of an account; None: there are none."""
-        mine = self.accounts(cell).filter(pl.col("account") == account)["aas"].drop_nulls()
+        mine = account_rows(self._parts.table("ledger", cell), account)["aas"].drop_nulls()
         return float(mine.sum()) if len(mine) else None
 
     @of_cell

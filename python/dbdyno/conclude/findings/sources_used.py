@@ -9,6 +9,7 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, listed
 from dbdyno.model.claim import Claim
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.source import TRACE
 
 _ACCOUNTS = (("CPU", "run"), ("CPU WAIT", "runq"), ("waits", "sleep"))
@@ -16,7 +17,7 @@ _ACCOUNTS = (("CPU", "run"), ("CPU WAIT", "runq"), ("waits", "sleep"))
 
 def witnesses_used(case: Case) -> Iterator[Claim]:
     """The sources of the sessions' accounts, as the ledger names them."""
-    ledger = case.tables["ledger"].filter((pl.col("scope") == "rung") & pl.col("aas").is_not_null())
+    ledger = account_rows(case.tables["ledger"], *(a for _, a in _ACCOUNTS)).drop_nulls("aas")
     said = {
         what: listed(
             ledger.filter(pl.col("account") == account)["source"].unique(maintain_order=True).to_list()

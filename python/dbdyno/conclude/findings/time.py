@@ -14,6 +14,7 @@ from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.conclude.findings.pooling import is_pooled
 from dbdyno.model.claim import Claim
 from dbdyno.model.estimate import Estimate
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.session_time import hidden, too_brief
 
 UNACCOUNTED_NOTE, UNACCOUNTED_WARNING = 0.01, 0.05
@@ -73,12 +74,11 @@ def throttled(case: Case) -> Iterator[Claim]:
     if not struck:
         return
     n, periods, cell = max(struck, key=lambda s: (s[0] / max(1.0, s[1]), s[2]["sessions"]))
-    bracket = (
-        case.accounts(cell["cell"]).filter(pl.col("account") == "runq.throttled_bracket").drop_nulls("low")
-    )
+    ledger = case.table("ledger", cell["cell"])
+    bracket = account_rows(ledger, "runq.throttled_bracket").drop_nulls("low")
     low, high = (float(bracket[c][0]) if bracket.height else None for c in ("low", "high"))
     parts = []
-    exact = case.accounts(cell["cell"]).filter(pl.col("account") == "runq.throttled")["aas"].drop_nulls()
+    exact = account_rows(ledger, "runq.throttled")["aas"].drop_nulls()
     if len(exact):
         low = high = float(exact.sum())
         parts = ["exact"]

@@ -10,6 +10,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import SESSION_LEDGER, Case, Row, at, ids
 from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
+from dbdyno.model.ledger_rows import queue_labels
 from dbdyno.model.session_time import NO_EVENT
 
 HIDDEN = 0.01
@@ -30,7 +31,7 @@ def hidden_run_queue(case: Case) -> Iterator[Claim]:
             if (row["low"] or 0.0) > HIDDEN * wall and share > worst.get(row["detail"], (0.0,))[0]:
                 worst[row["detail"]] = (share, cell, row)
     for detail, (_, cell, row) in sorted(worst.items(), key=lambda item: -item[1][0]):
-        queued = row["account"] == "label.runq"
+        queued = row["account"] == "runq"
         yield claim(
             "hidden-run-queue",
             {"place": at(cell, case), "seconds": row["aas"], "event": detail, "source": row["source"]},
@@ -44,10 +45,8 @@ def hidden_run_queue(case: Case) -> Iterator[Claim]:
 
 def _hidden(case: Case, cell: str) -> list[Row]:
     """Apportioned to the exact run queue where that was done, else the raw samples."""
-    for account in ("label.runq", "label.runnable"):
-        if rows := case.memo(cell, account):
-            return [r for r in rows if r["detail"] not in (None, NO_EVENT)]
-    return []
+    parts = queue_labels(case.table("ledger", cell)).to_dicts()
+    return [r for r in parts or case.memo(cell, "label.runnable") if r["detail"] not in (None, NO_EVENT)]
 
 
 def idle_burn(case: Case) -> Iterator[Claim]:

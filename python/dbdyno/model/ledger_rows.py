@@ -1,0 +1,85 @@
+"""Which rows of the table ledger add up to which: an account's own row, and the rows of its parts."""
+
+from __future__ import annotations
+
+import polars as pl
+
+UNNAMED = "no label seen"
+"""Status of time in the run queue under no known wait label."""
+_PARENTS = {
+    "run.user": "run",
+    "run.system": "run",
+    "runq.throttled": "runq",
+    "runq.throttled_bracket": "runq",
+    "block_io": "sleep",
+}
+"""Accounts that lie inside another; the parts of ``runq`` by wait label bear its own name."""
+BY_LABEL = pl.col("parent").eq_missing(pl.col("account"))
+"""Whether a row is a part by wait label."""
+_ROUNDING = 1e-9  # seconds per second: less is no part of its own
+_OLDER = "label.runq"  # memos, before they became parts
+
+
+def top_level(ledger: pl.DataFrame) -> pl.DataFrame:
+    """The rows that add up to W in each scope: without parts of others."""
+    return ledger.filter(pl.col("parent").is_null())
+
+
+def account_rows(ledger: pl.DataFrame, *names: str, scope: str = "rung") -> pl.DataFrame:
+    """The rows of these accounts in a scope; of one that is divided by label its total alone."""
+    return ledger.filter((pl.col("scope") == scope) & pl.col("account").is_in(names) & ~BY_LABEL)
+
+
+def queue_labels(ledger: pl.DataFrame, scope: str = "rung") -> pl.DataFrame:
+    """The parts of ``runq`` by wait label; one without ``detail`` is under no known label."""
+    return ledger.filter((pl.col("scope") == scope) & (pl.col("account") == "runq") & BY_LABEL)
+
+
+def with_parents(rows: pl.DataFrame) -> pl.DataFrame:
+    """``rows`` with ``parent`` where their account is always a part of another."""
+    known = pl.col("account").replace_strict(_PARENTS, default=None, return_dtype=pl.String)
+    given = pl.col("parent") if "parent" in rows.columns else pl.lit(None, dtype=pl.String)
+    return rows.with_columns(parent=pl.coalesce(given, known))
+
+
+def divided(totals: pl.DataFrame, parts: pl.DataFrame, key: str) -> pl.DataFrame:
+    """``parts`` of an account made to add up to its ``totals`` (both by ``key``: ``aas``, ``low``, ``high``).
+
+    Labels may have been counted apart from the total: where they exceed it, all give way in proportion; what
+    they leave is a part without ``detail``. No part may be more than the total may be. Where the total is
+    unknown, its known parts stay as they are.
+    """
+    found = totals.select(key, "account", "source", whole="aas", least="low", most="high")
+    mine = parts.join(found.drop("source"), on=key, maintain_order="left")
+    named = pl.col("aas").sum()
+    whole = pl.col("whole")
+    exceeds = (named.over(key) > 0) & (named.over(key) > whole - _ROUNDING)
+    scale = pl.when(exceeds).then(whole / named.over(key)).otherwise(1.0)
+    fitted = mine.with_columns(pl.col("aas", "low", "high") * scale)
+    fitted = fitted.with_columns(high=pl.max_horizontal("aas", pl.min_horizontal("high", "most")))
+    rest = found.join(parts.group_by(key).agg(named=named), on=key, how="left", maintain_order="left")
+    rest = rest.with_columns(aas=whole - pl.col("named").fill_null(0.0)).filter(pl.col("aas") > _ROUNDING)
+    rest = rest.with_columns(
+        low=(pl.col("aas") - whole + pl.col("least")).clip(0.0),
+        high=pl.col("aas") + pl.col("most") - whole,
+        status=pl.lit(UNNAMED),
+    )
+    both = [fitted.drop("whole", "least", "most"), rest.drop("whole", "least", "most", "named")]
+    return pl.concat(both, how="diagonal").with_columns(parent=pl.col("account"))
+
+
+def of_older(ledger: pl.DataFrame) -> pl.DataFrame:
+    """A ledger as it was stored before it had parents; another one is given back as it is."""
+    memos = ledger.filter(pl.col("account") == _OLDER)
+    rows = with_parents(ledger).filter(pl.col("account") != _OLDER)
+    if memos.is_empty():
+        return rows
+    whose = ("cell", "session", "who")
+    keys = rows.select(whose).unique(maintain_order=True).with_row_index("group")
+    totals = rows.filter((pl.col("account") == "runq") & pl.col("who").is_in(memos["who"].implode()))
+    totals = totals.join(keys, on=whose, nulls_equal=True, maintain_order="left")
+    named = memos.drop_nulls("detail").join(keys, on=whose, nulls_equal=True, maintain_order="left")
+    made = divided(totals, named.select("group", "detail", "aas", "low", "high", "status", "source"), "group")
+    heads = totals.drop("account", "detail", "aas", "low", "high", "status", "source", "parent")
+    made = made.join(heads, on="group", maintain_order="left")
+    return pl.concat([rows, made.select(rows.columns)])
