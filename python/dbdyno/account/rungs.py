@@ -10,8 +10,8 @@ import polars as pl
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.client_limit import is_limit
 from dbdyno.model.histogram import quantiles_ns
-from dbdyno.model.ledger_rows import account_rows
-from dbdyno.model.session_time import hidden
+from dbdyno.model.ledger_rows import BY_LABEL
+from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.model.tables import rows
 from dbdyno.stats.mean import Mean
 
@@ -45,20 +45,21 @@ def rungs(tables: Tables) -> pl.DataFrame:
     unless it has no others; intervals are Student's over repeats, NULL with one. An observation has one row
     (rung 0, its windows as repeats) without the driver's figures."""
     made: list[Row] = []
-    parts = ByCell({name: tables[name] for name in ("rates", "ledger", "cell_histogram")})
+    figures = tables["rates"].filter(pl.col("scope") == "rung")
+    parts = ByCell({"rates": figures, "cell_histogram": tables["cell_histogram"]})
+    ledgers = _Ledgers(tables["ledger"])
     for key, cells in tables["windows"].group_by("workload", "variant", "sessions", maintain_order=True):
         head = dict(zip(("workload", "variant", "sessions"), key, strict=True))
-        made.append(head | _rung(parts, cells))
+        made.append(head | _rung(parts, ledgers, cells))
     met = list(dict.fromkeys((r["workload"], r["variant"]) for r in made))
     made.sort(key=lambda r: (met.index((r["workload"], r["variant"])), r["sessions"]))
     return rows("rungs", [row | {"scaling": _scaling(row, made)} for row in made])
 
 
-def _rung(parts: ByCell, cells: pl.DataFrame) -> Row:
+def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame) -> Row:
     states = {c: _status(parts, c, s) for c, s in cells.select("cell", "status").rows()}
     ids = [c for c, s in states.items() if s != "invalid"] or list(states)
     figures = {c: _figures(parts, c) for c in ids}
-    ledgers = {c: parts.table("ledger", c) for c in ids}
     rate = _mean(f.get("calls_per_s") for f in figures.values())
     low, high = (rate.interval95 if rate else None) or (None, None)
     row: Row = {
@@ -69,12 +70,12 @@ def _rung(parts: ByCell, cells: pl.DataFrame) -> Row:
         "calls_per_s": rate.value if rate else None,
         "calls_per_s_low": low,
         "calls_per_s_high": high,
-        "top_wait": _top_wait(ledgers.values()),
+        "top_wait": ledgers.top_wait(ids),
     }
     row |= {name: _value(_mean(f.get(name) for f in figures.values())) for name in _MEANS}
     row |= _response(pl.concat([parts.table("cell_histogram", c) for c in ids]), figures.values())
-    row |= {n: _value(_mean(_account(f, a) for f in ledgers.values())) for n, a in _ACCOUNTS.items()}
-    row["helpers_aas"] = _value(_mean(_helpers(f) for f in ledgers.values()))
+    row |= {n: _value(_mean(ledgers.account(c, a) for c in ids)) for n, a in _ACCOUNTS.items()}
+    row["helpers_aas"] = _value(_mean(map(ledgers.helpers, ids)))
     return row
 
 
@@ -83,8 +84,7 @@ def _status(parts: ByCell, cell: str, status: str) -> str:
 
 
 def _figures(parts: ByCell, cell: str) -> dict[str, float | None]:
-    mine = parts.table("rates", cell).filter(pl.col("scope") == "rung")
-    return dict(mine.select("name", "value").rows())
+    return dict(parts.table("rates", cell).select("name", "value").rows())
 
 
 def _mean(values: Iterable[float | None]) -> Mean | None:
@@ -106,33 +106,37 @@ def _response(histogram: pl.DataFrame, figures: Iterable[Mapping[str, float | No
     return found
 
 
-def _account(ledger: pl.DataFrame, account: str) -> float | None:
-    """Sum over the account's rows of a cell's rung; NULL where they are unknown."""
-    if account in _WAITS and hidden(ledger):
-        return None  # of some sessions alone
-    values = account_rows(ledger, account)["aas"].drop_nulls()
-    return float(values.sum()) if len(values) else None
+class _Ledgers:
+    """What the rungs' and helpers' rows of a ledger say, by cell: one look at it for all cells."""
 
+    def __init__(self, ledger: pl.DataFrame) -> None:
+        mine = ledger.filter(pl.col("scope").is_in(["rung", "helper"]) & ~BY_LABEL)
+        known = pl.when(pl.col("aas").count() > 0).then(pl.col("aas").sum())
+        sums = mine.group_by("cell", "scope", "account").agg(known)
+        self._sums: dict[tuple[str, str, str], float | None] = {
+            (c, s, a): aas for c, s, a, aas in sums.rows()
+        }
+        sampled = mine.filter((pl.col("scope") == "rung") & pl.col("account").is_in(["sleep", "client"]))
+        self._hidden = set(sampled.filter(pl.col("status").str.contains(HIDDEN_STATUS))["cell"])
+        self._waits = sampled.filter(pl.col("detail").is_not_null() & (pl.col("account") == "sleep"))
 
-def _helpers(ledger: pl.DataFrame) -> float | None:
-    """CPU of the server's own processes; 0 where tasks can be read and there are none."""
-    mine = ledger.filter((pl.col("scope") == "helper") & (pl.col("account") == "run"))
-    known = mine["aas"].drop_nulls()
-    if len(known):
-        return float(known.sum())
-    return 0.0 if mine.is_empty() and _account(ledger, "run") is not None else None
+    def account(self, cell: str, account: str) -> float | None:
+        """Sum over the account's rows of a cell's rung; NULL where they are unknown."""
+        if account in _WAITS and cell in self._hidden:
+            return None  # of some sessions alone
+        return self._sums.get((cell, "rung", account))
 
+    def helpers(self, cell: str) -> float | None:
+        """CPU of the server's own processes; 0 where tasks can be read and there are none."""
+        key = (cell, "helper", "run")
+        if key in self._sums:
+            return self._sums[key]
+        return None if self.account(cell, "run") is None else 0.0
 
-def _top_wait(ledgers: Iterable[pl.DataFrame]) -> str | None:
-    sleeps = pl.concat(
-        [f.filter((pl.col("scope") == "rung") & (pl.col("account") == "sleep")) for f in ledgers]
-    )
-    waits = sleeps.filter(pl.col("detail").is_not_null() & (pl.col("aas") > 0))
-    if waits.is_empty():
-        return None
-    return str(
-        waits.group_by("detail").agg(pl.col("aas").sum()).sort("aas", "detail", descending=True)["detail"][0]
-    )
+    def top_wait(self, cells: Iterable[str]) -> str | None:
+        waits = self._waits.filter(pl.col("cell").is_in(list(cells)) & (pl.col("aas") > 0))
+        most = waits.group_by("detail").agg(pl.col("aas").sum()).sort("aas", "detail", descending=True)
+        return None if most.is_empty() else str(most["detail"][0])
 
 
 def _scaling(row: Row, ladder: list[Row]) -> float | None:

@@ -140,8 +140,7 @@ class _Beside:
         if not self._record.cells():
             return
         self._rest(False)
-        with contextlib.suppress(OSError):  # not permitted to those without privileges
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, 0)
+        self._hurry()
         assert self._process.stdin is not None
         self._process.stdin.close()
         said_s = time.monotonic()
@@ -154,6 +153,14 @@ class _Beside:
             from dbdyno.conduct.rebuild import conclude
 
             conclude(self._record, say)
+
+    def _hurry(self) -> None:
+        """Nothing is measured any more. Not permitted to those without privileges."""
+        with contextlib.suppress(OSError):
+            for task in self.tasks():
+                os.setpriority(os.PRIO_PROCESS, task["tid"], 0)
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{self._process.pid}/autogroup").write_text("0")
 
     def close(self) -> None:
         self._signal(signal.SIGKILL)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 from pydantic import TypeAdapter
@@ -36,6 +36,7 @@ HELD = (
 """Tables of a part that conclusions are drawn from."""
 _TOGETHER = 64
 """Parts are held as one from so many on: a frame takes room, however short it is."""
+_T = TypeVar("_T")
 _SECONDS = TypeAdapter(dict[str, Seconds])
 _WORKLOADS = TypeAdapter(dict[str, Workload])
 
@@ -57,11 +58,9 @@ class Making:
 
     def resume(self) -> Making:
         """Takes what was derived before; where a part of it cannot be used, nothing of it is."""
-        for name in self._parts.names():
-            if (part := _read(self._parts.read(name))) is None:
-                self._held, self._done = [], set()
-                self._parts.clear()
-                break
+        if (part := _read(self._parts.read(HELD))) is None:
+            self._parts.clear()
+        else:
             self._hold(part)
         return self
 
@@ -151,9 +150,9 @@ def _small(tables: Mapping[str, pl.DataFrame]) -> Tables:
 def _joined(parts: Sequence[Part]) -> Part:
     return Part(
         {name: pl.concat([p.tables[name] for p in parts], rechunk=True) for name in HELD},
-        {cell: known for p in parts for cell, known in p.facts.items()},
-        {cell: found for p in parts for cell, found in p.seconds.items()},
-        {name: workload for p in parts for name, workload in p.workloads.items()},
+        _merged(p.facts for p in parts),
+        _merged(p.seconds for p in parts),
+        _merged(dict(p.workloads) for p in parts),
     )
 
 
@@ -165,13 +164,21 @@ def _document(part: Part) -> dict[str, Any]:
     }
 
 
-def _read(stored: tuple[Tables, dict[str, Any]] | None) -> Part | None:
+def _read(stored: tuple[Tables, list[dict[str, Any]]] | None) -> Part | None:
     """``None``: it answers other questions, or is damaged."""
     if stored is None:
         return None
-    tables, document = stored
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        if tables.keys() >= set(HELD) and (known := facts.of_json(document["facts"])) is not None:
-            found, workloads = document["seconds"], document["workloads"]
-            return Part(tables, known, _SECONDS.validate_python(found), _WORKLOADS.validate_python(workloads))
-    return None
+    tables, documents = stored
+    try:
+        answers = [facts.of_json(d["facts"]) for d in documents]
+        if None in answers:
+            return None
+        found = [_SECONDS.validate_python(d["seconds"]) for d in documents]
+        workloads = [_WORKLOADS.validate_python(d["workloads"]) for d in documents]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return Part(tables, _merged(filter(None, answers)), _merged(found), _merged(workloads))
+
+
+def _merged(parts: Iterable[dict[str, _T]]) -> dict[str, _T]:
+    return {key: value for part in parts for key, value in part.items()}

@@ -55,16 +55,21 @@ class Parts:
         with files.guard(self.path):
             files.remove(self.path)
 
-    def read(self, name: str) -> tuple[dict[str, pl.DataFrame], dict[str, Any]] | None:
-        """Tables without rows of single sessions, and the document; ``None``: it cannot be used."""
+    def read(self, tables: Sequence[str]) -> tuple[dict[str, pl.DataFrame], list[dict[str, Any]]] | None:
+        """Of all parts: tables without rows of single sessions, and each part's document; ``None``: they
+        cannot be used."""
+        names = self.names()
         try:
-            contents = files.read_directory(self.path / name)
-            document = files.from_json(contents[_DOCUMENT])
-            if document["format"] != _FORMAT:
+            documents = [files.from_json(self._read(n, _DOCUMENT) or b"") for n in names]
+            if not names or any(d["format"] != _FORMAT or set(tables) - set(d["tables"]) for d in documents):
                 return None
-            return {t: _table(t, contents.get(f"{t}.parquet")) for t in document["tables"]}, document
-        except (StoreError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
+            found = {t: [self._read(n, f"{t}.parquet") for n in names] for t in tables}
+            return {t: _rows(t, [c for c in contents if c]) for t, contents in found.items()}, documents
+        except (StoreError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError):
             return None
+
+    def _read(self, name: str, file: str) -> bytes | None:
+        return files.read_one(self.path / name, file)
 
     def of_sessions(
         self, table: str, cell: str | None = None, columns: Sequence[str] | None = None
@@ -137,8 +142,8 @@ def conformed(table: str, contents: Sequence[bytes], columns: Sequence[str] | No
     return conform(table, frame) if columns is None else frame
 
 
-def _table(table: str, content: bytes | None) -> pl.DataFrame:
-    return empty(table) if content is None else conformed(table, [content])
+def _rows(table: str, contents: Sequence[bytes]) -> pl.DataFrame:
+    return conformed(table, contents) if contents else empty(table)
 
 
 def _of_sessions(table: str, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from dbdyno.conclude import number_format as fmt
-from dbdyno.conclude.answers.ladders import account
 from dbdyno.conclude.answers.machine import machine_of
 from dbdyno.conclude.catalogue import claim
-from dbdyno.model.bycell import ByCell
 from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Estimate, Machine
@@ -97,29 +95,35 @@ def delay(servers: int, offered: float) -> float:
 
 def present(results: Results) -> Present | None:
     """Of the usable windows; ``None``: how much CPU was used is not known."""
-    parts = ByCell({name: results.tables[name] for name in ("ledger", "witnesses")})
-    cells = results.tables["windows"].filter(pl.col("status") != "invalid")["cell"].to_list()
-    ledgers = [parts.table("ledger", c) for c in cells]
-    told = [_machine_wide(parts.table("witnesses", c)) for c in cells]
-    witness = "host: whole machine"
+    usable = pl.col("status") != "invalid"
+    cells = results.tables["windows"].filter(usable)["cell"].to_list()
+    told, witness = _machine_wide(results.tables["witnesses"], cells), "host: whole machine"
+    ledger = results.tables["ledger"]
+    runs, runqs = (_sums(ledger.filter(_is(name)), cells) for name in ("run", "runq"))
     if None in told or not told:
-        told, witness = [_of_ledger(ledger) for ledger in ledgers], "os tasks"
+        every = _sums(ledger.filter(_is("run", "rung", "helper", "beside")).drop_nulls("aas"), cells)
+        told = [None if rung is None else all_of_them for rung, all_of_them in zip(runs, every, strict=True)]
+        witness = "os tasks"
     used = fmt.estimate("CPUs used", told, "CPUs")
-    runs, runqs = ([account(ledger, name) for ledger in ledgers] for name in ("run", "runq"))
     run, runq = (fmt.estimate("", v) for v in (runs, runqs))
     wait = runq.value / run.value if run is not None and runq is not None and run.value > 0 else None
     return None if used is None else Present(used, wait, witness)
 
 
-def _machine_wide(witnesses: pl.DataFrame) -> float | None:
+def _machine_wide(witnesses: pl.DataFrame, cells: list[str]) -> list[float | None]:
     rows = witnesses.filter((pl.col("quantity") == "cpu_used_machine") & (pl.col("source") == "host"))
-    return float(rows["value"][0]) if rows.height and rows["value"][0] is not None else None
+    return _sums(rows.with_columns(aas="value"), cells)
 
 
-def _of_ledger(ledger: pl.DataFrame) -> float | None:
-    """CPU of sessions, helpers and those beside."""
-    run = ledger.filter((pl.col("account") == "run") & pl.col("scope").is_in(["rung", "helper", "beside"]))
-    return None if account(ledger, "run") is None else float(run["aas"].drop_nulls().sum())
+def _is(account: str, *scopes: str) -> pl.Expr:
+    return (pl.col("account") == account) & pl.col("scope").is_in(scopes or ("rung",))
+
+
+def _sums(rows: pl.DataFrame, cells: list[str]) -> list[float | None]:
+    """Of each cell; ``None`` where one of its rows is unknown, or it has none."""
+    known = pl.when(pl.col("aas").null_count() == 0).then(pl.col("aas").sum())
+    found = dict(rows.group_by("cell").agg(known).rows())
+    return [found.get(cell) for cell in cells]
 
 
 def _surely(machine: Machine) -> float:

@@ -1,0 +1,142 @@
+"""The end of a long observation, and a look at one: CPU time and peak memory by the number of windows.
+
+A window of the fake server under 300 sessions is saved and derived; the run is as if it had followed again
+and again. What is measured is what is left when the last window has been saved: deriving it, all
+conclusions, the report and the summary; then ``dbdyno show`` of the stored run.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+
+from dbdyno import conduct, observe
+from dbdyno.cli.app import app
+from dbdyno.conclude.findings.facts import VERSION
+from dbdyno.conduct.making import HELD, Making, keep
+from dbdyno.drive import Interrupt
+from dbdyno.model.derived import OF_SESSIONS
+from dbdyno.model.protocols import Target
+from dbdyno.model.raw import RawCell
+from dbdyno.model.tables import empty
+from dbdyno.plan import observed_cell
+from dbdyno.store import Run, RunStore
+
+ROOT = Path(__file__).parent.parent
+SESSIONS, SECONDS = 300, 20
+WINDOWS = (60, 180, 1440)
+
+
+def main(_count: int, _seconds: float) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        first = _observed(Path(directory) / "first")
+        for count in WINDOWS:
+            run = _repeated(Path(directory) / str(count), first, count)
+            for what in ("end", *STEPS):
+                done = subprocess.run(
+                    [sys.executable, "-m", "benchmarks.long_runs", what, str(run.path)],
+                    cwd=ROOT, check=True, capture_output=True, text=True,
+                )  # fmt: skip
+                print(f"{count:5} windows of {SESSIONS} sessions: {done.stdout.strip()}", flush=True)
+
+
+def _observed(directory: Path) -> Run:
+    """One window of the fake server."""
+    law = f"fake:cpus=2,foreign={SESSIONS},cpu=2ms,think=5ms,wait=IO/DataFileRead:3ms,maximum={SESSIONS + 50}"
+    length = f"{SECONDS}s"
+    experiment = conduct.observation_of(
+        {"engine": "fake", "witness": "sampled"}, duration=length, window=length
+    )
+    host = observe.host()
+    plan = conduct.observation_plan(experiment, host)
+    listener = conduct.NullObservationListener()
+    return conduct.observe_server(
+        plan, host, Target(dsn=law), RunStore(directory), listener, Interrupt()
+    ).record
+
+
+def _repeated(directory: Path, first: Run, count: int) -> Run:
+    """Its window ``count`` times; all but the last are derived."""
+    run = RunStore(directory).create(first.plan, workloads=first.info.workloads)
+    run.write_environment(first.environment)
+    (name,) = first.cells()
+    raw, part = first.read_cell(name), first.parts.read(HELD)
+    assert part is not None
+    sessions = {t: first.parts.of_sessions(t) for t in OF_SESSIONS}
+    tables = {t: pl.concat([part[0].get(t, empty(t)), sessions.get(t, empty(t))]) for t in {*HELD, *sessions}}
+    (document,) = part[1]
+    for number in range(1, count + 1):
+        cell = observed_cell(number, raw.meta.cell.measure_ns)
+        run.write_cell(RawCell(raw.meta.model_copy(update={"cell": cell}), raw.tables))
+        if number == count:
+            break
+        later = (number - 1) * raw.meta.cell.measure_ns
+        moved = {t: _moved(frame, cell.id, number, later) for t, frame in tables.items()}
+        facts = {"version": VERSION, "cells": {cell.id: document["facts"]["cells"][name]}}
+        told = {"facts": facts, "seconds": {cell.id: document["seconds"][name]}}
+        run.parts.write(cell.id, moved, {"workloads": document["workloads"], **told})
+    return run
+
+
+def _moved(frame: pl.DataFrame, cell: str, number: int, later_ns: int) -> pl.DataFrame:
+    if "cell" not in frame.columns:
+        return frame
+    times = [pl.col(c) + later_ns for c in ("t0_ns", "t1_ns") if c in frame.columns]
+    return frame.with_columns(pl.lit(cell).alias("cell"), pl.lit(number, pl.Int64).alias("repeat"), *times)
+
+
+def _end(run: Run) -> str:
+    """What was derived is held by the process that derived it."""
+    making = Making(run).resume()
+    began, cpu = time.monotonic(), time.process_time()
+    keep(run, making.conclude())
+    run.finish("complete")
+    return f"{time.process_time() - cpu:.1f} s of CPU, {time.monotonic() - began:.1f} s"
+
+
+def _report(run: Run) -> None:
+    conduct.finished(run)
+
+
+def _shown(*words: str) -> Callable[[Run], None]:
+    def show(run: Run) -> None:
+        app(["show", run.id, "--store", str(run.path.parent), *words], standalone_mode=False)
+
+    return show
+
+
+STEPS: dict[str, Callable[[Run], None]] = {
+    "report": _report,
+    "show": _shown(),
+    "show --microstates": _shown("--microstates"),
+    "show --profile": _shown("--profile"),
+}
+
+
+def _measured(what: str, run: Run) -> str:
+    if what == "end":
+        return f"the end, with the last window: {_end(run)}, peak {_peak()}"
+    began = time.monotonic()
+    with Path(os.devnull).open("w") as nowhere:  # the summary is made, and not read
+        out, sys.stdout = sys.stdout, nowhere
+        STEPS[what](run)
+        sys.stdout = out
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_s = used.ru_utime + used.ru_stime
+    return f"{what}: {cpu_s:.1f} s of CPU, {time.monotonic() - began:.1f} s, peak {_peak()}"
+
+
+def _peak() -> str:
+    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB"
+
+
+if __name__ == "__main__":
+    print(_measured(sys.argv[1], Run(Path(sys.argv[2]))))
