@@ -18,6 +18,7 @@ from dbdyno.cli.options import (
     waits_options,
     warn_of_password,
 )
+from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def observe_command(**options: Any) -> None:
     host = observe.host()
     names = ("duration", "window", "user", "database", "application", "pids")
     experiment = conduct.observation_of(
-        {n: options[n] for n in ("sample_hz", "waits", "syscalls", "engine")},
+        {n: options[n] for n in ("sample_hz", "waits", "engine", *(o.key for o in optional_sources()))},
         options["recipe"],
         **{n: options[n] for n in names},
     )

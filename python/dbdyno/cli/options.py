@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dbdyno.engines import DEFAULT, secret_in
+from dbdyno.model.data_sources import options as optional_sources
 
 if TYPE_CHECKING:
     from dbdyno.store import RunStore
@@ -66,13 +67,8 @@ def bin_dir_option(f: _F) -> _F:
 
 
 def waits_options(f: _F) -> _F:
-    f = click.option(
-        "--trace-syscalls",
-        "syscalls",
-        is_flag=True,
-        default=None,
-        help="Also count system calls (scheduler trace).",
-    )(f)
+    for option in optional_sources():
+        f = click.option(option.flag, option.key, is_flag=True, default=None, help=option.help)(f)
     return click.option(
         "--waits",
         type=click.Choice(["auto", "sampled", "exact"]),

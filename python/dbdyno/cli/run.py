@@ -19,6 +19,7 @@ from dbdyno.cli.options import (
     store_option,
     waits_options,
 )
+from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "sample_hz",
         "log_calls",
         "waits",
-        "syscalls",
+        *(o.key for o in optional_sources()),
         "engine",
     )
     overrides = {n: options[n] for n in names}

@@ -15,7 +15,7 @@ from dbdyno.model.protocols import Clock, Server
 from dbdyno.model.raw import AWAY
 from dbdyno.model.tables import empty
 from dbdyno.model.units import NS_PER_S
-from dbdyno.observe import per_cpu
+from dbdyno.observe import counter_files, per_cpu
 
 
 class MachineClock:
@@ -71,7 +71,7 @@ LOST = (ServerLost, Unreachable)
 class Mark:
     counters: pl.DataFrame
     backends: pl.DataFrame
-    host: pl.DataFrame = field(default_factory=lambda: empty("host"))  # CPU by CPU
+    host: pl.DataFrame = field(default_factory=lambda: empty("host"))  # CPU by CPU, files of counters
     lost: str | None = None  # the error of a server that no longer answered
     refused: str | None = None  # the error of one that did, but would not tell
 
@@ -100,5 +100,5 @@ def read_mark(server: Server, phase: str) -> Mark:
     counting, listing = server.counting, server.listing
     counters = asked("counters", lambda: counting.counters(phase) if counting else empty("counters"))
     backends = asked("backends", lambda: listing.backends() if listing else empty("backends"))
-    cpus = per_cpu() if server.world is None else empty("host")  # else it is a world of its own
-    return Mark(counters, backends, cpus, next(iter(lost), None), next(iter(refused), None))
+    machine = [empty("host"), *([per_cpu(), counter_files()] if server.world is None else [])]
+    return Mark(counters, backends, pl.concat(machine), next(iter(lost), None), next(iter(refused), None))

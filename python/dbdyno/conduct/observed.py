@@ -12,6 +12,7 @@ import polars as pl
 from dbdyno import observe
 from dbdyno.conduct.marks import NOTHING, Hole, Mark
 from dbdyno.conduct.progress import Names, ObservationListener
+from dbdyno.model.data_sources import TRACED
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Watch
 from dbdyno.model.raw import CellMeta, CellStatus, RawCell
@@ -80,7 +81,7 @@ def _there(backends: pl.DataFrame) -> str:
     return f" (connected: {', '.join(said)})" if said else ""
 
 
-WITH_SESSIONS = ("samples", "tasks", "traced", "waits", "syscalls")
+WITH_SESSIONS = ("samples", "tasks", *TRACED)
 _Key = tuple[int, int | None]  # pid; start time, where the tasks can be read
 
 

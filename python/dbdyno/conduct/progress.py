@@ -12,6 +12,7 @@ import polars as pl
 from dbdyno import observe
 from dbdyno.conduct.cell import OnTick
 from dbdyno.drive import Interrupted
+from dbdyno.model.data_sources import TRACED
 from dbdyno.model.environment import Environment
 from dbdyno.model.errors import DbdynoError, StoreFull, TargetError
 from dbdyno.model.plan import Cell, Plan
@@ -107,12 +108,9 @@ class Names:
         return self._frame
 
 
-_SINCE_ATTACHED = ("traced", "waits", "syscalls")
-
-
 def _joined(table: str, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Sums since a watch was attached cannot be joined: the new ones as soon as they span a second."""
-    if table not in _SINCE_ATTACHED:
+    if table not in TRACED:
         return pl.concat([old, new])
     span_ns = new.select(pl.col("after_ns").max() - pl.col("after_ns").min()).item() or 0
     return new if span_ns >= NS_PER_S or old.is_empty() else old

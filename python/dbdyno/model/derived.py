@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
+from dbdyno.model.data_sources import process_rates
 from dbdyno.model.placement_schema import PLACED, PLACEMENTS
 
 DERIVED: dict[str, tuple[Column, ...]] = {
@@ -118,7 +119,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("voluntary_per_s", "f64", "voluntary context switches", null=True),
         _c("involuntary_per_s", "f64", "involuntary ones", null=True),
         _c("slices_per_s", "f64", "times it got a CPU", null=True),
-        _c("syscalls_per_s", "f64", "system calls, where traced", null=True),
+        *(rate.column for rate in process_rates()),
         _c("status", "str", "why unknown"),
         _c("source", "str", "data sources"),
     ),

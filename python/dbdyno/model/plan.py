@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, create_model
 
+from dbdyno.model.data_sources import options
 from dbdyno.model.variant import DriverSetup, DriverSpec, LimitSpec, Strict, Value, Variant, VariantSpec
 
 Order = Literal["ladder", "interleaved", "shuffled"]
@@ -34,7 +35,19 @@ class Observation(Strict):
         return any((self.user, self.database, self.application, self.pids))
 
 
-class Experiment(Strict):
+if TYPE_CHECKING:
+
+    class _AskedSources(Strict): ...
+
+else:
+    _AskedSources = create_model(
+        "_AskedSources",
+        __base__=Strict,
+        **{o.key: (bool, Field(default=False, description=o.help)) for o in options()},
+    )
+
+
+class Experiment(_AskedSources):
     """A recipe, or the options of the command line. Left out: the planner chooses, and prints the reason."""
 
     name: str = "run"
@@ -99,10 +112,13 @@ class Experiment(Strict):
         "auto", validation_alias=AliasChoices("waits", "witness")
     )
     """How waits are measured. exact: the scheduler trace, or an error."""
-    syscalls: bool = False
-    """Also count system calls (scheduler trace)."""
     observation: Observation | None = None
     """Observe an existing workload instead of running one."""
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Keys of the data sources that are off unless asked for."""
+        return tuple(o.key for o in options() if getattr(self, o.key))
 
 
 class Goal(Strict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dbdyno.model.column import Column
 from dbdyno.model.column import column as _c
+from dbdyno.model.data_sources import counts
 
 _WHO = (
     _c(
@@ -203,15 +204,10 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("run_samples", "i64", "ticks of a clock on each CPU (199 a second) that met it so", null=True),
         _c("status", "str", "of this read"),
     ),
-    "syscalls": (
-        *_READ,
-        *_TASK,
-        *_WHO,
-        _c("name", "str", "system call"),
-        _c("calls", "i64", "how often it returned"),
-        _c("time_ns", "i64", "from entry to exit, sleeps included"),
-        _c("status", "str", "of this read"),
-    ),
+    **{
+        c.table: (*_READ, *_TASK, *_WHO, c.label, *c.figures, _c("status", "str", "of this read"))
+        for c in counts()
+    },
     # -- engine ---------------------------------------------------------------------------------
     "backends": (
         _c("at_ns", "i64", "when the server was asked"),

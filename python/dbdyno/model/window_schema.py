@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
+from dbdyno.model.data_sources import counts
 from dbdyno.model.placement_schema import ROUNDS
 
 _WHOSE = (
@@ -110,15 +111,17 @@ CUT: dict[str, tuple[Column, ...]] = {
         ),
         _c("status", "str", "ok, or why the wait event could not be read"),
     ),
-    "cut_syscalls": (
-        *CELL,
-        *_WHOSE,
-        _c("tid", "i64", "task"),
-        _c("start_ticks", "i64", "part of the key", null=True),
-        _c("name", "str", "system call"),
-        _c("calls", "i64", "growth"),
-        _c("time_ns", "i64", "growth"),
-    ),
+    **{
+        f"cut_{c.table}": (
+            *CELL,
+            *_WHOSE,
+            _c("tid", "i64", "task"),
+            _c("start_ticks", "i64", "part of the key", null=True),
+            c.label,
+            *(_c(f.name, "i64", "growth") for f in c.figures),
+        )
+        for c in counts()
+    },
     "cut_bins": (
         *CELL,
         _c("session", "i64", "session; of its own task, workers are not in it"),

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from dbdyno.observe.glance_brief import brief_seen
     from dbdyno.observe.host import host
     from dbdyno.observe.machine import topology
-    from dbdyno.observe.percpu import per_cpu
+    from dbdyno.observe.percpu import counter_files, per_cpu
     from dbdyno.observe.recorded import opened, record
     from dbdyno.observe.sources import Said, sources
     from dbdyno.observe.watch import THREADS, How, NoWatch, check_exact, open_observation, open_watch
@@ -21,6 +21,7 @@ __all__ = [
     "Said",
     "brief_seen",
     "check_exact",
+    "counter_files",
     "frames",
     "host",
     "open_observation",

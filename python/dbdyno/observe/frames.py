@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from dbdyno.model.data_sources import TRACED
 from dbdyno.model.protocols import Watch
 from dbdyno.model.tables import CoreColumn, empty, from_core
 
-TABLES = ("samples", "tasks", "cgroup", "host", "sampler", "traced", "waits", "syscalls")
+TABLES = ("samples", "tasks", "cgroup", "host", "sampler", *TRACED)
 
 
 def frames(watch: Watch) -> dict[str, pl.DataFrame]:

@@ -1,6 +1,7 @@
-"""CPU by CPU, where a window begins and ends: busy time of each, and on POWER its utilization registers.
+"""What of the machine is read only where a window begins and ends: CPU by CPU, and files of counters.
 
-Rows of the table ``host``; what the watch reads there every second is the sum over CPUs.
+Of each CPU its busy time, and on POWER its utilization registers. Rows of the table ``host``; what the watch
+reads there every second is the sum over CPUs.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from pathlib import Path
 import polars as pl
 
 from dbdyno import _core
+from dbdyno.model.data_source import CounterFile
+from dbdyno.model.data_sources import files
 from dbdyno.model.power import REGISTERS, PurrRead
-from dbdyno.model.tables import rows
+from dbdyno.model.tables import empty, rows
 from dbdyno.model.units import NS_PER_S, TICK_NS
 from dbdyno.observe import purr
 from dbdyno.observe.tree import text
@@ -29,6 +32,26 @@ def per_cpu(root: Path = Path("/")) -> pl.DataFrame:
     values = dict(_values(busy_ns(stat or ""), purr.read(root, before_ns / NS_PER_S)))
     bracket = {"before_ns": before_ns, "after_ns": _core.now_ns(), "status": "ok"}
     return rows("host", [bracket | {"key": key, "value": value} for key, value in values.items()])
+
+
+def counter_files(root: Path = Path("/")) -> pl.DataFrame:
+    """``KEY.COUNTER`` of the registered files (:mod:`dbdyno.model.data_sources`), read now."""
+    return pl.concat([empty("host"), *(rows("host", _read(root, file)) for file in files().values())])
+
+
+def _read(root: Path, file: CounterFile) -> list[dict[str, object]]:
+    """One row a counter; where the file cannot be read, or lacks a counter, the status says so."""
+    before_ns = _core.now_ns()
+    status, values = "not supported", dict[str, int]()
+    try:
+        values = dict(file.parse((root / file.path.lstrip("/")).read_text(errors="replace")))
+    except PermissionError:
+        status = "not permitted"
+    except (OSError, ValueError):  # no such file in this kernel, or in another form
+        pass
+    bracket = {"before_ns": before_ns, "after_ns": _core.now_ns()}
+    made = ((f"{file.key}.{c.name}", values.get(c.name)) for c in file.counters)
+    return [bracket | {"key": k, "value": v, "status": status if v is None else "ok"} for k, v in made]
 
 
 def busy_ns(stat: str) -> dict[int, int]:

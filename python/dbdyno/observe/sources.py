@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
 import polars as pl
 
+from dbdyno.model.data_sources import SOURCES, files
 from dbdyno.model.protocols import Server, Watch
 from dbdyno.model.source import TRACE, Source, Status
 from dbdyno.model.tables import rows
@@ -48,6 +49,28 @@ def _block_io(tables: Tables) -> pl.Series:
     return read.select(
         pl.when(pl.col("blkio_ns").is_null()).then(pl.lit("off")).otherwise(pl.lit("ok")).alias("status")
     )["status"]
+
+
+def _in_files(keys: Sequence[str]) -> pl.Expr:
+    """Rows of the table ``host`` that are of these files."""
+    return pl.any_horizontal(pl.col("key").str.starts_with(f"{k}.") for k in keys)
+
+
+def _registered(tables: Tables) -> Iterator[_Witness]:
+    """Sources of the registry; one that is off unless asked for is among them where it was read."""
+    for s in SOURCES:
+        if s.file is not None:
+            read = tables["host"].filter(_in_files([s.file.key]))["status"]
+        elif s.counts is not None and s.counts.table in tables:
+            read = tables[s.counts.table]["status"]
+        else:
+            continue
+        if s.option is None or read.len():
+            yield _Witness(s.name, s.provenance, _known(read), cures=s.cures)
+
+
+def _known(statuses: pl.Series) -> Callable[[Tables], pl.Series]:
+    return lambda _: statuses
 
 
 _OF_MEMORY = (pl.col("via") == "memory").fill_null(False)
@@ -112,12 +135,14 @@ _WITNESSES = (
     _Witness(
         "host",
         "/proc/stat, all CPUs, in clock ticks",
-        lambda tables: tables["host"].filter(~pl.col("key").str.starts_with("psi."))["status"],
+        lambda tables: tables["host"].filter(~_in_files(["psi", *(f.key for f in files().values())]))[
+            "status"
+        ],
     ),
     _Witness(
         "pressure",
         "/proc/pressure/{cpu,io,memory}, the total of each",
-        lambda tables: tables["host"].filter(pl.col("key").str.starts_with("psi."))["status"],
+        lambda tables: tables["host"].filter(_in_files(["psi"]))["status"],
         cures={
             "not supported": "needs CONFIG_PSI and, on some kernels, psi=1 at boot",
             "off": "needs psi=1 at boot",
@@ -160,7 +185,9 @@ def sources(
 ) -> pl.DataFrame:
     """Table ``sources`` of a cell: the driver where we drive, the observers, the engine's own witnesses."""
     told = {s.name: s for s in server.sources()}
-    observed = [_judge(w, tables, told.get(w.name), enabled, said) for w in _WITNESSES]
+    observed = [
+        _judge(w, tables, told.get(w.name), enabled, said) for w in (*_WITNESSES, *_registered(tables))
+    ]
     if not driven:
         observed = [s for s in observed if s.name != DRIVER_TASKS]
     observed += [_unread(name, *said.witnesses[name]) for name in _OTHERS if name in said.witnesses]

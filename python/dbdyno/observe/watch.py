@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from dbdyno import _core
 from dbdyno.engines.attended import Attended
+from dbdyno.model.data_sources import options
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan import Experiment, Observation
 from dbdyno.model.protocols import Load, Server, Watch, needed
@@ -57,23 +58,23 @@ class How:
     seed: int = 1
     enabled: bool = True
     waits: Waits = "auto"
-    syscalls: bool = False
+    asked: tuple[str, ...] = ()  # keys of sources that are off unless asked for
     memory_budget: float = 0.005
 
     @staticmethod
     def of(experiment: Experiment) -> How:
         e = experiment
-        return How(e.sample_hz, e.seed, e.observe, e.waits, e.syscalls, e.memory_budget)
+        return How(e.sample_hz, e.seed, e.observe, e.waits, e.asked, e.memory_budget)
 
     def spec(self) -> dict[str, Any]:
-        """These keys of ``_core.Watch``; without a trace no system call is counted."""
+        """These keys of ``_core.Watch``; without a trace nothing is counted that it would."""
         trace = "off" if self.waits == "sampled" else "auto"
         return {
             "sample_hz": self.sample_hz,
             "seed": self.seed,
             "memory_budget": self.memory_budget,
             "trace": trace,
-            "syscalls": self.syscalls and trace != "off",
+            **{o.key: o.key in self.asked and trace != "off" for o in options()},
         }
 
 

@@ -31,7 +31,9 @@ def recipe_schema() -> dict[str, Any]:
     }
 
 
-_MODELS: dict[str, type[BaseModel]] = {model.__name__: model for model in Strict.__subclasses__()}
+_MODELS: dict[str, type[BaseModel]] = {
+    model.__name__: model for model in (*Strict.__subclasses__(), Experiment)
+}
 
 
 def _field_docs(model: type[BaseModel]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from dbdyno.model.data_sources import process_rates
 from dbdyno.model.results import Results
 from dbdyno.model.tables import DERIVED
 
@@ -18,7 +19,7 @@ _EVENT = [f"{part}{end}" for part in ("run", "sleep", "runq") for end in _ENDS]
 _STATES = [f"{s}{e}" for s in ("usr", "sys", "cpu_wait", "lock", "client", "sleep") for e in _ENDS]
 _RATES = [
     *_STATES, "block_io", "unaccounted", "voluntary_per_s", "involuntary_per_s", "slices_per_s",
-    "syscalls_per_s",
+    *(rate.column.name for rate in process_rates()),
 ]  # fmt: skip
 _WHOLE = ["usr", "sys", "cpu_wait", "lock", "client", "sleep", "unaccounted"]
 _ALL = 0.95  # of a window

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.brief import BRIEF
+from dbdyno.model.data_sources import SOURCES, process_rates
 from dbdyno.model.results import Results
+from dbdyno.model.source import TRACE
 from dbdyno.model.units import significant
 from dbdyno.present import sources_used
 from dbdyno.present.document import Block, Cell, Column, Paragraph, Row, Table, known, remarks, word
@@ -39,15 +41,14 @@ STATES = (
     State("block_io", "BLKIO", "block I/O delay; lies inside SLP and LOCK", True, 2),
     State("voluntary_per_s", "VCX/s", "voluntary context switches a second", False, 3),
     State("involuntary_per_s", "ICX/s", "involuntary context switches a second", False, 4),
-    State("syscalls_per_s", "SCL/s", "system calls a second", False, 1),
+    *(State(r.column.name, r.heading, r.title, False, 1) for r in process_rates()),
 )
 _TICKS = "too little CPU time to tell USR from SYS: no clock tick fell on it"
 _OURS = ("driver", "pooler", "dbdyno")
 _SESSIONS = ("session", BRIEF)
-_SOURCES = {"block_io": ("block I/O delay",), "syscalls_per_s": ("system calls", "scheduler trace")}
-_SWITCHED_OFF = {
-    "syscalls_per_s": "system calls are counted by the scheduler trace when asked for: --trace-syscalls"
-}
+_COUNTED = {s.counts.rate.column.name: s for s in SOURCES if s.counts}
+_SOURCES = {"block_io": ("block I/O delay",), **{c: (s.name, TRACE) for c, s in _COUNTED.items()}}
+_SWITCHED_OFF = {c: s.cures["off"] for c, s in _COUNTED.items() if "off" in s.cures}
 
 
 _LEGEND = "USR to UNAC, in percent of the process's time, add up to 100 (UNAC: signed remainder); BLKIO lies "

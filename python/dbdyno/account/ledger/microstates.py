@@ -12,6 +12,7 @@ from dbdyno.account.ledger.margins import KEY
 from dbdyno.account.ledger.sample_rows import Tables
 from dbdyno.model.brief import BRIEF, NAME
 from dbdyno.model.column import CELL
+from dbdyno.model.data_sources import counts, process_rates
 from dbdyno.model.tables import conform, empty
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import AT_CLIENT, LOCKS
@@ -30,7 +31,7 @@ def microstates_of(found: Joint, cut: Tables) -> pl.DataFrame:
     tasks = found.tasks.join(groups.members, on="task", maintain_order="left")
     rows = tasks.join(_cpu(found), on="group", how="left", maintain_order="left")
     rows = rows.join(_slept(found), on="group", how="left", maintain_order="left")
-    rows = _labelless(_filled(rows)).join(_calls(cut, tasks), on="task", how="left", maintain_order="left")
+    rows = _counted(_labelless(_filled(rows)), cut, tasks)
     rows = rows.join(
         groups.table.select("group", "cpu_source", "wait_source"), on="group", maintain_order="left"
     )
@@ -94,9 +95,13 @@ def _labelless(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _calls(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
-    counted = tasks.select("task", *KEY).join(cut["cut_syscalls"], on=KEY, nulls_equal=True)
-    return counted.group_by("task").agg(calls=pl.col("calls").sum())
+def _counted(rows: pl.DataFrame, cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
+    """With the growth, over all labels, of the figures that further sources count."""
+    for source in counts():
+        found = tasks.select("task", *KEY).join(cut[f"cut_{source.table}"], on=KEY, nulls_equal=True)
+        grown = found.group_by("task").agg(pl.col(source.rate.figure).sum().alias(source.rate.column.name))
+        rows = rows.join(grown, on="task", how="left", maintain_order="left")
+    return rows
 
 
 def _names(cut: Tables) -> pl.DataFrame:
@@ -123,10 +128,8 @@ def _selected(rows: pl.DataFrame) -> pl.DataFrame:
     accounted = pl.sum_horizontal(
         pl.col("runq_ns") / over, pl.col("run_ns") / over, *(pl.col(n) for n in _SLEEPS)
     )
-    rates = {
-        f"{n}_per_s": NS_PER_S * pl.col(c) / over
-        for n, c in (("voluntary",) * 2, ("involuntary",) * 2, ("slices",) * 2, ("syscalls", "calls"))
-    }
+    rates = {f"{n}_per_s": NS_PER_S * pl.col(n) / over for n in ("voluntary", "involuntary", "slices")}
+    rates |= {r.column.name: NS_PER_S * pl.col(r.column.name) / over for r in process_rates()}
     return rows.select(
         *("cell", "pid", "tid", "start_ticks", "role", "session", "worker"),
         *(f"{n}{e}" for n in parts for e in _ENDS),

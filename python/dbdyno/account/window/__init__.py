@@ -14,7 +14,8 @@ from dbdyno.account.window.rates import rates_of
 from dbdyno.account.window.rounds import cut_rounds
 from dbdyno.account.window.samples import cut_sampler, cut_samples
 from dbdyno.account.window.tasks import cut_tasks
-from dbdyno.account.window.traced import cut_syscalls, cut_traced, cut_waits
+from dbdyno.account.window.traced import cut_counts, cut_traced, cut_waits
+from dbdyno.model.data_sources import counts
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import OF_CELL
 from dbdyno.model.wait_families import merged
@@ -23,12 +24,12 @@ __all__ = [
     "cores_of",
     "cut",
     "cut_bins",
+    "cut_counts",
     "cut_levels",
     "cut_rates",
     "cut_rounds",
     "cut_sampler",
     "cut_samples",
-    "cut_syscalls",
     "cut_tasks",
     "cut_traced",
     "cut_waits",
@@ -43,7 +44,7 @@ def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
     return cut_rates(cells) | {
         "cut_traced": cut_traced(cells),
         "cut_waits": cut_waits(cells),
-        "cut_syscalls": cut_syscalls(cells),
+        **{f"cut_{c.table}": cut_counts(c, cells) for c in counts()},
         "cut_bins": cut_bins(cells),
         "rounds": cut_rounds(cells),
         **{table: of_cells(table, cells) for table in OF_CELL if table != "cell_histogram"},

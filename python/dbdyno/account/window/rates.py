@@ -16,6 +16,7 @@ from dbdyno.account.window.cells import key
 from dbdyno.account.window.rate_error import within
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.counter_names import LOG_BYTES
+from dbdyno.model.data_sources import files
 from dbdyno.model.histogram import quantiles_ns
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import rows
@@ -30,8 +31,9 @@ Figure = tuple[str, str, float | None, str, str]  # name, unit, value, status wh
 
 
 def rates_of(cells: Sequence[RawCell], cut: Tables) -> pl.DataFrame:
-    """Table ``rates``, from the cells and this room's other tables. An observation has none."""
-    made: list[Row] = []
+    """Table ``rates``, from the cells and this room's other tables. An observation has none but those of
+    counters in files."""
+    made: list[Row] = [key(cell) | row for cell in cells for row in _of_files(cell, cut["cut_levels"])]
     parts = ByCell({name: cut[name] for name in ("cut_work", "cut_tasks", "cut_levels", "cell_histogram")})
     for cell in (c for c in cells if c.tables["sessions"].height):
         mine = parts.of(cell.id)
@@ -39,6 +41,15 @@ def rates_of(cells: Sequence[RawCell], cut: Tables) -> pl.DataFrame:
         head = key(cell)
         made += [head | row for row in (*_per_session(cell, sessions), *_per_rung(cell, mine, sessions))]
     return rows("rates", made)
+
+
+def _of_files(cell: RawCell, levels: pl.DataFrame) -> Iterator[Row]:
+    """Growth a second of the machine's counters in registered files."""
+    for name, file in files().items():
+        mine = pl.col("key").str.starts_with(f"{file.key}.") & (pl.col("origin") == "host")
+        for row in levels.filter((pl.col("cell") == cell.id) & mine).to_dicts():
+            value = _over(row["delta"], row["wall_ns"], NS_PER_S)
+            yield _row("rung", None, f"{row['key']}_per_s", "1/s", value, row["status"], name)
 
 
 def _sessions(cell: RawCell, cut: Tables) -> pl.DataFrame:

@@ -10,6 +10,7 @@ from dbdyno.account.window.attribution import fold, workers
 from dbdyno.account.window.brief import folded, folded_labels, told_apart
 from dbdyno.account.window.cells import for_each, middle
 from dbdyno.account.window.deltas import NEAR_NS, TASK, grown, labelled
+from dbdyno.model.data_source import TaskCounts
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import empty
 
@@ -20,7 +21,6 @@ _MORE = ("throttled_ns", "blocked_ns", "voluntary", "involuntary")
 _WHOSE = ("role", "session", "worker")
 _BRACKET = ("from_ns", "to_ns", "wall_ns", "over_ns", "partial", "status")
 _LABEL = ("wait_class", "wait_event", "status")
-_CALLS = ("calls", "time_ns")
 _WAITS = ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
 
 
@@ -44,13 +44,11 @@ def cut_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
     return for_each("cut_waits", cells, lambda c: _labelled(c, "waits", _LABEL, _WAITS))
 
 
-def cut_syscalls(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_syscalls``: per task and system call; counts that went down are left out."""
-    return for_each(
-        "cut_syscalls",
-        cells,
-        lambda c: _labelled(c, "syscalls", ("name",), _CALLS, _CALLS),
-    )
+def cut_counts(source: TaskCounts, cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``cut_TABLE`` of a source: per task and label; counts that went down are left out."""
+    table, label = source.table, (source.label.name,)
+    figures = [f.name for f in source.figures]
+    return for_each(f"cut_{table}", cells, lambda c: _labelled(c, table, label, figures, figures))
 
 
 def _reads(cell: RawCell, table: str) -> pl.DataFrame:

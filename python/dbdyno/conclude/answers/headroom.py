@@ -10,6 +10,7 @@ from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers.machine import machine_of
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model.claim import Claim
+from dbdyno.model.ledger_rows import BY_LABEL
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Estimate, Machine
 
@@ -116,7 +117,7 @@ def _machine_wide(witnesses: pl.DataFrame, cells: list[str]) -> list[float | Non
 
 
 def _is(account: str, *scopes: str) -> pl.Expr:
-    return (pl.col("account") == account) & pl.col("scope").is_in(scopes or ("rung",))
+    return (pl.col("account") == account) & ~BY_LABEL & pl.col("scope").is_in(scopes or ("rung",))
 
 
 def _sums(rows: pl.DataFrame, cells: list[str]) -> list[float | None]:

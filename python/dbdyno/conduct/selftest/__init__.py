@@ -19,6 +19,7 @@ from dbdyno.conduct.selftest.quota import QuotaRefused, quota
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.lazy import ready
+from dbdyno.model.data_sources import TRACED
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Cell, Experiment, Plan
@@ -34,7 +35,6 @@ SETTLE_NS = NS_PER_S
 BUDGET = 0.05
 """CPUs that reading wait event words may cost here, where throughput is no figure: a sample every 10 ms."""
 FLUSH_S = 1.5  # a session's statistics reach the server's within about a second
-TRACED = ("traced", "waits", "syscalls")
 SAMPLED = "sampled"
 
 Say = Callable[[str], None]

@@ -1,0 +1,63 @@
+"""A data source as one registration: what it reads, its columns, how a window is cut from it, its advice.
+
+The instances are in :mod:`dbdyno.model.data_sources`, a module each. They are data and pure parsers: what
+reads (the core's watch, or :mod:`dbdyno.observe`) and what cuts (:mod:`dbdyno.account.window`) goes by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from dbdyno.model.column import Column
+
+
+class Option(NamedTuple):
+    """Asks for a source that is off unless asked for."""
+
+    key: str  # of a recipe, and of the watch's specification
+    flag: str  # of the commands run and observe
+    help: str
+
+
+class ProcessRate(NamedTuple):
+    """A column of the table ``microstates``: growth of ``figure`` over all labels, per second."""
+
+    column: Column
+    figure: str
+    heading: str  # of the table of processes
+    title: str
+
+
+class TaskCounts(NamedTuple):
+    """Sums since the watch was opened, one row a task and label; the core's watch reads them.
+
+    Raw table ``table``; of a window ``cut_TABLE``, the growth between the task's two reads.
+    """
+
+    table: str
+    label: Column
+    figures: tuple[Column, ...]
+    rate: ProcessRate
+
+
+class CounterFile(NamedTuple):
+    """Counters of the machine in a file that is read where a window begins and ends.
+
+    They are rows of the raw table ``host`` (key ``KEY.COUNTER``); their growth is in ``cut_levels``, and a
+    second of it in ``rates`` (``KEY.COUNTER_per_s``).
+    """
+
+    path: str  # below the root directory
+    key: str
+    counters: tuple[Column, ...]
+    parse: Callable[[str], Mapping[str, int]]  # counter -> value; further ones are passed over
+
+
+class DataSource(NamedTuple):
+    name: str  # as in the table of sources
+    provenance: str
+    cures: Mapping[str, str]  # status -> advice, where it is not ok
+    option: Option | None = None
+    counts: TaskCounts | None = None
+    file: CounterFile | None = None

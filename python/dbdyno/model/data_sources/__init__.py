@@ -1,0 +1,31 @@
+"""The registry of data sources: one module and one line each."""
+
+from __future__ import annotations
+
+from dbdyno.model.data_source import CounterFile, DataSource, Option, ProcessRate, TaskCounts
+from dbdyno.model.data_sources.syscalls import SYSTEM_CALLS
+
+SOURCES: list[DataSource] = [SYSTEM_CALLS]
+
+
+def options() -> tuple[Option, ...]:
+    """Of the sources that are off unless asked for."""
+    return tuple(s.option for s in SOURCES if s.option)
+
+
+def counts() -> tuple[TaskCounts, ...]:
+    return tuple(s.counts for s in SOURCES if s.counts)
+
+
+def process_rates() -> tuple[ProcessRate, ...]:
+    """Further columns of the table ``microstates``."""
+    return tuple(c.rate for c in counts())
+
+
+def files() -> dict[str, CounterFile]:
+    """By the source's name."""
+    return {s.name: s.file for s in SOURCES if s.file}
+
+
+TRACED = ("traced", "waits", *(c.table for c in counts()))
+"""Raw tables of sums since the watch was opened."""
