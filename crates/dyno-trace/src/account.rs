@@ -1,6 +1,6 @@
 //! What one read of a task says: its sums, with what is under way. Pure.
 
-use crate::layout::{Call, Calls, Slot, UNREAD, Wait, doing};
+use crate::layout::{Slot, UNREAD, Wait, doing};
 
 /// Time of one task since it was first watched, in nanoseconds: `run + runq + sleep` is all of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -132,24 +132,6 @@ fn label(wait: &Wait) -> Option<Label> {
         preempted: wait.preempted as i64,
         run_samples: wait.run_samples as i64,
     })
-}
-
-/// System calls up to `now_ns`; the time of the one under way is counted, itself not yet.
-pub fn calls(calls: &Calls, now_ns: u64) -> Vec<Call> {
-    let mut all: Vec<Call> = calls.each.iter().filter(|c| c.used != 0).copied().collect();
-    if let Some(number) = calls.under_way.checked_sub(1) {
-        let time_ns = now_ns.saturating_sub(calls.since_ns);
-        match all.iter_mut().find(|c| c.number == number) {
-            Some(known) => known.time_ns += time_ns,
-            None => all.push(Call {
-                number,
-                used: 1,
-                calls: 0,
-                time_ns,
-            }),
-        }
-    }
-    all
 }
 
 #[cfg(test)]

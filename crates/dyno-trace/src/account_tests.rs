@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::layout::{CALLS, Plain, first_index};
+use crate::layout::{Plain, first_index};
 
 const CLIENT_READ: u32 = 0x0600_0000;
 
@@ -110,40 +110,6 @@ fn a_label_that_was_not_read_is_not_the_label_of_no_wait() {
         (runq(None), runq(Some(0)), runq(Some(CLIENT_READ))),
         (Some(5), Some(6), Some(100))
     );
-}
-
-#[test]
-fn a_system_call_under_way_adds_its_time_and_is_not_counted_yet() {
-    let mut made = Calls::zeroed();
-    made.each[3] = Call {
-        number: 232,
-        used: 1,
-        calls: 10,
-        time_ns: 900,
-    };
-    (made.under_way, made.since_ns) = (233, 1_000);
-    assert_eq!(
-        calls(&made, 1_400),
-        [Call {
-            number: 232,
-            used: 1,
-            calls: 10,
-            time_ns: 1_300
-        }]
-    );
-    made.under_way = 1;
-    assert_eq!(
-        calls(&made, 1_400)[1],
-        Call {
-            number: 0,
-            used: 1,
-            calls: 0,
-            time_ns: 400
-        }
-    );
-    made.under_way = 0;
-    assert_eq!(calls(&made, 1_400).len(), 1);
-    assert_eq!(made.each.len(), CALLS);
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use crate::layout::{Calls, Control, Places, Plain, Slot, TIDS, UNREAD, Wait, fir
 use crate::memory::Shared;
 
 /// How often a slot is read anew when the program wrote it meanwhile.
-const TRIES: usize = 100;
+pub(crate) const TRIES: usize = 100;
 
 /// The maps of a loaded program.
 #[derive(Debug)]
@@ -106,20 +106,6 @@ impl Book {
         }
     }
 
-    /// The system call a task was in when it was first watched: one that ends before the program sees
-    /// anything else of it.
-    pub fn seed_call(&self, number: usize, call: u32, now_ns: u64) {
-        if number >= self.calls.len() {
-            return;
-        }
-        let calls = self.calls.at(number);
-        // SAFETY: mapped and aligned. If the call has ended meanwhile, the next one overwrites this.
-        unsafe {
-            (&raw mut (*calls).since_ns).write_volatile(now_ns);
-            (&raw mut (*calls).under_way).write_volatile(call + 1);
-        }
-    }
-
     /// A copy of a slot that was whole. `None`: it changed each time we looked.
     pub fn read(&self, number: usize) -> Option<Slot> {
         (0..TRIES).find_map(|_| {
@@ -131,24 +117,6 @@ impl Book {
                 std::hint::spin_loop();
             }
             whole.then_some(slot)
-        })
-    }
-
-    /// A copy of a task's system calls that was whole.
-    pub fn read_calls(&self, number: usize) -> Option<Calls> {
-        if number >= self.calls.len() {
-            return None;
-        }
-        let sequence = || {
-            // SAFETY: mapped and aligned.
-            let seq = unsafe { AtomicU32::from_ptr(&raw mut (*self.calls.at(number)).seq) };
-            seq.load(Ordering::Acquire)
-        };
-        (0..TRIES).find_map(|_| {
-            let before = sequence();
-            let calls = self.calls.read(number);
-            fence(Ordering::Acquire);
-            (before.is_multiple_of(2) && sequence() == before).then_some(calls)
         })
     }
 

@@ -15,12 +15,12 @@ use crate::book::{Book, Vacant};
 use crate::layout::{Plain, TIDS};
 use crate::memory::Shared;
 use crate::rights;
+use crate::system_calls;
 
 /// The compiled program, at a place aligned as its parser wants it.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/sched.bpf.o");
 
 const SWITCHES: [&str; 3] = ["sched_switch", "sched_wakeup", "sched_process_fork"];
-const CALLS: [&str; 2] = ["sys_enter", "sys_exit"];
 const LOOK: &str = "look_throttled";
 const TICK: &str = "on_tick";
 /// 199 ticks a second: not in step with what programs do every 10 ms.
@@ -63,7 +63,10 @@ pub fn load(slots: u32, syscalls: bool, main_pid: Option<i64>) -> Result<Loaded,
         vacant: vacant(&mut programs, slots)?,
     };
     load_look(&mut programs);
-    for name in SWITCHES.iter().chain(CALLS.iter().filter(|_| syscalls)) {
+    for name in SWITCHES
+        .iter()
+        .chain(system_calls::TRACEPOINTS.iter().filter(|_| syscalls))
+    {
         attach(&mut programs, name, btf)?;
     }
     let clock = attach_clock(&mut programs);

@@ -1,10 +1,9 @@
-//! Rows of the tables `traced`, `waits` and `syscalls`.
+//! Rows of the tables `traced` and `waits`, and what all tables of the trace have in common.
 
 use std::sync::Arc;
 
 use dyno_model::{Column, Table};
 use dyno_observe::{Names, Status, Texts};
-use syscalls::Sysno;
 
 use crate::account::{Label, Sums};
 use crate::layout::Call;
@@ -21,7 +20,7 @@ pub struct Key {
 
 /// One read of one task.
 #[derive(Debug)]
-struct Read {
+pub(crate) struct Read {
     before_ns: i64,
     after_ns: i64,
     key: u32,
@@ -32,10 +31,10 @@ struct Read {
 
 /// Something of a read: a label's sums, a system call's.
 #[derive(Debug)]
-struct Part<T> {
-    read: u32,
-    value: T,
-    status: Status,
+pub(crate) struct Part<T> {
+    pub(crate) read: u32,
+    pub(crate) value: T,
+    pub(crate) status: Status,
 }
 
 /// What this kernel lets us know.
@@ -51,9 +50,9 @@ pub struct Known {
 #[derive(Debug, Default)]
 pub struct Rows {
     keys: Vec<Key>,
-    reads: Vec<Read>,
+    pub(crate) reads: Vec<Read>,
     labels: Vec<Part<Label>>,
-    calls: Vec<Part<Call>>,
+    pub(crate) calls: Vec<Part<Call>>,
 }
 
 impl Rows {
@@ -86,14 +85,6 @@ impl Rows {
             value,
             status: if value.code.is_some() { Status::Ok } else { unread },
         }));
-    }
-
-    /// System calls of the latest read; `lost`: some found no room.
-    pub fn calls(&mut self, calls: Vec<Call>, lost: bool) {
-        let read = self.reads.len() as u32 - 1;
-        let status = if lost { Status::Lost } else { Status::Ok };
-        self.calls
-            .extend(calls.into_iter().map(|value| Part { read, value, status }));
     }
 
     /// `traced`: reads that were done at or after `since_ns`.
@@ -142,37 +133,17 @@ impl Rows {
         Table::new("waits", columns)
     }
 
-    /// `syscalls`, as `traced`.
-    pub fn syscalls(&self, since_ns: i64) -> Table {
-        let parts = self.parts(&self.calls, since_ns);
-        let mut names = Texts::default();
-        for part in parts {
-            names.push(Some(&call_name(part.value.number)));
-        }
-        let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
-        columns.extend([
-            ("name", Column::Coded(names.into())),
-            ("calls", Column::known(parts.iter().map(|p| p.value.calls as i64))),
-            (
-                "time_ns",
-                Column::known(parts.iter().map(|p| p.value.time_ns as i64)),
-            ),
-            ("status", statuses(parts.iter().map(|p| p.status))),
-        ]);
-        Table::new("syscalls", columns)
-    }
-
     fn first(&self, since_ns: i64) -> usize {
         self.reads.partition_point(|r| r.after_ns < since_ns)
     }
 
-    fn parts<'p, T>(&self, parts: &'p [Part<T>], since_ns: i64) -> &'p [Part<T>] {
+    pub(crate) fn parts<'p, T>(&self, parts: &'p [Part<T>], since_ns: i64) -> &'p [Part<T>] {
         let first = self.first(since_ns);
         &parts[parts.partition_point(|p| (p.read as usize) < first)..]
     }
 
-    /// The columns that all three tables begin with.
-    fn who<'r>(&self, reads: impl IntoIterator<Item = &'r Read>) -> Vec<(&'static str, Column)> {
+    /// The columns that all tables begin with.
+    pub(crate) fn who<'r>(&self, reads: impl IntoIterator<Item = &'r Read>) -> Vec<(&'static str, Column)> {
         let reads: Vec<&Read> = reads.into_iter().collect();
         let keys: Vec<&Key> = reads.iter().map(|r| &self.keys[r.key as usize]).collect();
         let roles: Texts = keys.iter().map(|k| Some(&*k.role)).collect();
@@ -191,12 +162,7 @@ impl Rows {
     }
 }
 
-fn statuses(all: impl Iterator<Item = Status>) -> Column {
+pub(crate) fn statuses(all: impl Iterator<Item = Status>) -> Column {
     let texts: Texts = all.map(|s| Some(s.as_str())).collect();
     Column::Coded(texts.into())
-}
-
-/// Name of a system call of this machine's architecture.
-fn call_name(number: u32) -> String {
-    Sysno::new(number as usize).map_or_else(|| format!("#{number}"), |call| call.name().to_owned())
 }

@@ -8,11 +8,12 @@ use dyno_observe::parse::ns_per_tick;
 use dyno_observe::task::Task;
 use dyno_observe::{Granted, Names, Refusal, Status, Tracer, Word, WordFinder, WordSpec};
 
-use crate::account::{Seed, calls, sums};
+use crate::account::{Seed, sums};
 use crate::book::Newcomer;
 use crate::layout::{Slot, UNREAD, doing};
 use crate::load::{Loaded, load};
 use crate::rows::{self, Key, Rows};
+use crate::system_calls;
 
 /// What to trace besides the tasks one is told of.
 #[derive(Debug, Clone, Default)]
@@ -147,7 +148,7 @@ impl Trace {
         self.loaded
             .book
             .seed(number, label.unwrap_or(UNREAD), state == 'D');
-        if let Some(call) = self.syscalls.then(|| call_under_way(task)).flatten() {
+        if let Some(call) = self.syscalls.then(|| system_calls::under_way(task)).flatten() {
             self.loaded.book.seed_call(number, call, newcomer.now_ns);
         }
         self.known[number] = Some(Known {
@@ -201,7 +202,8 @@ impl Trace {
         self.rows.labels(labels, known.unread);
         if self.syscalls {
             if let Some(made) = self.loaded.book.read_calls(number) {
-                self.rows.calls(calls(&made, after_ns as u64), made.lost > 0);
+                self.rows
+                    .calls(system_calls::up_to(&made, after_ns as u64), made.lost > 0);
             }
         }
         let ended = slot.doing == doing::ENDED || known.task.as_ref().is_some_and(|t| t.gone());
@@ -311,12 +313,6 @@ impl Tracer for Trace {
         let ok = || (Status::Ok.as_str().to_owned(), String::new());
         self.word.as_ref().map_or_else(Refusal::words, |_| ok())
     }
-}
-
-/// The system call a task is blocked in: proc(5), `/proc/PID/syscall`; where it may be read.
-fn call_under_way(task: &Task) -> Option<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{}/task/{}/syscall", task.pid, task.tid)).ok()?;
-    text.split_ascii_whitespace().next()?.parse().ok()
 }
 
 fn key(task: &Task) -> Key {
