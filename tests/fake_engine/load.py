@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dbdyno.model.protocols import Progress
-from dbdyno.model.tables import CoreColumn
+from dbdyno.model.tables import CoreColumn, to_core
 from tests.fake_engine import records
-from tests.fake_engine.core import core_table
 from tests.fake_engine.programs import Schedule
 from tests.fake_engine.world import DRIVER_PID, FIRST_PID, World
 
@@ -85,7 +84,7 @@ class FakeLoad:
         }
         if self._log_calls:
             made["calls"] = [row for s in sessions for row in records.calls(s, schedule)]
-        return {name: core_table(name, rows) for name, rows in made.items()}
+        return {name: to_core(name, rows) for name, rows in made.items()}
 
     def _pass(self, ns: int) -> None:
         self.world.machine.run_until(self.world.machine.now_ns + ns)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbdyno.model.tables import CoreColumn
+from dbdyno.model.tables import CoreColumn, to_core
 from dbdyno.model.units import NS_PER_S
 from tests.fake_engine import levels, readings, tracing
-from tests.fake_engine.core import core_table
 from tests.fake_engine.machine import Task
 from tests.fake_engine.roster import Known, roster
 from tests.fake_engine.sampling import Sample, Sampler, is_down
@@ -108,12 +107,12 @@ class FakeWatch:
         return dict(self._witnesses())
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
-        return {name: core_table(name, rows) for name, rows in self._rows().items()}
+        return {name: to_core(name, rows) for name, rows in self._rows().items()}
 
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
         """Rows read since then."""
         return {
-            name: core_table(name, [r for r in rows if r[TIMES.get(name, "after_ns")] >= since_ns])
+            name: to_core(name, [r for r in rows if r[TIMES.get(name, "after_ns")] >= since_ns])
             for name, rows in self._rows(since_ns).items()
         }
 

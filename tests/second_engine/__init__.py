@@ -5,7 +5,7 @@ Its server is one process of many threads, one a session. Each session also runs
 the other. Time is virtual and every figure is known: see :class:`Law`.
 """
 
-from tests.second_engine.server import PRODUCT, SecondServer, helpers, open_server, wait_families
+from tests.second_engine.server import PRODUCT, SecondServer, helpers, open_server, wait_families, workloads
 from tests.second_engine.world import Law
 
-__all__ = ["PRODUCT", "Law", "SecondServer", "helpers", "open_server", "wait_families"]
+__all__ = ["PRODUCT", "Law", "SecondServer", "helpers", "open_server", "wait_families", "workloads"]

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dbdyno.model.protocols import Progress
-from dbdyno.model.tables import CoreColumn
-from tests.fake_engine.core import core_table
+from dbdyno.model.tables import CoreColumn, to_core
 from tests.second_engine.world import CYCLE, FIRST_PROCESS, Task, tasks
 
 
@@ -69,8 +68,8 @@ class SecondLoad:
         }
         histogram = [{"low_ns": length_ns, "high_ns": length_ns, "count": calls * self.sessions}]
         return {
-            "sessions": core_table("sessions", [each | {"session": n} for n in range(self.sessions)]),
-            "histogram": core_table("histogram", histogram),
-            "errors": core_table("errors", []),
-            "counters": core_table("counters", []),
+            "sessions": to_core("sessions", [each | {"session": n} for n in range(self.sessions)]),
+            "histogram": to_core("histogram", histogram),
+            "errors": to_core("errors", []),
+            "counters": to_core("counters", []),
         }

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.helpers import Helper
 from dbdyno.model.plan import Cell
-from dbdyno.model.protocols import Load, Target
+from dbdyno.model.protocols import Capacity, Load, Target
 from dbdyno.model.source import Source
-from dbdyno.model.tables import CoreColumn
+from dbdyno.model.tables import CoreColumn, to_core
+from dbdyno.model.variant import DriverSetup
 from dbdyno.model.wait_families import Family, WaitFamilies
-from dbdyno.model.workload import Calibration, Workload
-from tests.fake_engine.core import core_table
+from dbdyno.model.workload import Calibration, Parameter, Workload
 from tests.second_engine.load import SecondLoad
 from tests.second_engine.world import EPOCH, SERVER, S, reads, samples
 
 PRODUCT = "Second"
+UNREAD = (
+    "driver tasks",
+    "block I/O delay",
+    "wait event word",
+    "scheduler trace",
+    "cgroup",
+    "host",
+    "pressure",
+)
 
 
 def wait_families() -> WaitFamilies:
@@ -26,6 +35,20 @@ def wait_families() -> WaitFamilies:
 
 def helpers() -> dict[str, Helper]:
     return {}
+
+
+def workloads() -> dict[str, Workload]:
+    step = Workload(
+        name="step",
+        title="steps of a cycle",
+        doc="A cycle of 100 ms in as many calls as speed says.",
+        work_unit="steps",
+        work_short="steps",
+        work_constant=True,
+        calibrated=False,
+        parameters={"speed": Parameter(doc="calls a cycle", type="int", default=1, minimum=1)},
+    )
+    return {step.name: step}
 
 
 def open_server(target: Target) -> SecondServer:
@@ -56,7 +79,7 @@ class SecondWatch:
         return None
 
     def witnesses(self) -> Mapping[str, tuple[str, str]]:
-        return {}
+        return dict.fromkeys(UNREAD, ("not supported", "the law says nothing of it"))
 
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:  # noqa: ARG002
         return self.tables()
@@ -67,7 +90,7 @@ class SecondWatch:
         read = [row for task in found for row in reads(task, load.t1_ns)]
         seen, taken = samples(found, load.began_ns, load.t1_ns, self._seed)
         made = {"tasks": read, "samples": seen, "sampler": taken, "cgroup": [], "host": []}
-        return {name: core_table(name, rows) for name, rows in made.items()}
+        return {name: to_core(name, rows) for name, rows in made.items()}
 
 
 class SecondServer:
@@ -99,6 +122,18 @@ class SecondServer:
 
     def sources(self) -> list[Source]:
         return [Source(name="activity samples", provenance="the law", status="ok")]
+
+    def capacity(self) -> Capacity:
+        return Capacity(100, 0, 0, "it has room for 100 sessions")
+
+    def claim(self, run: str) -> None: ...
+
+    def check_driver(self, driver: DriverSetup) -> None: ...
+
+    def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None: ...
+
+    def clean(self) -> Sequence[str]:
+        return ()
 
     def load(
         self,

@@ -123,7 +123,7 @@ def samples(
                         "role": "session",
                         "session": task.session,
                         "via": "sql",
-                        "state": "busy",
+                        "state": "active",
                         "wait_class": wait_class,
                         "wait_event": event,
                         "task_state": state,

@@ -1,79 +1,80 @@
-"""The seam lets an engine through whose sessions are several processes in turn and a thread of the server."""
+"""The seam lets an engine through whose sessions are several processes in turn and a thread of the server.
+
+It is another package's (an entry point), driven by the program as a user drives it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.fake_engine import FakeServer
-from tests.fakery import LIO, S, environment_of, info_of
+from tests import in_process
+from tests.fakery import WITH_ENGINES
 from tests.second_engine import SecondServer
 
-from dbdyno import drive, present
-from dbdyno.conclude.compare import compare_variants
-from dbdyno.conclude.scaling.scaled import scalings_of
-from dbdyno.conduct.cell import Unit, measure
-from dbdyno.conduct.derive import derive
+from dbdyno import conduct
 from dbdyno.model.errors import UsageError
 from dbdyno.model.ledger_rows import top_level
-from dbdyno.model.plan import Cell, Experiment, Plan
 from dbdyno.model.protocols import Target, needed
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
-from dbdyno.model.variant import Variant
 from dbdyno.observe.glance import glance
+from dbdyno.store import RunStore
 
-UNIT = Unit(LIO.model_copy(update={"calibrated": False}), None)
-SPEEDS = {"base": 1, "fast": 2}
+RECIPE = """
+engine = "second"
+workload = "step"
+sessions = "1,4"
+measure = "10s"
+settle = "2s"
+repeats = 2
+[variants.base]
+params = { speed = 1 }
+[variants.fast]
+params = { speed = 2 }
+"""
+FOUR = "0004-step-base-s4-r1"
 
 
-def _cell(number: int, variant: str, sessions: int, repeat: int) -> Cell:
-    return Cell(
-        id=f"{number:04}-lio-{variant}-s{sessions}-r{repeat}",
-        workload="lio",
-        variant=variant,
-        sessions=sessions,
-        repeat=repeat,
-        params={"speed": SPEEDS[variant]},
-        settle_ns=2 * S,
-        measure_ns=10 * S,
-    )
+class Program:
+    """``dbdyno`` in a directory and a store of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        (home / "second.toml").write_text(RECIPE)
+        self._env = {**os.environ, "DBDYNO_STORE": str(home / "store"), "XDG_STATE_HOME": str(home / "state")}
+
+    def __call__(self, words: str, code: int = 0) -> str:
+        """What it prints, or why it fails with that exit code."""
+        done = in_process.dbdyno(tuple(shlex.split(words)), self._env, self.home)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stderr if code else done.stdout
 
 
 @pytest.fixture(scope="module")
-def run() -> tuple[Results, list[RawCell]]:
-    planned = [
-        _cell(number, variant, n, r)
-        for number, (r, n, variant) in enumerate(
-            ((r, n, v) for r in (1, 2) for n in (1, 4) for v in SPEEDS), 1
-        )
-    ]
-    plan = Plan(
-        experiment=Experiment(workload="lio", engine="second", repeats=2),
-        cpus=4,
-        call_target_ns=None,
-        variants=tuple(Variant(name=name, params={"speed": s}) for name, s in SPEEDS.items()),
-        cells=tuple(planned),
-        expected_ns=1,
-    ).sealed()
-    server = SecondServer(Target())
-    interrupt = drive.Interrupt()
-    cells = [measure(server, plan, c, UNIT, interrupt, lambda *_: None) for c in planned]  # type: ignore[arg-type]
-    environment = environment_of(FakeServer(Target())).model_copy(
-        update={"server": server.facts(), "sources": tuple(server.sources())}
-    )
-    return derive(info_of(), plan, environment, cells), cells
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    made = Program(tmp_path_factory.mktemp("second"))
+    made("run second.toml -o report.html")
+    return made
+
+
+@pytest.fixture(scope="module")
+def run(program: Program) -> tuple[Results, list[RawCell]]:
+    record = RunStore(program.home / "store").open("last")
+    return conduct.results_of(record), list(record.each_cell([]))
 
 
 def test_the_ledger_is_that_of_all_tasks_of_a_session(run: tuple[Results, list[RawCell]]) -> None:
     """A thread (run 0.2, run queue 0.2, Mutex 0.6) and processes in turn (run 0.4, Disk 0.2, Peer 0.4)."""
     results, _ = run
-    ledger = results.tables["ledger"].filter(pl.col("cell") == "0003-lio-base-s4-r1")
-    rung = {
-        (r["account"], r["detail"]): r for r in top_level(ledger).filter(pl.col("scope") == "rung").to_dicts()
-    }
+    ledger = top_level(results.tables["ledger"].filter(pl.col("cell") == FOUR))
+    rung = {(r["account"], r["detail"]): r for r in ledger.filter(pl.col("scope") == "rung").to_dicts()}
     assert rung["run", None]["aas"] == pytest.approx(4 * 0.6, abs=0.01)
     assert rung["runq", None]["aas"] == pytest.approx(4 * 0.2, abs=0.01)
     for account, detail, law in (
@@ -91,7 +92,7 @@ def test_the_ledger_is_that_of_all_tasks_of_a_session(run: tuple[Results, list[R
 
 def test_every_task_has_its_line_and_its_family(run: tuple[Results, list[RawCell]]) -> None:
     results, _ = run
-    lines = results.tables["microstates"].filter(pl.col("cell") == "0003-lio-base-s4-r1")
+    lines = results.tables["microstates"].filter(pl.col("cell") == FOUR)
     assert lines["role"].unique().to_list() == ["session"]
     threads = lines.filter(pl.col("tid") != pl.col("pid"))
     assert sorted(threads["tid"]) == [501, 502, 503, 504]
@@ -100,26 +101,74 @@ def test_every_task_has_its_line_and_its_family(run: tuple[Results, list[RawCell
     assert processes.height == 4 * 5
 
 
-def test_report_and_comparison_work(run: tuple[Results, list[RawCell]], tmp_path: Path) -> None:
+def test_its_ladder_scales_and_its_variants_are_compared(
+    run: tuple[Results, list[RawCell]], program: Program
+) -> None:
     results, _ = run
-    compared = compare_variants(results)
-    claims = [claim for table in compared.metrics if table.metric == "calls_per_s" for claim in table.claims]
+    assert results.info.status == "complete" and results.environment.server.product == "Second"
+    assert [s.ladder.points["throughput"].to_list() for s in results.scaling] == [
+        [pytest.approx(v) for v in (10, 10, 40, 40)],
+        [pytest.approx(v) for v in (20, 20, 80, 80)],
+    ]
+    assert results.comparison is not None
+    claims = [c for t in results.comparison.metrics if t.metric == "calls_per_s" for c in t.claims]
     assert [claim.effect.ratio for claim in claims] == [pytest.approx(2.0)] * 2
-    page = present.write_html(replace(results, comparison=compared), tmp_path / "report.html").read_text()
+    assert "2.000" in program("compare last")
+
+
+def test_it_is_shown_and_exported(program: Program) -> None:
+    page = (program.home / "report.html").read_text()
     assert "Second 0.1" in page and "asleep in Mutex" in page and "asleep in Disk" in page
-    (scaling, *_) = scalings_of(results)
-    assert scaling.ladder.points["throughput"].to_list() == [pytest.approx(v) for v in (10, 10, 40, 40)]
+    assert "Mutex/Page" in program("show last") and "Mutex/Page" in program("show last --profile")
+    assert len(json.loads(program("show last --json"))["windows"]) == 8
+    program("export last --to csv -o tables")
+    assert pl.read_csv(program.home / "tables" / "rungs.csv").height == 4
+    assert program("sql --csv 'select count(*) n from rungs'").split() == ["n", "4"]
+
+
+def test_while_it_runs_every_account_is_known(program: Program) -> None:
+    told = program("run step --engine second --sessions 2 speed=3 --store other")
+    row = next(line.split() for line in told.splitlines() if line.startswith("   2"))
+    assert row[5:7] == ["60", "20"] and "?" not in row
 
 
 def test_a_live_view_tells_threads_of_one_process_apart(run: tuple[Results, list[RawCell]]) -> None:
     _, cells = run
-    cell = next(c for c in cells if c.id == "0003-lio-base-s4-r1")
+    cell = next(c for c in cells if c.id == FOUR)
     seen = glance(cell.tables, cell.meta.wait_families, 10**12)
     assert {s.pid for s in seen.sessions} >= {501, 502, 503, 504}
 
 
-def test_what_an_engine_has_not_is_said_where_it_is_needed() -> None:
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("observe --engine second", 2),
+        ("selftest --engine second", 2),
+        ("run lio --engine second", 2),  # needs calls of a chosen length
+        ("run --script second.toml --engine second", 2),
+        ("run step --engine second --setting a=b", 2),
+        ("run step --engine second --dsn here --setting a=b", 2),
+        ("run step --engine second --limit pool=2", 2),
+        ("run step --engine second --limit quota=1", 2),
+        ("run step --engine second --witness exact", 3),
+    ],
+)
+def test_what_an_engine_has_not_is_said_where_it_is_needed(program: Program, words: str, code: int) -> None:
+    said = program(words, code)
+    assert "second" in said or "this engine cannot" in said or "not supported" in said
+    assert "not put back" not in said
+
+
+def test_a_capability_is_handed_over_or_missing() -> None:
     server = SecondServer(Target())
-    with pytest.raises(UsageError, match="this engine has no connection pooler"):
-        needed(server.pooling, "connection pooler")
-    assert needed(server.world, "world") is server
+    with pytest.raises(UsageError, match="this engine cannot use a connection pooler"):
+        needed(server.pooling, "use a connection pooler")
+    assert needed(server.world, "live in a world of its own") is server
+
+
+def test_the_program_finds_an_engine_that_a_package_brings(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dbdyno", "workloads", "--engine", "second", "--json"],
+        env={**os.environ, "PYTHONPATH": WITH_ENGINES}, cwd=tmp_path, capture_output=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["step"]["parameters"]["speed"]["default"] == 1

@@ -36,7 +36,7 @@ def just_measured(cell: RawCell, plan: Plan) -> dict[str, pl.DataFrame]:
 
 def _ledger(cut: Tables) -> pl.DataFrame:
     """Run, run queue and sleep of all sessions together, as far as they are known."""
-    tasks = cut["cut_tasks"].filter(pl.col("role") == "session")
+    tasks = cut["cut_tasks"].filter((pl.col("role") == "session") & (pl.col("wall_ns") > 0))
     wall = float((tasks["wall_ns"] / tasks["over_ns"]).sum())
     run, runq = (_known(tasks[f"{n}_ns"] / tasks["over_ns"]) for n in ("run", "runq"))
     slept = _named(_slept(cut), families_of(cut))

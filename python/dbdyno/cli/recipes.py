@@ -12,13 +12,14 @@ import click
 from dbdyno import conduct, observe
 from dbdyno.cli import screen
 from dbdyno.cli.commands import Commands
-from dbdyno.cli.options import json_option, print_json
+from dbdyno.cli.options import engine_option, json_option, print_json
 from dbdyno.model.errors import UsageError
 
 
 @click.command()
+@engine_option("System whose workloads are listed.")
 @json_option
-def workloads(as_json: bool) -> None:
+def workloads(engine: str | None, as_json: bool) -> None:
     """List the workloads with their parameters.
 
     \b
@@ -26,7 +27,7 @@ def workloads(as_json: bool) -> None:
       dbdyno workloads
       dbdyno workloads --json
     """
-    known = conduct.workloads()
+    known = conduct.workloads(engine or "")
     if as_json:
         print_json({name: w.model_dump(mode="json") for name, w in known.items()})
     else:

@@ -58,7 +58,7 @@ def prepare(
     """A unit for each variant: objects made, call calibrated at one session, without the variant's limits and
     settings. Variants of the same parameters do the same work: they share the calibration."""
     if plan.script_text is not None:
-        workload = needed(server.scripts, "scripts").script(
+        workload = needed(server.scripts, "run scripts").script(
             plan.script_text, plan.experiment.script or "script"
         )
     units: dict[str, Unit] = {}
@@ -94,7 +94,7 @@ def _unit(
     while True:
         interrupt.check()
         presence = Presence(server)
-        calibration = needed(server.calibrating, "calibrated calls").calibrate(
+        calibration = needed(server.calibrating, "calibrate calls").calibrate(
             workload, params, plan.call_target_ns, _target_reason(plan)
         )
         if not (away := presence.holes()):

@@ -11,8 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dbdyno import limits, observe
-from dbdyno.engines import checked
+from dbdyno import engines, limits, observe
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import RecipeError, UsageError
 from dbdyno.model.plan import Experiment, Plan
@@ -22,15 +21,15 @@ from dbdyno.plan import parse_recipe, refusal, resolve
 from dbdyno.store.reading import read_limited
 
 
-def workloads() -> dict[str, Workload]:
-    """All workloads that come with dbdyno, by name."""
+def workloads(engine: str = "") -> dict[str, Workload]:
+    """All workloads that come with dbdyno, and those that the engine brings, by name."""
     found = (Workload.model_validate(tomllib.loads(text)) for _, text in _toml("workloads"))
-    return {w.name: w for w in found}
+    return {w.name: w for w in found} | engines.workloads(engine)
 
 
-def workload(name: str) -> Workload:
+def workload(name: str, engine: str = "") -> Workload:
     """Raises :class:`UsageError` with the nearest name."""
-    known = workloads()
+    known = workloads(engine)
     if name not in known and name in recipes():
         raise UsageError(f"{name!r} is a recipe, not a workload", f"dbdyno run --recipe {name}")
     if name not in known:
@@ -110,7 +109,7 @@ def experiment_of(request: Request) -> Experiment:
     if base.script is not None:
         base = base.model_copy(update={"script": str(directory / base.script)})
     given = {k: v for k, v in request.overrides.items() if v is not None}
-    given["engine"] = checked(given.get("engine") or base.engine)
+    given["engine"] = engines.checked(given.get("engine") or base.engine)
     for table in ("params", "settings"):
         if given.get(table):
             given[table] = {**getattr(base, table), **given[table]}
@@ -149,7 +148,7 @@ def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
         path = Path(experiment.script)
         text, unit = read_script(path), script_workload(path.stem)
     else:
-        unit = workload(experiment.workload or "")
+        unit = workload(experiment.workload or "", experiment.engine)
     here = host.limits
     plan = resolve(experiment, unit, here.usable_cpus, cpus_reason(host), text, here.affinity)
     if any(v.limits.of_system for v in plan.variants):

@@ -68,7 +68,7 @@ class Stage:
                 facts.here_detail,
             )
             if (pool := self._pool(variant)) is not None:
-                needed(self._server.pooling, "connection pooler").check_pool(pool)
+                needed(self._server.pooling, "use a connection pooler").check_pool(pool)
             self.applied[variant.name] = Applied(
                 restarts=tuple(restarts), limits=tuple(m.words for m in means)
             )
@@ -121,7 +121,7 @@ class Stage:
             main_pid = limits.seen(facts.main_pid, facts.here, facts.here_detail)
             self._limited = limits.apply(variant.limits, main_pid, self._journal)
         if (pool := self._pool(variant)) is not None:
-            needed(self._server.pooling, "connection pooler").use_pool(pool, self._journal)
+            needed(self._server.pooling, "use a connection pooler").use_pool(pool, self._journal)
         self._now = variant
         known = self.applied.get(variant.name, Applied())
         self.applied[variant.name] = known.model_copy(update={"settings": dict(done.in_force)})
@@ -157,8 +157,8 @@ class Stage:
             limited.undo()
 
     def _without_pool(self) -> None:
-        if any(v.limits.pool is not None for v in self._plan.variants):
-            needed(self._server.pooling, "connection pooler").use_pool(None, self._journal)
+        if self._server.pooling is not None and any(v.limits.pool is not None for v in self._plan.variants):
+            self._server.pooling.use_pool(None, self._journal)
 
     def _as_found(self) -> None:
         if any(v.settings for v in self._plan.variants):
@@ -167,12 +167,12 @@ class Stage:
     def _check_settings(self, variant: Variant) -> Sequence[str]:
         if self._server.settings is None and not variant.settings:
             return ()
-        return needed(self._server.settings, "settings").check_settings(variant.settings)
+        return needed(self._server.settings, "change settings").check_settings(variant.settings)
 
     def _configured(self, settings: Mapping[str, str]) -> Configured:
         if self._server.settings is None and not settings:
             return Configured({}, restarted=False)
-        return needed(self._server.settings, "settings").configure(settings, self._journal)
+        return needed(self._server.settings, "change settings").configure(settings, self._journal)
 
     def _pool(self, variant: Variant) -> Pool | None:
         size = variant.limits.pool

@@ -248,7 +248,7 @@ class Windows:
         while self._rest(pause_ns):
             away = format_ns(self._clock.now_ns() - since_ns)
             try:
-                needed(self._server.watching, "sessions of others").reconnect()
+                needed(self._server.watching, "observe an existing workload").reconnect()
             except TargetError as e:
                 self._check_patience(since_ns, e.message)
                 pause_ns = min(2 * pause_ns, LONGEST_PAUSE_NS)

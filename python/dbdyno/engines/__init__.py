@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dbdyno.model.helpers import Helper
     from dbdyno.model.protocols import Server, Target
     from dbdyno.model.wait_families import WaitFamilies
+    from dbdyno.model.workload import Workload
 
 DEFAULT = "postgres"
 GROUP = "dbdyno.engines"
@@ -29,8 +30,11 @@ _registered: dict[str, Engine] = {}
 
 
 class Engine(Protocol):
-    """What an engine's module has. It may have besides: ``embedded``, an :class:`Embedded`, and
-    ``secret_in(dsn)``, which says of a DSN that holds a password where to keep that instead; else None."""
+    """What an engine's module has. It may have besides:
+
+    ``embedded``: an :class:`Embedded`;
+    ``workloads()``: workloads that only it has, by name, or has otherwise than dbdyno's own of that name;
+    ``secret_in(dsn)``: of a DSN that holds a password, where to keep that instead; else None."""
 
     PRODUCT: str
     """The system's own name."""
@@ -86,7 +90,10 @@ def checked(engine: str) -> str:
 
 @contextmanager
 def open_server(engine: str, target: Target) -> Iterator[Server]:
-    """The server of ``target``, closed at the end. Raises :class:`dbdyno.model.errors.TargetError`."""
+    """The server of ``target``, closed at the end. Raises :class:`dbdyno.model.errors.TargetError`, and
+    :class:`UsageError` for an embedded server's programs or settings where there is none."""
+    if target.dsn is None and (target.bin_dir or target.settings):
+        embedded(engine)
     server = _engine(engine).open_server(target)
     try:
         yield server
@@ -107,6 +114,12 @@ def wait_families(engine: str) -> WaitFamilies:
 def helpers(engine: str) -> dict[str, Helper]:
     """See :class:`Engine`."""
     return _engine(engine).helpers()
+
+
+def workloads(engine: str) -> dict[str, Workload]:
+    """Its own workloads, by name."""
+    found = getattr(_engine(engine), "workloads", None)
+    return {} if found is None else cast("dict[str, Workload]", found())
 
 
 def secret_in(engine: str, dsn: str) -> str | None:

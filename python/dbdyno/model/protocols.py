@@ -314,7 +314,8 @@ _C = TypeVar("_C")
 
 
 def needed(capability: _C | None, what: str) -> _C:
-    """A capability that this cannot go on without. Raises :class:`UsageError` where the engine has none."""
+    """A capability without which this cannot go on: ``what`` it does, in the infinitive. Raises
+    :class:`UsageError` where the engine has none."""
     if capability is None:
-        raise UsageError(f"this engine has no {what}", "leave that out, or take another engine")
+        raise UsageError(f"this engine cannot {what}", "leave that out, or choose another --engine")
     return capability

@@ -8,6 +8,7 @@ per cell and never changed; derived tables can be rebuilt from them.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,8 +32,10 @@ __all__ = [
     "from_core",
     "rows",
     "schema",
+    "to_core",
 ]
 
+_CODES: dict[Type, str] = {"i64": "q", "f64": "d", "bool": "B"}
 _POLARS: dict[Type, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String, "bool": pl.Boolean}
 
 
@@ -108,6 +111,20 @@ Validity: one byte a value, 1 = known; ``None`` = all known (and for ``str`` the
 def from_core(table: str, columns: Mapping[str, CoreColumn]) -> pl.DataFrame:
     """A table of the Rust core as a conforming frame."""
     return conform(table, pl.DataFrame({name: _series(name, c) for name, c in columns.items()}))
+
+
+def to_core(table: str, records: Sequence[Mapping[str, Any]]) -> dict[str, CoreColumn]:
+    """Records (dicts) as the core would hand over that table, for a load or a watch made in Python; an absent
+    value is NULL."""
+    return {c.name: _core_column(c.type, [r.get(c.name) for r in records]) for c in TABLES[table]}
+
+
+def _core_column(kind: Type, values: list[Any]) -> CoreColumn:
+    if kind == "str":
+        return (kind, values, None)
+    payload = array(_CODES[kind], [0 if v is None else v for v in values]).tobytes()
+    known = bytes(v is not None for v in values)
+    return (kind, payload, None if all(known) else known)
 
 
 def _texts(name: str, payload: Any) -> pl.Series:

@@ -109,7 +109,7 @@ def open_observation(
     """
     return _open(
         server,
-        needed(server.watching, "sessions of others").observation_spec(chosen, known),
+        needed(server.watching, "observe an existing workload").observation_spec(chosen, known),
         how or How(),
         ours,
     )
@@ -117,7 +117,7 @@ def open_observation(
 
 def check_exact(server: Server, how: How) -> None:
     """Before a start: raises :class:`TargetError` where the exact tier is demanded and cannot be had."""
-    if how.enabled and how.waits == "exact":
+    if how.enabled and how.waits == "exact" and server.watching is not None:  # else with the first load
         open_observation(server, Observation(), {}, how).stop()
 
 

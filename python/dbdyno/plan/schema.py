@@ -31,9 +31,8 @@ def recipe_schema() -> dict[str, Any]:
     }
 
 
-_MODELS: dict[str, type[BaseModel]] = {
-    model.__name__: model for model in (*Strict.__subclasses__(), Experiment)
-}
+_STRICT: list[type[BaseModel]] = [*Strict.__subclasses__(), Experiment]
+_MODELS = {model.__name__: model for model in _STRICT}
 
 
 def _field_docs(model: type[BaseModel]) -> dict[str, str]:

@@ -27,5 +27,9 @@ def witnesses_used(case: Case) -> Iterator[Claim]:
     told = "; ".join(f"{what}: {sources}" for what, sources in said.items() if sources)
     if not told:
         return
-    exact = said["waits"].startswith(TRACE)
-    yield claim("witnesses-used", {"sources": told}, case="exact" if exact else "sampled")
+    trace = case.tables["cell_sources"].filter(pl.col("name") == TRACE)["status"]
+    if said["waits"].startswith(TRACE):
+        used = "exact"
+    else:
+        used = "untraceable" if len(trace) and (trace == "not supported").all() else "sampled"
+    yield claim("witnesses-used", {"sources": told}, case=used)

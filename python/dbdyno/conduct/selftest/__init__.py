@@ -59,7 +59,7 @@ def selftest(
     found: list[Truth] = []
     with open_server(engine, target) as server:
         server.claim("selftest")
-        for case in chosen(needed(server.truths, "known truth").truth_cases(), names):
+        for case in chosen(needed(server.truths, "run a self-test").truth_cases(), names):
             interrupt.check()
             say(f"{case.name}: {case.title}")
             mine = _Case(server, case, host, measure_ns, interrupt).truths()
@@ -96,7 +96,7 @@ class _Case:
         try:
             with contextlib.ExitStack() as stack:
                 limit = self._limit(stack)
-                known = needed(self._server.truths, "known truth")
+                known = needed(self._server.truths, "run a self-test")
                 known.truth_setup(self._case)
                 stack.callback(known.truth_teardown, self._case)
                 if self._case.kind == "brief":
@@ -129,7 +129,9 @@ class _Case:
     def _measured(self) -> tuple[RawCell, float | None]:
         """The cell, and the server's own timing (ns a call) where the case names a counter."""
         before = self._counter()
-        workload = needed(self._server.scripts, "scripts").script(self._case.sql, f"{self._case.name}.sql")
+        workload = needed(self._server.scripts, "run scripts").script(
+            self._case.sql, f"{self._case.name}.sql"
+        )
         raw = measure(
             self._server, self._plan(), self._cell(), Unit(workload, None), self._interrupt, self._on_tick
         )
@@ -143,7 +145,7 @@ class _Case:
         if self._case.counter is None:
             return None
         rows = (
-            needed(self._server.counting, "counters")
+            needed(self._server.counting, "read counters")
             .counters("t0")
             .filter(pl.col("name") == self._case.counter)
         )

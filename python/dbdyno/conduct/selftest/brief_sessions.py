@@ -51,7 +51,7 @@ class Sessions:
         while not self.over.wait(max(0, due_ns - _core.now_ns()) / NS_PER_S):
             due_ns = max(due_ns + pause_ns, _core.now_ns() - pause_ns)
             try:
-                used_ns = needed(self.server.truths, "known truth").brief_session(self.case)
+                used_ns = needed(self.server.truths, "run a self-test").brief_session(self.case)
             except TargetError as e:
                 self.trouble.append(e.message)
                 return
