@@ -111,9 +111,9 @@ def test_connecting_is_told_apart_from_setting_up(server: PlainServer) -> None:
 def test_backends_and_threads_are_known_before_the_start(server: PlainServer) -> None:
     running = connected(server.target(), ONE, 3, threads=2, max_calls=1)
     assert tuple(running.progress()) == (0, 0, 3, 0)
-    pids = {pid for _, pid in running.backends()}
+    pids = {pid for _, pid, _ in running.backends()}
     asked = server.ask("select pid from pg_stat_activity where application_name = 'dbdyno'")
-    assert pids == {pid for (pid,) in asked} and [s for s, _ in running.backends()] == [0, 1, 2]
+    assert pids == {pid for (pid,) in asked} and [s for s, *_ in running.backends()] == [0, 1, 2]
     assert len(running.threads()) == 2
     assert all(Path(f"/proc/self/task/{tid}").exists() for tid in running.threads())
     start(running)
@@ -186,7 +186,7 @@ def test_calls_and_errors_add_up(server: PlainServer, counter: str) -> None:
 def test_one_terminated_backend_ends_its_session_alone(server: PlainServer) -> None:
     for call in (ONE, SLEEP):
         running = connected(server.target(), call, 3, threads=2, grace_ms=200)
-        victim = dict(running.backends())[1]
+        victim = running.backends()[1][1]
         start(running, seconds=0.6)
         time.sleep(0.2)
         server.ask(f"select pg_terminate_backend({victim})")

@@ -191,7 +191,7 @@ def test_a_client_certificate(signed: PlainServer, certificates: Path) -> None:
 
 def test_a_terminated_backend_under_tls(self_signed: PlainServer) -> None:
     running = connected(_tls(self_signed, "none", "x"), ONE, 2, threads=1)
-    victim = dict(running.backends())[0]
+    victim = running.backends()[0][1]
     start(running, seconds=0.5)
     time.sleep(0.1)
     self_signed.ask(f"select pg_terminate_backend({victim})")

@@ -223,8 +223,8 @@ def test_the_watch_adopts_who_is_chosen(server: PostgresServer, any_dsn: str) ->
 
 
 def test_known_sessions_keep_their_numbers(server: PostgresServer) -> None:
-    spec = server.observation_spec(Observation(), {4711: 3, 4712: 5})
-    assert spec["sessions"] == [[3, 4711], [5, 4712]]
+    spec = server.observation_spec(Observation(), {(4711, 4711): 3, (4712, 4712): 5})
+    assert spec["sessions"] == [[3, 4711, 4711], [5, 4712, 4712]]
     assert spec["adopt"] is True
 
 

@@ -96,7 +96,7 @@ def test_the_servers_processes_are_the_pools_and_the_pooler_is_watched(server: P
             row = control.execute(
                 "select count(*) from pg_stat_activity "
                 "where pid = any(%s) and application_name ~ '^dbdyno pool'",
-                [[pid for _, pid in load.backends()]],
+                [[pid for _, pid, _ in load.backends()]],
             ).fetchone()
         load.abort()
         assert row == (2,)

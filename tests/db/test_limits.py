@@ -173,9 +173,9 @@ def test_sessions_are_bound_in_turn(dsn18: str, main_pid: int) -> None:
     order = limits.bind_order(spec, machine(), main_pid)
     with sessions(dsn18, 3) as opened:
         pids = [c.info.backend_pid for c in opened]
-        bound = limits.pin([(7 + k, pid) for k, pid in enumerate(pids)], order, main_pid)
+        bound = limits.pin([(7 + k, pid, pid) for k, pid in enumerate(pids)], order, main_pid)
         assert bound == {7: order[0], 8: order[1], 9: order[2 % len(order)]}
         assert [processes.cpus_allowed(pid) for pid in pids] == [{bound[7]}, {bound[8]}, {bound[9]}]
-    eventually(lambda: limits.pin([(1, pids[0])], order, main_pid) == {})  # it has ended
+    eventually(lambda: limits.pin([(1, pids[0], pids[0])], order, main_pid) == {})  # it has ended
     with pytest.raises(TargetError, match="is not one of the server's"):
-        limits.pin([(1, os.getpid())], order, main_pid)
+        limits.pin([(1, os.getpid(), os.getpid())], order, main_pid)

@@ -62,8 +62,8 @@ class FakeLoad:
         live = sum(s.end_reason is None for s in self.world.sessions)
         return Progress(len(good), len(calls) - len(good), live, sum(c.end_ns - c.start_ns for c in good))
 
-    def backends(self) -> Sequence[tuple[int, int]]:
-        return [(s.number, FIRST_PID + s.number) for s in self.world.sessions]
+    def backends(self) -> Sequence[tuple[int, int, int]]:
+        return [(s.number, FIRST_PID + s.number, FIRST_PID + s.number) for s in self.world.sessions]
 
     def threads(self) -> Sequence[int]:
         return [DRIVER_PID]

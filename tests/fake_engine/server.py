@@ -208,10 +208,12 @@ class FakeServer:
         return FakeLoad(self._last, work, log_calls, max_calls, rounds=cell.driver.rounds)
 
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
-        return {**HALF, "sessions": [list(pair) for pair in load.backends()]}
+        return {**HALF, "sessions": [list(task) for task in load.backends()]}
 
-    def observation_spec(self, chosen: Observation, known: Mapping[int, int]) -> Mapping[str, Any]:
-        sessions = [[number, pid] for pid, number in known.items()]
+    def observation_spec(
+        self, chosen: Observation, known: Mapping[tuple[int, int], int]
+    ) -> Mapping[str, Any]:
+        sessions = [[number, *task] for task, number in known.items()]
         return {**HALF, "sessions": sessions, "adopt": True, "filter": backends.filters(chosen)}
 
     def backends(self) -> pl.DataFrame:

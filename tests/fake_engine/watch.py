@@ -48,7 +48,7 @@ class Spec:
             trace=spec.get("trace", "off") != "off",
             syscalls=bool(spec.get("syscalls", False)),
             adopt=bool(spec.get("adopt", False)),
-            sessions=tuple((int(n), int(pid)) for n, pid in spec.get("sessions", ())),
+            sessions=tuple((int(n), int(pid)) for n, pid, _ in spec.get("sessions", ())),
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dbdyno.model.protocols import Progress
 from dbdyno.model.tables import CoreColumn, to_core
-from tests.second_engine.world import CYCLE, FIRST_PROCESS, Task, tasks
+from tests.second_engine.world import CYCLE, FIRST_THREAD, SERVER, Task, tasks
 
 
 class SecondLoad:
@@ -36,8 +36,8 @@ class SecondLoad:
         calls = self.sessions * (self._now_ns - self.began_ns) // CYCLE * self._speed
         return Progress(calls, 0, 0, self.sessions * (self._now_ns - self.began_ns))
 
-    def backends(self) -> Sequence[tuple[int, ...]]:
-        return [(n, FIRST_PROCESS + 100 * n) for n in range(self.sessions)]
+    def backends(self) -> Sequence[tuple[int, int, int]]:
+        return [(n, SERVER, FIRST_THREAD + n) for n in range(self.sessions)]
 
     def threads(self) -> Sequence[int]:
         return [7]

@@ -167,7 +167,9 @@ def test_progress_is_told_once_a_second():
 WEB = "fake:cpus=4,cpu=5ms,think=5ms,foreign=4"
 
 
-def _window(server: FakeServer, chosen: Observation, known: dict[int, int], trace: str = "auto") -> Frames:
+def _window(
+    server: FakeServer, chosen: Observation, known: dict[tuple[int, int], int], trace: str = "auto"
+) -> Frames:
     watch = server.watch({**server.observation_spec(chosen, known), "trace": trace})
     assert watch is not None
     t0 = server.clock().now_ns() + S // 2
@@ -196,7 +198,7 @@ def test_an_observation_adopts_the_chosen_and_leaves_the_others():
 
 def test_known_sessions_keep_their_numbers_and_newcomers_get_the_next():
     server = FakeServer(Target(dsn=f"{WEB},stay=3s+100ms,pids=reused"))
-    samples = _window(server, Observation(), {20_000: 7})["samples"]
+    samples = _window(server, Observation(), {(20_000, 20_000): 7})["samples"]
     sessions = samples.drop_nulls("session").select("session", "pid", "start_ticks").unique()
     assert sessions["session"].n_unique() == sessions.select("pid", "start_ticks").n_unique() > 4
     assert sessions["session"].min() >= 7

@@ -67,4 +67,4 @@ def test_the_next_watch_is_told_of_those_in_the_latest_sample_only() -> None:
     numbers = Numbers()
     old, new = tables((0, 100, 5), (1, 200, 6)), tables((1, 200, 6), sample=1)
     recent = {name: pl.concat([frame, new[name]]) for name, frame in old.items()}
-    assert numbers.alive(recent) == {200: 1}
+    assert numbers.alive(recent) == {(200, 200): 1}

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use dyno_model::TaskId;
+
 /// One call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoggedCall {
@@ -94,10 +96,10 @@ pub struct CpuProbe {
 }
 
 impl CpuProbe {
-    /// `None` where the process cannot be seen.
-    pub fn open(pid: i64) -> Option<Self> {
-        let stat = File::open(format!("/proc/{pid}/stat")).ok()?;
-        let sched = File::open(format!("/proc/{pid}/sched")).ok();
+    /// `None` where the task cannot be seen.
+    pub fn open(TaskId { pid, tid }: TaskId) -> Option<Self> {
+        let stat = File::open(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+        let sched = File::open(format!("/proc/{pid}/task/{tid}/sched")).ok();
         let mut probe = Self {
             stat,
             sched,
@@ -164,7 +166,7 @@ mod tests {
 
     #[test]
     fn our_own_cpu_can_be_read() {
-        let place = CpuProbe::open(i64::from(std::process::id())).map(|mut p| p.read());
+        let place = CpuProbe::open(TaskId::main(i64::from(std::process::id()))).map(|mut p| p.read());
         assert!(place.is_some_and(|p| p.cpu >= 0), "{place:?}");
     }
 

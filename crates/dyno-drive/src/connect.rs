@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use dyno_model::{Bracket, Engine, Error, Result, Session};
+use dyno_model::{Bracket, Engine, Error, Result, Session, TaskId};
 
 use crate::phases::Failure;
 use crate::probe::{Phase, ProbeRow, probe};
@@ -99,9 +99,9 @@ fn length_ns(bracket: Bracket) -> i64 {
     bracket.after_ns - bracket.before_ns
 }
 
-/// (session, backend pid) of those whose server told.
-pub fn backends<S: Session>(ready: &[Ready<S>]) -> Vec<(usize, i64)> {
-    let pids = ready.iter().enumerate();
-    pids.filter_map(|(i, r)| r.session.backend_pid().map(|pid| (i, pid)))
+/// (session, task that serves it) of those whose server told.
+pub fn backends<S: Session>(ready: &[Ready<S>]) -> Vec<(usize, TaskId)> {
+    let all = ready.iter().enumerate();
+    all.filter_map(|(i, r)| r.session.backend().map(|task| (i, task)))
         .collect()
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dyno_model::{Engine, Error, Result, Session, Table, now_ns};
+use dyno_model::{Engine, Error, Result, Session, Table, TaskId, now_ns};
 
 use crate::connect::{Ready, backends, connect_all};
 use crate::control::{Control, Progress};
@@ -26,7 +26,7 @@ struct State<S> {
     stage: Stage<S>,
     failure: Option<Failure>,
     control: Option<Arc<Control>>,
-    backends: Vec<(usize, i64)>,
+    backends: Vec<(usize, TaskId)>,
     threads: Vec<i64>,
     setups: Vec<Setup>,
     probes: Vec<ProbeRow>,
@@ -192,7 +192,7 @@ fn cancel_given_up<E: Engine>(engine: &E, outcome: &Outcome<E::Session>) {
 }
 
 fn setup<S: Session>(ready: &Ready<S>) -> Setup {
-    let backend_pid = ready.session.backend_pid();
+    let backend_pid = ready.session.backend().map(|task| task.pid);
     Setup {
         backend_pid,
         connect_ns: ready.connect_ns,
@@ -261,7 +261,7 @@ impl<E: Engine> Phases for Load<E> {
             .unwrap_or_default()
     }
 
-    fn backends(&self) -> Vec<(usize, i64)> {
+    fn backends(&self) -> Vec<(usize, TaskId)> {
         self.0.state().backends.clone()
     }
 

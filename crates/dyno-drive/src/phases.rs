@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dyno_model::{Error, Result, Table};
+use dyno_model::{Error, Result, Table, TaskId};
 
 use crate::Progress;
 
@@ -49,8 +49,8 @@ pub trait Phases: Send + Sync {
     fn abort(&self);
     /// Live figures.
     fn progress(&self) -> Progress;
-    /// (session, backend pid), once connected.
-    fn backends(&self) -> Vec<(usize, i64)>;
+    /// (session, task that serves it), once connected.
+    fn backends(&self) -> Vec<(usize, TaskId)>;
     /// Task ids of the driver's threads, once connected.
     fn threads(&self) -> Vec<i64>;
     /// Everything, once all sessions have ended; the last probes once finished.

@@ -90,7 +90,7 @@ pub struct Seat<S> {
 impl<S: Session> Seat<S> {
     /// Before the barrier.
     pub fn new(session: S, number: usize, max_calls: Option<u64>, log_cpu: bool) -> Self {
-        let pid = if log_cpu { session.backend_pid() } else { None };
+        let task = if log_cpu { session.backend() } else { None };
         let warm_trips = session.round_trips();
         Self {
             session,
@@ -100,7 +100,7 @@ impl<S: Session> Seat<S> {
             writing: false,
             tally: Tally::default(),
             errors: ErrorTally::default(),
-            cpu: pid.and_then(CpuProbe::open),
+            cpu: task.and_then(CpuProbe::open),
             given_up: false,
             end: None,
             warm_trips,

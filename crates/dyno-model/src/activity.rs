@@ -2,6 +2,23 @@
 
 use crate::Result;
 
+/// A task of the operating system: a process's main one, or another thread of it. A session is a set of them
+/// over time; numbers of tasks that have ended are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskId {
+    /// Process.
+    pub pid: i64,
+    /// Task; a process's main one has its number.
+    pub tid: i64,
+}
+
+impl TaskId {
+    /// A process's main task.
+    pub fn main(pid: i64) -> Self {
+        Self { pid, tid: pid }
+    }
+}
+
 /// One backend as the server describes it, at one sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ActivityRow {
@@ -29,8 +46,11 @@ pub struct ActivityRow {
 
 impl ActivityRow {
     /// The task that is read for it.
-    pub fn task(&self) -> i64 {
-        self.tid.unwrap_or(self.pid)
+    pub fn task(&self) -> TaskId {
+        TaskId {
+            pid: self.pid,
+            tid: self.tid.unwrap_or(self.pid),
+        }
     }
 }
 

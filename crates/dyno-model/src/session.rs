@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::Result;
+use crate::{Result, TaskId};
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,8 +54,8 @@ pub trait Session: Send {
     /// # Errors
     /// When the session is lost.
     fn advance(&mut self, buffer: &mut [u8]) -> Result<Progress>;
-    /// The server's process (or thread) id for this session, if it told.
-    fn backend_pid(&self) -> Option<i64>;
+    /// The server's task that serves this session, if it told.
+    fn backend(&self) -> Option<TaskId>;
     /// Messages that calls sent and waited for, since it was connected; `None`: not counted.
     fn round_trips(&self) -> Option<u64> {
         None

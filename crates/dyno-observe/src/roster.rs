@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dyno_model::ActivityRow;
+use dyno_model::{ActivityRow, TaskId};
 
 use crate::spec::Spec;
 use crate::status::Status;
@@ -23,8 +23,8 @@ pub struct Roster {
     budget: i64,
     limit: u64,
     /// By task: a session is whatever tasks work for it, at once or in turn.
-    sessions: HashMap<i64, i64>,
-    tasks: HashMap<i64, Arc<Task>>,
+    sessions: HashMap<TaskId, i64>,
+    tasks: HashMap<TaskId, Arc<Task>>,
     /// In the order of meeting: the driver's few threads, then the sessions, so that they are read nearest to
     /// t0 and t1. To read thousands of sessions takes long where the driver has the CPUs.
     order: Vec<Arc<Task>>,
@@ -41,7 +41,7 @@ pub struct Roster {
 impl Roster {
     /// With the tasks the specification names, and `asked`, the server's process for our own questions.
     /// `budget`: descriptors that may be kept open, of a `limit`.
-    pub fn new(spec: &Spec, asked: Option<i64>, (limit, budget): (u64, i64)) -> Self {
+    pub fn new(spec: &Spec, asked: Option<TaskId>, (limit, budget): (u64, i64)) -> Self {
         let mut roster = Self {
             os: spec.os,
             unseen: spec.unseen,
@@ -52,7 +52,7 @@ impl Roster {
             sessions: spec
                 .sessions
                 .iter()
-                .map(|&(session, pid)| (pid, session))
+                .map(|&(session, task)| (task, session))
                 .collect(),
             tasks: HashMap::new(),
             order: Vec::new(),
@@ -69,19 +69,23 @@ impl Roster {
         };
         for task in &spec.tasks {
             let who = roster.who(&task.role, None);
-            roster.add(task.pid, task.tid, who, true, Proof::default());
+            let id = TaskId {
+                pid: task.pid,
+                tid: task.tid,
+            };
+            roster.add(id, who, true, Proof::default());
         }
-        for &(session, pid) in &spec.sessions {
+        for &(session, id) in &spec.sessions {
             let who = roster.who("session", Some(session));
-            roster.add_child(pid, pid, who, None);
+            roster.add_child(id, who, None);
         }
         if let Some(pid) = spec.main_pid {
             let who = roster.who("helper:main", None);
-            roster.add(pid, pid, who, spec.os, Proof::default());
+            roster.add(TaskId::main(pid), who, spec.os, Proof::default());
         }
-        if let Some(pid) = asked {
+        if let Some(id) = asked {
             let who = roster.who("dbdyno", None);
-            roster.add_child(pid, pid, who, None);
+            roster.add_child(id, who, None);
         }
         roster
     }
@@ -89,11 +93,11 @@ impl Roster {
     /// The task of a backend the server spoke of, before `named_ticks` (since boot). A pid that is used again is a new task, and no session of
     /// before; a backend may be chosen some time after it was met (who it is for is known only then).
     pub fn meet(&mut self, row: &ActivityRow, named_ticks: i64) -> Arc<Task> {
-        let tid = row.task();
+        let id = row.task();
         let chosen = self.adopt && row.helper.is_none() && row.chosen.unwrap_or(true);
-        if let Some(task) = self.tasks.get(&tid).cloned() {
+        if let Some(task) = self.tasks.get(&id).cloned() {
             if task.gone() {
-                self.sessions.remove(&tid);
+                self.sessions.remove(&id);
             } else if chosen && &*task.who.role == OTHER {
                 self.remove(&task);
             } else {
@@ -101,17 +105,17 @@ impl Roster {
             }
         }
         if let Some(session) = row.session {
-            self.sessions.insert(tid, session);
-        } else if chosen && !self.sessions.contains_key(&tid) {
-            self.sessions.insert(tid, self.next_session);
+            self.sessions.insert(id, session);
+        } else if chosen && !self.sessions.contains_key(&id) {
+            self.sessions.insert(id, self.next_session);
             self.next_session += 1;
         }
-        let who = match (self.sessions.get(&tid).copied(), &row.helper) {
+        let who = match (self.sessions.get(&id).copied(), &row.helper) {
             (Some(session), _) => self.who("session", Some(session)),
             (None, Some(helper)) => self.who(&format!("helper:{helper}"), None),
             (None, None) => self.who(OTHER, None),
         };
-        self.add_child(row.pid, tid, who, Some(named_ticks))
+        self.add_child(id, who, Some(named_ticks))
     }
 
     /// Tasks of the server met since this was asked last, into `into`.
@@ -144,16 +148,17 @@ impl Roster {
         };
         let pid = i64::from(std::process::id());
         for tid in directory.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()) {
-            if self.tasks.get(&tid).is_none_or(|t| t.gone()) {
+            let id = TaskId { pid, tid };
+            if self.tasks.get(&id).is_none_or(|t| t.gone()) {
                 let who = self.who("dbdyno", None);
-                self.add(pid, tid, who, true, Proof::default());
+                self.add(id, who, true, Proof::default());
             }
         }
     }
 
     /// The task of this id, if it is known.
-    pub fn task(&self, tid: i64) -> Option<Arc<Task>> {
-        self.tasks.get(&tid).cloned()
+    pub fn task(&self, id: TaskId) -> Option<Arc<Task>> {
+        self.tasks.get(&id).cloned()
     }
 
     /// All tasks to read, into `into`.
@@ -175,10 +180,14 @@ impl Roster {
         if self.order.len() == before {
             return;
         }
-        if self.tasks.get(&task.tid).is_some_and(|t| Arc::ptr_eq(t, task)) {
-            self.tasks.remove(&task.tid);
+        let id = TaskId {
+            pid: task.pid,
+            tid: task.tid,
+        };
+        if self.tasks.get(&id).is_some_and(|t| Arc::ptr_eq(t, task)) {
+            self.tasks.remove(&id);
             if task.gone() {
-                self.sessions.remove(&task.tid);
+                self.sessions.remove(&id);
             }
         }
         self.budget += task.kept() as i64;
@@ -186,19 +195,20 @@ impl Roster {
     }
 
     /// A child of the server's main process, where that is known, or a thread of it.
-    fn add_child(&mut self, pid: i64, tid: i64, who: Who, named_ticks: Option<i64>) -> Arc<Task> {
-        let parent = self.main_pid.filter(|&main| main != pid);
-        self.add(pid, tid, who, self.os, Proof { parent, named_ticks })
+    fn add_child(&mut self, id: TaskId, who: Who, named_ticks: Option<i64>) -> Arc<Task> {
+        let parent = self.main_pid.filter(|&main| main != id.pid);
+        self.add(id, who, self.os, Proof { parent, named_ticks })
     }
 
-    fn add(&mut self, pid: i64, tid: i64, who: Who, here: bool, proof: Proof) -> Arc<Task> {
+    fn add(&mut self, id: TaskId, who: Who, here: bool, proof: Proof) -> Arc<Task> {
+        let TaskId { pid, tid } = id;
         let task = Arc::new(if here {
             Task::open(pid, tid, who, self.budget >= 2, self.sched_info, proof)
         } else {
             Task::elsewhere(pid, tid, who, self.unseen)
         });
         self.budget -= task.kept() as i64;
-        self.tasks.insert(tid, Arc::clone(&task));
+        self.tasks.insert(id, Arc::clone(&task));
         self.order.push(Arc::clone(&task));
         self.changes += 1;
         if here && task.of_server() && !task.gone() {

@@ -57,7 +57,7 @@ impl SampleRows {
             sql,
             task: state,
             pid: row.pid,
-            tid: row.task(),
+            tid: row.task().tid,
             start_ticks: task.start_ticks(),
             state: text(&row.state),
             wait_class: text(&row.wait_class),

@@ -30,7 +30,7 @@ pub struct Sampler {
 
 impl Sampler {
     pub fn new(shared: Arc<Shared>, ask: Box<dyn ActivityProbe>) -> Self {
-        let asked = shared.asked.and_then(|pid| lock(&shared.roster).task(pid));
+        let asked = shared.asked.and_then(|id| lock(&shared.roster).task(id));
         Self {
             shared,
             ask,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use dyno_model::{Table, now_ns};
+use dyno_model::{Table, TaskId, now_ns};
 
 use crate::cgroup_rows::GroupRows;
 use crate::file::descriptor_budget;
@@ -31,7 +31,7 @@ pub struct Shared {
     pub signal: Signal,
     pub roster: Mutex<Roster>,
     /// The server's process for our questions.
-    pub asked: Option<i64>,
+    pub asked: Option<TaskId>,
     pub tasks: Mutex<TaskRows>,
     pub groups: Mutex<GroupRows>,
     pub host: Option<Mutex<HostRows>>,
@@ -47,7 +47,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub fn new(spec: Spec, asked: Option<i64>) -> Self {
+    pub fn new(spec: Spec, asked: Option<TaskId>) -> Self {
         Self {
             signal: Signal::default(),
             roster: Mutex::new(Roster::new(&spec, asked, descriptor_budget())),

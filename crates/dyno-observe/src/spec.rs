@@ -1,5 +1,6 @@
 //! What to watch. The JSON form is in `docs/core.md`.
 
+use dyno_model::TaskId;
 use serde::Deserialize;
 
 use crate::pace::Pace;
@@ -33,8 +34,8 @@ pub struct GroupSpec {
 /// One watch, without its engine.
 #[derive(Debug, Clone, Default)]
 pub struct Spec {
-    /// (session, backend pid).
-    pub sessions: Vec<(i64, i64)>,
+    /// (session, a task that serves it); a session may have several, and others later.
+    pub sessions: Vec<(i64, TaskId)>,
     /// Driver threads and the like; always on this host.
     pub tasks: Vec<TaskSpec>,
     /// Whether the server's tasks are on this host.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use dyno_model::{ActivityProbe, Error, Result, Table, now_ns};
+use dyno_model::{ActivityProbe, Error, Result, Table, TaskId, now_ns};
 
 use crate::memory::Memory;
 use crate::reader::Reader;
@@ -31,8 +31,8 @@ const LATEST_NS: i64 = 1_000_000_000;
 pub struct Probe {
     /// Asks.
     pub ask: Box<dyn ActivityProbe>,
-    /// The server's process that answers.
-    pub backend_pid: Option<i64>,
+    /// The server's task that answers.
+    pub backend: Option<TaskId>,
     /// Makes a question under way fail soon, and all to come.
     pub break_off: Box<dyn Fn() + Send + Sync>,
 }
@@ -57,7 +57,7 @@ impl Watch {
             Ok(probe) => (probe, None),
             Err(error) => (None, Some(error.to_string())),
         };
-        let asked = probe.as_ref().and_then(|p| p.backend_pid);
+        let asked = probe.as_ref().and_then(|p| p.backend);
         let shared = Shared::new(spec, asked);
         if let Some(trouble) = trouble {
             shared.trouble(&trouble);

@@ -53,7 +53,7 @@ fn chosen_backends_become_sessions_with_numbers_of_their_own_and_workers_stay_he
         Ok(())
     });
     let spec = Spec {
-        sessions: vec![(7, known)],
+        sessions: vec![(7, TaskId::main(known))],
         adopt: true,
         ..spec()
     };
@@ -113,6 +113,45 @@ fn processes_in_turn_are_the_session_that_the_server_says() {
     }
 }
 
+#[test]
+fn threads_of_one_process_are_sessions_of_their_own() {
+    let pid = i64::from(std::process::id());
+    let (tell, told) = std::sync::mpsc::channel();
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let tell = tell.clone();
+            std::thread::spawn(move || {
+                let own = fs::read_link("/proc/thread-self").unwrap();
+                let tid = own.file_name().unwrap().to_str().unwrap().parse::<i64>();
+                tell.send(tid.unwrap()).unwrap();
+                sleep(Duration::from_millis(500));
+            })
+        })
+        .collect();
+    let tids: Vec<i64> = told.iter().take(2).collect();
+    let spec = Spec {
+        sessions: tids
+            .iter()
+            .zip([4, 9])
+            .map(|(&tid, session)| (session, TaskId { pid, tid }))
+            .collect(),
+        ..spec()
+    };
+    let (watch, _, _) = run(spec, Ok(None), 200);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let tasks = table(&watch, "tasks");
+    let (found, sessions) = (numbers(&tasks, "tid"), numbers(&tasks, "session"));
+    for (tid, session) in tids.into_iter().zip([4, 9]) {
+        let of: HashSet<_> = (0..found.len())
+            .filter(|&i| found[i] == Some(tid))
+            .map(|i| sessions[i])
+            .collect();
+        assert_eq!(of, HashSet::from([Some(session)]));
+    }
+}
+
 /// A process with a pid that has just been used, where the kernel lets us have that.
 fn again(pid: i64) -> Option<Sleeper> {
     for _ in 0..200 {
@@ -136,7 +175,7 @@ fn a_pid_that_is_used_again_is_another_session() {
         Ok(())
     });
     let spec = Spec {
-        sessions: vec![(0, pid)],
+        sessions: vec![(0, TaskId::main(pid))],
         adopt: true,
         ..spec()
     };
@@ -209,7 +248,7 @@ fn a_tracer_is_told_of_every_task_of_the_server_and_read_as_often_as_tasks() {
         Ok(())
     });
     let spec = Spec {
-        sessions: vec![(0, session_pid)],
+        sessions: vec![(0, TaskId::main(session_pid))],
         adopt: true,
         ..spec()
     };
@@ -258,7 +297,7 @@ fn recent_rows_are_those_read_since_and_all_of_them() {
         Ok(())
     });
     let spec = Spec {
-        sessions: vec![(0, pid)],
+        sessions: vec![(0, TaskId::main(pid))],
         ..spec()
     };
     let (watch, t0, _) = run(spec, probe, 300);

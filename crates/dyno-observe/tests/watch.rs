@@ -10,7 +10,7 @@ use support::*;
 fn every_task_is_read_before_t0_at_t0_at_t1_and_at_the_end() {
     let session = Sleeper::new();
     let spec = Spec {
-        sessions: vec![(0, session.pid())],
+        sessions: vec![(0, TaskId::main(session.pid()))],
         ..spec()
     };
     let (watch, t0, t1) = run(spec, Ok(None), 500);
@@ -50,7 +50,7 @@ fn roles_follow_sessions_helpers_and_others_and_all_are_read_as_tasks() {
         role: "driver".to_owned(),
     };
     let spec = Spec {
-        sessions: vec![(7, session.pid())],
+        sessions: vec![(7, TaskId::main(session.pid()))],
         tasks: vec![driver],
         ..spec()
     };

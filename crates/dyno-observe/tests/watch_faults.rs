@@ -13,7 +13,7 @@ fn a_task_that_ends_is_told_once_and_is_unknown_from_then_on() {
     let pid = session.pid();
     let watch = Watch::new(
         Spec {
-            sessions: vec![(0, pid)],
+            sessions: vec![(0, TaskId::main(pid))],
             ..spec()
         },
         Ok(None),
@@ -46,7 +46,7 @@ fn a_server_elsewhere_leaves_task_columns_unknown_but_samples_and_our_own_tasks_
     });
     let (watch, _, _) = run(
         Spec {
-            sessions: vec![(0, 1)],
+            sessions: vec![(0, TaskId::main(1))],
             os: false,
             ..spec()
         },
@@ -122,7 +122,7 @@ fn a_server_that_hangs_delays_neither_reads_nor_the_end() {
     };
     let probe = Probe {
         ask: Box::new(ask),
-        backend_pid: None,
+        backend: None,
         break_off: Box::new(break_off),
     };
     let (watch, t0, t1) = run(spec(), Ok(Some(probe)), 200);
@@ -167,7 +167,7 @@ fn a_process_that_is_no_child_of_the_server_is_never_read() {
         Ok(())
     });
     let spec = Spec {
-        sessions: vec![(0, strangers[0])],
+        sessions: vec![(0, TaskId::main(strangers[0]))],
         main_pid: Some(main),
         adopt: true,
         ..spec()

@@ -209,7 +209,7 @@ fn a_watch_samples_the_words_of_sessions_helpers_and_others_and_says_what_they_m
         Ok(())
     });
     let spec = Spec {
-        sessions: vec![(3, session.pid())],
+        sessions: vec![(3, TaskId::main(session.pid()))],
         ..memory_spec()
     };
     let (watch, _, _) = run(spec, probe, 400);
@@ -259,7 +259,7 @@ fn processes_without_the_word_leave_the_rest_as_it_is() {
     session.set("1");
     sleep(Duration::from_millis(100));
     let spec = Spec {
-        sessions: vec![(0, session.pid()), (1, sleeper.pid())],
+        sessions: vec![(0, TaskId::main(session.pid())), (1, TaskId::main(sleeper.pid()))],
         ..memory_spec()
     };
     let (watch, _, _) = run(spec, Ok(None), 200);
@@ -277,7 +277,7 @@ fn processes_without_the_word_leave_the_rest_as_it_is() {
 #[test]
 fn without_any_word_there_is_no_memory_sample_and_a_reason() {
     let sleeper = Sleeper::new();
-    let sessions = vec![(0, sleeper.pid())];
+    let sessions = vec![(0, TaskId::main(sleeper.pid()))];
     for (spec, status) in [
         (
             Spec {

@@ -1,6 +1,7 @@
 //! The cdylib `dbdyno._core`: conversions, error map, one match over engines. No logic of its own.
 
 mod convert;
+mod engines;
 mod errors;
 mod load;
 mod watch;

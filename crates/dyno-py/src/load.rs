@@ -2,24 +2,14 @@
 
 use std::time::Duration;
 
-use dyno_drive::{Failure, Load, Phases, Spec};
-use dyno_engine_postgres::Postgres;
+use dyno_drive::{Failure, Phases, Spec};
 use dyno_model::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::engines::{self, parse};
 use crate::{convert, errors};
-
-/// The one match over engines for loads.
-fn load(engine: &str, spec: &str) -> Result<Box<dyn Phases>> {
-    let (drive, rest) = split(spec)?;
-    match engine {
-        "postgres" => Ok(Box::new(Load::new(Postgres::new(parse(rest)?)?, drive))),
-        other => Err(Error::Spec(format!("the core has no driver for engine {other}"))),
-    }
-}
 
 /// The driver's keys, and the engine's.
 fn split(spec: &str) -> Result<(Spec, Value)> {
@@ -27,10 +17,6 @@ fn split(spec: &str) -> Result<(Spec, Value)> {
     let is_drive = |key: &str| Spec::KEYS.contains(&key);
     let (drive, rest): (Map<_, _>, Map<_, _>) = all.into_iter().partition(|(key, _)| is_drive(key));
     Ok((parse(Value::Object(drive))?, Value::Object(rest)))
-}
-
-fn parse<T: DeserializeOwned>(value: Value) -> Result<T> {
-    serde_json::from_value(value).map_err(|e| Error::Spec(e.to_string()))
 }
 
 fn plain(error: &Error) -> PyErr {
@@ -45,7 +31,10 @@ struct PyLoad(Box<dyn Phases>);
 impl PyLoad {
     #[new]
     fn new(engine: &str, spec: &str) -> PyResult<Self> {
-        load(engine, spec).map(Self).map_err(|e| plain(&e))
+        split(spec)
+            .and_then(|(drive, half)| engines::load(engine, half, drive))
+            .map(Self)
+            .map_err(|e| plain(&e))
     }
 
     fn connect(&self) -> PyResult<()> {
@@ -80,8 +69,10 @@ impl PyLoad {
         (p.calls, p.errors, p.live, p.in_call_ns)
     }
 
-    fn backends(&self) -> Vec<(usize, i64)> {
-        self.0.backends()
+    /// (session, pid, tid).
+    fn backends(&self) -> Vec<(usize, i64, i64)> {
+        let all = self.0.backends();
+        all.into_iter().map(|(n, task)| (n, task.pid, task.tid)).collect()
     }
 
     fn threads(&self) -> Vec<i64> {

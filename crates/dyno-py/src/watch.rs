@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use dyno_engine_postgres::{Activity, TargetSpec};
-use dyno_model::{Error, Result};
-use dyno_observe::{Granted, GroupSpec, Probe, Refusal, Spec, Status, TaskSpec, Tracer, WordSpec};
+use dyno_model::{Error, TaskId};
+use dyno_observe::{Granted, GroupSpec, Refusal, Spec, Status, TaskSpec, Tracer, WordSpec};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 use serde::Deserialize;
 
-use crate::{convert, errors};
+use crate::{convert, engines, errors};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,7 +18,7 @@ struct WatchSpec {
     #[serde(default)]
     activity: serde_json::Value,
     #[serde(default)]
-    sessions: Vec<(i64, i64)>,
+    sessions: Vec<SessionTask>,
     #[serde(default)]
     tasks: Vec<TaskSpec>,
     os: bool,
@@ -53,6 +52,23 @@ struct WatchSpec {
     trace_room: u32,
     #[serde(default)]
     adopt: bool,
+}
+
+/// (session, pid, tid) of a task that serves a session; (session, pid): the process's main one.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(untagged)]
+enum SessionTask {
+    Thread(i64, i64, i64),
+    Process(i64, i64),
+}
+
+impl From<SessionTask> for (i64, TaskId) {
+    fn from(task: SessionTask) -> Self {
+        match task {
+            SessionTask::Thread(session, pid, tid) => (session, TaskId { pid, tid }),
+            SessionTask::Process(session, pid) => (session, TaskId::main(pid)),
+        }
+    }
 }
 
 /// The scheduler trace.
@@ -113,7 +129,7 @@ fn default_host() -> bool {
 impl WatchSpec {
     fn observe(&self) -> Spec {
         Spec {
-            sessions: self.sessions.clone(),
+            sessions: self.sessions.iter().map(|&task| task.into()).collect(),
             tasks: self.tasks.clone(),
             os: self.os,
             unseen: self.unseen.status(),
@@ -156,37 +172,6 @@ impl WatchSpec {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PostgresActivity {
-    target: TargetSpec,
-    sql: String,
-}
-
-/// The one match over engines for activity samples. The inner `Err` means that the server could not be
-/// reached: the watch goes on without samples.
-fn probe(spec: &WatchSpec) -> Result<Result<Option<Probe>>> {
-    match spec.engine.as_deref() {
-        None => Ok(Ok(None)),
-        Some("postgres") => {
-            let wrong = |e: serde_json::Error| Error::Spec(format!("activity: {e}"));
-            let activity = PostgresActivity::deserialize(&spec.activity).map_err(wrong)?;
-            match Activity::connect(&activity.target, &activity.sql) {
-                Err(Error::Spec(message)) => Err(Error::Spec(message)),
-                connected => Ok(connected.map(|activity| {
-                    let breaker = activity.breaker();
-                    Some(Probe {
-                        backend_pid: activity.backend_pid(),
-                        ask: Box::new(activity),
-                        break_off: Box::new(move || breaker.abort()),
-                    })
-                })),
-            }
-        }
-        Some(other) => Err(Error::Spec(format!("no engine {other:?} that can be watched"))),
-    }
-}
-
 /// See `dbdyno.model.protocols.Watch`.
 #[pyclass(frozen, module = "dbdyno._core")]
 struct Watch(dyno_observe::Watch);
@@ -197,7 +182,10 @@ impl Watch {
     fn new(py: Python<'_>, spec: &str) -> PyResult<Self> {
         py.detach(|| {
             let spec: WatchSpec = serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string()))?;
-            let watch = dyno_observe::Watch::new(spec.observe(), probe(&spec)?)?;
+            let watch = dyno_observe::Watch::new(
+                spec.observe(),
+                engines::probe(spec.engine.as_deref(), &spec.activity)?,
+            )?;
             watch.trace(spec.tracer());
             Ok(watch)
         })

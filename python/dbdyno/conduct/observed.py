@@ -82,13 +82,13 @@ def _there(backends: pl.DataFrame) -> str:
 
 
 WITH_SESSIONS = ("samples", "tasks", *TRACED)
-_Key = tuple[int, int | None]  # pid; start time, where the tasks can be read
+_Key = tuple[int, int, int | None]  # pid; tid; start time, where the tasks can be read
 
 
 class Numbers:
     """Session numbers that hold over all windows of an observation.
 
-    A watch numbers the sessions that it meets, by pid and start time. Two watches overlap for a moment, and
+    A watch numbers the sessions that it meets, by task and start time. Two watches overlap for a moment, and
     both may meet the same newcomers in another order; here each session gets one number for good.
     """
 
@@ -100,11 +100,11 @@ class Numbers:
         """How many sessions there have been."""
         return len(self._numbers)
 
-    def alive(self, recent: Mapping[str, pl.DataFrame]) -> dict[int, int]:
-        """Session number by pid, of those in the latest sample: what the next watch is told."""
-        numbered = {key[0]: self._number(key) for key in _sessions(recent).values()}
-        now = _latest_pids(recent["samples"])
-        return {pid: number for pid, number in numbered.items() if pid in now}
+    def alive(self, recent: Mapping[str, pl.DataFrame]) -> dict[tuple[int, int], int]:
+        """Session number by pid and tid, of those in the latest sample: what the next watch is told."""
+        numbered = {key[:2]: self._number(key) for key in _sessions(recent).values()}
+        now = _latest_tasks(recent["samples"])
+        return {task: number for task, number in numbered.items() if task in now}
 
     def of(self, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """``tables`` of a watch with these numbers in place of its own."""
@@ -116,23 +116,28 @@ class Numbers:
 
     def _number(self, key: _Key) -> int:
         """A session whose start time was not known before is the same once it is."""
-        if key[1] is not None and key not in self._numbers and (key[0], None) in self._numbers:
-            self._numbers[key] = self._numbers.pop((key[0], None))
+        if key[2] is not None and key not in self._numbers and (unknown := (*key[:2], None)) in self._numbers:
+            self._numbers[key] = self._numbers.pop(unknown)
         return self._numbers.setdefault(key, len(self._numbers))
 
 
-def _latest_pids(samples: pl.DataFrame) -> set[int]:
+_TID = pl.col("tid").fill_null(pl.col("pid"))
+
+
+def _latest_tasks(samples: pl.DataFrame) -> set[tuple[int, int]]:
     asked = samples.filter(pl.col("via").fill_null("sql") == "sql")
-    return set(asked.filter(pl.col("sample") == pl.col("sample").max())["pid"])
+    return set(asked.filter(pl.col("sample") == pl.col("sample").max()).select("pid", _TID).iter_rows())
 
 
 def _sessions(tables: Mapping[str, pl.DataFrame]) -> dict[int, _Key]:
     """The watch's own number -> who that is, in the order of the numbers."""
     seen = pl.concat(
-        [tables[t].select("session", "pid", "start_ticks") for t in WITH_SESSIONS if t in tables]
+        [tables[t].select("session", "pid", _TID, "start_ticks") for t in WITH_SESSIONS if t in tables]
     ).drop_nulls("session")
-    first = seen.group_by("session").agg(pl.col("pid").first(), pl.col("start_ticks").drop_nulls().first())
-    return {int(n): (int(pid), ticks) for n, pid, ticks in first.sort("session").iter_rows()}
+    first = seen.group_by("session").agg(
+        pl.col("pid", "tid").first(), pl.col("start_ticks").drop_nulls().first()
+    )
+    return {int(n): (int(pid), int(tid), ticks) for n, pid, tid, ticks in first.sort("session").iter_rows()}
 
 
 def _renumbered(frame: pl.DataFrame, final: Mapping[int, int]) -> pl.DataFrame:

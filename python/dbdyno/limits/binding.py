@@ -67,16 +67,16 @@ def bind_order(spec: LimitSpec, topology: Topology, main_pid: int) -> list[int]:
     return found
 
 
-def pin(backends: Sequence[tuple[int, ...]], cpus: Sequence[int], main_pid: int) -> dict[int, int]:
-    """Pins each backend to one CPU: of (session, pid), or (session, pid, tid) where a
-    process serves several, in the order of sessions the k-th to ``cpus[k % n]``.
+def pin(backends: Sequence[tuple[int, int, int]], cpus: Sequence[int], main_pid: int) -> dict[int, int]:
+    """Pins each backend, (session, pid, tid), to one CPU: all threads of a process by its main task, else the
+    thread alone; in the order of sessions the k-th to ``cpus[k % n]``.
 
     Session -> CPU of those pinned; one that has ended is left out. Nothing is to be put back: a backend
     ends with its session. Raises :class:`NotPrivileged`, and :class:`TargetError` for a process that is no
     child of the server's main process: a stranger of the same number.
     """
     pinned: dict[int, int] = {}
-    for place, (session, pid, *tids) in enumerate(sorted(backends)):
+    for place, (session, pid, tid) in enumerate(sorted(backends)):
         cpu = cpus[place % len(cpus)]
         if pid != main_pid and processes.parent(pid) not in (None, main_pid):
             raise TargetError(
@@ -84,7 +84,7 @@ def pin(backends: Sequence[tuple[int, ...]], cpus: Sequence[int], main_pid: int)
                 "bind needs direct connections to a server whose processes are seen here, without a pooler",
             )
         try:
-            for task in tids or processes.tasks(pid):
+            for task in processes.tasks(pid) if tid == pid else (tid,):
                 os.sched_setaffinity(task, {cpu})
                 pinned[session] = cpu
         except ProcessLookupError:

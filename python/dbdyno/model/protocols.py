@@ -65,8 +65,8 @@ class Load(Protocol):
 
     def progress(self) -> Progress: ...
 
-    def backends(self) -> Sequence[tuple[int, ...]]:
-        """(session, pid) of all connected sessions; (session, pid, tid) where a process serves several."""
+    def backends(self) -> Sequence[tuple[int, int, int]]:
+        """(session, pid, tid) of the tasks that serve the connected sessions."""
 
     def threads(self) -> Sequence[int]:
         """Task ids of the driver's threads."""
@@ -159,9 +159,11 @@ class Listing(Protocol):
 class Watching(Protocol):
     """Sessions that are not ours."""
 
-    def observation_spec(self, chosen: Observation, known: Mapping[int, int]) -> Mapping[str, Any]:
-        """The engine's half of a watch over sessions that are not ours. ``known``: session number by pid
-        from the window before. Raises :class:`UsageError` for a filter that cannot be."""
+    def observation_spec(
+        self, chosen: Observation, known: Mapping[tuple[int, int], int]
+    ) -> Mapping[str, Any]:
+        """The engine's half of a watch over sessions that are not ours. ``known``: session number by pid and
+        tid, from the window before. Raises :class:`UsageError` for a filter that cannot be."""
 
     def reconnect(self) -> None:
         """A new control connection in place of a lost one. Raises :class:`TargetError` while it cannot be."""

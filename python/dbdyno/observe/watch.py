@@ -98,11 +98,11 @@ def open_watch(server: Server, load: Load, how: How | None = None) -> Watch:
 def open_observation(
     server: Server,
     chosen: Observation,
-    known: Mapping[int, int],
+    known: Mapping[tuple[int, int], int],
     how: How | None = None,
     ours: Sequence[Mapping[str, Any]] = (),
 ) -> Watch:
-    """The watch over sessions that are not ours. ``known``: session number by pid, of the window before;
+    """The watch over sessions that are not ours. ``known``: their number by (pid, tid), of the window before;
     ``ours``: tasks of dbdyno in other processes.
 
     Raises as :func:`open_watch`, and :class:`UsageError` for a filter that cannot be.
@@ -178,7 +178,7 @@ def groups(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _some_pid(spec: Mapping[str, Any]) -> int | None:
     """The main process, or else a session's: they share their group unless somebody parted them."""
-    pids = [spec.get("main_pid"), *(pid for _, pid in spec.get("sessions", ()))]
+    pids = [spec.get("main_pid"), *(pid for _, pid, *_ in spec.get("sessions", ()))]
     return next((pid for pid in pids if pid), None)
 
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::peer::{Answer, FakeEngine, Peers};
 use dyno_drive::{Load, Phases, Spec};
-use dyno_model::{Column, Table, now_ns};
+use dyno_model::{Column, Table, TaskId, now_ns};
 
 const LONG: Duration = Duration::from_secs(60);
 const MS: i64 = 1_000_000;
@@ -51,7 +51,10 @@ fn probes_around_a_load_say_what_was_served() {
         .map(|(v, _)| v.unwrap())
         .sum();
     assert_eq!(last as u64, (0..3).map(|i| peers.served(i)).sum::<u64>());
-    assert_eq!(load.backends(), [(0, 1000), (1, 1001), (2, 1002)]);
+    assert_eq!(
+        load.backends(),
+        [0, 1, 2].map(|n| (n, TaskId::main(1000 + n as i64)))
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dyno_model::{CallEnd, Counter, Engine, Error, Progress, Reading, Result, Session};
+use dyno_model::{CallEnd, Counter, Engine, Error, Progress, Reading, Result, Session, TaskId};
 
 /// What the other end does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,8 +117,8 @@ impl Session for FakeSession {
         }
     }
 
-    fn backend_pid(&self) -> Option<i64> {
-        Some(1000 + self.number as i64)
+    fn backend(&self) -> Option<TaskId> {
+        Some(TaskId::main(1000 + self.number as i64))
     }
 }
 

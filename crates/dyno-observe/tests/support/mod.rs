@@ -6,7 +6,7 @@ pub use std::process::{Child, Command};
 pub use std::thread::sleep;
 pub use std::time::Duration;
 
-pub use dyno_model::{ActivityProbe, ActivityRow, Column, Error, Result, Table, now_ns};
+pub use dyno_model::{ActivityProbe, ActivityRow, Column, Error, Result, Table, TaskId, now_ns};
 pub use dyno_observe::{GroupSpec, Probe, Spec, Watch};
 
 pub const MS: i64 = 1_000_000;
@@ -63,7 +63,7 @@ pub fn scripted(
 ) -> Result<Option<Probe>> {
     Ok(Some(Probe {
         ask: Box::new(Scripted(script)),
-        backend_pid: None,
+        backend: None,
         break_off: Box::new(|| {}),
     }))
 }

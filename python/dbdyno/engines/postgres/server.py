@@ -237,19 +237,19 @@ class PostgresServer:
     # -- watching -------------------------------------------------------------------------------
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
         with _doing("preparing the activity samples"):
-            half = self._watch_half(
-                observation.activity_sql(self._connection), [(n, pid) for n, pid, *_ in load.backends()]
-            )
+            half = self._watch_half(observation.activity_sql(self._connection), load.backends())
             return self._front.watched(self._connection, half)
 
-    def observation_spec(self, chosen: Observation, known: Mapping[int, int]) -> Mapping[str, Any]:
+    def observation_spec(
+        self, chosen: Observation, known: Mapping[tuple[int, int], int]
+    ) -> Mapping[str, Any]:
         with _doing("choosing sessions"):
             query = observation.activity_sql(self._connection, chosen)
-        numbered = [(session, pid) for pid, session in known.items()]
+        numbered = [(session, *task) for task, session in known.items()]
         return {**self._watch_half(query, numbered), "adopt": True}
 
-    def _watch_half(self, query: str, numbered: Sequence[tuple[int, int]]) -> dict[str, Any]:
-        known = {pid for _, pid in numbered}
+    def _watch_half(self, query: str, numbered: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
+        known = {pid for _, pid, _ in numbered}
         here = self._presence.here
         return {
             "engine": "postgres",
@@ -257,7 +257,7 @@ class PostgresServer:
                 "target": {**self._target, "application_name": observation.OBSERVER},
                 "sql": query,
             },
-            "sessions": [list(pair) for pair in numbered],
+            "sessions": [list(task) for task in numbered],
             "os": here,
             "unseen": self._presence.status if not here else "not here",
             "main_pid": self._presence.main_pid,

@@ -19,9 +19,9 @@ class PooledLoad:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._load, name)
 
-    def backends(self) -> Sequence[tuple[int, int]]:
-        """(number of the server connection, process) of the pool."""
-        return list(enumerate(self._processes))
+    def backends(self) -> Sequence[tuple[int, int, int]]:
+        """(number of the server connection, its process and that one's main task) of the pool."""
+        return [(number, pid, pid) for number, pid in enumerate(self._processes)]
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         tables = dict(self._load.tables())

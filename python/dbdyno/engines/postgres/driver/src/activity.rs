@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dyno_model::{ActivityProbe, ActivityRow, Error, Result};
+use dyno_model::{ActivityProbe, ActivityRow, Error, Result, TaskId};
+use serde::Deserialize;
 
 use crate::breaker::Breaker;
 use crate::client::{Client, column_names, values};
@@ -20,6 +21,22 @@ pub struct Activity {
     sql: String,
     /// Which field each column of the result is.
     fields: Vec<Field>,
+}
+
+/// Whom to ask, and what.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActivitySpec {
+    target: TargetSpec,
+    sql: String,
+}
+
+impl ActivitySpec {
+    /// # Errors
+    /// As [`Activity::connect`].
+    pub fn connect(&self) -> Result<Activity> {
+        Activity::connect(&self.target, &self.sql)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,9 +91,9 @@ impl Activity {
         })
     }
 
-    /// Process id of this very connection, which the query is to leave out.
-    pub fn backend_pid(&self) -> Option<i64> {
-        self.client.backend_pid
+    /// Process of this very connection, which the query is to leave out.
+    pub fn backend(&self) -> Option<TaskId> {
+        self.client.backend_pid.map(TaskId::main)
     }
 
     /// Breaks off a sample that is under way, from another thread.

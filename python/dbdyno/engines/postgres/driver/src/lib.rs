@@ -23,7 +23,7 @@ mod verify;
 mod wire;
 mod x509;
 
-pub use activity::Activity;
+pub use activity::{Activity, ActivitySpec};
 pub use breaker::Breaker;
 pub use client::{Client, Rows};
 pub use engine::Postgres;

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use dyno_model::{CallEnd, Error, Progress, Result, Session};
+use dyno_model::{CallEnd, Error, Progress, Result, Session, TaskId};
 
 use crate::client::{COPY, Client};
 use crate::frame::Walker;
@@ -241,8 +241,8 @@ impl Session for PgSession {
         }
     }
 
-    fn backend_pid(&self) -> Option<i64> {
-        self.client.backend_pid
+    fn backend(&self) -> Option<TaskId> {
+        self.client.backend_pid.map(TaskId::main)
     }
 
     fn round_trips(&self) -> Option<u64> {

@@ -1,0 +1,45 @@
+//! The engines that have a driver or activity samples in the core: the one match over them, for each.
+
+use dyno_drive::{Load, Phases, Spec};
+use dyno_engine_postgres::{ActivitySpec, Postgres};
+use dyno_model::{Error, Result};
+use dyno_observe::Probe;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// A load by its engine's half of the specification.
+pub fn load(engine: &str, half: Value, drive: Spec) -> Result<Box<dyn Phases>> {
+    match engine {
+        "postgres" => Ok(Box::new(Load::new(Postgres::new(parse(half)?)?, drive))),
+        other => Err(Error::Spec(format!("the core has no driver for engine {other}"))),
+    }
+}
+
+/// Who is asked for activity samples; no engine: nobody. The inner `Err` means that the server could not be
+/// reached: the watch goes on without samples.
+pub fn probe(engine: Option<&str>, half: &Value) -> Result<Result<Option<Probe>>> {
+    match engine {
+        None => Ok(Ok(None)),
+        Some("postgres") => {
+            let spec: ActivitySpec =
+                parse(half.clone()).map_err(|e| Error::Spec(format!("activity: {e}")))?;
+            match spec.connect() {
+                Err(Error::Spec(message)) => Err(Error::Spec(message)),
+                connected => Ok(connected.map(|activity| {
+                    let breaker = activity.breaker();
+                    Some(Probe {
+                        backend: activity.backend(),
+                        ask: Box::new(activity),
+                        break_off: Box::new(move || breaker.abort()),
+                    })
+                })),
+            }
+        }
+        Some(other) => Err(Error::Spec(format!("no engine {other:?} that can be watched"))),
+    }
+}
+
+/// A value as its type; wrong keys are a wrong specification.
+pub fn parse<T: DeserializeOwned>(value: Value) -> Result<T> {
+    serde_json::from_value(value).map_err(|e| Error::Spec(e.to_string()))
+}
