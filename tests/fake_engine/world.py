@@ -103,10 +103,6 @@ class World:
         found = [t for t in self.machine.tasks if t is me or (workers and t.leader is me)]
         return Truth.of((t.timeline for t in found), start_ns, end_ns)
 
-    def truth_of(self, which: Callable[[Task], bool], start_ns: int, end_ns: int) -> Truth:
-        """The same of some tasks in sum."""
-        return Truth.of((t.timeline for t in self.machine.tasks if which(t)), start_ns, end_ns)
-
     # -- who is there -------------------------------------------------------------------------------
 
     def _spawn_server(self) -> None:

@@ -23,12 +23,6 @@ POWER7 = {1: (1.0, 0.62), 2: (1.4, 0.88), 4: (1.6, 1.0)}
 PAIRS = ((0, 2), (1, 3))
 
 
-@pytest.mark.parametrize("threads", POWER7)
-def test_core_busy_is_the_part_of_what_a_full_core_delivers(threads: int) -> None:
-    throughput, busy = POWER7[threads]
-    assert smt_yield.core_busy(throughput, POWER7[4][0]) == pytest.approx(busy, abs=0.0051)
-
-
 @pytest.mark.parametrize("threads", [2, 4])
 def test_cpu_per_unit_of_work_rises_by_threads_over_yield(threads: int) -> None:
     throughput = POWER7[threads][0]
@@ -149,7 +143,6 @@ def test_purr_says_how_busy_a_core_of_power7_is(threads: int, tmp_path: Path) ->
     assert use.cores == pytest.approx(POWER7[threads][1], abs=1e-6)
     assert use.entitled == pytest.approx(1.0, abs=1e-6)  # all threads of a core together: the time base
     assert use.speed == pytest.approx(1.1, abs=1e-6)
-    assert use.cores_at_nominal == pytest.approx(1.1 * POWER7[threads][1], abs=1e-5)
 
 
 def test_purr_of_a_run_gives_the_table_cores(tmp_path: Path) -> None:
@@ -168,7 +161,7 @@ def test_purr_of_a_run_gives_the_table_cores(tmp_path: Path) -> None:
 def test_without_an_idle_part_purr_does_not_tell_what_was_busy() -> None:
     first, last = (PurrRead(at, 100, {0: Purr(ticks), 1: Purr(ticks)}) for at, ticks in ((0.0, 7), (1.0, 57)))
     use = purr_use(first, last)
-    assert use.cores is None and use.cores_at_nominal is None and use.entitled == pytest.approx(1.0)
+    assert use.cores is None and use.entitled == pytest.approx(1.0)
     with pytest.raises(UsageError, match="without time"):
         purr_use(first, first)
 

@@ -63,12 +63,7 @@ class PurrUse:
     entitled: float
     """Core-seconds per second dispatched, idle ones included: purr / time base (lparstat's physc)."""
     speed: float | None
-    """Clock against the nominal one: spurr / purr of the busy part; ``None``: not told."""
-
-    @property
-    def cores_at_nominal(self) -> float | None:
-        """Core-seconds at the nominal clock."""
-        return None if self.cores is None or self.speed is None else self.cores * self.speed
+    """Clock against the nominal one: spurr / purr of the busy part; ``None``: unknown."""
 
 
 def purr_use(first: PurrRead, last: PurrRead) -> PurrUse:

@@ -63,11 +63,6 @@ def ols(x: Floats, y: Floats) -> Fit:
     return Fit(x, y, beta, residuals, inverse @ inverse.T, np.sum(q * q, axis=1))
 
 
-def classical(fit: Fit) -> Floats:
-    """Covariance of the coefficients where all errors are alike and independent."""
-    return fit.bread * fit.rss / fit.degrees
-
-
 def hc3(fit: Fit) -> Floats:
     """Errors of uneven size: residuals over 1 - leverage (MacKinnon, White 1985, J. Econometrics 29, 305).
 

@@ -32,14 +32,6 @@ def inflation(core_yield: float, threads_per_core: int = 2) -> float:
     return threads_per_core / core_yield
 
 
-def core_busy(throughput: float, full: float) -> float:
-    """How busy a core is that delivers ``throughput`` of the ``full`` that it has with all threads busy.
-
-    What POWER7's PURR was set to say: one busy thread of four is 1.0 / 1.6 of its core, not a quarter.
-    """
-    return throughput / full
-
-
 def near_cores(knee: float, low: float | None, high: float | None, cores: float) -> bool:
     """Whether a knee may be that of the cores: by its interval, or nearer than :data:`NEAR`."""
     inside = low is not None and high is not None and low <= cores <= high

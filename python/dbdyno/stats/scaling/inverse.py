@@ -90,16 +90,6 @@ def load_for_response(law: Law, seconds: float, think_s: float = 0.0) -> float:
     return _root(lambda n: n / throughput(law, n) - cycle, start, True, f"a response time of {seconds:g} s")
 
 
-def throughput_for_response(law: Law, seconds: float, think_s: float = 0.0) -> float:
-    """X(R): the throughput at the load that has this response time, X = N / (R + Z)."""
-    return load_for_response(law, seconds, think_s) / (seconds + think_s)
-
-
-def response_for_throughput(law: Law, wanted: float, side: Side = "below", think_s: float = 0.0) -> float:
-    """R(X), below or above the peak."""
-    return load_for_throughput(law, wanted, side) / wanted - think_s
-
-
 def _usl_load_of_cycle(cycle: float, p: Sequence[float]) -> float:
     """kappa N^2 + (sigma - kappa) N + 1 - sigma - rate (R + Z) = 0, from N / X of the law."""
     rate, sigma, kappa = p

@@ -92,11 +92,6 @@ def openers(file: str) -> list[tuple[int, int]]:
     return _ours(lambda pid: any(_link(pid, f"fd/{fd}") == file for fd in _listed(f"/proc/{pid}/fd")))
 
 
-def is_program(pid: int) -> bool:
-    """Whether it runs the program ``postgres``."""
-    return _is_postgres(pid)
-
-
 def end(process: Process, stops: tuple[tuple[int, float], ...] = STOPS) -> bool:
     """Ends it: by each signal in turn, with a patience in seconds. Returns whether it is gone."""
     with _Handle(process) as send:

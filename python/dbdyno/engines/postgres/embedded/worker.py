@@ -86,9 +86,6 @@ class Worker:
         found = self._do("postmaster.start_ticks", pid)
         return None if found is None else int(found)
 
-    def is_postgres(self, pid: int) -> bool:
-        return bool(self._do("postmaster.is_program", pid))
-
     def orphans(self, data: Path) -> list[Process]:
         return [Process(*p) for p in self._do("postmaster.orphans", os.fspath(data))]
 
