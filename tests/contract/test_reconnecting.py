@@ -119,7 +119,7 @@ def _web() -> Iterator[int]:
         (_speaker(MARIADB), "MariaDB 10.11.6, not PostgreSQL"),
         (_speaker(b"SSH-2.0-OpenSSH_9.2p1\r\n"), "an SSH server, not PostgreSQL"),
         (_speaker(b"220 mx ESMTP Postfix\r\n"), "a mail server"),
-        (_speaker(b"hello\r\n"), r"something that says 'hello\r\n', not PostgreSQL"),
+        (_speaker(b"hello\r\n"), r"something that sends 'hello\r\n', not PostgreSQL"),
         (_speaker(b""), "takes connections and says nothing"),
         (_web(), "a web server (HTTP), not PostgreSQL"),
     ],

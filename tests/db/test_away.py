@@ -154,7 +154,7 @@ def test_an_observation_without_an_end_ends_with_its_reader(bench: Bench) -> Non
         assert process.stderr is not None
         errors = process.stderr.read()
         assert process.wait(_PATIENCE_S) in (0, 130), errors  # 130: not even a second was measured
-    assert b"the output has no reader any more" in errors
+    assert b"the reader of the output has ended" in errors
     assert b"Traceback" not in errors
 
 

@@ -196,7 +196,7 @@ def test_files_can_say_that_higher_is_better(invoke: Invoke) -> None:
         (("n.txt", "n.txt"), "twice"),
         (("n.txt",), "one sample alone"),
         (("n.txt", "empty.txt"), "no values"),
-        (("n.txt", "bad.txt"), "line 2: 'x' is no number"),
+        (("n.txt", "bad.txt"), "line 2: 'x' is not a number"),
         (("n.txt", "nan.txt"), "not a finite number"),
         (("n.txt", "t.csv"), "choose a column: --column a | b"),
         (("n.txt", "t.csv", "--column", "c"), "no column 'c'"),

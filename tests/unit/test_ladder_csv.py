@@ -183,8 +183,8 @@ def line(n: int, new: str) -> str:
         ("foo,tps\n" + FOUR, "no column for the sessions"),
         ("tps,TPS,N\n1,1,1", "two columns 'TPS'"),
         ("1,2,3\n2,3,4", "no header"),
-        (line(4, "4,abc"), "line 4, tps: 'abc' is no number"),
-        (line(4, "4,12 ms"), "line 4, tps: '12 ms' is no number"),
+        (line(4, "4,abc"), "line 4, tps: 'abc' is not a number"),
+        (line(4, "4,12 ms"), "line 4, tps: '12 ms' is not a number"),
         (line(4, "4,-1"), "line 4, tps: -1 is negative"),
         (line(4, "4,0"), "line 4, tps is zero"),
         (line(4, "4,NaN"), "line 4, tps: NaN is no measurement"),
@@ -197,7 +197,7 @@ def line(n: int, new: str) -> str:
         (line(4, "4.5,350"), "line 4, sessions: 4.5 is not a whole number"),
         ("N,X\n1,1\n2,2\n4,3\n4,4\n", "3 different loads: at least 4"),
         ("N,X,R\n1,1,0\n", "line 2, R is zero"),
-        ("N,X\n" + "1,1\n" * 20001, "a log, no ladder"),
+        ("N,X\n" + "1,1\n" * 20001, "a log, not a ladder"),
     ],
 )
 def test_bad_input_says_where_and_what_to_do(text: str, said: str) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("target", metavar="FILE|RUN", default="last")
+@click.argument("target", metavar="[FILE|RUN]", default="last")
 @click.option(
     "-o",
     "--output",
@@ -71,9 +71,9 @@ def analyze(
 ) -> None:
     """Show how a system scales: model, knee, peak, prediction.
 
-    FILE: lines of sessions and throughput, and if there are, response time, CPU, repeats (- reads standard
-    input). Columns go by their headings: sessions, clients, threads, N; throughput, tps, qps, rate;
-    response_ms, latency (us); cpu_user; repeat. RUN: the ladders of a stored run. docs/analyze.md has all.
+    FILE has lines of sessions and throughput, optionally response time, CPU, repeat; "-" is standard input.
+    Columns are recognized by their headings: sessions, clients, threads, N; throughput, tps, qps, rate;
+    response_ms, latency (us); cpu_user; repeat. RUN is a stored run. See docs/analyze.md.
 
     \b
     Examples:
@@ -126,7 +126,10 @@ def _of_run(
 ) -> tuple[Scaling, ...]:
     extra = of_files(given)
     if extra:
-        raise UsageError(f"{', '.join(extra)}: of files only", "a run knows its columns, units and machine")
+        raise UsageError(
+            f"{', '.join(extra)} apply to files only",
+            "leave them out: columns, units and machine of a run are stored with it",
+        )
     found = open_store(store).open(target)
     if model is None and seed == 1:  # as it is stored
         made = conduct.results_of(found).scaling
@@ -142,7 +145,7 @@ def _of_run(
 def _seconds(text: str) -> float:
     seconds = parse_duration_ns(text) / 1e9
     if seconds <= 0:
-        raise UsageError("--response-target 0: nothing takes no time", "write a time: 20ms")
+        raise UsageError("--response-target 0: not a time above 0", "write a time: 20ms")
     return seconds
 
 
@@ -150,7 +153,7 @@ def _positive(loads: tuple[float, ...], rates: tuple[float, ...]) -> None:
     for option, values in (("--predict", loads), ("--throughput-target", rates)):
         wrong = next((v for v in values if not 0 < v < math.inf), None)
         if wrong is not None:
-            raise UsageError(f"{option} {wrong:g}: not to be had", "write a number above 0")
+            raise UsageError(f"{option} {wrong:g}: not a number above 0", "for example 100")
 
 
 def _is_file(word: str) -> bool:

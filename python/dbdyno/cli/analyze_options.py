@@ -59,7 +59,7 @@ def columns_of(given: Mapping[str, Any]) -> Columns:
     for text in given["where"]:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
-            raise UsageError(f"--where {text!r} is no condition", "write COLUMN=VALUE")
+            raise UsageError(f"--where {text!r}: not a condition", "write COLUMN=VALUE")
         where[name.strip()] = value
     names = {name: given[name] for name in (*_COLUMNS, "response_unit", "decimal")}
     return Columns(**names, where=where)
@@ -72,7 +72,7 @@ def machine_of(given: Mapping[str, Any]) -> Machine:
     cpus, cores, threads = given["cpus"], given["cores"], given["threads_per_core"]
     for name, value in (("--cpus", cpus), ("--cores", cores)):
         if value is not None and not 0 < value < 1e6:
-            raise UsageError(f"{name} {value:g}: no such number of them", "more than 0")
+            raise UsageError(f"{name} {value:g}: not a possible number", "more than 0")
     if cpus and cores and cpus < cores:
         raise UsageError(
             f"{cpus:g} CPUs of {cores:g} cores", "CPUs are hardware threads: --cpus is the larger"

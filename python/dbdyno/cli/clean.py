@@ -26,10 +26,10 @@ _OF_SYSTEM, _OF_SERVER = ("group", "affinity"), ("settings", "pooler")
 def clean(engine: str | None, dsn: str | None, bin_dir: Path | None) -> None:
     """Restore what killed runs changed, and remove dbdyno's schema from a database.
 
-    A run that ended, with an error or by Ctrl-C too, has put everything back. One that was killed left a
-    journal: of control groups and affinity (put back at once), of settings and poolers (put back on the
-    server that is named, if it is theirs). Then dbdyno's schema is removed, with all it made; nothing else
-    in the database is touched. Runs that are under way are left alone.
+    A run restores everything when it ends, also after an error or Ctrl-C. A run that was killed leaves a
+    journal. clean restores the control groups and affinities in it, and the settings and poolers of the
+    named server. Then it removes dbdyno's schema and its contents from the database, and nothing else.
+    Runs in progress are not affected.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ class Share(click.ParamType[float]):
 
 
 @click.command()
-@click.argument("first", metavar="RUN|FILE", default="last")
+@click.argument("first", metavar="[RUN|FILE]", default="last")
 @click.argument("second", metavar="[RUN|FILE]", required=False)
 @click.option(
     "--by", type=click.Choice(["variant"]), default="variant", help="What to compare within one run."
@@ -91,10 +91,10 @@ def compare(
 ) -> None:
     """Compare the variants of a run, two runs, or two files of numbers: ratio, 95 % interval, verdict.
 
-    One RUN: its variants, paired by block. Two runs: the second over the first, which is the baseline. Two
-    files (one number a line, or CSV with --column): benchstat's row and the ratio of means. The verdict is
-    better or worse, no difference above the margin, or undecided: then how many more repeats would decide.
-    Runs of two machines, or two CSV files of sessions and throughput: the ladders side by side, too.
+    One run: its variants, in pairs by block. Two runs: the second relative to the first. Two files (one
+    number per line, or CSV with --column): medians as in benchstat, and the ratio of means. The verdict is
+    better, worse, no difference above the margin, or undecided, with the number of repeats that would
+    decide. Runs of two machines, or two CSV files of sessions and throughput: also both ladders.
 
     \b
     Examples:
@@ -120,7 +120,7 @@ def compare(
         raise UsageError("--column is for files of numbers", "leave it out for runs")
     if second is None:
         if asked.told:
-            raise UsageError("two machines are of two runs", "name a second run")
+            raise UsageError("--machines, --cores and --threads compare two runs", "name a second run")
         record = open_store(store).open(first)
         made = conduct.results_of(record).comparison if options == comparing.Options() else None
         made = made or comparing.compare_variants(conduct.derived_of(record), options)
@@ -153,7 +153,9 @@ def _two_runs(
     found = open_store(store)
     one, two = found.open(first), found.open(second)
     if options.baseline is not None:
-        raise UsageError("--baseline names a variant of one run", "of two runs the first is the baseline")
+        raise UsageError(
+            "--baseline names a variant of one run", "leave it out: the first of two runs is the baseline"
+        )
     if one.id == two.id:
         raise UsageError(
             f"{one.id} twice: a run cannot differ from itself",

@@ -6,7 +6,7 @@ import click
 
 
 @click.command("explain")
-@click.argument("claim", metavar="ID", required=False)
+@click.argument("claim", metavar="[ID]", required=False)
 def explain(claim: str | None) -> None:
     """Explain a claim: its question, criterion, sentences and advice. Without ID, list all claims.
 

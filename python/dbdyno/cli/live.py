@@ -72,7 +72,7 @@ class LiveProgress(NullProgressListener):
         for name, words in server.clock.items():
             self._print(f"{name}: {words}")
         if not server.here:
-            self._print(f"server not here: {server.here_detail}", "yellow")
+            self._print(f"server not on this host: {server.here_detail}", "yellow")
 
     def calibrated(self, variant: str, calibration: Calibration) -> None:
         c = calibration

@@ -9,7 +9,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.suggest import did_you_mean
 from dbdyno.store.reading import read_limited
 
-_CURE = "one number a line (# begins a comment), or CSV with a header and --column NAME"
+_CURE = "one number per line (# begins a comment), or CSV with a header and --column NAME"
 
 
 def read_numbers(path: Path, column: str | None) -> list[float]:
@@ -54,4 +54,4 @@ def _number(path: Path, line: int, word: str) -> float:
     try:
         return float(word)
     except ValueError:
-        raise UsageError(f"{path}, line {line}: {word!r} is no number", _CURE) from None
+        raise UsageError(f"{path}, line {line}: {word!r} is not a number", _CURE) from None

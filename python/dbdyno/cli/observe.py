@@ -147,7 +147,7 @@ def cost_in_words(cost: conduct.Cost) -> str:
     """``observing cost 1.3 % of one CPU here (samplers 0.9 %) and 0.4 % at the server``."""
     samplers = "" if cost.samplers is None else f" (samplers {100 * cost.samplers:.2f} %)"
     server = (
-        "at the server unknown: its processes are not seen from here"
+        "an unknown share at the server: its processes are not visible from here"
         if cost.server is None
         else f"{100 * cost.server:.2f} % at the server"
     )

@@ -40,7 +40,7 @@ class ObservationLines(NullObservationListener):
     def tick(self, look: Look) -> None:  # noqa: ARG002
         if self._stop is not None and unread():
             stop, self._stop = self._stop, None
-            self.notice("the output has no reader any more")
+            self.notice("the reader of the output has ended")
             stop()
 
     def __enter__(self) -> ObservationLines:
@@ -66,7 +66,7 @@ class ObservationLines(NullObservationListener):
         server = environment.server
         self._print(f"{server.engine} {server.version} at {server.where}")
         if not server.here:
-            self.notice(f"server not here, only its own words are known: {server.here_detail}")
+            self.notice(f"server not on this host, only its own figures are known: {server.here_detail}")
         for text in unseen(environment):
             self.notice(text)
 

@@ -69,7 +69,7 @@ class LiveObservation(NullObservationListener):
             self._header, server=f"{server.engine} {server.version} at {server.where.split(', database')[0]}"
         )
         if not server.here:
-            self.notice(f"server not here, only its own words are known: {server.here_detail}")
+            self.notice(f"server not on this host, only its own figures are known: {server.here_detail}")
         for text in unseen(environment):
             self.notice(text)
 

@@ -134,6 +134,6 @@ def _write(file: Path, text: str) -> None:
         with file.open("x", encoding="utf-8") as out:
             out.write(text)
     except FileExistsError:
-        raise UsageError(f"{file} is there already", "choose another name, or remove it") from None
+        raise UsageError(f"{file} already exists", "choose another name, or remove it") from None
     except OSError as e:
-        raise UsageError(f"cannot write {file}: {e.strerror}", "choose another place") from None
+        raise UsageError(f"cannot write {file}: {e.strerror}", "choose another directory") from None

@@ -144,7 +144,7 @@ def export(run: str, kind: str, output: Path | None, store: Path | None) -> None
 @store_option
 @json_option
 def rebuild(run: str, store: Path | None, as_json: bool) -> None:
-    """Make windows, ledger, findings and report of a run anew from its raw data.
+    """Recalculate windows, ledger, claims and report of a run from its raw data.
 
     \b
     Examples:
@@ -162,7 +162,7 @@ def rebuild(run: str, store: Path | None, as_json: bool) -> None:
 @click.argument("run", metavar="RUN")
 @store_option
 def remove(run: str, store: Path | None) -> None:
-    """Remove a run from the store. Of a link to a run only the link goes.
+    """Remove a run from the store. If it is a link, only the link is removed.
 
     \b
     Examples:

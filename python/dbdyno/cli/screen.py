@@ -111,7 +111,7 @@ def in_minutes(value_ns: float) -> str:
 def plan_table(plan: Plan) -> None:
     for line in plan_lines(plan):
         say(line)
-    table = _table("cell", "sessions", "variant", "repeat", "parameters")
+    table = _table("measurement", "sessions", "variant", "repeat", "parameters")
     for c in plan.cells[:_LISTED_CELLS]:
         params = " ".join(f"{k}={v}" for k, v in c.params.items())
         table.add_row(c.id, str(c.sessions), c.variant, str(c.repeat), params)

@@ -43,11 +43,11 @@ def selftest(
 ) -> None:
     """Run loads with known results and compare the ledger with them.
 
-    All asleep, one, two and four CPU loops per CPU, a quota, a lock convoy, think time, a mixture, commits,
-    sessions that connect for one call: each for one window, by every tier of witness that may be used here.
-    An account is ok within 2 % of the sessions' time, the remainder within 1 %; CPU time of sessions that
-    connect for one call within 25 %. The machine should be otherwise idle. Exit code 6 if one is off. After
-    Ctrl-C the cases that were over are shown.
+    Cases: all asleep, one, two and four CPU loops per CPU, a quota, a lock convoy, think time, a mixture,
+    commits, sessions that connect for one call. Each is measured once, with samples and, where permitted,
+    with the scheduler trace. An account is ok within 2 % of the sessions' time, the remainder within 1 %,
+    CPU time of sessions that connect for one call within 25 %. The machine should be otherwise idle. Exit
+    code 6 if an account is off. After Ctrl-C, completed cases are shown.
 
     \b
     Examples:
@@ -102,7 +102,7 @@ def _table(truths: Sequence[Truth]) -> Group:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
-    for head in ("  witness", "account"):
+    for head in ("  waits", "account"):
         table.add_column(head, no_wrap=True)
     for head in ("truth s/s", "ledger s/s", "interval", "off", ""):
         table.add_column(head, justify="right", no_wrap=True)

@@ -72,7 +72,7 @@ def sql(
 
 
 def _text(words: tuple[str, ...]) -> str:
-    """The query itself, of a file, or of standard input."""
+    """The query itself, from a file, or from standard input."""
     from dbdyno.store.reading import MOST_TEXT_BYTES, read_limited
 
     if len(words) != 1:

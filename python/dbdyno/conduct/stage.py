@@ -88,7 +88,7 @@ class Stage:
         """Whether the server starts with the settings that need a restart shows only when it does."""
         needing = [v for v in self._plan.variants if self.applied[v.name].restarts]
         for variant in {self._restarting(v.name): v for v in needing}.values():
-            self._teller.preparing(f"restarting the server as {variant.name} wants it")
+            self._teller.preparing(f"restarting the server for variant {variant.name}")
             self._configured(variant.settings)
         if needing:
             self._configured({})

@@ -63,7 +63,7 @@ def bind_order(spec: LimitSpec, topology: Topology, main_pid: int) -> list[int]:
     within = may_use if spec.cpus is None else may_use & set(cpu_lists.parse(spec.cpus, "cpus"))
     found = order(topology, "pack" if spec.bind == "pack" else "spread", within)
     if not found:
-        raise UsageError(f"bind = {spec.bind!r}: no CPU is left to bind to", "take another list of cpus")
+        raise UsageError(f"bind = {spec.bind!r}: no CPU is left to bind to", "choose other CPUs")
     return found
 
 

@@ -113,7 +113,7 @@ def _check_quota(spec: LimitSpec, cpus: Iterable[int]) -> None:
     if spec.quota * period < PERIOD_NS[0] / 1000:
         raise UsageError(
             f"quota = {spec.quota:g}: {significant(spec.quota * period / 1000)} ms in a period of "
-            f"{format_ns(period * 1000)}, and the kernel's least is {least_ms:g} ms",
+            f"{format_ns(period * 1000)}, and the kernel's minimum is {least_ms:g} ms",
             f"take a period of {format_ns(PERIOD_NS[0] / spec.quota)} or more (at most 1 s)",
         )
 

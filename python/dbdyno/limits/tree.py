@@ -20,7 +20,7 @@ def directory(path: Path) -> Iterator[int]:
     descriptor = _walk(path)
     try:
         if os.fstat(descriptor).st_dev not in _cgroup_devices():
-            raise OSError(errno.EXDEV, f"{path} is no control group")
+            raise OSError(errno.EXDEV, f"{path} is not a control group")
         yield descriptor
     finally:
         os.close(descriptor)

@@ -256,7 +256,7 @@ def _repeats(experiment: Experiment, choices: list[Choice]) -> int:
     if repeats < LEAST_REPEATS:
         raise UsageError(
             f"--until {experiment.until} with {repeats} repeats",
-            f"the rule needs {LEAST_REPEATS} at least; --repeats says how many at most",
+            f"the rule needs {LEAST_REPEATS} at least; --repeats sets the maximum",
         )
     what = "ratio to the baseline" if len(experiment.variants) > 1 else "mean rate"
     why = (

@@ -121,7 +121,7 @@ def find_run(root: Path, wanted: str) -> Path:
         return root / matching[0]
     if matching:
         raise NoSuchRun(
-            f"{len(matching)} runs begin with {wanted!r}", f"say more: {', '.join(matching[-5:])}"
+            f"{len(matching)} runs begin with {wanted!r}", f"give more of the id: {', '.join(matching[-5:])}"
         )
     raise NoSuchRun(f"no run {wanted!r} in {root}", _nearest(wanted, ids))
 

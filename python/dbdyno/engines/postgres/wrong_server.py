@@ -103,7 +103,7 @@ def stranger(address: Address) -> str | None:
     except OSError:
         return None
     if not heard:
-        return f"{address} takes connections and says nothing: not PostgreSQL, or one that hangs"
+        return f"{address} accepts connections and sends nothing: not PostgreSQL, or it hangs"
     return f"{address} is {named(heard)}, not PostgreSQL"
 
 
@@ -114,7 +114,7 @@ def named(heard: bytes) -> str:
     for pattern, name in _SPEECH:
         if re.match(pattern, heard, re.DOTALL):
             return name
-    return f"something that says {repr(heard[:_SHOWN])[1:]}"
+    return f"something that sends {repr(heard[:_SHOWN])[1:]}"
 
 
 def _hear(address: Address, say: bytes) -> bytes:

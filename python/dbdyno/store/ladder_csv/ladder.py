@@ -179,7 +179,7 @@ def _best(table: Sheet, role: str, found: Mapping[int, Named], header: tuple[str
         option = _OPTIONS.get(role, f"--{role.removesuffix('_s').replace('_', '-')}")
         raise UsageError(
             f"{table.source}: the {_NAMES.get(role, role)} may be {names}",
-            f"say which: {option} {header[best[0]]}",
+            f"choose one: {option} {header[best[0]]}",
         )
     return Column(best[0], header[best[0]], found[best[0]])
 
@@ -243,8 +243,8 @@ def _enough(source: str, points: pl.DataFrame) -> None:
     if loads < FEWEST:
         raise UsageError(
             f"{source} has {loads} different load{'' if loads == 1 else 's'}: at least {FEWEST} are needed, "
-            "and more than a model has parameters (2 to 5) to tell it from others",
-            "measure more rungs: 1, 2, 4, 8, ... to twice the CPUs",
+            "and more than a model has parameters (2 to 5) to be distinguished from others",
+            "measure more loads: 1, 2, 4, 8, ... to twice the CPUs",
         )
 
 

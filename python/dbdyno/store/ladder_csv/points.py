@@ -64,7 +64,7 @@ def _value(table: Sheet, line: int, text: str, role: str, column: Placed) -> flo
     value = number(text, table.decimal)
     if value is None:
         shown = text if len(text) <= 40 else f"{text[:39]}…"
-        raise UsageError(f"{place}: {shown!r} is no number", "digits alone; units belong into the header")
+        raise UsageError(f"{place}: {shown!r} is not a number", "digits alone; units belong in the header")
     if not math.isfinite(value):
         raise UsageError(f"{place}: {text} is no measurement", "leave the line out" if needed else _EMPTY)
     _in_range(place, text, value, role)
@@ -75,7 +75,7 @@ def _in_range(place: str, text: str, value: float, role: str) -> None:
     if value < 0:
         raise UsageError(f"{place}: {text} is negative", "a ladder has no negative figures: measure again")
     if role == "throughput" and value == 0:
-        raise UsageError(f"{place} is zero: nothing was done there", "leave out rungs without work")
+        raise UsageError(f"{place} is zero: nothing was done there", "leave out loads without work")
     if role == "load" and (value < 1 or value != round(value)):
         raise UsageError(
             f"{place}: {text} is not a whole number of 1 or more", "loads are counted: 1, 2, 4, ..."
@@ -92,7 +92,7 @@ def to_points(
     ``unit``: of response times without one; ``cpus``: what 100 % CPU is."""
     if not records:
         raise UsageError(
-            f"{source} has no line of numbers", "a header and a line a rung: sessions,throughput"
+            f"{source} has no line of numbers", "a header, then one line per load: sessions,throughput"
         )
     notes: list[str] = []
     loads = [r.values["load"] for r in records]

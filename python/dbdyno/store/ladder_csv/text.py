@@ -56,7 +56,7 @@ def read_text(path: str | Path) -> str:
         ) from e
     if len(content) > MOST_BYTES:
         raise UsageError(
-            f"{name} is larger than {MOST_BYTES >> 20} MiB: no ladder", "one line a rung and repeat"
+            f"{name} is larger than {MOST_BYTES >> 20} MiB: not a ladder", "one line per load and repeat"
         )
     return _decoded(content, name)
 
@@ -86,8 +86,8 @@ def sheet(text: str, source: str, decimal: str | None = None) -> Sheet:
         raise UsageError(f"{source} is empty: no line with numbers", FORM)
     if len(numbered) > MOST_LINES:
         raise UsageError(
-            f"{source} has {len(numbered):,} lines: a log, no ladder (at most {MOST_LINES:,})",
-            "sum it up: one line a rung and repeat",
+            f"{source} has {len(numbered):,} lines: a log, not a ladder (at most {MOST_LINES:,})",
+            "sum it up: one line per load and repeat",
         )
     separator = _separator([line for _, line in numbered])
     lines = _split(numbered, separator, source)
@@ -164,7 +164,7 @@ def _split(numbered: Iterable[tuple[int, str]], separator: str, source: str) -> 
         if len(fields) > wide:
             raise UsageError(
                 f"{source}, line {n} has {len(fields)} fields, the first line {wide}",
-                'quote numbers whose thousands are parted by commas: 8,"12,345"',
+                'quote numbers with commas between thousands: 8,"12,345"',
             )
         made.append(Line(n, fields + ("",) * (wide - len(fields))))
     return made

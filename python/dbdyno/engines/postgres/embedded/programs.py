@@ -71,7 +71,7 @@ def _given(directory: Path) -> Path:
     raise UsageError(
         f"no PostgreSQL server in {directory}: it needs the programs {' and '.join(_NEEDED)}",
         "give the directory that holds them, for example --pg-bin /usr/lib/postgresql/15/bin "
-        "(`pg_config --bindir` says it)",
+        "(`pg_config --bindir` prints it)",
     )
 
 
@@ -83,7 +83,7 @@ def _version(postgres: Path) -> str:
         raise UsageError(f"{postgres} does not run: {words.strip()}", "is it made for this machine?") from e
     found = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+|\w+)?)", text)
     if found is None:
-        raise UsageError(f"{postgres} does not say its version: {text.strip()}", "is it PostgreSQL?")
+        raise UsageError(f"{postgres} does not print its version: {text.strip()}", "is it PostgreSQL?")
     return found[1]
 
 

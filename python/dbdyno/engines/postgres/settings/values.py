@@ -88,7 +88,7 @@ def elements(name: str, value: str) -> list[str]:
     while at < len(value):
         match = _ELEMENT.match(value, at)
         if match is None:
-            raise UsageError(f"setting {name}: {value!r} is no list", "part the elements by commas")
+            raise UsageError(f"setting {name}: {value!r} is not a list", "separate the elements by commas")
         quoted, plain = match[1], match[2]
         if quoted is not None:
             found.append(quoted.replace('""', '"'))
