@@ -42,9 +42,6 @@ class Share(click.ParamType[float]):
 @click.command()
 @click.argument("first", metavar="[RUN|FILE]", default="last")
 @click.argument("second", metavar="[RUN|FILE]", required=False)
-@click.option(
-    "--by", type=click.Choice(["variant"]), default="variant", help="What to compare within one run."
-)
 @click.option("--baseline", metavar="NAME", help="Variant to compare with.")
 @click.option("--margin", type=Share(), default="2%", show_default=True, help="Equivalence margin.")
 @click.option("--metric", metavar="NAME", help="Compare this metric only: calls_per_s, response_p95_ns, ...")
@@ -75,7 +72,6 @@ class Share(click.ParamType[float]):
 def compare(
     first: str,
     second: str | None,
-    by: str,
     baseline: str | None,
     margin: float,
     metric: str | None,
@@ -106,7 +102,6 @@ def compare(
       dbdyno compare old.csv new.csv --column ms
       dbdyno compare xeon.csv power.csv --cores 16 8 --threads 32 64
     """
-    del by  # variants are all there is so far
     options = comparing.Options(margin, baseline, metric, sessions)
     asked = Asked.of(machines, cores, threads)
     if _is_file(first) or (second is not None and _is_file(second)):

@@ -10,8 +10,8 @@ _WHO = (
     _c(
         "role",
         "str",
-        "session (of a pooled cell: a server connection of its pool) | helper:<what> | other (somebody "
-        "else's backend) | driver | pooler | dbdyno",
+        "session (of a pooled cell: a server connection of its pool) | helper:<what> | other (any "
+        "other backend) | driver | pooler | dbdyno",
     ),
     _c("session", "i64", "session number 0..N-1 where role is session", null=True),
 )
