@@ -14,6 +14,7 @@ come out as any other.
 from __future__ import annotations
 
 import ast
+import os
 import signal
 import sys
 import threading
@@ -22,6 +23,9 @@ from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+EXIT_INTERRUPTED = 130  # that of dbdyno.model.errors, which may not be loaded yet
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def lazy(package: str) -> None:
@@ -45,12 +49,29 @@ def ready() -> None:
 
 
 @contextmanager
+def at_once() -> Iterator[None]:
+    """Within it Ctrl-C, SIGTERM and SIGHUP end the program at once, without a traceback: nothing was begun
+    that would have to be put back, and an exception in the middle of an import may come out as any other."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {s: signal.getsignal(s) for s in _SIGNALS}
+    ours = {s: handler for s, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+    for sign in ours:
+        signal.signal(sign, lambda *_: os._exit(EXIT_INTERRUPTED))
+    try:
+        yield
+    finally:
+        for sign, handler in ours.items():
+            signal.signal(sign, handler)
+
+
+@contextmanager
 def undisturbed() -> Iterator[None]:
     """Within it modules are loaded; the handlers of signals run at its end."""
     heard: list[int] = []
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     in_main = threading.current_thread() is threading.main_thread()
-    before = {s: handler for s in signals if in_main and callable(handler := signal.getsignal(s))}
+    before = {s: handler for s in _SIGNALS if in_main and callable(handler := signal.getsignal(s))}
     for sign in before:
         signal.signal(sign, lambda number, _: heard.append(number))
     try:

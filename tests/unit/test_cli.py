@@ -14,8 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
-from dbdyno.cli.app import app
-from dbdyno.cli.commands import REPLACED
+from dbdyno.cli.app import REPLACED, app
 from dbdyno.model.errors import UsageError
 
 FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms", "--measure", "5s", "--call-target", "10ms")

@@ -174,7 +174,7 @@ def test_clean_says_why_and_does_nothing(place: Path, tmp_path: Path) -> None:
     home = made(tmp_path / "home", 1)
     path = journal(place, data(made(home / NAME, os.getpid()), home))
     os.chown(path, _ANOTHER, _ANOTHER)
-    from dbdyno.cli.clean import _Work
+    from dbdyno.cli.server import _Work
 
     work = _Work(left_over())
     work.put_back(("group",), lambda undo: groups.put_back(undo.data))

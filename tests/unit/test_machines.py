@@ -19,8 +19,7 @@ from tests.unit.shown import as_html, as_text
 
 from dbdyno import present
 from dbdyno.cli.app import app
-from dbdyno.cli.compare import _runs
-from dbdyno.cli.compare_machines import Asked
+from dbdyno.cli.compare import Asked, _runs
 from dbdyno.conclude.compare import Options
 from dbdyno.conclude.machines import machines, pairs
 from dbdyno.model.errors import UsageError

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dbdyno import present
-from dbdyno.cli.top_view import _cut
+from dbdyno.cli.observe_view import _cut
 from dbdyno.present.report import DETAILS
 
 

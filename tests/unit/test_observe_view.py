@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbdyno.cli.keys import parse
-from dbdyno.cli.top_state import ORDERS, Row, View
-from dbdyno.cli.top_view import Header, Screen
+from dbdyno.cli.observe_state import ORDERS, Row, View, parse
+from dbdyno.cli.observe_view import Header, Screen
 from dbdyno.model.wait_families import Family
 from dbdyno.observe.glance import EventLine, Glance, SessionLine
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from dbdyno.cli.early import EXIT_INTERRUPTED, at_once
+from dbdyno.lazy import EXIT_INTERRUPTED, at_once
 
 
 def main() -> None:

@@ -1,20 +1,69 @@
-"""The group of commands, and the one place where errors become messages and exit codes."""
+"""The group of commands, and the one place where errors become messages and exit codes.
+
+A command's module is loaded when it is called for, so that each starts quickly. Earlier names: those in
+:data:`RENAMED` are still accepted; one in :data:`REPLACED` is an error that gives the new one.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 import click
 
 from dbdyno import __version__
-from dbdyno.cli.commands import RENAMED, Commands
-from dbdyno.cli.guard import guard
-from dbdyno.cli.lasting import last
+from dbdyno.cli.streams import guard, last
 from dbdyno.engines.attended import left_behind
+from dbdyno.lazy import at_once
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError
+from dbdyno.model.suggest import did_you_mean
 from dbdyno.model.visible import shortened
+
+RENAMED = {
+    "witness": "waits",
+    "witnesses": "cross-check",
+    "cell": "measurement",
+    "rung": "sessions",
+}
+"""Options."""
+REPLACED = {
+    "plan": "dbdyno recipes lists recipes, dbdyno run --recipe NAME --dry-run shows a plan",
+    "profile": "dbdyno show RUN --profile",
+    "recipe": "dbdyno recipes new, dbdyno recipes check, dbdyno recipes schema",
+}
+"""Commands."""
+
+
+class Commands(click.Group):
+    """A group that names the nearest command. ``places``: name -> ``module:attribute``, not loaded yet."""
+
+    def __init__(self, *args: Any, places: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._places = dict(places or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self._places})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self._places and cmd_name not in self.commands:
+            module, _, attribute = self._places[cmd_name].partition(":")
+            with at_once():
+                self.add_command(getattr(import_module(module), attribute), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            cure = REPLACED.get(name) or did_you_mean(name, self.list_commands(ctx))
+            raise UsageError(f"no command {ctx.command_path} {name}", cure)
+        return super().resolve_command(ctx, args)
+
 
 _HELP = """A dynamometer for databases: puts load on a real server with more and more sessions, counts
 exactly, and shows where each second of each session went.
@@ -49,7 +98,7 @@ _PLACES_CURE = (
 _PLACES = {
     "run": "run:run",
     "observe": "observe:observe_command",
-    "runs": "list_runs:runs",
+    "runs": "runs:runs",
     "show": "runs:show",
     "report": "runs:report_command",
     "export": "runs:export",
@@ -63,8 +112,8 @@ _PLACES = {
     "analyze": "analyze:analyze",
     "compare": "compare:compare",
     "topology": "topology:topology",
-    "explain": "explain:explain",
-    "clean": "clean:clean",
+    "explain": "runs:explain",
+    "clean": "server:clean",
 }
 """Command -> its place in this package."""
 

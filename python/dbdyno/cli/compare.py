@@ -1,27 +1,154 @@
-"""Variants of a run, two runs, or two files of numbers: which is better, and by how much."""
+"""``dbdyno compare``: variants of a run, two runs, two files of numbers, or two machines by their ladders."""
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbdyno import conduct, present
-from dbdyno.cli import compare_machines, screen
-from dbdyno.cli.compare_machines import Asked
-from dbdyno.cli.numbers import read_numbers
+from dbdyno.cli import screen
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conclude import compare as comparing
 from dbdyno.model.errors import UsageError
+from dbdyno.model.suggest import did_you_mean
+from dbdyno.store.reading import read_limited
 
 if TYPE_CHECKING:
     from dbdyno.model.comparison import Comparison
     from dbdyno.model.machines import Machines
     from dbdyno.model.results import Results
+    from dbdyno.model.scaling import Ladder
     from dbdyno.present.document import Document
+
+
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user says of the two machines."""
+
+    told: bool
+    """Anything at all, so that two machines are compared."""
+    cores: Pair | None = None
+    threads: Pair | None = None
+
+    @staticmethod
+    def of(machines: bool, cores: Pair | None, threads: Pair | None) -> Asked:
+        """Raises UsageError where a machine would have no core."""
+        for option, pair in (("--cores", cores), ("--threads", threads)):
+            if pair and min(pair) <= 0:
+                raise UsageError(f"{option} {pair[0]:g} {pair[1]:g}", "numbers above 0")
+        return Asked(machines or bool(cores) or bool(threads), cores or None, threads or None)
+
+
+def of_runs(a: Results, b: Results, asked: Asked) -> tuple[Machines, ...]:
+    """One for each ladder that both runs have. Raises UsageError where there is none."""
+    from dbdyno.conclude.answers import ladders_of
+
+    return _compared(ladders_of(a), ladders_of(b), ("A", "B"), asked)
+
+
+def of_files(paths: Sequence[Path], asked: Asked) -> tuple[Machines, ...]:
+    """Of two CSV files with columns for sessions and throughput. Raises UsageError naming the line."""
+    from dbdyno.store.ladder_csv import read_ladder
+
+    a, b = (read_ladder(p) for p in paths)
+    stems = paths[0].stem, paths[1].stem
+    names = stems if stems[0] != stems[1] else (str(paths[0]), str(paths[1]))
+    return _compared((a,), (b,), names, asked)
+
+
+def are_ladders(paths: Sequence[Path]) -> bool:
+    """Both files can be read as ladders: they have the columns, by their headings."""
+    from dbdyno.store.ladder_csv import read_ladder
+
+    try:
+        return all(len(read_ladder(p).points) > 0 for p in paths)
+    except UsageError:
+        return False
+
+
+def hosts_differ(a: Results, b: Results) -> bool:
+    """The servers ran on hosts that are seen to be others. Of a server elsewhere the host is not known."""
+    if not (a.environment.server.here and b.environment.server.here):
+        return False
+    mine, other = (r.environment.host.cpu.model_copy(update={"max_mhz": None}) for r in (a, b))
+    return mine != other
+
+
+def _compared(
+    a: Sequence[Ladder],
+    b: Sequence[Ladder],
+    names: tuple[str, str],
+    asked: Asked,
+) -> tuple[Machines, ...]:
+    from dbdyno.conclude.machines import machines, pairs
+
+    return tuple(machines(_told(x, 0, asked), _told(y, 1, asked), names) for x, y in pairs(a, b))
+
+
+def _told(ladder: Ladder, side: int, asked: Asked) -> Ladder:
+    """With the machine as the user says it is."""
+    machine = ladder.machine
+    machine = replace(machine, cores=asked.cores[side]) if asked.cores else machine
+    machine = replace(machine, cpus=asked.threads[side]) if asked.threads else machine
+    return replace(ladder, machine=machine)
+
+
+_CURE = "one number per line (# begins a comment), or CSV with a header and --column NAME"
+
+
+def read_numbers(path: Path, column: str | None) -> list[float]:
+    """Raises :class:`UsageError` naming the line that is none."""
+    try:
+        text = read_limited(path).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as e:
+        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"cannot read {path}: {reason}", _CURE) from e
+    lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), start=1)]
+    lines = [(n, line) for n, line in lines if line and not line.startswith("#")]
+    if not lines:
+        raise UsageError(f"{path} has no values", _CURE)
+    is_table = "," in lines[0][1] or (column is not None and not _is_number(lines[0][1]))
+    return [_number(path, n, word) for n, word in (_column(path, lines, column) if is_table else lines)]
+
+
+def _column(path: Path, lines: list[tuple[int, str]], column: str | None) -> list[tuple[int, str]]:
+    """Line number and field of each record."""
+    records = [[field.strip() for field in r] for r in csv.reader(line for _, line in lines)]
+    names = records[0]
+    if column is None:
+        raise UsageError(f"{path} is a table", f"choose a column: --column {' | '.join(names)}")
+    if column not in names:
+        raise UsageError(f"{path} has no column {column!r}", did_you_mean(column, names))
+    place = names.index(column)
+    short = next((n for (n, _), r in zip(lines, records, strict=True) if len(r) != len(names)), None)
+    if short is not None:
+        raise UsageError(f"{path}, line {short}: not as many fields as the header has", _CURE)
+    return [(n, r[place]) for (n, _), r in zip(lines[1:], records[1:], strict=True)]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(path: Path, line: int, word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise UsageError(f"{path}, line {line}: {word!r} is not a number", _CURE) from None
+
 
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)\Z")
 
@@ -106,8 +233,8 @@ def compare(
     asked = Asked.of(machines, cores, threads)
     if _is_file(first) or (second is not None and _is_file(second)):
         paths = _two_files(first, second)
-        if column is None and (asked.told or compare_machines.are_ladders(paths)):
-            _show(None, compare_machines.of_files(paths, asked), output, as_json)
+        if column is None and (asked.told or are_ladders(paths)):
+            _show(None, of_files(paths, asked), output, as_json)
         else:
             _files(paths, column, margin, better == "higher", output, as_json)
         return
@@ -164,9 +291,9 @@ def _runs(
 ) -> tuple[Comparison | None, Sequence[Machines]]:
     """Ladders of two machines need no rung in common, and then stand alone."""
     machines: Sequence[Machines] = ()
-    if asked.told or compare_machines.hosts_differ(a, b):
+    if asked.told or hosts_differ(a, b):
         try:
-            machines = compare_machines.of_runs(a, b, asked)
+            machines = of_runs(a, b, asked)
         except UsageError:
             if asked.told:
                 raise

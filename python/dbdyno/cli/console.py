@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 
-from dbdyno.cli.guard import Guarded
+from dbdyno.cli.streams import Guarded
 from dbdyno.model.visible import shortened, visible
 
 

@@ -22,8 +22,7 @@ from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from dbdyno.cli.observe_lines import ObservationLines
-    from dbdyno.cli.observe_live import LiveObservation
+    from dbdyno.cli.observe_listeners import LiveObservation, ObservationLines
     from dbdyno.model.plan import Observation
 
 
@@ -88,7 +87,7 @@ def observe_command(**options: Any) -> None:
       dbdyno observe --dsn service=prod --for 10min --quiet --report prod.html
       dbdyno observe --for 20s --json | jq .findings
     """
-    from dbdyno.cli.observe_live import LiveObservation
+    from dbdyno.cli.observe_listeners import LiveObservation
     from dbdyno.model.plan import Observation
 
     host = observe.host()
@@ -118,8 +117,7 @@ def observe_command(**options: Any) -> None:
 
 
 def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation | ObservationLines:
-    from dbdyno.cli.observe_lines import ObservationLines
-    from dbdyno.cli.observe_live import LiveObservation
+    from dbdyno.cli.observe_listeners import LiveObservation, ObservationLines
 
     out, whom = screen.out(), conduct.whom_in_words(chosen)
     silent = options["as_json"] or options["quiet"]

@@ -11,7 +11,7 @@ import click
 
 from dbdyno import conduct, observe
 from dbdyno.cli import screen
-from dbdyno.cli.commands import Commands
+from dbdyno.cli.app import Commands
 from dbdyno.cli.options import engine_option, json_option, print_json
 from dbdyno.model.errors import UsageError
 

@@ -1,20 +1,71 @@
-"""Stored runs: show, report, export, rebuild, rm."""
+"""Stored runs: runs, show, report, export, rebuild, rm; and explain, for the claims that they make."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import screen
-from dbdyno.cli.measurements import chosen, measurement_options
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
+from dbdyno.cli.screen import aligned, width
+from dbdyno.model.errors import UsageError
+from dbdyno.model.units import format_ns, format_rate
+from dbdyno.store.listing import Listed, Outline, default_root, list_runs, outline
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from dbdyno.model.results import Results
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def measurement_options(f: _F) -> _F:
+    f = click.option("--window", type=int, metavar="N", help="Window N of an observation.")(f)
+    f = click.option("--sessions", type=int, metavar="N", help="At N sessions.")(f)
+    return click.option("--measurement", metavar="ID", help="One measurement, by its id.")(f)
+
+
+def chosen(results: Results, measurement: str | None, sessions: int | None, window: int | None) -> str | None:
+    """The cell's id; ``None``: none was chosen. The first good one of several repeats or variants.
+
+    Raises :class:`UsageError` naming those that there are.
+    """
+    if sum(choice is not None for choice in (measurement, sessions, window)) > 1:
+        raise UsageError("--measurement, --sessions and --window exclude each other", "give one of them")
+    import polars as pl
+
+    windows = results.tables["windows"].sort("t0_ns").sort(pl.col("status") == "invalid", maintain_order=True)
+    if sessions is not None:
+        return _first(windows, "sessions", sessions, "measurement at", "sessions")
+    if window is not None:
+        return _first(windows.filter(pl.col("sessions") == 0), "repeat", window, "window", "")
+    if measurement is not None and measurement not in set(windows["cell"]):
+        raise UsageError(
+            f"the run has no measurement {measurement!r}", f"there are {_listed(windows['cell'].to_list())}"
+        )
+    return measurement
+
+
+def _first(windows: pl.DataFrame, column: str, wanted: int, before: str, after: str) -> str:
+    found = windows.filter(windows[column] == wanted)["cell"]
+    if found.is_empty():
+        there = sorted(set(windows[column].to_list()))
+        raise UsageError(f"the run has no {before} {wanted} {after}".rstrip(), f"there are {_listed(there)}")
+    return str(found[0])
+
+
+def _listed(values: list[Any]) -> str:
+    if not values:
+        return "none"
+    shown = ", ".join(str(v) for v in values[:12])
+    return shown if len(values) <= 12 else f"{shown} ... {values[-1]}"
+
 
 _PARTS = {
     "findings": ("findings",),
@@ -169,3 +220,69 @@ def remove(run: str, store: Path | None) -> None:
       dbdyno rm 20261121-104501-lio-3f9a
     """
     click.echo(f"removed {open_store(store).remove(run)}")
+
+
+_HEADS = ("run", "lasted", "sessions", "peak", "status", "server")
+_LISTED = 5  # numbers of sessions; of more the first and the last
+
+
+@click.command()
+@store_option
+@json_option
+def runs(store: Path | None, as_json: bool) -> None:
+    """List the runs of the store, oldest first.
+
+    \b
+    Examples:
+      dbdyno runs
+      dbdyno runs --json | jq -r '.[].id'
+    """
+    root = default_root() if store is None else store
+    found = list_runs(root)
+    if as_json:
+        print_json([dict(run.document) for run in found])
+    elif not found:
+        click.echo(f"no runs in {root}; make one: dbdyno run lio")
+    else:
+        for line in _table([_row(run, outline(run.path)) for run in found], width()):
+            click.echo(line)
+
+
+def _table(rows: Sequence[Sequence[str]], columns: int | None) -> list[str]:
+    """In ``columns`` columns: a terminal too narrow for all goes without the duration."""
+    lines = aligned(_HEADS, rows, [False] * len(_HEADS), columns)
+    if columns is not None and max(map(len, lines)) > columns:
+        heads, *rest = ([cell for head, cell in zip(_HEADS, row, strict=True) if head != "lasted"]
+                        for row in (_HEADS, *rows))  # fmt: skip
+        lines = aligned(heads, rest, [False] * len(heads), columns)
+    return lines
+
+
+def _row(run: Listed, seen: Outline) -> tuple[str, ...]:
+    """The id begins with the start in UTC."""
+    lasted = format_ns((run.ended - run.started).total_seconds() * 1e9) if run.ended else ""
+    sessions = ", ".join(map(str, seen.sessions))
+    if len(seen.sessions) > _LISTED:
+        sessions = f"{seen.sessions[0]} to {seen.sessions[-1]}"
+    peak = "" if seen.peak is None else f"{format_rate(seen.peak)} calls/s"
+    return run.id, lasted, sessions, peak, run.status, "; ".join(filter(None, (seen.server, run.reason)))
+
+
+@click.command("explain")
+@click.argument("claim", metavar="[ID]", required=False)
+def explain(claim: str | None) -> None:
+    """Explain a claim: its question, criterion, sentences and advice. Without ID, list all claims.
+
+    \b
+    Examples:
+      dbdyno explain
+      dbdyno explain cpu-wait
+    """
+    from dbdyno.conclude.catalogue import entries, entry, explained
+
+    if claim is not None:
+        click.echo(explained(entry(claim)))
+        return
+    width = max(len(e.name) for e in entries().values())
+    for e in entries().values():
+        click.echo(f"{e.name:{width}}  {e.question}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbdyno.cli.options import json_option, print_json, store_option
-from dbdyno.cli.text_table import aligned, records, width
+from dbdyno.cli.screen import aligned, records, width
 from dbdyno.model.errors import NoSuchRun, UsageError
 from dbdyno.model.suggest import did_you_mean
 

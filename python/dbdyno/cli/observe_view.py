@@ -1,4 +1,4 @@
-"""The live view drawn: values in, lines out, as many as the terminal has."""
+"""The live view drawn: its header, events and sessions, one session alone; figures and colours."""
 
 from __future__ import annotations
 
@@ -7,21 +7,97 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from dbdyno.cli.top_session import alone_lines
-from dbdyno.cli.top_state import HELP, ORDERS, Row, View
-from dbdyno.cli.top_words import (
-    LEAST,
-    RUN,
-    WAIT,
-    brief_words,
-    clock,
-    event_color,
-    hidden_in_words,
-    number,
-    share,
-)
+from dbdyno.cli.observe_state import HELP, ORDERS, Row, View
+from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.model.visible import one_line
-from dbdyno.observe.glance import Glance
+from dbdyno.model.wait_families import Family
+from dbdyno.observe.glance import EventLine, Glance, SessionLine
+
+LEAST = 0.0005  # seconds per second: what shows as more than 0.000
+RUN, WAIT = "green", "dark_orange"
+_COLORS = {
+    Family.IO: "blue",
+    Family.COMMIT: "bright_blue",
+    Family.LOCK: "red",
+    Family.LATCH: "magenta",
+    Family.NETWORK: "cyan",
+    Family.TIMER: "bright_black",
+    Family.CLIENT: "bright_black",
+    Family.OTHER: "yellow",
+}
+
+
+def event_color(event: EventLine) -> str:
+    return _COLORS[event.family] if event.wait_class else "white"
+
+
+def hidden_in_words(hidden: int, sessions: int) -> str:
+    """Empty where all sessions are seen."""
+    return f"{hidden} of {sessions} sessions {HIDDEN_STATUS}" if hidden else ""
+
+
+def number(value: float | None, unknown: str = "?") -> str:
+    """Seconds per second: three digits."""
+    if value is None:
+        return unknown
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3f}"
+
+
+def brief_words(seen: Glance) -> str:
+    """What sessions too brief to be sampled used; empty: there were none."""
+    brief = seen.brief
+    if brief is None:
+        return ""
+    plural = "session" if brief.processes == 1 else "sessions"
+    count = plural if brief.processes is None else f"{brief.processes:,} {plural}"
+    rest = ", the rest unknown" if brief.runq is None else f", CPU WAIT {number(brief.runq)}"
+    return f"  {count} too brief to be sampled: CPU {number(brief.run)}{rest}"
+
+
+def share(value: float | None) -> str:
+    """Per cent, at most one decimal."""
+    if value is None:
+        return "?"
+    return f"{100 * value:.0f}" if value >= 0.0995 else f"{100 * value:.1f}"
+
+
+def clock(seconds: float) -> str:
+    """``1:02:03``."""
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02}"
+
+
+_SESSION_EVENTS = 20
+
+
+def alone_lines(row: Row | None, pid: int | None) -> Iterator[Text]:
+    yield Text("")
+    if row is None:
+        yield Text(f"session {pid} has ended, or the filter hides it; escape goes back", "yellow")
+        return
+    s = row.line
+    yield Text.assemble((f"session {s.session}, process {s.pid}", "bold"), f"  {s.state or 'state unknown'}, "
+                        f"{s.event or 'no wait event'}, query id {s.query_id or 'unknown'}")  # fmt: skip
+    names = ("user", "database", "application", "client", "kind")
+    yield Text("  ".join(f"{name} {row.text(name) or '?'}" for name in names), "dim")
+    yield Text("")
+    yield from _microstates(s)
+    yield Text("")
+    yield Text(f"{'its events, share of its time':40} {'asleep %':>9} {'queue %':>9} {'CPU %':>9}", "bold")
+    for e in s.events[:_SESSION_EVENTS]:
+        yield Text(f"{e.name:40} {share(e.sleep):>9} {share(e.runq):>9} {share(e.run):>9}")
+
+
+def _microstates(s: SessionLine) -> Iterator[Text]:
+    """As prstat -m: where the session's time went, in per cent of it."""
+    spent = s.spent
+    heads = ("USR", "SYS", "CPU", "CPU WAIT", "SLEEP", "CLIENT", "BLOCK I/O", "slices/s")
+    yield Text(" ".join(f"{h:>9}" for h in heads), "bold")
+    line = Text(" ".join(f"{share(v):>9}" for v in (spent and spent.user, spent and spent.system)))
+    line.append(f" {share(s.run):>9}", RUN).append(f" {share(s.runq):>9}", WAIT)
+    line.append(f" {share(s.sleep):>9} {share(s.client):>9} {share(spent and spent.block_io):>9}")
+    yield line.append(f" {number(spent and spent.slices_per_s):>9}")
+
 
 _EVENTS = 7
 _KEYS_LINE = "q quit  h help  s sort  f filter  enter drill in  space freeze"

@@ -1,4 +1,4 @@
-"""The live view on a terminal: its own screen, redrawn without flicker, keys heard between the reads."""
+"""What an observation shows as it goes: the live view on a terminal, elsewhere one line per window."""
 
 from __future__ import annotations
 
@@ -6,18 +6,115 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from types import TracebackType
 
 from rich.console import Console, Group
 
 from dbdyno.cli.console import live
-from dbdyno.cli.keys import Keyboard
-from dbdyno.cli.observe_lines import unseen
-from dbdyno.cli.top_state import Row, View
-from dbdyno.cli.top_view import Header, Screen
+from dbdyno.cli.observe_state import Keyboard, Row, View
+from dbdyno.cli.observe_view import LEAST, Header, Screen, brief_words, hidden_in_words, number
+from dbdyno.cli.streams import unread
 from dbdyno.conduct import Look, NullObservationListener
 from dbdyno.model.environment import Environment
-from dbdyno.observe.glance import Glance, glance
+from dbdyno.model.plan import Plan
+from dbdyno.model.raw import RawCell
+from dbdyno.observe.glance import Glance, glance, weight
+
+_HEAD = (
+    f"{'ended':8} {'window':>6} {'sess':>5} {'DB time':>8} {'DB CPU':>8} {'CPU WAIT':>8} {'asleep':>8} "
+    f"{'client':>8}  top wait (in the run queue)"
+)
+_EVERY = 40
+OTHERS = "sessions of other users"
+"""Name of the source that says so."""
+
+
+class ObservationLines(NullObservationListener):
+    """Lines that can be piped: notices go to ``notices``. See :class:`dbdyno.conduct.ObservationListener`."""
+
+    def __init__(self, console: Console, notices: Console, whom: str) -> None:
+        self._console, self._notices, self._whom = console, notices, whom
+        self._lines = 0
+        self._stop: Callable[[], None] | None = None
+
+    def on_unread(self, stop: Callable[[], None]) -> None:
+        """``stop``: called once the lines have no reader any more (`| head`)."""
+        self._stop = stop
+
+    def tick(self, look: Look) -> None:  # noqa: ARG002
+        if self._stop is not None and unread():
+            stop, self._stop = self._stop, None
+            self.notice("the reader of the output has ended")
+            stop()
+
+    def __enter__(self) -> ObservationLines:
+        return self
+
+    def __exit__(
+        self, _t: type[BaseException] | None, _v: BaseException | None, _tb: TracebackType | None
+    ) -> None: ...
+
+    def heard(self, count: int) -> None:
+        """A signal came in."""
+        if count == 1:
+            self.notice("ending: the window under way is saved; Ctrl-C again ends at once")
+
+    def planned(self, plan: Plan, run_id: str) -> None:
+        self._print(f"run {run_id}")
+        for choice in plan.choices:
+            self._print(f"{choice.name} = {choice.value}: {choice.reason}")
+        if self._whom:
+            self._print(f"only {self._whom}")
+
+    def opened(self, environment: Environment) -> None:
+        server = environment.server
+        self._print(f"{server.engine} {server.version} at {server.where}")
+        if not server.here:
+            self.notice(f"server not on this host, only its own figures are known: {server.here_detail}")
+        for text in unseen(environment):
+            self.notice(text)
+
+    def notice(self, text: str) -> None:
+        self._notices.print(text, style="yellow", soft_wrap=True)
+
+    def saved(self, window: RawCell) -> None:
+        if self._console.quiet:
+            return
+        if self._lines % _EVERY == 0:
+            self._print(_HEAD)
+        self._lines += 1
+        self._print(line(window, datetime.now()))
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True)
+
+
+def unseen(environment: Environment) -> list[str]:
+    """What the role may not see of others, with the cure."""
+    named = [s for s in environment.sources if s.name == OTHERS and s.status != "ok"]
+    return [f"{s.name}: {s.status}: {s.detail}" for s in named]
+
+
+def line(window: RawCell, ended: datetime) -> str:
+    """One window: seconds per second of all its sessions; ``?``: unknown."""
+    meta = window.meta
+    length_ns, everyone = meta.t1_ns - meta.t0_ns, not meta.chosen
+    seen = glance(window.tables, meta.wait_families, length_ns, everyone=everyone, resting=True)
+    figures = " ".join(f"{number(seen.total(p)):>8}" for p in ("db_time", "run", "runq", "sleep", "client"))
+    short = "" if meta.status == "ok" else f"  {meta.status}: {meta.reason}"
+    sessions = seen.count
+    if hidden := hidden_in_words(seen.hidden, sessions):
+        short = f"  {hidden}{short}"
+    words = f"{_top(seen)}{brief_words(seen)}{short}"
+    return f"{ended:%H:%M:%S} {meta.cell.repeat:>6} {sessions:>5} {figures}  {words}".rstrip()
+
+
+def _top(seen: Glance) -> str:
+    """The wait that took most, the client's left out; its part in the run queue in brackets."""
+    waits = [e for e in seen.events if e.wait_class is not None and not e.at_client and weight(e) >= LEAST]
+    return "".join(f"{e.name} {number(e.sleep)} ({number(e.runq)})" for e in waits[:1])
+
 
 SECONDS = 5.0  # the view shows so much of the past
 NOTICE_S = 8.0
