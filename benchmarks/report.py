@@ -28,5 +28,5 @@ def main(count: int, _seconds: float) -> None:
 
 def _write(results: object, directory: Path) -> float:
     before = time.monotonic()
-    present.write_html(results, directory / "r.html")  # type: ignore[arg-type]
+    present.write_report(results, directory / "r.html")  # type: ignore[arg-type]
     return time.monotonic() - before

@@ -50,7 +50,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "single": made.results(made.World(rungs=(1,))),
         "observation": observed.results(),
     }
-    return {name: present.write_html(results, folder / f"{name}.html") for name, results in worlds.items()}
+    return {name: present.write_report(results, folder / f"{name}.html") for name, results in worlds.items()}
 
 
 def figures(page: Page) -> list[dict[str, Any]]:

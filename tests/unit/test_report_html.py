@@ -52,7 +52,7 @@ def read(path: Path) -> Reader:
 
 @pytest.mark.parametrize("world", [made.SMALL, made.REPEATED, made.REMOTE])
 def test_the_page_loads_nothing(world: made.World, tmp_path: Path) -> None:
-    reader = read(present.write_html(made.results(world), tmp_path / "r.html"))
+    reader = read(present.write_report(made.results(world), tmp_path / "r.html"))
     for tag, attributes in reader.seen:
         for name in _LOADING & set(attributes):
             assert (attributes[name] or "").startswith(("#", "data:")), (tag, attributes)
@@ -62,7 +62,7 @@ def test_the_page_loads_nothing(world: made.World, tmp_path: Path) -> None:
 
 
 def test_texts_of_others_cannot_break_out(tmp_path: Path) -> None:
-    reader = read(present.write_html(made.hostile(), tmp_path / "r.html"))
+    reader = read(present.write_report(made.hostile(), tmp_path / "r.html"))
     scripts = [a for t, a in reader.seen if t == "script"]
     assert len(scripts) == 5  # charts and strips as data, the charts' code, ours
     assert made.HOSTILE in "".join(reader.texts["pre"])
@@ -130,7 +130,7 @@ def test_a_run_that_measured_nothing_still_has_a_page(tmp_path: Path) -> None:
     results = made.results()
     for table_ in results.tables:
         results.tables[table_] = results.tables[table_].clear()  # type: ignore[index]
-    page = present.write_html(results, tmp_path / "r.html").read_text("utf-8")
+    page = present.write_report(results, tmp_path / "r.html").read_text("utf-8")
     assert "No rung was measured." in page
 
 
@@ -138,16 +138,16 @@ def test_a_run_cut_short_says_so(tmp_path: Path) -> None:
     results = made.results()
     info = results.info.model_copy(update={"status": "cut short", "reason": "server lost"})
     object.__setattr__(results, "info", info)
-    page = present.write_html(results, tmp_path / "r.html").read_text("utf-8")
+    page = present.write_report(results, tmp_path / "r.html").read_text("utf-8")
     assert "This run is cut short: server lost" in page
 
 
 def test_a_place_that_cannot_be_written_is_an_error_with_a_cure(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as error:
-        present.write_html(made.results(), tmp_path / "absent" / "r.html")
+        present.write_report(made.results(), tmp_path / "absent" / "r.html")
     assert error.value.cure
     with pytest.raises(UsageError):
-        present.write_html(made.results(), tmp_path)
+        present.write_report(made.results(), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -168,7 +168,7 @@ def test_a_package_without_the_charts_code_says_the_cure(
 
 def test_a_page_needs_no_vl_convert(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    assert present.write_html(made.results(), tmp_path / "r.html").stat().st_size > 100_000
+    assert present.write_report(made.results(), tmp_path / "r.html").stat().st_size > 100_000
 
 
 def test_markup_escapes_what_is_not_markup() -> None:
@@ -177,6 +177,6 @@ def test_markup_escapes_what_is_not_markup() -> None:
 
 
 def test_the_specifications_are_strict_json(tmp_path: Path) -> None:
-    page = present.write_html(made.results(), tmp_path / "r.html").read_text("utf-8")
+    page = present.write_report(made.results(), tmp_path / "r.html").read_text("utf-8")
     text = page.split('id="specs">', 1)[1].split("</script>", 1)[0]
     assert json.loads(text, parse_constant=lambda c: pytest.fail(f"{c} is not JSON"))

@@ -51,13 +51,13 @@ def test_what_was_chosen_is_said() -> None:
 def test_an_observation_without_a_window_says_so(tmp_path: Path) -> None:
     results = observed.results(busy=())
     assert headline.sentences(results) == ["No window was measured."]
-    assert "No window was measured." in present.write_html(results, tmp_path / "o.html").read_text("utf-8")
+    assert "No window was measured." in present.write_report(results, tmp_path / "o.html").read_text("utf-8")
     assert as_text(report.details(results, "profile")).strip() == "Nothing was measured."
 
 
 def test_no_word_of_rungs(tmp_path: Path) -> None:
     results = observed.results()
-    page = present.write_html(results, tmp_path / "o.html").read_text("utf-8")
+    page = present.write_report(results, tmp_path / "o.html").read_text("utf-8")
     assert FORBIDDEN.findall(visible(page)) == []
     texts = (present.summary(results), *(present.details(results, name) for name in report.DETAILS))
     console = Console(file=io.StringIO(), width=100)

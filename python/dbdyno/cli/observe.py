@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     "--output",
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also write an HTML report.",
+    help="Also write a report: .html, .md or .xlsx.",
 )
 @engine_option("System to observe.")
 @store_option
@@ -130,7 +130,7 @@ def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation |
 def _end(made: conduct.Observed, options: dict[str, Any], interrupt: drive.Interrupt) -> None:
     results, path = conduct.finished(made.record)
     if options["output"] is not None:
-        path = present.write_html(results, options["output"])
+        path = present.write_report(results, options["output"])
     if options["as_json"]:
         print_json(present.document(results))
     else:

@@ -119,7 +119,10 @@ if TYPE_CHECKING:
     help="Server setting for the run, restored at the end; repeatable.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML report."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write a report: .html, .md or .xlsx.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan and exit.")
 @store_option
@@ -167,7 +170,7 @@ def run(**options: Any) -> None:
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     results, path = conduct.finished(record)
     if options["output"] is not None:
-        path = present.write_html(results, options["output"])
+        path = present.write_report(results, options["output"])
     if options["as_json"]:
         print_json(present.document(results))
     else:

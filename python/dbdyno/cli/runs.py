@@ -139,14 +139,11 @@ def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict
 @click.command("report")
 @run_argument
 @click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write: HTML; Markdown or Excel if FILE ends in .md or .xlsx.",
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File: .html, .md or .xlsx."
 )
 @store_option
 def report_command(run: str, output: Path | None, store: Path | None) -> None:
-    """Write a run's report: one HTML file, self-contained, readable offline.
+    """Write a run's report: one HTML file, self-contained, readable offline; or Markdown, or a workbook.
 
     \b
     Examples:
@@ -155,7 +152,7 @@ def report_command(run: str, output: Path | None, store: Path | None) -> None:
     """
     record = open_store(store).open(run)
     path = output if output is not None else record.path / "report.html"
-    click.echo(present.write_html(conduct.results_of(record), path))
+    click.echo(present.write_report(conduct.results_of(record), path))
 
 
 @click.command()

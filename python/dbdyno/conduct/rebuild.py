@@ -144,4 +144,4 @@ def _anew(record: Run, say: Say) -> Results:
 
 def _reported(record: Run, results: Results) -> tuple[Results, Path]:
     keep_shown(record.path, results)
-    return results, present.write_html(results, record.path / "report.html")
+    return results, present.write_report(results, record.path / "report.html")

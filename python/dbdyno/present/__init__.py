@@ -57,12 +57,12 @@ __all__ = [
     "topology_picture",
     "topology_table",
     "write",
-    "write_html",
+    "write_report",
     "write_topology_svg",
 ]
 
 
-def write_html(results: Results, path: Path) -> Path:
+def write_report(results: Results, path: Path) -> Path:
     """The run's document as a file, see :func:`write`."""
     from dbdyno.present import report
 

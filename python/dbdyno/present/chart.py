@@ -45,6 +45,7 @@ def finished(layers: Sequence[Spec], description: str) -> Spec:
     drawn = [
         {**one, "data": {"name": names.setdefault(_text(one["data"]["values"]), f"data-{len(names)}")}}
         for one in layers
+        if one["data"]["values"]  # without a row there is no extent to draw
     ]
     size: Spec = {"width": "container", "height": HEIGHT, "description": description}
     return {**size, "layer": drawn, "datasets": {name: json.loads(text) for text, name in names.items()}}

@@ -1,4 +1,4 @@
-"""What every form of the report shares: series, short numbers, the names of columns and work units."""
+"""What every form of the report shares: series, percentages, the names of columns and work units."""
 
 from __future__ import annotations
 

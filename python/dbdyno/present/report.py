@@ -172,8 +172,9 @@ class _Builder:
         """The stack, each session over time, every wait."""
         results = self.results
         drawn = _charts(charts.ledgers(results), "time")
-        blocks = [*drawn, self._choice(strips.strips), self._choice(waits.tables)]
-        return [*blocks, *remarks(sources_used.words(results))]
+        return [
+            *drawn, self._choice(strips.strips, waits.tables), *remarks(sources_used.words(results)),
+        ]  # fmt: skip
 
     def _details(self, rates: list[charts.Group]) -> Iterator[Section]:
         results, title = self.results, "Sessions and processes"
@@ -189,12 +190,13 @@ class _Builder:
         yield Section(plan, run_facts.plan(results), "plan", folded=True)
         yield Section("How each figure was obtained", methods.tables(results), "methods", folded=True)
 
-    def _choice(self, make: Details) -> Block:
+    def _choice(self, *makes: Details) -> Block:
         shown = self._picks.shown
         if not shown:
             return Paragraph("Nothing was measured.", "muted")
         name = "Window" if self.observed else "Load"
-        return Choice(name, [Option(p.key, p.label, make(self.results, p)) for p in shown], self._picks.note)
+        some = [Option(p.key, p.label, [b for m in makes for b in m(self.results, p)]) for p in shown]
+        return Choice(name, some, self._picks.note)
 
 
 def _charts(groups: Iterable[charts.Group], part: str, main: bool | None = None) -> list[Block]:

@@ -45,8 +45,8 @@ def section(scalings: Sequence[Scaling]) -> Section | None:
     many = len(scalings) > 1
     parts: list[Block] = []
     for n, one in enumerate(scalings):
-        details = Section("Parameters, models, every load", _tables(one), folded=True)
-        blocks = [*_lead(one), *_answers(one), *charts(one, n), details]
+        more = Section("All answers, models, every load", [*_answers(one), *_tables(one)], folded=True)
+        blocks: list[Block] = [*_lead(one), *charts(one, n), more]
         parts += [Section(one.ladder.name, blocks)] if many else blocks
     return Section("Scalability", parts, "scaling")
 
