@@ -94,7 +94,7 @@ def test_a_forged_store_does_not_steer(forged: Path, words: str) -> None:
 
 def test_what_is_foreign_becomes_visible(forged: Path) -> None:
     _, written = on_terminal("show", "last", env={"DBDYNO_STORE": str(forged)})
-    assert "␛]0;owned␛[2J\ufffd31m␡" in re.sub(r"\x1b\[[0-9;]*m|\s", "", written)
+    assert "␛]0;owned␇␛[2J\ufffd31m␡" in re.sub(r"\x1b\[[0-9;]*m|\s", "", written)
 
 
 @contextmanager

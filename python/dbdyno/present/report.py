@@ -114,7 +114,8 @@ def lead(results: Results) -> list[Paragraph]:
 
 def more(results: Results) -> list[Paragraph]:
     """The commands that show the rest."""
-    run, options = results.info.id, " | ".join(f"--{name}" for name in ("findings", *DETAILS))
+    run = results.info.id
+    options = " | ".join(f"--{name.replace('_', '-')}" for name in ("findings", *DETAILS))
     commands = [f"dbdyno show {run} {options}", *([f"dbdyno analyze {run}"] if results.scaling else [])]
     return remarks([f"{_quality_title(results)}.", f"More: {'; '.join(commands)}; dbdyno report {run}"])
 
