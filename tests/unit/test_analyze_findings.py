@@ -7,7 +7,7 @@ from tests.fakery import LIO, Climb, S, climb
 from dbdyno.account.ledger import ledger, witnesses
 from dbdyno.account.load_profile import profile
 from dbdyno.account.rungs import rungs
-from dbdyno.account.top_events import top_events, top_events_total
+from dbdyno.account.top_events import seconds, top_events, top_events_total
 from dbdyno.account.window import cut
 from dbdyno.conclude.findings import findings
 from dbdyno.conduct.derive import derive
@@ -61,9 +61,10 @@ class Made:
         self.ledger(record | changes)
 
     def find(self) -> dict[str, Claim]:
-        self.tables["top_events"] = pl.concat([top_events(self.tables), top_events_total(self.tables)])
-        found = findings(self.plan, self.made.environment, self.tables, self.workloads)
-        return {f.id: f for f in found}
+        windows, found = self.tables["windows"], seconds(self.tables)
+        self.tables["top_events"] = pl.concat([top_events(windows, found), top_events_total(windows, found)])
+        made = findings(self.plan, self.made.environment, self.tables, self.workloads)
+        return {f.id: f for f in made}
 
 
 def test_a_clean_run_has_no_complaints(clean: Climb):
