@@ -6,6 +6,8 @@ What derives is loaded when something is derived: most that is shown is only rea
 from __future__ import annotations
 
 import contextlib
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,12 +26,14 @@ from dbdyno.model.wait_families import TABLE as FAMILIES
 from dbdyno.store import DamagedCell, Parts, Run
 
 Say = Callable[[str], None]
+_SAID_S = 2.0
 
 
-def _silent(_: str) -> None: ...
+def _told(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
 
 
-def rebuild(record: Run, say: Say = _silent) -> tuple[Results, Path]:
+def rebuild(record: Run, say: Say = _told) -> tuple[Results, Path]:
     """Windows, ledger, findings and report anew from raw data; the report's path."""
     return _reported(record, _anew(record, say))
 
@@ -39,18 +43,19 @@ def finished(record: Run) -> tuple[Results, Path]:
     return _reported(record, results_of(record))
 
 
-def conclude(record: Run, say: Say = _silent) -> Results:
+def conclude(record: Run, say: Say = _told) -> Results:
     """From what was derived cell by cell while the run was measured, and what of it is missing."""
     from dbdyno.conduct.making import Making, keep
 
-    results = Making(record, say=say).resume().conclude()
+    results = Making(record, say=_now_and_then(record, say)).resume().conclude()
     keep(record, results)
     return results
 
 
-def results_of(record: Run, say: Say = _silent) -> Results:
+def results_of(record: Run, say: Say = _told) -> Results:
     """All that is shown of a stored run, as it was derived when the run ended. What of it is missing in an
-    older one is derived now, which ``say`` is told, and kept where the store can be written."""
+    older one is derived now, which ``say`` is told (default: standard error), and kept where the store can be
+    written."""
     results = _read_derived(record)
     if results is None:
         return _derived_now(record, say)
@@ -65,7 +70,7 @@ def results_of(record: Run, say: Say = _silent) -> Results:
     return results
 
 
-def derived_of(record: Run, say: Say = _silent) -> Results:
+def derived_of(record: Run, say: Say = _told) -> Results:
     """What was derived when the run ended, or, where that is not there, derived anew from the raw data."""
     return _read_derived(record) or _derived_now(record, say)
 
@@ -133,13 +138,26 @@ def _anew(record: Run, say: Say) -> Results:
     beside = Parts(record.path, ".parts-anew")
     beside.clear()
     try:
-        results = Making(record, beside, say).conclude()
+        results = Making(record, beside, _now_and_then(record, say)).conclude()
         record.take_parts(beside)
         keep(record, results)
     finally:
         with contextlib.suppress(StoreError):
             beside.clear()
     return results
+
+
+def _now_and_then(record: Run, say: Say) -> Say:
+    """How far it is, where it takes long."""
+    said_s = time.monotonic()
+
+    def far(words: str) -> None:
+        nonlocal said_s
+        if time.monotonic() - said_s > _SAID_S:
+            said_s = time.monotonic()
+            say(f"Deriving run {record.id}: {words}")
+
+    return far
 
 
 def _reported(record: Run, results: Results) -> tuple[Results, Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, cast
@@ -16,6 +16,8 @@ from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.scaling import Scaling
 from dbdyno.model.workload import Calibration, Workload
+
+Query = Callable[[pl.LazyFrame], pl.LazyFrame]
 
 RunStatus = Literal["running", "complete", "cut short", "broken"]
 """``broken``: only in listings, for a directory whose ``run.json`` cannot be read."""
@@ -63,11 +65,15 @@ class Results:
     scaling: tuple[Scaling, ...] = ()  # one a ladder: a workload under a variant
     answers: tuple[Claim, ...] = ()  # of an observation, which has no ladder: headroom
 
-    def whole(self, table: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    def whole(self, table: str) -> pl.DataFrame:
         """All rows, also those of single sessions, which a stored run's ``tables`` read only here."""
-        if (read := getattr(self.tables, "whole", None)) is not None:
-            return cast("pl.DataFrame", read(table, columns))
-        return self.tables[table].select(columns or pl.all())
+        return self.ask(table, lambda rows: rows)
+
+    def ask(self, table: str, query: Query) -> pl.DataFrame:
+        """``query`` of all rows: of a stored run no more is read than it asks for."""
+        if (ask := getattr(self.tables, "ask", None)) is not None:
+            return cast("pl.DataFrame", ask(table, query))
+        return query(self.tables[table].lazy()).collect()
 
     def of_cell(self, table: str, cell: str) -> pl.DataFrame:
         """All rows of one cell; of a stored run nothing else is read."""

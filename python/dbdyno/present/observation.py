@@ -41,12 +41,12 @@ def overview(results: Results) -> Overview | None:
     rows = rows_of(results, "profile", pick)
     known = {n: v for n, v in rows.select("name", "per_s").rows() if n in _NAMES}
     found = {short: known.get(name) for name, short in _NAMES.items()}
-    met = results.whole("microstates", ["role", "worker", "pid", "start_ticks"])
-    processes = met.filter((pl.col("role") == "session") & ~pl.col("worker"))
+    whose = (pl.col("role") == "session") & ~pl.col("worker")
+    met = results.ask("microstates", lambda f: f.filter(whose).select("pid", "start_ticks").unique())
     return Overview(
         len(windows),
         float(windows["wall_s"].sum()),
-        processes.select("pid", "start_ticks").n_unique() if len(processes) else 0,
+        met.height,
         **found,
         top=profile.events(results, pick),
         brief=_brief(results),

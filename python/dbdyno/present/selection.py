@@ -152,8 +152,8 @@ def _sizes(results: Results) -> dict[str, int]:
     events = tables["events"].filter(pl.col("scope") != "session")
     counted = [
         events.group_by("cell").agg(n=pl.len().cast(pl.Float64)),
-        results.whole("microstates", ["cell"]).group_by("cell").agg(n=pl.len().cast(pl.Float64)),
-        results.whole("strips", ["cell"]).group_by("cell").agg(n=pl.len() / _PIECES_A_ROW),
+        results.ask("microstates", lambda f: f.group_by("cell").agg(n=pl.len().cast(pl.Float64))),
+        results.ask("strips", lambda f: f.group_by("cell").agg(n=pl.len() / _PIECES_A_ROW)),
     ]
     sums = pl.concat(counted).group_by("cell").agg(pl.col("n").sum())
     return {cell: int(n) for cell, n in sums.rows()}

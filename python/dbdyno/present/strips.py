@@ -33,7 +33,9 @@ _WORDS = {
 
 def parts(results: Results) -> list[str]:
     """All parts of a run in the order of stacking."""
-    found: list[str] = results.whole("strips", ["part"])["part"].unique().sort().to_list()
+    found: list[str] = (
+        results.ask("strips", lambda rows: rows.select("part").unique())["part"].sort().to_list()
+    )
     last = ("asleep", *_clients(results, found), "unknown")
     others = [p for p in found if p not in (*_FIRST, *last)]
     return [p for p in (*_FIRST, *others, *last) if p in found]
@@ -112,9 +114,12 @@ def _rows(results: Results, cell: str | None) -> pl.DataFrame:
     who = pl.col("session").cast(pl.String).alias("who")
     if cell is not None:
         return results.of_cell("strips", cell).with_columns(who)
-    table = results.tables["strips"]
+    table = results.ask(
+        "strips", _coarse if results.tables["windows"].height > MAX_PIECES else lambda rows: rows
+    )
     offsets = timeline.windows(results).select("cell", offset="start_s")
-    processes = results.tables["microstates"].filter((pl.col("role") == "session") & ~pl.col("worker"))
+    whose = (pl.col("role") == "session") & ~pl.col("worker")
+    processes = results.ask("microstates", lambda rows: rows.filter(whose).select("cell", "session", "pid"))
     # A session's number is its window's own; its process is the same in all.
     named = processes.select("cell", "session", pl.format("pid {}", "pid").alias("process"))
     named = named.unique(["cell", "session"], keep="first", maintain_order=True)  # of several in turn, one
@@ -122,6 +127,17 @@ def _rows(results: Results, cell: str | None) -> pl.DataFrame:
     shifted = [(pl.col(c) + pl.col("offset")).alias(c) for c in ("start_s", "end_s")]
     session = pl.when(pl.col("process").is_null()).then("session").alias("session")
     return joined.with_columns(*shifted, pl.coalesce("process", who).alias("who"), session)
+
+
+def _coarse(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """A window as one: no piece of the drawing is shorter."""
+    start, end = pl.col("start_s"), pl.col("end_s")
+    spent = ((end - start) * pl.col("share")).sum()
+    return (
+        rows.group_by("cell", "session", "part")
+        .agg(start.min(), end.max(), share=spent)
+        .with_columns(share=pl.col("share") / (pl.col("end_s") - pl.col("start_s")))
+    )
 
 
 def _cut(rows: pl.DataFrame, start: float, width: float, count: int) -> pl.DataFrame:

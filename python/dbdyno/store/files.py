@@ -110,6 +110,12 @@ def read_directory(path: Path) -> dict[str, bytes]:
     return {str(name): _checked(path, name, digests[name]) for name in digests}
 
 
+def is_sound(path: Path) -> bool:
+    """Whether such a directory's manifest names the file. Raises :class:`StoreError` where its content has
+    another checksum."""
+    return path.parent.is_dir() and read_one(path.parent, path.name) is not None
+
+
 def read_one(path: Path, name: str) -> bytes | None:
     """One file of such a directory; ``None``: the manifest, or the directory, has none of that name."""
     digests = _digests(path) if path.is_dir() else {}

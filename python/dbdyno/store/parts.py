@@ -17,7 +17,8 @@ import polars as pl
 
 from dbdyno.model.derived import OF_SESSIONS, WHOLLY
 from dbdyno.model.errors import StoreError
-from dbdyno.model.tables import conform, empty
+from dbdyno.model.results import Query
+from dbdyno.model.tables import conform, empty, schema
 from dbdyno.store import files
 
 _FORMAT = 1
@@ -31,6 +32,7 @@ class Parts:
 
     def __init__(self, run: Path, directory: str = "parts") -> None:
         self.path = run / directory
+        self._sound: dict[Path, bool] = {}  # files that were compared with their checksums
 
     def names(self) -> list[str]:
         """In the order of running; each is the id of its first cell."""
@@ -71,20 +73,31 @@ class Parts:
     def _read(self, name: str, file: str) -> bytes | None:
         return files.read_one(self.path / name, file)
 
-    def of_sessions(
-        self, table: str, cell: str | None = None, columns: Sequence[str] | None = None
-    ) -> pl.DataFrame:
+    def of_sessions(self, table: str, cell: str | None = None) -> pl.DataFrame:
         """Rows of single sessions, of all cells or of one. Raises :class:`StoreError` on damage."""
+        if cell is None:
+            return self.ask(table, lambda rows: rows)
         names = self.names()
-        if cell is not None:
-            names = names[max(0, bisect(names, cell) - 1) : bisect(names, cell)]
-        read = (files.read_one(self.path / n, f"{table}.sessions.parquet") for n in names)
-        found = [content for content in read if content is not None]
+        return self.ask(
+            table, lambda rows: rows.filter(pl.col("cell") == cell), names[: bisect(names, cell)][-1:]
+        )
+
+    def ask(self, table: str, query: Query, names: Sequence[str] | None = None) -> pl.DataFrame:
+        """``query`` of the rows of single sessions, of all parts or of those named."""
+        found = [
+            self.path / n / f"{table}.sessions.parquet" for n in (self.names() if names is None else names)
+        ]
         try:
-            rows = conformed(table, found, columns) if found else empty(table).select(columns or pl.all())
-        except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
+            there = [path for path in found if self._is_sound(path)]
+            rows = pl.scan_parquet(there, glob=False) if there else empty(table).lazy()
+            return _guarded(query(_conforming(table, rows)))
+        except (StoreError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise StoreError(f"derived rows of {table} are damaged: {error}", _REBUILD) from error
-        return rows if cell is None else rows.filter(pl.col("cell") == cell)
+
+    def _is_sound(self, path: Path) -> bool:
+        if path not in self._sound:
+            self._sound[path] = files.is_sound(path)
+        return self._sound[path]
 
 
 class Derived(Mapping[str, pl.DataFrame]):
@@ -104,19 +117,27 @@ class Derived(Mapping[str, pl.DataFrame]):
             self._read[table] = self.whole(table)
         return self._read[table]
 
+    def __contains__(self, table: object) -> bool:
+        """Reads nothing."""
+        return table in WHOLLY or table in self.kept
+
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys((*self.kept, *WHOLLY)))
 
     def __len__(self) -> int:
         return len(set(self.kept) | set(WHOLLY))
 
-    def whole(self, table: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """With the rows of single sessions, by cell. ``columns``: these alone."""
-        kept = self.kept.get(table, empty(table)).select(columns or pl.all())
+    def whole(self, table: str) -> pl.DataFrame:
+        """With the rows of single sessions, by cell."""
+        rows = self.ask(table, lambda every: every)
+        return rows.sort("cell", maintain_order=True) if table in OF_SESSIONS else rows
+
+    def ask(self, table: str, query: Query) -> pl.DataFrame:
+        """``query`` of all rows, those of single sessions last. Raises :class:`StoreError` on damage."""
+        kept = self.kept.get(table, empty(table)).lazy()
         if table not in OF_SESSIONS:
-            return kept
-        rows = pl.concat([kept, self._parts.of_sessions(table, None, columns)])
-        return rows.sort("cell", maintain_order=True) if kept.height and "cell" in rows.columns else rows
+            return query(kept).collect()
+        return self._parts.ask(table, lambda rows: query(pl.concat([kept, rows])))
 
     def of_cell(self, table: str, cell: str) -> pl.DataFrame:
         """All rows of one cell."""
@@ -124,22 +145,35 @@ class Derived(Mapping[str, pl.DataFrame]):
         return pl.concat([kept, self._parts.of_sessions(table, cell)]) if table in OF_SESSIONS else kept
 
 
-def conformed(table: str, contents: Sequence[bytes], columns: Sequence[str] | None = None) -> pl.DataFrame:
+def conformed(table: str, contents: Sequence[bytes]) -> pl.DataFrame:
     """The rows of Parquet files; what is no figure of a run is unknown, as later steps count on it.
 
     Raises :class:`StoreError` where it is no Parquet, or would not fit into memory.
     """
+    read = pl.scan_parquet(list[IO[bytes]](io.BytesIO(c) for c in contents))
+    if (rows := _guarded(read.select(pl.len())).item()) > _MOST_ROWS:
+        raise StoreError(f"a table of {rows:,} rows; at most {_MOST_ROWS:,} are read")
+    return conform(table, _guarded(_finite(read)))
+
+
+def _guarded(query: pl.LazyFrame) -> pl.DataFrame:
     try:
-        read = pl.scan_parquet(list[IO[bytes]](io.BytesIO(c) for c in contents))
-        rows = read.select(pl.len()).collect().item()
-        if rows > _MOST_ROWS:
-            raise StoreError(f"a table of {rows:,} rows; at most {_MOST_ROWS:,} are read")
-        frame = (read if columns is None else read.select(columns)).collect()
+        return query.collect(engine="streaming")
     except (pl.exceptions.PanicException, MemoryError, OSError) as error:  # a panic is no Exception
         raise StoreError(f"a table cannot be read: {error}") from error
+
+
+def _finite(rows: pl.LazyFrame) -> pl.LazyFrame:
     figures = pl.selectors.float()
-    frame = frame.with_columns(pl.when(figures.abs() < files.MOST_NUMBER).then(figures).otherwise(None))
-    return conform(table, frame) if columns is None else frame
+    return rows.with_columns(pl.when(figures.abs() < files.MOST_NUMBER).then(figures).otherwise(None))
+
+
+def _conforming(table: str, rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Columns that an older version did not write are NULL."""
+    there = rows.collect_schema().names()
+    columns = schema(table)
+    known = [pl.col(n) if n in there else pl.lit(None).alias(n) for n in columns]
+    return _finite(rows.select(c.cast(t) for c, t in zip(known, columns.values(), strict=True)))
 
 
 def _rows(table: str, contents: Sequence[bytes]) -> pl.DataFrame:

@@ -1,0 +1,207 @@
+"""Cells are derived while the next ones are measured: each once, stored, and concluded from at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from polars.testing import assert_frame_equal
+from tests.fakery import WITH_ENGINES, Climb, climb
+from tests.unit.test_observe_conduct import LAW, Told, planned
+
+from dbdyno import conduct, observe
+from dbdyno.conduct import making
+from dbdyno.conduct.deriving import Deriving, deriving
+from dbdyno.conduct.rebuild import derived_anew
+from dbdyno.drive import Interrupt
+from dbdyno.engines import open_server
+from dbdyno.model.protocols import Progress, Target
+from dbdyno.model.raw import RawCell
+from dbdyno.model.results import Results
+from dbdyno.store import Run, RunStore
+
+PATIENCE_S = 120.0
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The cells that are derived, each time they are."""
+    found: list[str] = []
+    real = making.part_of
+
+    def part_of(cells: list[RawCell], *rest: object) -> making.Part:
+        found.extend(c.id for c in cells)
+        return real(cells, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(making, "part_of", part_of)
+    return found
+
+
+class Saved(Told):
+    """Remembers, at each saved window, how many parts there were."""
+
+    def __init__(self, store: Path) -> None:
+        super().__init__()
+        self.parts: list[int] = []
+        self._store = store
+
+    def saved(self, window: RawCell) -> None:  # noqa: ARG002
+        self.parts.append(len(RunStore(self._store).open("last").parts.names()))
+
+
+def observed(store: Path, listener: Told) -> Run:
+    plan = planned(duration="30s")
+    return conduct.observe_server(
+        plan, observe.host(), Target(dsn=LAW), RunStore(store), listener, Interrupt()
+    ).record
+
+
+def same(some: Results, others: Results) -> None:
+    assert some.findings == others.findings
+    assert some.answers == others.answers
+    for name in others.tables:
+        assert_frame_equal(some.whole(name), others.whole(name), check_row_order=False)
+
+
+def test_each_window_is_derived_when_it_is_saved_and_none_again(tmp_path: Path, asked: list[str]) -> None:
+    listener = Saved(tmp_path)
+    run = observed(tmp_path, listener)
+    assert listener.parts == [1, 2, 3]
+    assert asked == run.cells() == run.parts.names()
+    conduct.finished(run)
+    assert asked == run.cells()
+    same(conduct.results_of(run), derived_anew(run))
+
+
+def test_what_a_killed_program_had_derived_is_used_and_the_rest_is_made(
+    tmp_path: Path, asked: list[str]
+) -> None:
+    run = observed(tmp_path, Told())
+    before = conduct.results_of(run)
+    last = run.cells()[-1]
+    shutil.rmtree(run.path / "derived")
+    shutil.rmtree(run.parts.path / last)
+    asked.clear()
+    said: list[str] = []
+    same(conduct.results_of(run, said.append), before)
+    assert asked == [last]
+    assert run.id in said[0]
+    same(conduct.results_of(run, said.append), before)  # read back
+    assert asked == [last]
+
+
+def test_parts_that_answer_other_questions_are_made_anew(tmp_path: Path, asked: list[str]) -> None:
+    run = observed(tmp_path, Told())
+    before = conduct.results_of(run)
+    shutil.rmtree(run.path / "derived")
+    (run.parts.path / run.cells()[1] / "part.json").write_text('{"format": 0}')
+    asked.clear()
+    same(conduct.results_of(run), before)
+    assert asked == run.cells()
+
+
+def test_rebuild_makes_all_parts_anew_in_place_of_those_there(tmp_path: Path, asked: list[str]) -> None:
+    run = observed(tmp_path, Told())
+    before = conduct.results_of(run)
+    asked.clear()
+    results, _ = conduct.rebuild(run)
+    assert asked == run.cells()
+    same(results, before)
+    assert sorted(p.name for p in run.path.iterdir() if p.name.startswith(".")) == []
+
+
+def test_rows_of_one_cell_are_those_of_the_whole(tmp_path: Path) -> None:
+    run = observed(tmp_path, Told())
+    results, whole = conduct.results_of(run), derived_anew(run)
+    for table in ("ledger", "events", "microstates", "strips"):
+        for cell in run.cells():
+            assert_frame_equal(
+                results.of_cell(table, cell), whole.of_cell(table, cell), check_row_order=False
+            )
+
+
+@pytest.fixture(scope="module")
+def made() -> Climb:
+    return climb("fake:cpus=2,cpu=4ms,wait=IO/DataFileRead:5ms", (1, 2))
+
+
+@pytest.fixture
+def run(made: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("PYTHONPATH", WITH_ENGINES)
+    found = RunStore(tmp_path).create(made.plan)
+    found.write_environment(made.environment)
+    return found
+
+
+def beside(run: Run) -> Deriving:
+    """As for a server that has no world of its own: in another process."""
+    from dbdyno.conduct.deriving import _Beside
+
+    return _Beside(run)
+
+
+def until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_process_beside_derives_each_cell_and_concludes(made: Climb, run: Run) -> None:
+    derived = beside(run)
+    try:
+        pids = {task["pid"] for task in derived.tasks()}
+        assert {task["role"] for task in derived.tasks()} == {"dbdyno"} and os.getpid() not in pids
+        for number, cell in enumerate(made.cells, 1):
+            run.write_cell(cell)
+            derived.more()
+            until(lambda n=number: len(run.parts.names()) == n)  # type: ignore[misc]
+        assert derived.cpu_s() > 0
+        derived.finish(print)
+    finally:
+        derived.close()
+    run.finish("complete")
+    shown, anew = conduct.results_of(run), derived_anew(run)
+    same(shown, anew)
+    assert [s.fits for s in shown.scaling] == [s.fits for s in anew.scaling]
+
+
+def test_it_stands_still_while_a_cell_is_measured(run: Run) -> None:
+    derived = beside(run)
+    pid = derived.tasks()[0]["pid"]
+
+    def state() -> str:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    try:
+        tick = derived.resting_while_measured(lambda *_: None)
+        tick("measuring", 0.0, Progress(0, 0, 0, 0), {})
+        until(lambda: state() == "T")
+        tick("last calls", 0.0, Progress(0, 0, 0, 0), {})
+        until(lambda: state() != "T")
+    finally:
+        derived.close()
+
+
+def test_where_that_process_dies_the_end_makes_the_rest(made: Climb, run: Run) -> None:
+    derived = beside(run)
+    try:
+        for cell in made.cells:
+            run.write_cell(cell)
+        os.kill(derived.tasks()[0]["pid"], signal.SIGKILL)
+        derived.more()
+        derived.finish(print)
+    finally:
+        derived.close()
+    run.finish("complete")
+    same(conduct.results_of(run), derived_anew(run))
+
+
+def test_an_engine_with_a_clock_of_its_own_is_derived_between_its_cells(run: Run) -> None:
+    with open_server("fake", Target(dsn=LAW)) as server, deriving(run, server) as derived:
+        assert derived.tasks() == []
