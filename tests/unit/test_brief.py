@@ -11,8 +11,8 @@ from tests.fake_engine import wait_families
 from dbdyno.model.brief import children, logons, unmet
 from dbdyno.model.session_time import too_brief
 from dbdyno.model.tables import empty, rows
-from dbdyno.observe import glance_brief
-from dbdyno.observe.glance_brief import Brief, brief
+from dbdyno.observe import glance_parts
+from dbdyno.observe.glance_parts import Brief, brief
 
 S, MS, TICK = 1_000_000_000, 1_000_000, 10_000_000
 MAIN, BOOT = 10, 100  # pid; start, in ticks
@@ -151,5 +151,5 @@ def test_a_glance_does_not_call_sleep_what_the_trace_could_not_name(status: str)
     wait_class = "Client" if status == "ok" else None
     row = {"pid": 7, "start_ticks": 1_050, "after_ns": S, "wait_class": wait_class, "sleep_ns": S}
     waits = pl.DataFrame([row | {"status": status}])
-    found = glance_brief._client_share(waits, waits.select("pid", "start_ticks"), wait_families())
+    found = glance_parts._client_share(waits, waits.select("pid", "start_ticks"), wait_families())
     assert found == (1.0 if status == "ok" else None)

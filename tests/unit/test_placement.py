@@ -20,7 +20,7 @@ from dbdyno.conclude.findings import placement as on
 from dbdyno.conclude.findings.context import Case
 from dbdyno.model.claim import Claim
 from dbdyno.model.tables import rows
-from dbdyno.observe.topology import siblings
+from dbdyno.observe.cpus import siblings
 from dbdyno.stats.significance import coincidence, fisher
 from dbdyno.stats.two_groups import groups
 

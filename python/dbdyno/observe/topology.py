@@ -1,36 +1,164 @@
-"""CPUs in short: model, cores, sockets, NUMA nodes. The whole of it: observe/machine.py."""
+"""The whole topology of a machine, put together from what each source tells."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
-from dbdyno.model.environment import Cpu
-from dbdyno.observe import cpuinfo
-from dbdyno.observe.places import CPU, online_cpus, places
-from dbdyno.observe.tree import cpus_listed, integer
+from dbdyno.model.topology import Cache, Core, LogicalCpu, Node, Smt, SmtState, Socket, Topology, Why
+from dbdyno.observe import limits
+from dbdyno.observe.cpus import CPU, Place, caches, model_name, nodes, places, present_cpus, told_online
+from dbdyno.observe.host import bare_metal, container, machine
+from dbdyno.observe.limits import told_affinity
+from dbdyno.observe.tree import cpus_listed, integer, text
 
 
-def cpu(root: Path) -> Cpu:
-    """The CPUs that are online. What neither source tells is None."""
-    online = online_cpus(root)
-    found = places(root, online)
-    sockets = {p.socket for p in found}
-    cores = Counter(p.core for p in found)
-    nodes = cpus_listed(root, "sys/devices/system/node/online")
-    max_khz = integer(root, f"{CPU}/cpu{online[0]}/cpufreq/cpuinfo_max_freq")
-    return Cpu(
-        model=cpuinfo.model_name(root),
-        logical=len(online),
-        cores=None if None in cores else len(cores),
-        sockets=None if None in sockets else len(sockets),
-        numa_nodes=len(nodes) if nodes else None,
-        threads_per_core=None if None in cores else max(cores.values(), default=None),
-        max_mhz=None if max_khz is None else max_khz / 1000,
+def unknowns(t: Topology) -> Iterator[str]:
+    """One sentence each, ``what: why; cure``."""
+    yield from _places(t)
+    yield from _limits(t)
+    if t.smt.state is None and t.cpus:
+        yield "SMT: no /sys/devices/system/cpu/smt/control; kernels from 4.19 on have it"
+    if t.hypervisor is None:
+        yield "hypervisor: not shown by CPU flags, DMI or device tree; try lscpu or virt-what as root"
+    if all(c.governor is None for c in t.online):
+        what = "governor" if any(c.max_mhz for c in t.online) else "frequency and governor"
+        guest = t.hypervisor not in (None, "none")
+        cure = "the host of this virtual machine has it" if guest else "a cpufreq driver would show them"
+        yield f"{what}: no cpufreq in /sys; {cure}"
+    if t.clocksource is None:
+        yield "clocksource: no /sys/devices/system/clocksource; try dmesg | grep clocksource"
+
+
+def _places(t: Topology) -> Iterator[str]:
+    masked = "where /sys is masked, look from the host"
+    if any(c.core is None for c in t.online):
+        yield f"cores and threads: not in /sys or /proc/cpuinfo; {masked}"
+    if any(c.socket is None for c in t.online):
+        yield f"sockets: not in /sys or /proc/cpuinfo; {masked}"
+    if not t.nodes:
+        yield f"NUMA nodes: no /sys/devices/system/node; kernels with CONFIG_NUMA have it; {masked}"
+    elif any(not node.distances for node in t.nodes):
+        yield f"NUMA distances: not in /sys/devices/system/node; {masked}"
+    if not t.caches:
+        yield f"caches: no cpu*/cache in /sys; some hypervisors pass none on; {masked}"
+
+
+def _limits(t: Topology) -> Iterator[str]:
+    if t.affinity is None:
+        yield "CPUs that may be used: no /proc/self/status in this recorded tree; record it with the others"
+    if t.cpuset is None:
+        yield "cpuset: no control group with one is seen; what it does is in the affinity mask"
+    if t.container is not None:
+        yield "quotas above the container: not seen from inside, may be tighter; look from the host"
+
+
+_CLOCK = "sys/devices/system/clocksource/clocksource0"
+
+
+def topology(root: Path = Path("/")) -> Topology:
+    """The machine below ``root`` (``/``, or a recorded tree). Needs no rights; raises nothing."""
+    present, online = present_cpus(root), told_online(root)
+    where = {p.cpu: p for p in places(root, online)}
+    of_nodes, of_caches = nodes(root, online), caches(root, online)
+    affinity, group, quota = told_affinity(root), limits.cpuset(root), limits.quota(root)
+    verdicts = limits.verdicts(present, online, group, affinity)
+    cores = _cores(where.values(), of_nodes)
+    cpus = tuple(_cpu(root, n, where.get(n), cores, of_nodes, of_caches, verdicts[n]) for n in present)
+    may_use = None if any(c.allowed is None for c in cpus) else sum(bool(c.allowed) for c in cpus)
+    found = Topology(
+        model=model_name(root),
+        cpus=cpus,
+        cores=tuple(cores.values()),
+        sockets=_sockets(cpus),
+        nodes=of_nodes,
+        caches=of_caches,
+        smt=_smt(root, cores),
+        offline=tuple(n for n in present if n not in online),
+        isolated=cpus_listed(root, f"{CPU}/isolated"),
+        affinity=affinity,
+        cpuset=group,
+        quota=quota,
+        usable_cpus=may_use if may_use is None or quota is None else min(may_use, quota.cpus),
+        hypervisor="none" if bare_metal(root) else machine(root),
+        container=container(root),
+        clocksource=text(root, f"{_CLOCK}/current_clocksource") or None,
+        clocksources=tuple((text(root, f"{_CLOCK}/available_clocksource") or "").split()) or None,
+    )
+    return found.model_copy(update={"notes": tuple(unknowns(found))})
+
+
+def _cores(found: Iterable[Place], of_nodes: Sequence[Node]) -> dict[tuple[int, ...], Core]:
+    """By their CPUs, numbered in the order of the first."""
+    cores: dict[tuple[int, ...], Core] = {}
+    seen = list(found)
+    online = {p.cpu for p in seen}
+    for p in seen:
+        if p.core is not None and p.core not in cores:
+            cores[p.core] = Core(
+                core=len(cores),
+                core_id=p.core_id,
+                socket=p.socket,
+                node=_node_of(p.cpu, of_nodes),
+                cpus=tuple(n for n in p.core if n in online),
+            )
+    return cores
+
+
+def _cpu(
+    root: Path,
+    n: int,
+    place: Place | None,
+    cores: Mapping[tuple[int, ...], Core],
+    of_nodes: Sequence[Node],
+    of_caches: Sequence[Cache],
+    verdict: tuple[bool | None, Why | None],
+) -> LogicalCpu:
+    if place is None:
+        return LogicalCpu(cpu=n, online=False, allowed=verdict[0], why_not=verdict[1])
+    khz = [integer(root, f"{CPU}/cpu{n}/cpufreq/cpuinfo_{which}_freq") for which in ("min", "max")]
+    return LogicalCpu(
+        cpu=n,
+        online=True,
+        socket=place.socket,
+        die=place.die,
+        core=None if place.core is None else cores[place.core].core,
+        core_id=place.core_id,
+        node=_node_of(n, of_nodes),
+        thread=place.thread,
+        caches=tuple(i for i, cache in enumerate(of_caches) if n in cache.cpus),
+        allowed=verdict[0],
+        why_not=verdict[1],
+        min_mhz=None if khz[0] is None else khz[0] / 1000,
+        max_mhz=None if khz[1] is None else khz[1] / 1000,
+        governor=text(root, f"{CPU}/cpu{n}/cpufreq/scaling_governor") or None,
     )
 
 
-def siblings(root: Path) -> tuple[tuple[int, ...], ...] | None:
-    """The online CPUs of each core, by the first of them. None: neither source tells of every CPU."""
-    cores = {p.core for p in places(root, online_cpus(root))}
-    return None if None in cores else tuple(sorted(core for core in cores if core is not None))
+def _node_of(n: int, of_nodes: Sequence[Node]) -> int | None:
+    return next((node.node for node in of_nodes if n in node.cpus), None)
+
+
+def _sockets(cpus: Sequence[LogicalCpu]) -> tuple[Socket, ...]:
+    numbers = sorted({c.socket for c in cpus if c.socket is not None})
+    return tuple(_socket(s, [c for c in cpus if c.socket == s]) for s in numbers)
+
+
+def _socket(number: int, inside: Sequence[LogicalCpu]) -> Socket:
+    return Socket(
+        socket=number,
+        cpus=tuple(c.cpu for c in inside),
+        cores=tuple(sorted({c.core for c in inside if c.core is not None})),
+        nodes=tuple(sorted({c.node for c in inside if c.node is not None})),
+    )
+
+
+def _smt(root: Path, cores: Mapping[tuple[int, ...], Core]) -> Smt:
+    """``control`` may be a number of threads (POWER, since 6.6): then SMT is on."""
+    control = text(root, f"{CPU}/smt/control") or None
+    threads = max((len(core.cpus) for core in cores.values()), default=None)
+    state: SmtState | None = next((s for s in get_args(SmtState) if s == control), None)
+    if (control or "").isdecimal() or (control is None and (threads or 1) > 1):
+        state = "on"
+    return Smt(state=state, control=control, threads_per_core=threads)

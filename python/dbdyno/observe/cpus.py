@@ -1,0 +1,232 @@
+"""The CPUs: what they are called, where each sits (socket, die, core, thread), NUMA nodes, caches.
+
+From /sys/devices/system/cpu (Documentation/admin-guide/cputopology.rst), CPU by CPU; where it is silent, from
+/proc/cpuinfo. Nodes and caches: Documentation/ABI, sysfs-devices-node, sysfs-devices-system-cpu.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dbdyno.model.environment import Cpu
+from dbdyno.model.topology import Cache, Node
+from dbdyno.observe.tree import cpus_listed, fields, integer, numbered, text
+
+_MODEL_KEYS = ("model name", "cpu model", "cpu", "Model", "Hardware")  # x86, MIPS, POWER, ARM boards
+# "CPU implementer", "CPU part" -> name: arch/arm64/include/asm/cputype.h. Cores that servers are made of.
+_ARM_PARTS = {
+    ("0x41", "0xd08"): "Cortex-A72",
+    ("0x41", "0xd0b"): "Cortex-A76",
+    ("0x41", "0xd0c"): "Neoverse-N1",
+    ("0x41", "0xd40"): "Neoverse-V1",
+    ("0x41", "0xd49"): "Neoverse-N2",
+    ("0x41", "0xd4f"): "Neoverse-V2",
+    ("0x41", "0xd84"): "Neoverse-V3",
+    ("0x41", "0xd8e"): "Neoverse-N3",
+    ("0x43", "0x0af"): "ThunderX2-99xx",
+    ("0x48", "0xd01"): "Kunpeng-920",
+    ("0xc0", "0xac3"): "Ampere-1",
+    ("0xc0", "0xac4"): "Ampere-1a",
+}
+
+
+def blocks(root: Path) -> list[dict[str, str]]:
+    """A dictionary of each paragraph."""
+    return [fields(block) for block in (text(root, "proc/cpuinfo") or "").split("\n\n")]
+
+
+def processors(root: Path) -> dict[int, dict[str, str]]:
+    """CPU number -> its paragraph."""
+    return {int(b["processor"]): b for b in blocks(root) if b.get("processor", "").isdigit()}
+
+
+def flags(root: Path) -> frozenset[str]:
+    """Of the first CPU; empty where the architecture lists none (all but x86)."""
+    return frozenset(fields(text(root, "proc/cpuinfo")).get("flags", "").split())
+
+
+def model_name(root: Path) -> str | None:
+    known: dict[str, str] = {}
+    for block in blocks(root):
+        known = block | known
+    named = next((known[key] for key in _MODEL_KEYS if known.get(key)), None)
+    return named or _arm_name(known.get("CPU implementer"), known.get("CPU part"))
+
+
+def _arm_name(implementer: str | None, part: str | None) -> str | None:
+    if implementer is None or part is None:
+        return None
+    return _ARM_PARTS.get((implementer, part), f"ARM CPU, implementer {implementer}, part {part}")
+
+
+CPU = "sys/devices/system/cpu"
+# the newer name first; kernels before 2.6.25 have masks only
+_CORE = ("core_cpus", "thread_siblings")
+_PACKAGE = ("package_cpus", "core_siblings")
+
+
+class Place(NamedTuple):
+    cpu: int
+    socket: int | None
+    die: int | None
+    core_id: int | None
+    core: tuple[int, ...] | None  # the CPUs of its core in the order of threads: names the core uniquely
+
+    @property
+    def thread(self) -> int | None:
+        return None if self.core is None else self.core.index(self.cpu)
+
+
+def told_online(root: Path) -> tuple[int, ...]:
+    """Numbers of the online CPUs; empty where neither /sys nor /proc/cpuinfo tells."""
+    return cpus_listed(root, f"{CPU}/online") or tuple(processors(root))
+
+
+def online_cpus(root: Path) -> tuple[int, ...]:
+    """Numbers of the online CPUs; without /sys and /proc/cpuinfo what the C library says."""
+    return told_online(root) or tuple(range(os.cpu_count() or 1))
+
+
+def present_cpus(root: Path) -> tuple[int, ...]:
+    """Those that are there, online or not."""
+    present = cpus_listed(root, f"{CPU}/present") or numbered(root, CPU, "cpu")
+    return tuple(sorted({*present, *told_online(root)}))
+
+
+def places(root: Path, cpus: Iterable[int]) -> list[Place]:
+    """The place of each, in the order given. Sockets without a number are numbered as lscpu does."""
+    told = [_from_sys(root, n) for n in cpus]
+    if any(p.core is None for p in told):
+        listed = _from_cpuinfo(root)
+        told = [p if p.core is not None else listed.get(p.cpu, p) for p in told]
+    return _number_sockets(root, told)
+
+
+def _from_sys(root: Path, n: int) -> Place:
+    folder = f"{CPU}/cpu{n}/topology"
+    socket, die, core_id = (_id(root, f"{folder}/{k}") for k in ("physical_package_id", "die_id", "core_id"))
+    core = _together(root, n, _CORE)
+    return Place(n, socket, die, core_id, core if core and n in core else None)
+
+
+def _from_cpuinfo(root: Path) -> dict[int, Place]:
+    """By ``physical id`` and ``core id``; empty where a processor has none (ARM, some virtual machines)."""
+    listed = processors(root)
+    keys = {n: (b.get("physical id", ""), b.get("core id", "")) for n, b in listed.items()}
+    if not all(socket.isdecimal() and core.isdecimal() for socket, core in keys.values()):
+        return {}
+    cores = {key: tuple(n for n in keys if keys[n] == key) for key in keys.values()}
+    return {n: Place(n, int(key[0]), None, int(key[1]), cores[key]) for n, key in keys.items()}
+
+
+def _number_sockets(root: Path, told: Sequence[Place]) -> list[Place]:
+    """POWER and some ARM firmware name no package (-1), but the kernel still lists what belongs together."""
+    if all(p.socket is not None for p in told):
+        return list(told)
+    packages = {p.cpu: _together(root, p.cpu, _PACKAGE) for p in told}
+    if not all(packages.values()):
+        return list(told)
+    numbers = {package: i for i, package in enumerate(dict.fromkeys(packages.values()))}
+    return [p._replace(socket=numbers[packages[p.cpu]]) for p in told]
+
+
+def _together(root: Path, n: int, names: Sequence[str]) -> tuple[int, ...] | None:
+    paths = [f"{CPU}/cpu{n}/topology/{name}" for name in names]
+    return cpus_listed(root, *(f"{p}_list" for p in paths), masks=paths)
+
+
+def _id(root: Path, path: str) -> int | None:
+    """-1 is the kernel's word for unknown."""
+    found = integer(root, path)
+    return None if found is None or found < 0 else found
+
+
+NODE = "sys/devices/system/node"
+_FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def nodes(root: Path, online: Iterable[int]) -> tuple[Node, ...]:
+    """Nodes that are online and whose CPUs can be read; empty where the kernel tells of none."""
+    listed = cpus_listed(root, f"{NODE}/online") or numbered(root, NODE, "node")
+    found = (_node(root, n, listed, frozenset(online)) for n in listed)
+    return tuple(node for node in found if node is not None)
+
+
+def _node(root: Path, n: int, listed: tuple[int, ...], online: frozenset[int]) -> Node | None:
+    folder = f"{NODE}/node{n}"
+    cpus = cpus_listed(root, f"{folder}/cpulist", masks=[f"{folder}/cpumap"])
+    if cpus is None:
+        return None
+    distances = (text(root, f"{folder}/distance") or "").split()
+    return Node(
+        node=n,
+        cpus=tuple(c for c in cpus if c in online),
+        memory_bytes=_memory(root, n),
+        distances=dict(zip(listed, map(int, distances), strict=True))
+        if len(distances) == len(listed)
+        else {},
+    )
+
+
+def _memory(root: Path, n: int) -> int | None:
+    total = fields(text(root, f"{NODE}/node{n}/meminfo")).get(f"Node {n} MemTotal", "").split()
+    return int(total[0]) * 1024 if total else None
+
+
+def caches(root: Path, cpus: Iterable[int]) -> tuple[Cache, ...]:
+    """Each cache once, by level, kind and first CPU."""
+    found = {(c.level, c.type, c.cpus): c for n in cpus for c in _caches_of(root, n)}
+    return tuple(found[key] for key in sorted(found, key=lambda k: (k[0], k[1], k[2])))
+
+
+def _caches_of(root: Path, n: int) -> Iterable[Cache]:
+    for i in numbered(root, f"{CPU}/cpu{n}/cache", "index"):
+        folder = f"{CPU}/cpu{n}/cache/index{i}"
+        level, kind = integer(root, f"{folder}/level"), text(root, f"{folder}/type")
+        if level is None or not kind:
+            continue
+        shared = cpus_listed(root, f"{folder}/shared_cpu_list", masks=[f"{folder}/shared_cpu_map"])
+        yield Cache(
+            level=level,
+            type=kind,
+            size_bytes=_size(text(root, f"{folder}/size")),
+            id=integer(root, f"{folder}/id"),
+            cpus=shared or (n,),
+        )
+
+
+def _size(written: str | None) -> int | None:
+    """``32K``; absent or 0 where the firmware does not say (POWER, ARM)."""
+    number = (written or "").rstrip("KMG")
+    if written is None or not number.isdecimal():
+        return None
+    return int(number) * _FACTORS.get(written[len(number) :], 1) or None
+
+
+def cpu(root: Path) -> Cpu:
+    """The CPUs that are online. What neither source tells is None."""
+    online = online_cpus(root)
+    found = places(root, online)
+    sockets = {p.socket for p in found}
+    cores = Counter(p.core for p in found)
+    nodes = cpus_listed(root, "sys/devices/system/node/online")
+    max_khz = integer(root, f"{CPU}/cpu{online[0]}/cpufreq/cpuinfo_max_freq")
+    return Cpu(
+        model=model_name(root),
+        logical=len(online),
+        cores=None if None in cores else len(cores),
+        sockets=None if None in sockets else len(sockets),
+        numa_nodes=len(nodes) if nodes else None,
+        threads_per_core=None if None in cores else max(cores.values(), default=None),
+        max_mhz=None if max_khz is None else max_khz / 1000,
+    )
+
+
+def siblings(root: Path) -> tuple[tuple[int, ...], ...] | None:
+    """The online CPUs of each core, by the first of them. None: neither source tells of every CPU."""
+    cores = {p.core for p in places(root, online_cpus(root))}
+    return None if None in cores else tuple(sorted(core for core in cores if core is not None))
