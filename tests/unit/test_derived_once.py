@@ -88,23 +88,23 @@ def test_conclusions_by_other_criteria_are_drawn_anew(tmp_path: Path, made: Clim
 
 def test_what_is_shown_is_made_once_and_says_the_same(tmp_path: Path, made: Climb) -> None:
     run = stored(tmp_path, made)
-    first = as_text(conduct.shown(tmp_path, run.id))  # nothing is derived yet
+    first = as_text(conduct.shown(tmp_path, run.id, print))  # nothing is derived yet
     assert read_shown(run.path) is not None
     results, _ = conduct.rebuild(run)
     kept = run.path / "document.json"
-    assert first == as_text(conduct.shown(tmp_path, "last")) == as_text(present.brief(results))
+    assert first == as_text(conduct.shown(tmp_path, "last", print)) == as_text(present.brief(results))
     kept.write_bytes(b"damaged")
-    assert as_text(conduct.shown(tmp_path, "last")) == first
+    assert as_text(conduct.shown(tmp_path, "last", print)) == first
     shutil.rmtree(run.path / "cells")
     for table in (run.path / "derived").glob("*.parquet"):
         table.unlink()
-    assert as_text(conduct.shown(tmp_path, "last")) == first
+    assert as_text(conduct.shown(tmp_path, "last", print)) == first
 
 
 def test_a_run_that_goes_on_keeps_nothing_to_be_shown(tmp_path: Path, made: Climb) -> None:
     run = stored(tmp_path, made)
     run.update_info(status="running")
-    conduct.shown(tmp_path, run.id)
+    conduct.shown(tmp_path, run.id, print)
     assert read_shown(run.path) is None
 
 

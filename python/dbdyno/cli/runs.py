@@ -115,7 +115,7 @@ def show(
     """
     wanted = [name for name in _PARTS if parts[name]]
     if not (wanted or as_json) and (measurement, sessions, window) == (None, None, None):
-        screen.out().print(present.printed(conduct.shown(store, run)))
+        screen.out().print(present.printed(conduct.shown(store, run, screen.note)))
         return
     results = conduct.results_of(open_store(store).open(run))
     cell = chosen(results, measurement, sessions, window)

@@ -44,6 +44,11 @@ def say(text: str) -> None:
     out().print(text, soft_wrap=True)
 
 
+def note(text: str) -> None:
+    """Progress, or what to bear in mind: on standard error."""
+    err().print(text, soft_wrap=True)
+
+
 def error(message: str, cure: str | None = None) -> None:
     """The message, shortened, since some of it may be a server's words; then the cure."""
     from rich.text import Text

@@ -4,6 +4,7 @@ nothing that was kept to be shown: most that is shown is only read."""
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from dbdyno.present.document import Document
 
 
-def shown(store: Path | None, wanted: str) -> Document:
+def shown(store: Path | None, wanted: str, say: Callable[[str], None]) -> Document:
     """The answer of a run of a store (``None``: the default one): as it was kept, else made now and kept.
 
-    Raises :class:`NoSuchRun`, :class:`StoreError`.
+    ``say`` is told where that takes a while. Raises :class:`NoSuchRun`, :class:`StoreError`.
     """
     path = find_run(default_root() if store is None else store, wanted)
     with contextlib.suppress(ValueError):
@@ -28,7 +29,7 @@ def shown(store: Path | None, wanted: str) -> Document:
     from dbdyno.conduct.rebuild import results_of
     from dbdyno.store import Run
 
-    return keep(path, results_of(Run(path)))
+    return keep(path, results_of(Run(path), say))
 
 
 def keep(path: Path, results: Results) -> Document:
