@@ -1,7 +1,5 @@
 """What of the machine is read only where a window begins and ends: CPU by CPU, and files of counters.
 
-"""What of the machine is read only where a window begins and ends: CPU by CPU, and files of counters.
-
 Of each CPU its busy time, and on POWER its utilization registers. Rows of the table ``host``; what the watch
 reads there every second is the sum over CPUs.
 
