@@ -63,8 +63,8 @@ def workbook(shown: Document, tables: Mapping[str, pl.DataFrame] | None = None) 
     safe = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
     with xlsxwriter.Workbook(buffer, {"in_memory": True, **safe}) as made:
         book = _Book(made, [*tables, xlsx_charts.SHEET])
-        own = [b for b in shown.blocks if isinstance(b, Section) and (b.detail or _has_figures(b))]
-        own.sort(key=lambda section: section.detail)  # what a terminal shows comes first
+        own = [b for b in shown.blocks if isinstance(b, Section) and _has_figures(b)]
+        own.sort(key=lambda section: section.detail or section.folded)  # what a terminal shows comes first
         answer = book.page("answer")
         answer.line(shown.title, "title")
         answer.blocks([*shown.lead, *_figures(shown.figures), *(b for b in shown.blocks if b not in own)])
@@ -79,11 +79,12 @@ def workbook(shown: Document, tables: Mapping[str, pl.DataFrame] | None = None) 
 
 
 def _has_figures(section: Section) -> bool:
-    """Tables of numbers, or charts that Excel can draw."""
+    """Charts that Excel can draw, tables of numbers; any tables where nothing is claimed with them."""
     found = list(walk(section.blocks))
-    tables = (b for b in found if isinstance(b, Table))
-    charts = (b for b in found if isinstance(b, Chart))
-    return any(c.number for t in tables for c in t.columns) or any(map(xlsx_charts.series, charts))
+    tables = [b for b in found if isinstance(b, Table)]
+    claims = any(isinstance(b, Statements) for b in found)
+    drawn = any(xlsx_charts.series(b) for b in found if isinstance(b, Chart))
+    return drawn or any(not claims or any(c.number for c in t.columns) for t in tables)
 
 
 def _figures(figures: Sequence[KeyFigure]) -> list[Block]:
