@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import pytest
+import report_observation as observed
+import report_results as made
 from tests.unit.shown import as_text
 from tests.unit.test_documents import DOCUMENT, documents
 
-from dbdyno.present.document import Chart, Document, Drawing, walk
-from dbdyno.present.media import markdown, stored
+from dbdyno import present
+from dbdyno.present.document import Chart, Document, Drawing, Strip, walk
+from dbdyno.present.media import stored
 
 
-@pytest.mark.parametrize("kind", ["by hand", "regression", "machines", "comparison", "scaling"])
+def every_kind() -> dict[str, Document]:
+    runs = {"run": made.results(made.REPEATED), "observation": observed.results()}
+    return {"by hand": DOCUMENT, **documents(), **{k: present.run_document(r) for k, r in runs.items()}}
+
+
+@pytest.mark.parametrize(
+    "kind", ["by hand", "regression", "machines", "comparison", "scaling", "run", "observation"]
+)
 def test_a_stored_document_shows_the_same_without_drawings(kind: str) -> None:
-    shown = {"by hand": DOCUMENT, **documents()}[kind]
+    shown = every_kind()[kind]
     back = stored.loaded(stored.dumped(shown))
     assert stored.dumped(back) == stored.dumped(shown)
-    assert markdown.page(back) == markdown.page(shown)
-    assert {b for b in walk(back.blocks) if isinstance(b, Chart | Drawing)} <= {Drawing("")}
+    assert {b for b in walk(back.blocks) if isinstance(b, Chart | Drawing | Strip)} <= {Drawing("")}
     for width in (60, 200):
         assert as_text(back, width) == as_text(shown, width)
 
