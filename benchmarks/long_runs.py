@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -74,9 +75,10 @@ def _repeated(directory: Path, first: Run, count: int) -> Run:
     (document,) = part[1]
     for number in range(1, count + 1):
         cell = observed_cell(number, raw.meta.cell.measure_ns)
-        run.write_cell(RawCell(raw.meta.model_copy(update={"cell": cell}), raw.tables))
         if number == count:
+            run.write_cell(RawCell(raw.meta.model_copy(update={"cell": cell}), raw.tables))
             break
+        shutil.copytree(first.path / "cells" / name, run.path / "cells" / cell.id, copy_function=os.link)
         later = (number - 1) * raw.meta.cell.measure_ns
         moved = {t: _moved(frame, cell.id, number, later) for t, frame in tables.items()}
         facts = {"version": VERSION, "cells": {cell.id: document["facts"]["cells"][name]}}

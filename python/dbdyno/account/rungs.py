@@ -84,7 +84,8 @@ def _status(parts: ByCell, cell: str, status: str) -> str:
 
 
 def _figures(parts: ByCell, cell: str) -> dict[str, float | None]:
-    return dict(parts.table("rates", cell).select("name", "value").rows())
+    mine = parts.table("rates", cell)
+    return dict(mine.select("name", "value").rows()) if mine.height else {}
 
 
 def _mean(values: Iterable[float | None]) -> Mean | None:

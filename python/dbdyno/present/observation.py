@@ -41,8 +41,7 @@ def overview(results: Results) -> Overview | None:
     rows = rows_of(results, "profile", pick)
     known = {n: v for n, v in rows.select("name", "per_s").rows() if n in _NAMES}
     found = {short: known.get(name) for name, short in _NAMES.items()}
-    whose = (pl.col("role") == "session") & ~pl.col("worker")
-    met = results.ask("microstates", lambda f: f.filter(whose).select("pid", "start_ticks").unique())
+    met = results.ask("microstates", _met)
     return Overview(
         len(windows),
         float(windows["wall_s"].sum()),
@@ -52,6 +51,12 @@ def overview(results: Results) -> Overview | None:
         brief=_brief(results),
         why=next(iter(rows.filter(pl.col("name") == "DB time")["status"]), "off"),
     )
+
+
+def _met(processes: pl.LazyFrame) -> pl.LazyFrame:
+    """Those that were seen as sessions."""
+    whose = (pl.col("role") == "session") & ~pl.col("worker")
+    return processes.filter(whose).select("pid", "start_ticks").unique()
 
 
 def title(results: Results, server: str) -> str:

@@ -152,8 +152,12 @@ def _sizes(results: Results) -> dict[str, int]:
     events = tables["events"].filter(pl.col("scope") != "session")
     counted = [
         events.group_by("cell").agg(n=pl.len().cast(pl.Float64)),
-        results.ask("microstates", lambda f: f.group_by("cell").agg(n=pl.len().cast(pl.Float64))),
-        results.ask("strips", lambda f: f.group_by("cell").agg(n=pl.len() / _PIECES_A_ROW)),
+        results.ask("microstates", _counted),
+        results.ask("strips", _counted).with_columns(pl.col("n") / _PIECES_A_ROW),
     ]
     sums = pl.concat(counted).group_by("cell").agg(pl.col("n").sum())
     return {cell: int(n) for cell, n in sums.rows()}
+
+
+def _counted(rows: pl.LazyFrame) -> pl.LazyFrame:
+    return rows.group_by("cell").agg(n=pl.len().cast(pl.Float64))

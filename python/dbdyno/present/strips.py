@@ -33,9 +33,7 @@ _WORDS = {
 
 def parts(results: Results) -> list[str]:
     """All parts of a run in the order of stacking."""
-    found: list[str] = (
-        results.ask("strips", lambda rows: rows.select("part").unique())["part"].sort().to_list()
-    )
+    found: list[str] = results.ask("strips", _parts)["part"].sort().to_list()
     last = ("asleep", *_clients(results, found), "unknown")
     others = [p for p in found if p not in (*_FIRST, *last)]
     return [p for p in (*_FIRST, *others, *last) if p in found]
@@ -114,12 +112,10 @@ def _rows(results: Results, cell: str | None) -> pl.DataFrame:
     who = pl.col("session").cast(pl.String).alias("who")
     if cell is not None:
         return results.of_cell("strips", cell).with_columns(who)
-    table = results.ask(
-        "strips", _coarse if results.tables["windows"].height > MAX_PIECES else lambda rows: rows
-    )
+    many = results.tables["windows"].height > MAX_PIECES
+    table = results.ask("strips", _coarse) if many else results.tables["strips"]
     offsets = timeline.windows(results).select("cell", offset="start_s")
-    whose = (pl.col("role") == "session") & ~pl.col("worker")
-    processes = results.ask("microstates", lambda rows: rows.filter(whose).select("cell", "session", "pid"))
+    processes = results.ask("microstates", _processes)
     # A session's number is its window's own; its process is the same in all.
     named = processes.select("cell", "session", pl.format("pid {}", "pid").alias("process"))
     named = named.unique(["cell", "session"], keep="first", maintain_order=True)  # of several in turn, one
@@ -127,6 +123,15 @@ def _rows(results: Results, cell: str | None) -> pl.DataFrame:
     shifted = [(pl.col(c) + pl.col("offset")).alias(c) for c in ("start_s", "end_s")]
     session = pl.when(pl.col("process").is_null()).then("session").alias("session")
     return joined.with_columns(*shifted, pl.coalesce("process", who).alias("who"), session)
+
+
+def _parts(rows: pl.LazyFrame) -> pl.LazyFrame:
+    return rows.select("part").unique()
+
+
+def _processes(rows: pl.LazyFrame) -> pl.LazyFrame:
+    whose = (pl.col("role") == "session") & ~pl.col("worker")
+    return rows.filter(whose).select("cell", "session", "pid")
 
 
 def _coarse(rows: pl.LazyFrame) -> pl.LazyFrame:

@@ -76,7 +76,7 @@ class Parts:
     def of_sessions(self, table: str, cell: str | None = None) -> pl.DataFrame:
         """Rows of single sessions, of all cells or of one. Raises :class:`StoreError` on damage."""
         if cell is None:
-            return self.ask(table, lambda rows: rows)
+            return self.ask(table, _every)
         names = self.names()
         return self.ask(
             table, lambda rows: rows.filter(pl.col("cell") == cell), names[: bisect(names, cell)][-1:]
@@ -108,14 +108,10 @@ class Derived(Mapping[str, pl.DataFrame]):
 
     def __init__(self, kept: Mapping[str, pl.DataFrame], parts: Parts) -> None:
         self.kept, self._parts = kept, parts
-        self._read: dict[str, pl.DataFrame] = {}
+        self._asked: dict[tuple[str, Query], pl.DataFrame] = {}
 
     def __getitem__(self, table: str) -> pl.DataFrame:
-        if table not in WHOLLY:
-            return self.kept[table]
-        if table not in self._read:
-            self._read[table] = self.whole(table)
-        return self._read[table]
+        return self.whole(table) if table in WHOLLY else self.kept[table]
 
     def __contains__(self, table: object) -> bool:
         """Reads nothing."""
@@ -129,20 +125,29 @@ class Derived(Mapping[str, pl.DataFrame]):
 
     def whole(self, table: str) -> pl.DataFrame:
         """With the rows of single sessions, by cell."""
-        rows = self.ask(table, lambda every: every)
+        rows = self.ask(table, _every)
         return rows.sort("cell", maintain_order=True) if table in OF_SESSIONS else rows
 
     def ask(self, table: str, query: Query) -> pl.DataFrame:
-        """``query`` of all rows, those of single sessions last. Raises :class:`StoreError` on damage."""
+        """``query`` of all rows, those of single sessions last; asked again, it is not read again.
+
+        Raises :class:`StoreError` on damage.
+        """
         kept = self.kept.get(table, empty(table)).lazy()
         if table not in OF_SESSIONS:
             return query(kept).collect()
-        return self._parts.ask(table, lambda rows: query(pl.concat([kept, rows])))
+        if (table, query) not in self._asked:
+            self._asked[table, query] = self._parts.ask(table, lambda rows: query(pl.concat([kept, rows])))
+        return self._asked[table, query]
 
     def of_cell(self, table: str, cell: str) -> pl.DataFrame:
         """All rows of one cell."""
         kept = self.kept.get(table, empty(table)).filter(pl.col("cell") == cell)
         return pl.concat([kept, self._parts.of_sessions(table, cell)]) if table in OF_SESSIONS else kept
+
+
+def _every(rows: pl.LazyFrame) -> pl.LazyFrame:
+    return rows
 
 
 def conformed(table: str, contents: Sequence[bytes]) -> pl.DataFrame:
