@@ -236,12 +236,12 @@ def test_the_command_reads_standard_input_and_prints_json() -> None:
         (("no.csv",), "cannot read"),
         (("-", "--cpus", "4", "--cores", "8"), "4 CPUs of 8 cores"),
         (("-", "--cpus", "16", "--cores", "4", "--threads-per-core", "2"), "more than"),
-        (("-", "--where", "db"), "no condition"),
+        (("-", "--where", "db"), "not a condition"),
         (("-", "--response-unit", "min"), "no unit of time"),
         (("-", "--think", "long"), "not a duration"),
-        (("-", "--response-target", "0"), "nothing takes no time"),
+        (("-", "--response-target", "0"), "not a time above 0"),
         (("-", "--predict", "-1"), "-1"),
-        (("last", "--cpus", "4"), "of files only"),
+        (("last", "--cpus", "4"), "to files only"),
     ],
 )
 def test_wrong_words(words: tuple[str, ...], said: str) -> None:

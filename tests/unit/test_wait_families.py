@@ -82,7 +82,7 @@ def test_a_run_stored_without_what_its_engine_says_comes_out_as_one_with_it(tmp_
         assert found.environment == made.environment
         assert families_of(found.tables) == wait_families("fake")
         for name in ("ledger", "microstates", "top_events"):
-            assert_frame_equal(found.tables[name], now.tables[name], check_row_order=False)
+            assert_frame_equal(found.whole(name), now.whole(name), check_row_order=False)
 
 
 def test_families_decide_what_a_wait_is_counted_as() -> None:
