@@ -11,7 +11,7 @@ from dbdyno.present.figures import Series, of_series
 
 BRACKET = "runq.throttled_bracket"  # lies inside runq: shown beside it, never added (DESIGN, section 3)
 THROTTLED = "runq.throttled"
-POOLER = "pooler"  # the witness of the queue for a pool's connections
+POOLER = "pooler"  # the data source of the queue for a pool's connections
 INSIDE = (BRACKET, THROTTLED, "block_io")  # parts of other accounts
 NO_LABEL = "no wait event"
 UNSEEN = "seen by no sample"

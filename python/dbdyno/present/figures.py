@@ -29,7 +29,7 @@ class Series(NamedTuple):
 
 
 def is_observation(results: Results) -> bool:
-    """Whether the load was somebody else's: windows in time instead of rungs."""
+    """Whether an existing workload was observed: windows in time instead of rungs."""
     return results.plan.experiment.observation is not None
 
 
@@ -91,7 +91,7 @@ def cpus_text(cpus: float) -> str:
 
 
 def quantity(name: str) -> str:
-    """What a quantity of table witnesses is called."""
+    """The name of a quantity of table witnesses."""
     return _QUANTITIES.get(name, name.replace("_", " "))
 
 

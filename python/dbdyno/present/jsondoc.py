@@ -48,13 +48,13 @@ def document(results: Results) -> dict[str, Any]:
 
 
 def _tier(found: sources_used.Tier) -> dict[str, Any]:
-    """Which witness filled the joint table of how many cells."""
+    """Which data source the waits of how many cells are from."""
     kind = "exact" if found.source == TRACE else "sampled"
     return {"source": found.source, "tier": kind, "cells": found.cells}
 
 
 def _observation(results: Results) -> dict[str, Any] | None:
-    """Of somebody else's load: all windows together. Their profile and top events have the cell ``all``."""
+    """Of an existing workload: all windows together. Their profile and top events have the cell ``all``."""
     if not is_observation(results):
         return None
     return {

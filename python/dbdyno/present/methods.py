@@ -31,7 +31,7 @@ _METHODS = (
     ("work/s", "rates", "work_per_s", "calls/s x work units per call, counted by the server"),
     ("work per call", "rates", "work_per_call", "exact server counters of the session / its calls"),
     ("scaling", "rungs", "scaling",
-     "calls/s per session / calls/s per session of the lowest rung; the words say that a ladder scales while "
+     "calls/s per session / calls/s per session of the lowest rung; throughput is said to scale while "
      f"this is at least {100 * GOOD_SCALING:.0f} %"),
     ("response time", "rates", "response_mean_ns",
      "from sending a call until the server is ready again, by the driver's clock; percentiles from a "
@@ -51,7 +51,7 @@ _METHODS = (
      "the joint table of (state, wait event) by (on a CPU, in the run queue, asleep). Exact tier: the wait "
      "event is read at every switch away from a CPU, the time until the wake-up is its sleep, from there to "
      "the next CPU its run queue. Sampled tier: state, wait event and the task's R/S/D read together, each "
-     "sample weighted by the time it stands for, then raked (iterative proportional fitting) to the exact "
+     "sample weighted by the time it stands for, then fitted (iterative proportional fitting) to the exact "
      "margins run, run queue and off; the interval is the samples', 95 %"),
     ("client", "ledger", "client", "asleep, waiting for the client to send: the same, wait class Client"),
     ("unaccounted", "ledger", "unaccounted",
@@ -60,7 +60,7 @@ _METHODS = (
     ("CPU per call", "rates", "cpu_per_call_ns", "CPU of the sessions / their calls"),
     ("CPU per work unit", "rates", "cpu_per_work_ns", "CPU of the sessions / their work units"),
     ("DB time", "profile", "DB time",
-     "time in calls by the driver's clock; on somebody else's load run + run queue + sleep outside the "
+     "time in calls by the driver's clock; on an existing workload run + run queue + sleep outside the "
      "client"),
     ("top events", "top_events", "",
      "DB CPU, CPU WAIT and each wait's sleep, ranked by seconds; what a wait's label hid in the run queue "

@@ -96,6 +96,6 @@ def _evidence(results: Results, column: str) -> pl.DataFrame:
 
 
 def _cure(results: Results, names: list[str]) -> str:
-    """What the failing sources say would mend them."""
+    """What would make the failing sources available, as they say."""
     sources = results.tables["sources"].filter(pl.col("name").is_in(names) & (pl.col("status") != "ok"))
     return "; ".join(dict.fromkeys(d for d in sources["detail"].to_list() if d))

@@ -1,4 +1,4 @@
-"""The headline of an observation: how busy somebody else's load kept the server, and with what."""
+"""The headline of an observation: how busy an existing workload kept the server, and with what."""
 
 from __future__ import annotations
 

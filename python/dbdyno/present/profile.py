@@ -76,7 +76,7 @@ _EVENT: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
     (_number("95 % interval", 2), _interval),
     (_number("waits", 4), lambda r: _optional(r["waits"], format_rate, "-")),
     (_number("mean", 3), lambda r: _optional(r["mean_ns"], format_ns, "-")),
-    (Column("source", rank=5), lambda r: word(r["source"])),
+    (Column("source", rank=5), lambda r: word(sources_used.named(r["source"]))),
 )
 
 

@@ -142,7 +142,11 @@ class _Builder:
         rest = _statements(results, [f for f in _by_severity(results) if f not in self._grave])
         yield claims
         yield Section(_quality_title(results), [rest, *_quality(results)], "quality", folded=True)
-        yield Section("Throughput and response time", _charts(rates, "rate", True), "charts", detail=True)
+        if self.observed:
+            drawn = _charts(charts.ledgers(results), "time")
+            yield Section("Active sessions over time", drawn, "timeline", detail=True)
+        else:
+            yield Section("Throughput and response time", _charts(rates, "rate", True), "charts", detail=True)
         yield from tables
         yield Section("Where the time went", self._ledger(), "ledger", detail=True)
         ladders = scaling_document.section(results.scaling)
@@ -172,10 +176,9 @@ class _Builder:
     def _ledger(self) -> list[Block]:
         """The stack, each session over time, every wait."""
         results = self.results
-        drawn = _charts(charts.ledgers(results), "time")
-        return [
-            *drawn, self._choice(strips.strips, waits.tables), *remarks(sources_used.words(results)),
-        ]  # fmt: skip
+        drawn = [] if self.observed else _charts(charts.ledgers(results), "time")
+        notes = remarks(sources_used.words(results))
+        return [*drawn, self._choice(strips.strips, waits.tables), *notes]
 
     def _details(self, rates: list[charts.Group]) -> Iterator[Section]:
         results, title = self.results, "Sessions and processes"

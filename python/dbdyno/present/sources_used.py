@@ -53,6 +53,11 @@ def caption(results: Results, cell: str | None = None) -> str:
     return f"Waits: {' and '.join(t.short for t in found) or 'not available'}."
 
 
+def named(source: str) -> str:
+    """Data sources as tables name them, for readers: ``wait event word, sampled``."""
+    return source.replace(", raked", ", sampled")
+
+
 def words(results: Results) -> list[str]:
     """Sentences: how waits were measured, then why not better, and the cure."""
     found = tiers(results)

@@ -162,5 +162,5 @@ _COLUMNS: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
     ),
     (Column("waits/s", number=True, rank=2), _seen("waits_per_s", format_rate)),
     (Column("samples", number=True, rank=3), _seen("samples", lambda v: f"{v:,.0f}")),
-    (Column("source", rank=6), lambda r: word(r["source"])),
+    (Column("source", rank=6), lambda r: word(sources_used.named(r["source"]))),
 )
