@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import polars as pl
 import pytest
 from tests import in_process
-from tests.fakery import WITH_ENGINES
+from tests.fakery import ROOT
 from tests.second_engine import SecondServer
 
-from dbdyno import conduct
+from dbdyno.conduct.rebuild import derived_anew
+from dbdyno.model import protocols
 from dbdyno.model.errors import UsageError
 from dbdyno.model.ledger_rows import top_level
-from dbdyno.model.protocols import Target, needed
+from dbdyno.model.protocols import Server, Target, needed
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
 from dbdyno.observe.glance import glance
@@ -40,6 +43,7 @@ params = { speed = 1 }
 params = { speed = 2 }
 """
 FOUR = "0004-step-base-s4-r1"
+PAGE = ROOT / "docs" / "engine.md"
 
 
 class Program:
@@ -67,7 +71,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 @pytest.fixture(scope="module")
 def run(program: Program) -> tuple[Results, list[RawCell]]:
     record = RunStore(program.home / "store").open("last")
-    return conduct.results_of(record), list(record.each_cell([]))
+    return derived_anew(record), list(record.each_cell([]))
 
 
 def test_the_ledger_is_that_of_all_tasks_of_a_session(run: tuple[Results, list[RawCell]]) -> None:
@@ -126,10 +130,17 @@ def test_it_is_shown_and_exported(program: Program) -> None:
     assert program("sql --csv 'select count(*) n from rungs'").split() == ["n", "4"]
 
 
+def test_a_stored_run_outlives_its_engine(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dbdyno.engines._installed", dict)
+    assert program("run step --engine second", 2).startswith("error: no engine 'second'")
+    assert "Mutex/Page" in program("show last")
+    assert derived_anew(RunStore(program.home / "store").open("last")).tables["ledger"].height
+
+
 def test_while_it_runs_every_account_is_known(program: Program) -> None:
     told = program("run step --engine second --sessions 2 speed=3 --store other")
-    row = next(line.split() for line in told.splitlines() if line.startswith("   2"))
-    assert {"60", "20"} <= set(row) and "?" not in row
+    row = next(line.replace(" ms", "ms").split() for line in told.splitlines() if line.startswith("   2"))
+    assert row[5:7] == ["60", "20"] and "?" not in row[5:]
 
 
 def test_a_live_view_tells_threads_of_one_process_apart(run: tuple[Results, list[RawCell]]) -> None:
@@ -150,7 +161,7 @@ def test_a_live_view_tells_threads_of_one_process_apart(run: tuple[Results, list
         ("run step --engine second --dsn here --setting a=b", 2),
         ("run step --engine second --limit pool=2", 2),
         ("run step --engine second --limit quota=1", 2),
-        ("run step --engine second --witness exact", 3),
+        ("run step --engine second --waits exact", 3),
     ],
 )
 def test_what_an_engine_has_not_is_said_where_it_is_needed(program: Program, words: str, code: int) -> None:
@@ -166,9 +177,39 @@ def test_a_capability_is_handed_over_or_missing() -> None:
     assert needed(server.world, "live in a world of its own") is server
 
 
-def test_the_program_finds_an_engine_that_a_package_brings(tmp_path: Path) -> None:
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def _packaged(home: Path) -> None:
+    """Installs a package of the page's two blocks and this engine's modules in ``home``."""
+    (module,), (project,) = _blocks("python"), map(tomllib.loads, _blocks("toml"))
+    source, made = ROOT / "tests" / "second_engine", home / "second_engine"
+    made.mkdir()
+    for path in source.glob("*.py"):
+        (made / path.name).write_text(path.read_text().replace("tests.second_engine", "second_engine"))
+    (made / "__init__.py").write_text(module)
+    info = home / "dbdyno_second-1.dist-info"
+    info.mkdir()
+    name, version = project["project"]["name"], project["project"]["version"]
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    points = project["project"]["entry-points"]["dbdyno.engines"].items()
+    (info / "entry_points.txt").write_text("[dbdyno.engines]\n" + "".join(f"{n} = {m}\n" for n, m in points))
+
+
+def test_a_package_made_as_the_documentation_says_brings_its_engine(tmp_path: Path) -> None:
+    _packaged(tmp_path)
+    (tmp_path / "second.toml").write_text(RECIPE)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "DBDYNO_STORE": "store", "XDG_STATE_HOME": "state"}
+    words = ("run", "second.toml", "--json")
     done = subprocess.run(
-        [sys.executable, "-m", "dbdyno", "workloads", "--engine", "second", "--json"],
-        env={**os.environ, "PYTHONPATH": WITH_ENGINES}, cwd=tmp_path, capture_output=True, check=True,
-    )  # fmt: skip
-    assert json.loads(done.stdout)["step"]["parameters"]["speed"]["default"] == 1
+        [sys.executable, "-m", "dbdyno", *words], env=env, cwd=tmp_path, capture_output=True, check=True
+    )
+    document = json.loads(done.stdout)
+    assert document["environment"]["server"]["product"] == "Second" and len(document["rungs"]) == 4
+
+
+def test_the_documentation_names_every_member_of_a_server() -> None:
+    named = re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.M)
+    assert sorted(named) == sorted(n for n in vars(Server) if not n.startswith("_"))
+    assert set(re.findall(r"^\| `\w+` \| `(\w+)` \|", PAGE.read_text(), re.M)) <= set(vars(protocols))

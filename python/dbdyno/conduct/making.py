@@ -127,8 +127,8 @@ def concluded(results: Results) -> Results:
 
 def cells_of(record: Run, damaged: list[DamagedCell], ids: Sequence[str] | None = None) -> Iterator[RawCell]:
     """Those that can be read, one after the other."""
-    known = wait_families(record.environment.server.engine)
-    return (labelled(cell, known) for cell in record.each_cell(damaged, ids))
+    engine = record.environment.server.engine
+    return (labelled(cell, lambda: wait_families(engine)) for cell in record.each_cell(damaged, ids))
 
 
 def _damage(damaged: DamagedCell) -> Claim:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -51,8 +51,8 @@ class RawCell:
         return self.meta.cell.id
 
 
-def labelled(cell: RawCell, families: WaitFamilies) -> RawCell:
+def labelled(cell: RawCell, families: Callable[[], WaitFamilies]) -> RawCell:
     """``cell``; one that was stored without the families of its wait events has these."""
     if cell.meta.wait_families.root:
         return cell
-    return RawCell(cell.meta.model_copy(update={"wait_families": families}), cell.tables)
+    return RawCell(cell.meta.model_copy(update={"wait_families": families()}), cell.tables)
