@@ -10,7 +10,7 @@ from tests.examples import examples
 from tests.fakery import Climb, S, climb, made_cell, sample_row, sampler_row, session_row, task_row
 
 from dbdyno.account.ledger import accounts
-from dbdyno.account.window import cut
+from dbdyno.account.window import cut, cut_without_samples, sample_chunks
 from dbdyno.conduct.derive import derive
 from dbdyno.model.ledger_rows import account_rows, top_level
 from dbdyno.model.raw import RawCell
@@ -189,6 +189,16 @@ def test_a_session_of_the_driver_that_only_the_trace_read_stays_in_the_ledger():
     assert (run["aas"], run["status"]) == (None, "vanished")
 
 
+@examples(10)
+@given(any_cells(), st.integers(1, 9))
+def test_samples_in_chunks_of_any_length_give_the_same_accounts(cell: RawCell, rows: int):
+    """Sums of sums, whatever the parts; a sample that the end of a chunk cuts is put together again."""
+    whole = accounts(cut([cell]))
+    parts = accounts(cut_without_samples([cell]), sample_chunks([cell], rows))
+    for name, keys in KEYS.items():
+        alike(whole[name], parts[name], keys)
+
+
 @examples(10, phases=[Phase.explicit, Phase.generate])
 @given(any_cells(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(cell: RawCell, random: Any):
@@ -200,11 +210,15 @@ def test_the_order_of_rows_does_not_matter(cell: RawCell, random: Any):
         mixed[name] = table[order] if order else table
     one, other = (accounts(cut([c])) for c in (cell, RawCell(cell.meta, mixed)))
     for name, keys in KEYS.items():
-        figures = [c for c, t in one[name].schema.items() if t == pl.Float64 and c not in keys]
-        first, second = (frame[name].sort(keys).select(*keys, *figures) for frame in (one, other))
-        assert first.select(keys).equals(second.select(keys))
-        for column in figures:
-            assert first[column].to_list() == pytest.approx(second[column].to_list(), abs=1e-7, nan_ok=True)
+        alike(one[name], other[name], keys)
+
+
+def alike(one: pl.DataFrame, other: pl.DataFrame, keys: list[str]) -> None:
+    figures = [c for c, t in one.schema.items() if t == pl.Float64 and c not in keys]
+    first, second = (frame.sort(keys).select(*keys, *figures) for frame in (one, other))
+    assert first.select(keys).equals(second.select(keys))
+    for column in figures:
+        assert first[column].to_list() == pytest.approx(second[column].to_list(), abs=1e-7, nan_ok=True)
 
 
 KEYS = {

@@ -27,7 +27,8 @@ Tables = Mapping[str, pl.DataFrame]
 
 def just_measured(cell: RawCell, plan: Plan) -> dict[str, pl.DataFrame]:
     """Tables ``windows``, ``rates``, ``rungs`` and ``histogram`` of one cell."""
-    tables = window.cut([cell]) if pooled(cell) else window.cut_rates([cell])
+    tables = window.cut_without_samples([cell]) if pooled(cell) else window.cut_rates([cell])
+    tables["cut_samples"] = window.cut_samples([cell])
     tables["ledger"] = accounts(tables)["ledger"] if pooled(cell) else _ledger(tables)
     tables["rates"] = judged(tables, plan)
     tables["rungs"] = rungs(tables)

@@ -51,17 +51,16 @@ def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Iterable[
 def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> Part:
     """With the answers that the checks will ask for: they are all put to these cells alone."""
     workloads = {c.meta.workload.name: c.meta.workload for c in cells}
-    tables = window.cut(cells)
+    tables = window.cut_without_samples(cells)
     siblings = environment.host.siblings if environment.server.here else None
     tables["cores"] = window.cores_of(cells, tables["cut_levels"], siblings)
-    tables |= accounts(tables)
+    tables |= accounts(tables, window.sample_chunks(cells))
     tables["witnesses"] = witnesses(tables, tables["ledger"])
     tables["rates"] = judged(tables, plan)
     tables["profile"] = profile(tables)
     found, facts = seconds(tables), Facts()
     tables["top_events"] = top_events(tables["windows"], found)
     findings(plan, environment, {**tables, "rungs": rungs(tables)}, workloads, facts)
-    del tables["cut_samples"]
     return Part(tables, facts, found, workloads)
 
 
@@ -96,14 +95,15 @@ def conclude(
 def batches(cells: Iterable[RawCell]) -> Iterator[list[RawCell]]:
     """Those that are derived together; one that may be empty where there are no cells."""
     batch: list[RawCell] = []
-    samples = 0
+    samples, full = 0, False
     for cell in cells:
         batch.append(cell)
-        samples += cell.tables["samples"].height
-        if samples > MANY_ROWS:
+        samples += cell.height("samples")
+        if full := samples > MANY_ROWS:
             yield batch
             batch, samples = [], 0
-    yield batch
+    if batch or not full:
+        yield batch
 
 
 def _joined(parts: Sequence[Tables]) -> Tables:

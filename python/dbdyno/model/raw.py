@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from dbdyno.model.plan import Cell
+from dbdyno.model.tables import empty
 from dbdyno.model.wait_families import WaitFamilies
 from dbdyno.model.workload import Calibration, Workload
 
@@ -41,18 +43,56 @@ class CellMeta(BaseModel):
     reason: str | None = None  # why not ok: "stopped by Ctrl-C", "server lost", ...
 
 
+CHUNK_ROWS = 1 << 19
+"""So many rows of a long table are held at once."""
+
+
 @dataclass(frozen=True)
 class RawCell:
     meta: CellMeta
     tables: Mapping[str, pl.DataFrame]  # every table of tables.RAW; empty where there was none
+    long: Mapping[str, pl.LazyFrame] = field(default_factory=dict)  # tables that are read as they are needed
 
     @property
     def id(self) -> str:
         return self.meta.cell.id
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """A table, of ``long`` or of ``tables``."""
+        return self.long[table] if table in self.long else self.tables[table].lazy()
+
+    def height(self, table: str) -> int:
+        """How many rows a table has."""
+        return int(self.scan(table).select(pl.len()).collect().item())
+
+    def chunks(
+        self, table: str, *names: str, where: pl.Expr | None = None, rows: int = CHUNK_ROWS
+    ) -> Iterator[pl.DataFrame]:
+        """Columns of a table, ``rows`` at a time, in the order of reading."""
+        whole = self.scan(table)
+        for first in range(0, self.height(table), rows):
+            part = whole.slice(first, rows)
+            yield (part if where is None else part.filter(where)).select(names).collect()
+
+    @cached_property
+    def led(self) -> pl.DataFrame:
+        """``pid``, ``leader_pid``, ``start_ticks`` of processes that samples saw working for another one."""
+        return self._met(pl.col("pid") != pl.col("leader_pid"), "pid", "leader_pid", "start_ticks")
+
+    @cached_property
+    def met(self) -> pl.DataFrame:
+        """``session``, ``pid``, ``start_ticks`` of processes that samples met as sessions."""
+        mine = (pl.col("role") == "session") & pl.col("session").is_not_null()
+        return self._met(mine, "session", "pid", "start_ticks")
+
+    def _met(self, mine: pl.Expr, *names: str) -> pl.DataFrame:
+        """Each once, in the order of reading."""
+        parts = [part.unique(maintain_order=True) for part in self.chunks("samples", *names, where=mine)]
+        return pl.concat(parts).unique(maintain_order=True) if parts else empty("samples").select(names)
 
 
 def labelled(cell: RawCell, families: Callable[[], WaitFamilies]) -> RawCell:
     """``cell``; one that was stored without the families of its wait events has these."""
     if cell.meta.wait_families.root:
         return cell
-    return RawCell(cell.meta.model_copy(update={"wait_families": families()}), cell.tables)
+    return replace(cell, meta=cell.meta.model_copy(update={"wait_families": families()}))

@@ -28,6 +28,7 @@ __all__ = [
     "TABLES",
     "CoreColumn",
     "conform",
+    "conform_scanned",
     "empty",
     "from_core",
     "rows",
@@ -72,21 +73,36 @@ def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     Raises :class:`ValueError` on an unknown column, an absent one that may not be NULL, or a NULL in one
     that may not hold it.
     """
+    exprs = _shaped(table, frame.columns)
+    needed = [c.name for c in TABLES[table] if not c.null]
+    _whole(table, {n: frame[n].null_count() for n in needed})
+    return frame.select(exprs)
+
+
+def conform_scanned(table: str, frame: pl.LazyFrame) -> pl.LazyFrame:
+    """The same of a frame that is too long to be held: all of it is read once."""
+    exprs = _shaped(table, frame.collect_schema().names())
+    _whole(table, frame.null_count().collect(engine="streaming").row(0, named=True))
+    return frame.select(exprs)
+
+
+def _shaped(table: str, names: Sequence[str]) -> list[pl.Expr]:
     columns = TABLES[table]
-    if extra := set(frame.columns) - {c.name for c in columns}:
+    if extra := set(names) - {c.name for c in columns}:
         raise ValueError(f"table {table}: unknown columns {sorted(extra)}")
     for c in columns:
-        if c.null:
-            continue
-        if c.name not in frame.columns:
+        if not c.null and c.name not in names:
             raise ValueError(f"table {table}: column {c.name} is missing")
-        if frame[c.name].null_count():
-            raise ValueError(f"table {table}: NULL in {c.name}")
-    exprs = [
-        (pl.col(c.name) if c.name in frame.columns else pl.lit(None)).cast(_POLARS[c.type]).alias(c.name)
+    return [
+        (pl.col(c.name) if c.name in names else pl.lit(None)).cast(_POLARS[c.type]).alias(c.name)
         for c in columns
     ]
-    return frame.select(exprs)
+
+
+def _whole(table: str, nulls: Mapping[str, int]) -> None:
+    for c in TABLES[table]:
+        if not c.null and nulls[c.name]:
+            raise ValueError(f"table {table}: NULL in {c.name}")
 
 
 def rows(table: str, records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

@@ -71,6 +71,13 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("low_ns", "i64", "start of the time it stands for"),
         _c("high_ns", "i64", "end of the time it stands for"),
     ),
+    "served": (
+        *CELL,
+        _c("sample", "i64", "number of a sample inside the window of an observation"),
+        _c("via", "str", "sql | memory"),
+        _c("at_ns", "i64", "its instant"),
+        _c("n", "i64", "sessions that it saw neither idle nor asleep at their client"),
+    ),
     "cut_traced": (
         *CELL,
         *_WHOSE,

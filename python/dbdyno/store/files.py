@@ -8,7 +8,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,10 +104,16 @@ def write_directory(path: Path, files: dict[str, bytes], *, synced: bool = True)
             sync_directory(path.parent)
 
 
-def read_directory(path: Path) -> dict[str, bytes]:
-    """The files of a directory, compared with its manifest before anything parses them."""
+def read_directory(path: Path, leave: Collection[str] = ()) -> dict[str, bytes]:
+    """The files of a directory, compared with its manifest before anything parses them; those to ``leave``
+    are compared, and not kept."""
     digests = _digests(path)
-    return {str(name): _checked(path, name, digests[name]) for name in digests}
+    contents = {}
+    for name in digests:
+        content = _checked(path, name, digests[name])
+        if name not in leave:
+            contents[str(name)] = content
+    return contents
 
 
 def is_sound(path: Path) -> bool:

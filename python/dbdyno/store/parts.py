@@ -10,6 +10,7 @@ import io
 import json
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +19,7 @@ import polars as pl
 from dbdyno.model.derived import OF_SESSIONS, WHOLLY
 from dbdyno.model.errors import StoreError
 from dbdyno.model.results import Query
-from dbdyno.model.tables import conform, empty, schema
+from dbdyno.model.tables import conform, conform_scanned, empty, schema
 from dbdyno.store import files
 
 _FORMAT = 1
@@ -161,9 +162,24 @@ def conformed(table: str, contents: Sequence[bytes]) -> pl.DataFrame:
     return conform(table, _guarded(_finite(read)))
 
 
+def scanned(table: str, path: Path) -> pl.LazyFrame:
+    """The rows of a Parquet file of whole numbers and words that may be longer than what fits into memory.
+
+    All of it is read once, to know that it can be. Raises :class:`StoreError`, :class:`ValueError`.
+    """
+    with _readable():
+        return conform_scanned(table, pl.scan_parquet(path))
+
+
 def _guarded(query: pl.LazyFrame) -> pl.DataFrame:
-    try:
+    with _readable():
         return query.collect(engine="streaming")
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
     except (pl.exceptions.PanicException, MemoryError, OSError) as error:  # a panic is no Exception
         raise StoreError(f"a table cannot be read: {error}") from error
 

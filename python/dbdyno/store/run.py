@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -21,7 +21,7 @@ from dbdyno.model.results import RunInfo, RunStatus
 from dbdyno.model.tables import DERIVED, LABELS, RAW, conform, empty
 from dbdyno.store import files
 from dbdyno.store.listing import read_document, reason_if_ended
-from dbdyno.store.parts import Derived, Parts, conformed
+from dbdyno.store.parts import Derived, Parts, conformed, scanned
 
 if TYPE_CHECKING:
     from dbdyno.model.conclusions import Conclusions
@@ -31,6 +31,8 @@ _FINDINGS = TypeAdapter(tuple[Claim, ...])
 _SHOWN = {**{t: t for t in (*DERIVED, *LABELS, "sources")}, "histogram": "cell_histogram"}
 """What is kept beside the derived tables so that a report needs no raw data -> its schema."""
 _CONCLUSIONS = "conclusions.json"
+LONG = ("samples",)
+"""Raw tables that may be longer than what fits into memory."""
 _REBUILD = "make it again from the raw data: dbdyno rebuild RUN"
 
 
@@ -103,16 +105,24 @@ class Run:
 
     def read_cell(self, cell_id: str) -> RawCell:
         """Raises :class:`StoreError` saying what is damaged."""
-        contents = files.read_directory(self.path / "cells" / cell_id)
-        meta = _model(contents.get("cell.json", b""), CellMeta, f"cell.json of cell {cell_id}")
-        return RawCell(meta, {t: empty(t) for t in RAW} | _tables(contents, {t: t for t in RAW}))
+        return self._cell(cell_id, ())
 
-    def each_cell(self, damaged: list[DamagedCell], ids: Sequence[str] | None = None) -> Iterator[RawCell]:
+    def _cell(self, cell_id: str, long: Collection[str]) -> RawCell:
+        directory, names = self.path / "cells" / cell_id, {f"{t}.parquet": t for t in long}
+        contents = files.read_directory(directory, names)
+        meta = _model(contents.get("cell.json", b""), CellMeta, f"cell.json of cell {cell_id}")
+        found = {t: scanned(t, directory / n) for n, t in names.items() if (directory / n).exists()}
+        tables = {t: empty(t) for t in RAW if t not in found} | _tables(contents, {t: t for t in RAW})
+        return RawCell(meta, tables, found)
+
+    def each_cell(
+        self, damaged: list[DamagedCell], ids: Sequence[str] | None = None, long: Collection[str] = LONG
+    ) -> Iterator[RawCell]:
         """One after the other all cells that can be read, or those of ``ids``; the others are added to
-        ``damaged``."""
+        ``damaged``. Tables of ``long`` are read as they are needed."""
         for cell_id in self.cells() if ids is None else ids:
             try:
-                cell = self.read_cell(cell_id)
+                cell = self._cell(cell_id, long)
             except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
                 damaged.append(DamagedCell(cell_id, str(getattr(error, "message", error))))
             else:
@@ -121,7 +131,7 @@ class Run:
     def read_cells(self) -> tuple[list[RawCell], list[DamagedCell]]:
         """All cells that can be read, and those that were left out with the reason."""
         damaged: list[DamagedCell] = []
-        return list(self.each_cell(damaged)), damaged
+        return list(self.each_cell(damaged, long=())), damaged
 
     # -- derived --------------------------------------------------------------------------------
 

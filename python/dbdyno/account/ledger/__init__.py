@@ -8,6 +8,8 @@ docs/ledger.md has the method.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import polars as pl
 
 from dbdyno.account.ledger.accounts import ledger_of
@@ -21,14 +23,16 @@ from dbdyno.account.ledger.strips import strips_of
 __all__ = ["accounts", "events", "ledger", "microstates", "strips", "witnesses"]
 
 
-def accounts(cut: Tables) -> dict[str, pl.DataFrame]:
-    """Tables ``ledger``, ``events``, ``microstates`` and ``strips`` of all cells in ``cut``."""
-    found = joint(cut)
+def accounts(cut: Tables, samples: Iterable[pl.DataFrame] | None = None) -> dict[str, pl.DataFrame]:
+    """Tables ``ledger``, ``events``, ``microstates``, ``strips`` and ``served`` of all cells in ``cut``.
+    ``samples``: the rows of ``cut_samples`` in chunks, if these are not in ``cut``."""
+    found = joint(cut, samples)
     return {
         "ledger": ledger_of(found, cut),
         "events": events_of(found, cut),
         "microstates": microstates_of(found, cut),
         "strips": strips_of(found, cut),
+        "served": found.served,
     }
 
 

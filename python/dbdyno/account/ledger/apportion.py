@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
@@ -9,12 +10,14 @@ import polars as pl
 from dbdyno.account.ledger.margins import Tables, margins
 from dbdyno.account.ledger.moments import Moments, moments
 from dbdyno.account.ledger.raking import run_shares
-from dbdyno.account.ledger.sample_rows import LABEL, chosen, observations
+from dbdyno.account.ledger.sample_rows import LABEL, Sampled, chosen, hidden, sampled
 from dbdyno.account.ledger.states import with_states
 from dbdyno.account.ledger.steal import with_stolen
+from dbdyno.model.column import CELL
 from dbdyno.model.source import TRACE
-from dbdyno.model.wait_families import WaitFamilies, families_of
-from dbdyno.stats.shares import effective, interval
+from dbdyno.model.tables import conform
+from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
+from dbdyno.stats.shares import interval
 
 RUNS = ("run", "run_low", "run_high")
 
@@ -34,6 +37,8 @@ class Joint:
     (``asleep``, ``runnable`` of which ``run``, ``run_low``, ``run_high``), by the samples alone (``raw``)."""
     bins: pl.DataFrame
     """How many samples (``n``) saw a task as what (``kind``, ``wait_class``) in a bin (``start_ns``)."""
+    served: pl.DataFrame
+    """Table ``served``."""
     asked: Moments
     """The server's answers alone: ``y`` is each row's share of the task's time."""
     waits: pl.DataFrame
@@ -42,57 +47,75 @@ class Joint:
     families: WaitFamilies
 
 
-def joint(cut: Tables) -> Joint:
-    """Everything that the tables of this room are sums of."""
+def joint(cut: Tables, chunks: Iterable[pl.DataFrame] | None = None) -> Joint:
+    """Everything that the tables of this room are sums of. ``chunks``: as :func:`sampled` has them."""
     families = families_of(cut)
     tasks = with_stolen(margins(cut), cut)
-    everything = observations(cut, tasks)
-    stateless = everything.filter("hidden").select("task").unique().with_columns(stateless=True)
+    found = sampled(cut, tasks, chunks)
+    stateless = found.totals.filter(hidden()).select("task").unique().with_columns(stateless=True)
     tasks = tasks.join(stateless, on="task", how="left", maintain_order="left")
     tasks = tasks.with_columns(pl.col("stateless").fill_null(False))
-    everything = everything.filter(~pl.col("hidden")).drop("hidden")
+    everything = found.totals.filter(~hidden())
     mine = chosen(everything)
     seen = with_states(mine, everything)
     tasks = _with_column(tasks, seen, mine)
     tasks = tasks.with_columns(hidden=pl.col("stateless") & pl.col("samples").is_null() & ~pl.col("exact"))
-    answers = moments(_asked(tasks, everything), tasks, ("y",), ())
-    del everything, mine  # many rows: no longer than they are needed
-    bins = _binned(seen, cut)
-    rows = moments(_apportioned(tasks, seen, families), tasks, ("asleep", "runnable", "raw"), RUNS)
-    return Joint(tasks, rows, bins, answers, _waits(cut, tasks), families)
+    answers = moments(_asked(tasks, everything), found, tasks, ("y",), ())
+    rows = moments(_apportioned(tasks, seen, families), found, tasks, ("asleep", "runnable", "raw"), RUNS)
+    served = _served(found, tasks, cut)
+    return Joint(tasks, rows, _binned(mine, found, cut), served, answers, _waits(cut, tasks), families)
 
 
-def _binned(seen: pl.DataFrame, cut: Tables) -> pl.DataFrame:
+def _binned(mine: pl.DataFrame, found: Sampled, cut: Tables) -> pl.DataFrame:
     """All sessions of a cell have the same bins."""
     bins = cut["cut_bins"].select("cell", "start_ns", "end_ns").unique().sort("start_ns")
-    at = cut["cut_sampler"].select("cell", "at_ns").with_row_index("instant").sort("at_ns")
+    at = found.spans.select("instant", "cell", "at_ns").sort("at_ns")
     at = at.join_asof(
         bins, left_on="at_ns", right_on="start_ns", by="cell", strategy="backward", check_sortedness=False
     )
     inside = at.filter(pl.col("at_ns") < pl.col("end_ns")).select("instant", "start_ns", "at_ns")
-    rows = seen.select("task", "instant", "kind", "wait_class", "part").join(inside, on="instant")
-    counted = rows.group_by("task", "start_ns", "kind", "wait_class").agg(
-        n=pl.col("part").sum(), first=pl.col("at_ns").min()
-    )
-    words = pl.col("kind", "wait_class").cast(pl.String)
-    return counted.sort("first", "task").drop("first").with_columns(words)
+    seen, key = mine.select("seen", "task", "kind", "wait_class"), ["task", "start_ns", "kind", "wait_class"]
+    parts = [
+        rows.join(inside, on="instant", maintain_order="left")
+        .group_by("seen", "start_ns", maintain_order=True)
+        .agg(n=pl.len(), first=pl.col("at_ns").min())
+        for rows in found.each(seen.select("seen"))
+    ]
+    counted = pl.concat(parts).join(seen, on="seen", maintain_order="left").group_by(key)
+    return counted.agg(pl.col("n").sum(), pl.col("first").min()).sort("first", *key).drop("first")
+
+
+def _served(found: Sampled, tasks: pl.DataFrame, cut: Tables) -> pl.DataFrame:
+    """Of observations: beside a load of our own the driver counts what was done."""
+    observed = cut["windows"].join(cut["cell_sessions"], on="cell", how="anti").select(c.name for c in CELL)
+    asleep = families_of(cut).among(*AT_CLIENT) & (pl.col("kind") != "runnable")
+    mine = found.totals.filter((pl.col("state") != "idle").fill_null(True) & ~asleep)
+    sessions = tasks.filter(pl.col("role") == "session").join(observed, on="cell", how="semi")
+    mine = mine.join(sessions, on="task", how="semi").select("seen")
+    counted = pl.concat(rows.group_by("instant").len("n") for rows in found.each(mine))
+    counted = counted.group_by("instant").agg(pl.col("n").sum())
+    spans = found.spans.select("instant", "cell", "sample", "via", "at_ns")
+    rows = observed.join(spans, on="cell", maintain_order="right")
+    rows = rows.join(counted, on="instant", how="left", maintain_order="left").drop("instant")
+    return conform("served", rows.with_columns(pl.col("n").fill_null(0)))
 
 
 def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
     """How much of each task's time the samples saw asleep, against what the margins leave for that.
-    ``whole``: the rows of ``seen`` before they were divided among states."""
+    ``whole``: ``seen`` before it was divided among states."""
     told = whole.filter((pl.col("kind") != "unknown") | ~_known(tasks, whole))
-    size = told.group_by("task").agg(samples=effective(pl.col("weight")).fill_nan(None))
-    weight = pl.col("weight")
+    effective = pl.col("weight").sum().cast(pl.Float64) ** 2 / pl.col("weight_2").sum()
+    size = told.group_by("task").agg(samples=effective.fill_nan(None))
+    weight = pl.col("weight") * pl.col("part")
     found = seen.group_by("task").agg(
         slept=weight.filter(kind="sleep").sum(),
         woken=weight.filter(kind="runnable").sum(),
         unlabelled=weight.filter(kind="unlabelled").sum(),
         sampled_ns=pl.col("sampled_ns").first(),
         word=pl.col("word").any(),
-        via=pl.col("via").first().cast(pl.String),
-        skew_ns=pl.col("skew_ns").mean().clip(0),
-        held_ns=pl.col("held_ns").mean(),
+        via=pl.col("via").first(),
+        skew_ns=(pl.col("skew_ns").sum() / pl.col("skews").sum()).fill_nan(None).clip(0),
+        held_ns=pl.col("held_ns").sum() / pl.col("n").sum(),
     )
     tasks = tasks.join(found, on="task", how="left", maintain_order="left")
     tasks = tasks.join(size, on="task", how="left", maintain_order="left")
@@ -127,9 +150,10 @@ def _known(tasks: pl.DataFrame, seen: pl.DataFrame) -> pl.Series:
 
 
 def _apportioned(tasks: pl.DataFrame, seen: pl.DataFrame, families: WaitFamilies) -> pl.DataFrame:
-    awake = seen.filter(kind="runnable").group_by("task", *LABEL).agg(pl.col("weight").sum())
+    weight = (pl.col("weight") * pl.col("part")).sum()
+    awake = seen.filter(kind="runnable").group_by("task", *LABEL, maintain_order=True)
     known = tasks.filter("known").select("task", "run_ns", "runq_ns")
-    shares = run_shares(awake, known, families)
+    shares = run_shares(awake.agg(weight=weight), known, families)
     both = pl.col("run_ns") + pl.col("runq_ns")
     of = {
         "asleep": pl.when("known").then(pl.col("asleep_ns") / pl.col("slept")).otherwise(_bare()),
@@ -139,18 +163,16 @@ def _apportioned(tasks: pl.DataFrame, seen: pl.DataFrame, families: WaitFamilies
         .otherwise(_bare()),
     }
     factors = tasks.select("task", "known", "exact", **{n: f / pl.col("over_ns") for n, f in of.items()})
-    rows = seen.drop("cell", "via", "word", "sampled_ns", "skew_ns", "held_ns").join(
-        factors, on="task", maintain_order="left"
-    )
+    rows = seen.join(factors, on="task", maintain_order="left")
     rows = rows.join(shares, on=["task", *LABEL], how="left", nulls_equal=True, maintain_order="left")
-    kind, weight = pl.col("kind"), pl.col("weight")
-    awake_now = pl.when(kind == "runnable").then(weight * pl.col("runnable")).fill_null(0.0)
+    kind, part = pl.col("kind"), pl.col("part")
+    awake_now = pl.when(kind == "runnable").then(part * pl.col("runnable")).fill_null(0.0)
     return rows.with_columns(
-        asleep=pl.when((kind == "sleep") | ~pl.col("known")).then(weight * pl.col("asleep")).fill_null(0.0),
+        asleep=pl.when((kind == "sleep") | ~pl.col("known")).then(part * pl.col("asleep")).fill_null(0.0),
         runnable=awake_now,
         **{f"run{end}": awake_now * pl.col(f"share{end}").fill_null(0.0) for end in ("", "_low", "_high")},
-        raw=pl.when((kind != "unknown") | ~pl.col("known")).then(weight * pl.col("raw")).fill_null(0.0),
-    ).drop("share", "share_low", "share_high", "weight")
+        raw=pl.when((kind != "unknown") | ~pl.col("known")).then(part * pl.col("raw")).fill_null(0.0),
+    )
 
 
 def _bare() -> pl.Expr:
@@ -161,10 +183,8 @@ def _bare() -> pl.Expr:
 def _asked(tasks: pl.DataFrame, everything: pl.DataFrame) -> pl.DataFrame:
     rows = everything.filter(via="sql").join(tasks.select("task", "wall_ns", "over_ns"), on="task")
     whole = pl.col("weight").sum().over("task")
-    y = pl.col("weight") / whole * pl.col("wall_ns") / pl.col("over_ns")
-    return rows.select(
-        "task", "instant", "state", *LABEL, y=pl.when(whole > 0).then(y).otherwise(0.0), part=1.0
-    )
+    y = pl.col("wall_ns") / pl.col("over_ns") / whole
+    return rows.with_columns(y=pl.when(whole > 0).then(y).otherwise(0.0), part=1.0).drop("kind")
 
 
 def _waits(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:

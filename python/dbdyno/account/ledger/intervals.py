@@ -27,48 +27,31 @@ def sums(seen: Moments, members: pl.DataFrame, keys: Sequence[str], more: Sequen
     """
     mine = members.select("task", "group")
     rows = mine.join(seen.by_task, on="task", maintain_order="right")
-    crowds = mine.group_by("group").agg(pl.len()).filter(pl.col("len") > 1).select("group")
-    alone = rows.join(crowds, on="group", how="anti", maintain_order="left")
+    at = ["group", *keys]
+    counted = rows.group_by(at, maintain_order=True).agg(
+        *(pl.col(m).sum() for m in more), value=pl.col("y").sum(), samples=pl.col("part").sum()
+    )
     squares = mine.join(rows.select("task").unique(), on="task", how="semi").join(seen.squares, on="task")
     whole = rows.group_by("group").agg(whole=pl.col("y").sum())
     whole = whole.join(squares.group_by("group").agg(pl.col("yy").sum()), on="group")
-    crowded = _samples_of(crowds, mine, seen)
-    found = [_alone(alone, whole, ["group", *keys], more), _crowded(crowded, whole, ["group", *keys], more)]
-    return _with_interval(pl.concat(found, how="diagonal").sort("group", maintain_order=True))
+    found = counted.join(whole, on="group", maintain_order="left")
+    crossed, clusters = _crossed(mine, seen, at)
+    found = found.join(crossed, on=at, how="left", nulls_equal=True, maintain_order="left")
+    found = found.join(clusters, on="group", how="left", maintain_order="left")
+    return _with_interval(found.with_columns(pl.coalesce("aa", "yy")).sort("group", maintain_order=True))
 
 
-def _samples_of(crowds: pl.DataFrame, members: pl.DataFrame, seen: Moments) -> pl.DataFrame:
-    """The sums of each sample over the tasks of groups of several."""
+def _crossed(members: pl.DataFrame, seen: Moments, at: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Over the samples of groups of several tasks: ``xx`` and ``xa`` by ``at``, ``aa`` by group, of a key's
+    sum x and of the whole sum a. In a group of one task, its samples are its observations."""
+    crowds = members.group_by("group").agg(pl.len()).filter(pl.col("len") > 1).select("group")
     bunches = members.join(crowds, on="group", how="semi").join(seen.bunches, on="task")
-    return bunches.select("group", "bunch").unique(maintain_order=True).join(seen.by_sample, on="bunch")
-
-
-def _alone(rows: pl.DataFrame, whole: pl.DataFrame, at: list[str], more: Sequence[str]) -> pl.DataFrame:
-    """Groups of one task: its samples are its observations."""
-    counted = rows.group_by(at, maintain_order=True).agg(
-        _value(), _samples(), *(pl.col(m).sum() for m in more)
-    )
-    return counted.join(whole.with_columns(aa="yy"), on="group", maintain_order="left")
-
-
-def _crowded(rows: pl.DataFrame, whole: pl.DataFrame, at: list[str], more: Sequence[str]) -> pl.DataFrame:
+    rows = bunches.select("group", "bunch").unique(maintain_order=True).join(seen.by_sample, on="bunch")
+    x, a = pl.col("x"), pl.col("a")
     by_sample = rows.group_by("group", "instant").agg(a=pl.col("y").sum())
-    counted = rows.group_by(*at, "instant").agg(_value(), _samples(), *(pl.col(m).sum() for m in more))
-    x, a = pl.col("value"), pl.col("a")
-    sums = counted.join(by_sample, on=["group", "instant"]).group_by(at, maintain_order=True)
-    found = sums.agg(
-        xx=(x * x).sum(), xa=(x * a).sum(), **{n: pl.col(n).sum() for n in ("value", "samples", *more)}
-    )
+    parts = rows.group_by(*at, "instant").agg(x=pl.col("y").sum()).join(by_sample, on=["group", "instant"])
     clusters = by_sample.group_by("group").agg(aa=(a * a).sum())
-    return found.join(whole.join(clusters, on="group"), on="group", maintain_order="left")
-
-
-def _value() -> pl.Expr:
-    return pl.col("y").sum().alias("value")
-
-
-def _samples() -> pl.Expr:
-    return pl.col("part").sum().alias("samples")
+    return parts.group_by(at).agg(xx=(x * x).sum(), xa=(x * a).sum()), clusters
 
 
 def _with_interval(found: pl.DataFrame) -> pl.DataFrame:

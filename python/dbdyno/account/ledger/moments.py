@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dbdyno.account.ledger.sample_rows import LABEL
+from dbdyno.account.ledger.sample_rows import LABEL, Sampled
 
 _LIKE = ("cell", "role", "worker", "exact", "known")
 _WHAT = ("kind", "state", *LABEL, "answers")
@@ -25,7 +25,7 @@ class Moments:
     by_task: pl.DataFrame
     """``task``, what was seen, and the sum of each measure and of ``part``."""
     by_sample: pl.DataFrame
-    """The same by ``bunch`` and ``instant``."""
+    """Sums of each measure by ``bunch``, ``instant`` and what was seen."""
     squares: pl.DataFrame
     """``task``, and of each measure the sum of squares over its samples."""
     bunches: pl.DataFrame
@@ -53,28 +53,39 @@ class Moments:
         return Moments(by_task, by_sample, squares, bunches)
 
 
-def moments(rows: pl.DataFrame, tasks: pl.DataFrame, measures: Sequence[str], more: Sequence[str]) -> Moments:
-    """``rows``: ``task``, ``instant``, ``part``, what was seen, ``measures``, and ``more`` to be summed."""
-    what = [n for n in _WHAT if n in rows.columns]
-    summed = [pl.col(n).sum() for n in (*measures, *more)]
-    counted = pl.col("part").filter(pl.any_horizontal(pl.col(m) > 0 for m in measures)).sum()
-    bunches = bunched(tasks)
-    by_task = rows.group_by("task", *what).agg(
-        *summed,
-        counted,
-        pl.col("instant").min().alias("first"),
-        *((pl.col(m) ** 2 / pl.col("part")).sum().alias(f"{m}_2") for m in measures),
+def moments(
+    seen: pl.DataFrame, found: Sampled, tasks: pl.DataFrame, measures: Sequence[str], more: Sequence[str]
+) -> Moments:
+    """``seen``: sums of what was seen, with the ``part`` of its rows that each is, and, per unit of weight,
+    ``measures``, and ``more`` to be summed."""
+    what = [n for n in _WHAT if n in seen.columns]
+    some = pl.any_horizontal(pl.col(m) > 0 for m in measures)
+    by_task = seen.group_by("task", *what).agg(
+        *((pl.col(n) * pl.col("weight")).sum().alias(n) for n in (*measures, *more)),
+        (pl.col("part") * pl.col("there")).filter(some).sum(),
+        pl.col("first").min(),
+        *((pl.col(m) ** 2 * pl.col("weight_2") / pl.col("part")).sum().alias(f"{m}_2") for m in measures),
     )
-    by_task = by_task.sort("first", "task").drop("first").with_columns(_texts())
+    by_task = by_task.sort("first", "task", *what).drop("first")
     squares = by_task.group_by("task").agg(pl.col(f"{m}_2").sum().alias(m) for m in measures)
-    grouped = rows.join(bunches.select("task", "bunch"), on="task", maintain_order="left")
-    by_sample = grouped.group_by("bunch", "instant", *what).agg(*summed, counted).with_columns(_texts())
+    bunches = bunched(tasks)
+    alike = ["bunch", *(n for n in what if n != "answers")]
+    rows = seen.join(bunches.select("task", "bunch"), on="task", maintain_order="left")
+    names = rows.select(alike).unique(maintain_order=True).with_row_index("alike")
+    rows = rows.join(names, on=alike, nulls_equal=True, maintain_order="left")
+    by_sample = _by_sample(rows.select("seen", "alike", "part", *measures), found, measures)
+    by_sample = by_sample.join(names, on="alike", maintain_order="left").drop("alike")
     return Moments(by_task.drop(f"{m}_2" for m in measures), by_sample, squares, bunches)
 
 
-def _texts() -> pl.Expr:
-    """Codes stand for words in the samples' many rows."""
-    return pl.col(pl.Categorical, pl.Enum).cast(pl.String)
+def _by_sample(seen: pl.DataFrame, found: Sampled, measures: Sequence[str]) -> pl.DataFrame:
+    parts = [
+        rows.group_by("alike", "instant", maintain_order=True).agg(
+            (pl.col(m) * pl.col("weight")).sum() for m in measures
+        )
+        for rows in found.each(seen)
+    ]
+    return pl.concat(parts)
 
 
 def bunched(tasks: pl.DataFrame) -> pl.DataFrame:

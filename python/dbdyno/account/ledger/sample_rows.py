@@ -1,12 +1,18 @@
-"""What the samples saw of each task: the server's word and, at once, the task's R/S/D."""
+"""What the samples saw of each task: the server's word and, at once, the task's R/S/D.
+
+The samples' rows are read once, chunk by chunk. What is kept is their sums by task and by what was seen, and
+of each row which of these it belongs to, when it was read and what it stands for.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
 from dbdyno.account.ledger.margins import Tables as Tables
 from dbdyno.model.source import HIDDEN
-from dbdyno.stats.shares import effective
 
 NO_EVENT = "no wait event"
 UNLABELLED = "active without wait event"
@@ -18,92 +24,170 @@ WORD_ALONE = "activity samples, the server's word alone"
 
 # Where no task state can be read for a reason that holds for the whole cell, the server's word stands alone.
 _LABEL_ONLY = ("not here", "not permitted", "not supported", "off")
-KINDS = pl.Enum(["sleep", "runnable", "unlabelled", "unknown"])
+KINDS = ("sleep", "runnable", "unlabelled", "unknown")
+SEEN = ("via", "state", *LABEL, "kind", "word")
+"""What a row of the samples says of its task."""
+_WORDS = pl.Categorical(pl.Categories("words of samples"))
 _GONE = ("Z", "X")
 _ROLES = ("session", "other")
 
 
-def sampling(cut: Tables) -> pl.DataFrame:
-    """Per cell and sampler: the span that its samples stand for."""
-    return (
-        cut["cut_sampler"]
-        .group_by("cell", "via", maintain_order=True)
-        .agg(sampled_from=pl.col("low_ns").min(), sampled_to=pl.col("high_ns").max())
-    )
+@dataclass(frozen=True)
+class Sampled:
+    spans: pl.DataFrame
+    """Table ``cut_sampler``, its rows numbered ``instant``."""
+    totals: pl.DataFrame
+    """:func:`added` sums by ``task`` and ``SEEN``, numbered ``seen``, and ``sampled_ns``: what the sampler's
+    samples stand for of the task's bracket."""
+    rows: Sequence[pl.DataFrame]
+    """Of each row of the samples ``seen``, ``instant`` and ``weight``: what it stands for, inside its task's
+    bracket."""
+
+    def each(self, seen: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """The rows, many at a time, with what ``seen`` has of theirs; without those that it has not."""
+        return (rows.join(seen, on="seen", maintain_order="left") for rows in self.rows)
 
 
-def observations(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
-    """Every row of the samples that is a task's: ``kind`` and the ``weight`` (ns) inside its bracket.
+def sampled(cut: Tables, tasks: pl.DataFrame, chunks: Iterable[pl.DataFrame] | None = None) -> Sampled:
+    """What was seen of ``tasks``. ``chunks``: the rows of ``cut_samples``, if these are not in ``cut``; all
+    rows of a sample come together.
 
-    ``instant`` numbers the samples of all cells and samplers; ``sampled_ns`` is what the sampler's samples
-    stand for of the task's bracket. Kinds: sleep | runnable | unlabelled (active, no event, task state not
-    to be had) | unknown. ``word``: the server's word stands alone.
-    ``held_ns``: from when the sample was due to this row's read; in that time the sampler may have held a CPU
-    that others waited for. ``hidden``: our role could not see what the session did, the row says nothing.
+    Kinds: sleep | runnable | unlabelled (active, no event, task state not to be had) | unknown. ``word``: the
+    server's word stands alone.
     """
-    theirs = pl.col("role").is_in(_ROLES) | pl.col("role").str.starts_with("helper:")
-    mine = tasks.filter(theirs).select(
-        "task", "cell", "pid", "tid", "start_ticks", "from_ns", "to_ns", "partial", "known"
-    )
-    spans = cut["cut_sampler"].drop("workload", "variant", "sessions", "repeat")
-    spans = spans.with_row_index("instant").join(sampling(cut), on=["cell", "via"], maintain_order="left")
+    spans = cut["cut_sampler"].drop("workload", "variant", "sessions", "repeat").with_row_index("instant")
     short = {n: pl.Enum(spans[n].unique(maintain_order=True)) for n in ("cell", "via")}
-    texts = pl.col("state", *LABEL, "task_state", "status").cast(pl.Categorical)
-    rows = cut["cut_samples"].select(
-        *("cell", "via", "sample", "pid", "tid", "state", *LABEL, "task_state", "status", "skew_ns"),
-        its_start="start_ticks",
-        read_ns="at_ns",
-    )
-    rows = rows.with_columns(texts, *(pl.col(n).cast(to) for n, to in short.items()))
-    mine = mine.with_columns(pl.col("cell").cast(short["cell"], strict=False))
-    spans = spans.with_columns(pl.col(n).cast(to) for n, to in short.items())
-    joined = rows.join(spans, on=["cell", "via", "sample"], maintain_order="left").join(
-        mine, on=["cell", "pid", "tid"], maintain_order="left"
-    )
-    del rows
+    at, mine = (frame.with_columns(_coded(frame, short)) for frame in (spans, _sampled_tasks(tasks)))
+    counted, rows, many = [_NOTHING], [], 0
+    for chunk in (cut["cut_samples"],) if chunks is None else chunks:
+        found = _seen(chunk.with_columns(_coded(chunk, short)), at, mine)
+        sums = _counted(found).with_row_index("nth", offset=many)
+        many += sums.height
+        key = ["task", "code"]
+        found = found.select(*key, "instant", "weight").join(sums.select("nth", *key), on=key)
+        rows.append(found.select("nth", "instant", "weight"))
+        counted.append(sums.select(_NOTHING.columns).cast(_NOTHING.schema))
+    every, key = pl.concat(counted), ["task", *SEEN]
+    totals = added(every).with_row_index("seen")
+    seen = every.select(key).join(totals, on=key, nulls_equal=True, maintain_order="left")["seen"]
+    for n, part in enumerate(rows):  # one by one: all of them twice would be much
+        rows[n] = part.select(seen.gather(part["nth"]).alias("seen"), "instant", "weight")
+    return Sampled(spans, _with_whole(totals, spans, mine), rows)
+
+
+def added(totals: pl.DataFrame) -> pl.DataFrame:
+    """Sums by ``task`` and ``SEEN`` of sums: however the rows of the samples were divided, they are the same.
+
+    ``n`` rows, ``there`` those that stand for something; the sums of ``weight``, of its squares
+    (``weight_2``), of ``skew_ns`` where it is known (``skews`` rows), and of ``held_ns``: from when the
+    sample was due to this row's read; in that time the sampler may have held a CPU that others waited for.
+    """
+    first = pl.col("first").min()
+    found = totals.group_by("task", *SEEN).agg(first, pl.col(_SUMS).sum())
+    return found.sort("first", "task", *SEEN)
+
+
+_SUMS = ("n", "there", "weight", "weight_2", "skew_ns", "skews", "held_ns")
+_NOTHING = pl.DataFrame(
+    schema={"task": pl.UInt32, **dict.fromkeys(SEEN, pl.String), "word": pl.Boolean, "first": pl.UInt32}
+    | dict.fromkeys(_SUMS, pl.Int64)
+    | {"weight_2": pl.Float64}
+)
+
+
+def _coded(frame: pl.DataFrame, short: Mapping[str, pl.Enum]) -> list[pl.Expr]:
+    """Short numbers in place of words that all rows have."""
+    return [pl.col(n).cast(to, strict=False) for n, to in short.items() if n in frame.columns]
+
+
+def _sampled_tasks(tasks: pl.DataFrame) -> pl.DataFrame:
+    theirs = pl.col("role").is_in(_ROLES) | pl.col("role").str.starts_with("helper:")
+    names = ("task", "cell", "pid", "tid", "start_ticks", "from_ns", "to_ns", "partial", "known")
+    return tasks.filter(theirs).select(names)
+
+
+def _seen(chunk: pl.DataFrame, spans: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
+    """``task``, ``instant``, ``weight``, ``skew_ns``, ``held_ns``, and what was seen as one ``code``."""
+    rows = _at_instants(chunk.rename({"start_ticks": "its_start", "at_ns": "read_ns"}), spans)
+    rows = rows.join(tasks, on=["cell", "pid", "tid"], maintain_order="left")
     same = pl.col("its_start").is_null() | pl.col("start_ticks").is_null()
-    joined = joined.filter(same | (pl.col("its_start") == pl.col("start_ticks")))
     began = (pl.col("read_ns") - pl.col("skew_ns").fill_null(0)).min().over("instant")
-    whole = ~pl.col("partial")
-    alive = whole | pl.col("at_ns").is_between("from_ns", "to_ns")
-    return (
-        joined.filter(alive)
-        .with_columns(
-            kind=_kind().cast(KINDS),
-            word=_word_alone(),
-            weight=_inside("low_ns", "high_ns"),
-            sampled_ns=_inside("sampled_from", "sampled_to"),
-            hidden=((pl.col("via") == "sql") & (pl.col("state") == HIDDEN)).fill_null(False),
-            held_ns=(pl.col("late_ns") + pl.col("read_ns") - began).clip(0),
-        )
-        .select(
-            "task",
-            "cell",
-            "via",
-            "instant",
-            "state",
-            *LABEL,
-            "kind",
-            "word",
-            "weight",
-            "sampled_ns",
-            "skew_ns",
-            "held_ns",
-            "hidden",
-        )
+    rows = rows.filter(same | (pl.col("its_start") == pl.col("start_ticks"))).with_columns(
+        pl.col("state", *LABEL).cast(_WORDS).to_physical().name.suffix("_code"),
+        held_ns=(pl.col("late_ns") + pl.col("read_ns") - began).clip(0),
+        word=_word_alone(),
+    )
+    alive = ~pl.col("partial") | pl.col("at_ns").is_between("from_ns", "to_ns")
+    rows = rows.filter(alive).with_columns(kind=_kind(), weight=_inside("low_ns", "high_ns"))
+    return rows.with_columns(code=_code()).select(*_KEPT, "code")
+
+
+_KEPT = ("task", "instant", *SEEN, "skew_ns", "held_ns", "weight")
+
+
+def _at_instants(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """``rows`` with their sample's span; rows of a sample mostly follow one another."""
+    key = ["cell", "via", "sample"]
+    begins = pl.any_horizontal(pl.col(n).ne_missing(pl.col(n).shift()) for n in key)
+    begins = begins | (pl.int_range(pl.len()) == 0)
+    rows = rows.with_columns(begins=begins)
+    heads = rows.filter("begins").select(key).join(spans, on=key, how="left", maintain_order="left")
+    nth = rows.select(pl.col("begins").cast(pl.UInt32).cum_sum() - 1).to_series()
+    return pl.concat(
+        [rows.drop(*key[1:], "begins"), heads.drop("cell", "sample")[nth]], how="horizontal"
+    ).filter(pl.col("instant").is_not_null())
+
+
+def _code() -> pl.Expr:
+    """Words have a number each; there are far less of them than fit."""
+    parts = {"state_code": 14, "wait_class_code": 14, "wait_event_code": 28, "kind": 2, "word": 1}
+    code = pl.col("via").to_physical().cast(pl.UInt64)
+    for name, bits in parts.items():
+        none = (1 << bits) - 1
+        code = code * (1 << bits) + pl.col(name).cast(pl.UInt64).fill_null(none)
+    return code
+
+
+def _counted(rows: pl.DataFrame) -> pl.DataFrame:
+    weight = pl.col("weight")
+    kinds = dict(enumerate(KINDS))
+    return rows.group_by("task", "code", maintain_order=True).agg(
+        pl.col("via", "state", *LABEL, "word").first(),
+        pl.col("kind").first().replace_strict(kinds, return_dtype=pl.String),
+        first=pl.col("instant").min(),
+        n=pl.len(),
+        there=(weight > 0).sum(),
+        weight=weight.sum(),
+        weight_2=(weight.cast(pl.Float64) ** 2).sum(),
+        skew_ns=pl.col("skew_ns").sum(),
+        skews=pl.col("skew_ns").count(),
+        held_ns=pl.col("held_ns").sum(),
     )
 
 
-def chosen(seen: pl.DataFrame) -> pl.DataFrame:
+def _with_whole(totals: pl.DataFrame, spans: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
+    ends = spans.group_by("cell", "via").agg(
+        sampled_from=pl.col("low_ns").min(), sampled_to=pl.col("high_ns").max()
+    )
+    whole = tasks.with_columns(pl.col("cell").cast(pl.String)).join(ends, on="cell")
+    whole = whole.select("task", "cell", "via", sampled_ns=_inside("sampled_from", "sampled_to"))
+    return totals.join(whole, on=["task", "via"], how="left", maintain_order="left")
+
+
+def hidden() -> pl.Expr:
+    """Our role could not see what the session did: the row says nothing."""
+    return ((pl.col("via") == "sql") & (pl.col("state") == HIDDEN)).fill_null(False)
+
+
+def chosen(totals: pl.DataFrame) -> pl.DataFrame:
     """Of each task the rows of one sampler: memory, unless the server's answers tell more of it."""
-    told = pl.col("kind") != "unknown"
-    much = seen.group_by("task", "via").agg(
-        n=effective(pl.col("weight") * told.cast(pl.Float64)).fill_nan(0.0)
-    )
+    told = (pl.col("kind") != "unknown").cast(pl.Float64)
+    w, w2 = ((pl.col(n) * told).sum() for n in ("weight", "weight_2"))
+    much = totals.group_by("task", "via").agg(n=(w**2 / w2).fill_nan(0.0))
     best = much.sort(["n", "via"], descending=[True, False], maintain_order=True).unique(
         "task", keep="first", maintain_order=True
     )
-    return seen.join(best.select("task", "via"), on=["task", "via"], how="semi")
+    return totals.join(best.select("task", "via"), on=["task", "via"], how="semi", maintain_order="left")
 
 
 def detail() -> pl.Expr:
@@ -120,16 +204,17 @@ def _inside(low: str, high: str) -> pl.Expr:
 
 
 def _kind() -> pl.Expr:
+    """Position in ``KINDS``."""
     state = pl.col("task_state")
     asleep = state.is_not_null() & (state != "R") & ~state.is_in(_GONE)
     return (
-        pl.when(asleep | (_word_alone() & pl.col("wait_class").is_not_null()))
-        .then(pl.lit("sleep"))
+        pl.when(asleep | (pl.col("word") & pl.col("wait_class").is_not_null()))
+        .then(0)
         .when(state == "R")
-        .then(pl.lit("runnable"))
-        .when(_word_alone() & (pl.col("state") == "active"))
-        .then(pl.lit("unlabelled"))
-        .otherwise(pl.lit("unknown"))
+        .then(1)
+        .when(pl.col("word") & (pl.col("state") == "active"))
+        .then(2)
+        .otherwise(3)
     )
 
 

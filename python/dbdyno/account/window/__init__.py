@@ -12,7 +12,7 @@ from dbdyno.account.window.cores import cores_of
 from dbdyno.account.window.counters import cut_levels, cut_work
 from dbdyno.account.window.rates import rates_of
 from dbdyno.account.window.rounds import cut_rounds
-from dbdyno.account.window.samples import cut_sampler, cut_samples
+from dbdyno.account.window.samples import cut_sampler, cut_samples, sample_chunks
 from dbdyno.account.window.tasks import cut_tasks
 from dbdyno.account.window.traced import cut_counts, cut_traced, cut_waits
 from dbdyno.model.data_sources import counts
@@ -33,14 +33,21 @@ __all__ = [
     "cut_tasks",
     "cut_traced",
     "cut_waits",
+    "cut_without_samples",
     "cut_work",
     "rates",
+    "sample_chunks",
     "windows",
 ]
 
 
 def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
     """All tables of this room: ``windows``, ``rates`` and those of ``CUT`` and ``OF_CELL``."""
+    return cut_without_samples(cells) | {"cut_samples": cut_samples(cells)}
+
+
+def cut_without_samples(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
+    """The same without ``cut_samples``, which may be long: :func:`sample_chunks` has its rows."""
     return cut_rates(cells) | {
         "cut_traced": cut_traced(cells),
         "cut_waits": cut_waits(cells),
@@ -56,7 +63,6 @@ def cut_rates(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
     tables = {
         "windows": windows(cells),
         "cut_tasks": cut_tasks(cells),
-        "cut_samples": cut_samples(cells),
         "cut_sampler": cut_sampler(cells),
         "cut_work": cut_work(cells),
         "cut_levels": cut_levels(cells),

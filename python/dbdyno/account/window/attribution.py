@@ -21,12 +21,9 @@ def sessions_of(cell: RawCell) -> pl.DataFrame:
     driven = cell.tables["sessions"].select("session", pid="backend_pid")
     if driven.height and not pooled(cell):
         return driven.with_columns(start_ticks=pl.lit(None, dtype=pl.Int64))
-    met = [
-        cell.tables[table]
-        .filter((pl.col("role") == "session") & pl.col("session").is_not_null())
-        .select("session", "pid", "start_ticks")
-        for table in ("tasks", "traced", "samples")
-    ]
+    mine = (pl.col("role") == "session") & pl.col("session").is_not_null()
+    read = (cell.tables[table].filter(mine) for table in ("tasks", "traced"))
+    met = [part.select("session", "pid", "start_ticks") for part in (*read, cell.met)]
     known = pl.concat(met).sort(pl.col("start_ticks").is_null(), maintain_order=True)
     return known.unique(["session", "pid"], keep="first", maintain_order=True)
 
@@ -37,9 +34,8 @@ def workers(cell: RawCell) -> pl.DataFrame:
     As far as samples or the server's list of processes saw them beside a leader that is a session.
     """
     led_by = pl.col("pid") != pl.col("leader_pid")
-    samples = cell.tables["samples"].select("pid", "leader_pid", "start_ticks").filter(led_by)
     listed = cell.tables["backends"].select("pid", "leader_pid", start_ticks=pl.lit(None, dtype=pl.Int64))
-    led = pl.concat([samples, listed.filter(led_by)]).unique(maintain_order=True)
+    led = pl.concat([cell.led, listed.filter(led_by)]).unique(maintain_order=True)
     leaders = sessions_of(cell).drop_nulls("pid").unique("pid", keep="last")
     leaders = leaders.select(leader_pid="pid", leader="session")
     return led.join(leaders, on="leader_pid", maintain_order="left").select("pid", "start_ticks", "leader")

@@ -8,15 +8,19 @@ number their own samples, and each fill the window.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
 from dbdyno.account.window.attribution import fold, workers
 from dbdyno.account.window.cells import for_each
-from dbdyno.model.raw import RawCell
+from dbdyno.model.raw import CHUNK_ROWS, RawCell
+from dbdyno.model.tables import empty
 
 _SAMPLE = ["via", "sample"]
+_KEY = ("pid", "tid", "start_ticks", *_SAMPLE)
+_SEEN = ("state", "wait_class", "wait_event", "task_state", "status")
+_MORE = ("role", "session", "query_id", "leader_pid", "worker")
 
 
 def cut_sampler(cells: Sequence[RawCell]) -> pl.DataFrame:
@@ -29,13 +33,46 @@ def cut_samples(cells: Sequence[RawCell]) -> pl.DataFrame:
     return for_each("cut_samples", cells, _rows)
 
 
-def seen_spans(cell: RawCell, samples: pl.DataFrame) -> pl.DataFrame:
-    """Per session and task: ``seen_from`` and ``seen_to``, the time that ``samples`` of it stand for."""
-    mine = samples.filter(pl.col("role") == "session").with_columns(_via(), _tid())
-    found = mine.select("session", "pid", "tid", *_SAMPLE).join(_spans(cell), on=_SAMPLE)
-    return found.group_by("session", "pid", "tid", maintain_order=True).agg(
-        seen_from=pl.col("low_ns").min(), seen_to=pl.col("high_ns").max()
-    )
+def sample_chunks(cells: Sequence[RawCell], rows: int = CHUNK_ROWS) -> Iterator[pl.DataFrame]:
+    """The rows of ``cut_samples`` that the ledger uses, about so many at a time: all rows of a sample come
+    together. Samples outside the window are among them."""
+    parts: list[pl.DataFrame] = []
+    for part in (part for cell in cells for part in _whole_samples(cell, rows)):
+        parts.append(part)
+        if sum(p.height for p in parts) >= rows // 2:
+            yield pl.concat(parts)
+            parts = []
+    yield pl.concat(parts) if parts else empty("cut_samples")
+
+
+def _whole_samples(cell: RawCell, rows: int) -> Iterator[pl.DataFrame]:
+    """A sample that a chunk's end may have cut is kept for the next one. Samplers number them as they go."""
+    cut = pl.col("sample") == pl.col("sample").max().over("via")
+    kept: list[pl.DataFrame] = []
+    read = ("task_ns", "sql_before_ns", "sql_after_ns")
+    for chunk in cell.chunks("samples", *_KEY, *_SEEN, *read, rows=rows):
+        whose = (pl.lit(cell.id).alias("cell"), "pid", _tid(), "start_ticks")
+        part = pl.concat([*kept, chunk.select(*whose, _via(), "sample", *_SEEN, *_read())])
+        whole = int(part.select(cut.arg_max()).item())
+        rest = part[whole:]
+        kept = [rest.filter(cut)]
+        yield pl.concat([part[:whole], rest.filter(~cut)])
+    yield from kept
+
+
+def seen_spans(cell: RawCell, where: pl.Expr | None = None) -> pl.DataFrame:
+    """Per session and task: ``seen_from`` and ``seen_to``, the time that samples of it stand for."""
+    mine = (pl.col("role") == "session") & (True if where is None else where)
+    whose, spans = ("session", "pid", "tid"), _spans(cell)
+
+    def ends(parts: list[pl.DataFrame], low: str, high: str) -> pl.DataFrame:
+        every = pl.concat(parts).group_by(whose, maintain_order=True)
+        return every.agg(seen_from=pl.col(low).min(), seen_to=pl.col(high).max())
+
+    rows = (c.with_columns(_via(), _tid()) for c in cell.chunks("samples", *whose, *_SAMPLE, where=mine))
+    parts = [ends([part.join(spans, on=_SAMPLE)], "low_ns", "high_ns") for part in rows]
+    none = [pl.DataFrame(schema=dict.fromkeys((*whose, "seen_from", "seen_to"), pl.Int64))]
+    return ends([*none, *parts], "seen_from", "seen_to")
 
 
 def _tid() -> pl.Expr:
@@ -63,23 +100,12 @@ def _spans(cell: RawCell) -> pl.DataFrame:
     )
 
 
+def _read() -> tuple[pl.Expr, pl.Expr]:
+    skew = pl.col("task_ns") - (pl.col("sql_before_ns") + pl.col("sql_after_ns")) // 2
+    return pl.col("task_ns").fill_null(pl.col("sql_after_ns")).alias("at_ns"), skew.alias("skew_ns")
+
+
 def _rows(cell: RawCell) -> pl.DataFrame:
-    samples = fold(cell.tables["samples"].with_columns(_via(), _tid()), workers(cell))
+    samples = fold(cell.scan("samples").collect().with_columns(_via(), _tid()), workers(cell))
     inside = samples.join(_spans(cell).select(_SAMPLE), on=_SAMPLE, maintain_order="left")
-    return inside.select(
-        *(
-            "pid",
-            "tid",
-            "role",
-            "session",
-            "sample",
-            "state",
-            "wait_class",
-            "wait_event",
-            "task_state",
-            "status",
-        ),
-        *("via", "start_ticks", "query_id", "leader_pid", "worker"),
-        at_ns=pl.col("task_ns").fill_null(pl.col("sql_after_ns")),
-        skew_ns=pl.col("task_ns") - (pl.col("sql_before_ns") + pl.col("sql_after_ns")) // 2,
-    )
+    return inside.select(*_KEY, *_SEEN, *_MORE, *_read())

@@ -80,7 +80,7 @@ def _too_brief(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
     brief = brief.filter(pl.col("status") == "too short")
     if brief.is_empty():
         return brief
-    seen = brief.join(seen_spans(cell, cell.tables["samples"]), on=["session", "pid", "tid"])
+    seen = brief.join(seen_spans(cell), on=["session", "pid", "tid"])
     return seen.filter(pl.col("seen_to") - pl.col("seen_from") > pl.col("wall_ns"))
 
 
@@ -122,8 +122,7 @@ def _unread(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
 
 def _lives(cell: RawCell) -> pl.DataFrame:
     """Of an observation: when each session was there, as far as samples tell."""
-    samples = cell.tables["samples"]
-    by_task = seen_spans(cell, samples.clear() if cell.tables["sessions"].height else samples)
+    by_task = seen_spans(cell, pl.lit(cell.tables["sessions"].is_empty()))
     spans = by_task.group_by("session", "pid", maintain_order=True).agg(
         pl.col("seen_from").min(), pl.col("seen_to").max()
     )

@@ -21,7 +21,7 @@ from dbdyno.model.workload import Workload
 
 Row = dict[str, Any]
 _OF_CELL = (
-    *("rates", "ledger", "cut_levels", "cut_tasks", "cut_work", "cut_samples", "cut_sampler", "profile"),
+    *("rates", "ledger", "cut_levels", "cut_tasks", "cut_work", "cut_sampler", "served", "profile"),
     *("cell_progress", "cell_sessions", "cell_sampler", "top_events"),
 )
 SESSION_LEDGER = "session_ledger"

@@ -11,7 +11,6 @@ from dbdyno.conclude.findings.context import Case, Row, at, ids
 from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.wait_families import AT_CLIENT, families_of
 from dbdyno.stats.significance import FALSE_ALARMS, Change, unequal, welch
 
 DRIFT = 0.05
@@ -76,26 +75,13 @@ def _progress(case: Case, cell: Row) -> Series:
 def _at_work(case: Case, cell: Row) -> Series:
     """Mean number of sessions not asleep at their client, in ten parts of the window: neighbouring samples
     see the same calls, parts of a second hardly."""
-    samples = case.table("cut_sampler", cell["cell"])
-    via = samples["via"].mode().sort()
+    served = case.table("served", cell["cell"])
+    via = served["via"].mode().sort()
     if not len(via):
         return []
-    samples = samples.filter(pl.col("via") == via[0])
-    client = families_of(case.tables).among(*AT_CLIENT)
-    asleep = client & (pl.col("task_state") != "R").fill_null(True)
-    rows = case.table("cut_samples", cell["cell"]).filter(
-        (pl.col("role") == "session")
-        & (pl.col("via") == via[0])
-        & (pl.col("state") != "idle").fill_null(True)
-    )
-    counted = rows.filter(~asleep).group_by("sample").agg(n=pl.len())
     length = (cell["t1_ns"] - cell["t0_ns"]) / _BLOCKS
     block = ((pl.col("at_ns") - cell["t0_ns"]) / length).floor()
-    means = (
-        samples.join(counted, on="sample", how="left")
-        .group_by(block=block, maintain_order=True)
-        .agg(pl.col("n").fill_null(0).mean())
-    )
+    means = served.filter(via=via[0]).group_by(block=block, maintain_order=True).agg(pl.col("n").mean())
     return [((b + 0.5) * length / NS_PER_S, float(n)) for b, n in means.rows()]
 
 
