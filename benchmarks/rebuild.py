@@ -1,18 +1,21 @@
 """Deriving a run of 1,000 sessions anew: CPU time and memory at 1, 3 and 10 million samples.
 
 A measurement of the fake server is stretched: its samples follow one another as often as are needed, in a
-window that is longer by so much.
+window that is longer by so much, and what they saw is drawn anew for each row.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
-import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from dbdyno.conduct import derive
@@ -26,17 +29,40 @@ _SAMPLED = ("sql_before_ns", "sql_after_ns", "task_ns", "due_ns", "start_ns", "e
 _GROWING = ("run_ns", "runq_ns", "user_ns", "system_ns", "sleep_ns", "throttled_ns", "blkio_ns", "blocked_ns")
 
 
+LABELS = (
+    "",
+    "",
+    "Client/ClientRead",
+    "Client/ClientRead",
+    "IO/DataFileRead",
+    "LWLock/WALWrite",
+    "Lock/tuple",
+)
+RUNNABLE = 0.4
+
+
 def main(_count: int, _seconds: float) -> None:
+    found: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as directory:
         short = _short(Path(directory))
         for millions in (1, 3, 10):
             times = max(1, round(millions * 1e6 / short[1].tables["samples"].height))
             run = _stored(Path(directory) / str(millions), *short, times)
-            done = subprocess.run(
-                [sys.executable, "-m", "benchmarks.rebuild", str(run.path)],
-                cwd=ROOT, check=True, capture_output=True, text=True,
-            )  # fmt: skip
-            print(f"{millions} million samples of {SESSIONS} sessions: {done.stdout.strip()}", flush=True)
+            command = [sys.executable, "-m", "benchmarks.rebuild", str(run.path)]
+            done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+            found.append({"millions": millions, **json.loads(done.stdout)})
+            print(
+                "{millions} million samples of {sessions} sessions: {cpu_s:.1f} s of CPU, {wall_s:.1f} s, "
+                "{peak_mb:,.0f} MB, {rows:,} rows of the ledger".format(sessions=SESSIONS, **found[-1]),
+                flush=True,
+            )
+    for figure in ("cpu_s", "peak_mb"):
+        growth = _exponent(found[1], found[2], figure)
+        print(f"from 3 to 10 million {figure} grows with the number of samples to the power of {growth:.2f}")
+
+
+def _exponent(few: dict[str, float], many: dict[str, float], figure: str) -> float:
+    return math.log(many[figure] / few[figure]) / math.log(many["millions"] / few["millions"])
 
 
 def _short(directory: Path) -> tuple[Run, RawCell]:
@@ -71,6 +97,7 @@ def stretched(cell: RawCell, times: int) -> RawCell:
     for name in ("samples", "sampler"):
         mine = tables[name].join(inside.select("sample", "via"), on=["sample", "via"], how="semi")
         tables[name] = pl.concat([_later(mine, n * width, n * first) for n in range(times)])
+    tables["samples"] = _drawn(tables["samples"])
     for name in ("tasks", "traced", "waits", "cgroup", "host", "counters", "progress"):
         tables[name] = tables[name].with_columns(
             *((pl.col(c) - t0) * times + t0 for c in _CLOCKS if c in tables[name].columns),
@@ -87,14 +114,35 @@ def _later(rows: pl.DataFrame, ns: int, number: int) -> pl.DataFrame:
     return rows.with_columns(pl.col("sample") + number, *moved)
 
 
-def _measured(run: Run) -> str:
-    before = os.times()
+def _drawn(samples: pl.DataFrame) -> pl.DataFrame:
+    """With labels and task states by chance, each session's by weights of its own."""
+    random = np.random.default_rng(1)
+    drawn = random.integers(0, len(LABELS), samples.height) * random.integers(0, 2, samples.height)
+    drawn = (drawn + samples["pid"].to_numpy()) % len(LABELS)
+    label = pl.Series(LABELS).gather(drawn.astype(np.uint32)).str.split("/")
+    runs = pl.Series(random.random(samples.height) < RUNNABLE)
+    return samples.with_columns(
+        wait_class=label.list.get(0).replace({"": None}),
+        wait_event=label.list.get(1, null_on_oob=True),
+        task_state=pl.select(pl.when(runs).then(pl.lit("R")).otherwise(pl.lit("S"))).to_series(),
+    )
+
+
+def _measured(run: Run) -> dict[str, float]:
+    before, began = os.times(), time.perf_counter()
     results = derive(run.info, run.plan, run.environment, run.each_cell([]))
-    used = os.times()
+    used, wall_s = os.times(), time.perf_counter() - began
     cpu_s = used.user + used.system - before.user - before.system
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return f"{cpu_s:.1f} s of CPU, {peak_mb:,.0f} MB, {results.tables['ledger'].height:,} rows of the ledger"
+    figures = {"cpu_s": cpu_s, "wall_s": wall_s, "peak_mb": _peak_mb()}
+    return figures | {"rows": results.tables["ledger"].height}
+
+
+def _peak_mb() -> float:
+    """Of this program: ru_maxrss has that of the one before exec, too."""
+    status = Path("/proc/self/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
 
 
 if __name__ == "__main__":
-    print(_measured(Run(Path(sys.argv[1]))))
+    print(json.dumps(_measured(Run(Path(sys.argv[1])))))

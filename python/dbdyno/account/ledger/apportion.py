@@ -74,15 +74,15 @@ def _binned(mine: pl.DataFrame, found: Sampled, cut: Tables) -> pl.DataFrame:
         bins, left_on="at_ns", right_on="start_ns", by="cell", strategy="backward", check_sortedness=False
     )
     inside = at.filter(pl.col("at_ns") < pl.col("end_ns")).select("instant", "start_ns", "at_ns")
-    seen, key = mine.select("seen", "task", "kind", "wait_class"), ["task", "start_ns", "kind", "wait_class"]
-    parts = [
-        rows.join(inside, on="instant", maintain_order="left")
-        .group_by("seen", "start_ns", maintain_order=True)
-        .agg(n=pl.len(), first=pl.col("at_ns").min())
-        for rows in found.each(seen.select("seen"))
-    ]
-    counted = pl.concat(parts).join(seen, on="seen", maintain_order="left").group_by(key)
-    return counted.agg(pl.col("n").sum(), pl.col("first").min()).sort("first", *key).drop("first")
+    what = ["task", "kind", "wait_class"]
+    names = mine.select(what).unique(maintain_order=True).with_row_index("alike")
+    seen = mine.join(names, on=what, nulls_equal=True, maintain_order="left").select("seen", "alike")
+    rows = (part.join(inside, on="instant", maintain_order="left") for part in found.each(seen))
+    one = (pl.len().alias("n"), pl.col("at_ns").min())
+    parts = pl.concat(part.group_by("alike", "start_ns", maintain_order=True).agg(one) for part in rows)
+    counted = parts.group_by("alike", "start_ns").agg(pl.col("n").sum(), pl.col("at_ns").min())
+    counted = counted.join(names, on="alike", maintain_order="left").sort("at_ns", *what)
+    return counted.select("task", "start_ns", "kind", "wait_class", "n")
 
 
 def _served(found: Sampled, tasks: pl.DataFrame, cut: Tables) -> pl.DataFrame:

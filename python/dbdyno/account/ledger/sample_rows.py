@@ -107,45 +107,63 @@ def _sampled_tasks(tasks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _seen(chunk: pl.DataFrame, spans: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
-    """``task``, ``instant``, ``weight``, ``skew_ns``, ``held_ns``, and what was seen as one ``code``."""
-    rows = _at_instants(chunk.rename({"start_ticks": "its_start", "at_ns": "read_ns"}), spans)
-    rows = rows.join(tasks, on=["cell", "pid", "tid"], maintain_order="left")
-    same = pl.col("its_start").is_null() | pl.col("start_ticks").is_null()
-    began = (pl.col("read_ns") - pl.col("skew_ns").fill_null(0)).min().over("instant")
-    rows = rows.filter(same | (pl.col("its_start") == pl.col("start_ticks"))).with_columns(
-        pl.col("state", *LABEL).cast(_WORDS).to_physical().name.suffix("_code"),
-        held_ns=(pl.col("late_ns") + pl.col("read_ns") - began).clip(0),
-        word=_word_alone(),
+    """``task``, ``instant``, ``weight``, ``skew_ns``, ``held_ns``, ``SEEN``, and that as one ``code``."""
+    state = pl.col("task_state")
+    rows = chunk.select(
+        *("cell", "via", "sample", "pid", "tid", "skew_ns"),
+        pl.col("state", *LABEL).cast(_WORDS),
+        its_start="start_ticks",
+        read_ns="at_ns",
+        asleep=state.is_not_null() & (state != "R") & ~state.is_in(_GONE),
+        awake=(state == "R").fill_null(False),
+        wordless=(state.is_null() & pl.col("status").is_in(_LABEL_ONLY)).fill_null(False),
+        active=(pl.col("state") == "active").fill_null(False),
     )
-    alive = ~pl.col("partial") | pl.col("at_ns").is_between("from_ns", "to_ns")
-    rows = rows.filter(alive).with_columns(kind=_kind(), weight=_inside("low_ns", "high_ns"))
-    return rows.with_columns(code=_code()).select(*_KEPT, "code")
-
-
-_KEPT = ("task", "instant", *SEEN, "skew_ns", "held_ns", "weight")
+    rows = _at_instants(rows, spans).join(tasks, on=["cell", "pid", "tid"], maintain_order="left")
+    same = pl.col("its_start").is_null() | pl.col("start_ticks").is_null()
+    rows = rows.filter(same | (pl.col("its_start") == pl.col("start_ticks")))
+    began = (pl.col("read_ns") - pl.col("skew_ns").fill_null(0)).min().over("instant")
+    rows = rows.with_columns(held_ns=(pl.col("late_ns") + pl.col("read_ns") - began).clip(0))
+    rows = rows.filter(~pl.col("partial") | pl.col("at_ns").is_between("from_ns", "to_ns"))
+    rows = rows.with_columns(word=pl.col("wordless") & ~pl.col("known"), weight=_inside("low_ns", "high_ns"))
+    rows = rows.with_columns(kind=_kind())
+    return rows.select("task", "instant", *SEEN, "skew_ns", "held_ns", "weight", code=_code())
 
 
 def _at_instants(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """``rows`` with their sample's span; rows of a sample mostly follow one another."""
     key = ["cell", "via", "sample"]
-    begins = pl.any_horizontal(pl.col(n).ne_missing(pl.col(n).shift()) for n in key)
-    begins = begins | (pl.int_range(pl.len()) == 0)
-    rows = rows.with_columns(begins=begins)
+    begins = pl.any_horizontal(
+        pl.col(n).to_physical().ne_missing(pl.col(n).to_physical().shift()) for n in key
+    )
+    rows = rows.with_columns(begins=begins | (pl.int_range(pl.len()) == 0))
     heads = rows.filter("begins").select(key).join(spans, on=key, how="left", maintain_order="left")
-    nth = rows.select(pl.col("begins").cast(pl.UInt32).cum_sum() - 1).to_series()
-    return pl.concat(
-        [rows.drop(*key[1:], "begins"), heads.drop("cell", "sample")[nth]], how="horizontal"
-    ).filter(pl.col("instant").is_not_null())
+    nth = rows["begins"].cast(pl.UInt32).cum_sum() - 1
+    placed = pl.concat([rows.drop("sample", "begins"), heads.drop(key)[nth]], how="horizontal")
+    return placed.filter(pl.col("instant").is_not_null())
+
+
+def _kind() -> pl.Expr:
+    """Position in ``KINDS``."""
+    labelled = pl.col("wait_class").is_not_null()
+    return (
+        pl.when(pl.col("asleep") | (pl.col("word") & labelled))
+        .then(0)
+        .when("awake")
+        .then(1)
+        .when(pl.col("word") & pl.col("active"))
+        .then(2)
+        .otherwise(3)
+    )
 
 
 def _code() -> pl.Expr:
     """Words have a number each; there are far less of them than fit."""
-    parts = {"state_code": 14, "wait_class_code": 14, "wait_event_code": 28, "kind": 2, "word": 1}
+    words = (("state", 14), ("wait_class", 14), ("wait_event", 28))
     code = pl.col("via").to_physical().cast(pl.UInt64)
-    for name, bits in parts.items():
-        none = (1 << bits) - 1
-        code = code * (1 << bits) + pl.col(name).cast(pl.UInt64).fill_null(none)
-    return code
+    for name, bits in words:
+        code = code * (1 << bits) + pl.col(name).to_physical().cast(pl.UInt64).fill_null((1 << bits) - 1)
+    return code * 8 + pl.col("kind").cast(pl.UInt64) * 2 + pl.col("word").cast(pl.UInt64)
 
 
 def _counted(rows: pl.DataFrame) -> pl.DataFrame:
@@ -201,23 +219,3 @@ def _inside(low: str, high: str) -> pl.Expr:
     cut_low = pl.when("partial").then(pl.max_horizontal(low, "from_ns")).otherwise(low)
     cut_high = pl.when("partial").then(pl.min_horizontal(high, "to_ns")).otherwise(high)
     return (cut_high - cut_low).clip(0)
-
-
-def _kind() -> pl.Expr:
-    """Position in ``KINDS``."""
-    state = pl.col("task_state")
-    asleep = state.is_not_null() & (state != "R") & ~state.is_in(_GONE)
-    return (
-        pl.when(asleep | (pl.col("word") & pl.col("wait_class").is_not_null()))
-        .then(0)
-        .when(state == "R")
-        .then(1)
-        .when(pl.col("word") & (pl.col("state") == "active"))
-        .then(2)
-        .otherwise(3)
-    )
-
-
-def _word_alone() -> pl.Expr:
-    no_state = pl.col("task_state").is_null() & pl.col("status").is_in(_LABEL_ONLY)
-    return (no_state & ~pl.col("known")).fill_null(False)
