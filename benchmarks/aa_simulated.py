@@ -15,7 +15,7 @@ from dbdyno.conclude.compare.cells import CellFigures
 from dbdyno.conclude.compare.metrics import BY_NAME
 from dbdyno.conclude.compare.table import Match, metric_table
 from dbdyno.conclude.compare.verdict import ALPHA_STOPPED
-from dbdyno.model.comparison import LEAST_REPEATS, Claim
+from dbdyno.model.comparison import LEAST_REPEATS, Contrast
 from dbdyno.stats.autocorrelation import correlated
 
 RATE = 1000.0
@@ -44,7 +44,7 @@ class World:
     paired: bool = True
 
 
-def claims(world: World, chance: np.random.Generator) -> tuple[Claim, ...]:
+def claims(world: World, chance: np.random.Generator) -> tuple[Contrast, ...]:
     """Of one simulated run."""
     matches = [
         Match("simulated", n + 1, "v0", _groups(world, chance), world.paired) for n in range(world.rungs)
@@ -92,7 +92,7 @@ def outcome(world: World, runs: int, seed: int = 1) -> Outcome:
     return _counted([claims(world, chance) for _ in range(runs)], world.effect)
 
 
-def _counted(made: Sequence[Sequence[Claim]], effect: float) -> Outcome:
+def _counted(made: Sequence[Sequence[Contrast]], effect: float) -> Outcome:
     every = [c for run in made for c in run]
     against = [c.effect for c in every if not c.neighbours]
     held = [e.low is None or e.high is None or e.low <= effect <= e.high for e in against]  # unbounded: all
@@ -113,7 +113,7 @@ def stopped(world: World, runs: int, target: float, most: int = 40, seed: int = 
 
 def _until(
     world: World, target: float, most: int, chance: np.random.Generator
-) -> Iterator[tuple[tuple[Claim, ...], int]]:
+) -> Iterator[tuple[tuple[Contrast, ...], int]]:
     whole = _groups(replace(world, variants=2, repeats=most), chance)
     metric = BY_NAME["calls_per_s"]
     for n in range(LEAST_REPEATS, most + 1):

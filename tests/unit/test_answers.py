@@ -74,7 +74,7 @@ def test_a_run_from_before_siblings_were_kept_has_its_number_of_cores() -> None:
     old = dataclasses.replace(run, environment=run.environment.model_copy(update={"host": host}))
     assert ladders_of(old)[0].machine == Machine(16, 8, 2)
     (blind,) = ladders_of(run)
-    assert blind.machine == Machine(16) and "which CPUs share a core is not known" in blind.notes[0]
+    assert blind.machine == Machine(16) and "Which CPUs share a core is unknown" in blind.notes[0]
 
 
 def test_of_a_server_elsewhere_no_machine_is_known() -> None:
@@ -355,5 +355,5 @@ def test_without_a_fit_the_paragraph_says_so() -> None:
     ladder = Ladder("mine", points(*TABLE[:2]), "queries/s")
     bare = Scaling(ladder, (), pl.DataFrame(), pl.DataFrame(), refused=("2 loads tell nothing of scaling",))
     text = paragraph(answered(bare))
-    assert text.endswith("No model is fitted to 2 load levels: 2 loads tell nothing of scaling.")
+    assert text.endswith("No model is fitted to 2 load levels. 2 loads tell nothing of scaling.")
     assert "mine: 2 sessions deliver 20.0 queries/s" in text

@@ -15,7 +15,7 @@ from report_results import World, results
 
 from dbdyno.conclude.compare import Options, compare_runs, compare_variants, rule, tight_enough
 from dbdyno.conclude.compare.verdict import ALPHA_STOPPED, judge
-from dbdyno.model.comparison import Claim, Comparison, Effect
+from dbdyno.model.comparison import Comparison, Contrast, Effect
 from dbdyno.model.errors import UsageError
 from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.results import Results
@@ -26,7 +26,7 @@ from dbdyno.stats.significance import holm
 THREE = World(rungs=(1, 4), repeats=6, variants=("base", "second", "third"))
 
 
-def claim(made: Comparison, variant: str, sessions: int, metric: int = 0, against: str = "base") -> Claim:
+def claim(made: Comparison, variant: str, sessions: int, metric: int = 0, against: str = "base") -> Contrast:
     return next(
         c
         for c in made.metrics[metric].claims
@@ -54,7 +54,8 @@ def test_variants_are_ranked_with_the_ratio_of_the_law() -> None:
         assert found.effect.p is not None and found.p_holm is not None and found.p_holm > found.effect.p
     ahead = claim(made, "second", 4, against="third")
     assert ahead.neighbours and ahead.verdict == "better"
-    assert any("At 4 sessions" in s and "worse" in s for s in made.summary)
+    ranked_at = {c.said["load"]: c for c in made.conclusions if c.id == "rank"}
+    assert ranked_at.keys() == {"1 session", "4 sessions"} and "worse" in ranked_at["4 sessions"].text
 
 
 def test_a_longer_response_is_worse_and_a_baseline_can_be_chosen() -> None:
@@ -69,7 +70,8 @@ def test_an_invalid_window_takes_its_block_out_and_is_named() -> None:
     made = compare_variants(without(noisy(THREE), "second-s4-r2"))
     assert claim(made, "second", 4).effect.n_variant == 5
     assert claim(made, "third", 4).effect.n_variant == 6
-    assert any("second-s4-r2" in n and "cut short" in n for n in made.notes)
+    (left_out,) = (c for c in made.conclusions if c.id == "left-out")
+    assert left_out.cells == ("0019-lio-second-s4-r2",) and "cut short" in left_out.said["reason"]
 
 
 def test_a_quantity_that_is_not_known_of_all_is_compared_where_it_is() -> None:
@@ -79,7 +81,8 @@ def test_a_quantity_that_is_not_known_of_all_is_compared_where_it_is() -> None:
     made = compare_variants(replace(run, tables={**run.tables, "rates": gone}))
     table = next(t for t in made.metrics if t.metric == "cpu_per_call_ns")
     assert {x.variant for x in table.lines} == {"base", "second"} and len(table.claims) == 2
-    assert any("server CPU of a call, for third" in n for n in made.notes)
+    (unknown,) = (c for c in made.conclusions if c.id == "unknown-quantity")
+    assert unknown.said == {"quantity": "server CPU of a call", "variants": "third"}
 
 
 def test_accounts_add_up_to_the_difference_and_the_largest_comes_first() -> None:
@@ -117,7 +120,7 @@ def test_throttling_without_the_trace_is_told_by_its_bound_and_never_added() -> 
 def test_one_repeat_decides_nothing_and_says_so() -> None:
     made = compare_variants(results(replace(THREE, repeats=1)))
     assert {c.verdict for t in made.metrics for c in t.claims} == {"undecided"}
-    assert any("--repeats" in n for n in made.notes)
+    assert ("few-repeats", "one") in {(c.id, c.case) for c in made.conclusions}
 
 
 def with_errors(run: Results, relative: float) -> Results:
@@ -160,7 +163,7 @@ def test_two_runs_are_independent_samples_and_their_differences_are_told() -> No
     found = claim(made, "B", 4, against="A")
     assert found.effect.basis == "samples" and found.effect.degrees == 10
     assert found.verdict == "better" and 1.4 < (found.effect.ratio or 0) < 1.6  # 3 CPUs against 2
-    assert made.runs == ("first", "other") and any("alternate" in n for n in made.notes)
+    assert made.runs == ("first", "other") and "no-alternation" in {c.id for c in made.conclusions}
     assert any(d.what.endswith("usable_cpus") for d in made.differences)
 
 
@@ -228,7 +231,7 @@ def test_with_one_variant_the_mean_rate_must_be_tight() -> None:
     values = rates.filter((rates["name"] == "work_per_s") & (rates["scope"] == "rung"))["value"]
     half = 2.776445105 * float(values.std() or 0) / math.sqrt(5) / float(values.mean() or 1)  # type: ignore[arg-type]
     assert tight_enough(run.tables, run.plan, 0.02).widest == pytest.approx(half)
-    assert "2%" in rule("2%") and str(ALPHA_STOPPED) in rule("2%")
+    assert rule("2%").said == {"least": 4, "target": "2%", "alpha": ALPHA_STOPPED}
 
 
 @pytest.mark.parametrize(("neighbours", "tau"), [(0.6, 4.0), (0.0, 1.0), (-0.5, 1 / 3)])

@@ -133,6 +133,7 @@ def test_the_document_has_stable_keys_and_no_nan() -> None:
         "differences",
         "summary",
         "notes",
+        "conclusions",
     } <= set(again)
     claim = again["metrics"][0]["claims"][0]
     assert {"effect", "p_holm", "verdict", "further_repeats", "variant", "baseline"} <= set(claim)

@@ -21,6 +21,7 @@ from tests.unit.test_regression import _two_regimes as two_regimes
 from dbdyno import present
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.regression import cpu_per_work
+from dbdyno.model.claim import Claim
 from dbdyno.present import regression
 from dbdyno.present.chart import channel, encoded, finished, layer
 from dbdyno.present.document import (
@@ -169,12 +170,14 @@ def documents() -> dict[str, Document]:
     comparison = compare_variants(noisy(World(rungs=(1, 4), repeats=6, variants=("base", "second", "third"))))
     per_work = regression.section([replace(r, notes=()) for r in cpu_per_work(two_regimes(), knees=(4.0,))])
     assert per_work is not None
-    pair = replace(argument(repeats=3, noise=0.01, response=True), claims=("B is faster.",), notes=())
+    pair = replace(
+        argument(repeats=3, noise=0.01, response=True), claims=(Claim(id="a", text="B is faster."),), notes=()
+    )
     return {
         "regression": Document("CPU per unit of work", [per_work]),
         "machines": present.comparison(None, [pair]),
         "comparison": present.comparison(
-            comparison.model_copy(update={"summary": ("B is slower.",), "notes": ()})
+            comparison.model_copy(update={"conclusions": (Claim(id="rank", text="B is slower."),)})
         ),
         "scaling": present.scaling([replace(scaling_made.scaling(), answers=(), notes=())]),
     }

@@ -91,9 +91,11 @@ def test_the_articles_argument() -> None:
     assert made.per_thread.ratio is not None
     assert made.per_core.ratio.value == pytest.approx(2)
     assert made.per_thread.ratio.value == pytest.approx(0.5)
-    assert made.claims[0] == "T2000: slower alone (0.5 times), 2 times at 200 sessions."
-    assert made.claims[1] == "With one session T2000 delivers 0.5 times as much."
-    assert "T2000 overtakes V490 at 16 sessions." in made.claims
+    first, second, *rest = made.claims
+    assert (first.id, first.case, first.said["name"]) == ("alone-and-many", "slower", "T2000")
+    assert (first.said["one"], first.said["many"]) == pytest.approx((0.5, 2))
+    assert second.text == "With one session T2000 delivers 0.5 times as much."
+    assert "T2000 overtakes V490 at 16 sessions." in [c.text for c in rest]
 
 
 def test_repeats_give_intervals_that_hold_the_truth() -> None:
@@ -157,16 +159,17 @@ def test_a_models_band_stands_in_for_repeats() -> None:
     assert ratio is not None
     assert ratio.method == "model band"
     assert ratio.low == pytest.approx(2 * 0.9**2**0.5, rel=1e-4)  # both errors together
-    assert any("no repeats: its figures" in n for n in made.notes)
+    assert ("machine-figures", "model") in {(n.id, n.case) for n in made.notes}
 
 
 def test_no_crossing_within_the_range() -> None:
     made = machines(ladder(few_fast), ladder(lambda n: 3 * few_fast(n)), band=no_band)
     assert made.crossings == ()
-    assert "No crossover from 1 to 200 sessions: B is ahead throughout." in made.claims
+    (found,) = (c for c in made.claims if c.id == "crossover")
+    assert (found.case, found.said["ahead"], found.said["span"]) == ("none", "B", "1 to 200 sessions")
     same = machines(ladder(few_fast), ladder(few_fast), band=no_band)
     assert same.crossings == ()
-    assert "No crossover beyond noise from 1 to 200 sessions." in same.claims
+    assert ("crossover", "noise") in {(c.id, c.case) for c in same.claims}
 
 
 @pytest.mark.parametrize("seed", range(2, 8))
@@ -182,7 +185,7 @@ def test_two_of_a_kind_do_not_cross(seed: int) -> None:
 def test_what_a_machine_has_may_be_unknown() -> None:
     made = machines(ladder(few_fast, machine=V490), ladder(many_slow, machine=Machine(cpus=32)), band=no_band)
     assert made.per_core.ratio is None
-    assert made.per_core.reason == "how many cores B has is not known"
+    assert made.per_core.reason == "The number of cores of B is unknown."
     assert made.per_thread.ratio is not None
 
 
@@ -202,8 +205,8 @@ def test_bad_input(why: str) -> None:
 def test_one_rung_each() -> None:
     made = machines(ladder(few_fast, (4,)), ladder(many_slow, (4,)), band=no_band)
     assert made.crossings == ()
-    assert "no crossover is visible" in made.claims[0]
-    assert any("1 rung only" in n for n in made.notes)
+    assert made.claims[0].case == "one-load"
+    assert {n.said["count"] for n in made.notes if n.case == "few"} == {1}
 
 
 def test_ladders_are_paired_by_name() -> None:
@@ -244,7 +247,7 @@ def test_as_json() -> None:
     assert again["peak"]["loads"] == [8, 32]
     assert again["peak"]["ratio"]["low"] is None
     assert again["crossings"][0]["value"] == pytest.approx(16)
-    assert again["at_loads"][0]["response"]["reason"] == "not measured on both"
+    assert again["at_loads"][0]["response"]["reason"] == "Not measured on both."
 
 
 def _run(id: str, *, sees_host: bool = True, **cpu: object) -> Results:

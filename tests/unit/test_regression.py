@@ -237,7 +237,7 @@ def test_a_line_is_never_laid_across_a_knee() -> None:
     (across,) = cpu_per_work(_two_regimes(), knees=())
     assert across.total is not None
     assert not 0.9e-3 < across.total.slope.value < 1.1e-3
-    assert any("residuals follow the work" in n for n in across.notes)
+    assert any("Residuals follow the work" in n for n in across.notes)
 
 
 def _twice(ladder: Ladder) -> Ladder:
@@ -250,7 +250,7 @@ def test_what_lies_inside_the_knees_interval_belongs_to_neither() -> None:
     knee = Estimate("knee", 4.2, low=3.5, high=4.8)
     made = cpu_per_work(_twice(_two_regimes()), knees=(knee,))
     assert [sorted(set(r.points["load"])) for r in made] == [[1, 2, 3], [5, 6, 7, 8]]
-    assert any("4 left out" in n for n in made[0].notes)
+    assert any("4 sessions left out" in n for n in made[0].notes)
     assert all(r.refused is None for r in made)
     few = cpu_per_work(_two_regimes(), knees=(knee,))  # three points would be too few
     assert [r.points["load"].to_list() for r in few] == [[1, 2, 3, 4], [5, 6, 7, 8]]
@@ -297,14 +297,14 @@ def test_throttled_rungs_are_apart() -> None:
 def test_unknown_cpu_is_not_zero() -> None:
     (made,) = cpu_per_work(_ladder([1, 2, 3, 4], [1, 2, 3, 4], [None] * 4), knees=())
     assert made.refused is not None
-    assert "no point has CPU" in made.refused
+    assert "No point has CPU" in made.refused
     some: Regression
     (some,) = cpu_per_work(
         _ladder([1, 2, 3, 4, 5], [10, 20, 30, 40, 50], [1.0, 2.1, None, 4.0, 5.1]), knees=()
     )
     assert some.n == 4
-    assert "1 of 5 points without CPU left out" in some.notes
-    assert any("not told apart" in n for n in some.notes)
+    assert "1 of 5 points without CPU left out." in some.notes
+    assert any("not separated" in n for n in some.notes)
 
 
 def test_the_unit_of_work() -> None:

@@ -110,7 +110,7 @@ def test_far_beyond_the_ladder_a_forecast_warns() -> None:
     begun = scale(first(CISCO, 10), models=TWO)
     assert predict(begun, 5, "usl").note == ""
     assert "beyond the measured range" in predict(begun, 15, "usl").note
-    assert predict(begun, 32, "usl").note.startswith("warning")
+    assert predict(begun, 32, "usl").note.startswith("Warning")
     made = predict(begun, 10, "usl")
     assert made.low is not None
     assert made.high is not None

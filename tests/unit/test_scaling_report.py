@@ -196,7 +196,7 @@ def test_questions_to_the_model_are_answered_and_guesses_are_called_so(plateau: 
     values = [a.value.value if a.value else None for a in found]
     assert values[:4] == [pytest.approx(v, rel=0.01) for v in (400, 800, 16, 3.5)]
     assert values[4] is None
-    assert "warning" in found[1].said["note"] and "warning" not in found[0].said["note"]
+    assert "Warning" in found[1].said["note"] and "Warning" not in found[0].said["note"]
     assert found[3].said["response"] == "10.00 ms"
 
 

@@ -17,8 +17,8 @@ from dbdyno.model.scaling import POINTS, Ladder
 @pytest.mark.parametrize(
     ("points", "said"),
     [
-        (ladder([], []), "no rung tells nothing of scaling: at least 4 different loads are needed"),
-        (ladder([1, 2], [10.0, 19.0]), "2 rungs tell nothing of scaling"),
+        (ladder([], []), "at least 4 different loads; 0 load levels measured"),
+        (ladder([1, 2], [10.0, 19.0]), "at least 4 different loads; 2 load levels measured"),
         (ladder([1, 2, 4, 8], [10.0, 19.0, 0.0, 40.0]), "throughput"),
     ],
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, computed_field
 
+from dbdyno.model.claim import Claim
 from dbdyno.model.units import format_ns, format_rate
 
 Verdict = Literal["better", "worse", "no difference", "undecided"]
@@ -50,8 +51,8 @@ class Effect(Frozen):
     reason: str = ""
 
 
-class Claim(Frozen):
-    """One variant against another at one rung."""
+class Contrast(Frozen):
+    """One variant against another at one load, with its verdict."""
 
     workload: str
     sessions: int
@@ -86,14 +87,14 @@ class Line(Frozen):
 
 
 class MetricTable(Frozen):
-    """All lines and claims of one quantity: a family of claims of its own."""
+    """All lines and contrasts of one quantity: a family of claims of its own."""
 
     metric: str
     title: str
     unit: str
     higher_is_better: bool
     lines: tuple[Line, ...]
-    claims: tuple[Claim, ...]
+    claims: tuple[Contrast, ...]
 
 
 class Account(Frozen):
@@ -150,9 +151,19 @@ class Comparison(Frozen):
     """The first is the one that ranks."""
     why: tuple[Why, ...] = ()
     differences: tuple[Difference, ...] = ()
-    summary: tuple[str, ...] = ()
-    """The answer in words."""
-    notes: tuple[str, ...] = ()
+    conclusions: tuple[Claim, ...] = ()
+    """The answer (``rank``), then what to bear in mind."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """The answer in words."""
+        return tuple(c.text for c in self.conclusions if c.id == "rank")
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(c.text for c in self.conclusions if c.id != "rank")
 
 
 class Summary(Frozen):

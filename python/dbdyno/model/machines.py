@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from dbdyno.model.claim import Claim
 from dbdyno.model.scaling import Estimate, Ladder
 
 How = Literal["measured", "interpolated", "fitted"]
@@ -55,6 +56,5 @@ class Machines:
     """Peak over physical cores."""
     per_thread: Speed
     """Peak over logical CPUs."""
-    claims: tuple[str, ...]
-    """The answer in words."""
-    notes: tuple[str, ...] = ()
+    claims: tuple[Claim, ...]
+    notes: tuple[Claim, ...] = ()

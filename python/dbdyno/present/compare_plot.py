@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from dbdyno.model.comparison import Claim, Comparison, MetricTable
+from dbdyno.model.comparison import Comparison, Contrast, MetricTable
 from dbdyno.model.units import counted
 from dbdyno.present import compare_rows as rows
 from dbdyno.present.markup import Html, el
@@ -36,7 +36,7 @@ def plot(table: MetricTable, made: Comparison) -> Html | None:
     )
 
 
-def _range(claims: Sequence[Claim], margin: float) -> tuple[float, float]:
+def _range(claims: Sequence[Contrast], margin: float) -> tuple[float, float]:
     """All intervals, 1 and the margin; an end that lies far out is cut."""
     ratios = [c.effect.ratio or 1.0 for c in claims]
     ends = [e for c in claims for e in (c.effect.low, c.effect.high) if e is not None]
@@ -75,7 +75,7 @@ def _ground(low: float, high: float, made: Comparison, height: int, direction: s
     yield el("text", f"ratio to {made.baseline}; {direction}", x=_LEFT, y=12, class_="muted")
 
 
-def _row(n: int, claim: Claim, low: float, high: float, made: Comparison) -> Iterator[Html]:
+def _row(n: int, claim: Contrast, low: float, high: float, made: Comparison) -> Iterator[Html]:
     y = _TOP + n * _ROW + 10
     e = claim.effect
     colour = var(_COLOURS[claim.verdict])

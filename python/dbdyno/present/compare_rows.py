@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from dbdyno.model.comparison import (
     Account,
-    Claim,
     Comparison,
+    Contrast,
     Effect,
     Line,
     MetricTable,
@@ -149,7 +149,7 @@ def figure(unit: str, value: float) -> Cell:
     return Cell(value_text("ns" if unit == "ns" else "", value), value, unit)
 
 
-def _effect(claim: Claim, margin: float) -> list[Cell]:
+def _effect(claim: Contrast, margin: float) -> list[Cell]:
     e = claim.effect
     return [
         known(e.ratio, lambda v: f"{v:.3f}"),
@@ -161,7 +161,7 @@ def _effect(claim: Claim, margin: float) -> list[Cell]:
     ]
 
 
-def verdict(claim: Claim, margin: float) -> str:
+def verdict(claim: Contrast, margin: float) -> str:
     """``better``; ``undecided (+6)``: so many more repeats would decide."""
     if claim.verdict == "undecided" and claim.further_repeats is not None:
         return f"undecided (+{claim.further_repeats:,})"
@@ -204,7 +204,7 @@ def _lines(table: MetricTable, place: Place) -> Iterator[Line]:
     return (x for x in table.lines if (x.workload, x.series, x.sessions) == place)
 
 
-def _claims(table: MetricTable, place: Place) -> Iterator[Claim]:
+def _claims(table: MetricTable, place: Place) -> Iterator[Contrast]:
     return (c for c in table.claims if (c.workload, c.series, c.sessions) == place)
 
 

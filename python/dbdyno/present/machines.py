@@ -41,7 +41,7 @@ def sections(machines: Iterable[Machines]) -> list[Section]:
 def _blocks(made: Machines, number: int) -> list[Block]:
     sides = ((made.names[0], made.a.machine), (made.names[1], made.b.machine))
     return [
-        Statements([Statement(c) for c in made.claims]),
+        Statements([Statement(c.text) for c in made.claims]),
         *remarks(f"{name}: {about(m)}" for name, m in sides),
         chart(made, number),
         Table(made.a.throughput_unit, _columns(made), [Row(cells) for cells in rows(made)]),
@@ -114,7 +114,7 @@ def notes(made: Machines) -> Iterator[str]:
         yield "Between measured loads throughput is interpolated: straight on logarithmic axes."
     a, b = made.names
     yield f"Response: mean response time of {b} over that of {a}."
-    yield from made.notes
+    yield from (n.text for n in made.notes)
 
 
 def machines_json(made: Iterable[Machines]) -> list[dict[str, Any]]:
@@ -130,6 +130,8 @@ def _document(made: Machines) -> dict[str, Any]:
     a, b, loads = (record.pop(k) for k in ("a", "b", "peak_loads"))
     return {
         **record,
+        "claims": [c.text for c in made.claims],
+        "notes": [n.text for n in made.notes],
         "format": FORMAT,
         "ladders": [a["name"], b["name"]],
         "machines": [a["machine"], b["machine"]],

@@ -42,7 +42,7 @@ def headroom(results: Results) -> Claim | None:
     machine, notes = machine_of(results, _variant(results))
     now = present(results)
     if machine.cpus is None or now is None:
-        why = next(iter(notes), "CPU times of the sessions could not be read")
+        why = next(iter(notes), "CPU times of the sessions could not be read.")
         return claim("headroom", {"why": why}, case="unknown")
     return said(now, machine)
 

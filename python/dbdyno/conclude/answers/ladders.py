@@ -8,6 +8,8 @@ from typing import Any
 import polars as pl
 
 from dbdyno.conclude.answers.machine import machine_of
+from dbdyno.conclude.catalogue import sentence
+from dbdyno.conclude.number_format import load
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.client_limit import is_limit
 from dbdyno.model.ledger_rows import account_rows
@@ -45,8 +47,8 @@ def _ladder(
     by_work = bool(usable) and all((figures[r["cell"]].get("work_per_s") or 0) > 0 for r in usable)
     constant = known is not None and known.work_constant
     points = [_point(r, figures[r["cell"]], parts, by_work=by_work, constant=constant) for r in usable]
-    notes = [f"{_where(r)} left out: {why[r['cell']]}" for r in cells.to_dicts() if why[r["cell"]]]
-    short = [f"{_where(r)} was cut short: {r['reason']}" for r in usable if r["status"] == "short"]
+    notes = [_note(r, case) for r in cells.to_dicts() if (case := why[r["cell"]])]
+    short = [_note(r, "short") for r in usable if r["status"] == "short"]
     machine, about = machine_of(results, variant)
     unit = known.work_short if by_work and known is not None else "calls"
     return Ladder(
@@ -79,13 +81,12 @@ def account(ledger: pl.DataFrame, name: str) -> float | None:
 
 
 def _unusable(window: Row, figures: Figures) -> str | None:
+    """Why, as the case of the catalogue's entry; ``None``: it is usable."""
     if window["status"] == "invalid":
-        return str(window["reason"] or "invalid")
+        return "left-out"
     if is_limit(figures):
-        return "limited by the client: its figures are the driver's, not the server's"
-    if not (figures.get("calls_per_s") or 0) > 0:
-        return "no measured calls"
-    return None
+        return "client"
+    return None if (figures.get("calls_per_s") or 0) > 0 else "no-calls"
 
 
 def _point(window: Row, figures: Figures, parts: ByCell, *, by_work: bool, constant: bool) -> Row:
@@ -108,8 +109,9 @@ def _think_s(results: Results, workload: str, variant: str) -> float | None:
     return paused.pop() / NS_PER_S if len(paused) == 1 else None
 
 
-def _where(window: Row) -> str:
-    return f"{window['sessions']:g} sessions, repeat {window['repeat']}"
+def _note(window: Row, case: str) -> str:
+    said = {"load": load(window["sessions"]), "repeat": window["repeat"]}
+    return sentence("ladder-note", said | {"reason": window["reason"] or "invalid"}, case=case)
 
 
 def cells_of(results: Results, ladder: Ladder) -> Iterator[tuple[Row, dict[str, pl.DataFrame]]]:

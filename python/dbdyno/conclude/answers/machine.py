@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dbdyno.conclude.catalogue import sentence
 from dbdyno.model.cpu_lists import parse
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Machine
@@ -12,7 +13,7 @@ def machine_of(results: Results, variant: str) -> tuple[Machine, tuple[str, ...]
     """The machine under a variant's limits, and notes on what is not known of it and why."""
     host, server = results.environment.host, results.environment.server
     if not server.here:
-        return Machine(), ("the server runs elsewhere: its CPUs and cores are not known",)
+        return Machine(), (sentence("ladder-note", case="elsewhere"),)
     limits = results.plan.variant(variant).limits
     if server.own_cpus is not None:
         return Machine(cpus=cpus_under(limits, server.own_cpus)), ()
@@ -21,9 +22,7 @@ def machine_of(results: Results, variant: str) -> tuple[Machine, tuple[str, ...]
     if cores is None and host.cpu.cores is not None and cpus == host.cpu.logical:
         return Machine(cpus, host.cpu.cores, host.cpu.threads_per_core, host.cpu.model), ()
     if cores is None:
-        return Machine(cpus=cpus, model=host.cpu.model), (
-            "which CPUs share a core is not known of this machine: nothing is said per core",
-        )
+        return Machine(cpus=cpus, model=host.cpu.model), (sentence("ladder-note", case="no-cores"),)
     return Machine(
         cpus=cpus,
         cores=min(float(len(cores)), cpus),

@@ -26,10 +26,10 @@ class CellFigures(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Usable cells by their ladder's rung and repeat; those that are not, in words."""
+    """Usable cells by their ladder's rung and repeat; those that are not, with the reason."""
 
     of: dict[Key, dict[int, CellFigures]]
-    left_out: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...]
 
     def rungs(self, workload: str) -> list[int]:
         return sorted({k.sessions for k in self.of if k.workload == workload})
@@ -41,13 +41,13 @@ class Cells(NamedTuple):
 def cells_of(tables: Tables) -> Cells:
     """From ``windows`` and ``rates``. A cell whose window or driver makes its figures useless is left out."""
     found: dict[Key, dict[int, CellFigures]] = {}
-    left_out = []
+    left_out: list[tuple[str, str]] = []
     parts = ByCell({"rates": tables["rates"].filter(pl.col("scope") == "rung")})
     for w in tables["windows"].iter_rows(named=True):
         rates = dict(parts.table("rates", w["cell"]).select("name", "value").rows())
         why = w["reason"] or "invalid" if w["status"] == "invalid" else _driver(rates)
         if why:
-            left_out.append(f"{w['cell']}: {why}")
+            left_out.append((w["cell"], why))
         else:
             key = Key(w["workload"], w["variant"], w["sessions"])
             found.setdefault(key, {})[w["repeat"]] = CellFigures(w["cell"], rates)

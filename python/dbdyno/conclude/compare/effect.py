@@ -6,14 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from dbdyno.conclude.catalogue import sentence
 from dbdyno.model.comparison import Basis, Effect
 from dbdyno.stats.fieller import Moments, interval
 from dbdyno.stats.significance import Test
 
-NO_SPREAD = "nothing varies from repeat to repeat: there is no spread to judge the difference by"
-NOT_POSITIVE = "a ratio needs means above zero"
 _ROUNDING = 1e-9
-UNBOUNDED = "Fieller's interval is unbounded: the baseline's mean is not clear of zero"
 
 
 class Floor(NamedTuple):
@@ -27,24 +25,31 @@ def effect(m: Moments, test: Test | None, basis: Basis, floor: Floor | None, **s
     """The ratio with its interval; NULL with the reason where there is none."""
     known: dict[str, Any] = {"basis": basis, **sizes, **_tested(test)}
     if not (m.x > 0 and m.y > 0):
-        return Effect(reason=NOT_POSITIVE, **known)
+        return Effect(reason=no_interval("zero"), **known)
     wide = m if floor is None else m.floored(*floor)
     known |= {"ratio": m.ratio, "degrees": m.degrees, "floored": wide is not m}
     if _is_zero(wide.variance(m.ratio), m):
-        return Effect(reason=NO_SPREAD, **known)
+        return Effect(reason=no_interval("spread"), **known)
     known |= {"p": wide.p, "std_err": wide.std_err}
     ends = interval(wide)
     if ends is None:
-        return Effect(reason=UNBOUNDED, **known)
+        return Effect(reason=no_interval("unbounded"), **known)
     return Effect(low=ends[0], high=ends[1], **known)
 
 
+def no_interval(case: str) -> str:
+    """Why, by a case of the catalogue's entry."""
+    return sentence("no-interval", case=case)
+
+
 def without(
-    reason: str, baseline: Sequence[float], variant: Sequence[float], test: Test | None, **known: Any
+    case: str, baseline: Sequence[float], variant: Sequence[float], test: Test | None, **known: Any
 ) -> Effect:
-    """The ratio and the permutation test alone, where there is one."""
+    """The ratio and the permutation test alone, where there is one. ``case``: why there is no interval."""
     x, y = (math.fsum(side) / len(side) if side else 0.0 for side in (baseline, variant))
-    return Effect(ratio=y / x if x > 0 and y > 0 else None, reason=reason, **_tested(test), **known)
+    return Effect(
+        ratio=y / x if x > 0 and y > 0 else None, reason=no_interval(case), **_tested(test), **known
+    )
 
 
 def _tested(test: Test | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dbdyno.conclude.compare.cells import CellFigures, known
-from dbdyno.conclude.compare.effect import Floor, effect
+from dbdyno.conclude.compare.effect import Floor, effect, no_interval
 from dbdyno.conclude.compare.metrics import Metric, least_error, within_of
 from dbdyno.conclude.compare.paired import effect_of_pairs
 from dbdyno.conclude.compare.samples import effect_of_samples
@@ -23,7 +23,7 @@ def effect_between(baseline: Group, variant: Group, metric: Metric, paired: bool
         common = sorted(a.keys() & b.keys())
         a, b = {r: a[r] for r in common}, {r: b[r] for r in common}
     if not a or not b:
-        return Effect(n_baseline=len(a), n_variant=len(b), reason="not known on both sides")
+        return Effect(n_baseline=len(a), n_variant=len(b), reason=no_interval("unknown"))
     if len(a) == len(b) == 1:
         return _single(next(iter(a)), next(iter(b)), baseline, variant, metric)
     floor = Floor(_floor(baseline, a, metric), _floor(variant, b, metric))
@@ -47,7 +47,7 @@ def _single(r: int, s: int, baseline: Group, variant: Group, metric: Metric) -> 
     errors = [within_of(metric, c.rates) for c in (baseline[r], variant[s])]
     if metric.within is None or any(e is None for e in errors):
         ratio = y / x if x > 0 and y > 0 else None
-        return Effect(ratio=ratio, reason="one repeat: there is no interval without repeats", **sizes)
+        return Effect(ratio=ratio, reason=no_interval("one"), **sizes)
     vxx, vyy = ((v * (e or 0.0)) ** 2 for v, e in zip((x, y), errors, strict=True))
     degrees = _degrees([baseline[r], variant[s]])
     made = effect(Moments(x, y, vxx, vyy, 0.0, degrees), None, "within the window only", None, **sizes)

@@ -20,8 +20,7 @@ def effect_of_pairs(pairs: Pairs, floor: Floor | None = None) -> Effect:
     sizes = {"n_baseline": n, "n_variant": n}
     if n < 2:
         sides = [x for x, _ in pairs], [y for _, y in pairs]
-        why = "an interval needs at least two repeats of both"
-        return without(why, sides[0], sides[1], None, basis="pairs", **sizes)
+        return without("pairs", sides[0], sides[1], None, basis="pairs", **sizes)
     return effect(moments_of_pairs(pairs), signs([y - x for x, y in pairs]), "pairs", floor, **sizes)
 
 

@@ -46,10 +46,7 @@ def compare_runs(baseline: Results, other: Results, options: Options | None = No
     )
     left_out = [*sides[0].left_out, *sides[1].left_out]
     return made.model_copy(
-        update={
-            "summary": tuple(summary(made, baseline)),
-            "notes": tuple(notes(made, left_out, [baseline, other])),
-        }
+        update={"conclusions": (*summary(made, baseline), *notes(made, left_out, [baseline, other]))}
     )
 
 

@@ -18,8 +18,7 @@ def effect_of_samples(
     """Degrees of freedom: n + m - 2; of samples of unequal size Welch-Satterthwaite's, if they are fewer."""
     sizes = {"n_baseline": len(baseline), "n_variant": len(variant)}
     if min(sizes.values()) < 2:
-        why = "an interval needs at least two values on both sides"
-        return without(why, baseline, variant, rank_sum(baseline, variant), **sizes)
+        return without("samples", baseline, variant, rank_sum(baseline, variant), **sizes)
     return effect(
         moments_of_samples(baseline, variant), rank_sum(baseline, variant), "samples", floor, **sizes
     )

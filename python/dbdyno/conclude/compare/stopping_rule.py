@@ -7,26 +7,20 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare.cells import CellFigures, cells_of, everywhere, known
 from dbdyno.conclude.compare.effects import effect_between
 from dbdyno.conclude.compare.metrics import BY_NAME, RANKING, Metric
 from dbdyno.conclude.compare.verdict import ALPHA_STOPPED
+from dbdyno.model.claim import Claim
 from dbdyno.model.comparison import LEAST_REPEATS, Tightness
 from dbdyno.model.plan import Plan
 from dbdyno.stats.mean import Mean
 
-_RULE = (
-    "The run stops after the first repeat, from repeat {least} on, when every 95 % interval is within "
-    "±{target}: with variants of the ratio to the baseline, else of the mean rate (Chow and Robbins 1965). "
-    "Because it stops when the spread happens to look small, its intervals hold a little less often (in 91 "
-    "to 95 % of simulated runs), and a difference needs p below {alpha} instead of 0.05, so that false ones "
-    "stay below 5 %."
-)
 
-
-def rule(target: str) -> str:
-    """The stopping rule and its consequence in words, for plan and report. ``target``: ``2%``."""
-    return _RULE.format(least=LEAST_REPEATS, target=target, alpha=ALPHA_STOPPED)
+def rule(target: str) -> Claim:
+    """The stopping rule and its consequence. ``target``: ``2%``."""
+    return claim("stopping-rule", {"least": LEAST_REPEATS, "target": target, "alpha": ALPHA_STOPPED})
 
 
 class _Width(NamedTuple):

@@ -11,7 +11,7 @@ from dbdyno.conclude.compare.cells import CellFigures, known
 from dbdyno.conclude.compare.effects import effect_between
 from dbdyno.conclude.compare.metrics import Metric
 from dbdyno.conclude.compare.verdict import ALPHA, careful_p, judge
-from dbdyno.model.comparison import Claim, Line, MetricTable
+from dbdyno.model.comparison import Contrast, Line, MetricTable
 from dbdyno.stats.mean import Mean
 from dbdyno.stats.significance import holm
 
@@ -52,7 +52,7 @@ def metric_table(
     adjusted = holm([careful_p(e) for e in effects])
     family = sum(p is not None for p in adjusted) or 1
     claims = [
-        Claim(
+        Contrast(
             workload=p.match.workload,
             sessions=p.match.sessions,
             series=p.match.series,

@@ -45,10 +45,7 @@ def compare_variants(results: Results, options: Options | None = None) -> Compar
         differences=tuple(of_variants(results.plan, baseline)),
     )
     return made.model_copy(
-        update={
-            "summary": tuple(summary(made, results)),
-            "notes": tuple(notes(made, cells.left_out, [results])),
-        }
+        update={"conclusions": (*summary(made, results), *notes(made, cells.left_out, [results]))}
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from dbdyno.conclude.catalogue import sentence
 from dbdyno.model.comparison import Effect, Verdict
 from dbdyno.stats.distributions import students_quantile
 
@@ -54,9 +55,7 @@ def judge(
             "undecided", _further(effect, margin, alpha / family) if known else None, effect.reason
         )
     if effect.basis == "within the window only":
-        return Judgement(
-            "undecided", None, "one repeat: what differs from repeat to repeat is not in the interval"
-        )
+        return Judgement("undecided", None, sentence("verdict-note", case="window"))
     clear = effect.low > 1 or effect.high < 1
     if effect.low >= 1 - margin and effect.high <= 1 + margin:
         return Judgement("no difference", None, _small(effect) if clear else "")
@@ -68,15 +67,15 @@ def judge(
 
 
 def _small(effect: Effect) -> str:
-    return f"it differs, but by less than the margin ({100 * (effect.ratio or 1) - 100:+.2f} %)"
+    return sentence("verdict-note", {"change": 100 * (effect.ratio or 1) - 100}, case="margin")
 
 
 def _because(effect: Effect, family: int, alpha: float) -> str:
     """Why an interval that is clear of 1 is not enough."""
     careful = careful_p(effect) or 1.0
     if careful >= alpha / family > (effect.p or 1.0):
-        return "clear of 1, but so few repeats may lie apart by two modes of the machine alone"
-    return f"clear of 1 alone, but not beside {family - 1} other claims" if family > 1 else ""
+        return sentence("verdict-note", case="few")
+    return sentence("verdict-note", {"others": family - 1}, case="family") if family > 1 else ""
 
 
 def _further(effect: Effect, margin: float, alpha: float) -> int | None:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import polars as pl
 
+from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.conclude.machines.ratio import crossings, estimate, ratio
 from dbdyno.conclude.machines.rungs import Band, Rungs, rungs_of, union
 from dbdyno.conclude.machines.words import claims
+from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
 from dbdyno.model.machines import AtLoad, How, Machines, Speed
 from dbdyno.model.scaling import Estimate, Ladder
@@ -46,7 +48,7 @@ def machines(a: Ladder, b: Ladder, names: tuple[str, str] = ("A", "B"), band: Ba
         claims=(),
         notes=tuple(_notes(left, right, peak_loads, names, a, b)),
     )
-    return replace(made, claims=claims(made))
+    return replace(made, claims=tuple(claims(made)))
 
 
 def _check(a: Ladder, b: Ladder, names: tuple[str, str]) -> None:
@@ -108,9 +110,9 @@ def _speed(what: str, unit: str, a: Rungs, b: Rungs, load: float) -> Speed:
 def _response(a: Rungs | None, b: Rungs | None, load: float) -> Speed:
     what = "response time"
     if a is None or b is None:
-        return Speed(what, "s", reason="not measured on both")
+        return Speed(what, "s", reason=_unknown("response"))
     if not all(r.loads[0] <= load <= r.loads[-1] for r in (a, b)):
-        return Speed(what, "s", reason="not measured around this load on both")
+        return Speed(what, "s", reason=_unknown("range"))
     return _speed(what, "s", a, b, load)
 
 
@@ -122,7 +124,7 @@ def _one(left: Rungs, right: Rungs, ladder: Ladder) -> Speed:
     return Speed(
         what,
         ladder.throughput_unit,
-        reason=f"not measured with one {one} on both: begin the ladder at 1",
+        reason=_unknown("one-session", session=one),
     )
 
 
@@ -136,9 +138,13 @@ def _per(peak: Speed, what: str, a: float | None, b: float | None, names: tuple[
     title, unit = f"peak per {what}", f"{peak.unit} per {what}"
     unknown = [name for name, n in zip(names, (a, b), strict=True) if not n]
     if not a or not b or not peak.a or not peak.b or not peak.ratio:
-        return Speed(title, unit, reason=f"how many {what}s {' and '.join(unknown)} has is not known")
+        return Speed(title, unit, reason=_unknown("count", what=what, names=" and ".join(unknown)))
     ours, theirs = _over(peak.a, a, title, unit), _over(peak.b, b, title, unit)
     return Speed(title, unit, ours, theirs, _over(peak.ratio, b / a, title, ""))
+
+
+def _unknown(case: str, **said: str) -> str:
+    return sentence("machine-unknown", said, case=case)
 
 
 def _over(e: Estimate, by: float, name: str, unit: str) -> Estimate:
@@ -156,15 +162,15 @@ def _rises(r: Rungs) -> bool:
 
 def _notes(
     left: Rungs, right: Rungs, peaks: tuple[float, float], names: tuple[str, str], a: Ladder, b: Ladder
-) -> Iterator[str]:
+) -> Iterator[Claim]:
     for r, peak, name, ladder in zip((left, right), peaks, names, (a, b), strict=True):
-        if peak == r.loads[-1] and _rises(r):
-            rung = f"{peak:g} {ladder.load_unit}"
-            yield f"{name}: its highest rung is its best ({rung}): its peak may lie beyond"
-        if not r.basis:
-            yield f"{name}: no repeats, and no model's band: no intervals; measure each rung several times"
-        elif r.basis == "model band":
-            yield f"{name}: no repeats: its figures and intervals are those of the model that fits best"
-        if len(r.loads) < 3:
-            yield f"{name}: {len(r.loads)} rung{'' if len(r.loads) == 1 else 's'} only"
-        yield from (f"{name}: {n}" for n in ladder.notes)
+        said = {"name": name, "load": f"{peak:g} {ladder.load_unit}", "count": len(r.loads)}
+        cases = {
+            "rising": peak == r.loads[-1] and _rises(r),
+            "no-interval": not r.basis,
+            "model": r.basis == "model band",
+            "few": len(r.loads) < 3,
+        }
+        yield from (claim("machine-figures", said, case=case) for case, holds in cases.items() if holds)
+        for note in ladder.notes:
+            yield claim("machine-figures", {"name": name, "note": note}, case="ladder")

@@ -1,82 +1,78 @@
-"""What two machines are to each other, in words."""
+"""What two machines are to each other: the claims of the catalogue."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dbdyno.conclude.catalogue import claim
+from dbdyno.model.claim import Claim
 from dbdyno.model.machines import Machines, Speed
 from dbdyno.model.scaling import Estimate
 
 
-def claims(made: Machines) -> tuple[str, ...]:
+def claims(made: Machines) -> Iterator[Claim]:
     """The argument: alone, where they cross, at most, and what a core and a thread of each gives."""
-    return tuple(_claims(made))
-
-
-def _claims(made: Machines) -> Iterator[str]:
     _, b = made.names
     yield from _argument(made)
-    yield from _sentence(made.one_session, b, f"With {made.one_session.what}")
-    yield _crossing(made)
+    yield from _ratio(made.one_session, b, f"With {made.one_session.what}")
+    yield from _crossing(made)
     last = made.at_loads[-1]
     if last.load > 1:
-        yield from _sentence(last.throughput, b, f"With {last.load:g} {made.a.load_unit}")
-    yield from _sentence(made.peak, b, "At its peak")
+        yield from _ratio(last.throughput, b, f"With {last.load:g} {made.a.load_unit}")
+    yield from _ratio(made.peak, b, "At its peak")
     for speed in (made.per_core, made.per_thread):
-        yield from _sentence(speed, b, f"Per {speed.what.removeprefix('peak per ')}, at its peak,")
+        yield from _ratio(speed, b, f"Per {speed.what.removeprefix('peak per ')}, at its peak,")
 
 
-def _argument(made: Machines) -> Iterator[str]:
-    """``T2000: slower alone (0.5 times), 2 times at 200 sessions.``: where one and many say the opposite."""
+def _argument(made: Machines) -> Iterator[Claim]:
+    """Where one session and many say the opposite."""
     one, many = made.one_session.ratio, made.at_loads[-1].throughput.ratio
     if one is None or many is None or (one.value - 1) * (many.value - 1) >= 0:
         return
-    alone = "slower" if one.value < 1 else "faster"
-    last = f"{made.at_loads[-1].load:g} {made.a.load_unit}"
-    yield f"{made.names[1]}: {alone} alone ({one.value:.3g} times), {many.value:.3g} times at {last}."
+    load = f"{made.at_loads[-1].load:g} {made.a.load_unit}"
+    said = {"name": made.names[1], "one": one.value, "many": many.value, "load": load}
+    yield claim("alone-and-many", said, case="slower" if one.value < 1 else "faster")
 
 
-def _sentence(speed: Speed, name: str, where: str) -> Iterator[str]:
-    if speed.ratio is not None:
-        yield f"{where} {name} delivers {times(speed.ratio)}."
+def _ratio(speed: Speed, name: str, place: str) -> Iterator[Claim]:
+    ratio = speed.ratio
+    if ratio is None:
+        return
+    known = ratio.low is not None and ratio.high is not None
+    interval = f" ({ratio.low:.3g} to {ratio.high:.3g})" if known else ""
+    said = {"place": place, "name": name, "ratio": ratio.value, "interval": interval}
+    yield claim("machine-ratio", said, ratio, case="equal" if _may_be_one(ratio) else "more")
 
 
-def times(ratio: Estimate) -> str:
-    """``2.01 times as much [1.95 .. 2.07]``; ``no other than ...`` where the interval holds 1."""
-    interval = "" if ratio.low is None or ratio.high is None else f" [{ratio.low:.3g} .. {ratio.high:.3g}]"
-    if ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high:
-        return f"about as much: {ratio.value:.3g} times{interval}, not significantly different from 1"
-    return f"{ratio.value:.3g} times as much{interval}"
+def _may_be_one(ratio: Estimate) -> bool:
+    return ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high
 
 
-def _crossing(made: Machines) -> str:
+def _crossing(made: Machines) -> Iterator[Claim]:
     a, b = made.names
-    low, high = made.at_loads[0], made.at_loads[-1]
-    span = f"{low.load:g} to {high.load:g} {made.a.load_unit}"
-    if made.crossings:
-        return "; ".join(_at(made, e) for e in made.crossings) + "."
+    low, high, unit = made.at_loads[0].load, made.at_loads[-1].load, made.a.load_unit
+    said = {"low": f"{low:g} {unit}", "span": f"{low:g} to {high:g} {unit}"}
     ratios = [x.throughput.ratio for x in made.at_loads if x.throughput.ratio is not None]
-    if len(ratios) < 2:
-        return f"Both were measured around {low.load:g} {made.a.load_unit} only: no crossover is visible."
-    if all(r.low is not None and r.high is not None and r.low <= 1 <= r.high for r in ratios):
-        return f"No significant difference from {span}."
-    if all(r.value > 1 for r in ratios) or all(r.value < 1 for r in ratios):
-        return f"No crossover from {span}: {b if ratios[0].value > 1 else a} is ahead throughout."
-    return f"No crossover beyond noise from {span}."
+    if made.crossings:
+        yield from (_at(made, e) for e in made.crossings)
+    elif len(ratios) < 2:
+        yield claim("crossover", said, case="one-load")
+    elif all(_may_be_one(r) for r in ratios):
+        yield claim("crossover", said, case="equal")
+    elif all(r.value > 1 for r in ratios) or all(r.value < 1 for r in ratios):
+        yield claim("crossover", said | {"ahead": b if ratios[0].value > 1 else a}, case="none")
+    else:
+        yield claim("crossover", said, case="noise")
 
 
-def _at(made: Machines, e: Estimate) -> str:
-    """``B overtakes A at 24.3 sessions [20.1 .. 30.0]``."""
+def _at(made: Machines, e: Estimate) -> Claim:
+    """``B overtakes A at 24.3 sessions (20.1 to 30.0)``."""
     a, b = made.names
-    before = next(
-        (x.throughput.ratio.value for x in reversed(made.at_loads)
-         if x.load < e.value and x.throughput.ratio is not None and x.throughput.ratio.value != 1),
-        1.0,
-    )  # fmt: skip
+    ratios = ((x.load, x.throughput.ratio) for x in reversed(made.at_loads))
+    before = next((r.value for n, r in ratios if n < e.value and r is not None and r.value != 1), 1.0)
     first, second = (b, a) if before < 1 else (a, b)
-    interval = ""
-    if e.method:
-        ends = ["below the range" if e.low is None else f"{e.low:.3g}",
-                "beyond the range" if e.high is None else f"{e.high:.3g}"]  # fmt: skip
-        interval = f" [{ends[0]} .. {ends[1]}]"
-    return f"{first} overtakes {second} at {e.value:.3g} {made.a.load_unit}{interval}"
+    low = "below the range" if e.low is None else f"{e.low:.3g}"
+    high = "beyond the range" if e.high is None else f"{e.high:.3g}"
+    interval = f" ({low} to {high})" if e.method else ""
+    said = {"first": first, "second": second, "load": e.value, "unit": made.a.load_unit, "interval": interval}
+    return claim("crossover", said, e, case="at")

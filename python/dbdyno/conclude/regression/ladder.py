@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import polars as pl
 
-from dbdyno.conclude.regression.refusals import LEAST_RUNGS
+from dbdyno.conclude.catalogue import sentence
+from dbdyno.conclude.regression.refusals import LEAST_RUNGS, note
 from dbdyno.conclude.regression.regimes import Regime, regimes
 from dbdyno.conclude.regression.regress import regress
 from dbdyno.model.regression import REGRESSION_POINTS, Regression
@@ -15,7 +16,6 @@ from dbdyno.model.scaling import Estimate, Ladder
 
 _NOISE = 0.05
 """Share of the variance of work that may be noise between repeats: it flattens the slope by as much."""
-_NO_CPU = "no point has CPU: OS tasks were not seen; measure on the server's host, or add a column cpu"
 
 
 def cpu_per_work(
@@ -31,7 +31,7 @@ def cpu_per_work(
     """
     points, notes = _usable(ladder)
     if points.is_empty():
-        return (_refused(ladder, _NO_CPU),)
+        return (_refused(ladder, sentence("no-regression", case="no-cpu")),)
     found = regimes(replace(ladder, points=points), knees, throttled)
     return tuple(_regressed(ladder, r, notes) for r in found)
 
@@ -42,7 +42,8 @@ def _usable(ladder: Ladder) -> tuple[pl.DataFrame, tuple[str, ...]]:
     points = ladder.points.with_columns(cpu=together)
     kept = points.filter(pl.col("cpu").is_not_null(), pl.col("throughput").is_not_null())
     missing = len(points) - len(kept)
-    return kept, ((f"{missing} of {len(points)} points without CPU left out",) if missing else ())
+    said = {"missing": missing, "points": len(points)}
+    return kept, ((note("missing", **said),) if missing else ())
 
 
 def _regressed(ladder: Ladder, regime: Regime, notes: tuple[str, ...]) -> Regression:
@@ -59,11 +60,11 @@ def _regressed(ladder: Ladder, regime: Regime, notes: tuple[str, ...]) -> Regres
         regime=regime.words,
     )
     marked = made.points.with_columns(load=points["load"], repeat=points["repeat"])
-    apart = () if split else ("user and system are not known of every point: not told apart",)
+    apart = () if split else (note("no-split"),)
     few = points["load"].n_unique()
     refused = made.refused
     if refused is None and few < LEAST_RUNGS:
-        refused = f"{few} rungs in this regime: whether a line fits cannot be seen; measure a third"
+        refused = sentence("no-regression", {"loads": few}, case="few")
     said = (*notes, *regime.notes, *apart, *_flattened(points), *made.notes)
     parts = made.parts if refused is None else ()
     return replace(made, points=marked, notes=said, refused=refused, parts=parts)
@@ -80,7 +81,7 @@ def _flattened(points: pl.DataFrame) -> tuple[str, ...]:
     share = float(within["ss"].sum()) / degrees / whole
     if share < _NOISE:
         return ()
-    return (f"{100 * share:.0f} % of the variance of work is noise: the slope may be too low by as much",)
+    return (note("noisy-work", share=share),)
 
 
 def work_unit(throughput_unit: str) -> str:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from dbdyno.conclude.regression.refusals import LEAST_POINTS, LEAST_RUNGS
+from dbdyno.conclude.regression.refusals import LEAST_POINTS, LEAST_RUNGS, note
 from dbdyno.model.scaling import Estimate, Fitted, Ladder
 
 _NEAR = 0.25
@@ -80,11 +80,8 @@ def _pieces(
         mine = points.filter(pl.col("load") > low, pl.col("load") <= high)
         out = sorted({float(n) for n in mine["load"]} & unsure)
         kept = mine.filter(~pl.col("load").is_in(out))
-        notes = (
-            (f"{unit} {', '.join(f'{n:g}' for n in out)} left out: inside the knee's interval",)
-            if out
-            else ()
-        )
+        loads = f"{', '.join(f'{n:g}' for n in out)} {unit}"
+        notes = (note("inside", loads=loads),) if out else ()
         yield Regime(_words(*between, cpus, unit), kept, notes)
 
 

@@ -101,7 +101,7 @@ class _Errors:
                 high=value + half if known else None,
                 method=self.method if known else "",
                 std_err=error if known else None,
-                note="" if known else "a single point decides: no interval",
+                note="" if known else refusals.note("single"),
             )
 
 
@@ -145,9 +145,9 @@ def _by_work(fit: Fit, ordered: bool) -> Fit:
 
 def _doubts(p: float | None, bp: float | None, ordered: bool) -> Iterator[str]:
     if p is not None and p < 0.05 and not ordered:
-        yield f"residuals follow the work (Durbin-Watson, p = {p:.2g}): not a straight line, or several"
+        yield refusals.note("curved", p=p)
     if bp is not None and bp < 0.05 and not ordered:
-        yield f"noise changes with work (Breusch-Pagan, p = {bp:.2g}): of few points the interval is narrow"
+        yield refusals.note("uneven", p=bp)
 
 
 def _part(name: str, fit: Fit, errors: _Errors, work_units: Sequence[str]) -> Part:
@@ -167,7 +167,7 @@ def _not_a_sum(fits: Mapping[str, Fit]) -> Iterator[str]:
         cpu, parts = fits["cpu"].y, fits["user"].y + fits["system"].y
         off = float(np.max(np.abs(parts - cpu)) / np.max(cpu)) if np.max(cpu) > 0 else 0.0
         if off > _SUM:
-            yield f"user and system together differ from all CPU by up to {100 * off:.1f} %: other sources"
+            yield refusals.note("not-a-sum", share=off)
 
 
 def _matrix(work: ArrayLike, units: Sequence[str]) -> Floats:

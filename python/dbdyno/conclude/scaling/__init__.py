@@ -17,11 +17,10 @@ NAMES = ("linear", "amdahl", "usl", "plateau", "queue", "repairman", "one-knee",
 
 def too_few(loads: int) -> str:
     """The refusal of a ladder with fewer than :data:`~dbdyno.stats.scaling.points.FEWEST` different loads."""
+    from dbdyno.conclude.catalogue import sentence
     from dbdyno.stats.scaling.points import FEWEST
 
-    rungs = "no rung" if loads == 0 else "one rung" if loads == 1 else f"{loads} rungs"
-    verb = "tells" if loads < 2 else "tell"
-    return f"{rungs} {verb} nothing of scaling: at least {FEWEST} different loads are needed"
+    return sentence("too-few-loads", {"loads": loads, "fewest": FEWEST})
 
 
 def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) -> Scaling:

@@ -169,6 +169,5 @@ def predict(scaling: Scaling, load: float, model: str | None = None) -> Estimate
     draws = drawn(found, series, 1) if series is not None and len(series) >= LEAST else None
     x, low, high = (float(v[0]) for v in band(found, np.array([float(load)]), draws))
     method = REPEATS if draws is not None else CURVATURE
-    return Estimate(
-        "throughput", x, ladder.throughput_unit, low, high, method, note=words.reach(points, load)
-    )
+    note = words.reach(float(points.n.min()), float(points.n.max()), load)
+    return Estimate("throughput", x, ladder.throughput_unit, low, high, method, note=note)

@@ -8,13 +8,13 @@ from dataclasses import replace
 import polars as pl
 
 from dbdyno.conclude import answers, scaling
-from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.units import format_ns, significant
-from dbdyno.stats.scaling.points import FARTHEST, FEWEST
+from dbdyno.stats.scaling.points import FEWEST
 
 
 def scaled(
@@ -76,7 +76,8 @@ def fitted(ladder: Ladder, model: str | None, seed: int) -> Scaling:
         raise UsageError(f"{model} cannot be fitted: {'; '.join(alone.refused)}", "measure more rungs")
     chosen, said = made.best, made.fit(model)
     first = said or replace(alone.best, weight=0.0, weight_bic=0.0)
-    note = f"{first.title} was asked for; the data speak for {chosen.title} (weight {chosen.weight:.2f})"
+    named = {"model": first.title, "best": chosen.title, "weight": chosen.weight}
+    note = sentence("requested-model", named)
     others = tuple(f for f in made.fits if f.model != model)
     return replace(alone, fits=(first, *others), refused=made.refused, notes=(note, *made.notes))
 
@@ -105,8 +106,9 @@ def _prediction(made: Scaling, load: float) -> Claim:
     ends = "" if told.low is None or told.high is None else f" ({_number(told.low)} to {_number(told.high)})"
     unit = made.ladder.load_unit
     said = {"rate": f"{_number(told.value)} {told.unit}{ends}", "load": f"{load:g} {unit}"}
-    said |= {"note": _note(told.note), "by": _by(made)}
-    return claim("prediction", said, replace(told, name=f"at {load:g} {unit}"))
+    said |= {"note": told.note, "by": _by(made)}
+    value = replace(told, name=f"at {load:g} {unit}")
+    return claim("prediction", said, value, parts=_noted(told.note))
 
 
 def _within(made: Scaling, best: Fitted, seconds: float) -> Claim:
@@ -122,11 +124,11 @@ def _within(made: Scaling, best: Fitted, seconds: float) -> Claim:
         "target": shown,
         "load": f"{_number(load)} {ladder.load_unit}",
         "rate": f"{_number(load / (seconds + think))} {ladder.throughput_unit}",
-        "note": _note(note),
+        "note": note,
         "by": _by(made),
     }
     value = Estimate(f"at {shown}", load, ladder.load_unit, note=note)
-    return claim("response-target", said, value, case="met")
+    return claim("response-target", said, value, case="met", parts=_noted(note))
 
 
 def _for_rate(made: Scaling, best: Fitted, rate: float) -> Claim:
@@ -142,11 +144,15 @@ def _for_rate(made: Scaling, best: Fitted, rate: float) -> Claim:
         "target": shown,
         "load": f"{_number(load)} {made.ladder.load_unit}",
         "response": format_ns(max(load / rate - think, 0.0) * 1e9),
-        "note": _note(note),
+        "note": note,
         "by": _by(made),
     }
     value = Estimate(shown, load, made.ladder.load_unit, note=note)
-    return claim("throughput-target", said, value, case="met")
+    return claim("throughput-target", said, value, case="met", parts=_noted(note))
+
+
+def _noted(note: str) -> list[str]:
+    return ["note"] if note else []
 
 
 def _by(made: Scaling) -> str:
@@ -154,14 +160,10 @@ def _by(made: Scaling) -> str:
 
 
 def _beyond(made: Scaling, load: float) -> str:
-    last = max(made.ladder.points["load"])
-    if load > FARTHEST * last:
-        return f"warning: more than twice the largest measured load, {last:g}: no forecast to rely on"
-    return f"beyond the measured range, which ends at {last:g}" if load > last else ""
+    from dbdyno.conclude.scaling.words import reach  # loads scipy
 
-
-def _note(note: str) -> str:
-    return f"; {note}" if note else ""
+    loads = made.ladder.points["load"]
+    return reach(min(loads), max(loads), load)
 
 
 def _number(value: float) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.scaling import too_few
 from dbdyno.model.scaling import Fitted
 from dbdyno.stats.scaling.choose import CLEAR, SAME, Choice, Unfitted, Weighed
@@ -27,11 +29,10 @@ def unfit(weighed: Sequence[Weighed], bends: bool) -> str | None:
         return None
     best = weighed[0].fit
     if bends and not any(len(w.fit.model.parameters) > 1 for w in weighed):
-        return f"throughput flattens; {len(best.n)} load levels are too few to fit a model (need 6)"
+        return sentence("no-model", {"loads": len(best.n)}, case="few")
     error = math.sqrt(best.rss / max(best.degrees, 1)) / float(best.x.mean())
     if error > ROUGH:
-        said = f"the best of them, {best.model.title}, deviates by {error:.0%} of the mean throughput"
-        return f"no model describes these points: {said}; measure again, on a quiet machine, with repeats"
+        return sentence("no-model", {"model": best.model.title, "error": error}, case="rough")
     return None
 
 
@@ -43,25 +44,25 @@ def left_out(chosen: Choice, loads: int) -> tuple[str, ...]:
 
 
 def _unfitted(few: Unfitted) -> str:
-    what = "different loads" if few.what == "loads" else "points to be weighed"
-    parameters = f"{len(few.model.parameters)} parameters"
-    return f"{few.model.title}: {parameters} need at least {few.needed} {what}, there are {few.present}"
+    said = {"model": few.model.title, "parameters": len(few.model.parameters)}
+    said |= {"needed": few.needed, "present": few.present}
+    return sentence("model-not-fitted", said, case="loads" if few.what == "loads" else "points")
 
 
 def plateaus(chosen: Choice) -> tuple[str, ...]:
     """Models that were left out because they are a plateau here."""
     return tuple(
-        "the machine-repairman model without think time is the plateau"
-        if m.name == "repairman"
-        else f"{m.title} differs from a plateau by less than {SAME:.1%}: left out"
+        sentence(
+            "model-left-out",
+            {"model": m.title, "limit": SAME},
+            case="repairman" if m.name == "repairman" else "same",
+        )
         for m in chosen.plateaus
     )
 
 
 def no_bend(p: float | None) -> str:
-    if p is None:
-        return "too few load levels to test for a knee"
-    return f"growth does not differ significantly from a straight line (p = {p:.2g}): no knee, no peak"
+    return sentence("straight-line", {"p": p}, case="few" if p is None else "straight")
 
 
 def repeats(points: Points) -> tuple[str, ...]:
@@ -70,55 +71,47 @@ def repeats(points: Points) -> tuple[str, ...]:
     if climbs < 2:
         return ()
     if points.series is None:
-        return ("repeats differ in their load levels: intervals are by profile likelihood",)
+        return (sentence("interval-method", case="differ"),)
     if climbs < LEAST:
-        few = f"{climbs} repeats are too few to draw from ({LEAST} are needed)"
-        return (f"{few}: intervals are by profile likelihood",)
+        return (sentence("interval-method", {"repeats": climbs, "needed": LEAST}, case="few"),)
     return ()
 
 
-def reach(points: Points, load: float) -> str:
-    """Where ``load`` lies outside the measured loads; empty: within."""
-    first, last = float(points.n.min()), float(points.n.max())
-    if load > FARTHEST * last:
-        return f"warning: {load:g} is more than twice the largest measured load, {last:g}: do not rely on it"
-    if load > last:
-        return f"beyond the measured range, which ends at {last:g}"
-    return f"below the measured range, which starts at {first:g}" if load < first else ""
+def reach(first: float, last: float, load: float) -> str:
+    """Where ``load`` lies outside the measured loads, ``first`` to ``last``; empty: within."""
+    if first <= load <= last:
+        return ""
+    case = "below" if load < first else "far" if load > FARTHEST * last else "beyond"
+    said = {"load": f"{load:.4g}", "first": f"{first:g}", "last": f"{last:g}"}
+    return sentence("forecast", said, case=case)
 
 
 def bound_note(found: Fit, name: str) -> str:
     """Empty: the parameter is not at a bound."""
     if name not in found.at_bound:
         return ""
-    if name == "kappa":
-        return "at its bound 0: no retrograde growth, this is Amdahl's law"
-    if name in ("servers", "knee", "knee2"):
-        return "at its bound: not seen between the measured loads"
-    return "at its bound"
+    case = "kappa" if name == "kappa" else "unseen" if name in ("servers", "knee", "knee2") else "plain"
+    return sentence("at-bound", {"name": name}, case=case)
 
 
 def fit_notes(found: Fit, figures: Figures, bends: bool, p: float | None, one_climb: bool) -> list[str]:
-    said = [f"{name} is {bound_note(found, name)}" for name in found.at_bound]
     last = float(found.n.max())
-    if found.model.knees and not bends:
-        said.append("growth does not differ from a straight line: no knee")
-    if figures.peak is not None and not peak_claimed(figures, bends):
-        said.append(f"{_forecast(figures)} is not claimed: the data do not rule out that there is none")
-    elif figures.peak is not None and figures.peak.value > FARTHEST * last:
-        where = f"the peak at {figures.peak.value:.4g}"
-        said.append(f"warning: {where} lies beyond twice the measured range, which ends at {last:g}")
-    if p is not None and p < ALIKE:
-        said.append(
-            f"residuals of neighbouring loads are correlated (p = {p:.2g})"
-            + (": intervals from this one climb are too narrow" if one_climb else "")
-        )
-    return said
-
-
-def _forecast(figures: Figures) -> str:
-    top = f" of {figures.top.value:.6g}" if figures.top is not None else ""
-    return f"the peak{top} at {figures.peak.value:.4g}" if figures.peak is not None else "a peak"
+    said: dict[str, Any] = {"last": f"{last:g}", "p": p, "top": ""}
+    if figures.peak is not None:
+        said["peak"] = figures.peak.value
+        said["top"] = "" if figures.top is None else f" of {figures.top.value:.6g}"
+    unsure = figures.peak is not None and not peak_claimed(figures, bends)
+    far = figures.peak is not None and not unsure and figures.peak.value > FARTHEST * last
+    correlated = p is not None and p < ALIKE
+    cases = {
+        "no-knee": bool(found.model.knees) and not bends,
+        "peak-unsure": unsure,
+        "peak-far": far,
+        "one-climb": correlated and one_climb,
+        "correlated": correlated and not one_climb,
+    }
+    notes = [sentence("fit-note", said, case=case) for case, holds in cases.items() if holds]
+    return [*(bound_note(found, name) for name in found.at_bound), *notes]
 
 
 def peak_claimed(figures: Figures, bends: bool) -> bool:
@@ -142,7 +135,7 @@ def doubts(weighed: Sequence[Weighed]) -> list[str]:
     if len(near) < 2:
         return []
     names = [f"{w.fit.model.title} ({w.weight:.2f})" for w in near]
-    return [f"{', '.join(names[:-1])} and {names[-1]} fit about equally well (Akaike weights)"]
+    return [sentence("equal-models", {"models": f"{', '.join(names[:-1])} and {names[-1]}"})]
 
 
 def below_the_bend(usl: Fitted | None, amdahl: Fitted | None, last: float) -> list[str]:
@@ -153,7 +146,4 @@ def below_the_bend(usl: Fitted | None, amdahl: Fitted | None, last: float) -> li
     peak = ((1 - usl.parameters[1].value) / kappa.value) ** 0.5 if kappa.value > 0 else float("inf")
     if peak <= last or (kappa.low is not None and kappa.low > 0 and usl.aicc < amdahl.aicc - 2):
         return []
-    return [
-        "USL and Amdahl fit equally well below the bend "
-        f"(AICc {usl.aicc:.1f} and {amdahl.aicc:.1f}): measure higher loads to find a peak"
-    ]
+    return [sentence("below-the-bend", {"usl": usl.aicc, "amdahl": amdahl.aicc})]
