@@ -16,6 +16,8 @@ import report_machine as machine
 import report_tables as finer
 from tests.fake_engine import wait_families
 
+from dbdyno.conclude.findings.context import Case
+from dbdyno.conclude.findings.scaling import headline
 from dbdyno.model import tables
 from dbdyno.model.claim import Claim
 from dbdyno.model.estimate import Estimate
@@ -23,6 +25,7 @@ from dbdyno.model.ledger_rows import with_parents
 from dbdyno.model.plan import Cell, Choice, Experiment, Plan
 from dbdyno.model.results import Results, RunInfo
 from dbdyno.model.workload import Calibration, Workload
+from dbdyno.present.headline import PARAGRAPH
 
 WORK_PER_CALL = 132_280.0
 CALL_NS = 21_000_000.0
@@ -68,13 +71,21 @@ def results(world: World = SMALL) -> Results:
     frames["sources"] = tables.rows("sources", [s.model_dump() for s in machine.sources(world.os_tasks)])
     frames["histogram"] = _histogram(world, cells)
     frames["wait_families"] = wait_families().table()
-    return Results(
+    plain = Results(
         _info(world),
         _plan(world, cells),
         machine.environment(world.cpus, world.os_tasks),
         frames,
         _findings(cells),
     )
+    return answered(plain)
+
+
+def answered(plain: Results) -> Results:
+    """With the claims of the headline, by the table ``rungs``."""
+    case = Case(plain.plan, plain.environment, plain.tables, plain.info.workloads)
+    others = [f for f in plain.findings if f.id not in PARAGRAPH]
+    return replace(plain, findings=(*others, *headline(case)))
 
 
 def hostile() -> Results:

@@ -67,7 +67,7 @@ def test_nothing_measured_gives_empty_tables_and_no_crash():
     made = climb("fake:cpu=50ms", [1])
     results = derive(made.info, made.plan, made.environment, [])
     assert all(results.tables[name].is_empty() for name in DERIVED)
-    assert results.findings == ()
+    assert [(f.id, f.case) for f in results.findings] == [("nothing-measured", "none")]
 
 
 def test_cpu_wait_is_told_from_the_rung_where_it_begins():

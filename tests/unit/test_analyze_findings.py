@@ -16,7 +16,7 @@ from dbdyno.model.plan import Observation
 from dbdyno.model.tables import rows
 
 CLEAN = "fake:cpus=8,cpu=10ms,wait=IO/DataFileRead:5ms"
-FACTS = {"peak", "one-repeat", "witnesses-used", "ledger-closes", "few-samples"}
+FACTS = {"peak", "session-time", "one-repeat", "witnesses-used", "ledger-closes", "few-samples"}
 """Said of every run, or of every short one: no complaint."""
 
 
@@ -61,10 +61,10 @@ class Made:
         self.ledger(record | changes)
 
     def find(self) -> dict[str, Claim]:
-        windows, found = self.tables["windows"], seconds(self.tables)
-        self.tables["top_events"] = pl.concat([top_events(windows, found), top_events_total(windows, found)])
-        made = findings(self.plan, self.made.environment, self.tables, self.workloads)
-        return {f.id: f for f in made}
+        windows, spent = self.tables["windows"], seconds(self.tables)
+        self.tables["top_events"] = pl.concat([top_events(windows, spent), top_events_total(windows, spent)])
+        found = findings(self.plan, self.made.environment, self.tables, self.workloads)
+        return {f.id: f for f in found}
 
 
 def test_a_clean_run_has_no_complaints(clean: Climb):

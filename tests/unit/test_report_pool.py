@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import polars as pl
+import pytest
 import report_results as made
 from shown import tables
 
 from dbdyno.model.results import Results
-from dbdyno.present import figures, headline, missing_values, rungs, sources_used, stack
+from dbdyno.present import figures, missing_values, rungs, sources_used, stack
 
 
 def with_pool(share: float = 0.6) -> Results:
@@ -53,9 +54,8 @@ def test_the_stack_has_a_segment_of_its_own() -> None:
 
 def test_the_headline_says_what_sessions_do_most() -> None:
     results = with_pool()
-    found = headline.answer(results, figures.series_of(results)[0])
-    assert found is not None
-    assert "60 % queued for a server connection of the pool" in headline._time(found)
+    (found,) = (f for f in made.answered(results).findings if f.id == "session-time")
+    assert found.said["shares"]["pool_queue_aas"] == pytest.approx(0.6) and "pool queue 60 %" in found.text
 
 
 def test_a_rung_without_a_pooler_is_not_unknown() -> None:

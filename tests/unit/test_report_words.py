@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import polars as pl
+import pytest
 import report_results as made
 
 from dbdyno.model import tables
+from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import with_parents
+from dbdyno.model.results import Results
 from dbdyno.present import accounts, figures, headline, methods, missing_values
 
 
@@ -17,11 +20,21 @@ def only(results: object) -> figures.Series:
     return series
 
 
+def said(results: Results) -> dict[str, Claim]:
+    return {f.id: f for f in results.findings}
+
+
 def test_the_headline_names_peak_limit_and_where_the_time_goes() -> None:
+    found = said(made.results())
+    assert (found["peak"].case, found["peak"].said["sessions"]) == ("times", 2)
+    assert found["peak"].said["times"] == pytest.approx(1.95, abs=0.005)
+    limit = found["scaling-limit"].said
+    assert (limit["sessions"], limit["top"], limit["top_share"]) == (2, 8, pytest.approx(0.21, abs=0.005))
+    assert found["session-time"].said["shares"]["runq_aas"] == pytest.approx(0.68, abs=0.005)
     (text,) = headline.sentences(made.results())
-    assert "Peak 12.4 M LIO/s at 2 sessions, 1.95 times the rate of 1 session" in text
-    assert "does not scale beyond 2 sessions; efficiency 21 % at 8 sessions" in text
-    assert "68 % waiting for a CPU (CPU WAIT)" in text
+    assert text.startswith("Peak throughput 12.4 M LIO/s (93.6 calls/s) at 2 sessions, 1.95 times that")
+    assert "Throughput does not scale beyond 2 sessions:" in text
+    assert "Session time at 8 sessions: CPU WAIT 68 %" in text
 
 
 def test_the_title_leaves_out_cpus_that_are_not_the_servers() -> None:
@@ -30,18 +43,16 @@ def test_the_title_leaves_out_cpus_that_are_not_the_servers() -> None:
 
 
 def test_a_ladder_that_scales_to_its_top_says_so() -> None:
-    (text,) = headline.sentences(made.results(made.World(rungs=(1, 2))))
-    assert "scales to 2 sessions, the highest load measured (efficiency 97 %)" in text
+    found = said(made.results(made.World(rungs=(1, 2))))["scales-to-the-top"]
+    assert (found.said["top"], found.said["top_share"]) == (2, pytest.approx(0.97, abs=0.01))
 
 
 def test_a_plateau_below_the_peak_is_told() -> None:
     results = made.results()
     flat = pl.when(pl.col("sessions") == 8).then(12_500_000.0).otherwise("work_per_s").alias("work_per_s")
     rungs = results.tables["rungs"].with_columns(flat)
-    (text,) = headline.sentences(replace(results, tables={**results.tables, "rungs": rungs}))
-    assert (
-        "Peak 12.5 M LIO/s at 8 sessions, 1.96 times the rate of 1 session (99 % of it already at 2" in text
-    )
+    peak = said(made.answered(replace(results, tables={**results.tables, "rungs": rungs})))["peak"]
+    assert (peak.said["sessions"], peak.said["plateau"]) == (8, 2) and "reached at 2 sessions" in peak.text
 
 
 def test_time_that_nobody_measured_is_unknown_not_unaccounted() -> None:
@@ -50,14 +61,8 @@ def test_time_that_nobody_measured_is_unknown_not_unaccounted() -> None:
     rungs = results.tables["rungs"].with_columns(
         *gone, pl.col("sessions").cast(pl.Float64).alias("unaccounted_aas")
     )
-    (text,) = headline.sentences(replace(results, tables={**results.tables, "rungs": rungs}))
-    assert text.endswith("Where the time goes is unknown.")
-
-
-def test_words_and_findings_agree_on_what_scales() -> None:
-    from dbdyno.conclude.findings import scaling
-
-    assert headline.stops_scaling is scaling.stops_scaling
+    found = said(made.answered(replace(results, tables={**results.tables, "rungs": rungs})))
+    assert (found["session-time"].case, found["session-time"].said["shares"]) == ("unknown", {})
 
 
 def test_an_invalid_rung_is_not_the_peak() -> None:
@@ -75,15 +80,14 @@ def test_an_unknown_rate_is_no_peak_of_zero() -> None:
     rungs = results.tables["rungs"].with_columns(
         pl.lit(None, pl.Float64).alias("calls_per_s"), pl.lit(None, pl.Float64).alias("work_per_s")
     )
-    assert headline.sentences(replace(results, tables={**results.tables, "rungs": rungs})) == [
-        "the throughput is unknown."
-    ]
+    found = said(made.answered(replace(results, tables={**results.tables, "rungs": rungs})))
+    assert found["nothing-measured"].case == "no-rate" and "peak" not in found
 
 
 def test_a_run_without_rungs_says_that_nothing_was_measured() -> None:
     results = made.results()
     empty = replace(results, tables={n: t.clear() for n, t in results.tables.items()})
-    assert headline.sentences(empty) == ["No rung was measured."]
+    assert headline.sentences(made.answered(empty)) == ["No load was measured."]
 
 
 def ledger(*rows: dict[str, object]) -> pl.DataFrame:

@@ -53,7 +53,7 @@ from dbdyno.present.selection import Pick
 Details = Callable[[Results, Pick], list[Block]]
 _SEVERITIES = ("invalid", "warning", "note", "good")
 _MAIN = ("throughput", "response")
-_IN_WORDS = ("client-limited",)
+_IN_WORDS = (headline.FIRST, *headline.PARAGRAPH)
 """Findings that the headline has."""
 MOST = 3
 """Claims that are shown at once."""
@@ -242,7 +242,7 @@ def _missing(results: Results) -> list[tuple[str, str, str]]:
 
 
 def _quality_title(results: Results) -> str:
-    count = {s: sum(f.severity == s for f in results.findings) for s in _SEVERITIES}
+    count = {s: sum(f.severity == s for f in _by_severity(results)) for s in _SEVERITIES}
     missing = len({name for name, *_ in _missing(results)})
     parts = [
         (count["invalid"], "part unusable", "parts unusable"),

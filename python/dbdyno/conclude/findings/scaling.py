@@ -1,48 +1,103 @@
-"""The peak as measured, and where scaling stopped. No model is fitted here."""
+"""The answer first: the peak as measured, where scaling stops, where session time goes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row
 from dbdyno.model.claim import GOOD_SCALING, Claim, stops_scaling
 from dbdyno.model.estimate import Estimate
-from dbdyno.model.units import format_rate
+
+PLATEAU = 0.97
+"""A rung belongs to the plateau below the peak from this share of the peak's rate on."""
+_ACCOUNTS = {
+    "run_aas": "CPU",
+    "runq_aas": "CPU WAIT",
+    "sleep_aas": "waits",
+    "client_aas": "client",
+    "pool_queue_aas": "pool queue",
+    "unaccounted_aas": "unaccounted",
+}
+_LEAST = 0.005  # a share that is named
 
 
-def peak(case: Case) -> Iterator[Claim]:
-    for name, rungs in case.ladders():
-        known = [r for r in rungs if r["calls_per_s"] is not None]
-        if not known:
-            continue
-        top = max(known, key=lambda r: float(r["calls_per_s"]))
-        low, high = top["calls_per_s_low"], top["calls_per_s_high"]
-        value = Estimate("peak", top["calls_per_s"], "calls/s", low, high)
-        said = {"rate": top["calls_per_s"], "work": _work_rate(case, top), "sessions": top["sessions"]}
-        yield claim("peak", said, value, case="run", subject=name)
+def headline(case: Case) -> Iterator[Claim]:
+    """Of each ladder; one claim where nothing was measured."""
+    if case.observed:
+        return
+    ladders = list(case.ladders())
+    if not ladders:
+        yield claim("nothing-measured", {}, case="none")
+    for name, rungs in ladders:
+        rows = sorted(rungs, key=lambda r: int(r["sessions"]))
+        if not rows:
+            yield claim("nothing-measured", {}, case="unusable", subject=name)
+        elif all(r["calls_per_s"] is None for r in rows):
+            yield claim("nothing-measured", {}, case="no-rate", subject=name)
+        else:
+            yield _peak(case, name, rows)
+            yield from _limit(name, rows)
+            yield _session_time(name, rows[-1])
 
 
-def limit(case: Case) -> Iterator[Claim]:
+def _peak(case: Case, name: str, rows: list[Row]) -> Claim:
+    """In units of work where all rungs count them; the claim's value is in calls/s, with its interval."""
+    by_work = all(r["work_per_s"] for r in rows)
+    column = "work_per_s" if by_work else "calls_per_s"
+    known = [r for r in rows if r[column] is not None]
+    top, first = max(known, key=lambda r: float(r[column])), known[0]
+    plateau = next(r for r in known if r[column] >= PLATEAU * top[column])
+    unit = f"{case.work_short(top['workload'])}/s" if by_work else "calls/s"
+    parts = {"plateau": plateau is not top, "p95": top["response_p95_ns"] is not None}
+    calls = f" ({fmt.rate(top['calls_per_s'], 'calls/s')})" if by_work else ""
+    said = {
+        "rate": fmt.rate(top[column], unit) + calls,
+        "calls": top["calls_per_s"],
+        "sessions": top["sessions"],
+        "first": first["sessions"],
+        "times": top[column] / first[column] if first[column] else None,
+        "plateau": plateau["sessions"],
+        "share": plateau[column] / top[column] if top[column] else None,
+        "p95": top["response_p95_ns"],
+    }
+    rises = said["times"] is not None and top is not first
+    value = Estimate("peak", top["calls_per_s"], "calls/s", top["calls_per_s_low"], top["calls_per_s_high"])
+    shown = [part for part, holds in parts.items() if holds]
+    return claim("peak", said, value, case="times" if rises else "run", parts=shown, subject=name)
+
+
+def _limit(name: str, rows: list[Row]) -> Iterator[Claim]:
     """The last rung before the first that scales by less than :data:`GOOD_SCALING`."""
-    for name, rungs in case.ladders():
-        known = [r for r in rungs if r["scaling"] is not None]
-        if len(known) < 2:
-            continue
-        bad = stops_scaling([r["scaling"] for r in known])
-        lowest, top = known[0], known[-1]
-        said = {"lowest": lowest["sessions"], "good": GOOD_SCALING}
-        said |= {"top": top["sessions"], "top_share": top["scaling"]}
-        if bad is None:
-            yield claim("scales-to-the-top", said, float(top["sessions"]), subject=name)
-            continue
-        last, first = known[max(0, bad - 1)], known[bad]
-        said |= {"sessions": last["sessions"], "next": first["sessions"], "share": first["scaling"]}
-        parts = ["top"] if top is not first else []
-        yield claim("scaling-limit", said, float(last["sessions"]), parts=parts, subject=name)
+    known = list(takewhile(lambda r: r["scaling"] is not None, rows))
+    if len(known) < 2:
+        return
+    bad = stops_scaling([r["scaling"] for r in known])
+    lowest, top = known[0], known[-1]
+    said = {"lowest": lowest["sessions"], "good": GOOD_SCALING}
+    said |= {"top": top["sessions"], "top_share": top["scaling"]}
+    if bad is None:
+        yield claim("scales-to-the-top", said, float(top["sessions"]), subject=name)
+        return
+    last, first = known[max(0, bad - 1)], known[bad]
+    said |= {"sessions": last["sessions"], "next": first["sessions"], "share": first["scaling"]}
+    shown = "next" if top is first else "top"
+    yield claim("scaling-limit", said, float(last["sessions"]), case=shown, subject=name)
 
 
-def _work_rate(case: Case, rung: Row) -> str:
-    if not rung["work_per_s"]:
-        return ""
-    return f" ({format_rate(rung['work_per_s'])} {case.work_short(rung['workload'])}/s)"
+def _session_time(name: str, top: Row) -> Claim:
+    """What a session-second goes to at the highest load, the two largest accounts."""
+    shares = {c: top[c] / top["sessions"] for c in _ACCOUNTS if top.get(c) is not None}
+    complete = shares.keys() >= _ACCOUNTS.keys() - {"pool_queue_aas"}
+    if not complete:
+        shares.pop("unaccounted_aas", None)  # it holds what is unknown
+    large = [c for c in sorted(shares, key=lambda c: -shares[c])[:2] if shares[c] >= _LEAST]
+    said = {"sessions": top["sessions"], "wait": top["top_wait"], "shares": shares}
+    said["accounts"] = ", ".join(f"{_ACCOUNTS[c]} {fmt.percent(shares[c])}" for c in large)
+    if not large:
+        return claim("session-time", said, case="unknown", subject=name)
+    parts = ["wait"] if "sleep_aas" in large and top["top_wait"] else []
+    parts += [] if complete else ["partly"]
+    return claim("session-time", said, case="known", parts=parts, subject=name)
