@@ -201,9 +201,9 @@ def _run(tmp_path: Path, after: int) -> Run:
     plan = _plan(**said, sessions="auto:3")
     interrupt = Interrupt()
     target, host = Target(dsn="fake:cpus=1,cpu=10ms"), environment_of(FakeServer(Target())).host
-    store, teller = RunStore(tmp_path), Stopping(interrupt, after)
+    store, listener = RunStore(tmp_path), Stopping(interrupt, after)
     with contextlib.suppress(Interrupted):
-        conduct.run(plan, LIO, host, target, store, teller, interrupt)
+        conduct.run(plan, LIO, host, target, store, listener, interrupt)
     return store.open("last")
 
 

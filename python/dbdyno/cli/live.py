@@ -160,7 +160,7 @@ def _rates(tick: Tick, before: Tick | None) -> str:
     return rate + (f", {format_ns(in_call_ns / calls)} each" if calls > 0 else "")
 
 
-def teller(plan: Plan, *, quiet: bool) -> LiveProgress:
+def progress(plan: Plan, *, quiet: bool) -> LiveProgress:
     """On standard output; with ``--json`` on standard error, if that is a terminal."""
     return LiveProgress(plan, _muted() if quiet else screen.out())
 

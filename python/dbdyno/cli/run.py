@@ -158,12 +158,18 @@ def run(**options: Any) -> None:
         return
     from dbdyno.cli import live
 
-    teller = live.teller(plan, quiet=options["as_json"])
-    interrupt = drive.Interrupt(teller.heard)
-    with interrupt.caught(), teller:
+    progress = live.progress(plan, quiet=options["as_json"])
+    interrupt = drive.Interrupt(progress.heard)
+    with interrupt.caught(), progress:
         try:
             record = conduct.run(
-                plan, workload, host, _target(options, plan), open_store(options["store"]), teller, interrupt
+                plan,
+                workload,
+                host,
+                _target(options, plan),
+                open_store(options["store"]),
+                progress,
+                interrupt,
             )
         except drive.Interrupted:
             screen.error("stopped before anything was measured; nothing was kept")

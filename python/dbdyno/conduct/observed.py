@@ -25,7 +25,7 @@ FAR_NS = 10 * NS_PER_S
 _LISTED = 8
 
 
-class Whom:
+class SessionFilter:
     """Reports that no session matches, and when one does again."""
 
     def __init__(self, chosen: Observation, listener: ObservationListener) -> None:

@@ -52,7 +52,7 @@ def prepare(
     plan: Plan,
     workload: Workload,
     record: Run,
-    teller: ProgressListener,
+    listener: ProgressListener,
     interrupt: Interrupt,
 ) -> dict[str, Unit]:
     """A unit for each variant: objects made, call calibrated at one session, without the variant's limits and
@@ -69,7 +69,7 @@ def prepare(
         key = tuple(sorted(params.items()))
         if key not in alike:
             name = variant if several else "base"
-            alike[key] = _unit(server, plan, workload, name, params, teller, interrupt)
+            alike[key] = _unit(server, plan, workload, name, params, listener, interrupt)
         units[variant] = alike[key]
     calibrations = {f"{workload.name}/{v}": u.calibration for v, u in units.items() if u.calibration}
     record.update_info(workloads={workload.name: workload}, calibrations=calibrations)
@@ -82,15 +82,15 @@ def _unit(
     workload: Workload,
     variant: str,
     params: Mapping[str, Value],
-    teller: ProgressListener,
+    listener: ProgressListener,
     interrupt: Interrupt,
 ) -> Unit:
     interrupt.check()
-    teller.preparing(f"{workload.name}, variant {variant}")
+    listener.preparing(f"{workload.name}, variant {variant}")
     server.prepare(workload, params, plan.top)
     if plan.call_target_ns is None:
         return Unit(workload, None)
-    teller.preparing(f"calibrating a call of {workload.name} at one session")
+    listener.preparing(f"calibrating a call of {workload.name} at one session")
     while True:
         interrupt.check()
         presence = Presence(server)
@@ -99,8 +99,8 @@ def _unit(
         )
         if not (away := presence.holes()):
             break
-        teller.noted(f"{away[0].words} while a call was calibrated: calibrating again")
-    teller.calibrated(variant, calibration)
+        listener.noted(f"{away[0].words} while a call was calibrated: calibrating again")
+    listener.calibrated(variant, calibration)
     return Unit(workload, calibration)
 
 

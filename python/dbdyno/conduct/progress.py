@@ -174,8 +174,8 @@ class Progressing:
     """Turns a cell's ticks into ticks of the run. What cells take beside settling and measuring is corrected
     by what those took that are done: a busy machine connects slowly."""
 
-    def __init__(self, plan: Plan, teller: ProgressListener, clock: Clock) -> None:
-        self._plan, self._teller, self._clock = plan, teller, clock
+    def __init__(self, plan: Plan, listener: ProgressListener, clock: Clock) -> None:
+        self._plan, self._listener, self._clock = plan, listener, clock
         self._left_ns = self._expected(plan)
         expected_ns = plan.expected_ns if plan.adaptive is not None else 0
         self._to_come_ns = max(0, expected_ns - sum(self._left_ns.values()))  # at most, of an auto ladder
@@ -200,7 +200,7 @@ class Progressing:
 
         def on_tick(phase: str, elapsed_s: float, progress: Progress, shares: Mapping[str, float]) -> None:
             left_s = self._left_s(cell, elapsed_s)
-            self._teller.tick(Tick(cell, number, phase, elapsed_s, Progress(*progress), shares, left_s))
+            self._listener.tick(Tick(cell, number, phase, elapsed_s, Progress(*progress), shares, left_s))
 
         return on_tick
 

@@ -19,7 +19,7 @@ from dbdyno.lazy import ready
 from dbdyno.model.environment import Environment, Host
 from dbdyno.model.errors import ServerLost
 from dbdyno.model.plan import Plan
-from dbdyno.model.protocols import Server, Target
+from dbdyno.model.protocols import Target
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
@@ -33,7 +33,7 @@ def run(
     host: Host,
     target: Target,
     store: RunStore,
-    teller: ProgressListener,
+    listener: ProgressListener,
     interrupt: Interrupt,
 ) -> Run:
     """Executes ``plan``; every measured cell is saved before the next begins.
@@ -49,7 +49,7 @@ def run(
         record = store.create(plan)
         with ending(record), contextlib.closing(FileJournal(record.id)) as journal:
             server.claim(record.id)
-            teller.planned(plan, record.id)
+            listener.planned(plan, record.id)
             environment = Environment(
                 dbdyno=__version__,
                 host=host,
@@ -57,29 +57,27 @@ def run(
                 sources=tuple(server.sources()),
             )
             record.write_environment(environment)
-            teller.opened(environment)
+            listener.opened(environment)
             derived = beside.enter_context(deriving(record, server))
-            with Stage(server, plan, observe.topology(), journal, teller) as stage:
+            with Stage(server, plan, observe.topology(), journal, listener) as stage:
                 stage.check()
-                units = prepare(server, plan, workload, record, teller, interrupt)
-                _climb(server, plan, units, record, environment, stage, teller, interrupt, derived)
-        derived.finish(teller.noted)
+                units = prepare(server, plan, workload, record, listener, interrupt)
+                _climb(stage, units, record, environment, interrupt, derived)
+        derived.finish(listener.noted)
     return record
 
 
 def _climb(
-    server: Server,
-    plan: Plan,
+    stage: Stage,
     units: dict[str, Unit],
     record: Run,
     environment: Environment,
-    stage: Stage,
-    teller: ProgressListener,
     interrupt: Interrupt,
     derived: Deriving,
 ) -> None:
+    server, plan, listener = stage.server, stage.plan, stage.listener
     clock = clock_of(server)
-    progress = Progressing(plan, teller, clock)
+    progress = Progressing(plan, listener, clock)
 
     def grew(grown: Plan) -> None:
         record.write_plan(grown)
@@ -100,11 +98,11 @@ def _climb(
         progress.done(cell)
         results = Results(record.info, plan, environment, just_measured(raw, plan), ())
         course.measured(results)
-        teller.measured(results)
+        listener.measured(results)
         _after(raw, interrupt)
     if course.stopped is not None:
         record.update_info(stopped=course.stopped)
-        teller.noted(course.stopped)
+        listener.noted(course.stopped)
 
 
 def _after(raw: RawCell, interrupt: Interrupt) -> None:

@@ -24,10 +24,10 @@ class Stage:
     """See the module. Left by ``with``, everything is put back, whatever happened."""
 
     def __init__(
-        self, server: Server, plan: Plan, topology: Topology, journal: Journal, teller: ProgressListener
+        self, server: Server, plan: Plan, topology: Topology, journal: Journal, listener: ProgressListener
     ) -> None:
-        self._server, self._plan, self._topology = server, plan, topology
-        self._journal, self._teller = journal, teller
+        self.server, self.plan, self._topology = server, plan, topology
+        self._journal, self.listener = journal, listener
         self._now: Variant | None = None
         self._limited: limits.Applied | None = None
         self.applied: dict[str, Applied] = {}
@@ -40,7 +40,7 @@ class Stage:
     ) -> None:
         trouble = [e for e in (self._tried(step) for step in self._ways_back()) if e is not None]
         for e in trouble:
-            self._teller.noted(f"not put back: {e.message}; dbdyno clean does it as soon as it can be done")
+            self.listener.noted(f"not put back: {e.message}; dbdyno clean does it as soon as it can be done")
         if trouble and error is None:
             raise trouble[0]
 
@@ -48,27 +48,27 @@ class Stage:
     def check(self) -> None:
         """Looks at every variant before the first cell. Raises what cannot be applied, with the cure."""
         self._tidy()
-        facts = self._server.facts()
-        own_world = self._server.world is not None
-        for variant in self._plan.variants:
+        facts = self.server.facts()
+        own_world = self.server.world is not None
+        for variant in self.plan.variants:
             if own_world and (variant.limits.of_system or variant.limits.bind not in (None, "off")):
                 raise UsageError(
                     f"variant {variant.name}: the {facts.engine} engine has no processes to limit",
                     "leave out cpus, mems, quota, weight and bind",
                 )
-            self._server.check_driver(variant.driver)
+            self.server.check_driver(variant.driver)
             restarts = self._check_settings(variant)
             means = limits.check(
                 variant.limits,
                 self._topology,
                 facts.main_pid,
                 facts.here,
-                self._plan.top,
+                self.plan.top,
                 self._journal,
                 facts.here_detail,
             )
             if (pool := self._pool(variant)) is not None:
-                needed(self._server.pooling, "use a connection pooler").check_pool(pool)
+                needed(self.server.pooling, "use a connection pooler").check_pool(pool)
             self.applied[variant.name] = Applied(
                 restarts=tuple(restarts), limits=tuple(m.words for m in means)
             )
@@ -77,33 +77,33 @@ class Stage:
 
     def _tidy(self) -> None:
         """Settings that a killed run left on this server would be taken for the server's own."""
-        settings = self._server.settings
+        settings = self.server.settings
         for journal in left_over().dead:
             for undo in reversed([u for u in journal.undos if u.kind == "settings"]):
                 if settings is not None and (words := settings.put_back(undo)) is not None:
                     journal.forget(undo.key)
-                    self._teller.noted(f"left by run {journal.run}, which was killed: {words}")
+                    self.listener.noted(f"left by run {journal.run}, which was killed: {words}")
 
     def _rehearse(self) -> None:
         """Whether the server starts with the settings that need a restart shows only when it does."""
-        needing = [v for v in self._plan.variants if self.applied[v.name].restarts]
+        needing = [v for v in self.plan.variants if self.applied[v.name].restarts]
         for variant in {self._restarting(v.name): v for v in needing}.values():
-            self._teller.preparing(f"restarting the server for variant {variant.name}")
+            self.listener.preparing(f"restarting the server for variant {variant.name}")
             self._configured(variant.settings)
         if needing:
             self._configured({})
             often = f"{self.restarts()} restarts of the server "
-            often += "on the way" if self._plan.adaptive is None else "or more at each rung"
-            self._teller.noted(f"{often}, about 0.2 s each")
+            often += "on the way" if self.plan.adaptive is None else "or more at each rung"
+            self.listener.noted(f"{often}, about 0.2 s each")
 
     def restarts(self) -> int:
         """How often the server will be restarted on the way through the cells."""
-        names = [c.variant for c in self._plan.cells]
+        names = [c.variant for c in self.plan.cells]
         kinds = [self._restarting(name) for name in names]
         return sum(a != b for a, b in zip(["", *kinds], [*kinds, ""], strict=True))
 
     def _restarting(self, name: str) -> str:
-        variant = self._plan.variant(name)
+        variant = self.plan.variant(name)
         needs = self.applied[name].restarts if name in self.applied else ()
         return ";".join(f"{n}={variant.settings[n]}" for n in sorted(needs))
 
@@ -117,11 +117,11 @@ class Stage:
         self._without_pool()
         done = self._configured(variant.settings)
         if variant.limits.of_system:
-            facts = self._server.facts()  # the server may have been restarted
+            facts = self.server.facts()  # the server may have been restarted
             main_pid = limits.seen(facts.main_pid, facts.here, facts.here_detail)
             self._limited = limits.apply(variant.limits, main_pid, self._journal)
         if (pool := self._pool(variant)) is not None:
-            needed(self._server.pooling, "use a connection pooler").use_pool(pool, self._journal)
+            needed(self.server.pooling, "use a connection pooler").use_pool(pool, self._journal)
         self._now = variant
         known = self.applied.get(variant.name, Applied())
         self.applied[variant.name] = known.model_copy(update={"settings": dict(done.in_force)})
@@ -129,14 +129,14 @@ class Stage:
     def look(self) -> None:
         """Tells what of the limits is in force no more: a service manager may take groups for its own."""
         if self._limited is not None and (why := self._limited.broken()) is not None:
-            self._teller.noted(f"limits are not in force as they were set: {why}")
+            self.listener.noted(f"limits are not in force as they were set: {why}")
 
     def bind(self, load: Load) -> None:
         """Each session's process on a CPU of its own, where the variant says so."""
         spec = self._now.limits if self._now is not None else None
         if spec is None or spec.bind in (None, "off"):
             return
-        facts = self._server.facts()
+        facts = self.server.facts()
         main_pid = limits.seen(facts.main_pid, facts.here, facts.here_detail)
         limits.pin(load.backends(), limits.bind_order(spec, self._topology, main_pid), main_pid)
 
@@ -157,22 +157,22 @@ class Stage:
             limited.undo()
 
     def _without_pool(self) -> None:
-        if self._server.pooling is not None and any(v.limits.pool is not None for v in self._plan.variants):
-            self._server.pooling.use_pool(None, self._journal)
+        if self.server.pooling is not None and any(v.limits.pool is not None for v in self.plan.variants):
+            self.server.pooling.use_pool(None, self._journal)
 
     def _as_found(self) -> None:
-        if any(v.settings for v in self._plan.variants):
+        if any(v.settings for v in self.plan.variants):
             self._configured({})
 
     def _check_settings(self, variant: Variant) -> Sequence[str]:
-        if self._server.settings is None and not variant.settings:
+        if self.server.settings is None and not variant.settings:
             return ()
-        return needed(self._server.settings, "change settings").check_settings(variant.settings)
+        return needed(self.server.settings, "change settings").check_settings(variant.settings)
 
     def _configured(self, settings: Mapping[str, str]) -> Configured:
-        if self._server.settings is None and not settings:
+        if self.server.settings is None and not settings:
             return Configured({}, restarted=False)
-        return needed(self._server.settings, "change settings").configure(settings, self._journal)
+        return needed(self.server.settings, "change settings").configure(settings, self._journal)
 
     def _pool(self, variant: Variant) -> Pool | None:
         size = variant.limits.pool
@@ -181,6 +181,6 @@ class Stage:
         return Pool(
             size=size,
             mode=variant.limits.pool_mode or "transaction",
-            clients=self._plan.top,
+            clients=self.plan.top,
             protocol=variant.driver.protocol,
         )

@@ -13,7 +13,16 @@ import polars as pl
 
 from dbdyno import observe
 from dbdyno.conduct.marks import LOST, NOTHING, Mark, Presence, read_mark
-from dbdyno.conduct.observed import STOPPED, WITH_SESSIONS, Costing, End, Numbers, Whom, Window, closed
+from dbdyno.conduct.observed import (
+    STOPPED,
+    WITH_SESSIONS,
+    Costing,
+    End,
+    Numbers,
+    SessionFilter,
+    Window,
+    closed,
+)
 from dbdyno.conduct.progress import Look, Names, ObservationListener, backends_of
 from dbdyno.drive import Interrupt
 from dbdyno.model.errors import ServerLost, TargetError
@@ -53,7 +62,7 @@ class Windows:
         self._start_ns = clock.now_ns() + LEAD_NS
         self._end_ns: int | None = None  # of the time asked for, from the first window on
         self._numbers, self._names = Numbers(), Names(server, clock)
-        self._whom = Whom(self._chosen, listener)
+        self._filter = SessionFilter(self._chosen, listener)
         self._stored = 0
         self._asked_ns = 0
         self._troubles: set[str] = set()
@@ -156,7 +165,7 @@ class Windows:
     def _gone(self, watch: Watch) -> str | None:
         """Why the server is not there any more, where samples failed and it does not answer otherwise."""
         self._asked_ns = self._clock.now_ns()
-        self._whom.look(watch, self._asked_ns, self._names)
+        self._filter.look(watch, self._asked_ns, self._names)
         if (trouble := watch.trouble()) is None:
             return None
         try:
