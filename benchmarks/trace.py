@@ -25,7 +25,7 @@ import psycopg
 
 from benchmarks.common import Bench, server
 from dbdyno import _core
-from dbdyno.engines.postgres import local
+from dbdyno.engines.postgres import calibrate
 from dbdyno.engines.postgres.wait_events import word_spec
 
 SESSIONS = 8
@@ -100,7 +100,7 @@ def _spec(bench: Bench) -> dict[str, Any]:
         asked = control.execute("select pid from pg_stat_activity where application_name = 'pgbench'")
         pids = [row[0] for row in asked]
         version = control.info.server_version
-        main_pid = local.presence(control).main_pid
+        main_pid = calibrate.presence(control).main_pid
     return {
         "os": True, "main_pid": main_pid, "sessions": list(enumerate(pids)), "host": False,
         "word": word_spec(version // 10000), "memory_hz": 0,

@@ -25,7 +25,7 @@ from dbdyno.conduct.request import workload
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.connect import connect, driver_target
 from dbdyno.engines.postgres.embedded.worker import argv
-from dbdyno.engines.postgres.pooler import front, process, programs
+from dbdyno.engines.postgres.pooler import config, front, process
 from dbdyno.engines.postgres.pooler.config import ALIAS, Front
 from dbdyno.engines.postgres.pooler.process import Pooler
 from dbdyno.model.errors import TooFewConnections, UsageError
@@ -140,7 +140,7 @@ def test_every_server_connection_has_the_sessions_settings(dsn18: str) -> None:
     settings = [f"SELECT pg_catalog.set_config('dbdyno.setting_{n}', '{'x' * 90}', false)" for n in range(9)]
     with connect(dsn18) as control:
         made = Front(
-            programs.find_program(), Pool(3, "transaction", 3), driver_target(control), "dbdyno pool x"
+            config.find_program(), Pool(3, "transaction", 3), driver_target(control), "dbdyno pool x"
         )
     with closing(Pooler(made, None)) as pooler:
         front._fill(pooler, 3, settings)
@@ -205,17 +205,17 @@ def test_a_missing_program_says_how_to_install_it(
     server18: PostgresServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(programs, "PLACES", (str(tmp_path),))
+    monkeypatch.setattr(config, "PLACES", (str(tmp_path),))
     with pytest.raises(UsageError, match="not installed") as caught:
         server18.check_pool(Pool(2, "transaction", 4, "extended"))
     assert "apt install pgbouncer" in str(caught.value) and "dnf install pgbouncer" in str(caught.value)
-    monkeypatch.setenv(programs.VARIABLE, "/nowhere/pgbouncer")
+    monkeypatch.setenv(config.VARIABLE, "/nowhere/pgbouncer")
     with pytest.raises(UsageError, match="/nowhere/pgbouncer, which is not there"):
         server18.check_pool(Pool(2, "transaction", 4, "extended"))
 
 
 def test_what_is_no_pgbouncer_is_refused(server18: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(programs.VARIABLE, "/bin/true")
+    monkeypatch.setenv(config.VARIABLE, "/bin/true")
     with pytest.raises(UsageError, match="does not say its version"):
         server18.check_pool(Pool(2, "transaction", 4, "extended"))
 
@@ -235,7 +235,7 @@ def test_a_pool_that_cannot_serve_is_refused(server18: PostgresServer, pool: Poo
 
 
 def test_prepared_statements_need_a_later_version(server18: PostgresServer) -> None:
-    found = programs.find_program()
+    found = config.find_program()
     pool = Pool(2, "transaction", 4)
     if found.keeps_prepared:
         server18.check_pool(pool)
@@ -329,7 +329,7 @@ def test_the_poolers_user_leads_root_nowhere(server18: PostgresServer, tmp_path:
     victim.chmod(0o600)
     with connect(server18._dsn) as control:
         target = driver_target(control)
-    pooler = Pooler(Front(programs.find_program(), Pool(1, "session", 1), target, "dbdyno pool x"), None)
+    pooler = Pooler(Front(config.find_program(), Pool(1, "session", 1), target, "dbdyno pool x"), None)
     account = process.account_for(target["host"], target["port"])
     make = "mkfifo $f" if kind == "pipe" else f"ln -s {victim} $f"
     names = "log pgbouncer.ini pgbouncer.ini.new root.crt client.key x"

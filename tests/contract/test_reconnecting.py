@@ -15,7 +15,7 @@ import pytest
 from tests.contract.plain_server import plain_server
 
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.engines.postgres.wrong_server import Address, named, stranger
+from dbdyno.engines.postgres.errors import Address, named, stranger
 from dbdyno.model.errors import ServerBusy, ServerLost, TargetError, Unreachable
 from dbdyno.model.plan import Observation
 

@@ -304,7 +304,7 @@ def test_a_run_without_settings_leaves_a_staying_server_alone(
 ) -> None:
     """Though we would start it with others now: memory limits differ from group to group."""
     embedded.start(max_connections=30)
-    monkeypatch.setattr("dbdyno.engines.postgres.embedded.memory.shared_buffers", lambda: "48MB")
+    monkeypatch.setattr("dbdyno.engines.postgres.embedded.defaults.shared_buffers", lambda: "48MB")
     with closing(open_server(Target())) as server:
         pid, found = main_pid(server), show(server, "shared_buffers")
         assert found != "48MB"

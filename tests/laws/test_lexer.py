@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbdyno.engines.postgres.lexer import Unterminated, split, tokens
+from dbdyno.engines.postgres.scripts import Unterminated, split, tokens
 
 _INSIDE = st.text(alphabet="ab;:'\"$/*-\\ \n(", max_size=12)
 

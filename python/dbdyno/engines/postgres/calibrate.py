@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.engines.postgres.local import run_ns
+from dbdyno.engines.postgres.presence import run_ns
 from dbdyno.engines.postgres.sessions import Recipe, probe
 from dbdyno.model.errors import ServerLost
 from dbdyno.model.units import NS_PER_S

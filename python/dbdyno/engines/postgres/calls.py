@@ -7,7 +7,7 @@ from typing import Any
 
 from dbdyno.engines.postgres import scripts
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.engines.postgres.lexer import tokens
+from dbdyno.engines.postgres.scripts import tokens
 from dbdyno.model.errors import UsageError
 from dbdyno.model.variant import DriverSetup
 

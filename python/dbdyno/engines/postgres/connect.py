@@ -14,9 +14,16 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from dbdyno.engines.postgres import connection_options, control, sql
-from dbdyno.engines.postgres.errors import DSN_CURE, connect_error, dsn_error, server_error
+from dbdyno.engines.postgres.errors import (
+    DSN_CURE,
+    PORT,
+    Address,
+    Doubt,
+    connect_error,
+    dsn_error,
+    server_error,
+)
 from dbdyno.engines.postgres.traced import held, note
-from dbdyno.engines.postgres.wrong_server import PORT, Address, Doubt
 from dbdyno.model.errors import TargetError, UsageError
 
 APPLICATION = "dbdyno"

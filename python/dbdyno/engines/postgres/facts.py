@@ -1,21 +1,119 @@
-"""What the control connection learns about the server, and which of its witnesses can speak."""
+"""What the control connection learns about the server, what its role may see, what may be probed."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
+
+import psycopg
+from psycopg.rows import class_row
 
 from dbdyno.engines.postgres import connect, sql
 from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.embedded.defaults import memory_limit_bytes
 from dbdyno.engines.postgres.presence import Presence
 from dbdyno.engines.postgres.sessions import OWN_PROBE_SINCE, Recipe
-from dbdyno.engines.postgres.visibility import Sight, activity, dim, statements
 from dbdyno.engines.postgres.wait_events import NEWEST, words
 from dbdyno.model.environment import ServerFacts
+from dbdyno.model.errors import TargetError
 from dbdyno.model.helpers import Helper
 from dbdyno.model.source import Source
+
+# What the control connection's role sees of other sessions, and what the server records at all.
+
+
+class Sight(NamedTuple):
+    """Columns of ``sight.sql``."""
+
+    role: str  # quoted as SQL needs it
+    all_sessions: bool  # has pg_read_all_stats
+    states: bool  # track_activities
+    query_ids: bool  # compute_query_id, as it came out
+    io_timing: bool  # track_io_timing
+    statements_there: bool  # pg_stat_statements is installed beside the server
+    statements_loaded: bool  # it is in the server
+    statements_made: bool  # and its extension in this database
+
+
+def sight(connection: Connection) -> Sight:
+    with connection.cursor(row_factory=class_row(Sight)) as cursor:
+        row = cursor.execute(sql.text("sight").encode()).fetchone()
+    assert row is not None
+    return row
+
+
+def activity(seen: Sight) -> Source:
+    """The activity view as a witness. Its reads are ok even where others' columns are NULL."""
+    return Source(
+        name="activity samples",
+        provenance="pg_stat_get_activity(NULL), by a connection of its own",
+        status="ok" if seen.all_sessions else "not permitted",
+        detail=_hidden(seen),
+    )
+
+
+def dim(seen: Sight) -> Iterator[Source]:
+    """What is not seen, a line each with its cure."""
+    if not seen.all_sessions:
+        yield Source(
+            name="sessions of other users",
+            provenance="pg_stat_get_activity(NULL)",
+            status="not permitted",
+            detail=_hidden(seen),
+        )
+    if not seen.states:
+        yield Source(
+            name="session states",
+            provenance="track_activities",
+            status="off",
+            detail="states and statements of sessions are unknown: set track_activities = on for the "
+            "server or the role",
+        )
+    if not seen.query_ids:
+        yield Source(
+            name="statement ids",
+            provenance="compute_query_id",
+            status="off",
+            detail="samples do not say which statement ran: compute_query_id = on makes them known",
+        )
+    if not seen.io_timing:
+        yield Source(
+            name="I/O timing",
+            provenance="track_io_timing",
+            status="off",
+            detail="the server's own read and write times stay 0: track_io_timing = on",
+        )
+
+
+def statements(seen: Sight) -> Source:
+    """Statements executed and blocks dirtied, by the extension that counts them."""
+    missing = []
+    if not seen.statements_there:
+        missing.append("PostgreSQL's contrib modules installed on the server's host")
+    if not seen.statements_loaded:
+        missing.append("shared_preload_libraries = 'pg_stat_statements' and a restart")
+    if not seen.statements_made:
+        missing.append("CREATE EXTENSION pg_stat_statements in the database that dbdyno connects to")
+    return Source(
+        name="statement counters",
+        provenance="pg_stat_statements, all databases",
+        status="not supported" if missing else "ok",
+        detail=f"executions and blocks dirtied are unknown: needs {', and '.join(missing)}"
+        if missing
+        else "",
+    )
+
+
+def _hidden(seen: Sight) -> str:
+    if seen.all_sessions:
+        return ""
+    return (
+        "without pg_monitor or pg_read_all_stats, wait events and states of other users' sessions are "
+        f"hidden: GRANT pg_monitor TO {seen.role}"
+    )
 
 
 def facts(connection: Connection, presence: Presence, *, embedded: bool) -> ServerFacts:
@@ -114,4 +212,63 @@ def _executions() -> Source:
         provenance="pg_stat_database.xact_commit",
         status="ok",
         detail="transactions of all clients of the database, the watchers' included: not exact per session",
+    )
+
+
+# Whether a server that came back is the one that went away.
+
+
+class Identity(NamedTuple):
+    major: int
+    system: int | None  # the cluster's number, given by initdb; None: not permitted
+
+
+def identity(connection: Connection) -> Identity:
+    """Raises :class:`psycopg.Error` where the connection is lost."""
+    system = None
+    try:
+        row = connection.execute(sql.text("identity").encode()).fetchone()
+        system = int(row[0]) if row else None
+    except psycopg.errors.InsufficientPrivilege:
+        pass
+    return Identity(connection.info.server_version // 10000, system)
+
+
+def check_same(before: Identity, now: Identity) -> None:
+    """Raises :class:`TargetError` where another server answers, whose figures go on from no earlier ones."""
+    if now.major != before.major:
+        raise TargetError(
+            f"another server came back: PostgreSQL {now.major}, where it was {before.major}",
+            "what was measured before is kept; start a new run on this server",
+        )
+    if now.system is not None and before.system is not None and now.system != before.system:
+        raise TargetError(
+            f"another server came back: system identifier {now.system}, where it was {before.system}",
+            "what was measured before is kept; start a new run on this server",
+        )
+
+
+# What the probe of a session costs in memory, and whether the machine can bear it for all sessions.
+#
+# ``pg_stat_get_backend_io`` copies the status of every backend slot into the asking backend
+# (``pgstat_read_current_status`` in backend_status.c), and its allocator keeps that memory. With many slots
+# and many sessions that is the product of both: 5,000 of 5,000 would be 36 GB.
+
+SHARE = 0.25  # of the machine's memory, where the server is here
+ELSEWHERE_BYTES = 4 << 30  # where its machine is unknown
+_SLOT_BYTES = 512  # of a slot besides its query text; measured on 18: 1.4 kB with texts of 1 kB
+
+
+def probe_refusal(connection: Connection, sessions: int, *, here: bool) -> str | None:
+    """Why the sessions are not probed: a sentence; None: they can be."""
+    row = connection.execute(sql.text("probe_slots")).fetchone()
+    slots, text_bytes = (int(v) for v in row or (0, 0))
+    needed = sessions * slots * (text_bytes + _SLOT_BYTES)
+    limit = int(SHARE * memory_limit_bytes()) if here else ELSEWHERE_BYTES
+    if needed <= limit:
+        return None
+    return (
+        f"asking each of {sessions} sessions on a server of {slots} slots would take "
+        f"{needed / 2**30:.1f} GB of its memory (limit {limit / 2**30:.1f} GB): fewer sessions or a lower "
+        "max_connections; counters of the whole database are read all the same"
     )

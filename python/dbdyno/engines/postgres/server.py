@@ -13,18 +13,14 @@ import psycopg
 
 from dbdyno import _core
 from dbdyno.engines.postgres import (
-    backends,
     calls,
     connect,
     connection_options,
     counters,
     facts,
-    identity,
-    local,
     objects,
     observation,
     presence,
-    probe_memory,
     scripts,
     sessions,
     timing,
@@ -35,11 +31,11 @@ from dbdyno.engines.postgres import workload_sql as halves
 from dbdyno.engines.postgres.calibrate import Bench, calibrate
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.errors import server_error
+from dbdyno.engines.postgres.facts import sight
 from dbdyno.engines.postgres.pooler import Fronting
 from dbdyno.engines.postgres.pooler import put_back as end_pooler
 from dbdyno.engines.postgres.sessions import Recipe
 from dbdyno.engines.postgres.settings import Keeper, Site
-from dbdyno.engines.postgres.visibility import sight
 from dbdyno.engines.postgres.wait_events import families, word_spec
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError, TargetError
@@ -65,7 +61,7 @@ class PostgresServer:
         self.version: int = self._connection.info.server_version  # 180004
         with _doing("looking at the server"), _recognised():
             self._presence = presence.presence(self._connection)
-            self._identity = identity.identity(self._connection)
+            self._identity = facts.identity(self._connection)
             self._sight = sight(self._connection)
         self._target = connect.driver_target(self._connection)
         here = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect)
@@ -111,7 +107,7 @@ class PostgresServer:
         connection = connect.connect(self._dsn)
         try:
             with _doing("looking at the server again"):
-                identity.check_same(self._identity, identity.identity(connection))
+                facts.check_same(self._identity, facts.identity(connection))
                 self._presence = presence.presence(connection)
                 if self._run is not None:
                     capacities.claim(connection, self._run)
@@ -181,7 +177,7 @@ class PostgresServer:
             for statement in sessions.entries(self._connection, recipe, 1, 1)[0]["setup"]:
                 connection.execute(statement.encode())
             pid = connection.info.backend_pid
-            readable = self._presence.owns(pid) and local.run_ns(pid) is not None
+            readable = self._presence.owns(pid) and presence.run_ns(pid) is not None
             with connection.patient():
                 return calibrate(Bench(connection, recipe, pid if readable else None), target_ns, reason)
 
@@ -220,7 +216,7 @@ class PostgresServer:
     def _probe(self, recipe: Recipe, count: int) -> dict[str, Any] | None:
         self._unprobed = self._front.unprobed()
         if self._unprobed is None and self.version >= sessions.OWN_PROBE_SINCE:
-            self._unprobed = probe_memory.refusal(self._connection, count, here=self._presence.here)
+            self._unprobed = facts.probe_refusal(self._connection, count, here=self._presence.here)
         return sessions.probe(recipe, self.version) if self._unprobed is None else None
 
     def _recipe(self, workload: Workload, params: Mapping[str, Any]) -> Recipe:
@@ -271,12 +267,12 @@ class PostgresServer:
             yield self._presence.pid, "dbdyno"
         if self._presence.main_pid is not None:
             hidden = not self._sight.all_sessions
-            for pid, what in local.unlisted(self._presence.main_pid, known, all_helpers=hidden):
+            for pid, what in presence.unlisted(self._presence.main_pid, known, all_helpers=hidden):
                 yield pid, f"helper:{what}"
 
     def backends(self) -> pl.DataFrame:
         with _doing("asking who is connected"):
-            return rows("backends", backends.read(self._connection, _core.now_ns))
+            return rows("backends", sessions.backends(self._connection, _core.now_ns))
 
     def clock_facts(self) -> Mapping[str, str]:
         programs = None if self._instance is None else self._instance.bin_dir

@@ -1,10 +1,12 @@
-"""What each session does, as ``_core.Load`` takes it: set-up, call, warming, probe (docs/core.md)."""
+"""What each session does, as ``_core.Load`` takes it (docs/core.md); who is connected."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from psycopg.rows import dict_row
 
 from dbdyno.engines.postgres import objects, sql
 from dbdyno.engines.postgres import workload_sql as halves
@@ -136,3 +138,11 @@ def _relations(connection: Connection, recipe: Recipe, sessions: Sequence[int]) 
 
 def _has_tables(recipe: Recipe) -> bool:
     return recipe.half is not None and recipe.half.objects.kind == "table"
+
+
+def backends(connection: Connection, now_ns: Callable[[], int]) -> list[dict[str, Any]]:
+    """All processes of the server, our own connections too. Raises :class:`psycopg.Error`."""
+    at_ns = now_ns()
+    with connection.cursor(row_factory=dict_row) as cursor:
+        found = cursor.execute(sql.text("backends").encode()).fetchall()
+    return [{"at_ns": at_ns, **row} for row in found]

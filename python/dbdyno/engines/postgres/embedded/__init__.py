@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dbdyno.engines.postgres.embedded.account import Account, server_account
+from dbdyno.engines.postgres.embedded.account import Account, explained, server_account
+from dbdyno.engines.postgres.embedded.defaults import Wish
 from dbdyno.engines.postgres.embedded.instance import Instance
 from dbdyno.engines.postgres.embedded.places import Places, find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs, reachable
-from dbdyno.engines.postgres.embedded.server_request import Wish
-from dbdyno.engines.postgres.embedded.trouble import explained
 from dbdyno.model.errors import ServerBusy, TargetError, Unreachable
 
 __all__ = ["Instance", "Wish", "client_argv", "instance_of", "open_instance", "start", "status", "stop"]

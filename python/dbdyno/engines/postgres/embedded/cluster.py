@@ -10,9 +10,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from dbdyno.engines.postgres.embedded.account import Account
+from dbdyno.engines.postgres.embedded.account import Account, cure_of
 from dbdyno.engines.postgres.embedded.programs import Programs
-from dbdyno.engines.postgres.embedded.trouble import cure_of
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
 from dbdyno.model.errors import DbdynoError, TargetError, UsageError
 

@@ -1,4 +1,4 @@
-"""What the embedded server is started with, below what was asked for.
+"""What is asked of an embedded server, and what it is started with below that.
 
 It records its own statistics from the start: with ``pg_stat_statements``, statement ids, and times of its
 reads, writes and WAL. The README of this engine has what that costs.
@@ -9,12 +9,112 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from dbdyno.engines.postgres.embedded import memory
 from dbdyno.engines.postgres.embedded.programs import Programs
-from dbdyno.engines.postgres.embedded.server_request import Wish
-from dbdyno.model.errors import TargetError
+from dbdyno.model.errors import ServerBusy, TargetError, TooFewConnections
+
+_MB = 1 << 20
+_LEAST, _MOST = 128 * _MB, 1024 * _MB
+
+
+def shared_buffers() -> str:
+    """A quarter of the memory limit, at least 128 MB, at most 1 GB."""
+    chosen = min(_MOST, max(_LEAST, memory_limit_bytes() // 4))
+    return f"{chosen // _MB}MB"
+
+
+def memory_limit_bytes() -> int:
+    """The machine's memory, or the tightest cgroup limit above us where that is less."""
+    text = Path("/proc/meminfo").read_text()
+    total = next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("MemTotal:"))
+    return min([total, *_cgroup_limits()])
+
+
+def _cgroup_limits() -> list[int]:
+    """cgroup v2 memory.max and v1 memory.limit_in_bytes of our group and of all above it."""
+    limits = []
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            root, file = Path("/sys/fs/cgroup"), "memory.max"
+        elif "memory" in controllers.split(","):
+            root, file = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"
+        else:
+            continue
+        own = root / group.lstrip("/")
+        limits += [_read(p / file) for p in (own, *own.parents) if p.is_relative_to(root)]
+    return [limit for limit in limits if limit is not None]
+
+
+def _read(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):  # no such file; "max"
+        return None
+
+
+LEAST_CONNECTIONS = 100
+OWN_CONNECTIONS = 3  # control, activity, calibration
+SPARE_CONNECTIONS = 10  # these, psql, and what PostgreSQL keeps for superusers
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to run. ``sessions``: it needs room for so many besides our own connections."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    sessions: int = 1
+    max_connections: int | None = None
+    fresh: bool = False
+    stay: bool = False  # until it is stopped by name, not with its owner
+
+    @property
+    def connections(self) -> int:
+        needed = self.max_connections or self.sessions + SPARE_CONNECTIONS
+        return needed if self.max_connections else max(LEAST_CONNECTIONS, needed)
+
+
+@dataclass(frozen=True)
+class Started:
+    """``instance.json``."""
+
+    pid: int
+    start_ticks: int
+    stay: bool
+    owner_pid: int
+    started: float  # seconds since 1970
+    max_connections: int
+    settings: dict[str, str]
+    bin_dir: str
+    version: str
+    base: dict[str, str] = field(default_factory=dict)  # all settings of its file, ours too
+    locked: bool = False  # holds ``server.lock`` as long as it lives
+
+
+def check_fits(last: Started, wish: Wish) -> None:
+    """Whether the server that runs already will do."""
+    whose = "was started to stay" if last.stay else f"belongs to the run of process {last.owner_pid}"
+    cure = "stop it first: dbdyno server stop" if last.stay else "wait until that has ended"
+    if wish.fresh:
+        raise ServerBusy(f"the embedded server is running: it {whose}", cure)
+    if last.max_connections < (wish.max_connections or wish.sessions + OWN_CONNECTIONS):
+        raise TooFewConnections(
+            f"the embedded server {whose} with max_connections = {last.max_connections}, "
+            f"too few for {wish.sessions} sessions"
+            if wish.max_connections is None
+            else "not as asked for",
+            f"dbdyno server stop, then dbdyno server start --max-connections {wish.connections}"
+            if last.stay
+            else cure,
+        )
+    wrong = {k: v for k, v in wish.settings.items() if last.settings.get(k) != v}
+    if wrong:
+        said = ", ".join(f"{k}={v}" for k, v in wrong.items())
+        raise ServerBusy(f"the embedded server {whose}, without the settings {said}", cure)
+
 
 PORT = 5432
 _LIBRARIES = "shared_preload_libraries"
@@ -35,7 +135,7 @@ def settings(wish: Wish, socket_dir: Path) -> dict[str, str]:
         "unix_socket_directories": str(socket_dir),
         "unix_socket_permissions": "0700",
         "max_connections": str(wish.connections),
-        "shared_buffers": memory.shared_buffers(),
+        "shared_buffers": shared_buffers(),
         "cluster_name": "dbdyno",
         "log_line_prefix": "%m [%p] ",
     }
@@ -51,3 +151,20 @@ def without_statements(
         raise error
     print(f"{programs.bin_dir} has no pg_stat_statements: no figures per statement", file=sys.stderr)
     return {name: value for name, value in base.items() if name != _LIBRARIES}
+
+
+def make_extension(address: str) -> None:
+    """Where it is refused (a setting that was asked for may be the reason), the server does without, and the
+    run's sources say so."""
+    import psycopg  # here: to look at a server needs none of these
+
+    from dbdyno.engines.postgres import sql
+    from dbdyno.engines.postgres.connect import connect
+    from dbdyno.model.errors import DbdynoError
+
+    with suppress(DbdynoError, psycopg.Error):
+        connection = connect(address)
+        try:
+            connection.execute(sql.text("make_statements").encode())
+        finally:
+            connection.close()

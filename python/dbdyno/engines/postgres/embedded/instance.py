@@ -20,14 +20,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dbdyno.engines.postgres.embedded import cluster, defaults, files, locks, postmaster
-from dbdyno.engines.postgres.embedded.account import Account, owner_of, refuse
-from dbdyno.engines.postgres.embedded.places import Places, check_private
+from dbdyno.engines.postgres.embedded import cluster, defaults, files, postmaster
+from dbdyno.engines.postgres.embedded.account import Account, cure_of, explained, owner_of, refuse
+from dbdyno.engines.postgres.embedded.defaults import Started, Wish, check_fits, make_extension
+from dbdyno.engines.postgres.embedded.places import Places, alone, check_private, is_held, taken
 from dbdyno.engines.postgres.embedded.postmaster import Process
 from dbdyno.engines.postgres.embedded.programs import Programs
-from dbdyno.engines.postgres.embedded.server_request import Started, Wish, check_fits
-from dbdyno.engines.postgres.embedded.statements import make_extension
-from dbdyno.engines.postgres.embedded.trouble import cure_of, explained
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
 from dbdyno.model.errors import ServerBusy, ServerLost, TargetError, UsageError
 
@@ -79,7 +77,7 @@ class Instance:
                 if found == "unknown" and not (last and last.locked and pid in known):  # its lock decides
                     unknown = pid
             lock = self.directory / "server.lock"
-            if unknown is None and not (locks.is_held(lock) and not worker.openers(lock)):
+            if unknown is None and not (is_held(lock) and not worker.openers(lock)):
                 return None
         which = f"process {unknown}" if unknown else "a process, perhaps of another container,"
         raise ServerBusy(
@@ -110,7 +108,7 @@ class Instance:
 
     def has_owner(self) -> bool:
         """Whether a living process (we too) owns the server."""
-        return locks.is_held(self.directory / "owner.lock")
+        return is_held(self.directory / "owner.lock")
 
     def log_tail(self) -> str:
         """The last lines of the server's log, of its latest start."""
@@ -126,7 +124,7 @@ class Instance:
             self.directory.mkdir(exist_ok=True)
             self.directory.chmod(0o755)
         check_private(self.directory, writable_by=os.geteuid())
-        with explained(), locks.alone(self.directory / "start.lock"), self._worker:
+        with explained(), alone(self.directory / "start.lock"), self._worker:
             yield
 
     # -- acting ---------------------------------------------------------------------------------
@@ -252,7 +250,7 @@ class Instance:
             self.socket_dir.rmdir()
 
     def _own(self) -> None:
-        self._owner = locks.taken(self.directory / "owner.lock")
+        self._owner = taken(self.directory / "owner.lock")
 
     def _owns(self) -> bool:
         """Whether no other process took over, as it may when our server had died."""
@@ -306,7 +304,7 @@ class Instance:
     def _launch(self, programs: Programs, wish: Wish) -> subprocess.Popen[bytes]:
         parent = 0 if wish.stay else os.getpid()
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        lock = locks.taken(self.directory / "server.lock")
+        lock = taken(self.directory / "server.lock")
         try:
             os.fchmod(log, 0o600)
             self._log_from = os.fstat(log).st_size

@@ -18,11 +18,9 @@ from dbdyno.engines.postgres import control, observation, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import connect_error
 from dbdyno.engines.postgres.pooler import process
-from dbdyno.engines.postgres.pooler.config import ALIAS, PORT, Front
-from dbdyno.engines.postgres.pooler.load import PooledLoad
+from dbdyno.engines.postgres.pooler.config import ALIAS, PORT, PREPARED_SINCE, Front, Program, find_program
 from dbdyno.engines.postgres.pooler.process import Pooler
-from dbdyno.engines.postgres.pooler.programs import PREPARED_SINCE, Program, find_program
-from dbdyno.engines.postgres.pooler.stats import Console
+from dbdyno.engines.postgres.pooler.stats import Console, PooledLoad
 from dbdyno.model.errors import DbdynoError, TooFewConnections, UsageError
 from dbdyno.model.plan import Observation
 from dbdyno.model.protocols import Capacity, Load, Pool

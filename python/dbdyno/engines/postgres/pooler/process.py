@@ -19,9 +19,8 @@ from pathlib import Path
 import psycopg
 
 from dbdyno.engines.postgres.embedded import places
-from dbdyno.engines.postgres.embedded.account import Account, account_of, owner_of, server_account
+from dbdyno.engines.postgres.embedded.account import Account, account_of, explained, owner_of, server_account
 from dbdyno.engines.postgres.embedded.postmaster import Process
-from dbdyno.engines.postgres.embedded.trouble import explained
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
 from dbdyno.engines.postgres.errors import masked
 from dbdyno.engines.postgres.pooler import config

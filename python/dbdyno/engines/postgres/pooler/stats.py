@@ -6,7 +6,7 @@ is told beside it (SHOW CLIENTS), so the two together grow with the clock, and a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +15,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from dbdyno.engines.postgres import control
 from dbdyno.engines.postgres.pooler.config import ALIAS
+from dbdyno.model.protocols import Load
+from dbdyno.model.tables import CoreColumn
 
 SCOPE = "pooler"
 _NS = 1000  # in a microsecond
@@ -103,3 +105,25 @@ def _rows(figures: dict[str, int], status: str, phase: str, before_ns: int, afte
             "value": None if value is None else float(value),
             "status": status if value is None else "ok",
         }
+
+
+class PooledLoad:
+    """The driver's load, but for what it believes to know of processes: a pooler invents the numbers that
+    its clients are told (they only serve to cancel)."""
+
+    def __init__(self, load: Load, processes: Sequence[int]) -> None:
+        self._load, self._processes = load, tuple(processes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._load, name)
+
+    def backends(self) -> Sequence[tuple[int, int, int]]:
+        """(number of the server connection, its process and that one's main task) of the pool."""
+        return [(number, pid, pid) for number, pid in enumerate(self._processes)]
+
+    def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
+        tables = dict(self._load.tables())
+        sessions = dict(tables["sessions"])
+        kind, payload, _ = sessions["backend_pid"]
+        sessions["backend_pid"] = (kind, payload, bytes(len(payload) // 8))  # none is known
+        return tables | {"sessions": sessions}

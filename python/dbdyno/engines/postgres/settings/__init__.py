@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dbdyno.engines.postgres.settings.keeper import Keeper
-from dbdyno.engines.postgres.settings.site import Site
+from dbdyno.engines.postgres.settings.values import Site
 
 __all__ = ["Keeper", "Site"]

@@ -11,8 +11,7 @@ from psycopg import sql as pgsql
 from dbdyno.engines.postgres import connect, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.settings import values
-from dbdyno.engines.postgres.settings.site import Site
-from dbdyno.engines.postgres.settings.values import PRELOADING, Guc
+from dbdyno.engines.postgres.settings.values import PRELOADING, Guc, Site
 from dbdyno.model.errors import NotPrivileged, ServerBusy, UsageError
 from dbdyno.model.suggest import did_you_mean
 
