@@ -11,9 +11,7 @@ from pathlib import Path
 
 from benchmarks.aa_simulated import DIFFERENT, World, outcome, stopped
 from dbdyno.conclude.compare import compare_variants
-from dbdyno.conclude.compare.cells import Key, cells_of
-from dbdyno.conclude.compare.effects import effect_between
-from dbdyno.conclude.compare.metrics import BY_NAME
+from dbdyno.conclude.compare.effects import BY_NAME, Key, cells_of, effect_between
 from dbdyno.conduct import results_of
 from dbdyno.model.results import Results
 from dbdyno.store import RunStore

@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dbdyno.conclude.compare.cells import CellFigures
-from dbdyno.conclude.compare.metrics import BY_NAME
-from dbdyno.conclude.compare.table import Match, metric_table
-from dbdyno.conclude.compare.verdict import ALPHA_STOPPED
+from dbdyno.conclude.compare.effects import BY_NAME, CellFigures
+from dbdyno.conclude.compare.table import ALPHA_STOPPED, Match, metric_table
 from dbdyno.model.comparison import LEAST_REPEATS, Contrast
 from dbdyno.stats.autocorrelation import correlated
 

@@ -11,7 +11,7 @@ import pytest
 from answer_cases import SMT8, Rung, kneed, points, results
 
 from dbdyno.conclude.answers import answered, ladders_of, observed, paragraph
-from dbdyno.conclude.answers.headroom import delay, load_until
+from dbdyno.conclude.answers.cpu_wait import delay, load_until
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Claim, Ladder, Machine, Scaling
 from dbdyno.model.variant import LimitSpec

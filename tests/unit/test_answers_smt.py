@@ -10,7 +10,7 @@ from tests.fakery import MS, S, made_cell, task_row
 
 from dbdyno.account.window.cores import cores_of, looks
 from dbdyno.account.window.counters import cut_levels
-from dbdyno.conclude.answers import smt_yield
+from dbdyno.conclude.answers import smt
 from dbdyno.model.cores import cores_bracket, cores_met, purr_use
 from dbdyno.model.errors import UsageError
 from dbdyno.model.power import Purr, PurrRead
@@ -26,14 +26,14 @@ PAIRS = ((0, 2), (1, 3))
 @pytest.mark.parametrize("threads", [2, 4])
 def test_cpu_per_unit_of_work_rises_by_threads_over_yield(threads: int) -> None:
     throughput = POWER7[threads][0]
-    assert smt_yield.inflation(throughput, threads) == pytest.approx(threads / throughput)
+    assert smt.inflation(throughput, threads) == pytest.approx(threads / throughput)
     ratio = (throughput - 1) / (threads - 1)  # growth beyond the cores against that below
-    assert smt_yield.yield_of_slopes(ratio, threads) == pytest.approx(throughput)
+    assert smt.yield_of_slopes(ratio, threads) == pytest.approx(throughput)
 
 
 def test_no_yield_is_refused() -> None:
     with pytest.raises(UsageError, match="yield of 0"):
-        smt_yield.inflation(0.0)
+        smt.inflation(0.0)
 
 
 # -- CPU by CPU -----------------------------------------------------------------------------------

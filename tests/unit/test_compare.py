@@ -14,7 +14,7 @@ from compare_runs import noisy, without
 from report_results import World, results
 
 from dbdyno.conclude.compare import Options, compare_runs, compare_variants, rule, tight_enough
-from dbdyno.conclude.compare.verdict import ALPHA_STOPPED, judge
+from dbdyno.conclude.compare.table import ALPHA_STOPPED, judge
 from dbdyno.model.comparison import Comparison, Contrast, Effect
 from dbdyno.model.errors import UsageError
 from dbdyno.model.ledger_rows import account_rows

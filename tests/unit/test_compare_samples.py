@@ -11,8 +11,7 @@ import pytest
 from scipy import stats
 
 from dbdyno.conclude.compare import compare_samples
-from dbdyno.conclude.compare.paired import effect_of_pairs
-from dbdyno.conclude.compare.samples import effect_of_samples
+from dbdyno.conclude.compare.effects import effect_of_pairs, effect_of_samples
 from dbdyno.model.errors import UsageError
 from dbdyno.present.compare_samples import benchstat
 from dbdyno.stats.distributions import students_quantile, students_tail

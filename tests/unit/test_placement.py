@@ -16,7 +16,7 @@ from tests.unit.placements import Siblings, article, simulated, slowed, table_of
 
 from dbdyno.account.placement import placement
 from dbdyno.account.placement.sharing import shares
-from dbdyno.conclude.findings import placement as on
+from dbdyno.conclude.findings import steadiness as on
 from dbdyno.conclude.findings.context import Case
 from dbdyno.model.claim import Claim
 from dbdyno.model.tables import rows
@@ -51,7 +51,9 @@ def told(table: pl.DataFrame, cores: Siblings | None) -> dict[str, Claim]:
     ]
     tables = {"placed": placed, "placements": placements, "windows": rows("windows", windows)}
     case = Case(ran.plan, ran.environment, tables, {})
-    return {f.id: f for check in (on.groups, on.all_share, on.alike, on.settled) for f in check(case)}
+    return {
+        f.id: f for check in (on.placement_groups, on.all_share, on.alike, on.settled) for f in check(case)
+    }
 
 
 # -- the article -----------------------------------------------------------------------------------

@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import polars as pl
 
-from dbdyno.conclude.answers import rungs
-from dbdyno.conclude.answers.capacity import bends, deliveries
-from dbdyno.conclude.answers.cpu_wait import onset
-from dbdyno.conclude.answers.headroom import headroom
+from dbdyno.conclude.answers import ladders
+from dbdyno.conclude.answers.capacity import bends, deliveries, paragraph
+from dbdyno.conclude.answers.cpu_wait import headroom, onset
 from dbdyno.conclude.answers.ladders import ladders_of
 from dbdyno.conclude.answers.reason import reason
 from dbdyno.conclude.answers.smt import equivalent, threads
-from dbdyno.conclude.answers.words import paragraph
 from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Scaling
@@ -28,7 +26,7 @@ def answered(scaling: Scaling, results: Results | None = None) -> Scaling:
 
     ``results``: of the run that the ladder is of (:func:`ladders_of`); without them there is no ledger.
     """
-    if not rungs.loads(scaling.ladder):
+    if not ladders.loads(scaling.ladder):
         return scaling
     kind, why = reason(scaling, results)
     made = (

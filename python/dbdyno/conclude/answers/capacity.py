@@ -1,12 +1,13 @@
-"""What one session, one core and the machine deliver; where scaling ends and where the peak lies."""
+"""What one session, one core and the machine deliver, where scaling ends, and the paragraph that says so."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from dbdyno.conclude import number_format as fmt
-from dbdyno.conclude.answers import rungs
-from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.answers import ladders
+from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.model.claim import GOOD_SCALING, Claim, stops_scaling
 from dbdyno.model.scaling import Estimate, Scaling
 
@@ -30,11 +31,11 @@ def bends(scaling: Scaling) -> Iterator[Claim]:
 
 def _one_session(scaling: Scaling) -> Iterator[Claim]:
     ladder = scaling.ladder
-    found = rungs.alone(scaling)
+    found = ladders.alone(scaling)
     if found is None:
         return
     one, measured = found
-    response = rungs.at(ladder, 1.0, "response_s")
+    response = ladders.at(ladder, 1.0, "response_s")
     said = {
         "one": _one(scaling),
         "rate": _rate(one, ladder.throughput_unit),
@@ -48,10 +49,10 @@ def _one_session(scaling: Scaling) -> Iterator[Claim]:
 
 def _peak(scaling: Scaling) -> Iterator[Claim]:
     ladder, best = scaling.ladder, scaling.best
-    where = rungs.best_rung(ladder)
-    top = rungs.at(ladder, where)
+    where = ladders.best_rung(ladder)
+    top = ladders.at(ladder, where)
     assert top is not None
-    last, reached, unit = rungs.loads(ladder)[-1], rungs.reached(ladder), ladder.throughput_unit
+    last, reached, unit = ladders.loads(ladder)[-1], ladders.reached(ladder), ladder.throughput_unit
     said = {"rate": _rate(top, unit), "load": fmt.load(where, ladder.load_unit)}
     said["reached"] = fmt.load(reached, ladder.load_unit)
     parts = []
@@ -66,7 +67,7 @@ def _peak(scaling: Scaling) -> Iterator[Claim]:
 def _parts(scaling: Scaling) -> Iterator[Claim]:
     """The peak over the cores, and over the CPUs."""
     ladder, machine = scaling.ladder, scaling.ladder.machine
-    top = rungs.at(ladder, rungs.best_rung(ladder))
+    top = ladders.at(ladder, ladders.best_rung(ladder))
     assert top is not None
     unit = ladder.throughput_unit
     for part, count in (("core", machine.cores), ("cpu", machine.cpus)):
@@ -79,7 +80,7 @@ def _parts(scaling: Scaling) -> Iterator[Claim]:
 def _knees(scaling: Scaling) -> Iterator[Claim]:
     """As measured, by the criterion of an auto ladder; further ones by the fit."""
     ladder, fits = scaling.ladder, scaling.best.knees if scaling.best is not None else ()
-    measured = rungs.knee(ladder)
+    measured = ladders.knee(ladder)
     if measured is not None:
         said = _knee_values(scaling, measured) | {"session": ladder.load_unit.removesuffix("s")}
         if fits and scaling.best is not None:
@@ -107,7 +108,7 @@ def _beside_cpus(scaling: Scaling, knee: Estimate) -> str:
 def _scales_to(scaling: Scaling) -> Iterator[Claim]:
     """The highest measured load before the first whose efficiency is below :data:`GOOD_SCALING`."""
     ladder = scaling.ladder
-    measured, shares = rungs.loads(ladder), rungs.efficiencies(ladder)
+    measured, shares = ladders.loads(ladder), ladders.efficiencies(ladder)
     if len(measured) < 2:
         return
     bad = stops_scaling(list(shares.values()))
@@ -126,15 +127,15 @@ def _scales_to(scaling: Scaling) -> Iterator[Claim]:
 
 def _at_cpus(scaling: Scaling) -> Iterator[Claim]:
     """Efficiency at as many sessions as there are CPUs, measured or by the fit within its measured range."""
-    ladder, cpus, one = scaling.ladder, scaling.ladder.machine.cpus, rungs.alone(scaling)
+    ladder, cpus, one = scaling.ladder, scaling.ladder.machine.cpus, ladders.alone(scaling)
     if cpus is None or one is None:
         return
-    measured = rungs.loads(ladder)
+    measured = ladders.loads(ladder)
     if not measured[0] <= cpus <= measured[-1]:
         return
-    found, by = rungs.at(ladder, cpus), "measured"
+    found, by = ladders.at(ladder, cpus), "measured"
     if found is None:
-        found, by = rungs.fitted_at(scaling, cpus), "by the fit"
+        found, by = ladders.fitted_at(scaling, cpus), "by the fit"
     if found is None:
         return
     share = _over(found, cpus * one[0].value, "efficiency at CPUs", "")
@@ -148,9 +149,9 @@ def _at_cpus(scaling: Scaling) -> Iterator[Claim]:
 
 def _one_more(scaling: Scaling) -> Iterator[Claim]:
     """The fit's growth for one more session at the top of what was measured."""
-    ladder, one = scaling.ladder, rungs.alone(scaling)
-    top = rungs.loads(ladder)[-1]
-    before, after = rungs.fitted_at(scaling, top - 1), rungs.fitted_at(scaling, top)
+    ladder, one = scaling.ladder, ladders.alone(scaling)
+    top = ladders.loads(ladder)[-1]
+    before, after = ladders.fitted_at(scaling, top - 1), ladders.fitted_at(scaling, top)
     if one is None or before is None or after is None or top < 2:
         return
     growth, unit = after.value - before.value, ladder.throughput_unit
@@ -172,10 +173,10 @@ def _rate(found: Estimate, unit: str) -> str:
 
 def _grows(scaling: Scaling) -> bool:
     """Whether the top rung delivers noticeably more than the one below it."""
-    measured = rungs.loads(scaling.ladder)
+    measured = ladders.loads(scaling.ladder)
     if len(measured) < 2:
         return True
-    below, top = (rungs.throughput(scaling.ladder, n) for n in measured[-2:])
+    below, top = (ladders.throughput(scaling.ladder, n) for n in measured[-2:])
     return top > 1.02 * below
 
 
@@ -195,3 +196,49 @@ def _over(found: Estimate, by: float, name: str, unit: str) -> Estimate:
     """``found`` / ``by``, which is taken for exact."""
     low, high, error = (None if v is None else v / by for v in (found.low, found.high, found.std_err))
     return Estimate(name, found.value / by, unit, low, high, found.method, error)
+
+
+# -- the paragraph --
+
+SURE = 0.95
+"""Weight from which on one model is said to be the right one of those that were tried."""
+
+
+def paragraph(scaling: Scaling) -> str:
+    """Four to six sentences: what it delivers, to where it scales, why it ends there, what one more session
+    brings, how sure that is. Of a :class:`Scaling` that has its answers; says what is unknown, too."""
+    if scaling.ladder.points.is_empty():
+        return " ".join(a.text for a in scaling.answers)
+    answers = {a.id: a.text for a in reversed(scaling.answers)}
+    known = [answers[name] for name in ("scales-to", "reason", "one-more-session") if name in answers]
+    return " ".join([_delivers(scaling), *known, _basis(scaling)])
+
+
+def _delivers(scaling: Scaling) -> str:
+    ladder = scaling.ladder
+    top, unit = ladders.reached(ladder), ladder.throughput_unit
+    peak, one = ladders.throughput(ladder, top), ladders.alone(scaling)
+    said: dict[str, Any] = {
+        "name": ladder.name,
+        "load": fmt.load(top, ladder.load_unit),
+        "rate": fmt.rate(peak, unit),
+    }
+    if one is None or one[0].value <= 0 or top <= 1:
+        return sentence("delivers", said, case="alone")
+    said |= {"times": peak / one[0].value, "one": fmt.rate(one[0].value, unit)}
+    return sentence("delivers", said, case="times")
+
+
+def _basis(scaling: Scaling) -> str:
+    ladder, best = scaling.ladder, scaling.best
+    repeats = min(ladder.points.group_by("load").len()["len"].to_list())
+    said: dict[str, Any] = {"levels": len(ladders.loads(ladder))}
+    said["repeats"] = f" with {repeats} repeats each" if repeats > 1 else ""
+    if best is None:
+        said["why"] = scaling.refused[0].rstrip(".") if scaling.refused else "too little was measured"
+        return sentence("basis", said, case="none")
+    said |= {"model": best.title, "weight": best.weight}
+    if best.weight >= SURE or len(scaling.fits) < 2:
+        return sentence("basis", said, case="sure")
+    other = scaling.fits[1]
+    return sentence("basis", said | {"other": other.title, "other_weight": other.weight}, case="unsure")

@@ -1,4 +1,10 @@
-"""Threads against cores: SMT yield, CPU per unit of work, and how many cores were in use."""
+"""Threads against cores: SMT yield, CPU per unit of work, and how many cores were in use. Pure.
+
+A core of m threads is charged to its tasks by the thread: with all of them busy m thread-seconds pass in one
+core-second. The *yield* is what such a core delivers, with one busy thread as 1: between 1 and m. CPU per
+unit of work, as the operating system charges it, then rises by m / yield (2 / yield with two threads), though
+nothing has become slower but the sharing.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +15,48 @@ from typing import Any
 import polars as pl
 
 from dbdyno.conclude import number_format as fmt
-from dbdyno.conclude.answers import accounts, rungs, smt_yield
+from dbdyno.conclude.answers import ladders
 from dbdyno.conclude.answers.ladders import cells_of
+from dbdyno.conclude.answers.reason import CPU, RUN, RUNQ
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model.claim import Claim
+from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.model.scaling import Estimate, Fitted, Ladder, Machine, Scaling
 
+NEAR = 0.15
+"""A knee this near to the number of cores, relative to it, is taken for the cores' (half a core at least)."""
+
+
+def yield_of_slopes(ratio: float, threads_per_core: int) -> float:
+    """Of a core with all threads busy: 1 + (m - 1) r, where beyond the cores growth is r times that below.
+
+    With X(N) = x N up to K cores and x r for each further thread, X(m K) / X(K) = 1 + (m - 1) r.
+    """
+    return 1 + (threads_per_core - 1) * ratio
+
+
+def inflation(core_yield: float, threads_per_core: int = 2) -> float:
+    """How many times the CPU seconds a unit of work is charged when all siblings are busy: m / yield.
+
+    Raises :class:`UsageError` for a yield that is not above 0.
+    """
+    if core_yield <= 0:
+        raise UsageError(f"a yield of {core_yield:g} is none", "throughput of a full core over one thread's")
+    return threads_per_core / core_yield
+
+
+def near_cores(knee: float, low: float | None, high: float | None, cores: float) -> bool:
+    """Whether a knee may be that of the cores: by its interval, or nearer than :data:`NEAR`."""
+    inside = low is not None and high is not None and low <= cores <= high
+    return inside or abs(knee - cores) <= max(0.5, NEAR * cores)
+
+
+# -- claims --
+
 SEEN = 0.05
 """Weight that a fit with knees must have at least for its slopes to be believed."""
-CPU_BOUND = (accounts.CPU, accounts.RUN, accounts.RUNQ, "unknown", "no bend")
+CPU_BOUND = (CPU, RUN, RUNQ, "unknown", "no bend")
 
 
 def threads(scaling: Scaling, results: Results | None, kind: str) -> Iterator[Claim]:
@@ -51,12 +89,12 @@ def _yield(scaling: Scaling, kind: str) -> Claim:
 
 def _near(fit: Fitted, count: float | None) -> bool:
     knee = fit.knees[0]
-    return count is not None and smt_yield.near_cores(knee.value, knee.low, knee.high, count)
+    return count is not None and near_cores(knee.value, knee.low, knee.high, count)
 
 
 def _unknown(scaling: Scaling, kind: str) -> str | None:
     """Which of the entry's cases says why nothing is known, whatever the fits; ``None``: none does."""
-    machine, measured = scaling.ladder.machine, rungs.loads(scaling.ladder)
+    machine, measured = scaling.ladder.machine, ladders.loads(scaling.ladder)
     if machine.threads_per_core == 1:
         return "none"
     if machine.threads_per_core is None or machine.cores is None:
@@ -86,8 +124,8 @@ def _told(fits: list[Fitted], machine: Machine, scaling: Scaling) -> Claim:
     fit, m = fits[0], machine.threads_per_core
     ratio = _widest([r for f in fits if (r := _ratio(f)) is not None])
     assert m is not None
-    ends = [None if v is None else smt_yield.yield_of_slopes(v, m) for v in (ratio.low, ratio.high)]
-    value = smt_yield.yield_of_slopes(ratio.value, m)
+    ends = [None if v is None else yield_of_slopes(v, m) for v in (ratio.low, ratio.high)]
+    value = yield_of_slopes(ratio.value, m)
     found = Estimate("SMT yield", value, "of one thread's core", ends[0], ends[1], ratio.method)
     best = scaling.best
     said = {
@@ -115,9 +153,9 @@ def _widest(ratios: list[Estimate]) -> Estimate:
 def _per_work(scaling: Scaling) -> Iterator[Claim]:
     """At the lowest rung and at the one that delivers most."""
     ladder = scaling.ladder
-    low, high = rungs.loads(ladder)[0], rungs.best_rung(ladder)
-    first = rungs.at(ladder, low, "cpu", over="throughput")
-    last = rungs.at(ladder, high, "cpu", over="throughput")
+    low, high = ladders.loads(ladder)[0], ladders.best_rung(ladder)
+    first = ladders.at(ladder, low, "cpu", over="throughput")
+    last = ladders.at(ladder, high, "cpu", over="throughput")
     if first is None:
         return
     said = {
@@ -140,7 +178,7 @@ def _per_work(scaling: Scaling) -> Iterator[Claim]:
 
 
 def _in_kernel(ladder: Ladder, load: float) -> str:
-    system = rungs.at(ladder, load, "cpu_system", over="cpu")
+    system = ladders.at(ladder, load, "cpu_system", over="cpu")
     return "" if system is None else f" ({fmt.percent(system.value)} of it in the kernel)"
 
 
@@ -149,13 +187,11 @@ def _inflated(scaling: Scaling, found: Estimate) -> Iterator[Claim]:
     ladder, m = scaling.ladder, scaling.ladder.machine.threads_per_core
     if m is None or found.value <= 0:
         return
-    ends = [smt_yield.inflation(v, m) if v is not None and v > 0 else None for v in (found.high, found.low)]
-    value = Estimate(
-        "CPU inflation", smt_yield.inflation(found.value, m), "times", ends[0], ends[1], found.method
-    )
+    ends = [inflation(v, m) if v is not None and v > 0 else None for v in (found.high, found.low)]
+    value = Estimate("CPU inflation", inflation(found.value, m), "times", ends[0], ends[1], found.method)
     said: dict[str, Any] = {"times": fmt.plain(value.value) + fmt.spread(value), "threads": m}
-    low, top = rungs.loads(ladder)[0], rungs.loads(ladder)[-1]
-    first, last = (rungs.at(ladder, n, "cpu", over="throughput") for n in (low, top))
+    low, top = ladders.loads(ladder)[0], ladders.loads(ladder)[-1]
+    first, last = (ladders.at(ladder, n, "cpu", over="throughput") for n in (low, top))
     full = ladder.machine.cpus is not None and top >= ladder.machine.cpus
     parts = []
     if full and first is not None and last is not None and first.value > 0:
@@ -170,7 +206,7 @@ def _inflated(scaling: Scaling, found: Estimate) -> Iterator[Claim]:
 def _cores(scaling: Scaling, results: Results | None) -> Iterator[Claim]:
     """At the rung that delivers most: witnessed CPU by CPU, else bounded by the CPU that sessions used."""
     ladder = scaling.ladder
-    where = rungs.best_rung(ladder)
+    where = ladders.best_rung(ladder)
     place = f"At {fmt.load(where, ladder.load_unit)}"
     if results is not None and ladder.workload is not None:
         seen = [p["cores"] for w, p in cells_of(results, ladder) if w["sessions"] == where and "cores" in p]
@@ -178,7 +214,7 @@ def _cores(scaling: Scaling, results: Results | None) -> Iterator[Claim]:
         if known.height:
             yield equivalent(known, place)
             return
-    used = rungs.at(ladder, where, "cpu")
+    used = ladders.at(ladder, where, "cpu")
     if used is not None:
         yield _bounded(used.value, ladder.machine, place)
 

@@ -5,12 +5,9 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
-    from dbdyno.conclude.compare.numbers import compare_samples
-    from dbdyno.conclude.compare.options import Options
-    from dbdyno.conclude.compare.runs import compare_runs
+    from dbdyno.conclude.compare.comparisons import compare_runs, compare_samples, compare_variants
     from dbdyno.conclude.compare.stopping_rule import rule, tight_enough
-    from dbdyno.conclude.compare.variants import compare_variants
-    from dbdyno.conclude.compare.verdict import MARGIN
+    from dbdyno.conclude.compare.table import MARGIN, Options
 
 __all__ = [
     "MARGIN",

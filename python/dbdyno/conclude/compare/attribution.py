@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
-from dbdyno.conclude.compare.cells import CellFigures
-from dbdyno.conclude.compare.paired import moments_of_pairs
-from dbdyno.conclude.compare.samples import moments_of_samples
+from dbdyno.conclude.compare.effects import CellFigures, moments_of_pairs, moments_of_samples
 from dbdyno.conclude.compare.table import Match
 from dbdyno.model.bycell import ByCell
 from dbdyno.model.comparison import Account, Why

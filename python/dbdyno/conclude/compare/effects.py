@@ -1,17 +1,272 @@
-"""The effect of one group of cells against another: paired by repeat, as two samples, of single windows."""
+"""Effects: cells that can be compared, the quantities, and the ratio of two groups with its interval."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from dbdyno.conclude.compare.cells import CellFigures, known
-from dbdyno.conclude.compare.effect import Floor, effect, no_interval
-from dbdyno.conclude.compare.metrics import Metric, least_error, within_of
-from dbdyno.conclude.compare.paired import effect_of_pairs
-from dbdyno.conclude.compare.samples import effect_of_samples
-from dbdyno.model.comparison import Effect
-from dbdyno.stats.fieller import Moments
+import polars as pl
+
+from dbdyno.conclude.catalogue import sentence
+from dbdyno.model.bycell import ByCell
+from dbdyno.model.client_limit import is_limit
+from dbdyno.model.comparison import Basis, Effect, Summary
+from dbdyno.stats.fieller import Moments, interval
+from dbdyno.stats.mean import Mean
+from dbdyno.stats.significance import Test, order_interval, rank_sum, signs
+
+Tables = Mapping[str, pl.DataFrame]
+
+
+class Key(NamedTuple):
+    workload: str
+    variant: str
+    sessions: int
+
+
+class CellFigures(NamedTuple):
+    cell: str
+    rates: dict[str, float | None]
+    """Of the whole rung, by name."""
+
+
+class Cells(NamedTuple):
+    """Usable cells by their ladder's rung and repeat; those that are not, with the reason."""
+
+    of: dict[Key, dict[int, CellFigures]]
+    left_out: tuple[tuple[str, str], ...]
+
+    def rungs(self, workload: str) -> list[int]:
+        return sorted({k.sessions for k in self.of if k.workload == workload})
+
+    def workloads(self) -> list[str]:
+        return list(dict.fromkeys(k.workload for k in self.of))
+
+
+def cells_of(tables: Tables) -> Cells:
+    """From ``windows`` and ``rates``. A cell whose window or driver makes its figures useless is left out."""
+    found: dict[Key, dict[int, CellFigures]] = {}
+    left_out: list[tuple[str, str]] = []
+    parts = ByCell({"rates": tables["rates"].filter(pl.col("scope") == "rung")})
+    for w in tables["windows"].iter_rows(named=True):
+        rates = dict(parts.table("rates", w["cell"]).select("name", "value").rows())
+        why = w["reason"] or "invalid" if w["status"] == "invalid" else _driver(rates)
+        if why:
+            left_out.append((w["cell"], why))
+        else:
+            key = Key(w["workload"], w["variant"], w["sessions"])
+            found.setdefault(key, {})[w["repeat"]] = CellFigures(w["cell"], rates)
+    return Cells(found, tuple(left_out))
+
+
+def _driver(rates: dict[str, float | None]) -> str:
+    return "it was limited by the client" if is_limit(rates) else ""
+
+
+def known(cells: Mapping[int, CellFigures], metric: str) -> dict[int, float]:
+    """Values by repeat, unknown ones left out."""
+    values = ((repeat, c.rates.get(metric)) for repeat, c in cells.items())
+    return {repeat: v for repeat, v in values if v is not None}
+
+
+def everywhere(groups: Iterable[Mapping[int, CellFigures]], metric: str) -> bool:
+    """Whether the metric is known and above 0 in at least one cell of each group."""
+    return all(any(v > 0 for v in known(g, metric).values()) for g in groups)
+
+
+# -- from moments and a permutation test to an effect --
+
+_ROUNDING = 1e-9
+
+
+class Floor(NamedTuple):
+    """Variances of the two means by what happens inside windows alone."""
+
+    baseline: float
+    variant: float
+
+
+def effect(m: Moments, test: Test | None, basis: Basis, floor: Floor | None, **sizes: int) -> Effect:
+    """The ratio with its interval; NULL with the reason where there is none."""
+    known: dict[str, Any] = {"basis": basis, **sizes, **_tested(test)}
+    if not (m.x > 0 and m.y > 0):
+        return Effect(reason=no_interval("zero"), **known)
+    wide = m if floor is None else m.floored(*floor)
+    known |= {"ratio": m.ratio, "degrees": m.degrees, "floored": wide is not m}
+    if _is_zero(wide.variance(m.ratio), m):
+        return Effect(reason=no_interval("spread"), **known)
+    known |= {"p": wide.p, "std_err": wide.std_err}
+    ends = interval(wide)
+    if ends is None:
+        return Effect(reason=no_interval("unbounded"), **known)
+    return Effect(low=ends[0], high=ends[1], **known)
+
+
+def no_interval(case: str) -> str:
+    """Why, by a case of the catalogue's entry."""
+    return sentence("no-interval", case=case)
+
+
+def without(
+    case: str, baseline: Sequence[float], variant: Sequence[float], test: Test | None, **known: Any
+) -> Effect:
+    """The ratio and the permutation test alone, where there is one. ``case``: why there is no interval."""
+    x, y = (math.fsum(side) / len(side) if side else 0.0 for side in (baseline, variant))
+    return Effect(
+        ratio=y / x if x > 0 and y > 0 else None, reason=no_interval(case), **_tested(test), **known
+    )
+
+
+def _tested(test: Test | None) -> dict[str, Any]:
+    return {} if test is None else {"p_permutation": test.p, "permutation": test.how, "least_p": test.least}
+
+
+def _is_zero(variance: float, m: Moments) -> bool:
+    """Below what rounding leaves of a sum of squares."""
+    return variance <= (_ROUNDING * max(m.x, m.y)) ** 2
+
+
+# -- quantities: in which direction they are good, what floors their error --
+
+
+class Metric(NamedTuple):
+    name: str
+    """As in table ``rates``."""
+    title: str
+    unit: str
+    """Of both, ``{work}`` is the workload's work unit."""
+    higher_is_better: bool
+    within: str | None = None
+    """The rate whose relative standard error inside the window holds for this one, too."""
+    resolution: float = 0.0
+    """Relative width of the steps in which it is told."""
+
+    @property
+    def rounding(self) -> float:
+        """Standard deviation of rounding to these steps, relative (uniform distribution)."""
+        return self.resolution / math.sqrt(12)
+
+
+_BUCKET = 0.001
+"""Of the histogram: three significant digits."""
+
+_TICK = 0.0005
+"""The scheduler's own books are up to a tick old: 4 ms, of windows of some 10 s."""
+_COUNTED = 1e-6
+"""Counts and times of a clock: repeats that agree to that are no accident."""
+
+METRICS = (
+    Metric("work_per_s", "{work} per second", "{work}/s", True, "calls_per_s", _COUNTED),
+    Metric("calls_per_s", "calls per second", "calls/s", True, "calls_per_s", _COUNTED),
+    Metric("response_mean_ns", "response time, mean", "ns", False, "response_mean", _COUNTED),
+    Metric("response_p50_ns", "response time, median", "ns", False, None, _BUCKET),
+    Metric("response_p95_ns", "response time, 95 %", "ns", False, None, _BUCKET),
+    Metric("response_p99_ns", "response time, 99 %", "ns", False, None, _BUCKET),
+    Metric("cpu_per_call_ns", "server CPU of a call", "ns", False, None, _TICK),
+    Metric("cpu_per_work_ns", "server CPU of a {work}", "ns", False, None, _TICK),
+    Metric("client_cpu_per_call_ns", "client CPU of a call", "ns", False, None, _TICK),
+    Metric("round_trips_per_call", "round trips of a call", "", False, None, _COUNTED),
+)
+BY_NAME = {m.name: m for m in METRICS}
+RANKING = ("work_per_s", "calls_per_s")
+"""The first of these that is known everywhere ranks."""
+
+_WITHIN = {
+    "calls_per_s": ("calls_per_s", "calls_per_s_se"),
+    "response_mean": ("response_mean_ns", "response_mean_se_ns"),
+}
+
+
+def within_of(metric: Metric, rates: dict[str, float | None]) -> float | None:
+    """Relative standard error of a window's own figure, from its rung's rates; ``None``: not known."""
+    if metric.within is None:
+        return None
+    value, error = (rates.get(name) for name in _WITHIN[metric.within])
+    return error / value if value and error is not None else None
+
+
+def least_error(metric: Metric, rates: dict[str, float | None]) -> float:
+    """Relative: what happens within the window, or the steps in which the figure is told."""
+    return max(within_of(metric, rates) or 0.0, metric.rounding)
+
+
+# -- pairs of repeats of one block: what drifts from block to block is on both sides and cancels --
+
+Pairs = Sequence[tuple[float, float]]
+"""Baseline and variant."""
+
+
+def effect_of_pairs(pairs: Pairs, floor: Floor | None = None) -> Effect:
+    """Ratio of means by Fieller with the covariance of the pairs, n - 1 degrees of freedom."""
+    n = len(pairs)
+    sizes = {"n_baseline": n, "n_variant": n}
+    if n < 2:
+        sides = [x for x, _ in pairs], [y for _, y in pairs]
+        return without("pairs", sides[0], sides[1], None, basis="pairs", **sizes)
+    return effect(moments_of_pairs(pairs), signs([y - x for x, y in pairs]), "pairs", floor, **sizes)
+
+
+def moments_of_pairs(pairs: Pairs) -> Moments:
+    """Of at least two."""
+    n = len(pairs)
+    x, y = (math.fsum(side) / n for side in zip(*pairs, strict=True))
+    dx, dy = [v - x for v, _ in pairs], [v - y for _, v in pairs]
+    vxx, vyy, vxy = (_product(a, b) / (n - 1) / n for a, b in ((dx, dx), (dy, dy), (dx, dy)))
+    return Moments(x, y, vxx, vyy, vxy, n - 1)
+
+
+def _product(a: Sequence[float], b: Sequence[float]) -> float:
+    return math.fsum(u * v for u, v in zip(a, b, strict=True))
+
+
+# -- two independent samples --
+
+
+def effect_of_samples(
+    baseline: Sequence[float], variant: Sequence[float], floor: Floor | None = None
+) -> Effect:
+    """Degrees of freedom: n + m - 2; of samples of unequal size Welch-Satterthwaite's, if they are fewer."""
+    sizes = {"n_baseline": len(baseline), "n_variant": len(variant)}
+    if min(sizes.values()) < 2:
+        return without("samples", baseline, variant, rank_sum(baseline, variant), **sizes)
+    return effect(
+        moments_of_samples(baseline, variant), rank_sum(baseline, variant), "samples", floor, **sizes
+    )
+
+
+def moments_of_samples(baseline: Sequence[float], variant: Sequence[float]) -> Moments:
+    """Of at least two values each; every sample has its own variance."""
+    a, b = Mean.of(baseline), Mean.of(variant)
+    vxx, vyy = (m.m2 / (m.n - 1) / m.n for m in (a, b))
+    return Moments(a.value, b.value, vxx, vyy, 0.0, _welch(a, b, vxx, vyy))
+
+
+def _welch(a: Mean, b: Mean, vxx: float, vyy: float) -> int:
+    """Welch (1947) at the ratio found, rounded down: a few values of large spread are no match for many."""
+    whole = a.n + b.n - 2
+    if a.n == b.n or a.value == 0 or vxx + vyy == 0:
+        return whole
+    scaled = vxx * (b.value / a.value) ** 2
+    welch = (scaled + vyy) ** 2 / (scaled**2 / (a.n - 1) + vyy**2 / (b.n - 1))
+    return max(1, min(whole, math.floor(welch)))
+
+
+def summary_of_sample(values: Sequence[float]) -> Summary:
+    """Median with the narrowest interval of order statistics that holds it with at least 95 %."""
+    ordered, n = sorted(values), len(values)
+    low, high, confidence = order_interval(n)
+    return Summary(
+        n=n,
+        mean=math.fsum(values) / n,
+        median=(ordered[(n - 1) // 2] + ordered[n // 2]) / 2,
+        low=ordered[low - 1] if low >= 1 else None,
+        high=ordered[high - 1] if high <= n else None,
+        confidence=confidence,
+    )
+
+
+# -- groups of cells: paired by repeat, as two samples, of single windows --
 
 Group = Mapping[int, CellFigures]
 
@@ -49,11 +304,11 @@ def _single(r: int, s: int, baseline: Group, variant: Group, metric: Metric) -> 
         ratio = y / x if x > 0 and y > 0 else None
         return Effect(ratio=ratio, reason=no_interval("one"), **sizes)
     vxx, vyy = ((v * (e or 0.0)) ** 2 for v, e in zip((x, y), errors, strict=True))
-    degrees = _degrees([baseline[r], variant[s]])
+    degrees = _seconds_of_windows([baseline[r], variant[s]])
     made = effect(Moments(x, y, vxx, vyy, 0.0, degrees), None, "within the window only", None, **sizes)
     return made.model_copy(update={"p": None})
 
 
-def _degrees(cells: Sequence[CellFigures]) -> int:
+def _seconds_of_windows(cells: Sequence[CellFigures]) -> int:
     """Of the window with the fewest independent seconds."""
     return max(1, math.floor(min(c.rates.get("effective_bins") or 2 for c in cells)) - 1)

@@ -8,10 +8,17 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.compare.cells import CellFigures, cells_of, everywhere, known
-from dbdyno.conclude.compare.effects import effect_between
-from dbdyno.conclude.compare.metrics import BY_NAME, RANKING, Metric
-from dbdyno.conclude.compare.verdict import ALPHA_STOPPED
+from dbdyno.conclude.compare.effects import (
+    BY_NAME,
+    RANKING,
+    CellFigures,
+    Metric,
+    cells_of,
+    effect_between,
+    everywhere,
+    known,
+)
+from dbdyno.conclude.compare.table import ALPHA_STOPPED
 from dbdyno.model.claim import Claim
 from dbdyno.model.comparison import LEAST_REPEATS, Tightness
 from dbdyno.model.plan import Plan

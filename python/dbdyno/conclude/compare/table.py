@@ -1,19 +1,127 @@
-"""A table of one quantity: ranked lines of each rung, and the claims among them, adjusted together."""
+"""The verdict on each pair, and the tables of ranks and contrasts."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from dbdyno.conclude.compare.cells import CellFigures, known
-from dbdyno.conclude.compare.effects import effect_between
-from dbdyno.conclude.compare.metrics import Metric
-from dbdyno.conclude.compare.verdict import ALPHA, careful_p, judge
-from dbdyno.model.comparison import Contrast, Line, MetricTable
+from dbdyno.conclude.catalogue import sentence
+from dbdyno.conclude.compare.effects import (
+    BY_NAME,
+    METRICS,
+    RANKING,
+    CellFigures,
+    Metric,
+    effect_between,
+    everywhere,
+    known,
+)
+from dbdyno.model.comparison import Contrast, Effect, Line, MetricTable, Verdict
+from dbdyno.model.errors import UsageError
+from dbdyno.model.results import Results
+from dbdyno.model.suggest import did_you_mean
+from dbdyno.stats.distributions import students_quantile
 from dbdyno.stats.mean import Mean
 from dbdyno.stats.significance import holm
+
+ALPHA = 0.05
+ALPHA_STOPPED = 0.025
+"""In a run that stopped when its intervals were tight: simulated, false differences are then 5 % at most."""
+MARGIN = 0.02
+MOST_REPEATS = 10_000
+
+
+def careful_p(effect: Effect) -> float | None:
+    """Student's p, but not below 2 ** (1 - n - m).
+
+    So likely is it that a machine with two modes of equal chance (placement on CPUs makes such) shows one of
+    them in all n repeats of one side and the other in all m of the other: hardly any spread, and no effect.
+    Student's p knows of no modes; with two or three repeats that alone makes 12 to 20 % of false runs.
+    """
+    if effect.p is None:
+        return None
+    return max(effect.p, 2.0 ** (1 - effect.n_baseline - effect.n_variant))
+
+
+class Judgement(NamedTuple):
+    verdict: Verdict
+    further_repeats: int | None
+    note: str
+
+    def fields(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def judge(
+    effect: Effect,
+    p_holm: float | None,
+    margin: float,
+    higher_is_better: bool,
+    family: int = 1,
+    alpha: float = ALPHA,
+) -> Judgement:
+    """The margin is asked first: a difference that is there but does not matter is none above the margin.
+
+    ``family``: how many claims ``p_holm`` is adjusted for.
+    """
+    if effect.ratio is None or effect.low is None or effect.high is None:
+        known = effect.ratio is not None and effect.std_err is not None
+        return Judgement(
+            "undecided", _further(effect, margin, alpha / family) if known else None, effect.reason
+        )
+    if effect.basis == "within the window only":
+        return Judgement("undecided", None, sentence("verdict-note", case="window"))
+    clear = effect.low > 1 or effect.high < 1
+    if effect.low >= 1 - margin and effect.high <= 1 + margin:
+        return Judgement("no difference", None, _small(effect) if clear else "")
+    if clear and p_holm is not None and p_holm < alpha:
+        better = (effect.ratio > 1) == higher_is_better
+        return Judgement("better" if better else "worse", None, "")
+    further = _further(effect, margin, alpha / family)
+    return Judgement("undecided", further, _because(effect, family, alpha) if clear else "")
+
+
+def _small(effect: Effect) -> str:
+    return sentence("verdict-note", {"change": 100 * (effect.ratio or 1) - 100}, case="margin")
+
+
+def _because(effect: Effect, family: int, alpha: float) -> str:
+    """Why an interval that is clear of 1 is not enough."""
+    careful = careful_p(effect) or 1.0
+    if careful >= alpha / family > (effect.p or 1.0):
+        return sentence("verdict-note", case="few")
+    return sentence("verdict-note", {"others": family - 1}, case="family") if family > 1 else ""
+
+
+def _further(effect: Effect, margin: float, alpha: float) -> int | None:
+    """More repeats of each, if the ratio and its spread stay what they are. ``None``: more than 10,000."""
+    n = min(effect.n_baseline, effect.n_variant)
+    low, high = n, n + 1
+    while not _decides(effect, high, margin, alpha):
+        low, high = high, 2 * high
+        if high > MOST_REPEATS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _decides(effect, middle, margin, alpha) else (middle, high)
+    return high - n
+
+
+def _decides(effect: Effect, repeats: int, margin: float, alpha: float) -> bool:
+    assert effect.ratio is not None and effect.std_err is not None
+    n = min(effect.n_baseline, effect.n_variant)
+    std_err = effect.std_err * math.sqrt(n / repeats)
+    degrees = repeats - 1 if effect.basis == "pairs" else 2 * repeats - 2
+    away = abs(effect.ratio - 1)
+    if away > std_err * students_quantile(degrees, alpha) and 2.0 ** (1 - 2 * repeats) < alpha:
+        return True
+    return away + std_err * students_quantile(degrees) <= margin
+
+
+# -- the table of one quantity --
 
 
 @dataclass(frozen=True)
@@ -106,3 +214,68 @@ def _pairs(match: Match, ranked: Sequence[str]) -> list[_Pair]:
     against = [_Pair(match, match.baseline, v, False) for v in others]
     both = [(a, b) for a, b in pairwise(ranked) if match.baseline not in (a, b)]
     return against + [_Pair(match, worse, best, True) for best, worse in both]
+
+
+# -- options --
+
+
+@dataclass(frozen=True)
+class Options:
+    margin: float = MARGIN
+    """A difference up to this share does not matter."""
+    baseline: str | None = None
+    """The variant that others are compared with; ``None``: the recipe's, else the first."""
+    metric: str | None = None
+    """The quantity that ranks, then the only one. ``None``: work a second, else calls a second."""
+    rung: int | None = None
+    """At so many sessions alone."""
+
+
+def alpha_of(*runs: Results) -> float:
+    """Below it a p tells a difference: stricter where a run stopped because its intervals were tight."""
+    return ALPHA_STOPPED if any(r.plan.experiment.until is not None for r in runs) else ALPHA
+
+
+def tables_of(matches: Sequence[Match], options: Options, work: str, alpha: float) -> tuple[MetricTable, ...]:
+    """The ranking quantity first, which is known everywhere; then others that can be compared somewhere."""
+    chosen = _chosen(matches, options)
+    return tuple(metric_table(m, matches, options.margin, work, alpha) for m in chosen)
+
+
+def _chosen(matches: Sequence[Match], options: Options) -> list[Metric]:
+    known = [m for m in METRICS if any(_comparable(x, m.name) for x in matches)]
+    if options.metric is not None:
+        return [_named(options.metric, known)]
+    groups = [g for x in matches for g in x.groups.values()]
+    first = next((BY_NAME[n] for n in RANKING if everywhere(groups, n)), None)
+    if first is None:
+        raise UsageError("no cell of the comparison has a rate", "look at the runs: dbdyno show RUN")
+    return [first, *(m for m in known if m is not first)]
+
+
+def _comparable(match: Match, metric: str) -> bool:
+    """Known of the baseline and of one more."""
+    there = [label for label, cells in match.groups.items() if everywhere([cells], metric)]
+    return match.baseline in there and len(there) > 1
+
+
+def _named(name: str, known: Sequence[Metric]) -> Metric:
+    if name not in BY_NAME:
+        raise UsageError(f"no quantity {name!r}", did_you_mean(name, BY_NAME))
+    if BY_NAME[name] not in known:
+        raise UsageError(
+            f"{name} is not known of what is compared",
+            f"known are {', '.join(m.name for m in known)}",
+        )
+    return BY_NAME[name]
+
+
+def only_rung(matches: Sequence[Match], rung: int | None) -> list[Match]:
+    """Those at so many sessions; raises :class:`UsageError` naming the rungs that there are."""
+    if rung is None:
+        return list(matches)
+    found = [m for m in matches if m.sessions == rung]
+    if not found:
+        there = ", ".join(str(n) for n in sorted({m.sessions for m in matches}))
+        raise UsageError(f"nothing can be compared at {rung} sessions", f"there are {there}")
+    return found

@@ -1,4 +1,4 @@
-"""Findings: claims in words with number, evidence and cure. One function a question, all in ``CHECKS``."""
+"""Findings: claims from the tables. One function a question, all in ``CHECKS``."""
 
 from __future__ import annotations
 
@@ -8,20 +8,13 @@ import polars as pl
 
 from dbdyno.conclude.findings import (
     background,
-    brief,
-    cache,
-    contention,
     counting,
     coverage,
-    placement,
-    pooling,
     quality,
     sampling,
     scaling,
-    sources_used,
     steadiness,
     time,
-    wait_labels,
 )
 from dbdyno.conclude.findings.context import Case
 from dbdyno.conclude.findings.facts import Facts
@@ -35,7 +28,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     coverage.nobody,
     coverage.hidden_sessions,
     coverage.gaps,
-    brief.sessions,
+    coverage.brief_sessions,
     quality.client_limits,
     quality.driver_starved,
     quality.driver_share,
@@ -45,18 +38,18 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     counting.work_constant,
     counting.executions,
     counting.changes,
-    cache.cached,
-    cache.os_cached,
+    counting.cached,
+    counting.os_cached,
     scaling.headline,
-    contention.lock_bound,
+    scaling.lock_bound,
     time.cpu_wait,
     time.throttled,
-    pooling.queue,
-    pooling.way,
-    pooling.busy,
-    wait_labels.hidden_run_queue,
-    wait_labels.idle_burn,
-    wait_labels.naive_cpu,
+    background.pool_queue,
+    background.pool_way,
+    background.pooler_busy,
+    time.hidden_run_queue,
+    time.idle_burn,
+    time.naive_cpu,
     background.helpers,
     background.io_workers,
     background.parallel_workers,
@@ -70,13 +63,13 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     quality.long_calls,
     steadiness.drift,
     steadiness.uneven_sessions,
-    placement.groups,
-    placement.all_share,
-    placement.alike,
-    placement.settled,
+    steadiness.placement_groups,
+    steadiness.all_share,
+    steadiness.alike,
+    steadiness.settled,
     sampling.sampler,
     sampling.sampler_late,
-    sources_used.witnesses_used,
+    sampling.witnesses_used,
     quality.sources_missing,
     quality.one_repeat,
 )

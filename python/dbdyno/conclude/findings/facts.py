@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 if TYPE_CHECKING:
     from dbdyno.conclude.findings.context import Case
 
-VERSION = 1
+VERSION = 2
 """Of the questions: answers to others are no answers."""
 
 Facts = dict[str, dict[str, Any]]

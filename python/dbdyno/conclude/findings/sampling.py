@@ -1,4 +1,4 @@
-"""Do the samples bear what is said with them?"""
+"""Do the samples bear what is said with them, and which data source was used?"""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids
+from dbdyno.conclude.findings.context import Case, Row, at, ids, listed
 from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
 from dbdyno.model.estimate import Estimate
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.session_time import hidden
+from dbdyno.model.source import TRACE
 from dbdyno.model.units import significant
 
 SAMPLES_LOST = 0.05
@@ -139,3 +141,28 @@ def _wide(case: Case, cell: str) -> list[tuple[str, float, float]]:
     large = (pl.col("account") == "sleep") & (pl.col("aas") > LARGE * case.served(cell))
     wide = pl.col("high") - pl.col("low") > WIDE * pl.col("aas")
     return rows.filter(large & wide & pl.col("detail").is_not_null()).select("detail", "low", "high").rows()
+
+
+# -- data sources --
+
+_ACCOUNTS = (("CPU", "run"), ("CPU WAIT", "runq"), ("waits", "sleep"))
+
+
+def witnesses_used(case: Case) -> Iterator[Claim]:
+    """The sources of the sessions' accounts, as the ledger names them."""
+    ledger = account_rows(case.tables["ledger"], *(a for _, a in _ACCOUNTS)).drop_nulls("aas")
+    said = {
+        what: listed(
+            ledger.filter(pl.col("account") == account)["source"].unique(maintain_order=True).to_list()
+        )
+        for what, account in _ACCOUNTS
+    }
+    told = "; ".join(f"{what}: {sources}" for what, sources in said.items() if sources)
+    if not told:
+        return
+    trace = case.tables["cell_sources"].filter(pl.col("name") == TRACE)["status"]
+    if said["waits"].startswith(TRACE):
+        used = "exact"
+    else:
+        used = "untraceable" if len(trace) and (trace == "not supported").all() else "sampled"
+    yield claim("witnesses-used", {"sources": told}, case=used)

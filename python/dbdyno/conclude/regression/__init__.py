@@ -1,7 +1,6 @@
 """CPU on work: what a unit of work costs, and what is used in the background. Loads scipy. Pure."""
 
-from dbdyno.conclude.regression.ladder import cpu_per_work
-from dbdyno.conclude.regression.regimes import likely_knees
+from dbdyno.conclude.regression.ladder import cpu_per_work, likely_knees
 from dbdyno.conclude.regression.regress import regress
 
 __all__ = ["cpu_per_work", "likely_knees", "regress"]

@@ -1,4 +1,4 @@
-"""A ladder in, what all models say of it out."""
+"""A ladder in, what all models say of it out: fits, the curve of the best one, residuals."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import polars as pl
 
-from dbdyno.conclude.scaling import words
-from dbdyno.conclude.scaling.tables import curve_table, empty_curve, points_of, residual_table
+from dbdyno.conclude.scaling import remarks
 from dbdyno.model.errors import UsageError
-from dbdyno.model.scaling import Estimate, Fitted, Ladder, Scaling
+from dbdyno.model.scaling import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.stats.autocorrelation import durbin_watson
 from dbdyno.stats.scaling.choose import ALPHA, Weighed, choose, straight_p
 from dbdyno.stats.scaling.curves import Floats
@@ -19,6 +19,102 @@ from dbdyno.stats.scaling.fit import EXACT, Fit, fit
 from dbdyno.stats.scaling.intervals import LEAST, Drawn, drawn
 from dbdyno.stats.scaling.models import MODELS, for_loads
 from dbdyno.stats.scaling.points import Points
+
+NEEDED = ("load", "throughput")
+PLACES = 100
+REACH = 1.5
+"""Times the largest measured load up to which the curve is drawn."""
+
+
+def points_of(ladder: Ladder) -> Points:
+    """Raises :class:`UsageError` where a point is of no use; nothing is left out silently."""
+    frame = ladder.points
+    for name in NEEDED:
+        if name not in frame.columns:
+            raise UsageError(
+                f"{ladder.name}: no column {name!r}", f"there are: {', '.join(frame.columns) or 'none'}"
+            )
+    if frame.is_empty():
+        raise UsageError(f"{ladder.name}: no points", "a ladder needs a load and a throughput for every rung")
+    columns = {name: _numbers(ladder.name, frame, name) for name in NEEDED}
+    repeat = (
+        frame["repeat"].fill_null(1).to_numpy().astype(float)
+        if "repeat" in frame.columns
+        else np.ones(len(frame))
+    )
+    order = np.lexsort((repeat, columns["load"]))
+    return Points(columns["load"][order], columns["throughput"][order], repeat[order])
+
+
+def _numbers(ladder: str, frame: pl.DataFrame, name: str) -> Floats:
+    if not frame[name].dtype.is_numeric():
+        raise UsageError(f"{ladder}: {name} is not a number but {frame[name].dtype}", "give numbers only")
+    values = frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+    if len(bad):
+        what = frame[name][int(bad[0])]
+        raise UsageError(
+            f"{ladder}: {name} of point {int(bad[0]) + 1} is {what if what is not None else 'missing'}",
+            "it must be a number above 0: leave the point out, or measure it again",
+        )
+    return np.asarray(values, dtype=float)
+
+
+def empty_curve() -> pl.DataFrame:
+    return pl.DataFrame(schema=CURVE)
+
+
+def curve_table(found: Fit, points: Points, think_s: float | None, drawn: Drawn | None) -> pl.DataFrame:
+    first, last = float(points.n.min()), float(points.n.max())
+    loads = np.unique(np.concatenate([_places(min(1.0, first), REACH * last), points.loads]))
+    x, low, high = band(found, loads, drawn)
+    return pl.DataFrame(
+        {
+            "load": loads,
+            "throughput": x,
+            "low": low,
+            "high": high,
+            "response_s": np.where(x > 0, loads / np.where(x > 0, x, 1.0) - (think_s or 0.0), np.nan),
+            "perfect": loads * _alone(found, points),
+            "beyond": (loads < first) | (loads > last),
+        },
+        schema=CURVE,
+    ).with_columns(pl.col("response_s").fill_nan(None))
+
+
+def _places(low: float, high: float) -> Floats:
+    """Evenly on a line where the loads are few, so that knees are drawn sharply; else evenly by ratio."""
+    if high / low > 64:
+        return np.asarray(np.geomspace(low, high, PLACES))
+    return np.asarray(np.linspace(low, high, PLACES))
+
+
+def _alone(found: Fit, points: Points) -> float:
+    """Throughput of one session: as measured where that was, else as the model has it."""
+    one = points.x[points.n == 1]
+    return (
+        float(one.mean()) if len(one) else float(found.model.curve(np.array([1.0]), found.p)[0]) * found.size
+    )
+
+
+def residual_table(points: Points, found: Fit | None) -> pl.DataFrame:
+    predicted = None if found is None else found.predicted * found.size
+    one = points.x[points.n == 1]
+    alone = _alone(found, points) if found is not None else float(one.mean()) if len(one) else None
+    return pl.DataFrame(
+        {
+            "load": points.n,
+            "repeat": points.repeat.astype(int),
+            "throughput": points.x,
+            "predicted": predicted,
+            "residual": None if predicted is None else points.x - predicted,
+            "efficiency": None if alone is None else points.x / points.n / alone,
+        },
+        schema=RESIDUALS,
+    )
+
+
+# -- the fits --
 
 MIN_WEIGHT = 0.05
 """Weight from which on a model's intervals are by profile or repeats; others have them by curvature."""
@@ -56,8 +152,8 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
     chosen = choose(points, names, ladder.think_s)
     p = straight_p(points.n, points.x, seed)
     case = _Case(ladder, points, seed, p is not None and p <= ALPHA, p)
-    unfit = words.unfit(chosen.weighed, case.bends) if models is None else None
-    left_out, notes = words.left_out(chosen, len(points.loads)), words.plateaus(chosen)
+    unfit = remarks.unfit(chosen.weighed, case.bends) if models is None else None
+    left_out, notes = remarks.left_out(chosen, len(points.loads)), remarks.plateaus(chosen)
     if not chosen.weighed or unfit is not None:
         refused = (*([unfit] if unfit else []), *left_out)
         return Scaling(ladder, (), empty_curve(), residual_table(points, None), refused, notes)
@@ -66,9 +162,9 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
     named = {f.model: f for f in fits}
     refused = (
         *left_out,
-        *words.below_the_bend(named.get("usl"), named.get("amdahl"), float(points.n.max())),
-        *words.doubts(chosen.weighed),
-        *([] if case.bends else [words.no_bend(p)]),
+        *remarks.below_the_bend(named.get("usl"), named.get("amdahl"), float(points.n.max())),
+        *remarks.doubts(chosen.weighed),
+        *([] if case.bends else [remarks.no_bend(p)]),
     )
     return Scaling(
         ladder,
@@ -76,7 +172,7 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
         curve_table(best, points, ladder.think_s, case.draws(best)),
         residual_table(points, best),
         tuple(refused),
-        (*notes, *words.repeats(points)),
+        (*notes, *remarks.repeats(points)),
     )
 
 
@@ -88,7 +184,7 @@ def _fitted(case: _Case, weighed: Weighed, is_best: bool) -> Fitted:
     how = CURVATURE if not worth else REPEATS if draws is not None else PROFILE
     made = figures(found, how, draws)
     watson, p = _autocorrelation(found, case.points.repeat)
-    claimed = words.peak_claimed(made, case.bends)
+    claimed = remarks.peak_claimed(made, case.bends)
     shown = {"1/s": case.ladder.throughput_unit, "load": case.ladder.load_unit, "ratio": "ratio"}
     return Fitted(
         model=found.model.name,
@@ -111,7 +207,7 @@ def _fitted(case: _Case, weighed: Weighed, is_best: bool) -> Fitted:
         else (),
         durbin_watson=watson,
         autocorrelation_p=p,
-        notes=tuple(words.fit_notes(found, made, case.bends, p, not case.repeated)),
+        notes=tuple(remarks.fit_notes(found, made, case.bends, p, not case.repeated)),
     )
 
 
@@ -134,7 +230,7 @@ def _kneed(case: _Case, found: Fit) -> bool:
 
 def _parameters(case: _Case, found: Fit, made: Figures, shown: dict[str, str]) -> tuple[Estimate, ...]:
     out = [
-        replace(e, note=words.bound_note(found, e.name))
+        replace(e, note=remarks.bound_note(found, e.name))
         for f in made.parameters
         if (e := _estimate(f, shown)) is not None
     ]
@@ -169,5 +265,5 @@ def predict(scaling: Scaling, load: float, model: str | None = None) -> Estimate
     draws = drawn(found, series, 1) if series is not None and len(series) >= LEAST else None
     x, low, high = (float(v[0]) for v in band(found, np.array([float(load)]), draws))
     method = REPEATS if draws is not None else CURVATURE
-    note = words.reach(float(points.n.min()), float(points.n.max()), load)
+    note = remarks.reach(float(points.n.min()), float(points.n.max()), load)
     return Estimate("throughput", x, ladder.throughput_unit, low, high, method, note=note)

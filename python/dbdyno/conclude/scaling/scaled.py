@@ -160,7 +160,7 @@ def _by(made: Scaling) -> str:
 
 
 def _beyond(made: Scaling, load: float) -> str:
-    from dbdyno.conclude.scaling.words import reach  # loads scipy
+    from dbdyno.conclude.scaling.remarks import reach  # loads scipy
 
     loads = made.ladder.points["load"]
     return reach(min(loads), max(loads), load)

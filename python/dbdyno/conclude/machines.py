@@ -1,4 +1,4 @@
-"""Two machines under the same work."""
+"""Machine against machine: two ladders of the same work, compared at equal load and at their peaks. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,82 @@ from dataclasses import replace
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim, sentence
-from dbdyno.conclude.machines.ratio import crossings, estimate, ratio
-from dbdyno.conclude.machines.rungs import Band, Rungs, rungs_of, union
-from dbdyno.conclude.machines.words import claims
+from dbdyno.conclude.machine_ratio import Band, Rungs, crossings, estimate, ratio, rungs_of, union
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
 from dbdyno.model.machines import AtLoad, How, Machines, Speed
 from dbdyno.model.scaling import Estimate, Ladder
+
+
+def claims(made: Machines) -> Iterator[Claim]:
+    """The argument: alone, where they cross, at most, and what a core and a thread of each gives."""
+    _, b = made.names
+    yield from _argument(made)
+    yield from _ratio(made.one_session, b, f"With {made.one_session.what}")
+    yield from _crossing(made)
+    last = made.at_loads[-1]
+    if last.load > 1:
+        yield from _ratio(last.throughput, b, f"With {last.load:g} {made.a.load_unit}")
+    yield from _ratio(made.peak, b, "At its peak")
+    for speed in (made.per_core, made.per_thread):
+        yield from _ratio(speed, b, f"Per {speed.what.removeprefix('peak per ')}, at its peak,")
+
+
+def _argument(made: Machines) -> Iterator[Claim]:
+    """Where one session and many say the opposite."""
+    one, many = made.one_session.ratio, made.at_loads[-1].throughput.ratio
+    if one is None or many is None or (one.value - 1) * (many.value - 1) >= 0:
+        return
+    load = f"{made.at_loads[-1].load:g} {made.a.load_unit}"
+    said = {"name": made.names[1], "one": one.value, "many": many.value, "load": load}
+    yield claim("alone-and-many", said, case="slower" if one.value < 1 else "faster")
+
+
+def _ratio(speed: Speed, name: str, place: str) -> Iterator[Claim]:
+    ratio = speed.ratio
+    if ratio is None:
+        return
+    known = ratio.low is not None and ratio.high is not None
+    interval = f" ({ratio.low:.3g} to {ratio.high:.3g})" if known else ""
+    said = {"place": place, "name": name, "ratio": ratio.value, "interval": interval}
+    yield claim("machine-ratio", said, ratio, case="equal" if _may_be_one(ratio) else "more")
+
+
+def _may_be_one(ratio: Estimate) -> bool:
+    return ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high
+
+
+def _crossing(made: Machines) -> Iterator[Claim]:
+    a, b = made.names
+    low, high, unit = made.at_loads[0].load, made.at_loads[-1].load, made.a.load_unit
+    said = {"low": f"{low:g} {unit}", "span": f"{low:g} to {high:g} {unit}"}
+    ratios = [x.throughput.ratio for x in made.at_loads if x.throughput.ratio is not None]
+    if made.crossings:
+        yield from (_at(made, e) for e in made.crossings)
+    elif len(ratios) < 2:
+        yield claim("crossover", said, case="one-load")
+    elif all(_may_be_one(r) for r in ratios):
+        yield claim("crossover", said, case="equal")
+    elif all(r.value > 1 for r in ratios) or all(r.value < 1 for r in ratios):
+        yield claim("crossover", said | {"ahead": b if ratios[0].value > 1 else a}, case="none")
+    else:
+        yield claim("crossover", said, case="noise")
+
+
+def _at(made: Machines, e: Estimate) -> Claim:
+    """``B overtakes A at 24.3 sessions (20.1 to 30.0)``."""
+    a, b = made.names
+    ratios = ((x.load, x.throughput.ratio) for x in reversed(made.at_loads))
+    before = next((r.value for n, r in ratios if n < e.value and r is not None and r.value != 1), 1.0)
+    first, second = (b, a) if before < 1 else (a, b)
+    low = "below the range" if e.low is None else f"{e.low:.3g}"
+    high = "beyond the range" if e.high is None else f"{e.high:.3g}"
+    interval = f" ({low} to {high})" if e.method else ""
+    said = {"first": first, "second": second, "load": e.value, "unit": made.a.load_unit, "interval": interval}
+    return claim("crossover", said, e, case="at")
+
+
+# -- the comparison --
 
 _COUNTS = 0.02
 _CURE = "two ladders of the same work, in the same units, whose ranges of load overlap"
@@ -174,3 +243,24 @@ def _notes(
         yield from (claim("machine-figures", said, case=case) for case, holds in cases.items() if holds)
         for note in ladder.notes:
             yield claim("machine-figures", {"name": name, "note": note}, case="ladder")
+
+
+# -- which ladder of one run belongs to which of the other --
+
+
+def pairs(a: Sequence[Ladder], b: Sequence[Ladder]) -> tuple[tuple[Ladder, Ladder], ...]:
+    """Those of one name; or the only one of each. Raises :class:`UsageError` where there are none."""
+    others = {ladder.name: ladder for ladder in b}
+    found = tuple((ladder, others[ladder.name]) for ladder in a if ladder.name in others)
+    if found:
+        return found
+    if len(a) == len(b) == 1:
+        return ((a[0], b[0]),)
+    raise UsageError(
+        f"no ladder in common: {_names(a)} against {_names(b)}",
+        "measure the same workload and variant on both machines",
+    )
+
+
+def _names(ladders: Sequence[Ladder]) -> str:
+    return ", ".join(ladder.name for ladder in ladders) or "none"

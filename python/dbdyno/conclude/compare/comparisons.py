@@ -1,0 +1,281 @@
+"""Comparisons: the variants of a run, two runs, two samples of numbers; and what differs beside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dbdyno.conclude.compare.attribution import whys
+from dbdyno.conclude.compare.effects import Cells, Key, cells_of, effect_of_samples, summary_of_sample
+from dbdyno.conclude.compare.summary import notes, summary
+from dbdyno.conclude.compare.table import (
+    MARGIN,
+    Match,
+    Options,
+    alpha_of,
+    careful_p,
+    judge,
+    only_rung,
+    tables_of,
+)
+from dbdyno.model.comparison import Comparison, Difference, SampleComparison
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan import Plan
+from dbdyno.model.results import Results
+from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.variant import Variant
+
+NONE = "-"
+_RUN = ("measure", "settle", "cool_down", "think", "order", "observe", "waits", "sample_hz", "log_calls")
+_CHANGING = (
+    "server.main_pid",
+    "server.where",
+    "server.helpers",
+    "host.limits.affinity",
+    "host.notes",
+    "sources",
+)
+"""They differ from run to run and decide nothing, or are told elsewhere."""
+
+
+def of_variants(plan: Plan, baseline: str) -> Iterator[Difference]:
+    """Each other variant against the baseline, as the plan resolved them; the name is in front."""
+    variants = {v.name: v for v in plan.variants}
+    first = variants.get(baseline)
+    for name, variant in variants.items():
+        if first is not None and name != baseline:
+            for d in _differences(_flat(_said(first)), _flat(_said(variant))):
+                yield d.model_copy(update={"what": f"{name}: {d.what}"})
+
+
+def of_runs(a: Results, b: Results) -> Iterator[Difference]:
+    """Environment, plan and size of a call."""
+    left, right = ({**_environment(r), **_plan(r)} for r in (a, b))
+    yield from _differences(left, right)
+
+
+def _environment(results: Results) -> dict[str, str]:
+    flat = _flat(results.environment.model_dump(mode="json"))
+    return {k: v for k, v in flat.items() if not any(k == c or k.startswith(f"{c}.") for c in _CHANGING)}
+
+
+def _plan(results: Results) -> dict[str, str]:
+    experiment = results.plan.experiment.model_dump(mode="json")
+    found = {name: _text(experiment[name]) for name in _RUN}
+    for variant in results.plan.variants:
+        found |= {f"{variant.name}: {k}": v for k, v in _flat(_said(variant)).items()}
+    for name, c in results.info.calibrations.items():
+        found[f"size of a call ({name})"] = f"{c.size} {c.size_unit}"
+    return found
+
+
+def _said(variant: Variant) -> dict[str, Any]:
+    return variant.model_dump(mode="json", exclude={"name", "doc"})
+
+
+def _flat(value: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """``{"limits": {"pool": 6}}`` as ``{"limits.pool": "6"}``; what is not said is left out."""
+    found: dict[str, str] = {}
+    for key, v in value.items():
+        name = f"{before}{key}"
+        if isinstance(v, Mapping):
+            found |= _flat(v, f"{name}.")
+        elif v is not None:
+            found[name] = _text(v)
+    return found
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
+
+
+def _differences(left: Mapping[str, str], right: Mapping[str, str]) -> Iterator[Difference]:
+    for name in dict.fromkeys([*left, *right]):
+        a, b = left.get(name, NONE), right.get(name, NONE)
+        if a != b:
+            yield Difference(what=name, baseline=a, variant=b)
+
+
+# -- variants of one run, paired by block --
+
+
+def compare_variants(results: Results, options: Options | None = None) -> Comparison:
+    """Raises :class:`UsageError` where there is nothing to compare."""
+    options = options or Options()
+    names = variants_of(results)
+    if len(names) < 2:
+        raise UsageError(
+            f"run {results.info.id} has one variant ({', '.join(names) or 'none'}): nothing to compare",
+            "name a second run (dbdyno compare RUN RUN), or measure a recipe with variants",
+        )
+    baseline = _baseline_of(results, options, names)
+    cells = cells_of(results.tables)
+    matches = only_rung(list(_of_variants(cells, names, baseline)), options.rung)
+    if not matches:
+        raise UsageError(
+            f"run {results.info.id}: no rung has usable windows of {baseline} and another variant",
+            f"look at it: dbdyno show {results.info.id}",
+        )
+    tables = tables_of(matches, options, work_short(results), alpha_of(results))
+    made = Comparison(
+        kind="variants",
+        runs=(results.info.id,),
+        baseline=baseline,
+        margin=options.margin,
+        alpha=alpha_of(results),
+        metrics=tables,
+        why=tuple(whys(matches, {"": results.tables["ledger"]}, *unit(results, tables[0].metric))),
+        differences=tuple(of_variants(results.plan, baseline)),
+    )
+    return made.model_copy(
+        update={"conclusions": (*summary(made, results), *notes(made, cells.left_out, [results]))}
+    )
+
+
+def variants_of(results: Results) -> list[str]:
+    """In the plan's order; those that have windows."""
+    there = set(results.tables["windows"]["variant"])
+    planned = [v.name for v in results.plan.variants] or [c.variant for c in results.plan.cells]
+    return [v for v in dict.fromkeys(planned) if v in there]
+
+
+def unit(results: Results, metric: str) -> tuple[str, str]:
+    """What session time is divided by: the rate's name, and one of what it counts."""
+    if metric in ("work_per_s", "cpu_per_work_ns"):
+        return "work_per_s", work_short(results)
+    return "calls_per_s", "call"
+
+
+def work_short(results: Results) -> str:
+    """``LIO``."""
+    return next((w.work_short for w in results.info.workloads.values()), "work unit")
+
+
+def _baseline_of(results: Results, options: Options, names: list[str]) -> str:
+    if options.baseline is not None and options.baseline not in names:
+        raise UsageError(f"no variant {options.baseline!r}", did_you_mean(options.baseline, names))
+    wanted = options.baseline or results.plan.experiment.baseline
+    return wanted if wanted in names else names[0]
+
+
+def _of_variants(cells: Cells, names: list[str], baseline: str) -> Iterator[Match]:
+    """Every rung where the baseline and at least one more variant have usable cells."""
+    for workload in cells.workloads():
+        for sessions in cells.rungs(workload):
+            groups = {v: cells.of[k] for v in names if (k := Key(workload, v, sessions)) in cells.of}
+            if baseline in groups and len(groups) > 1:
+                yield Match(workload, sessions, baseline, groups, paired=True)
+
+
+# -- two runs: independent samples, because nothing ties their repeats to each other --
+
+LABELS = ("A", "B")
+"""What the two runs are called; the baseline's first."""
+
+
+def compare_runs(baseline: Results, other: Results, options: Options | None = None) -> Comparison:
+    """The other is divided by ``baseline``. Raises :class:`UsageError` without common ground."""
+    options = options or Options()
+    ids = baseline.info.id, other.info.id
+    if ids[0] == ids[1]:
+        raise UsageError(f"{ids[0]} twice: a run cannot differ from itself", "name another run: dbdyno runs")
+    sides = cells_of(baseline.tables), cells_of(other.tables)
+    matches = list(_of_runs(*sides, _pairs(baseline, other)))
+    if not matches:
+        raise UsageError(
+            "; ".join(_grounds(baseline, other)), "compare runs of one workload with common rungs"
+        )
+    matches = only_rung(matches, options.rung)
+    tables = tables_of(matches, options, work_short(baseline), alpha_of(baseline, other))
+    ledgers = {label: r.tables["ledger"] for label, r in zip(LABELS, (baseline, other), strict=True)}
+    made = Comparison(
+        kind="runs",
+        runs=ids,
+        baseline=LABELS[0],
+        margin=options.margin,
+        alpha=alpha_of(baseline, other),
+        metrics=tables,
+        why=tuple(whys(matches, ledgers, *unit(baseline, tables[0].metric))),
+        differences=tuple(of_runs(baseline, other)),
+    )
+    left_out = [*sides[0].left_out, *sides[1].left_out]
+    return made.model_copy(
+        update={"conclusions": (*summary(made, baseline), *notes(made, left_out, [baseline, other]))}
+    )
+
+
+def _pairs(a: Results, b: Results) -> Mapping[str, str]:
+    """Which variant of one is compared with which of the other: of the same name, or the only one of each."""
+    first, second = variants_of(a), variants_of(b)
+    common = {v: v for v in first if v in second}
+    if not common and len(first) == len(second) == 1:
+        return {first[0]: second[0]}
+    return common
+
+
+def _of_runs(a: Cells, b: Cells, pairs: Mapping[str, str]) -> Iterator[Match]:
+    for (workload, variant, sessions), cells in sorted(a.of.items()):
+        if variant not in pairs:
+            continue
+        other = b.of.get(Key(workload, pairs[variant], sessions))
+        if other is not None:
+            groups = dict(zip(LABELS, (cells, other), strict=True))
+            series = variant if len(pairs) > 1 else ""
+            of = {label: label for label in LABELS}
+            yield Match(workload, sessions, LABELS[0], groups, paired=False, series=series, of=of)
+
+
+def _grounds(a: Results, b: Results) -> Iterator[str]:
+    """What the runs have instead of something in common."""
+    yield f"{a.info.id} and {b.info.id} have no rung in common"
+    for r in (a, b):
+        windows = r.tables["windows"].filter(r.tables["windows"]["status"] != "invalid")
+        if windows.is_empty():
+            yield f"{r.info.id} has no usable window"
+            continue
+        rungs = ", ".join(str(n) for n in sorted(set(windows["sessions"])))
+        workloads = ", ".join(sorted(set(windows["workload"])))
+        yield f"{r.info.id}: {workloads}, variants {', '.join(variants_of(r))}, sessions {rungs}"
+
+
+# -- two samples of numbers --
+
+
+def compare_samples(
+    baseline: Sequence[float],
+    variant: Sequence[float],
+    names: tuple[str, str] = ("old", "new"),
+    margin: float = MARGIN,
+    higher_is_better: bool = False,
+) -> SampleComparison:
+    """Raises :class:`UsageError` for an empty sample and for values that are no finite numbers."""
+    for name, values in zip(names, (baseline, variant), strict=True):
+        _check(name, values)
+    a, b = summary_of_sample(baseline), summary_of_sample(variant)
+    effect = effect_of_samples(baseline, variant)
+    return SampleComparison(
+        baseline=names[0],
+        variant=names[1],
+        of_baseline=a,
+        of_variant=b,
+        median_change=b.median / a.median - 1 if a.median else None,
+        higher_is_better=higher_is_better,
+        margin=margin,
+        effect=effect,
+        **judge(effect, careful_p(effect), margin, higher_is_better).fields(),
+    )
+
+
+def _check(name: str, values: Sequence[float]) -> None:
+    if not values:
+        raise UsageError(f"{name} has no values", "one number a line, or CSV with a header and --column")
+    for n, value in enumerate(values, start=1):
+        if not math.isfinite(value):
+            raise UsageError(
+                f"{name}: value {n} is {value}, not a finite number", "leave it out, or measure again"
+            )
