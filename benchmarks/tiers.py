@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import polars as pl
 
 from dbdyno.conduct.cell import Unit, measure
-from dbdyno.conduct.selftest import EXACT, tiers_of
+from dbdyno.conduct.selftest import tiers_of
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.model.plan import Cell, Experiment, Plan
 from dbdyno.model.protocols import Server, Target
 from dbdyno.model.raw import RawCell
+from dbdyno.model.source import TRACE
 from dbdyno.model.truth import TruthCase
 from dbdyno.model.units import NS_PER_S
 
@@ -89,7 +90,7 @@ def naive(_count: int, seconds: float) -> None:
         for load in chosen:
             raw = _measure(server, load, 1, seconds)
             for tier, tables in tiers_of(raw):
-                if tier != EXACT:
+                if tier != TRACE:
                     print(f"{load.name}: {_naive(tables['ledger'])}", flush=True)
 
 
@@ -113,8 +114,8 @@ def _load(server: Server, load: Load, count: int, seconds: float) -> Iterator[di
         books: Mapping[str, pl.DataFrame] = {
             tier: tables["ledger"] for tier, tables in tiers_of(_measure(server, load, number, seconds))
         }
-        if EXACT in books:
-            exact = books.pop(EXACT)
+        if TRACE in books:
+            exact = books.pop(TRACE)
             for sampled in books.values():
                 yield from _compare(load, exact, sampled)
 
