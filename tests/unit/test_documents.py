@@ -27,16 +27,21 @@ from dbdyno.present.chart import channel, encoded, finished, layer
 from dbdyno.present.document import (
     Cell,
     Chart,
+    Choice,
     Column,
     Document,
     Drawing,
     KeyFigure,
+    Option,
     Paragraph,
     Row,
     Section,
     Statement,
     Statements,
+    Strip,
     Table,
+    Verbatim,
+    facts,
     known,
     word,
 )
@@ -93,6 +98,63 @@ class Elements(HTMLParser):
 def page(shown: Document) -> str:
     """Without the charts' code, which is no markup of ours."""
     return html.page(shown).replace(charts_code(), "")
+
+
+STRIP = Strip(
+    "s", "over time", "what", [("CPU", "run"), ("unknown", "")], ["a"], [[[100, 0], None]], 0.0, 2.0
+)
+CHOSEN = Document(
+    "choices",
+    [
+        Choice(
+            "Load",
+            [Option(f"c{n}", f"{n} sessions", [TABLE, Paragraph(f"of {n}"), STRIP]) for n in (8, 4)],
+            "2 are left out",
+        ),
+        facts("machine", [("CPU", "fast"), ("limit", None)]),
+        Section("script", [Verbatim("select 1;\n  select 2;")], detail=True),
+        Table("bars", (Column(""),), [Row([Cell("", bar=[(0.25, "run")])])]),
+    ],
+    more=[Paragraph("the rest is there", "muted")],
+)
+
+
+def test_a_choice_is_the_first_option_but_on_a_page() -> None:
+    terminal, marked, made = as_text(CHOSEN, 80), markdown.page(CHOSEN), page(CHOSEN)
+    assert "of 8" in terminal and "of 4" not in terminal
+    assert "of 8" in marked and "of 4" not in marked and "4 sessions" in marked
+    assert "of 8" in made and "of 4" in made and made.count("<option") == 2
+    assert made.count("data-pick=") == 2 and 'data-pick="c4" hidden' in made
+
+
+def test_details_are_where_there_is_room_and_the_terminal_says_where() -> None:
+    terminal, marked = as_text(CHOSEN, 80), markdown.page(CHOSEN)
+    assert terminal.endswith("the rest is there") and "select 2" not in terminal
+    assert "      select 2;" in marked and "the rest" not in marked
+    assert "<pre>select 1;" in page(CHOSEN)
+
+
+def test_names_and_values_have_no_head_and_what_is_absent_no_line() -> None:
+    lines = as_text([facts("machine", [("CPU", "fast"), ("limit", None)])]).splitlines()
+    assert lines == ["machine", "CPU  fast"]
+
+
+def test_strips_and_bars_are_drawn_on_a_page_alone() -> None:
+    made = page(CHOSEN)
+    assert Elements(made).open == [] and made.count('data-strip="s"') == 2
+    assert 'id="strips"' in made and "width:25.0%" in made
+    assert "over time" not in as_text(CHOSEN, 80) + markdown.page(CHOSEN)
+
+
+def test_rows_that_come_one_by_one_stand_in_their_columns() -> None:
+    columns = (
+        Column("n", number=True, width=3),
+        Column("name", width=6, shortens=True),
+        Column("x", rank=1, width=9),
+    )
+    table = text.Running(columns, 12)
+    assert table.head().text == "  n  name"
+    assert table.row(Row([word("7"), word("a long name"), word("y")])).text == "  7  a lon…"
 
 
 def test_a_terminal_has_title_answer_tables_and_claims_and_no_drawings() -> None:
