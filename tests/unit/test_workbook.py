@@ -207,7 +207,7 @@ def test_texts_that_look_like_formulas_stay_texts(book: zipfile.ZipFile) -> None
     assert row["B"] == "=HYPERLINK(1)"
     assert "B" not in second
     assert second["C"] == str(2**60)  # a number that a spreadsheet would round
-    assert "=cmd()" in [v for r in cells(book, "answer") for v in r.values()]
+    assert "=cmd()" in [v for r in cells(book, "Environment") for v in r.values()]
 
 
 def test_the_header_is_frozen(book: zipfile.ZipFile) -> None:
