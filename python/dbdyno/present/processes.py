@@ -38,10 +38,10 @@ STATES = (
     State("client", "CLNT", "asleep, waiting for its client", True),
     State("sleep", "SLP", "asleep in anything else", True),
     State("unaccounted", "UNAC", "signed remainder: these seven add up to 100", True),
-    State("block_io", "BLKIO", "block I/O delay; lies inside SLP and LOCK", True, 2),
-    State("voluntary_per_s", "VCX/s", "voluntary context switches a second", False, 3),
-    State("involuntary_per_s", "ICX/s", "involuntary context switches a second", False, 4),
-    *(State(r.column.name, r.heading, r.title, False, 1) for r in process_rates()),
+    State("block_io", "BLKIO", "block I/O delay; lies inside SLP and LOCK", True, 3),
+    State("voluntary_per_s", "VCX/s", "voluntary context switches a second", False, 1),
+    State("involuntary_per_s", "ICX/s", "involuntary context switches a second", False, 2),
+    *(State(r.column.name, r.heading, r.title, False, 4) for r in process_rates()),
 )
 _TICKS = "too little CPU time to tell USR from SYS: no clock tick fell on it"
 _OURS = ("driver", "pooler", "dbdyno")
