@@ -50,7 +50,7 @@ def sql(
     \b
     Examples:
       dbdyno sql "select run_id, sessions, calls_per_s from rungs order by started, sessions"
-      dbdyno sql "select account, aas from ledger where scope = 'rung' and sessions = 8" --run last
+      dbdyno sql "select account, aas from ledger where scope = 'rung' and parent is null" --run last
       dbdyno sql "select run_id, claim from claims where severity = 'warning'"
       dbdyno sql --csv "from events where sleep > 0.1" > io.csv
       dbdyno sql --json - < slowest.sql
