@@ -104,7 +104,7 @@ def _end(run: Run) -> str:
 
 
 def _report(run: Run) -> None:
-    conduct.finished(run)
+    conduct.reported(run, conduct.results_of(run))
 
 
 def _shown(*words: str) -> Callable[[Run], None]:

@@ -73,7 +73,7 @@ def test_each_window_is_derived_when_it_is_saved_and_none_again(tmp_path: Path, 
     run = observed(tmp_path, listener)
     assert listener.parts == [1, 2, 3]
     assert asked == run.cells() == run.parts.names()
-    conduct.finished(run)
+    conduct.reported(run, conduct.results_of(run))
     assert asked == run.cells()
     same(conduct.results_of(run), derived_anew(run))
 

@@ -128,13 +128,13 @@ def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation |
 
 
 def _end(made: conduct.Observed, options: dict[str, Any], interrupt: drive.Interrupt) -> None:
-    results, path = conduct.finished(made.record)
-    if options["output"] is not None:
-        path = present.write_report(results, options["output"])
+    results = conduct.results_of(made.record)
     if options["as_json"]:
         print_json(present.document(results))
     else:
-        screen.finished(results, made.record.path, path)
+        screen.summary(results)
+    screen.places(made.record, results, options["output"], quiet=options["as_json"])
+    if not options["as_json"]:
         screen.say(f"cost:   {cost_in_words(made.cost)}")
     if made.record.info.status != "complete":
         screen.error(f"the observation was cut short: {made.record.info.reason}")

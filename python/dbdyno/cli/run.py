@@ -174,13 +174,12 @@ def run(**options: Any) -> None:
         except drive.Interrupted:
             screen.error("stopped before anything was measured; nothing was kept")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
-    results, path = conduct.finished(record)
-    if options["output"] is not None:
-        path = present.write_report(results, options["output"])
+    results = conduct.results_of(record)
     if options["as_json"]:
         print_json(present.document(results))
     else:
-        screen.finished(results, record.path, path)
+        screen.summary(results)
+    screen.places(record, results, options["output"], quiet=options["as_json"])
     if record.info.status != "complete":
         screen.error(f"the run was cut short: {record.info.reason}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dbdyno import present
+from dbdyno import conduct, present
 from dbdyno.model.visible import one_line, shortened
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dbdyno.model.plan import Adaptive, Plan
     from dbdyno.model.results import Results
     from dbdyno.model.workload import Workload
+    from dbdyno.store import Run
 
 
 _LISTED_CELLS = 40
@@ -132,14 +133,24 @@ def plan_table(plan: Plan) -> None:
     say(f"digest {plan.digest}")
 
 
-def finished(results: Results, run: Path, report_path: Path) -> None:
-    """The summary at the end of a run, and where everything is."""
-    console = out()
-    console.print()
-    console.print(present.summary(results))
-    console.print()
-    say(f"run:    {run}")
-    say(f"report: {report_path}")
+def summary(results: Results) -> None:
+    """What a run says in short, at its end."""
+    out().print()
+    out().print(present.summary(results))
+    out().print()
+
+
+def places(record: Run, results: Results, output: Path | None, *, quiet: bool) -> None:
+    """Where everything is, once it is written: the report of a long run takes a while.
+
+    ``output``: another place for a report."""
+    if not quiet:
+        say(f"run:    {record.path}")
+    path = conduct.reported(record, results)
+    if output is not None:
+        path = present.write_report(results, output)
+    if not quiet:
+        say(f"report: {path}")
 
 
 def _table(*heads: str) -> Table:

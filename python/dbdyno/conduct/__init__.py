@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         ObservationListener,
         ProgressListener,
     )
-    from dbdyno.conduct.rebuild import derived_of, finished, raw_tables, rebuild, results_of
+    from dbdyno.conduct.rebuild import derived_of, raw_tables, rebuild, reported, results_of
     from dbdyno.conduct.request import (
         Request,
         experiment_of,
@@ -51,7 +51,6 @@ __all__ = [
     "derived_of",
     "experiment_of",
     "find_recipe",
-    "finished",
     "make_plan",
     "observation_of",
     "observation_plan",
@@ -61,6 +60,7 @@ __all__ = [
     "rebuild",
     "recipe_text",
     "recipes",
+    "reported",
     "results_of",
     "run",
     "selftest",

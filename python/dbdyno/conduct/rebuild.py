@@ -35,12 +35,14 @@ def _told(words: str) -> None:
 
 def rebuild(record: Run, say: Say = _told) -> tuple[Results, Path]:
     """Windows, ledger, findings and report anew from raw data; the report's path."""
-    return _reported(record, _anew(record, say))
+    results = _anew(record, say)
+    return results, reported(record, results)
 
 
-def finished(record: Run) -> tuple[Results, Path]:
-    """A run that has just ended, as it was derived meanwhile, and its report's path."""
-    return _reported(record, results_of(record))
+def reported(record: Run, results: Results) -> Path:
+    """Writes what ``show`` prints, and the report; its path."""
+    keep_shown(record.path, results)
+    return present.write_report(results, record.path / "report.html")
 
 
 def conclude(record: Run, say: Say = _told) -> Results:
@@ -158,8 +160,3 @@ def _now_and_then(record: Run, say: Say) -> Say:
             say(f"Deriving run {record.id}: {words}")
 
     return far
-
-
-def _reported(record: Run, results: Results) -> tuple[Results, Path]:
-    keep_shown(record.path, results)
-    return results, present.write_report(results, record.path / "report.html")
