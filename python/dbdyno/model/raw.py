@@ -43,7 +43,7 @@ class CellMeta(BaseModel):
     reason: str | None = None  # why not ok: "stopped by Ctrl-C", "server lost", ...
 
 
-CHUNK_ROWS = 1 << 19
+CHUNK_ROWS = 1 << 18
 """So many rows of a long table are held at once."""
 
 

@@ -73,16 +73,18 @@ def _binned(mine: pl.DataFrame, found: Sampled, cut: Tables) -> pl.DataFrame:
     at = at.join_asof(
         bins, left_on="at_ns", right_on="start_ns", by="cell", strategy="backward", check_sortedness=False
     )
-    inside = at.filter(pl.col("at_ns") < pl.col("end_ns")).select("instant", "start_ns", "at_ns")
+    inside = at.filter(pl.col("at_ns") < pl.col("end_ns")).select("instant", "start_ns")
+    start = found.spans.join(inside, on="instant", how="left", maintain_order="left")["start_ns"]
     what = ["task", "kind", "wait_class"]
     names = mine.select(what).unique(maintain_order=True).with_row_index("alike")
     seen = mine.join(names, on=what, nulls_equal=True, maintain_order="left").select("seen", "alike")
-    rows = (part.join(inside, on="instant", maintain_order="left") for part in found.each(seen))
-    one = (pl.len().alias("n"), pl.col("at_ns").min())
-    parts = pl.concat(part.group_by("alike", "start_ns", maintain_order=True).agg(one) for part in rows)
-    counted = parts.group_by("alike", "start_ns").agg(pl.col("n").sum(), pl.col("at_ns").min())
-    counted = counted.join(names, on="alike", maintain_order="left").sort("at_ns", *what)
-    return counted.select("task", "start_ns", "kind", "wait_class", "n")
+    alike = found.totals.join(seen, on="seen", how="left", maintain_order="left")["alike"]
+    parts = []
+    for rows in found.rows:
+        where = pl.DataFrame({"alike": alike.gather(rows["seen"]), "start_ns": start.gather(rows["instant"])})
+        parts.append(where.drop_nulls().group_by("alike", "start_ns").len("n"))
+    counted = pl.concat(parts).group_by("alike", "start_ns").agg(pl.col("n").sum()).sort("start_ns", "alike")
+    return counted.join(names, on="alike", maintain_order="left").drop("alike")
 
 
 def _served(found: Sampled, tasks: pl.DataFrame, cut: Tables) -> pl.DataFrame:
