@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from tests.fakery import LIO, Climb, S, climb
 
-from dbdyno.account.ledger import ledger, witnesses
+from dbdyno.account.ledger import accounts, ledger, witnesses
 from dbdyno.account.load_profile import profile
 from dbdyno.account.rungs import rungs
 from dbdyno.account.top_events import seconds, top_events, top_events_total
@@ -297,6 +297,8 @@ def _observed(made: Climb) -> Made:
     tables.tables["rates"] = tables.tables["rates"].clear()
     tables.tables["windows"] = tables.tables["windows"].with_columns(sessions=pl.lit(0), variant=pl.lit("x"))
     tables.tables["rungs"] = rungs(tables.tables)
+    undriven = {**tables.tables, "cell_sessions": tables.tables["cell_sessions"].clear()}
+    tables.tables["served"] = accounts(undriven)["served"]
     return tables
 
 
