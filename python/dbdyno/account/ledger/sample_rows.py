@@ -25,8 +25,8 @@ WORD_ALONE = "activity samples, the server's word alone"
 # Where no task state can be read for a reason that holds for the whole cell, the server's word stands alone.
 _LABEL_ONLY = ("not here", "not permitted", "not supported", "off")
 KINDS = ("sleep", "runnable", "unlabelled", "unknown")
-SEEN = ("via", "state", *LABEL, "kind", "word")
-"""What a row of the samples says of its task."""
+SEEN = ("via", "state", *LABEL, "kind", "word", "inside")
+"""What a row of the samples says of its task; whether it is ``inside`` the task's bracket."""
 _WORDS = pl.Categorical(pl.Categories("words of samples"))
 _GONE = ("Z", "X")
 _ROLES = ("session", "other")
@@ -89,7 +89,13 @@ def added(totals: pl.DataFrame) -> pl.DataFrame:
 
 _SUMS = ("n", "there", "weight", "weight_2", "skew_ns", "skews", "held_ns")
 _NOTHING = pl.DataFrame(
-    schema={"task": pl.UInt32, **dict.fromkeys(SEEN, pl.String), "word": pl.Boolean, "first": pl.UInt32}
+    schema={
+        "task": pl.UInt32,
+        **dict.fromkeys(SEEN, pl.String),
+        "word": pl.Boolean,
+        "inside": pl.Boolean,
+        "first": pl.UInt32,
+    }
     | dict.fromkeys(_SUMS, pl.Int64)
     | {"weight_2": pl.Float64}
 )
@@ -124,8 +130,10 @@ def _seen(chunk: pl.DataFrame, spans: pl.DataFrame, tasks: pl.DataFrame) -> pl.D
     rows = rows.filter(same | (pl.col("its_start") == pl.col("start_ticks")))
     began = (pl.col("read_ns") - pl.col("skew_ns").fill_null(0)).min().over("instant")
     rows = rows.with_columns(held_ns=(pl.col("late_ns") + pl.col("read_ns") - began).clip(0))
-    rows = rows.filter(~pl.col("partial") | pl.col("at_ns").is_between("from_ns", "to_ns"))
-    rows = rows.with_columns(word=pl.col("wordless") & ~pl.col("known"), weight=_inside("low_ns", "high_ns"))
+    inside = ~pl.col("partial") | pl.col("at_ns").is_between("from_ns", "to_ns")
+    rows = rows.with_columns(
+        inside=inside, word=pl.col("wordless") & ~pl.col("known"), weight=_inside("low_ns", "high_ns")
+    )
     rows = rows.with_columns(kind=_kind())
     return rows.select("task", "instant", *SEEN, "skew_ns", "held_ns", "weight", code=_code())
 
@@ -159,18 +167,19 @@ def _kind() -> pl.Expr:
 
 def _code() -> pl.Expr:
     """Words have a number each; there are far less of them than fit."""
-    words = (("state", 14), ("wait_class", 14), ("wait_event", 28))
+    words = (("state", 14), ("wait_class", 14), ("wait_event", 27))
     code = pl.col("via").to_physical().cast(pl.UInt64)
     for name, bits in words:
         code = code * (1 << bits) + pl.col(name).to_physical().cast(pl.UInt64).fill_null((1 << bits) - 1)
-    return code * 8 + pl.col("kind").cast(pl.UInt64) * 2 + pl.col("word").cast(pl.UInt64)
+    flags = (pl.col("kind") * 4 + pl.col("word") * 2 + pl.col("inside")).cast(pl.UInt64)
+    return code * 16 + flags
 
 
 def _counted(rows: pl.DataFrame) -> pl.DataFrame:
     weight = pl.col("weight")
     kinds = dict(enumerate(KINDS))
     return rows.group_by("task", "code", maintain_order=True).agg(
-        pl.col("via", "state", *LABEL, "word").first(),
+        pl.col("via", "state", *LABEL, "word", "inside").first(),
         pl.col("kind").first().replace_strict(kinds, return_dtype=pl.String),
         first=pl.col("instant").min(),
         n=pl.len(),
