@@ -152,3 +152,10 @@ def test_runs_are_listed_with_sessions_peak_and_server(run, tmp_path: Path) -> N
     (plan,) = tmp_path.glob("store/*/plan.json")
     plan.write_text("[")
     assert re.split(r"\s{2,}", run("runs").output.splitlines()[1])[2:] == ["complete"]
+
+
+def test_a_password_in_a_dsn_is_warned_of_by_the_engine_whose_dsn_it_is() -> None:
+    words = ["run", "cpu", "--dry-run", "--dsn", "host=h password=geheim"]
+    said = CliRunner().invoke(app, words)
+    assert said.exit_code == 0 and "~/.pgpass" in said.stderr and "geheim" not in said.output
+    assert CliRunner().invoke(app, [*words, "--engine", "fake"]).stderr == ""
