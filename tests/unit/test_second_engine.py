@@ -71,7 +71,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 @pytest.fixture(scope="module")
 def run(program: Program) -> tuple[Results, list[RawCell]]:
     record = RunStore(program.home / "store").open("last")
-    return derived_anew(record), list(record.each_cell([]))
+    return derived_anew(record), record.read_cells()[0]
 
 
 def test_the_ledger_is_that_of_all_tasks_of_a_session(run: tuple[Results, list[RawCell]]) -> None:
