@@ -1,11 +1,11 @@
 """Packages whose public names are loaded when they are first used, so that each command starts quickly.
 
-Such a package imports the names of its ``__all__`` for type checkers only and calls :func:`lazy` at the end::
+Such a package calls :func:`lazy` with a table of them, and imports them for type checkers (PEP 562)::
 
     if TYPE_CHECKING:
         from package.module import name
 
-    lazy(__name__)
+    lazy(__name__, {"name": "package.module"})
 
 A signal that comes meanwhile is heard when the module is there: in the middle of an import its exception may
 come out as any other.
@@ -13,12 +13,11 @@ come out as any other.
 
 from __future__ import annotations
 
-import ast
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
@@ -28,13 +27,10 @@ EXIT_INTERRUPTED = 130  # that of dbdyno.model.errors, which may not be loaded y
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def lazy(package: str) -> None:
-    """What ``package`` imports for type checkers becomes its attributes, each loaded at its first use."""
+def lazy(package: str, table: Mapping[str, str]) -> None:
+    """``table``: name -> module that has it, or ``module:name there``. Each is loaded at its first use."""
     module = sys.modules[package]
-    loader = getattr(module.__spec__, "loader", None)
-    source = loader.get_source(package) if loader is not None else ""
-    found = dict(_imported_for_types(ast.parse(source)))
-    module.__dict__["_lazy"] = {name: found[name] for name in module.__dict__["__all__"] if name in found}
+    module.__dict__["_lazy"] = table
     module.__class__ = Lazy
 
 
@@ -88,24 +84,15 @@ class Lazy(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         try:
-            module, attribute = self.__dict__["_lazy"][name]
+            module, _, attribute = self.__dict__["_lazy"][name].partition(":")
         except KeyError:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
         with undisturbed():
-            value = self.__dict__[name] = getattr(import_module(module), attribute)
+            value = self.__dict__[name] = getattr(import_module(module), attribute or name)
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
         """A submodule that was loaded does not hide a public name that is spelt like it."""
-        if not (isinstance(value, ModuleType) and name in self.__dict__["__all__"]):
+        taken = name in self.__dict__ or name in self.__dict__["_lazy"]
+        if not (taken and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
-
-
-def _imported_for_types(tree: ast.Module) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Name -> module and the name there."""
-    for node in tree.body:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            for statement in node.body:
-                if isinstance(statement, ast.ImportFrom) and statement.module is not None:
-                    for alias in statement.names:
-                        yield alias.asname or alias.name, (statement.module, alias.name)

@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from dbdyno.drive.phases import connect, finish, frames, run
     from dbdyno.model.stopping import Interrupted
 
-__all__ = ["Interrupt", "Interrupted", "connect", "finish", "frames", "run"]
 
-lazy(__name__)
+lazy(
+    __name__,
+    {
+        "Interrupt": "dbdyno.drive.interrupt",
+        "Interrupted": "dbdyno.model.stopping",
+        "connect": "dbdyno.drive.phases",
+        "finish": "dbdyno.drive.phases",
+        "frames": "dbdyno.drive.phases",
+        "run": "dbdyno.drive.phases",
+    },
+)

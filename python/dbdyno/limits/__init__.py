@@ -18,6 +18,19 @@ if TYPE_CHECKING:
     from dbdyno.limits.check import check, check_spec, seen
     from dbdyno.limits.means import Means
 
-__all__ = ["Applied", "Means", "apply", "bind_order", "check", "check_spec", "order", "pin", "seen", "undo"]
 
-lazy(__name__)
+lazy(
+    __name__,
+    {
+        "Applied": "dbdyno.limits.apply",
+        "Means": "dbdyno.limits.means",
+        "apply": "dbdyno.limits.apply",
+        "bind_order": "dbdyno.limits.binding",
+        "check": "dbdyno.limits.check",
+        "check_spec": "dbdyno.limits.check",
+        "order": "dbdyno.limits.binding",
+        "pin": "dbdyno.limits.binding",
+        "seen": "dbdyno.limits.check",
+        "undo": "dbdyno.limits.apply",
+    },
+)

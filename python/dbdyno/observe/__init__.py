@@ -14,24 +14,26 @@ if TYPE_CHECKING:
     from dbdyno.observe.topology import topology
     from dbdyno.observe.watch import THREADS, How, NoWatch, check_exact, open_observation, open_watch
 
-__all__ = [
-    "THREADS",
-    "How",
-    "NoWatch",
-    "Said",
-    "brief_seen",
-    "check_exact",
-    "counter_files",
-    "frames",
-    "host",
-    "open_observation",
-    "open_watch",
-    "opened",
-    "per_cpu",
-    "recent_frames",
-    "record",
-    "sources",
-    "topology",
-]
 
-lazy(__name__)
+lazy(
+    __name__,
+    {
+        "How": "dbdyno.observe.watch",
+        "NoWatch": "dbdyno.observe.watch",
+        "Said": "dbdyno.observe.sources",
+        "THREADS": "dbdyno.observe.watch",
+        "brief_seen": "dbdyno.observe.glance_parts",
+        "check_exact": "dbdyno.observe.watch",
+        "counter_files": "dbdyno.observe.percpu",
+        "frames": "dbdyno.observe.frames",
+        "host": "dbdyno.observe.host",
+        "open_observation": "dbdyno.observe.watch",
+        "open_watch": "dbdyno.observe.watch",
+        "opened": "dbdyno.observe.recorded",
+        "per_cpu": "dbdyno.observe.percpu",
+        "recent_frames": "dbdyno.observe.frames",
+        "record": "dbdyno.observe.recorded",
+        "sources": "dbdyno.observe.sources",
+        "topology": "dbdyno.observe.topology",
+    },
+)

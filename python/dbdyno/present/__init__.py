@@ -34,33 +34,6 @@ if TYPE_CHECKING:
     from dbdyno.present.topology_text import ascii_only
     from dbdyno.present.topology_text import picture as topology_picture
 
-__all__ = [
-    "ascii_only",
-    "brief",
-    "comparison",
-    "comparison_document",
-    "details",
-    "document",
-    "dumped",
-    "export",
-    "machines_document",
-    "printed",
-    "run_document",
-    "running_rungs",
-    "samples",
-    "scaling",
-    "scaling_json",
-    "stored",
-    "summary",
-    "topology_facts",
-    "topology_parsable",
-    "topology_picture",
-    "topology_table",
-    "write",
-    "write_report",
-    "write_topology_svg",
-]
-
 
 def write_report(results: Results, path: Path) -> Path:
     """The run's document as a file, see :func:`write`."""
@@ -177,4 +150,18 @@ def scaling(scalings: Sequence[Scaling]) -> Document:
     return scaling_document.document(scalings)
 
 
-lazy(__name__)
+lazy(
+    __name__,
+    {
+        "ascii_only": "dbdyno.present.topology_text",
+        "brief": "dbdyno.present.report",
+        "dumped": "dbdyno.present.media.stored",
+        "run_document": "dbdyno.present.report:document",
+        "stored": "dbdyno.present.media.stored:loaded",
+        "topology_facts": "dbdyno.present.topology:facts",
+        "topology_parsable": "dbdyno.present.topology:parsable",
+        "topology_picture": "dbdyno.present.topology_text:picture",
+        "topology_table": "dbdyno.present.topology:table",
+        "write_topology_svg": "dbdyno.present.topology_svg:write",
+    },
+)

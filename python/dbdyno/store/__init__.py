@@ -25,20 +25,22 @@ if TYPE_CHECKING:
     from dbdyno.store.run import DamagedCell, Run
     from dbdyno.store.runs import RunStore
 
-__all__ = [
-    "DamagedCell",
-    "Derived",
-    "FileJournal",
-    "LeftOver",
-    "Listed",
-    "Parts",
-    "Run",
-    "RunStore",
-    "default_root",
-    "find_run",
-    "keep_shown",
-    "left_over",
-    "read_shown",
-]
 
-lazy(__name__)
+lazy(
+    __name__,
+    {
+        "DamagedCell": "dbdyno.store.run",
+        "Derived": "dbdyno.store.parts",
+        "FileJournal": "dbdyno.store.journal",
+        "LeftOver": "dbdyno.store.journal",
+        "Listed": "dbdyno.store.listing",
+        "Parts": "dbdyno.store.parts",
+        "Run": "dbdyno.store.run",
+        "RunStore": "dbdyno.store.runs",
+        "default_root": "dbdyno.store.listing",
+        "find_run": "dbdyno.store.listing",
+        "keep_shown": "dbdyno.store.listing",
+        "left_over": "dbdyno.store.journal",
+        "read_shown": "dbdyno.store.listing",
+    },
+)
