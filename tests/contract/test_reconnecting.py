@@ -120,7 +120,7 @@ def _web() -> Iterator[int]:
         (_speaker(b"SSH-2.0-OpenSSH_9.2p1\r\n"), "an SSH server, not PostgreSQL"),
         (_speaker(b"220 mx ESMTP Postfix\r\n"), "a mail server"),
         (_speaker(b"hello\r\n"), r"something that sends 'hello\r\n', not PostgreSQL"),
-        (_speaker(b""), "takes connections and says nothing"),
+        (_speaker(b""), "accepts connections and sends nothing"),
         (_web(), "a web server (HTTP), not PostgreSQL"),
     ],
     ids=["mysql", "mariadb", "ssh", "mail", "unknown", "silent", "web"],
