@@ -15,7 +15,7 @@ from dbdyno import conduct
 from dbdyno.model.errors import RecipeError, UsageError
 from dbdyno.model.plan import Experiment, Plan
 from dbdyno.plan import SCHEMA_FILE, parse_recipe, recipe_schema, resolve
-from dbdyno.plan.order import places
+from dbdyno.plan.ladder import places
 
 RECIPES = Path(conduct.__file__).parents[1] / "recipes"
 

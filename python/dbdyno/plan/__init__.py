@@ -6,13 +6,22 @@ from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
     from dbdyno.plan.adaptive import capped, grown, next_rung, repeated, so_far
-    from dbdyno.plan.adaptive_findings import Done, Findings, Next, Seen
+    from dbdyno.plan.adaptive_search import Done, Findings, Next, Seen
     from dbdyno.plan.ladder import default_ladder, parse_ladder
-    from dbdyno.plan.observing import OBSERVED, duration_of, observed_cell, resolve_observation, window_of
     from dbdyno.plan.params import parse_params
-    from dbdyno.plan.planner import cell_expected_ns, deriving_ns, resolve, switch_ns, until_share
-    from dbdyno.plan.recipe import parse_recipe, refusal
-    from dbdyno.plan.schema import SCHEMA_FILE, recipe_schema
+    from dbdyno.plan.planner import (
+        OBSERVED,
+        cell_expected_ns,
+        deriving_ns,
+        duration_of,
+        observed_cell,
+        resolve,
+        resolve_observation,
+        switch_ns,
+        until_share,
+        window_of,
+    )
+    from dbdyno.plan.recipe import SCHEMA_FILE, parse_recipe, recipe_schema, refusal
     from dbdyno.plan.variants import texts
 
 

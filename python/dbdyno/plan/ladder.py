@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from dbdyno.model import cpu_lists
 from dbdyno.model.errors import UsageError
+from dbdyno.model.plan import Choice, Experiment, Order
 
 MAX_SESSIONS = 5000
 MAX_RUNGS = 1000
@@ -76,3 +81,74 @@ def _count(text: str, whole: str) -> int:
     if not 1 <= value <= MAX_SESSIONS:
         raise UsageError(f"--sessions {whole}: {value} is outside 1..{MAX_SESSIONS}", _FORMS)
     return value
+
+
+# -- the order of cells: in blocks, every variant once in each, so that drift of the machine cancels --
+
+
+class Place(NamedTuple):
+    """What comes where. Cells of one block are compared with each other."""
+
+    block: int
+    repeat: int
+    variant: str
+    sessions: int
+
+
+def chosen_order(experiment: Experiment, variants: int, choices: list[Choice]) -> Order:
+    """``interleaved`` where there is something to compare."""
+    if experiment.order is not None:
+        if experiment.order == "ladder" and variants > 1:
+            why = "drift of the machine counts as a difference between variants: --order interleaved"
+            choices.append(Choice(name="order", value="variant after variant", reason=why))
+        return experiment.order
+    if variants == 1:
+        return "ladder"
+    why = "each block has every variant once, with another one first each time: drift cancels out"
+    choices.append(Choice(name="order", value="interleaved", reason=why))
+    return "interleaved"
+
+
+def places(
+    order: Order, variants: Sequence[str], ladder: Sequence[int], repeats: int, seed: int
+) -> Iterator[Place]:
+    """Every cell once.
+
+    ``ladder``: variant after variant within a repeat. ``interleaved``: rung after rung, the variants rotated
+    by one from block to block (a Latin square over as many blocks as there are variants). ``shuffled``: rungs
+    within each repeat, and variants within each block, by ``seed``.
+    """
+    for repeat in range(1, repeats + 1):
+        if order == "ladder":
+            for variant in variants:
+                for n, sessions in enumerate(ladder):
+                    yield Place((repeat - 1) * len(ladder) + n + 1, repeat, variant, sessions)
+            continue
+        chance = random.Random(f"{seed}/{repeat}") if order == "shuffled" else None
+        rungs = list(ladder) if chance is None else chance.sample(list(ladder), len(ladder))
+        for n, sessions in enumerate(rungs):
+            block = (repeat - 1) * len(ladder) + n + 1
+            turn = (repeat - 1 + n) % len(variants)
+            group = [*variants[turn:], *variants[:turn]]
+            for variant in group if chance is None else chance.sample(list(variants), len(variants)):
+                yield Place(block, repeat, variant, sessions)
+
+
+# -- CPUs as recipes may also name them: ``first:2`` of those that may be used here --
+
+_FIRST = re.compile(r"first:(\d+)\Z")
+
+
+def first_of(text: str, allowed: Sequence[int], who: str) -> str:
+    """``first:2`` as the list it comes to; any other list as it is. Raises :class:`UsageError`."""
+    match = _FIRST.match(text.strip())
+    if match is None:
+        cpu_lists.parse(text, f"{who}: cpus")
+        return text
+    count = int(match[1])
+    if not 1 <= count <= len(allowed):
+        raise UsageError(
+            f"{who}: cpus = {text!r}, and {len(allowed)} CPU(s) may be used here",
+            "`dbdyno topology` shows which, and why",
+        )
+    return cpu_lists.text(sorted(allowed)[:count])

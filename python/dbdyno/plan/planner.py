@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from dbdyno.model.comparison import LEAST_REPEATS
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Adaptive, Cell, Choice, Experiment, Plan
+from dbdyno.model.plan import Adaptive, Cell, Choice, Experiment, Observation, Plan
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
 from dbdyno.model.variant import Variant, VariantSpec, cpus_under
 from dbdyno.model.workload import Workload
 from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
-from dbdyno.plan.ladder import default_ladder, parse_ladder
-from dbdyno.plan.order import Place, chosen_order, places
+from dbdyno.plan.ladder import Place, chosen_order, default_ladder, parse_ladder, places
 from dbdyno.plan.variants import think_ns, variants_of
 
 MIN_MEASURE_NS = (
@@ -265,3 +264,76 @@ def _repeats(experiment: Experiment, choices: list[Choice]) -> int:
     )
     choices.append(Choice(name="until", value=experiment.until or "", reason=why))
     return repeats
+
+
+# -- the plan of an observation: no cells yet; its windows are cells as they come --
+
+OBSERVED = Workload(
+    name="observed",
+    title="an existing workload",
+    doc="whatever the chosen sessions do; dbdyno drives nothing",
+    work_unit="calls",
+    work_short="calls",
+    work_constant=False,
+    calibrated=False,
+)
+
+
+def resolve_observation(experiment: Experiment, cpus: float, cpus_reason: str) -> Plan:
+    """The plan of ``experiment.observation``. Raises :class:`UsageError` for times or pids that cannot be."""
+    chosen = experiment.observation or Observation()
+    window_ns, duration_ns = window_of(chosen), duration_of(chosen)
+    if wrong := [pid for pid in chosen.pids if pid <= 0]:
+        raise UsageError(
+            f"--only-pid {wrong[0]}: not a process id", "the server's view of sessions lists them"
+        )
+    whole = "until Ctrl-C" if duration_ns is None else f"for {format_ns(duration_ns)}"
+    choices = (
+        Choice(name="CPUs", value=f"{cpus:g}", reason=cpus_reason),
+        Choice(
+            name="window", value=format_ns(window_ns), reason=f"one after the other {whole}; each is saved"
+        ),
+    )
+    plan = Plan(
+        experiment=experiment,
+        cpus=cpus,
+        call_target_ns=None,
+        cells=(),
+        choices=choices,
+        expected_ns=duration_ns or 0,
+    )
+    return plan.sealed()
+
+
+def window_of(chosen: Observation) -> int:
+    """Length of a window in ns. Raises :class:`UsageError`."""
+    return _at_least("--window", chosen.window)
+
+
+def duration_of(chosen: Observation) -> int | None:
+    """Length of the whole in ns; ``None``: until stopped. Raises :class:`UsageError`."""
+    return None if chosen.duration is None else _at_least("--for", chosen.duration)
+
+
+def observed_cell(number: int, window_ns: int) -> Cell:
+    """Window ``number`` (from 1) as a cell; how many sessions it holds is not known beforehand."""
+    return Cell(
+        id=f"{number:04}-{OBSERVED.name}-base-s0-r{number}",
+        workload=OBSERVED.name,
+        variant="base",
+        sessions=0,
+        repeat=number,
+        params={},
+        settle_ns=0,
+        measure_ns=window_ns,
+    )
+
+
+def _at_least(option: str, text: str) -> int:
+    value_ns = parse_duration_ns(text)
+    if value_ns < MIN_MEASURE_NS:
+        raise UsageError(
+            f"{option} {text}: a window must last at least 1s",
+            "the scheduler's figures of other tasks move only at ticks and switches: shorter means nothing",
+        )
+    return value_ns

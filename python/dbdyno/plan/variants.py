@@ -12,7 +12,7 @@ from dbdyno.model.suggest import did_you_mean
 from dbdyno.model.units import parse_duration_ns
 from dbdyno.model.variant import DriverSetup, DriverSpec, LimitSpec, Strict, Value, Variant, VariantSpec
 from dbdyno.model.workload import Workload
-from dbdyno.plan.cpulist import first_of
+from dbdyno.plan.ladder import first_of
 from dbdyno.plan.params import typed
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}\Z")  # of a directory, too

@@ -1,0 +1,323 @@
+"""What an auto ladder has found so far, and which rung comes next: on the way to its knee, or to a target."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, get_args
+
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan import Adaptive, Goal
+from dbdyno.model.units import NS_PER_S, format_ns, format_rate
+from dbdyno.stats.knee import END, KNEE, SIGMAS, bend, noise_of
+from dbdyno.stats.mean import Mean
+
+_NOTHING = 1e-9  # calls per second
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One measured cell."""
+
+    sessions: int
+    throughput: float | None  # calls per second that ended well
+    figure: float | None = None  # what the goal is about: ns, or calls per second
+    failed: float = 0.0  # share of the calls that ended in an error
+    fault: str | None = None  # why it cannot be used; None: it can
+
+    @property
+    def good(self) -> bool:
+        return self.fault is None and self.throughput is not None and self.throughput > _NOTHING
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All cells of one ladder, in the order of running, and the rule that it grows by."""
+
+    rule: Adaptive
+    seen: tuple[Seen, ...] = ()
+
+    @property
+    def tried(self) -> set[int]:
+        """Rungs that were measured, with or without success."""
+        return {s.sessions for s in self.seen}
+
+    def throughputs(self) -> dict[int, Mean]:
+        """Of each usable rung, over its repeats; ascending."""
+        found: dict[int, Mean] = {}
+        for s in sorted(self.seen, key=lambda s: s.sessions):
+            if s.good and s.throughput is not None:
+                found[s.sessions] = found.get(s.sessions, Mean()).merge(Mean(1, s.throughput))
+        return found
+
+    def blocked(self) -> tuple[int, str] | None:
+        """The lowest rung above all usable ones that could not be used, and why."""
+        top = max(self.throughputs(), default=0)
+        above = [(s.sessions, s.fault or "no call ended well") for s in self.seen if s.sessions > top]
+        return min(above, default=None)
+
+
+@dataclass(frozen=True)
+class Next:
+    """Measure this rung; again, where it was measured before."""
+
+    sessions: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """The ladder shows enough. ``at``: the knee, or the rung sought; ``None``: there is none.
+
+    ``id``, ``case`` and ``parts``: the entry of the claims' catalogue that says it with the values ``said``.
+    """
+
+    id: str
+    case: str
+    said: Mapping[str, Any]
+    parts: tuple[str, ...] = ()
+    at: int | None = None
+    low: int | None = None
+    high: int | None = None
+    found: bool = False
+
+
+def higher(findings: Findings, last: int) -> int | None:
+    """The next rung above ``last``: the CPUs, then twice as many each time, up to the cap. Below a rung that
+    could not be used, half-way to it, until a quarter of ``last`` is left. ``None``: there is none."""
+    rule, blocked = findings.rule, findings.blocked()
+    if blocked is not None and last > 0:
+        return None if blocked[0] - last <= max(1, last // 4) else (last + blocked[0]) // 2
+    wish = rule.near if last < rule.near else 2 * last
+    wish = min(max(wish, 1), rule.top)
+    return wish if wish > last and wish not in findings.tried else None
+
+
+def free_near(wish: float, low: int, high: int, tried: set[int]) -> int | None:
+    """The untried rung nearest to ``wish`` strictly between ``low`` and ``high``."""
+    untried = [n for n in range(low + 1, high) if n not in tried]
+    return min(untried, key=lambda n: abs(n - wish), default=None)
+
+
+# -- the knee (:mod:`dbdyno.stats.knee`) --
+
+TIGHT = {KNEE: 0.1, END: 0.25}
+"""Distance of the rungs on both sides, relative to the rung between them; one session is always allowed."""
+LEAST_RUNGS = 8
+"""So many a fit of growth with two knees (cores, then threads) wants, at least."""
+_FAR = 1.5  # high end over low end of an interval in which lines are drawn to cross
+
+
+def next_for_knee(findings: Findings) -> Next | None:
+    """Upwards as long as throughput grows, then to the knee, to the end of growth, and into wide gaps."""
+    throughputs = findings.throughputs()
+    if not throughputs:
+        return _first(findings)
+    last, ended = max(throughputs), bend(throughputs, END)
+    if ended.at == last and (n := higher(findings, last)) is not None:
+        return Next(n)
+    for share in (KNEE, END):
+        if (n := _nearer(findings, throughputs, share)) is not None:
+            return Next(n)
+    n = _between(findings, throughputs)
+    return None if n is None else Next(n)
+
+
+def _first(findings: Findings) -> Next | None:
+    """One session; where that could not be used, the next rungs above it."""
+    rule = findings.rule
+    wishes = [n for n in (1, rule.near, 2 * rule.near) if n <= rule.top and n not in findings.tried]
+    return Next(wishes[0]) if wishes else None
+
+
+def _nearer(findings: Findings, throughputs: Mapping[int, Mean], share: float) -> int | None:
+    """A rung nearer to the bend; ``None`` where both its neighbours are near enough."""
+    rungs, at, tried = list(throughputs), bend(throughputs, share).at, findings.tried
+    noise = noise_of(throughputs).share
+    step_down, step_up = _step(at, share, noise, 1 - share), _step(at, share, noise, share)
+    place = rungs.index(at)
+    if place + 1 == len(rungs) > 1:
+        return None  # it does not bend; what could be measured above, was
+    low = rungs[place - 1] if place else 0
+    high = rungs[place + 1] if place + 1 < len(rungs) else at
+    below, above = at - low > step_down and at > 1, high - at > step_up
+    if not (below or above):
+        return None
+    crossing = _crossing(throughputs, low, high) if high > max(1, low) * _FAR else None
+    if crossing is not None and crossing not in tried and 2 * abs(crossing - at) >= step_down:
+        return crossing
+    came_by_steps = findings.seen[-1].sessions == at
+    if above and (found := free_near(_wish(at, high, step_up, came_by_steps and not below), at, high, tried)):
+        return found
+    if below and (
+        found := free_near(_wish(at, low, -step_down, came_by_steps and not above), low, at, tried)
+    ):
+        return found
+    return None
+
+
+def _step(at: int, share: float, noise: float, slope: float) -> int:
+    """Sessions to a neighbour: near, but no nearer than noise allows to tell the two apart where the surplus
+    falls by ``slope`` of what one session brings."""
+    told_apart = 1.1 * SIGMAS * math.sqrt(2) * noise / slope
+    return max(1, math.ceil(max(TIGHT[share], told_apart) * at))
+
+
+def _wish(at: int, end: int, step: int, halve: bool) -> float:
+    """A step from ``at``, or, where steps have led here and would lead on, half-way to ``end``."""
+    return math.sqrt(at * max(1, end)) if halve else at + step
+
+
+def _crossing(throughputs: Mapping[int, Mean], low: int, high: int) -> int | None:
+    """Where the line below ``low`` and the one above ``high`` meet, if that is between them."""
+    rungs = list(throughputs)
+    x = {0: 0.0} | {n: m.value for n, m in throughputs.items()}
+    before = max((n for n in rungs if n < low), default=0)
+    after = min((n for n in rungs if n > high), default=high)
+    if low == 0:
+        before, low = 0, rungs[0]
+    growing = (x[low] - x[before]) / (low - before)
+    flat = (x[after] - x[high]) / (after - high) if after > high else 0.0
+    if growing <= flat:
+        return None
+    n = round((x[high] - flat * high - x[low] + growing * low) / (growing - flat))
+    return n if low < n < high else None
+
+
+def _between(findings: Findings, throughputs: Mapping[int, Mean]) -> int | None:
+    """Into the widest gap by ratio, until there are enough rungs."""
+    rungs, tried = list(throughputs), findings.tried
+    if len(rungs) >= LEAST_RUNGS:
+        return None
+    above, blocked = min(2 * rungs[-1], findings.rule.top), findings.blocked()
+    if rungs[-1] < 2 * bend(throughputs, KNEE).at and above > rungs[-1] and blocked is None:
+        return above
+    can_rise = above > rungs[-1] and blocked is None and above not in tried
+    for low, high in sorted(pairwise(rungs), key=lambda gap: gap[0] / gap[1]):
+        if can_rise and high < _FAR * low:
+            break
+        if (n := free_near(math.sqrt(low * high), low, high, tried)) is not None:
+            return n
+    return above if can_rise else None
+
+
+# -- a target: doubling, bisection, then both sides again --
+
+METRICS: tuple[str, ...] = get_args(Goal.model_fields["metric"].annotation)
+MOST_FAILED = 0.01
+"""A rung with more calls that ended in an error does not meet a goal, however short they were."""
+_TEXT = re.compile(r"\s*([a-z0-9_]+)\s*(<=|>=|<|>)\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z/]*)\s*\Z")
+_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": float(NS_PER_S)}
+_PER_S = {"": 1.0, "/s": 1.0, "calls/s": 1.0, "k": 1e3, "k/s": 1e3}
+_FORMS = (
+    "write p95<20ms (p50, p90, p95, p99, mean, max; us, ms, s) or throughput>1000, in quotes for the shell"
+)
+
+
+def parse_goal(text: str) -> Goal:
+    """``p95<20ms`` | ``mean <= 1.5s`` | ``throughput>1000``. Raises :class:`UsageError`."""
+    match = _TEXT.match(text)
+    if match is None:
+        raise UsageError(f"--target {text}: not a target", _FORMS)
+    metric, relation, number, unit = match.groups()
+    if metric not in METRICS:
+        raise UsageError(f"--target {text}: {metric!r} is not measured", _FORMS)
+    rate = metric == "throughput"
+    if (relation[0] == ">") != rate:
+        way = "above" if rate else "below"
+        raise UsageError(f"--target {text}: {metric} is looked for {way} a limit", _FORMS)
+    units = _PER_S if rate else _NS
+    if unit not in units:
+        what = "calls per second" if rate else "a unit of time"
+        raise UsageError(f"--target {text}: {metric} needs {what}, not {unit or 'a bare number'!r}", _FORMS)
+    limit = float(number) * units[unit]
+    if limit <= 0:
+        raise UsageError(f"--target {text}: the limit must be above 0", _FORMS)
+    shown = f"{format_rate(limit)} calls/s" if rate else format_ns(limit)
+    return Goal.model_validate(
+        {
+            "metric": metric,
+            "relation": relation,
+            "limit": limit,
+            "text": f"{metric} {relation} {_plain(shown)}",
+        }
+    )
+
+
+def _plain(text: str) -> str:
+    """``20.0 ms`` -> ``20 ms``."""
+    return re.sub(r"(\.\d*?)0+(?=\s|$)", r"\1", text).replace(". ", " ")
+
+
+class Sides:
+    """Rungs before and after the boundary: before it a response time meets the goal, a throughput fails."""
+
+    def __init__(self, findings: Findings, goal: Goal) -> None:
+        self.findings, self.goal = findings, goal
+        self.rate = goal.metric == "throughput"
+        self.of: dict[int, list[Seen]] = {}
+        for s in sorted(findings.seen, key=lambda s: s.sessions):
+            if s.good and s.figure is not None:
+                self.of.setdefault(s.sessions, []).append(s)
+
+    def met(self, rung: int) -> int:
+        """In how many repeats."""
+        return sum(
+            s.figure is not None and self.goal.met(s.figure) and s.failed <= MOST_FAILED
+            for s in self.of[rung]
+        )
+
+    def meets(self, rung: int) -> bool:
+        """In more than half of them."""
+        return 2 * self.met(rung) > len(self.of[rung])
+
+    @property
+    def after(self) -> int | None:
+        """The lowest rung beyond the boundary."""
+        return next((n for n in self.of if self.meets(n) == self.rate), None)
+
+    @property
+    def before(self) -> int | None:
+        """The highest rung on this side of it."""
+        after = self.after
+        return max((n for n in self.of if after is None or n < after), default=None)
+
+    def stray(self) -> list[int]:
+        """Rungs beyond the boundary that are as those before it."""
+        return [
+            n for n in self.of if self.after is not None and n > self.after and self.meets(n) != self.rate
+        ]
+
+
+def next_for_goal(findings: Findings, goal: Goal) -> Next | None:
+    """Doubling until the boundary is crossed, bisection, repeats on both sides, one look beyond."""
+    sides = Sides(findings, goal)
+    before, after = sides.before, sides.after
+    if not sides.of:
+        return next_for_knee(findings)
+    few = len(findings.tried) < findings.rule.most_rungs
+    if after is None:
+        n = higher(findings, max(sides.of))
+        if n is not None and few:
+            return Next(n)
+        return next_for_knee(findings) if sides.rate and few else _again(sides, [max(sides.of)])
+    low = before or 0
+    n = free_near((low + after) / 2, low, after, findings.tried) if few else None
+    if n is not None:
+        return Next(n)
+    if (again := _again(sides, [rung for rung in (before, after) if rung is not None])) is not None:
+        return again
+    beyond = min(2 * after, findings.rule.top)
+    if few and not sides.rate and max(findings.tried) < 1.5 * after and beyond > after:
+        return Next(beyond)
+    return None
+
+
+def _again(sides: Sides, rungs: Sequence[int]) -> Next | None:
+    """The one with the fewest repeats."""
+    fewest = min(rungs, key=lambda n: len(sides.of[n]))
+    if len(sides.of[fewest]) >= sides.findings.rule.repeats:
+        return None
+    return Next(fewest)
