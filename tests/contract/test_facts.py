@@ -123,5 +123,5 @@ def test_activity_names_clients_and_helpers(server: PostgresServer, any_dsn: str
 class _NoLoad:
     """A load without sessions: what watch_spec asks of one."""
 
-    def backends(self) -> list[tuple[int, int]]:
+    def backends(self) -> list[tuple[int, int, int]]:
         return []

@@ -30,8 +30,8 @@ class Sessions:
     def __init__(self, connections: Sequence[psycopg.Connection[Any]]) -> None:
         self._connections = connections
 
-    def backends(self) -> Sequence[tuple[int, int]]:
-        return [(n, c.info.backend_pid) for n, c in enumerate(self._connections)]
+    def backends(self) -> Sequence[tuple[int, int, int]]:
+        return [(n, c.info.backend_pid, c.info.backend_pid) for n, c in enumerate(self._connections)]
 
     def threads(self) -> Sequence[int]:
         return [threading.get_native_id()]
