@@ -22,7 +22,7 @@ from pathlib import Path
 import psycopg
 
 from benchmarks.common import Bench, server
-from dbdyno.stats.distributions import students_quantile
+from dbdyno.stats.estimates import students_quantile
 
 _TPS = re.compile(rb"progress: [0-9.]+ s, ([0-9.]+) tps")
 _COST = re.compile(r"observing cost ([0-9.]+) % .*?(?:samplers ([0-9.]+) %)?\) and ([0-9.]+) %")

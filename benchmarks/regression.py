@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dbdyno.conclude.machines import machines
 from dbdyno.conclude.regression import regress
-from dbdyno.model.scaling import POINTS, Estimate, Ladder
+from dbdyno.model.analyses import POINTS, Estimate, Ladder
 
 COST, BACKGROUND = 2e-5, 0.3
 """CPU seconds per unit, per second."""

@@ -11,12 +11,11 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.environment import Cpu, Environment, Host, Limits
-from dbdyno.model.plan import Cell, Experiment, Plan
+from dbdyno.model.plan import Calibration, Cell, Experiment, Plan, Workload
 from dbdyno.model.protocols import Target, Watch
 from dbdyno.model.raw import CellMeta, RawCell
 from dbdyno.model.results import RunInfo
 from dbdyno.model.tables import RAW, empty, from_core, rows
-from dbdyno.model.workload import Calibration, Workload
 from tests.fake_engine import FakeServer, wait_families
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from signal import SIGHUP, SIGTERM, getsignal, signal
 from unittest import mock
 
 from dbdyno.cli import main
-from dbdyno.model import stopping
+from dbdyno.model import errors
 
 
 def dbdyno(words: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -36,7 +36,7 @@ def dbdyno(words: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> subproc
     except SystemExit as e:
         code = e.code
     finally:
-        stopping.reset()
+        errors.reset()
         for number, handler in handlers.items():
             signal(number, handler)
     return subprocess.CompletedProcess(["dbdyno", *words], int(code or 0), out.getvalue(), err.getvalue())  # type: ignore[call-overload]

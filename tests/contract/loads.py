@@ -9,11 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.plan import Cell
+from dbdyno.model.plan import Calibration, Cell, DriverSetup, Workload
 from dbdyno.model.protocols import Load, Server
 from dbdyno.model.tables import from_core
-from dbdyno.model.variant import DriverSetup
-from dbdyno.model.workload import Calibration, Workload
 
 LEAD_NS = 50_000_000
 

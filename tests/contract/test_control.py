@@ -16,9 +16,8 @@ from tests.contract.hostile import DONE, Script, message, replying, report, row,
 from dbdyno.engines.postgres import connect, control
 from dbdyno.engines.postgres.errors import connect_error, masked
 from dbdyno.engines.postgres.server import PostgresServer
-from dbdyno.model import stopping
-from dbdyno.model.errors import DbdynoError, ServerLost, Unreachable, UsageError
-from dbdyno.model.stopping import Abandoned, Interrupted
+from dbdyno.model import errors
+from dbdyno.model.errors import Abandoned, DbdynoError, Interrupted, ServerLost, Unreachable, UsageError
 
 GARBAGE = random.Random(19).randbytes(5000)
 FIRST: dict[str, Script] = {
@@ -56,13 +55,13 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _nobody_stops() -> Iterator[None]:
     yield
-    stopping.reset()
+    errors.reset()
 
 
 @contextmanager
 def stopped_after(seconds: float) -> Iterator[None]:
     """As a Ctrl-C does."""
-    timer = threading.Timer(seconds, stopping.request)
+    timer = threading.Timer(seconds, errors.request)
     timer.start()
     try:
         yield

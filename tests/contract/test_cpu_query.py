@@ -14,7 +14,7 @@ from tests.contract import loads
 
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.workload_sql import half, sql
-from dbdyno.model.variant import DriverSetup
+from dbdyno.model.plan import DriverSetup
 from dbdyno.plan.params import typed
 
 pytestmark = pytest.mark.db

@@ -18,9 +18,9 @@ import pytest
 from dbdyno import _core
 from dbdyno.limits import processes
 from dbdyno.limits.places import members
+from dbdyno.model.plan import LimitSpec
 from dbdyno.model.topology import Topology
 from dbdyno.model.undo import Undo
-from dbdyno.model.variant import LimitSpec
 from dbdyno.observe import topology
 
 
@@ -111,7 +111,7 @@ if uid := int(sys.argv[1]):
 APPLY = """
 import signal, sys
 from dbdyno import limits
-from dbdyno.model.variant import LimitSpec
+from dbdyno.model.plan import LimitSpec
 from dbdyno.store.journal import FileJournal
 {become}
 applied = limits.apply(LimitSpec.model_validate_json(sys.argv[3]), int(sys.argv[2]), FileJournal("killed"))
@@ -149,7 +149,7 @@ import json, sys
 from dbdyno import limits
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.topology import Topology
-from dbdyno.model.variant import LimitSpec
+from dbdyno.model.plan import LimitSpec
 {become}
 try:
     means = limits.check(

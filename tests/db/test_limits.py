@@ -17,7 +17,7 @@ from dbdyno.limits import processes
 from dbdyno.limits.places import members
 from dbdyno.model.cpu_lists import of_kernel
 from dbdyno.model.errors import NotPrivileged, ServerBusy, TargetError
-from dbdyno.model.variant import LimitSpec
+from dbdyno.model.plan import LimitSpec
 from dbdyno.store.journal import FileJournal, left_over
 from tests.db.limiting import (
     SPIN,

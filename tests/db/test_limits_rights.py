@@ -12,7 +12,7 @@ from dbdyno import _core, limits
 from dbdyno.limits import processes
 from dbdyno.limits.places import members
 from dbdyno.model.errors import TargetError, UsageError
-from dbdyno.model.variant import LimitSpec
+from dbdyno.model.plan import LimitSpec
 from tests.db.limiting import (
     NOBODY,
     Unwritten,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dbdyno.model.errors import UsageError
-from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 from tests.fake_engine.law import Burst, Helper, Law, Span, Wait
 

@@ -13,17 +13,14 @@ import polars as pl
 
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import ServerLost, UsageError
-from dbdyno.model.helpers import Helper
-from dbdyno.model.plan import Cell, Observation
+from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
 from dbdyno.model.protocols import Capacity, Configured, Load, Pool, Target, Watch
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
 from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.variant import DriverSetup
-from dbdyno.model.wait_families import WaitFamilies
-from dbdyno.model.workload import Calibration, Workload
+from dbdyno.model.wait_families import Helper, WaitFamilies
 from tests.fake_engine import backends, counters
 from tests.fake_engine import settings as own_settings
 from tests.fake_engine.dsn import parse_law

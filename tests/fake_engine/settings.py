@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dbdyno.model.errors import UsageError
-from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.errors import UsageError, did_you_mean
 from tests.fake_engine.dsn import KEYS, parse_law
 from tests.fake_engine.law import Law
 

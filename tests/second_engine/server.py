@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dbdyno.model.environment import ServerFacts
-from dbdyno.model.helpers import Helper
-from dbdyno.model.plan import Cell
+from dbdyno.model.plan import Calibration, Cell, DriverSetup, Parameter, Workload
 from dbdyno.model.protocols import Capacity, Load, Target
 from dbdyno.model.source import Source
 from dbdyno.model.tables import CoreColumn, to_core
-from dbdyno.model.variant import DriverSetup
-from dbdyno.model.wait_families import Family, WaitFamilies
-from dbdyno.model.workload import Calibration, Parameter, Workload
+from dbdyno.model.wait_families import Family, Helper, WaitFamilies
 from tests.second_engine.load import SecondLoad
 from tests.second_engine.world import EPOCH, SERVER, S, reads, samples
 

@@ -19,12 +19,10 @@ from tests.fake_engine import wait_families
 from dbdyno.conclude.findings.context import Case
 from dbdyno.conclude.findings.scaling import headline
 from dbdyno.model import tables
-from dbdyno.model.claim import Claim
-from dbdyno.model.estimate import Estimate
+from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.ledger_rows import with_parents
-from dbdyno.model.plan import Cell, Choice, Experiment, Plan
+from dbdyno.model.plan import Calibration, Cell, Choice, Experiment, Plan, Workload
 from dbdyno.model.results import Results, RunInfo
-from dbdyno.model.workload import Calibration, Workload
 from dbdyno.present.headline import PARAGRAPH
 
 WORK_PER_CALL = 132_280.0

@@ -14,7 +14,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Adaptive, Goal
 from dbdyno.plan import Done, Findings, Seen, next_rung
 from dbdyno.plan.adaptive_search import parse_goal
-from dbdyno.stats.shares import wilson_of
+from dbdyno.stats.estimates import wilson_of
 
 S, MS = 1_000_000_000, 1_000_000
 Law = Callable[[int], float]

@@ -22,11 +22,10 @@ from dbdyno.conduct.rebuild import derived_anew
 from dbdyno.conduct.schedule import Asked
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Adaptive, Cell, Experiment, Plan
+from dbdyno.model.plan import Adaptive, Cell, Experiment, Plan, VariantSpec
 from dbdyno.model.protocols import Target
 from dbdyno.model.results import Results
 from dbdyno.model.tables import rows
-from dbdyno.model.variant import VariantSpec
 from dbdyno.plan import Findings, Next, Seen, grown, next_rung, repeated, resolve
 from dbdyno.store import Run, RunStore
 

@@ -7,8 +7,8 @@ import pytest
 from tests.fakery import Climb, climb
 
 from dbdyno.conduct.derive import derive
-from dbdyno.model.client_limit import delay, queued
 from dbdyno.model.results import Results
+from dbdyno.model.session_time import delay, queued
 from dbdyno.model.tables import DERIVED, TABLES, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.present import headline

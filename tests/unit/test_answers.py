@@ -12,9 +12,9 @@ from answer_cases import SMT8, Rung, kneed, points, results
 
 from dbdyno.conclude.answers import answered, ladders_of, observed, paragraph
 from dbdyno.conclude.answers.cpu_wait import delay, load_until
+from dbdyno.model.analyses import Claim, Ladder, Machine, Scaling
+from dbdyno.model.plan import LimitSpec
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import Claim, Ladder, Machine, Scaling
-from dbdyno.model.variant import LimitSpec
 
 PAIRS = tuple((n, n + 8) for n in range(8))
 FULL = (*(Rung(n, 100.0 * n, run=n) for n in (1, 2, 4)), Rung(6, 400.0, 4.0, 2.0), Rung(8, 400.0, 4.0, 4.0))

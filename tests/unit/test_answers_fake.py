@@ -8,7 +8,7 @@ from tests.fakery import S, climb
 from dbdyno.conclude.answers import answered, ladders_of, paragraph
 from dbdyno.conclude.scaling import scale
 from dbdyno.conduct.derive import derive
-from dbdyno.model.scaling import Scaling
+from dbdyno.model.analyses import Scaling
 
 MODELS = ("linear", "amdahl", "plateau")
 

@@ -10,23 +10,23 @@ import pytest
 from tests.db.conftest import eventually
 
 from dbdyno.engines.attended import Attended, left_behind
-from dbdyno.model import stopping
+from dbdyno.model import errors
 
 
 def test_work_that_nobody_waits_for_is_known_until_it_ends():
     over = threading.Event()
 
     def work(_: Attended[bool]) -> bool:
-        stopping.request()
+        errors.request()
         return over.wait(60)
 
     assert not left_behind()
-    with pytest.raises(stopping.Abandoned):
+    with pytest.raises(errors.Abandoned):
         Attended(work, lambda _: None).result()
     assert left_behind()
     over.set()
     eventually(lambda: not left_behind(), 60)
-    stopping.reset()
+    errors.reset()
 
 
 ENDS = """

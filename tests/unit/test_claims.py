@@ -11,9 +11,8 @@ from pydantic import TypeAdapter
 from dbdyno.cli.app import app
 from dbdyno.conclude.catalogue import Entry, claim, entries, entry
 from dbdyno.conclude.catalogue.__main__ import page
-from dbdyno.model.claim import Claim
+from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.errors import UsageError
-from dbdyno.model.estimate import Estimate
 from dbdyno.present.claim_record import finding_record
 
 STORED = TypeAdapter(tuple[Claim, ...])

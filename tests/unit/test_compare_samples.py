@@ -14,7 +14,7 @@ from dbdyno.conclude.compare import compare_samples
 from dbdyno.conclude.compare.effects import effect_of_pairs, effect_of_samples
 from dbdyno.model.errors import UsageError
 from dbdyno.present.compare_samples import benchstat
-from dbdyno.stats.distributions import students_quantile, students_tail
+from dbdyno.stats.estimates import students_quantile, students_tail
 from dbdyno.stats.significance import EXACT, MONTE_CARLO, NORMAL, order_interval, rank_sum, signs
 
 # benchstat's own test data, ns/op of ten runs each: its printed rows; Fieller's intervals computed elsewhere.

@@ -15,7 +15,7 @@ from tests.fakery import WITH_ENGINES, Climb, climb
 from tests.unit.test_observe_conduct import LAW, Told, planned
 
 from dbdyno import conduct, observe
-from dbdyno.conduct import making
+from dbdyno.conduct import derive
 from dbdyno.conduct.deriving import Deriving, deriving
 from dbdyno.conduct.rebuild import derived_anew
 from dbdyno.drive import Interrupt
@@ -32,13 +32,13 @@ PATIENCE_S = 120.0
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The cells that are derived, each time they are."""
     found: list[str] = []
-    real = making.part_of
+    real = derive.part_of
 
-    def part_of(cells: list[RawCell], *rest: object) -> making.Part:
+    def part_of(cells: list[RawCell], *rest: object) -> derive.Part:
         found.extend(c.id for c in cells)
         return real(cells, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(making, "part_of", part_of)
+    monkeypatch.setattr(derive, "part_of", part_of)
     return found
 
 

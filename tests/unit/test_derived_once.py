@@ -14,8 +14,7 @@ from dbdyno import conduct, present
 from dbdyno.account.ladder import just_measured
 from dbdyno.conduct import derive
 from dbdyno.model.claim import Claim
-from dbdyno.model.conclusions import Conclusions
-from dbdyno.model.results import Results
+from dbdyno.model.results import Conclusions, Results
 from dbdyno.store import Run, RunStore, keep_shown, read_shown
 
 ACCOUNTS = ("run_aas", "runq_aas", "sleep_aas", "client_aas")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
+from dbdyno.model.analyses import POINTS, Ladder, Machine
 from dbdyno.model.errors import DbdynoError, UsageError
-from dbdyno.model.scaling import POINTS, Ladder, Machine
 from dbdyno.store.ladder_csv import Columns, ladder_of, read_ladder
 from dbdyno.store.ladder_csv import ladder as ladder_csv
 from dbdyno.store.ladder_csv.headings import named

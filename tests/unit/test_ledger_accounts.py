@@ -17,7 +17,7 @@ from dbdyno.account.ledger import ledger
 from dbdyno.account.window import cut
 from dbdyno.model.ledger_rows import BY_LABEL, account_rows, queue_labels
 from dbdyno.model.raw import RawCell
-from dbdyno.stats.shares import effective, interval, wilson
+from dbdyno.stats.estimates import effective, interval, wilson
 
 
 def _ledger(*cells: RawCell) -> pl.DataFrame:

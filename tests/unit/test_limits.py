@@ -16,8 +16,8 @@ from dbdyno.limits import groups, means, places
 from dbdyno.limits.places import Place, Refused
 from dbdyno.model import cpu_lists
 from dbdyno.model.errors import NotPrivileged, ServerBusy, UsageError
+from dbdyno.model.plan import LimitSpec
 from dbdyno.model.topology import LogicalCpu, Topology
-from dbdyno.model.variant import LimitSpec
 from dbdyno.observe import topology
 
 PID = 4711

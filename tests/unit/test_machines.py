@@ -22,10 +22,9 @@ from dbdyno.cli.app import app
 from dbdyno.cli.compare import Asked, _runs
 from dbdyno.conclude.compare import Options
 from dbdyno.conclude.machines import machines, pairs
+from dbdyno.model.analyses import POINTS, Ladder, Machine, Machines
 from dbdyno.model.errors import UsageError
-from dbdyno.model.machines import Machines
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import POINTS, Ladder, Machine
 from dbdyno.present.document import Chart, walk
 from dbdyno.present.machines import machines_json, sections
 

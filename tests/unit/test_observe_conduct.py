@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 from tests.fake_engine import FakeServer
 
 from dbdyno import conduct, observe
-from dbdyno.conduct.marks import clock_of
+from dbdyno.conduct.cell import clock_of
 from dbdyno.conduct.rebuild import derived_anew
 from dbdyno.conduct.windows import PATIENCE_NS, Windows
 from dbdyno.drive import Interrupt

@@ -19,9 +19,9 @@ from tests.unit.shown import as_html, as_text
 from dbdyno import present
 from dbdyno.account.placement import placement
 from dbdyno.conduct.derive import derive
+from dbdyno.model.plan import DriverSetup
 from dbdyno.model.protocols import Target
 from dbdyno.model.results import Results
-from dbdyno.model.variant import DriverSetup
 from dbdyno.present.document import Block
 from dbdyno.present.placement import section
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbdyno.model.errors import RecipeError, UsageError
-from dbdyno.model.plan import Experiment
-from dbdyno.model.workload import Parameter, Workload
+from dbdyno.model.plan import Experiment, Parameter, Workload
 from dbdyno.plan import default_ladder, parse_ladder, parse_params, parse_recipe, resolve
 
 LIO = Workload(

@@ -19,9 +19,8 @@ from tests.unit.shown import as_html, as_text, tables
 
 from dbdyno.conclude.regression import cpu_per_work, regress
 from dbdyno.conclude.regression.ladder import work_unit
+from dbdyno.model.analyses import POINTS, Estimate, Ladder, Machine, Regression
 from dbdyno.model.errors import UsageError
-from dbdyno.model.regression import Regression
-from dbdyno.model.scaling import POINTS, Estimate, Ladder, Machine
 from dbdyno.present.regression import regression_json, section
 from dbdyno.stats import least_squares as linear
 from dbdyno.stats.autocorrelation import durbin_watson

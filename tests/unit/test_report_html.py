@@ -15,8 +15,7 @@ import report_results as made
 from dbdyno import present
 from dbdyno.model.errors import DbdynoError, StoreError, UsageError
 from dbdyno.present import charts
-from dbdyno.present.markup import el, join
-from dbdyno.present.page import charts_code
+from dbdyno.present.page import charts_code, el, join
 
 _LOADING = {"src", "href", "srcset", "data", "action", "poster"}
 

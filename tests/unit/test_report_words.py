@@ -12,7 +12,7 @@ from dbdyno.model import tables
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import with_parents
 from dbdyno.model.results import Results
-from dbdyno.present import accounts, figures, headline, methods, missing_values
+from dbdyno.present import accounts, figures, headline, methods, sources_used
 
 
 def only(results: object) -> figures.Series:
@@ -135,7 +135,7 @@ def test_a_sleep_that_no_sample_saw_is_a_leaf_beside_its_events() -> None:
 
 def test_reasons_are_said_once_for_columns_that_share_them() -> None:
     results = made.results(made.REMOTE)
-    groups = missing_values.grouped(missing_values.reasons(results, ("run_aas", "runq_aas", "calls_per_s")))
+    groups = sources_used.grouped(sources_used.reasons(results, ("run_aas", "runq_aas", "calls_per_s")))
     ((why, cure), columns), *rest = groups.items()
     assert not rest
     assert columns == ["run_aas", "runq_aas"]

@@ -8,8 +8,8 @@ from tests.unit.scaling_ladders import CISCO, SPECSDM91, ladder, simulated
 
 from dbdyno.conclude.scaling import NAMES, scale
 from dbdyno.conclude.scaling.fitted import points_of
+from dbdyno.model.analyses import Scaling
 from dbdyno.model.errors import UsageError
-from dbdyno.model.scaling import Scaling
 from dbdyno.stats.scaling.choose import straight_p
 from dbdyno.stats.scaling.models import MODELS
 

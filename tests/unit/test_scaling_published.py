@@ -6,7 +6,7 @@ import pytest
 from tests.unit.scaling_ladders import CISCO, RAYTRACER, SPECSDM91, SYSBENCH, Two, first, ladder
 
 from dbdyno.conclude.scaling import predict, scale
-from dbdyno.model.scaling import Estimate, Fitted, Ladder
+from dbdyno.model.analyses import Estimate, Fitted, Ladder
 
 TWO = ("amdahl", "usl")
 

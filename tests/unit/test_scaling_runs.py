@@ -11,7 +11,7 @@ from tests.unit.shown import as_html
 from dbdyno import present
 from dbdyno.conclude import answers
 from dbdyno.conclude.scaling.scaled import scalings_of
-from dbdyno.model.scaling import POINTS, Ladder
+from dbdyno.model.analyses import POINTS, Ladder
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from dbdyno.model.tables import DERIVED, RAW
 from dbdyno.store import RunStore
 from dbdyno.store.listing import list_runs
 from dbdyno.store.sql import Answer, query
-from dbdyno.store.view_schema import views
+from dbdyno.store.view_files import views
 from dbdyno.store.views import connect
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dbdyno.stats.autocorrelation import durbin_watson
-from dbdyno.stats.distributions import chi_square_tail, students_quantile, students_tail
+from dbdyno.stats.estimates import chi_square_tail, students_quantile, students_tail
 from dbdyno.stats.significance import FALSE_ALARMS, unequal, welch
 
 

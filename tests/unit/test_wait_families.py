@@ -15,9 +15,17 @@ from dbdyno.conduct.derive import derive
 from dbdyno.engines import DEFAULT, _installed, helpers, names, product, register, wait_families
 from dbdyno.engines.postgres.wait_events import words
 from dbdyno.model.errors import UsageError
-from dbdyno.model.helpers import Helper
 from dbdyno.model.raw import RawCell
-from dbdyno.model.wait_families import AT_CLIENT, LOCKS, STORAGE, Family, WaitFamilies, families_of, merged
+from dbdyno.model.wait_families import (
+    AT_CLIENT,
+    LOCKS,
+    STORAGE,
+    Family,
+    Helper,
+    WaitFamilies,
+    families_of,
+    merged,
+)
 from dbdyno.store import RunStore
 
 

@@ -21,7 +21,7 @@ from dbdyno.engines.postgres import connect
 from dbdyno.engines.postgres.presence import Presence, presence
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.errors import TargetError
-from dbdyno.model.variant import LimitSpec
+from dbdyno.model.plan import LimitSpec
 from tests.db.limiting import machine
 from tests.elsewhere import NAMELESS, Elsewhere, World, as_user, in_namespaces, needs, needs_root
 from tests.elsewhere import with_docker_capabilities as docker

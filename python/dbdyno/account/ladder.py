@@ -16,9 +16,9 @@ from dbdyno.account.ledger import accounts
 from dbdyno.account.ledger.sample_rows import detail
 from dbdyno.account.rungs import rungs
 from dbdyno.account.window.attribution import pooled
-from dbdyno.model.client_limit import judged
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import RawCell
+from dbdyno.model.session_time import judged
 from dbdyno.model.tables import rows
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
 

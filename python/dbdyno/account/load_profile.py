@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.cell_groups import groups, of_cells
-from dbdyno.model.counter_names import LOG_BYTES
-from dbdyno.model.driver_rates import calls_per_s
-from dbdyno.model.session_time import CPU_WAIT, DB_CPU, Time, account, db_time
+from dbdyno.model.session_time import CPU_WAIT, DB_CPU, Time, account, calls_per_s, db_time
 from dbdyno.model.tables import rows
 from dbdyno.model.units import NS_PER_S
+from dbdyno.model.wait_families import LOG_BYTES
 
 DB_TIME, SERVERS_TIME, HIT_RATIO = "DB time", "DB time, by the server's clock", "cache hit ratio"
 TRANSACTIONS, EXECUTIONS, CALLS = "transactions", "executions", "calls"

@@ -7,13 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.bycell import ByCell
-from dbdyno.model.client_limit import is_limit
-from dbdyno.model.histogram import quantiles_ns
 from dbdyno.model.ledger_rows import BY_LABEL
+from dbdyno.model.session_time import is_limit
 from dbdyno.model.source import HIDDEN_STATUS
-from dbdyno.model.tables import rows
-from dbdyno.stats.mean import Mean
+from dbdyno.model.tables import ByCell, quantiles_ns, rows
+from dbdyno.stats.estimates import Mean
 
 Tables = Mapping[str, pl.DataFrame]
 Row = dict[str, Any]

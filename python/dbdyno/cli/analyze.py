@@ -17,7 +17,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.units import parse_duration_ns
 
 if TYPE_CHECKING:
-    from dbdyno.model.scaling import Machine, Scaling
+    from dbdyno.model.analyses import Machine, Scaling
     from dbdyno.store.ladder_csv import Columns
 
 
@@ -74,7 +74,7 @@ def columns_of(given: Mapping[str, Any]) -> Columns:
 
 def machine_of(given: Mapping[str, Any]) -> Machine:
     """Of CPUs, cores and threads a core any two give the third. Raises UsageError: they contradict."""
-    from dbdyno.model.scaling import Machine
+    from dbdyno.model.analyses import Machine
 
     cpus, cores, threads = given["cpus"], given["cores"], given["threads_per_core"]
     for name, value in (("--cpus", cpus), ("--cores", cores)):

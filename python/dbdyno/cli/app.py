@@ -19,8 +19,7 @@ from dbdyno import __version__
 from dbdyno.cli.streams import guard, last
 from dbdyno.engines.attended import left_behind
 from dbdyno.lazy import at_once
-from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError
-from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError, did_you_mean
 from dbdyno.model.visible import shortened
 
 RENAMED = {

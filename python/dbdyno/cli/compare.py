@@ -15,15 +15,13 @@ from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conclude import compare as comparing
-from dbdyno.model.errors import UsageError
-from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.store.reading import read_limited
 
 if TYPE_CHECKING:
+    from dbdyno.model.analyses import Ladder, Machines
     from dbdyno.model.comparison import Comparison
-    from dbdyno.model.machines import Machines
     from dbdyno.model.results import Results
-    from dbdyno.model.scaling import Ladder
     from dbdyno.present.document import Document
 
 

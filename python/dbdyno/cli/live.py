@@ -15,10 +15,9 @@ from dbdyno.cli.console import live
 from dbdyno.conduct import NullProgressListener
 from dbdyno.conduct.progress import Tick
 from dbdyno.model.environment import Environment
-from dbdyno.model.plan import Plan
+from dbdyno.model.plan import Calibration, Plan
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate
-from dbdyno.model.workload import Calibration
 
 if TYPE_CHECKING:
     from dbdyno.present.document import Row

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from dbdyno.model.plan import Adaptive, Plan
+    from dbdyno.model.plan import Adaptive, Plan, Workload
     from dbdyno.model.results import Results
-    from dbdyno.model.workload import Workload
     from dbdyno.store import Run
 
 

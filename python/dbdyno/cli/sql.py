@@ -16,8 +16,7 @@ import click
 
 from dbdyno.cli.options import json_option, print_json, store_option
 from dbdyno.cli.screen import aligned, records, width
-from dbdyno.model.errors import NoSuchRun, UsageError
-from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.errors import NoSuchRun, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from dbdyno.store.listing import Listed
@@ -107,7 +106,7 @@ def _runs(store: Path | None, wanted: tuple[str, ...]) -> tuple[list[Listed], li
 
 
 def _list_tables(names: tuple[str, ...], as_json: bool) -> None:
-    from dbdyno.store.view_schema import views
+    from dbdyno.store.view_files import views
 
     known = views()
     for name in names:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.conclude import number_format as fmt
-from dbdyno.model.estimate import Estimate
+from dbdyno.model.claim import Estimate
 
 CPU_WAIT = 0.05
 """Of session time in the run queue: less is not called CPU WAIT."""

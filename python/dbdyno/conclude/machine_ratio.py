@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dbdyno.model.scaling import Estimate, Ladder
-from dbdyno.stats.distributions import students_quantile
+from dbdyno.model.analyses import Estimate, Ladder
+from dbdyno.stats.estimates import students_quantile
 
 Floats = NDArray[np.float64]
 

@@ -9,10 +9,9 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.conclude.machine_ratio import Band, Rungs, crossings, estimate, ratio, rungs_of, union
+from dbdyno.model.analyses import AtLoad, Estimate, How, Ladder, Machines, Speed
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
-from dbdyno.model.machines import AtLoad, How, Machines, Speed
-from dbdyno.model.scaling import Estimate, Ladder
 
 
 def claims(made: Machines) -> Iterator[Claim]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from dbdyno.model.scaling import Estimate
+from dbdyno.model.analyses import Estimate
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
-from dbdyno.stats.mean import Mean
+from dbdyno.stats.estimates import Mean
 
 REPEATS = "Student's t over repeats"
 

@@ -6,10 +6,13 @@ from their small tables, from sums and from answers about single cells: no cell 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import polars as pl
+from pydantic import TypeAdapter
 
 from dbdyno.account import window
 from dbdyno.account.ledger import accounts, witnesses
@@ -17,15 +20,25 @@ from dbdyno.account.load_profile import profile, profile_total
 from dbdyno.account.placement import placement
 from dbdyno.account.rungs import rungs
 from dbdyno.account.top_events import Seconds, seconds, top_events, top_events_total
-from dbdyno.conclude.findings import findings
+from dbdyno.conclude.answers import observed
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.compare import compare_variants
+from dbdyno.conclude.findings import facts, findings
 from dbdyno.conclude.findings.facts import Facts
-from dbdyno.model.client_limit import judged
+from dbdyno.conclude.scaling.scaled import scalings_of
+from dbdyno.conduct.rebuild import environment_of
+from dbdyno.conduct.schedule import sought
+from dbdyno.engines import wait_families
+from dbdyno.model.claim import Claim
+from dbdyno.model.derived import WHOLLY
 from dbdyno.model.environment import Environment
-from dbdyno.model.plan import Plan
-from dbdyno.model.raw import RawCell
-from dbdyno.model.results import Results, RunInfo
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan import Plan, Workload
+from dbdyno.model.raw import RawCell, labelled
+from dbdyno.model.results import Conclusions, Results, RunInfo
+from dbdyno.model.session_time import judged
 from dbdyno.model.tables import DERIVED, empty
-from dbdyno.model.workload import Workload
+from dbdyno.store import DamagedCell, Derived, Parts, Run
 
 MANY_ROWS = 1_000_000
 """Cells are derived together up to so many samples: a few at a time cost less than each by itself."""
@@ -117,3 +130,160 @@ def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
     told = [s.model_dump() for s in environment.sources if s.name not in set(met["name"])]
     announced = pl.DataFrame(told, schema=met.schema) if told else met.clear()
     return pl.concat([met, announced.select(columns)])
+
+
+# The derived tables of a stored run in the making: each cell is derived once, stored, and concluded from.
+
+HELD = (
+    *("windows", "rates", "ledger", "cores", "events", "profile", "top_events", "witnesses", "rounds"),
+    *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families"),
+)
+"""Tables of a part that conclusions are drawn from."""
+_TOGETHER = 64
+"""Parts are held as one from so many on: a frame takes room, however short it is."""
+_T = TypeVar("_T")
+_SECONDS = TypeAdapter(dict[str, Seconds])
+_WORKLOADS = TypeAdapter(dict[str, Workload])
+
+
+def _silent(_: str) -> None: ...
+
+
+class Making:
+    """Of long runs it holds small tables, sums and facts; what sessions did one by one is in the store."""
+
+    def __init__(self, record: Run, parts: Parts | None = None, say: Callable[[str], None] = _silent) -> None:
+        """``parts``: to be written there; else among the run's own. ``say`` is told of each cell."""
+        self.record, self._say = record, say
+        self._parts = record.parts if parts is None else parts
+        self._held: list[Part] = []
+        self._done: set[str] = set()
+        self._damaged: list[DamagedCell] = []
+        self._environment = environment_of(record)
+
+    def resume(self) -> Making:
+        """Takes what was derived before; where a part of it cannot be used, nothing of it is."""
+        if (part := _read(self._parts.read(HELD))) is None:
+            self._parts.clear()
+        else:
+            self._hold(part)
+        return self
+
+    def more(self) -> None:
+        """Derives the cells that are new, a few together where there are many. Raises :class:`StoreFull`."""
+        for cells in batches(self._new()):
+            if cells:
+                part = part_of(cells, self.record.plan, self._environment)
+                self._parts.write(cells[0].id, _stored(part), _document(part))
+                self._hold(part)
+
+    def conclude(self) -> Results:
+        """What all cells say together, new ones too; as it is to be stored."""
+        self.more()
+        record = Run(self.record.path)  # as it is by now
+        held = self._held or [part_of([], record.plan, self._environment)]
+        made = conclude(record.info, record.plan, self._environment, held, self._load)
+        made = with_claims(made, self._damaged)
+        kept = {name: table for name, table in made.tables.items() if name not in WHOLLY}
+        return concluded(replace(made, tables=Derived(kept, record.parts)))
+
+    def _new(self) -> Iterator[RawCell]:
+        ids = self.record.cells()
+        for number, cell_id in enumerate(ids, 1):
+            if cell_id not in self._done:
+                self._done.add(cell_id)
+                yield from cells_of(self.record, self._damaged, [cell_id])
+                self._say(f"{number} of {len(ids)}")
+
+    def _hold(self, part: Part) -> None:
+        self._done |= set(part.tables["windows"]["cell"])
+        self._held.append(replace(part, tables=_small(part.tables)))
+        if len(self._held) > _TOGETHER:
+            self._held = [_joined_parts(self._held)]
+
+    def _load(self, cell_id: str) -> Tables:
+        """Of a cell that has to be asked something new."""
+        cells = list(cells_of(self.record, [], [cell_id]))
+        return part_of(cells, self.record.plan, self._environment).tables
+
+
+def keep(record: Run, results: Results) -> None:
+    """Raises :class:`StoreError` where the store cannot be written."""
+    drawn = Conclusions(scaling=results.scaling, answers=results.answers, comparison=results.comparison)
+    kept = results.tables.kept if isinstance(results.tables, Derived) else results.tables
+    record.write_derived(kept, results.findings, drawn)
+
+
+def with_claims(results: Results, damaged: Sequence[DamagedCell]) -> Results:
+    """With what is damaged, and what an auto ladder found."""
+    more = (*map(_damage, damaged), *sought(results.plan, results.tables))
+    return replace(results, findings=(*more, *results.findings))
+
+
+def concluded(results: Results) -> Results:
+    """With what its ladders say of scaling, and its variants compared where there are several."""
+    results = replace(results, scaling=scalings_of(results), answers=observed(results))
+    if len(results.plan.variants) < 2:
+        return results
+    with contextlib.suppress(UsageError):  # cut short before a second variant was measured
+        return replace(results, comparison=compare_variants(results))
+    return results
+
+
+def cells_of(record: Run, damaged: list[DamagedCell], ids: Sequence[str] | None = None) -> Iterator[RawCell]:
+    """Those that can be read, one after the other."""
+    engine = record.environment.server.engine
+    return (labelled(cell, lambda: wait_families(engine)) for cell in record.each_cell(damaged, ids))
+
+
+def _damage(damaged: DamagedCell) -> Claim:
+    return claim("cell-damaged", {"measurement": damaged.id, "reason": damaged.reason}, cells=(damaged.id,))
+
+
+def _stored(part: Part) -> Tables:
+    return {name: part.tables[name] for name in (*HELD, *WHOLLY)}
+
+
+def _small(tables: Mapping[str, pl.DataFrame]) -> Tables:
+    """Without rows of single sessions; copies, so that nothing else is kept in memory."""
+    small = {name: tables[name] for name in HELD}
+    for name in ("ledger", "events"):
+        small[name] = small[name].filter(pl.col("who") != "session")
+    return {name: frame.clone() for name, frame in small.items()}
+
+
+def _joined_parts(parts: Sequence[Part]) -> Part:
+    return Part(
+        {name: pl.concat([p.tables[name] for p in parts], rechunk=True) for name in HELD},
+        _merged(p.facts for p in parts),
+        _merged(p.seconds for p in parts),
+        _merged(dict(p.workloads) for p in parts),
+    )
+
+
+def _document(part: Part) -> dict[str, Any]:
+    return {
+        "facts": facts.to_json(part.facts),
+        "seconds": _SECONDS.dump_python(part.seconds, mode="json"),
+        "workloads": _WORKLOADS.dump_python(dict(part.workloads), mode="json"),
+    }
+
+
+def _read(stored: tuple[Tables, list[dict[str, Any]]] | None) -> Part | None:
+    """``None``: it answers other questions, or is damaged."""
+    if stored is None:
+        return None
+    tables, documents = stored
+    try:
+        answers = [facts.of_json(d["facts"]) for d in documents]
+        if None in answers:
+            return None
+        found = [_SECONDS.validate_python(d["seconds"]) for d in documents]
+        workloads = [_WORKLOADS.validate_python(d["workloads"]) for d in documents]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return Part(tables, _merged(filter(None, answers)), _merged(found), _merged(workloads))
+
+
+def _merged(parts: Iterable[dict[str, _T]]) -> dict[str, _T]:
+    return {key: value for part in parts for key, value in part.items()}

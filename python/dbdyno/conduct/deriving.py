@@ -62,7 +62,7 @@ class _Here:
     """In this process, between the cells."""
 
     def __init__(self, record: Run) -> None:
-        from dbdyno.conduct.making import Making
+        from dbdyno.conduct.derive import Making
 
         self._record, self._making = record, Making(record)
 
@@ -79,7 +79,7 @@ class _Here:
         return 0.0  # in that of this process
 
     def finish(self, say: Callable[[str], None]) -> None:  # noqa: ARG002
-        from dbdyno.conduct.making import keep
+        from dbdyno.conduct.derive import keep
 
         if self._record.cells():
             keep(self._record, self._making.conclude())
@@ -181,7 +181,7 @@ class _Beside:
 
 def main(path: str, parent: str) -> int:
     """The process itself. What is wrong is found again, and told, by whoever started it."""
-    from dbdyno.conduct.making import Making, keep
+    from dbdyno.conduct.derive import Making, keep
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # also while it is stopped
     if os.getppid() != int(parent):

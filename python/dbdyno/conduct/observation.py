@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbdyno import __version__, observe
+from dbdyno.conduct.cell import clock_of
 from dbdyno.conduct.deriving import deriving
-from dbdyno.conduct.marks import clock_of
 from dbdyno.conduct.observed import Cost
 from dbdyno.conduct.progress import ObservationListener, ending
 from dbdyno.conduct.request import cpus_reason, find_recipe

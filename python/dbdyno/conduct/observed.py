@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from dbdyno import observe
-from dbdyno.conduct.marks import NOTHING, Hole, Mark
+from dbdyno.conduct.cell import NOTHING, Hole, Mark
 from dbdyno.conduct.progress import Names, ObservationListener
 from dbdyno.model.data_sources import TRACED
 from dbdyno.model.plan import Observation, Plan

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dbdyno.conduct.cell import Unit
-from dbdyno.conduct.marks import Presence
+from dbdyno.conduct.cell import Presence, Unit
 from dbdyno.conduct.progress import ProgressListener
 from dbdyno.drive import Interrupt
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import TooFewConnections
-from dbdyno.model.plan import Plan
+from dbdyno.model.plan import Plan, Value, Workload
 from dbdyno.model.protocols import Server, needed
-from dbdyno.model.variant import Value
-from dbdyno.model.workload import Workload
 from dbdyno.plan import capped
 from dbdyno.store import Run
 

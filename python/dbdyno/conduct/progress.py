@@ -15,14 +15,13 @@ from dbdyno.drive import Interrupted
 from dbdyno.model.data_sources import TRACED
 from dbdyno.model.environment import Environment
 from dbdyno.model.errors import DbdynoError, StoreFull, TargetError
-from dbdyno.model.plan import Cell, Plan
+from dbdyno.model.plan import Calibration, Cell, Plan
 from dbdyno.model.protocols import Clock, Progress, Server, Watch
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import WaitFamilies
-from dbdyno.model.workload import Calibration
 from dbdyno.plan import cell_expected_ns, deriving_ns
 from dbdyno.store import Run
 

@@ -47,7 +47,7 @@ def reported(record: Run, results: Results) -> Path:
 
 def conclude(record: Run, say: Say = _told) -> Results:
     """From what was derived cell by cell while the run was measured, and what of it is missing."""
-    from dbdyno.conduct.making import Making, keep
+    from dbdyno.conduct.derive import Making, keep
 
     results = Making(record, say=_now_and_then(record, say)).resume().conclude()
     keep(record, results)
@@ -64,7 +64,7 @@ def results_of(record: Run, say: Say = _told) -> Results:
     with contextlib.suppress(StoreError):
         if (drawn := record.read_conclusions()) is not None:
             return replace(results, scaling=drawn.scaling, answers=drawn.answers, comparison=drawn.comparison)
-    from dbdyno.conduct.making import concluded, keep
+    from dbdyno.conduct.derive import concluded, keep
 
     results = concluded(results)
     with contextlib.suppress(StoreError):
@@ -104,8 +104,7 @@ def _derived_now(record: Run, say: Say) -> Results:
 
 def derived_anew(record: Run) -> Results:
     """Everything derived from the raw data of a stored run, in memory."""
-    from dbdyno.conduct.derive import derive
-    from dbdyno.conduct.making import cells_of, concluded, with_claims
+    from dbdyno.conduct.derive import cells_of, concluded, derive, with_claims
 
     damaged: list[DamagedCell] = []
     cells = cells_of(record, damaged)
@@ -135,7 +134,7 @@ def raw_tables(record: Run) -> dict[str, pl.DataFrame]:
 
 def _anew(record: Run, say: Say) -> Results:
     """The parts that were there stay until all are made."""
-    from dbdyno.conduct.making import Making, keep
+    from dbdyno.conduct.derive import Making, keep
 
     beside = Parts(record.path, ".parts-anew")
     beside.clear()

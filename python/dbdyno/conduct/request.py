@@ -13,10 +13,8 @@ from pydantic import ValidationError
 
 from dbdyno import engines, limits, observe
 from dbdyno.model.environment import Host
-from dbdyno.model.errors import RecipeError, UsageError
-from dbdyno.model.plan import Experiment, Plan
-from dbdyno.model.suggest import did_you_mean
-from dbdyno.model.workload import Workload
+from dbdyno.model.errors import RecipeError, UsageError, did_you_mean
+from dbdyno.model.plan import Experiment, Plan, Workload
 from dbdyno.plan import parse_recipe, refusal, resolve
 from dbdyno.store.reading import read_limited
 

@@ -6,9 +6,8 @@ import contextlib
 
 from dbdyno import __version__, observe
 from dbdyno.account.ladder import just_measured
-from dbdyno.conduct.cell import Unit, measure
+from dbdyno.conduct.cell import Unit, clock_of, measure
 from dbdyno.conduct.deriving import Deriving, deriving
-from dbdyno.conduct.marks import clock_of
 from dbdyno.conduct.prepare import check_capacity, fitted, prepare, server_facts
 from dbdyno.conduct.progress import Progressing, ProgressListener, ending
 from dbdyno.conduct.schedule import course_of
@@ -18,12 +17,11 @@ from dbdyno.engines import open_server
 from dbdyno.lazy import ready
 from dbdyno.model.environment import Environment, Host
 from dbdyno.model.errors import ServerLost
-from dbdyno.model.plan import Plan
+from dbdyno.model.plan import Plan, Workload
 from dbdyno.model.protocols import Target
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
-from dbdyno.model.workload import Workload
 from dbdyno.store import FileJournal, Run, RunStore
 
 

@@ -9,14 +9,12 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare import tight_enough
-from dbdyno.model.bycell import ByCell
-from dbdyno.model.claim import Claim
-from dbdyno.model.client_limit import is_limit
-from dbdyno.model.estimate import Estimate
-from dbdyno.model.histogram import quantile_ns
+from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.plan import Adaptive, Cell, Goal, Plan
 from dbdyno.model.protocols import Clock
 from dbdyno.model.results import Results
+from dbdyno.model.session_time import is_limit
+from dbdyno.model.tables import ByCell, quantile_ns
 from dbdyno.model.units import format_ns, parse_duration_ns
 from dbdyno.plan import Done, Findings, Next, Seen, grown, next_rung, repeated, so_far, until_share
 

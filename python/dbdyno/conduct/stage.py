@@ -11,12 +11,11 @@ from types import TracebackType
 from dbdyno import limits
 from dbdyno.conduct.progress import ProgressListener
 from dbdyno.model.errors import DbdynoError, UsageError
-from dbdyno.model.plan import Plan
+from dbdyno.model.plan import Plan, Variant
 from dbdyno.model.protocols import Configured, Load, Pool, Server, needed
 from dbdyno.model.results import Applied
 from dbdyno.model.topology import Topology
 from dbdyno.model.undo import Journal
-from dbdyno.model.variant import Variant
 from dbdyno.store import left_over
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno import observe
-from dbdyno.conduct.marks import LOST, NOTHING, Mark, Presence, read_mark
+from dbdyno.conduct.cell import LOST, NOTHING, Mark, Presence, read_mark
 from dbdyno.conduct.observed import (
     STOPPED,
     WITH_SESSIONS,
@@ -25,11 +25,10 @@ from dbdyno.conduct.observed import (
 )
 from dbdyno.conduct.progress import Look, Names, ObservationListener, backends_of
 from dbdyno.drive import Interrupt
-from dbdyno.model.errors import ServerLost, TargetError
+from dbdyno.model.errors import Abandoned, ServerLost, TargetError
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Watch, needed
 from dbdyno.model.raw import SLOW, RawCell
-from dbdyno.model.stopping import Abandoned
 from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.plan import duration_of, window_of
 

@@ -10,14 +10,14 @@ from dbdyno.lazy import lazy
 if TYPE_CHECKING:
     from dbdyno.drive.interrupt import Interrupt
     from dbdyno.drive.phases import connect, finish, frames, run
-    from dbdyno.model.stopping import Interrupted
+    from dbdyno.model.errors import Interrupted
 
 
 lazy(
     __name__,
     {
         "Interrupt": "dbdyno.drive.interrupt",
-        "Interrupted": "dbdyno.model.stopping",
+        "Interrupted": "dbdyno.model.errors",
         "connect": "dbdyno.drive.phases",
         "finish": "dbdyno.drive.phases",
         "frames": "dbdyno.drive.phases",

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from dbdyno.model import stopping
-from dbdyno.model.stopping import Interrupted
+from dbdyno.model import errors
+from dbdyno.model.errors import Interrupted
 
 _REST_S = 0.1
 
@@ -31,7 +31,7 @@ class Interrupt:
     def request(self) -> None:
         """One more. The second raises :class:`Interrupted`; later ones must not disturb the tidying up."""
         self.count += 1
-        stopping.request()
+        errors.request()
         self._heard(self.count)
         if self.count == 2:
             raise Interrupted
@@ -62,13 +62,13 @@ class Interrupt:
                 hung_up = hung_up or sign == signal.SIGHUP
                 self.request()
 
-        stopping.reset()
+        errors.reset()
         ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # nohup
         heard = (signal.SIGINT, signal.SIGTERM) if ignored else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         before = {s: signal.signal(s, handle) for s in heard}
         try:
             yield self
         finally:
-            stopping.reset()
+            errors.reset()
             for s, handler in before.items():
                 signal.signal(s, signal.SIG_IGN if s == signal.SIGHUP and hung_up else handler)

@@ -13,16 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from dbdyno.model.errors import UsageError
-from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from dbdyno.model.helpers import Helper
+    from dbdyno.model.plan import Workload
     from dbdyno.model.protocols import Server, Target
-    from dbdyno.model.wait_families import WaitFamilies
-    from dbdyno.model.workload import Workload
+    from dbdyno.model.wait_families import Helper, WaitFamilies
 
 DEFAULT = "postgres"
 GROUP = "dbdyno.engines"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from dbdyno.model.stopping import Abandoned, requests
+from dbdyno.model.errors import Abandoned, requests
 
 STEP_S = 0.1
 _NAME = "dbdyno attended work"

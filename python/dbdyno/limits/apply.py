@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from dbdyno.limits import affinity, groups, places, processes
+from dbdyno.limits import binding, groups, places, processes
 from dbdyno.limits.means import Decision, Means, decide, period_us, words
 from dbdyno.limits.places import Place
 from dbdyno.model import cpu_lists
 from dbdyno.model.errors import NotPrivileged, TargetError
+from dbdyno.model.plan import LimitSpec
 from dbdyno.model.undo import Journal, Undo
-from dbdyno.model.variant import LimitSpec
 
 
 class Applied:
@@ -79,7 +79,7 @@ class Applied:
         for group in self._groups:
             groups.gather(self._main_pid, group)
         if self._decision.cpus is not None:
-            affinity.place(self._main_pid, self._decision.cpus)
+            binding.place(self._main_pid, self._decision.cpus)
         if (why := self.broken()) is not None:
             raise NotPrivileged(
                 f"limits do not come into force: {why}", "another program manages these groups"
@@ -106,7 +106,7 @@ def apply(spec: LimitSpec, main_pid: int, journal: Journal) -> Applied:
     applied = Applied(main_pid, decision, words(spec, decision), journal)
     try:
         if decision.cpus is not None or any("cpuset" in p.controllers for p in decision.places):
-            applied.note(affinity.undo_of(main_pid, decision.cpus))
+            applied.note(binding.undo_of(main_pid, decision.cpus))
         for place in decision.places:
             applied.make(spec, place)
         applied.settle()
@@ -123,4 +123,4 @@ def undo(one: Undo) -> str | None:
     """
     if one.kind == "group":
         return groups.put_back(one.data)
-    return affinity.put_back(one.data) if one.kind == "affinity" else None
+    return binding.put_back(one.data) if one.kind == "affinity" else None

@@ -11,10 +11,10 @@ from dbdyno.limits.means import PERIOD_NS, Means, decide, period_us, words
 from dbdyno.limits.places import Place
 from dbdyno.model import cpu_lists
 from dbdyno.model.errors import TargetError, UsageError
+from dbdyno.model.plan import LimitSpec
 from dbdyno.model.topology import Topology
 from dbdyno.model.undo import Journal
 from dbdyno.model.units import format_ns, significant
-from dbdyno.model.variant import LimitSpec
 
 
 def check(

@@ -15,8 +15,8 @@ from dbdyno import _core
 from dbdyno.limits import cures, processes, tree
 from dbdyno.limits.places import OURS, Place, Refused, members, words
 from dbdyno.model import cpu_lists
+from dbdyno.model.plan import LimitSpec
 from dbdyno.model.undo import Undo
-from dbdyno.model.variant import LimitSpec
 
 CONTROLLERS = {"quota": "cpu", "weight": "cpu", "cpus": "cpuset", "mems": "cpuset"}
 """Limit -> the controller that sets it."""

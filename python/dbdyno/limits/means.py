@@ -10,8 +10,8 @@ from dbdyno.limits import binding, cures, groups, places, processes
 from dbdyno.limits.places import Place, Refused
 from dbdyno.model import cpu_lists
 from dbdyno.model.errors import NotPrivileged, UsageError
+from dbdyno.model.plan import LimitSpec
 from dbdyno.model.units import parse_duration_ns
-from dbdyno.model.variant import LimitSpec
 
 PERIOD_NS = (1_000_000, 1_000_000_000)  # kernel/sched/core.c: min_cfs_quota_period, max_cfs_quota_period
 _DEFAULT_PERIOD = "100ms"

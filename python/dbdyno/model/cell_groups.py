@@ -7,9 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.bycell import ByCell
 from dbdyno.model.column import CELL
-from dbdyno.model.tables import empty
+from dbdyno.model.tables import ByCell, empty
 from dbdyno.model.wait_families import TABLE as FAMILIES
 
 TOGETHER = "all"

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from dbdyno.model.estimate import Estimate
+# A figure with its interval.
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its 95 % interval. ``low`` or ``high`` ``None``: not bounded on that side."""
+
+    name: str
+    value: float
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    method: str = ""
+    """profile likelihood | bootstrap of repeats | Student's t | ...; empty: no interval."""
+    std_err: float | None = None
+    note: str = ""
+    """at its bound, ..."""
+
 
 GOOD_SCALING = 0.9
 """A rung scales while each session delivers at least this share of what a session of the lowest rung does."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from dbdyno.model.helpers import Helper
 from dbdyno.model.source import Source
+from dbdyno.model.wait_families import Helper
 
 
 class Cpu(BaseModel):

@@ -25,6 +25,9 @@ off with 6; Ctrl-C with 130.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 EXIT_CUT_SHORT = 5
 EXIT_OFF = 6
 EXIT_INTERRUPTED = 130
@@ -102,3 +105,61 @@ class SchemaTooNew(StoreError):
 
 class StoreFull(StoreError):
     pass
+
+
+# The nearest name, for errors that say the cure.
+
+
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """The name most like ``word``, or None if none is near."""
+    found = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """A sentence with the nearest name, or with all of them."""
+    known = sorted(names)
+    near = nearest(word, known)
+    if near is not None:
+        return f"did you mean {near!r}?"
+    return f"known: {', '.join(known)}" if known else "there are none"
+
+
+# A request to end: made by a signal, heeded by whoever waits for a server. Signals belong to the process,
+# so this does, too.
+
+
+class Interrupted(Exception):
+    """The user asked for an end."""
+
+    def __init__(self, *_: object) -> None:
+        super().__init__("stopped by the user")
+
+
+class Abandoned(ServerLost, Interrupted):
+    """The user asked for an end while the server was yet to answer: its connection is not used any more."""
+
+    def __init__(self) -> None:
+        ServerLost.__init__(self, "stopped by the user")
+
+
+class _Requests:
+    count = 0
+
+
+_requests = _Requests()
+
+
+def request() -> None:
+    """One more signal."""
+    _requests.count += 1
+
+
+def reset() -> None:
+    """Whatever is begun now has not been asked to end."""
+    _requests.count = 0
+
+
+def requests() -> int:
+    """How many signals there have been; what is begun after one puts things back, or reads a last time."""
+    return _requests.count

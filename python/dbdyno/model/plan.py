@@ -3,12 +3,123 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import AliasChoices, Field, create_model
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 
+from dbdyno.model import cpu_lists
 from dbdyno.model.data_sources import options
-from dbdyno.model.variant import DriverSetup, DriverSpec, LimitSpec, Strict, Value, Variant, VariantSpec
+
+# Variants: what a recipe may vary over an experiment, and what a variant comes to once it is resolved.
+
+Value = str | int | float | bool
+Protocol = Literal["prepared", "extended", "simple"]
+PoolMode = Literal["transaction", "session"]
+Bind = Literal["spread", "pack", "off"]
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors; nothing changes after it was made. Texts below fields go to the schema."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LimitSpec(Strict):
+    """Limits on the server's processes. Left out: not limited (in a variant: as the experiment says)."""
+
+    cpus: str | None = None
+    """CPUs the server may use: 0-5,8 or first:2; by a cpuset control group, else by affinity."""
+    mems: str | None = None
+    """NUMA nodes its memory comes from: 0 or 0-1 (cpuset.mems)."""
+    quota: float | None = Field(default=None, gt=0)
+    """So many CPUs' time: CFS bandwidth control (cpu.cfs_quota_us, cpu.max)."""
+    period: str | None = None
+    """Of the quota, 1ms to 1s; the kernel's own is 100ms."""
+    weight: int | None = Field(default=None, ge=1, le=10_000)
+    """Share under pressure, against 100 of everybody else (cpu.weight, cpu.shares)."""
+    pool: int | None = Field(default=None, ge=1)
+    """At most so many sessions active at once: a connection pooler in front."""
+    pool_mode: PoolMode | None = None
+    """When the pooler gives a connection to the next: after each transaction (the default), or session."""
+    bind: Bind | None = None
+    """Each session's process on one CPU: over sockets and cores first, or threads first."""
+
+    @property
+    def of_system(self) -> bool:
+        """Whether anything is asked of the operating system before a session is there."""
+        return any(v is not None for v in (self.cpus, self.mems, self.quota, self.weight))
+
+
+class DriverSpec(Strict):
+    """How the driver sends calls. Left out: the default (in a variant: as the experiment says)."""
+
+    protocol: Protocol | None = None
+    """prepared (once a session, the default), extended (parsed with each call), or simple queries."""
+    pipeline: bool | None = None
+    """All statements of a call in one go: one round trip."""
+    validation: str | None = None
+    """A statement sent before each statement of the call, such as SELECT 1; empty: none."""
+    think: str | None = None
+    """Pause from the end of a call to the start of the session's next: 10ms."""
+    threads: int | None = Field(default=None, ge=1, le=256)
+    """Threads of the driver; at most one a session is of use."""
+    rounds: bool | None = None
+    """All sessions begin a call together, and the next when all have ended. Each call is kept."""
+
+
+class VariantSpec(Strict):
+    """A named set of limits, settings or parameters; what it leaves out it inherits from the experiment."""
+
+    doc: str = ""
+    """What it stands for, in one line."""
+    params: dict[str, Value] = Field(default_factory=dict)
+    """Parameters of the workload."""
+    settings: dict[str, Value] = Field(default_factory=dict)
+    """Settings of the server, put back at the end."""
+    driver: DriverSpec = DriverSpec()
+    """How the driver sends calls."""
+    limits: LimitSpec = LimitSpec()
+    """Limits on the server's processes."""
+
+
+class DriverSetup(Strict):
+    """How the driver sends the calls of a cell, resolved."""
+
+    protocol: Protocol = "prepared"
+    pipeline: bool = False
+    validation: str | None = None
+    threads: int | None = None
+    rounds: bool = False
+
+
+class Variant(Strict):
+    """A variant, resolved: nothing is inherited any more."""
+
+    name: str
+    doc: str = ""
+    params: dict[str, Value] = Field(default_factory=dict)
+    settings: dict[str, str] = Field(default_factory=dict)
+    driver: DriverSetup = DriverSetup()
+    limits: LimitSpec = LimitSpec()
+
+    def words(self) -> str:
+        """What it does otherwise, in a few words: ``quota 1.5, work_mem=64MB``; empty: nothing."""
+        d = self.driver
+        limits = [f"{k} {v}" for k, v in self.limits.model_dump(exclude_none=True).items() if v != "off"]
+        driver = [str(d.protocol)] if d.protocol != "prepared" else []
+        driver += ["pipelined"] if d.pipeline else []
+        driver += [f"validated by {d.validation}"] if d.validation else []
+        driver += [f"{d.threads} driver thread(s)"] if d.threads else []
+        driver += ["in rounds"] if d.rounds else []
+        return ", ".join([*limits, *(f"{k}={v}" for k, v in self.settings.items()), *driver])
+
+
+def cpus_under(limits: LimitSpec, cpus: float) -> float:
+    """How many of ``cpus`` CPUs the server may use under these limits."""
+    listed = len(cpu_lists.parse(limits.cpus, "cpus")) if limits.cpus is not None else cpus
+    return min(cpus, listed, limits.quota or cpus)
+
 
 Order = Literal["ladder", "interleaved", "shuffled"]
 
@@ -200,3 +311,65 @@ class Plan(Strict):
         bare = self.model_copy(update={"digest": ""})
         digest = hashlib.sha256(bare.model_dump_json().encode()).hexdigest()
         return self.model_copy(update={"digest": digest})
+
+
+# A workload: what a session does over and over. Data (TOML and SQL files), never code.
+#
+# ``workloads/NAME.toml`` says what it is in words that hold for every engine; the engine's folder
+# (``engines/ENGINE/workloads/NAME.toml``) says how it is done there.
+
+
+class Parameter(BaseModel):
+    """A parameter of a workload, settable by ``--param name=value``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    doc: str
+    type: Literal["int", "float", "choice", "bool"]
+    default: str | int | float | bool
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+class Workload(BaseModel):
+    """The engine-neutral half."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    title: str
+    doc: str
+    work_unit: str  # plural noun: "logical reads", "iterations"
+    work_short: str  # "LIO", "iterations": as in "LIO/s"
+    work_constant: bool  # work units per call must be constant: checked, and a finding if not
+    work_tolerance: float = 0.001  # relative: work per call that varies by no more is called nearly constant
+    work_power: tuple[str, str] | None = None  # a call's work: the one parameter to the power of the other
+    changes_with: str | None = None  # the parameter above 0 with which its calls change rows; else none does
+    cached: bool | None = None  # promises to read from the cache alone; False: to read physically
+    calibrated: bool  # has a size that is set so that a call takes the call target at one session
+    parameters: dict[str, Parameter] = Field(default_factory=dict)
+
+    def work_of(self, params: Mapping[str, object]) -> float | None:
+        """Work units of a call where its parameters alone say so, and each call verifies them itself."""
+        if self.work_power is None:
+            return None
+        base, exponent = (int(str(params[name])) for name in self.work_power)
+        return float(base**exponent)
+
+
+class Calibration(BaseModel):
+    """How the size of a call was found, at one session. Recorded with the run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    workload: str
+    target_ns: int
+    target_reason: str  # "--call-target" or why this default was chosen
+    size: int  # e.g. ranges per call, loop iterations: what the engine's call takes as its first parameter
+    size_unit: str
+    measured_ns: int  # at that size: median of its calls
+    basis: Literal["cpu", "wall"]  # CPU time of the backend where it can be read, else the driver's wall time
+    work_per_call: float | None  # exact, where the engine can count it
+    steps: tuple[tuple[int, int], ...]  # (size, measured_ns) of every step
+    note: str = ""

@@ -11,14 +11,12 @@ import polars as pl
 
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Cell, Observation
+from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
 from dbdyno.model.source import Source
 from dbdyno.model.tables import CoreColumn
 from dbdyno.model.truth import TruthCase
 from dbdyno.model.undo import Journal, Undo
-from dbdyno.model.variant import DriverSetup
 from dbdyno.model.wait_families import WaitFamilies
-from dbdyno.model.workload import Calibration, Workload
 
 
 @dataclass(frozen=True)

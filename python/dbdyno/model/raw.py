@@ -10,10 +10,9 @@ from typing import Literal
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from dbdyno.model.plan import Cell
+from dbdyno.model.plan import Calibration, Cell, Workload
 from dbdyno.model.tables import empty
 from dbdyno.model.wait_families import WaitFamilies
-from dbdyno.model.workload import Calibration, Workload
 
 AWAY = ("dbdyno was stopped", "the machine was suspended")
 """How the reason of a cell begins in which dbdyno itself was not there all the time."""

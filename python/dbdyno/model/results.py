@@ -10,12 +10,12 @@ from typing import Literal, cast
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from dbdyno.model.analyses import Regression, Scaling
 from dbdyno.model.claim import Claim
+from dbdyno.model.column import DERIVED_VERSION
 from dbdyno.model.comparison import Comparison
 from dbdyno.model.environment import Environment
-from dbdyno.model.plan import Plan
-from dbdyno.model.scaling import Scaling
-from dbdyno.model.workload import Calibration, Workload
+from dbdyno.model.plan import Calibration, Plan, Workload
 
 Query = Callable[[pl.LazyFrame], pl.LazyFrame]
 
@@ -80,3 +80,21 @@ class Results:
         if (read := getattr(self.tables, "of_cell", None)) is not None:
             return cast("pl.DataFrame", read(table, cell))
         return self.tables[table].filter(pl.col("cell") == cell)
+
+
+# What follows from a run's tables beside its findings, as it is stored with them.
+
+VERSION = DERIVED_VERSION
+"""Conclusions of another are drawn anew."""
+
+
+class Conclusions(BaseModel):
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
+
+    version: int = VERSION
+    scaling: tuple[Scaling, ...] = ()
+    answers: tuple[Claim, ...] = ()
+    comparison: Comparison | None = None
+
+
+Conclusions.model_rebuild(_types_namespace={"Regression": Regression})

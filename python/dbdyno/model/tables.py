@@ -8,33 +8,20 @@ per cell and never changed; derived tables can be rebuilt from them.
 
 from __future__ import annotations
 
+import math
 from array import array
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
+from pydantic import PlainSerializer, PlainValidator
 
-from dbdyno.model.column import CELL, SCHEMA_VERSION, Type, column
-from dbdyno.model.derived import DERIVED
-from dbdyno.model.rawtables import RAW
+from dbdyno.model.column import CELL, Type, column
+from dbdyno.model.column import SCHEMA_VERSION as SCHEMA_VERSION
+from dbdyno.model.derived import DERIVED as DERIVED
+from dbdyno.model.rawtables import RAW as RAW
 from dbdyno.model.window_schema import CUT
-
-__all__ = [
-    "DERIVED",
-    "LABELS",
-    "OF_CELL",
-    "RAW",
-    "SCHEMA_VERSION",
-    "TABLES",
-    "CoreColumn",
-    "conform",
-    "conform_scanned",
-    "empty",
-    "from_core",
-    "rows",
-    "schema",
-    "to_core",
-]
 
 _CODES: dict[Type, str] = {"i64": "q", "f64": "d", "bool": "B"}
 _POLARS: dict[Type, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String, "bool": pl.Boolean}
@@ -167,3 +154,88 @@ def _series(name: str, column: CoreColumn) -> pl.Series:
         return values
     known = pl.Series(np.frombuffer(validity, dtype=np.uint8)).cast(pl.Boolean)
     return pl.select(pl.when(known).then(values).otherwise(None).alias(name)).to_series()
+
+
+# Tables of many cells, taken apart by cell once instead of filtered again and again.
+
+
+class ByCell:
+    """The tables that have a column ``cell``, cell by cell."""
+
+    def __init__(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        self._none = {name: t.clear() for name, t in tables.items() if "cell" in t.columns}
+        self._parts = {
+            name: {str(key[0]): part for key, part in tables[name].partition_by("cell", as_dict=True).items()}
+            for name in self._none
+        }
+
+    def table(self, name: str, cell: str) -> pl.DataFrame:
+        """The rows of one cell; empty where it has none."""
+        return self._parts[name].get(cell, self._none[name])
+
+    def of(self, cell: str) -> dict[str, pl.DataFrame]:
+        """All tables of one cell."""
+        return {name: self.table(name, cell) for name in self._none}
+
+
+# Quantiles of a table of buckets (columns ``low_ns``, ``high_ns``, ``count``).
+
+
+def merged(histogram: pl.DataFrame) -> pl.DataFrame:
+    """Buckets of the same bounds as one, by rising bounds. Commutative, associative, idempotent on one."""
+    return histogram.group_by("low_ns", "high_ns").agg(pl.col("count").sum()).sort("low_ns", "high_ns")
+
+
+def quantiles_ns(histogram: pl.DataFrame, qs: Sequence[float]) -> list[int | None]:
+    """:func:`quantile_ns` of several ``q``."""
+    buckets = merged(histogram)
+    highs, counts = buckets["high_ns"].to_list(), buckets["count"].cum_sum().to_list()
+    total = counts[-1] if counts else 0
+    ranks = (max(1, math.ceil(q * total - 1e-9)) for q in qs)
+    return [highs[bisect_left(counts, rank)] if total else None for rank in ranks]
+
+
+def quantile_ns(histogram: pl.DataFrame, q: float) -> int | None:
+    """The highest duration of the bucket that holds the call of rank ``ceil(q n)``; ``None`` without calls.
+
+    As HdrHistogram's ``getValueAtPercentile``: with 3 significant digits at most 0.1 % too high.
+    """
+    return quantiles_ns(histogram, [q])[0]
+
+
+# A small table as a field of a model: JSON has its columns and their types.
+
+_JSON_TYPES = {"f64": pl.Float64, "i64": pl.Int64, "str": pl.String, "bool": pl.Boolean}
+_JSON_NAMES = {dtype: name for name, dtype in _JSON_TYPES.items()}
+
+
+def _frame_written(frame: pl.DataFrame) -> dict[str, Any]:
+    return {
+        name: {"type": _JSON_NAMES[type(series.dtype)], "values": [_json_number(v) for v in series.to_list()]}
+        for name, series in frame.to_dict().items()
+    }
+
+
+def _json_number(value: Any) -> Any:
+    """JSON has no infinite numbers, and none that is none."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _read_frame(value: Any) -> pl.DataFrame:
+    """Raises ValueError where it is none."""
+    if isinstance(value, pl.DataFrame):
+        return value
+    try:
+        return pl.DataFrame({name: _series_of(**column) for name, column in value.items()})
+    except (AttributeError, KeyError, TypeError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise ValueError(f"no table: {error}") from error
+
+
+def _series_of(type: str, values: list[Any]) -> pl.Series:  # the name in the file
+    dtype = _JSON_TYPES[type]
+    if dtype == pl.Float64:
+        values = [None if v is None else float(v) for v in values]
+    return pl.Series(values, dtype=dtype, strict=True)
+
+
+Frame = Annotated[pl.DataFrame, PlainValidator(_read_frame), PlainSerializer(_frame_written)]

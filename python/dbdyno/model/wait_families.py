@@ -82,3 +82,29 @@ def families_of(tables: Mapping[str, pl.DataFrame]) -> WaitFamilies:
     """By the table ``wait_families`` among ``tables``; without one every wait is of the family ``other``."""
     known = tables.get(TABLE, empty(TABLE)).iter_rows()
     return WaitFamilies({f"{c}/{e}" if e else c: Family(f) for c, e, f in known})
+
+
+# What a server's own processes are for, whatever an engine calls them. Each maps their names, as data.
+
+ROLE = "helper:"
+"""How the role of such a process begins; its name follows."""
+
+
+class Helper(StrEnum):
+    IO = "io"  # does I/O for sessions
+    CHECKPOINT = "checkpoint"  # writes what has changed to the data files
+    CLEANUP = "cleanup"  # removes what nobody sees any more
+
+
+def named(column: str, kind: Helper, kinds: Mapping[str, Helper]) -> pl.Expr:
+    """Whether ``column``, a role or the name in it, is that of a helper of this kind."""
+    names = [name for name, its in kinds.items() if its is kind]
+    return pl.col(column).str.strip_prefix(ROLE).is_in(names).fill_null(False)
+
+
+# Names of counters that more is made of than a line: an engine that counts this calls it so.
+
+LOG_BYTES = "wal_bytes"
+"""Written to the log that makes changes durable; per session or of the whole server."""
+CHECKPOINTS = "checkpoints_"
+"""How names of counters of checkpoints begin; the cause follows."""

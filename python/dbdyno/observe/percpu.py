@@ -24,8 +24,8 @@ import polars as pl
 from dbdyno import _core
 from dbdyno.model.data_source import CounterFile
 from dbdyno.model.data_sources import files
-from dbdyno.model.power import REGISTERS, Purr, PurrRead
 from dbdyno.model.tables import empty, rows
+from dbdyno.model.topology import REGISTERS, Purr, PurrRead
 from dbdyno.model.units import NS_PER_S, TICK_NS
 from dbdyno.observe.cpus import CPU, online_cpus
 from dbdyno.observe.tree import fields, text

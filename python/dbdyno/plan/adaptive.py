@@ -21,9 +21,8 @@ from dbdyno.plan.adaptive_search import (
     parse_goal,
 )
 from dbdyno.plan.ladder import MAX_SESSIONS, parse_ladder
+from dbdyno.stats.estimates import Mean, wilson_of
 from dbdyno.stats.knee import END, KNEE, NOISE, Bend, bend, noise_of
-from dbdyno.stats.mean import Mean
-from dbdyno.stats.shares import wilson_of
 
 _FALLS = 0.95  # below this share of the peak throughput is said to fall
 

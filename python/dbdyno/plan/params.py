@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from dbdyno.model.errors import UsageError
-from dbdyno.model.suggest import did_you_mean
-from dbdyno.model.workload import Parameter, Workload
+from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.plan import Parameter, Workload
 
 Value = str | int | float | bool
 

@@ -7,10 +7,19 @@ from collections.abc import Mapping, Sequence
 
 from dbdyno.model.comparison import LEAST_REPEATS
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Adaptive, Cell, Choice, Experiment, Observation, Plan
+from dbdyno.model.plan import (
+    Adaptive,
+    Cell,
+    Choice,
+    Experiment,
+    Observation,
+    Plan,
+    Variant,
+    VariantSpec,
+    Workload,
+    cpus_under,
+)
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
-from dbdyno.model.variant import Variant, VariantSpec, cpus_under
-from dbdyno.model.workload import Workload
 from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
 from dbdyno.plan.ladder import Place, chosen_order, default_ladder, parse_ladder, places
 from dbdyno.plan.variants import think_ns, variants_of

@@ -16,10 +16,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from dbdyno.model.errors import RecipeError
-from dbdyno.model.plan import Experiment
-from dbdyno.model.suggest import did_you_mean
-from dbdyno.model.variant import Strict
+from dbdyno.model.errors import RecipeError, did_you_mean
+from dbdyno.model.plan import Experiment, Strict
 
 
 def parse_recipe(text: str, name: str) -> Experiment:

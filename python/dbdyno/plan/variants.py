@@ -6,12 +6,20 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Choice, Experiment
-from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.plan import (
+    Choice,
+    DriverSetup,
+    DriverSpec,
+    Experiment,
+    LimitSpec,
+    Strict,
+    Value,
+    Variant,
+    VariantSpec,
+    Workload,
+)
 from dbdyno.model.units import parse_duration_ns
-from dbdyno.model.variant import DriverSetup, DriverSpec, LimitSpec, Strict, Value, Variant, VariantSpec
-from dbdyno.model.workload import Workload
 from dbdyno.plan.ladder import first_of
 from dbdyno.plan.params import typed
 

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
+    from dbdyno.model.analyses import Machines, Scaling
     from dbdyno.model.comparison import Comparison, SampleComparison
-    from dbdyno.model.machines import Machines
     from dbdyno.model.results import Results
-    from dbdyno.model.scaling import Scaling
     from dbdyno.present.document import Document, Row
     from dbdyno.present.media.stored import dumped
     from dbdyno.present.media.stored import loaded as stored
@@ -115,7 +114,7 @@ def printed(shown: Document) -> RenderableType:
 def write(shown: Document, path: Path) -> Path:
     """A document as a file: Markdown where ``path`` ends in .md, a workbook where it ends in .xlsx, else HTML
     that loads nothing. Raises StoreError where that cannot be written."""
-    from dbdyno.present.files import write_atomic
+    from dbdyno.present.exports import write_atomic
 
     if path.suffix == ".xlsx":
         from dbdyno.present.media import xlsx

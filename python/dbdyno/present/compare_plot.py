@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from dbdyno.model.comparison import Comparison, Contrast, MetricTable
 from dbdyno.model.units import counted
-from dbdyno.present import compare_rows as rows
-from dbdyno.present.markup import Html, el
+from dbdyno.present import compare as rows
+from dbdyno.present.page import Html, el
 from dbdyno.present.palette import var
 
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 820, 250, 200, 24, 26

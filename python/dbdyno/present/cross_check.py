@@ -25,8 +25,8 @@ from dbdyno.present.document import (
     word,
 )
 from dbdyno.present.figures import difference, quantity
-from dbdyno.present.missing_values import in_words
 from dbdyno.present.selection import Pick, rows_of
+from dbdyno.present.sources_used import in_words
 
 MAX_COLUMNS = 60
 Record = dict[str, Any]

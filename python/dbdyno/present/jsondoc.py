@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.model.results import Results
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import empty
-from dbdyno.present import combine, compare_json, headline, scaling_record, sources_used
+from dbdyno.present import compare_json, headline, scaling_record, selection, sources_used
 from dbdyno.present.claim_record import answer_record, finding_record
 from dbdyno.present.figures import is_observation
 from dbdyno.present.plain import plain
@@ -58,6 +58,6 @@ def _observation(results: Results) -> dict[str, Any] | None:
     if not is_observation(results):
         return None
     return {
-        "events": plain(combine.events(results)),
-        "microstates": plain(combine.microstates(results)),
+        "events": plain(selection.events(results)),
+        "microstates": plain(selection.microstates(results)),
     }

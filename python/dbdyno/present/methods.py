@@ -12,8 +12,8 @@ from dbdyno.model.results import Results
 from dbdyno.present.accounts import BRACKET
 from dbdyno.present.document import Block, texts
 from dbdyno.present.figures import is_observation
-from dbdyno.present.missing_values import in_words
 from dbdyno.present.selection import TOGETHER
+from dbdyno.present.sources_used import in_words
 
 
 class Method(NamedTuple):

@@ -11,8 +11,8 @@ from dbdyno.model.plan import Observation
 from dbdyno.model.results import Results
 from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.present import figures, profile, timeline
-from dbdyno.present.missing_values import in_words
 from dbdyno.present.selection import pick_of, rows_of
+from dbdyno.present.sources_used import in_words
 
 _NAMES = {"DB time": "db_time", "DB CPU": "db_cpu", "CPU WAIT": "cpu_wait"}
 TOP = 3

@@ -14,8 +14,8 @@ from dbdyno.model.units import significant
 from dbdyno.present import sources_used
 from dbdyno.present.document import Block, Cell, Column, Paragraph, Row, Table, known, remarks, word
 from dbdyno.present.figures import percent
-from dbdyno.present.missing_values import in_words
 from dbdyno.present.selection import Pick, rows_of
+from dbdyno.present.sources_used import in_words
 
 ABSENT = "-"
 MAX_ROWS = 100

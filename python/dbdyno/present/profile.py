@@ -10,8 +10,8 @@ from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
 from dbdyno.present import sources_used
 from dbdyno.present.document import Block, Cell, Column, Paragraph, Row, Table, known, remarks, table, word
 from dbdyno.present.figures import UNKNOWN, percent
-from dbdyno.present.missing_values import in_words
 from dbdyno.present.selection import Pick, rows_of
+from dbdyno.present.sources_used import in_words
 
 _PER = ("per_s", "per_transaction", "per_execution", "per_call")
 HEADS = {"per_s": "per second", "per_transaction": "per transaction", "per_execution": "per execution",

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from dbdyno.model.regression import PARTS, Part, Regression
-from dbdyno.model.scaling import Estimate
+from dbdyno.model.analyses import PARTS, Estimate, Part, Regression
 from dbdyno.model.units import format_ns
 from dbdyno.present.document import (
     UNKNOWN,

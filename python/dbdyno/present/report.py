@@ -47,8 +47,8 @@ from dbdyno.present.document import (
     texts,
     word,
 )
-from dbdyno.present.missing_values import in_words
 from dbdyno.present.selection import Pick
+from dbdyno.present.sources_used import in_words
 
 Details = Callable[[Results, Pick], list[Block]]
 _SEVERITIES = ("invalid", "warning", "note", "good")

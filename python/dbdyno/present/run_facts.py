@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dbdyno.model import cpu_lists
 from dbdyno.model.environment import Cpu
-from dbdyno.model.plan import Cell, Observation, Plan
+from dbdyno.model.plan import Cell, Observation, Plan, Variant
 from dbdyno.model.results import Applied, Results
 from dbdyno.model.units import format_ns
-from dbdyno.model.variant import Variant
 from dbdyno.present import figures, headline, observation, timeline
 from dbdyno.present.document import Block, Section, Verbatim, facts, texts
 

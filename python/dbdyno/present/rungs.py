@@ -7,7 +7,7 @@ from typing import Any
 
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate, significant
-from dbdyno.present import accounts, figures, missing_values
+from dbdyno.present import accounts, figures, sources_used
 from dbdyno.present.document import (
     Block,
     Cell,
@@ -164,7 +164,7 @@ def further(results: Results) -> Section:
 def _unknown(results: Results, made: Mapping[str, Made]) -> list[str]:
     """``? CPU%, WAIT%: why; cure``."""
     heads = {n: c.head for n, (c, _) in made.items() if n not in ("", "calls_per_s_low", "top_wait")}
-    groups = missing_values.grouped(missing_values.reasons(results, tuple(heads)))
+    groups = sources_used.grouped(sources_used.reasons(results, tuple(heads)))
     return [
         f"{UNKNOWN} {', '.join(heads[n] for n in names)}: {why}" + (f" -> {cure}" if cure else "")
         for (why, cure), names in groups.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dbdyno.model.scaling import Scaling
+from dbdyno.model.analyses import Scaling
 from dbdyno.present.claim_record import answer_record
 from dbdyno.present.plain import plain
 from dbdyno.present.regression import regression_json

@@ -2,20 +2,244 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-from dbdyno.model.topology import Topology
-from dbdyno.present.files import write_atomic
-from dbdyno.present.markup import Html, el, joined
+from dbdyno.model.topology import Cache, LogicalCpu, Topology
+from dbdyno.present.exports import write_atomic
+from dbdyno.present.figures import UNKNOWN
+from dbdyno.present.page import Html, el, joined
 from dbdyno.present.palette import dark, light
-from dbdyno.present.topology import facts
-from dbdyno.present.topology_boxes import boxes
-from dbdyno.present.topology_shapes import GAP, STATES, Drawn, box, label, moved, packed, state, thread
+from dbdyno.present.topology import facts, size_text
+
+# The topology as nested boxes, not yet drawn: sockets > nodes > last-level caches > cores > threads.
+
+_K = TypeVar("_K", bound=Hashable)
+Cores = Sequence[Sequence[LogicalCpu]]  # the threads of each
+
+
+class Box(NamedTuple):
+    """Either holds boxes or cores."""
+
+    kind: str  # socket, node, cache, offline
+    title: str
+    boxes: Sequence[Box] = ()
+    cores: Cores = ()
+
+
+def boxes(t: Topology) -> list[Box]:
+    """A box a socket; then nodes without CPUs, and CPUs that are offline."""
+    found = [_socket(t, number, cpus) for number, cpus in _by(t.online, lambda c: c.socket)]
+    found += [Box("node", f"{_node_title(t, n.node)}, no CPUs") for n in t.nodes if not n.cpus]
+    off = [[c] for c in t.cpus if not c.online]
+    return [*found, *([Box("offline", "offline", cores=off)] if off else [])]
+
+
+def _socket(t: Topology, number: int | None, cpus: Sequence[LogicalCpu]) -> Box:
+    nodes = _by(cpus, lambda c: c.node)
+    title = "socket unknown" if number is None else f"socket {number}"
+    if len(nodes) > 1:
+        inside = [_node(t, node, within) for node, within in nodes]
+        return Box("socket", f"{title}{_spanning(t, cpus, nodes)}", inside)
+    node = nodes[0][0]
+    return _filled(t, "socket", title if node is None else f"{title}, {_node_title(t, node)}", cpus)
+
+
+def _spanning(
+    t: Topology, cpus: Sequence[LogicalCpu], nodes: Sequence[tuple[int | None, Sequence[LogicalCpu]]]
+) -> str:
+    """The cache that all cores of a socket share across its nodes."""
+    shared = {_shared_cache(t, c, cpus) for c in cpus}
+    cache = shared.pop() if len(shared) == 1 else None
+    if cache is None or _shared_cache(t, cpus[0], nodes[0][1]) is not None:
+        return ""
+    return f", {_cache_title(t.caches[cache])}"
+
+
+def _node(t: Topology, number: int | None, cpus: Sequence[LogicalCpu]) -> Box:
+    return _filled(t, "node", "node unknown" if number is None else _node_title(t, number), cpus)
+
+
+def _node_title(t: Topology, number: int) -> str:
+    memory = next((n.memory_bytes for n in t.nodes if n.node == number), None)
+    return f"node {number}" if memory is None else f"node {number}, {size_text(memory)}"
+
+
+def _filled(t: Topology, kind: str, title: str, cpus: Sequence[LogicalCpu]) -> Box:
+    """With a box for each cache of the last level where there are several; the only one goes to the title."""
+    caches = _by(cpus, lambda c: _shared_cache(t, c, cpus))
+    if len(caches) == 1:
+        cache = caches[0][0]
+        full = title if cache is None else f"{title}, {_cache_title(t.caches[cache])}"
+        return Box(kind, full, cores=_cores(cpus))
+    inside = [
+        Box("cache", "" if i is None else _cache_title(t.caches[i]), cores=_cores(c)) for i, c in caches
+    ]
+    return Box(kind, title, inside)
+
+
+def _shared_cache(t: Topology, cpu: LogicalCpu, within: Sequence[LogicalCpu]) -> int | None:
+    """The place in ``t.caches`` of its last-level cache, if cores share it, all of them ``within``."""
+    last = max(cpu.caches, key=lambda i: t.caches[i].level, default=None)
+    if last is None:
+        return None
+    core = next((c.cpus for c in t.cores if c.core == cpu.core), (cpu.cpu,))
+    sharing = {c.cpu for c in t.online}.intersection(t.caches[last].cpus)
+    return last if sharing - set(core) and sharing <= {c.cpu for c in within} else None
+
+
+def _cache_title(cache: Cache) -> str:
+    return f"{cache.name} {size_text(cache.size_bytes)}"
+
+
+def _cores(cpus: Sequence[LogicalCpu]) -> Cores:
+    """Threads by their core; a CPU whose core is unknown stands alone."""
+    grouped = _by(cpus, lambda c: ("cpu", c.cpu) if c.core is None else ("core", c.core))
+    return [sorted(threads, key=lambda c: c.thread or 0) for _, threads in grouped]
+
+
+def _by(cpus: Iterable[LogicalCpu], key: Callable[[LogicalCpu], _K]) -> list[tuple[_K, list[LogicalCpu]]]:
+    """Sorted by the key, the unknown last; within it by number."""
+    groups: dict[_K, list[LogicalCpu]] = {}
+    for cpu in cpus:
+        groups.setdefault(key(cpu), []).append(cpu)
+    return sorted(
+        groups.items(), key=lambda pair: (pair[0] is None, pair[1][0].cpu if _mixed(pair[0]) else pair[0])
+    )
+
+
+def _mixed(key: object) -> bool:
+    return key is None or isinstance(key, tuple)
+
+
+# Shapes of the topology's SVG: threads in cores in boxes in boxes, each with its size, laid out in rows.
+
+GAP = 8
+_PAD = 10  # within a box
+_TITLE = 20  # height of a box's title
+_LETTER = 7.2  # width of one at 13 px
+_THREAD_WIDTH, _THREAD_HEIGHT = 32, 20
+_THREADS_A_ROW = 4
+_CORE_PAD = 3
+STATES = {
+    "allowed": "this process may run here",
+    "cpuset": "outside the cpuset of its control group",
+    "affinity": "outside its affinity mask",
+    "unknown": "unknown whether it may run here",
+    "offline": "offline",
+}
+
+
+class Drawn(NamedTuple):
+    """Markup with its upper left corner at 0, 0; sizes in pixels."""
+
+    width: float
+    height: float
+    body: Html
+
+
+def box(b: Box, room: float) -> Drawn:
+    """A frame with a title around what ``b`` holds, about as wide as ``room`` at most."""
+    inner = room - 2 * _PAD
+    shapes = [box(inside, inner) for inside in b.boxes] + [core(threads) for threads in b.cores]
+    content = packed(shapes, inner)
+    title = _TITLE if b.title else 0
+    width = max(content.width, len(b.title) * _LETTER) + 2 * _PAD
+    height = content.height + title + (2 * _PAD if shapes else _PAD)
+    parts = [el("rect", class_=f"box {b.kind}", width=_px(width), height=_px(height), rx=4)]
+    if b.title:
+        parts.append(label(b.title, _PAD, _TITLE - 3, b.kind))
+    parts.append(moved(content, _PAD, title + _PAD - (2 if b.title else 0)))
+    return Drawn(width, height, joined(parts))
+
+
+def core(threads: Sequence[LogicalCpu]) -> Drawn:
+    """A core with its threads side by side."""
+    columns = min(len(threads), _THREADS_A_ROW)
+    rows = -(-len(threads) // columns)
+    width = columns * _THREAD_WIDTH + (columns + 1) * _CORE_PAD
+    height = rows * _THREAD_HEIGHT + (rows + 1) * _CORE_PAD
+    parts = [el("rect", class_="core", width=width, height=height, rx=3)]
+    for i, cpu in enumerate(threads):
+        x = _CORE_PAD + i % columns * (_THREAD_WIDTH + _CORE_PAD)
+        y = _CORE_PAD + i // columns * (_THREAD_HEIGHT + _CORE_PAD)
+        parts.append(moved(thread(str(cpu.cpu), state(cpu), told(cpu)), x, y))
+    return Drawn(width, height, joined(parts))
+
+
+def thread(number: str, kind: str, title: str) -> Drawn:
+    """One logical CPU; its state shows in shape, too: filled, struck out, dashed."""
+    width, height = _THREAD_WIDTH, _THREAD_HEIGHT
+    parts = [el("title", title), el("rect", class_=f"cpu {kind}", width=width, height=height, rx=2)]
+    if kind in ("cpuset", "affinity"):
+        slope = (height, 0) if kind == "cpuset" else (0, height)
+        parts.append(el("line", class_="struck", x1=0, y1=slope[0], x2=width, y2=slope[1]))
+    parts.append(el("text", number, class_=f"number {kind}", x=width / 2, y=height / 2 + 4))
+    return Drawn(width, height, el("g", *parts))
+
+
+def state(cpu: LogicalCpu) -> str:
+    if cpu.why_not is not None:
+        return cpu.why_not
+    return "unknown" if cpu.allowed is None else "allowed"
+
+
+def told(cpu: LogicalCpu) -> str:
+    """For the pointer that rests on it."""
+    places = {"socket": cpu.socket, "node": cpu.node, "core": cpu.core, "thread": cpu.thread}
+    where = ", ".join(f"{k} {UNKNOWN if v is None else v}" for k, v in places.items())
+    return f"CPU {cpu.cpu}: {f'{where}; ' if cpu.online else ''}{STATES[state(cpu)]}"
+
+
+def packed(shapes: Sequence[Drawn], room: float) -> Drawn:
+    """Side by side as long as they fit, then below; rows of like shapes as even as they can be."""
+    rows = _rows(shapes, room)
+    if len(rows) > 1:  # no lonely one at the end: as narrow as the same number of rows allows
+        each = -(-len(shapes) // len(rows))
+        even = [list(shapes[i : i + each]) for i in range(0, len(shapes), each)]
+        rows = even if max(map(_length, even)) <= room else rows
+    width, y, parts = 0.0, 0.0, []
+    for row in rows:
+        x = 0.0
+        for shape in row:
+            parts.append(moved(shape, x, y))
+            x += shape.width + GAP
+        width, y = max(width, x - GAP), y + max(s.height for s in row) + GAP
+    return Drawn(width, max(0.0, y - GAP), joined(parts))
+
+
+def _rows(shapes: Sequence[Drawn], room: float) -> list[list[Drawn]]:
+    rows: list[list[Drawn]] = []
+    x = 0.0
+    for shape in shapes:
+        if not rows or x + shape.width > room:
+            rows.append([])
+            x = 0.0
+        rows[-1].append(shape)
+        x += shape.width + GAP
+    return rows
+
+
+def _length(row: Sequence[Drawn]) -> float:
+    return sum(s.width for s in row) + GAP * (len(row) - 1)
+
+
+def moved(shape: Drawn, x: float, y: float) -> Html:
+    return el("g", shape.body, transform=f"translate({_px(x)} {_px(y)})")
+
+
+def label(words: str, x: float, y: float, kind: str) -> Html:
+    return el("text", words, class_=f"label {kind}", x=_px(x), y=_px(y))
+
+
+def _px(value: float) -> str:
+    return f"{value:g}"
+
 
 _ROOM = 1320  # width of a picture of many boxes; that of a small machine is narrower
 _LINE = 19
-_LETTER = 7.0  # width of one in a line of 12 px
+_LETTER_PX = 7.0  # width of one in a line of 12 px
 _WRAP = 110  # letters a line
 _HIDDEN = ("isolated", "unknown")  # the description has them
 
@@ -60,7 +284,7 @@ def _heading(t: Topology) -> Drawn:
     for i, (name, words, kind) in enumerate(lines):
         y = (i + 1) * _LINE - 5
         texts += [label(name, 0, y, "name"), label(words, 100, y, kind)]
-    width = 100 + _LETTER * max(len(words) for _, words, _ in lines)
+    width = 100 + _LETTER_PX * max(len(words) for _, words, _ in lines)
     return Drawn(width, len(lines) * _LINE, joined(texts))
 
 
@@ -72,7 +296,7 @@ def _legend(t: Topology) -> Drawn:
     for i, (number, kind, words) in enumerate(entries, start=1):
         y = i * (_LINE + 5)
         parts += [moved(thread(number, kind, words), 0, y), label(words, 42, y + 15, "fact")]
-    return Drawn(_LETTER * 70, (len(entries) + 1) * (_LINE + 5), joined(parts))
+    return Drawn(_LETTER_PX * 70, (len(entries) + 1) * (_LINE + 5), joined(parts))
 
 
 def _style() -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from dbdyno.model.topology import LogicalCpu, Topology
-from dbdyno.present.topology_boxes import Box, Cores, boxes
+from dbdyno.present.topology_svg import Box, Cores, boxes
 
 _ASCII = str.maketrans({"─": "-", "│": "|", "×": "x", **dict.fromkeys("┌┬┐├┼┤└┴┘", "+")})
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from dbdyno.stats.mean import Mean
+from dbdyno.stats.estimates import Mean
 
 KNEE, END = 0.5, 0.1
 """Shares of what one brings at best: below the first is the knee, below the second growth has ended."""

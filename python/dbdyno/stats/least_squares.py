@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbdyno.stats.distributions import chi_square_tail
+from dbdyno.stats.estimates import chi_square_tail
 
 Floats = NDArray[np.float64]
 

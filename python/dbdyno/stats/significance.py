@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from dbdyno.stats.distributions import Z95, chi_square_tail, students_tail
-from dbdyno.stats.mean import Mean
+from dbdyno.stats.estimates import Z95, Mean, chi_square_tail, students_tail
 
 FALSE_ALARMS = 0.01
 """Share of series without a difference in which one may be found: all tests of one kind share it."""

@@ -26,7 +26,7 @@ from dbdyno.model.errors import StoreError, StoreFull
 from dbdyno.model.home import base_directory
 from dbdyno.model.undo import Undo
 from dbdyno.store import files
-from dbdyno.store.process import is_alive, start_ticks
+from dbdyno.store.listing import is_alive, start_ticks
 from dbdyno.store.reading import check_private, read_limited
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -1,5 +1,6 @@
 """The runs of a store by their ``run.json`` alone, and what is kept to be shown of one: read with the
-standard library, in no time."""
+standard library, in no time.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,27 @@ from dbdyno.model.errors import NoSuchRun, SchemaTooNew, StoreError
 from dbdyno.model.home import base_directory
 from dbdyno.model.visible import shortened
 from dbdyno.store import files
-from dbdyno.store.process import is_alive
+
+# Is the process that measured still there? By its pid and its start time, so a reused pid is not it.
+
+_STARTTIME = 22  # field of /proc/PID/stat, counted from 1 (proc_pid_stat(5))
+
+
+def start_ticks(pid: int) -> int | None:
+    """Start time of a process since boot, in clock ticks; ``None`` if there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    after_comm = stat.rpartition(")")[2].split()  # the name may hold blanks and brackets; field 3 comes first
+    if after_comm[0] in "ZX":
+        return None
+    return int(after_comm[_STARTTIME - 3])
+
+
+def is_alive(pid: int, ticks: int) -> bool:
+    return pid > 0 and start_ticks(pid) == ticks
+
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,40}-[0-9a-f]{4}", re.ASCII)
 """A run's id and its directory's name: nothing in it leads to another place."""

@@ -24,7 +24,7 @@ from dbdyno.store.listing import read_document, reason_if_ended
 from dbdyno.store.parts import Derived, Parts, conformed, scanned
 
 if TYPE_CHECKING:
-    from dbdyno.model.conclusions import Conclusions
+    from dbdyno.model.results import Conclusions
 
 _M = TypeVar("_M", bound=BaseModel)
 _FINDINGS = TypeAdapter(tuple[Claim, ...])
@@ -181,7 +181,7 @@ class Run:
 
     def read_conclusions(self) -> Conclusions | None:
         """As last written; ``None``: none, or by other criteria. Raises :class:`StoreError` on damage."""
-        from dbdyno.model.conclusions import VERSION, Conclusions  # its validators take time to be built
+        from dbdyno.model.results import VERSION, Conclusions  # its validators take time to be built
 
         content = files.read_one(self.path / "derived", _CONCLUSIONS)
         if content is None:

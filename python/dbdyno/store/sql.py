@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dbdyno.model.errors import DbdynoError, UsageError
-from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.errors import DbdynoError, UsageError, did_you_mean
 from dbdyno.model.visible import shortened
 from dbdyno.store.listing import Listed
-from dbdyno.store.view_schema import views
+from dbdyno.store.view_files import views
 from dbdyno.store.views import connect
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Answer:
 
 
 def query(sql: str, runs: Sequence[Listed], warnings: Sequence[str] = ()) -> Answer:
-    """Runs one SELECT over the views of ``runs`` (:func:`dbdyno.store.view_schema.views`).
+    """Runs one SELECT over the views of ``runs`` (:func:`dbdyno.store.view_files.views`).
 
     Raises :class:`UsageError` where it is none, or is wrong.
     """

@@ -14,8 +14,19 @@ from typing import TYPE_CHECKING, Any
 from dbdyno.model.rawtables import RAW
 from dbdyno.store.files import MOST_NUMBER
 from dbdyno.store.listing import Listed
-from dbdyno.store.view_files import REBUILD, Warnings, derived_document, document, table_files
-from dbdyno.store.view_schema import CLAIMS, OF_RUN, RUNS, View, ViewColumn, views
+from dbdyno.store.view_files import (
+    CLAIMS,
+    OF_RUN,
+    REBUILD,
+    RUNS,
+    View,
+    ViewColumn,
+    Warnings,
+    derived_document,
+    document,
+    table_files,
+    views,
+)
 
 if TYPE_CHECKING:
     import duckdb  # loaded when it is called for: one command asks

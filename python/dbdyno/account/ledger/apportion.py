@@ -17,7 +17,7 @@ from dbdyno.model.column import CELL
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import conform
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
-from dbdyno.stats.shares import interval
+from dbdyno.stats.estimates import interval
 
 RUNS = ("run", "run_low", "run_high")
 

@@ -9,8 +9,8 @@ import polars as pl
 from dbdyno.account.ledger.apportion import Joint
 from dbdyno.account.ledger.group_sums import asleep, not_awake, runnable, slack
 from dbdyno.account.ledger.groups import Groups
-from dbdyno.account.ledger.intervals import sums
 from dbdyno.account.ledger.margins import TASKS
+from dbdyno.account.ledger.moments import sums
 from dbdyno.account.ledger.sample_rows import ASKED, NO_EVENT, detail
 from dbdyno.account.ledger.waits import sampled_asleep
 from dbdyno.model.ledger_rows import divided

@@ -8,10 +8,10 @@ import polars as pl
 
 from dbdyno.account.ledger.apportion import RUNS, Joint
 from dbdyno.account.ledger.groups import Groups
-from dbdyno.account.ledger.intervals import sums
+from dbdyno.account.ledger.moments import sums
 from dbdyno.account.ledger.sample_rows import LABEL
 from dbdyno.model.source import TRACE
-from dbdyno.stats.shares import interval, wilson
+from dbdyno.stats.estimates import interval, wilson
 
 Keys = Mapping[str, pl.Expr]
 """Columns to sum by, made of ``kind``, ``state``, ``wait_class``, ``wait_event``."""

@@ -10,8 +10,8 @@ from dbdyno.account.ledger.margins import UNREAD
 from dbdyno.account.ledger.pooled import QUEUE
 from dbdyno.account.ledger.sample_rows import UNLABELLED
 from dbdyno.account.ledger.source_reading import LAG_S, SourceReading, Tables, hidden, level, rung
-from dbdyno.model.driver_rates import in_call
 from dbdyno.model.ledger_rows import account_rows
+from dbdyno.model.session_time import in_call
 from dbdyno.model.source import TRACE
 from dbdyno.model.wait_families import AT_CLIENT, families_of
 

@@ -16,9 +16,8 @@ from dbdyno.account.ledger.source_cpu import cpu, machine, runnable, sessions_cp
 from dbdyno.account.ledger.source_reading import TOLERANCE, SourceReading, Tables, rung
 from dbdyno.account.ledger.source_time import db_time
 from dbdyno.account.ledger.source_work import executions, logical_reads, work
-from dbdyno.model.bycell import ByCell
 from dbdyno.model.column import CELL
-from dbdyno.model.tables import empty, rows
+from dbdyno.model.tables import ByCell, empty, rows
 
 _CELL = [c.name for c in CELL]
 _NEEDED = (

@@ -7,7 +7,7 @@ import polars as pl
 from dbdyno.account.ledger.apportion import Joint
 from dbdyno.account.ledger.group_sums import asleep, missed, not_asleep, slack
 from dbdyno.account.ledger.groups import Groups
-from dbdyno.account.ledger.intervals import sums
+from dbdyno.account.ledger.moments import sums
 from dbdyno.account.ledger.sample_rows import SOURCES, UNLABELLED, Tables, detail
 from dbdyno.account.ledger.steal import steal
 from dbdyno.model.source import HIDDEN_STATUS

@@ -10,10 +10,9 @@ import numpy as np
 import polars as pl
 
 from dbdyno.account.window.cells import key, middle
-from dbdyno.model.cores import CoreSeconds, cores_bracket, cores_met, purr_use
-from dbdyno.model.power import REGISTERS, Purr, PurrRead
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import rows
+from dbdyno.model.topology import REGISTERS, CoreSeconds, Purr, PurrRead, cores_bracket, cores_met, purr_use
 from dbdyno.model.units import NS_PER_S
 
 Siblings = Sequence[Sequence[int]]

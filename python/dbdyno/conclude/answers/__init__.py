@@ -12,9 +12,9 @@ from dbdyno.conclude.answers.cpu_wait import headroom, onset
 from dbdyno.conclude.answers.ladders import ladders_of
 from dbdyno.conclude.answers.reason import reason
 from dbdyno.conclude.answers.smt import equivalent, threads
+from dbdyno.model.analyses import Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import Scaling
 
 __all__ = ["answered", "ladders_of", "observed", "paragraph"]
 

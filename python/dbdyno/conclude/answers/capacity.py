@@ -8,8 +8,8 @@ from typing import Any
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import ladders
 from dbdyno.conclude.catalogue import claim, sentence
+from dbdyno.model.analyses import Estimate, Scaling
 from dbdyno.model.claim import GOOD_SCALING, Claim, stops_scaling
-from dbdyno.model.scaling import Estimate, Scaling
 
 _POINTS = "measured points"
 

@@ -12,10 +12,10 @@ from dbdyno.conclude.answers import ladders
 from dbdyno.conclude.answers.ladders import cells_of, machine_of
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.criteria import begins, waiting
+from dbdyno.model.analyses import Estimate, Ladder, Machine, Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import BY_LABEL, account_rows
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import Estimate, Ladder, Machine, Scaling
 
 IDLE = 0.80
 """Sessions that use less of the CPUs than this leave some free."""

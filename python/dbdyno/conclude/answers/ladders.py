@@ -11,18 +11,18 @@ import polars as pl
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.number_format import load
-from dbdyno.model.bycell import ByCell
+from dbdyno.model.analyses import POINTS, Estimate, Ladder, Machine, Scaling
 from dbdyno.model.claim import stops_scaling
-from dbdyno.model.client_limit import is_limit
 from dbdyno.model.cpu_lists import parse
 from dbdyno.model.ledger_rows import account_rows
+from dbdyno.model.plan import cpus_under
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import POINTS, Estimate, Ladder, Machine, Scaling
+from dbdyno.model.session_time import is_limit
+from dbdyno.model.tables import ByCell
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.variant import cpus_under
+from dbdyno.stats.estimates import Mean
 from dbdyno.stats.knee import KNEE
 from dbdyno.stats.knee import bend as bent
-from dbdyno.stats.mean import Mean
 
 
 def machine_of(results: Results, variant: str) -> tuple[Machine, tuple[str, ...]]:

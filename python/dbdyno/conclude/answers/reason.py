@@ -13,11 +13,11 @@ from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.answers import ladders
 from dbdyno.conclude.answers.ladders import cells_of, figures_of_cell
 from dbdyno.conclude.catalogue import claim
+from dbdyno.model.analyses import Estimate, Ladder, Scaling
 from dbdyno.model.claim import Claim
-from dbdyno.model.client_limit import STARVED
 from dbdyno.model.ledger_rows import account_rows, top_level
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import Estimate, Ladder, Scaling
+from dbdyno.model.session_time import STARVED
 from dbdyno.model.wait_families import LOCKS, STORAGE, WaitFamilies, families_of
 
 CPU, RUN, RUNQ, THROTTLE = "CPU", "run", "CPU WAIT", "throttle"

@@ -19,10 +19,10 @@ from dbdyno.conclude.answers import ladders
 from dbdyno.conclude.answers.ladders import cells_of
 from dbdyno.conclude.answers.reason import CPU, RUN, RUNQ
 from dbdyno.conclude.catalogue import claim
+from dbdyno.model.analyses import Estimate, Fitted, Ladder, Machine, Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import Estimate, Fitted, Ladder, Machine, Scaling
 
 NEAR = 0.15
 """A knee this near to the number of cores, relative to it, is taken for the cores' (half a core at least)."""

@@ -22,10 +22,8 @@ from string import Formatter
 from typing import Any
 
 from dbdyno.conclude import number_format as fmt
-from dbdyno.model.claim import Claim, Severity
-from dbdyno.model.errors import UsageError
-from dbdyno.model.estimate import Estimate
-from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.claim import Claim, Estimate, Severity
+from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.units import format_ns, format_rate, significant
 
 

@@ -13,10 +13,10 @@ import polars as pl
 
 from dbdyno.conclude.compare.effects import CellFigures, moments_of_pairs, moments_of_samples
 from dbdyno.conclude.compare.table import Match
-from dbdyno.model.bycell import ByCell
 from dbdyno.model.comparison import Account, Why
-from dbdyno.stats.distributions import students_quantile
-from dbdyno.stats.fieller import Moments
+from dbdyno.model.tables import ByCell
+from dbdyno.stats.estimates import students_quantile
+from dbdyno.stats.two_groups import Moments
 
 BRACKET, MEASURED = "runq.throttled_bracket", "runq.throttled"
 INSIDE = frozenset({BRACKET, MEASURED, "block_io"})

@@ -20,11 +20,9 @@ from dbdyno.conclude.compare.table import (
     tables_of,
 )
 from dbdyno.model.comparison import Comparison, Difference, SampleComparison
-from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Plan
+from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.plan import Plan, Variant
 from dbdyno.model.results import Results
-from dbdyno.model.suggest import did_you_mean
-from dbdyno.model.variant import Variant
 
 NONE = "-"
 _RUN = ("measure", "settle", "cool_down", "think", "order", "observe", "waits", "sample_hz", "log_calls")

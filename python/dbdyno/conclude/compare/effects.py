@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.conclude.catalogue import sentence
-from dbdyno.model.bycell import ByCell
-from dbdyno.model.client_limit import is_limit
 from dbdyno.model.comparison import Basis, Effect, Summary
-from dbdyno.stats.fieller import Moments, interval
-from dbdyno.stats.mean import Mean
+from dbdyno.model.session_time import is_limit
+from dbdyno.model.tables import ByCell
+from dbdyno.stats.estimates import Mean
 from dbdyno.stats.significance import Test, order_interval, rank_sum, signs
+from dbdyno.stats.two_groups import Moments, interval
 
 Tables = Mapping[str, pl.DataFrame]
 

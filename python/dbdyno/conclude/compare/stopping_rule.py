@@ -22,7 +22,7 @@ from dbdyno.conclude.compare.table import ALPHA_STOPPED
 from dbdyno.model.claim import Claim
 from dbdyno.model.comparison import LEAST_REPEATS, Tightness
 from dbdyno.model.plan import Plan
-from dbdyno.stats.mean import Mean
+from dbdyno.stats.estimates import Mean
 
 
 def rule(target: str) -> Claim:

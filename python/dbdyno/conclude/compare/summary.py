@@ -9,8 +9,8 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare.stopping_rule import rule
 from dbdyno.model.claim import Claim
 from dbdyno.model.comparison import Comparison, Contrast, Line, MetricTable, value_text, verdict_text
+from dbdyno.model.plan import LimitSpec
 from dbdyno.model.results import Results
-from dbdyno.model.variant import LimitSpec
 
 _FEW = 5  # repeats that a first try should have
 

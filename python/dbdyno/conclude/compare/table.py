@@ -20,11 +20,9 @@ from dbdyno.conclude.compare.effects import (
     known,
 )
 from dbdyno.model.comparison import Contrast, Effect, Line, MetricTable, Verdict
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.results import Results
-from dbdyno.model.suggest import did_you_mean
-from dbdyno.stats.distributions import students_quantile
-from dbdyno.stats.mean import Mean
+from dbdyno.stats.estimates import Mean, students_quantile
 from dbdyno.stats.significance import holm
 
 ALPHA = 0.05

@@ -20,8 +20,7 @@ from dbdyno.conclude.findings.context import Case
 from dbdyno.conclude.findings.facts import Facts
 from dbdyno.model.claim import Claim
 from dbdyno.model.environment import Environment
-from dbdyno.model.plan import Plan
-from dbdyno.model.workload import Workload
+from dbdyno.model.plan import Plan, Workload
 
 CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     quality.cells_cut_short,

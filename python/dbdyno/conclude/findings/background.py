@@ -10,12 +10,10 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, sessions
 from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
-from dbdyno.model.counter_names import CHECKPOINTS
-from dbdyno.model.helpers import Helper, named
 from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.session_time import UNLABELLED
 from dbdyno.model.units import NS_PER_S, significant
-from dbdyno.model.wait_families import STORAGE, families_of
+from dbdyno.model.wait_families import CHECKPOINTS, STORAGE, Helper, families_of, named
 
 HELPERS = 0.05
 """The server's own processes are told if they take this share of the CPU time of the server."""

@@ -10,14 +10,11 @@ from typing import Any
 import polars as pl
 
 from dbdyno.conclude.findings.facts import Facts, of_cell
-from dbdyno.model.bycell import ByCell
-from dbdyno.model.client_limit import is_limit
 from dbdyno.model.environment import Environment
 from dbdyno.model.ledger_rows import account_rows, top_level
-from dbdyno.model.plan import Plan
-from dbdyno.model.session_time import UNLABELLED, hidden
-from dbdyno.model.tables import empty
-from dbdyno.model.workload import Workload
+from dbdyno.model.plan import Plan, Workload
+from dbdyno.model.session_time import UNLABELLED, hidden, is_limit
+from dbdyno.model.tables import ByCell, empty
 
 Row = dict[str, Any]
 _OF_CELL = (

@@ -10,10 +10,9 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed
 from dbdyno.conclude.findings.facts import of_cell
-from dbdyno.model.claim import Claim
-from dbdyno.model.counter_names import LOG_BYTES
-from dbdyno.model.estimate import Estimate
+from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.units import significant
+from dbdyno.model.wait_families import LOG_BYTES
 
 LOST_SQLSTATE = "08006"
 

@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, where
 from dbdyno.conclude.findings.facts import of_cell
-from dbdyno.model import client_limit
+from dbdyno.model import session_time
 from dbdyno.model.claim import Claim
 from dbdyno.model.raw import AWAY, SLOW
 from dbdyno.model.source import MEANS
@@ -52,7 +52,7 @@ def _window_short(cell: Row, case: Case) -> Claim:
 
 def client_limits(case: Case) -> Iterator[Claim]:
     """The headline begins with this claim."""
-    found = [(f, c) for c in case.cells() if client_limit.is_limit(f := case.figures(c["cell"]))]
+    found = [(f, c) for c in case.cells() if session_time.is_limit(f := case.figures(c["cell"]))]
     if not found:
         return
     figures, cell = max(found, key=lambda f: f[0]["driver_delay"] or 0.0)
@@ -62,7 +62,7 @@ def client_limits(case: Case) -> Iterator[Claim]:
         "share": share,
         "place": f" {at(cell, case)}" if len(found) > 1 else "",
         "threads": threads,
-        "busy": client_limit.busy(figures) or 0.0,
+        "busy": session_time.busy(figures) or 0.0,
         "cpus": figures["driver_cpus"] or 0.0,
     } | (carried := _carried(figures, case))
     parts = ["carried"] if carried else []
@@ -98,7 +98,7 @@ def driver_starved(case: Case) -> Iterator[Claim]:
     for cell in case.usable():
         figures = case.figures(cell["cell"])
         share, starved = figures.get("driver_delay") or 0.0, figures.get("driver_starved") or 0.0
-        if share > client_limit.WORTH_TELLING and starved > client_limit.STARVED:
+        if share > session_time.WORTH_TELLING and starved > session_time.STARVED:
             found.append((share, starved, cell))
     if found:
         share, starved, cell = max(found, key=lambda f: f[0])
@@ -114,7 +114,7 @@ def driver_share(case: Case) -> Iterator[Claim]:
     """On the server's machine the driver takes CPU away from what is measured."""
     cpus = case.plan.cpus
     shares = [(f, c) for c in case.usable() if (f := case.figures(c["cell"]).get("driver_cpus")) is not None]
-    large = [(f, c) for f, c in shares if f > client_limit.MACHINE_SHARE * cpus]
+    large = [(f, c) for f, c in shares if f > session_time.MACHINE_SHARE * cpus]
     if large and case.environment.server.here:
         used, cell = max(large, key=lambda s: s[0])
         yield claim(

@@ -9,8 +9,7 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed
 from dbdyno.conclude.findings.facts import of_cell
-from dbdyno.model.claim import Claim
-from dbdyno.model.estimate import Estimate
+from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.session_time import hidden
 from dbdyno.model.source import TRACE

@@ -11,8 +11,7 @@ from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.findings.context import Case, Row, sessions
 from dbdyno.model.cell_groups import TOGETHER
-from dbdyno.model.claim import GOOD_SCALING, Claim, stops_scaling
-from dbdyno.model.estimate import Estimate
+from dbdyno.model.claim import GOOD_SCALING, Claim, Estimate, stops_scaling
 from dbdyno.model.wait_families import LOCKS, families_of
 
 PLATEAU = 0.97

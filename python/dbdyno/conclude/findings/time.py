@@ -12,8 +12,7 @@ from dbdyno.conclude.criteria import CPU_WAIT, begins, waiting
 from dbdyno.conclude.findings.background import is_pooled
 from dbdyno.conclude.findings.context import SESSION_LEDGER, Case, Row, at, ids
 from dbdyno.conclude.findings.facts import of_cell
-from dbdyno.model.claim import Claim
-from dbdyno.model.estimate import Estimate
+from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.ledger_rows import account_rows, queue_labels
 from dbdyno.model.session_time import NO_EVENT, hidden, too_brief
 

@@ -10,8 +10,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.regression.regress import LEAST_POINTS, LEAST_RUNGS, note, regress
-from dbdyno.model.regression import REGRESSION_POINTS, Regression
-from dbdyno.model.scaling import Estimate, Fitted, Ladder
+from dbdyno.model.analyses import REGRESSION_POINTS, Estimate, Fitted, Ladder, Regression
 
 _NEAR = 0.25
 """A knee this close to the number of CPUs, relative, is that number's."""

@@ -12,12 +12,11 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 from dbdyno.conclude.catalogue import sentence
+from dbdyno.model.analyses import PARTS, REGRESSION_POINTS, Estimate, Part, Regression
 from dbdyno.model.errors import UsageError
-from dbdyno.model.regression import PARTS, REGRESSION_POINTS, Part, Regression
-from dbdyno.model.scaling import Estimate
 from dbdyno.model.units import format_ns
 from dbdyno.stats.autocorrelation import durbin_watson
-from dbdyno.stats.distributions import students_quantile
+from dbdyno.stats.estimates import students_quantile
 from dbdyno.stats.least_squares import (
     Fit,
     Floats,

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from dbdyno.conclude.scaling import remarks
+from dbdyno.model.analyses import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.errors import UsageError
-from dbdyno.model.scaling import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.stats.autocorrelation import durbin_watson
 from dbdyno.stats.scaling.choose import ALPHA, Weighed, choose, straight_p
 from dbdyno.stats.scaling.curves import Floats

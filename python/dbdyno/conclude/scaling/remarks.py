@@ -10,7 +10,7 @@ import numpy as np
 
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.scaling import too_few
-from dbdyno.model.scaling import Fitted
+from dbdyno.model.analyses import Fitted
 from dbdyno.stats.scaling.choose import CLEAR, SAME, Choice, Unfitted, Weighed
 from dbdyno.stats.scaling.figures import Figure, Figures
 from dbdyno.stats.scaling.fit import Fit

@@ -9,10 +9,10 @@ import polars as pl
 
 from dbdyno.conclude import answers, scaling
 from dbdyno.conclude.catalogue import claim, sentence
+from dbdyno.model.analyses import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
-from dbdyno.model.scaling import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.units import format_ns, significant
 from dbdyno.stats.scaling.points import FEWEST
 

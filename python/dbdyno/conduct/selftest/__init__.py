@@ -21,12 +21,11 @@ from dbdyno.engines import open_server
 from dbdyno.lazy import ready
 from dbdyno.model.data_sources import TRACED
 from dbdyno.model.environment import Host
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan import Cell, Experiment, Plan
 from dbdyno.model.protocols import Progress, Server, Target, needed
 from dbdyno.model.raw import RawCell
 from dbdyno.model.source import TRACE
-from dbdyno.model.suggest import did_you_mean
 from dbdyno.model.tables import empty
 from dbdyno.model.truth import Truth, TruthCase
 from dbdyno.model.units import NS_PER_S

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dbdyno import _core, observe
 from dbdyno.conclude.ground_truth import Brief, Facts
-from dbdyno.conduct.marks import Presence, read_mark
+from dbdyno.conduct.cell import Presence, read_mark
 from dbdyno.conduct.observed import Numbers, Window, closed
 from dbdyno.drive import Interrupt
 from dbdyno.model.errors import TargetError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dbdyno import limits
 from dbdyno.model.errors import DbdynoError
-from dbdyno.model.variant import LimitSpec
+from dbdyno.model.plan import LimitSpec
 from dbdyno.store import FileJournal
 
 

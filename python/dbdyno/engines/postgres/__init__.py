@@ -10,9 +10,8 @@ from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
     from dbdyno.engines.postgres.server import PostgresServer
-    from dbdyno.model.helpers import Helper
     from dbdyno.model.protocols import Target
-    from dbdyno.model.wait_families import WaitFamilies
+    from dbdyno.model.wait_families import Helper, WaitFamilies
 
 PRODUCT = "PostgreSQL"
 

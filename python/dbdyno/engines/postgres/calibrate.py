@@ -18,8 +18,8 @@ from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.presence import run_ns
 from dbdyno.engines.postgres.sessions import Recipe, probe
 from dbdyno.model.errors import ServerLost
+from dbdyno.model.plan import Calibration
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.workload import Calibration
 
 _CLOSE = 0.05  # of the target: near enough
 _MOST_STEPS = 8

@@ -9,7 +9,7 @@ from dbdyno.engines.postgres import scripts
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.scripts import tokens
 from dbdyno.model.errors import UsageError
-from dbdyno.model.variant import DriverSetup
+from dbdyno.model.plan import DriverSetup
 
 LONGEST_PIPELINE_BYTES = 64 * 1024  # docs/core.md: more might not fit into the sockets' buffers
 _FRAME_BYTES = 64  # of a statement's messages besides text and values

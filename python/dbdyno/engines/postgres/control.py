@@ -24,7 +24,7 @@ from psycopg.conninfo import timeout_from_conninfo
 
 from dbdyno.engines.attended import STEP_S, Attended
 from dbdyno.engines.postgres.traced import Traced
-from dbdyno.model.stopping import Abandoned, requests
+from dbdyno.model.errors import Abandoned, requests
 
 PATIENCE_S = 30.0
 STOPPING_S = 5.0

@@ -11,7 +11,7 @@ from psycopg import pq
 
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.errors import ScriptError
-from dbdyno.model.workload import Workload
+from dbdyno.model.plan import Workload
 
 # Splits an SQL script at its top-level semicolons. PostgreSQL, "Lexical Structure" (4.1) and scan.l.
 #

@@ -39,15 +39,13 @@ from dbdyno.engines.postgres.settings import Keeper, Site
 from dbdyno.engines.postgres.wait_events import families, word_spec
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError, TargetError
-from dbdyno.model.plan import Cell, Observation
+from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
 from dbdyno.model.protocols import Capacity, Configured, Load, Pool
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
 from dbdyno.model.undo import Journal, Undo
-from dbdyno.model.variant import DriverSetup
 from dbdyno.model.wait_families import WaitFamilies
-from dbdyno.model.workload import Calibration, Workload
 
 _Key = tuple[str, tuple[tuple[str, Any], ...]]
 

@@ -13,7 +13,7 @@ from dbdyno.engines.postgres import workload_sql as halves
 from dbdyno.engines.postgres.calls import as_sent, literal
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.workload_sql import Half
-from dbdyno.model.variant import DriverSetup
+from dbdyno.model.plan import DriverSetup
 
 GRACE_MS = 30_000
 OWN_PROBE_SINCE = 180000  # pg_stat_get_backend_io: per backend, whatever it does

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dbdyno.model.errors import UsageError
-from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.errors import UsageError, did_you_mean
 
 SCHEMA = "dbdyno"
 RANGE_ROWS = 64

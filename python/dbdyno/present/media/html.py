@@ -28,8 +28,7 @@ from dbdyno.present.document import (
     Verbatim,
     walk,
 )
-from dbdyno.present.markup import Html, el, join
-from dbdyno.present.page import asset, charts_code
+from dbdyno.present.page import Html, asset, charts_code, el, join
 from dbdyno.present.page import page as whole
 
 _DRAWING = Html(

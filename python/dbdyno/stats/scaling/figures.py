@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dbdyno.stats.distributions import students_quantile
+from dbdyno.stats.estimates import students_quantile
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.fit import Fit, central
 from dbdyno.stats.scaling.intervals import Drawn, Interval, Profiled, intervals, profiled

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbdyno.stats.distributions import students_quantile
+from dbdyno.stats.estimates import students_quantile
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.fit import EXACT, Fit, central, solve
 from dbdyno.stats.scaling.models import Derived, Model, tabled

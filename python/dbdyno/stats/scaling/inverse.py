@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 from scipy import optimize
 
+from dbdyno.model.analyses import Fitted
 from dbdyno.model.errors import UsageError
-from dbdyno.model.scaling import Fitted
 from dbdyno.stats.scaling.models import MODELS
 
 Side = Literal["below", "above"]

@@ -1,4 +1,4 @@
-"""Anybody's table of sessions and throughput as a :class:`~dbdyno.model.scaling.Ladder`.
+"""Anybody's table of sessions and throughput as a :class:`~dbdyno.model.analyses.Ladder`.
 
 Headings are guessed generously, numbers strictly: what is no number, negative, not finite or missing is an
 error that names the line. Response times become seconds, CPU becomes CPU seconds per second.
@@ -12,9 +12,8 @@ from pathlib import Path
 
 import polars as pl
 
-from dbdyno.model.errors import UsageError
-from dbdyno.model.scaling import Ladder, Machine
-from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.analyses import Ladder, Machine
+from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.store.ladder_csv.headings import TIMES, Named, is_time_unit, named
 from dbdyno.store.ladder_csv.points import records_of, to_points
 from dbdyno.store.ladder_csv.text import Sheet, is_missing, is_number, read_text, sheet, source_name

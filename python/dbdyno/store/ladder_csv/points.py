@@ -9,8 +9,8 @@ from typing import Protocol
 
 import polars as pl
 
+from dbdyno.model.analyses import POINTS
 from dbdyno.model.errors import UsageError
-from dbdyno.model.scaling import POINTS
 from dbdyno.store.ladder_csv.headings import TIMES, Named
 from dbdyno.store.ladder_csv.text import Sheet, is_missing, number
 

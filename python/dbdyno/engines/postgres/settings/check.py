@@ -12,8 +12,7 @@ from dbdyno.engines.postgres import connect, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.settings import values
 from dbdyno.engines.postgres.settings.values import PRELOADING, Guc, Site
-from dbdyno.model.errors import NotPrivileged, ServerBusy, UsageError
-from dbdyno.model.suggest import did_you_mean
+from dbdyno.model.errors import NotPrivileged, ServerBusy, UsageError, did_you_mean
 
 _OWN_CONNECTIONS = 3  # control, activity, calibration
 _SETTABLE = ("user", "superuser")  # of the contexts: in any session, so in a trial, too

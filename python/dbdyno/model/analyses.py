@@ -7,16 +7,13 @@ second), times in seconds, CPU in CPU seconds per second.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import polars as pl
 
 from dbdyno.model.claim import Claim
-from dbdyno.model.estimate import Estimate as Estimate
-from dbdyno.model.frame import Frame
-
-if TYPE_CHECKING:
-    from dbdyno.model.regression import Regression
+from dbdyno.model.claim import Estimate as Estimate
+from dbdyno.model.tables import Frame
 
 POINTS: dict[str, type[pl.DataType]] = {
     "load": pl.Float64,  # 1 or more
@@ -133,3 +130,127 @@ class Scaling:
 
     def fit(self, model: str) -> Fitted | None:
         return next((f for f in self.fits if f.model == model), None)
+
+
+# Machine against machine: the same work on two of them, at equal load and at their peaks.
+
+How = Literal["measured", "interpolated", "fitted"]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One quantity of both machines and its ratio, B over A. ``None``: not known, ``reason`` says why."""
+
+    what: str
+    unit: str
+    a: Estimate | None = None
+    b: Estimate | None = None
+    ratio: Estimate | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class AtLoad:
+    """Both machines at one load."""
+
+    load: float
+    throughput: Speed
+    response: Speed
+    """Mean response time in seconds; a ratio above 1 says that B takes longer."""
+    how: How
+    """``interpolated``: one of them was not measured at this load, but below and above. ``fitted``: one has
+    no repeats, so that what is said of it is its model's."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """B against A, which is the baseline."""
+
+    a: Ladder
+    b: Ladder
+    names: tuple[str, str]
+    one_session: Speed
+    """Throughput of a single session: the speed of a thread."""
+    at_loads: tuple[AtLoad, ...]
+    """Loads that at least one of them was measured at and that both ranges hold, ascending."""
+    crossings: tuple[Estimate, ...]
+    """Loads where the faster one changes. An end ``None``: not within the common range."""
+    peak: Speed
+    """Highest throughput of each at a load that was measured."""
+    peak_loads: tuple[float, float]
+    per_core: Speed
+    """Peak over physical cores."""
+    per_thread: Speed
+    """Peak over logical CPUs."""
+    claims: tuple[Claim, ...]
+    notes: tuple[Claim, ...] = ()
+
+
+# CPU per unit of work, as a regression says it: what a unit costs, and what is used without any work.
+
+PARTS = ("cpu", "user", "system")
+"""All CPU, and the two that add up to it."""
+
+REGRESSION_POINTS: dict[str, type[pl.DataType]] = {
+    "load": pl.Float64,  # NULL: a time series
+    "repeat": pl.Int64,  # NULL: a time series
+    "work": pl.Float64,  # of the first kind, per second
+    "cpu": pl.Float64,  # CPU seconds per second
+    "predicted": pl.Float64,
+    "residual": pl.Float64,
+    "leverage": pl.Float64,  # 0..1
+    "cook": pl.Float64,  # Cook's distance; NULL: the point alone decides
+}
+"""Columns of ``Regression.points``: one row a point, in the order that was given."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """All CPU, its user or its system time."""
+
+    name: str
+    slopes: tuple[Estimate, ...]
+    """CPU seconds per unit of work, one a kind of work."""
+    background: Estimate
+    """CPU seconds per second at zero work."""
+    r_squared: float | None
+    """``None``: CPU does not vary."""
+    residual_sd: float
+    """CPU seconds per second."""
+
+    @property
+    def slope(self) -> Estimate:
+        return self.slopes[0]
+
+
+@dataclass(frozen=True)
+class Regression:
+    """CPU on work in one regime. ``refused``: why there are no parts."""
+
+    name: str
+    regime: str
+    """``up to 4 sessions``, ``above 4 sessions, oversubscribed``, ``all windows``, ..."""
+    work_units: tuple[str, ...]
+    n: int
+    degrees: int
+    method: str
+    """How standard errors and intervals were made."""
+    parts: tuple[Part, ...]
+    """All CPU first; user and system where they are known."""
+    points: Frame
+    ratio: Estimate | None = None
+    """All CPU over all work of the first kind, background included: what is known without a slope, too."""
+    durbin_watson: float | None = None
+    autocorrelation_p: float | None = None
+    """Two-sided, that residuals are independent in the order of time, or of load."""
+    breusch_pagan_p: float | None = None
+    """That errors are as large at much work as at little."""
+    notes: tuple[str, ...] = ()
+    refused: str | None = None
+
+    def part(self, name: str) -> Part | None:
+        return next((p for p in self.parts if p.name == name), None)
+
+    @property
+    def total(self) -> Part | None:
+        return self.part("cpu")

@@ -1,0 +1,175 @@
+"""A value that carries its error, after latte's ``Mean{n,value,std_err}``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from statistics import NormalDist
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+# Tails and quantiles of Student's t, chi-square and the binomial distribution, by ``scipy.special``.
+#
+# It is loaded by the first call that needs it (0.2 s): most commands need none.
+
+Z95 = 1.959963984540054
+"""Two-sided 95 % quantile of the normal distribution."""
+
+_T95 = (
+    12.706204736175, 4.302652729749, 3.182446305284, 2.776445105198, 2.570581835636, 2.446911851145,
+    2.364624251593, 2.306004135204, 2.262157162798, 2.228138851986, 2.200985160092, 2.178812829667,
+    2.160368656463, 2.144786687918, 2.131449545560, 2.119905299221, 2.109815577833, 2.100922040241,
+    2.093024054408, 2.085963447266, 2.079613844728, 2.073873067904, 2.068657610419, 2.063898561628,
+    2.059538552753, 2.055529438643, 2.051830516480, 2.048407141795, 2.045229642133, 2.042272456301,
+)  # fmt: skip
+"""Student's two-sided 95 % quantiles for 1 to 30 degrees of freedom: few values need no scipy."""
+
+
+@lru_cache(maxsize=4096)
+def students_quantile(degrees: float, alpha: float = 0.05) -> float:
+    """The t that is exceeded, on both sides together, with probability ``alpha``; ``inf``: the normal law."""
+    if degrees < 1:
+        raise ValueError("an interval needs at least two values")
+    if alpha == 0.05 and degrees <= len(_T95) and degrees == int(degrees):
+        return _T95[int(degrees) - 1]
+    if math.isinf(degrees):
+        return NormalDist().inv_cdf(1 - alpha / 2)
+    from scipy.special import stdtrit
+
+    return -float(stdtrit(degrees, alpha / 2))
+
+
+def students_tail(t: float, degrees: float) -> float:
+    """Two-sided p of ``t``."""
+    from scipy.special import stdtr
+
+    return 2 * float(stdtr(degrees, -abs(t)))
+
+
+def chi_square_tail(x: float, degrees: float) -> float:
+    """p of a chi-square at least as large as ``x``."""
+    from scipy.special import chdtrc
+
+    return float(chdtrc(degrees, x))
+
+
+def sign_tail(few: int, many: int) -> float:
+    """p of at most ``few`` heads in ``few + many`` throws of a fair coin."""
+    from scipy.special import bdtr
+
+    return float(bdtr(few, few + many, 0.5))
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Mean of ``n`` values, with the sum of squared deviations ``m2`` (Welford; merge: Chan et al. 1979)."""
+
+    n: int = 0
+    value: float = math.nan
+    m2: float = 0.0
+
+    @staticmethod
+    def of(values: Iterable[float]) -> Mean:
+        mean = Mean()
+        for v in values:
+            mean = mean.merge(Mean(1, v))
+        return mean
+
+    def merge(self, other: Mean) -> Mean:
+        """Commutative and associative within rounding; ``Mean()`` is neutral."""
+        if self.n == 0 or other.n == 0:
+            return other if self.n == 0 else self
+        n = self.n + other.n
+        delta = other.value - self.value
+        return Mean(
+            n,
+            self.value + delta * other.n / n,
+            self.m2 + other.m2 + delta * delta * self.n * other.n / n,
+        )
+
+    @property
+    def std_dev(self) -> float | None:
+        """Sample standard deviation; ``None`` (not 0) for fewer than two values."""
+        return math.sqrt(self.m2 / (self.n - 1)) if self.n > 1 else None
+
+    @property
+    def std_err(self) -> float | None:
+        return None if self.std_dev is None else self.std_dev / math.sqrt(self.n)
+
+    @property
+    def interval95(self) -> tuple[float, float] | None:
+        """Student's 95 % interval of the mean; ``None`` for fewer than two values."""
+        if self.std_err is None:
+            return None
+        half = students_quantile(self.n - 1) * self.std_err
+        return self.value - half, self.value + half
+
+
+# Shares seen in samples: intervals, and how many independent samples unequal ones are worth.
+
+Number = TypeVar("Number", float, "pl.Expr")
+
+
+def wilson_of(hits: int, n: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of ``hits`` out of ``n``."""
+    low, high = _wilson(hits / n, float(n))
+    return max(0.0, low), min(1.0, high)
+
+
+def wilson(share: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """The same of a share seen in ``n`` effective samples, per row.
+
+    It never leaves [0, 1] and keeps its width at shares of 0 and 1. A share beyond [0, 1] counts as 0 or 1.
+    """
+    low, high = _wilson(share.clip(0.0, 1.0), n)
+    return low.clip(0.0, 1.0), high.clip(0.0, 1.0)
+
+
+def _wilson(p: Number, n: Number) -> tuple[Number, Number]:
+    """Score interval (Wilson 1927; Brown, Cai, DasGupta 2001, Statistical Science 16, equation 5)."""
+    z2 = Z95 * Z95
+    middle = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z95 / (1 + z2 / n) * (p * (1 - p) / n + z2 / (4 * n * n)) ** 0.5
+    return middle - half, middle + half
+
+
+_RARE = (0.0, 0.0513, 0.3554, 0.8177)
+"""Lower ends, in hits, for 0 to 3 hits: half the 5 % points of chi square with 2 x degrees of freedom."""
+
+
+def interval(share: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Wilson's interval, wider where a share is next to 0 or 1: up to 3 hits, or all but 3.
+
+    There Wilson's end lies too near (it holds as few as 84 of 100); Poisson's is taken instead, as by Brown,
+    Cai and DasGupta (Interval estimation for a binomial proportion, Statistical Science 16, 2001, 4.1.1).
+    Effective numbers are no integers: between those of whole hits it is linear.
+    """
+    import polars as pl
+
+    p = share.clip(0.0, 1.0)
+    low, high = wilson(p, n)
+    least, most = _rare(p * n) / n, 1 - _rare((1 - p) * n) / n
+    rare, common = p * n <= 3, (1 - p) * n <= 3
+    return (
+        pl.when(rare).then(pl.min_horizontal(low, least)).otherwise(low),
+        pl.when(common).then(pl.max_horizontal(high, most)).otherwise(high),
+    )
+
+
+def _rare(hits: pl.Expr) -> pl.Expr:
+    import polars as pl
+
+    steps = pairwise(_RARE)
+    return pl.sum_horizontal((b - a) * (hits - i).clip(0.0, 1.0) for i, (a, b) in enumerate(steps))
+
+
+def effective(weight: pl.Expr) -> pl.Expr:
+    """Effective number of samples of unequal weight (Kish 1965): ``(sum w)^2 / sum w^2``."""
+    w = weight.cast(float)
+    return w.sum() ** 2 / (w * w).sum()
