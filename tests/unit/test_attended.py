@@ -33,12 +33,12 @@ ENDS = """
 import click, time
 from dbdyno.cli import app
 from dbdyno.engines.attended import Attended
-from dbdyno.model import stopping
+from dbdyno.model import errors
 
 @click.command()
 def hangs():
     print("said", end="")
-    Attended(lambda _: stopping.request() or time.sleep(600), print).result()
+    Attended(lambda _: errors.request() or time.sleep(600), print).result()
 
 app.app = hangs
 import atexit; atexit.register(print, "freed what the thread holds")

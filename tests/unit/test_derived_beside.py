@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.fakery import WITH_ENGINES, Climb, climb
 from tests.unit.test_observe_conduct import LAW, Told, planned
 
 from dbdyno import conduct, observe
-from dbdyno.conduct import derive
+from dbdyno.conduct.derive import Part
 from dbdyno.conduct.deriving import Deriving, deriving
 from dbdyno.conduct.rebuild import derived_anew
 from dbdyno.drive import Interrupt
@@ -32,11 +33,13 @@ PATIENCE_S = 120.0
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The cells that are derived, each time they are."""
     found: list[str] = []
+    derive = sys.modules["dbdyno.conduct.derive"]  # the package has a function of this name
     real = derive.part_of
 
-    def part_of(cells: list[RawCell], *rest: object) -> derive.Part:
+    def part_of(cells: list[RawCell], *rest: object) -> Part:
         found.extend(c.id for c in cells)
-        return real(cells, *rest)  # type: ignore[arg-type]
+        made: Part = real(cells, *rest)
+        return made
 
     monkeypatch.setattr(derive, "part_of", part_of)
     return found

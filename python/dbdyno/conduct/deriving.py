@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dbdyno.conduct.cell import OnTick
+from dbdyno.model.data_sources import BUILT_IN, SOURCES
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.protocols import Server
 from dbdyno.store import Run
@@ -51,7 +52,7 @@ class Deriving(Protocol):
 @contextlib.contextmanager
 def deriving(record: Run, server: Server) -> Iterator[Deriving]:
     """An engine with a world of its own has a clock of its own, too: nothing is disturbed there."""
-    made: Deriving = _Beside(record) if server.world is None else _Here(record)
+    made: Deriving = _Here(record) if server.world is not None else _beside(record)
     try:
         yield made
     finally:
@@ -85,6 +86,23 @@ class _Here:
             keep(self._record, self._making.conclude())
 
     def close(self) -> None: ...
+
+
+class _AtTheEnd(_Here):
+    """In this process, once nothing is measured any more."""
+
+    def more(self) -> None: ...
+
+
+def _beside(record: Run) -> Deriving:
+    """Where this user may start no process, and for sources of data that are registered in this one alone,
+    at the end."""
+    if tuple(SOURCES) != BUILT_IN:
+        return _AtTheEnd(record)
+    try:
+        return _Beside(record)
+    except OSError:
+        return _AtTheEnd(record)
 
 
 class _Beside:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dbdyno.model.data_source import CounterFile, DataSource, Option, ProcessRate, TaskCounts
 from dbdyno.model.data_sources.syscalls import SYSTEM_CALLS
 
-SOURCES: list[DataSource] = [SYSTEM_CALLS]
+BUILT_IN: tuple[DataSource, ...] = (SYSTEM_CALLS,)
+SOURCES = list(BUILT_IN)
 
 
 def options() -> tuple[Option, ...]:
