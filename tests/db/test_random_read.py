@@ -18,6 +18,11 @@ def rates(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda r: r["cell"])
 
 
+ONE_RECORD = 24
+"""Bytes of WAL's smallest record: a call that changes rows writes more. A session that only reads may now and
+then set a hint bit in a catalogue, which a server with checksums logs."""
+
+
 def findings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {f["id"]: f for f in document["findings"]}
 
@@ -28,7 +33,8 @@ def test_a_run_verifies_its_work(bench: Bench, update: int, lio: float) -> None:
     assert done.returncode == 0, done.stderr
     document = bench.last()
     found = findings(document)
-    assert found["writes-as-planned"]["severity"] == "good"
+    writes = found.get("writes-as-planned") or found["writes-unexpected"]
+    assert writes["severity"] == "good" or (not update and writes["value"] < ONE_RECORD), writes
     exact = found.get("work-constant")
     nearly = found.get("work-not-constant", {"severity": "note"})
     assert (exact is not None) if update == 0 else nearly["severity"] == "note"
@@ -36,7 +42,7 @@ def test_a_run_verifies_its_work(bench: Bench, update: int, lio: float) -> None:
     work = rates(document, "work_per_call")
     assert [w["value"] for w in work] == pytest.approx([lio] * 2, rel=0.01 if update else 1e-12)
     wal = rates(document, "wal_bytes_per_call")
-    assert all((w["value"] > 0) == (update > 0) and w["status"] == "ok" for w in wal)
+    assert all((w["value"] >= ONE_RECORD) == (update > 0) and w["status"] == "ok" for w in wal)
 
 
 @pytest.mark.parametrize("update", [20])
