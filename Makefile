@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS := $(shell echo $$(( 5 * $$(nproc) / 2 )))  # tests wait for servers half of their time
+WORKERS := $(shell echo $$(( 2 * $$(nproc) )))  # tests wait for servers half of their time
 SLOW_FIRST := $(addprefix tests/,docs db contract worlds browser laws unit)  # what takes a minute is not begun last
 unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would compile it anew
 RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bpf.o') \

@@ -138,7 +138,9 @@ def test_known_waits_read_from_memory_are_what_the_server_says(held_by_each: Hel
     assert watch.witnesses()["wait event word"] == ("ok", "")
     samples = tables["samples"]
     for pid, label in expected.items():
-        assert _labels(samples, pid, "memory") == {label} == _labels(samples, pid, "sql")
+        seldom = {(None, None)} if label[0] == "Lock" else set()  # while it looks for deadlocks, once
+        for via in ("memory", "sql"):
+            assert _labels(samples, pid, via) - seldom == {label}
         of = samples.filter(MEMORY & (pl.col("pid") == pid))
         assert of["task_state"].mode().to_list() == ["S"]  # a lock waiter looks for deadlocks once
         assert of["start_ticks"].n_unique() == 1
