@@ -19,8 +19,7 @@ from dbdyno.cli.app import app
 from dbdyno.conclude.scaling.scaled import asked, scaled
 from dbdyno.model.analyses import Estimate, Ladder, Machine, Scaling
 from dbdyno.model.errors import StoreError, UsageError
-from dbdyno.present import scaling_charts, scaling_document
-from dbdyno.present import scaling_document as scaling_rows
+from dbdyno.present import scaling_charts, scaling_document, scaling_rows
 from dbdyno.present.document import Chart, Section, walk
 from dbdyno.present.media import html
 from dbdyno.present.page import charts_code

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from dbdyno.model.comparison import Comparison, Contrast, MetricTable
 from dbdyno.model.units import counted
-from dbdyno.present import compare as rows
+from dbdyno.present import compare_rows as rows
 from dbdyno.present.page import Html, el
 from dbdyno.present.palette import var
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbdyno.model.comparison import SampleComparison, Summary, verdict_text
-from dbdyno.present.compare import p_text
+from dbdyno.present.compare_rows import p_text
 from dbdyno.present.document import UNKNOWN, Cell, Column, Document, Paragraph, Row, Table, word
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from dbdyno.model.analyses import Estimate, Scaling
 from dbdyno.model.units import counted
-from dbdyno.present import scaling_document as rows
+from dbdyno.present import scaling_rows as rows
 from dbdyno.present.chart import (
     HEIGHT,
     Chart,
