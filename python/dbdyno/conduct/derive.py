@@ -1,4 +1,4 @@
-"""From raw cells to everything that is shown: account -> conclude. No effects, no clock.
+"""From raw cells to everything that is shown: account -> conclude, and a stored run in the making.
 
 A part is what one cell, or a few, say by themselves; it is made once. What all parts say together follows
 from their small tables, from sums and from answers about single cells: no cell is looked at again.
@@ -86,9 +86,8 @@ def conclude(
 ) -> Results:
     """What all parts say together. ``load``: the tables of a cell, where a part has only a few of them."""
     tables = _joined([p.tables for p in parts])
-    facts = {cell: known for p in parts for cell, known in p.facts.items()}
-    spent = {cell: found for p in parts for cell, found in p.seconds.items()}
-    workloads = {**info.workloads, **{name: w for p in parts for name, w in p.workloads.items()}}
+    facts, spent = _merged(p.facts for p in parts), _merged(p.seconds for p in parts)
+    workloads = _merged((info.workloads, *(p.workloads for p in parts)))
     tables["rungs"] = rungs(tables)
     tables["placed"], tables["placements"] = placement(tables["rounds"], environment.host.siblings)
     totals = {
@@ -257,7 +256,7 @@ def _joined_parts(parts: Sequence[Part]) -> Part:
         {name: pl.concat([p.tables[name] for p in parts], rechunk=True) for name in HELD},
         _merged(p.facts for p in parts),
         _merged(p.seconds for p in parts),
-        _merged(dict(p.workloads) for p in parts),
+        _merged(p.workloads for p in parts),
     )
 
 
@@ -285,5 +284,5 @@ def _read(stored: tuple[Tables, list[dict[str, Any]]] | None) -> Part | None:
     return Part(tables, _merged(filter(None, answers)), _merged(found), _merged(workloads))
 
 
-def _merged(parts: Iterable[dict[str, _T]]) -> dict[str, _T]:
+def _merged(parts: Iterable[Mapping[str, _T]]) -> dict[str, _T]:
     return {key: value for part in parts for key, value in part.items()}

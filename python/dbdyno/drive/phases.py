@@ -1,4 +1,4 @@
-"""The phases of a load, each waited for in short steps, so that an interrupt is heard."""
+"""The phases of a load, each waited for in short steps, so that an interrupt is heard; the core's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts of a ladder and of the model that was fitted to it. Loads Altair: imported only for a report."""
+"""Charts of a ladder and of the model that was fitted to it, with their marks and legend."""
 
 from __future__ import annotations
 

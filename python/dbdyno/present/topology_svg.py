@@ -1,4 +1,4 @@
-"""The picture of the topology as a file of its own: SVG, for light and dark grounds, no scripts, no fonts."""
+"""The topology as a file of its own: boxes, shapes, and SVG for light and dark grounds, no scripts, no fonts."""
 
 from __future__ import annotations
 

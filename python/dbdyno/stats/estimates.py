@@ -1,4 +1,4 @@
-"""A value that carries its error, after latte's ``Mean{n,value,std_err}``."""
+"""Estimates and their errors: means (after latte's ``Mean{n,value,std_err}``), shares, tails of distributions."""
 
 from __future__ import annotations
 
