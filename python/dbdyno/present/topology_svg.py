@@ -1,4 +1,4 @@
-"""The topology as a file of its own: boxes, shapes, and SVG for light and dark grounds, no scripts, no fonts."""
+"""The topology as a file of its own: boxes, shapes, SVG for light and dark grounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates and their errors: means (after latte's ``Mean{n,value,std_err}``), shares, tails of distributions."""
+"""Estimates and their errors: means (after latte's ``Mean{n,value,std_err}``), shares, distributions."""
 
 from __future__ import annotations
 
