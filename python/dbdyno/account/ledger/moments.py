@@ -115,8 +115,8 @@ def sums(seen: Moments, members: pl.DataFrame, keys: Sequence[str], more: Sequen
     ``value``, the ``whole``, the least and greatest share of it (``p_low``, ``p_high``), the greatest share
     of a key that was not seen (``p_unseen``), the number of ``samples``, and the sums of ``more``.
 
-    The error is that of a ratio of sums over samples (Kish 1965): tasks seen in one sample are no independent
-    witnesses. The effective number of observations is that of independent ones with the same variance,
+    The error is that of a ratio of sums over samples (Kish 1965): tasks in one sample are not independent
+    of each other. The effective number of observations is that of independent ones with the same variance,
     at least the samples', at most the rows'; :func:`interval` with that number.
     """
     mine = members.select("task", "group")

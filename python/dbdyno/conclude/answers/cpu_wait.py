@@ -83,7 +83,7 @@ class Present:
     """CPUs that were busy, whoever used them."""
     wait: float | None
     """Run-queue time of the sessions over their CPU time."""
-    witness: str
+    source: str
 
 
 def headroom(results: Results) -> Claim | None:
@@ -108,7 +108,7 @@ def said(now: Present, machine: Machine) -> Claim:
     """The claim, from what was observed and the machine (its CPUs must be known)."""
     assert machine.cpus is not None
     used = now.used.value
-    values = {"used": used, "wait": now.wait, "source": now.witness, "cpus": fmt.whole(machine.cpus)}
+    values = {"used": used, "wait": now.wait, "source": now.source, "cpus": fmt.whole(machine.cpus)}
     parts = ["busy" if now.wait is None else "wait"]
     waits = now.wait is not None and now.wait > WAITS
     if waits or used >= machine.cpus:
@@ -152,20 +152,20 @@ def delay(servers: int, offered: float) -> float:
 
 
 def present(results: Results) -> Present | None:
-    """Of the usable windows; ``None``: how much CPU was used is not known."""
+    """The usable windows taken together; ``None``: how much CPU was used is not known."""
     usable = pl.col("status") != "invalid"
     cells = results.tables["windows"].filter(usable)["cell"].to_list()
-    told, witness = _machine_wide(results.tables["witnesses"], cells), "host: whole machine"
+    told, source = _machine_wide(results.tables["witnesses"], cells), "host: whole machine"
     ledger = results.tables["ledger"]
     runs, runqs = (_sums(ledger.filter(_is(name)), cells) for name in ("run", "runq"))
     if None in told or not told:
         every = _sums(ledger.filter(_is("run", "rung", "helper", "beside")).drop_nulls("aas"), cells)
         told = [None if rung is None else all_of_them for rung, all_of_them in zip(runs, every, strict=True)]
-        witness = "os tasks"
+        source = "os tasks"
     used = fmt.estimate("CPUs used", told, "CPUs")
     run, runq = (fmt.estimate("", v) for v in (runs, runqs))
     wait = runq.value / run.value if run is not None and runq is not None and run.value > 0 else None
-    return None if used is None else Present(used, wait, witness)
+    return None if used is None else Present(used, wait, source)
 
 
 def _machine_wide(witnesses: pl.DataFrame, cells: list[str]) -> list[float | None]:

@@ -140,7 +140,7 @@ class Metric(NamedTuple):
     within: str | None = None
     """The rate whose relative standard error inside the window holds for this one, too."""
     resolution: float = 0.0
-    """Relative width of the steps in which it is told."""
+    """Relative width of the steps in which it is measured."""
 
     @property
     def rounding(self) -> float:
@@ -187,7 +187,7 @@ def within_of(metric: Metric, rates: dict[str, float | None]) -> float | None:
 
 
 def least_error(metric: Metric, rates: dict[str, float | None]) -> float:
-    """Relative: what happens within the window, or the steps in which the figure is told."""
+    """Relative: what happens within the window, or the steps in which the figure is measured."""
     return max(within_of(metric, rates) or 0.0, metric.rounding)
 
 

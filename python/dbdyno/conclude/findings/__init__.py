@@ -58,7 +58,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     time.unaccounted,
     quality.steal,
     quality.foreign_load,
-    quality.witnesses_differ,
+    quality.sources_differ,
     quality.long_calls,
     steadiness.drift,
     steadiness.uneven_sessions,
@@ -68,7 +68,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     steadiness.settled,
     sampling.sampler,
     sampling.sampler_late,
-    sampling.witnesses_used,
+    sampling.sources_used,
     quality.sources_missing,
     quality.one_repeat,
 )

@@ -168,7 +168,7 @@ def _reset(case: Case, cell: str) -> list[str]:
 
 QUEUE = "pool.queue"
 WAY = 0.05
-"""The way through the pooler is told from this share of the sessions' time on."""
+"""The way through the pooler is reported from this share of the sessions' time on."""
 BUSY = 0.8
 """A pooler has one thread: from so much of one CPU on (its run queue included) it is a limit itself."""
 _OTHERS = (("run",), ("runq",), ("sleep", UNLABELLED), ("client",), ("unaccounted",))

@@ -175,7 +175,7 @@ def _complete(case: Case) -> pl.DataFrame:
     return table.join(partly, on=["cell", "quantity"], how="anti", maintain_order="left")
 
 
-def witnesses_differ(case: Case) -> Iterator[Claim]:
+def sources_differ(case: Case) -> Iterator[Claim]:
     """CPU by the server's own group, or by a host that saw less than the tasks."""
     differ = _complete(case).filter(pl.col("verdict") == "differs")
     group = (pl.col("quantity") == "cpu_used") & (pl.col("source") == "cgroup")

@@ -109,7 +109,7 @@ def too_few(case: Case, claims: Sequence[Claim]) -> Iterator[Claim]:
 
 @of_cell
 def _samples(case: Case, cell: str) -> int:
-    """Of the witness that took most."""
+    """How many samples the data source took that took most."""
     counted = case.table("cut_sampler", cell).group_by("via").len()
     return int(counted["len"].max() or 0)  # type: ignore[arg-type]
 
@@ -147,7 +147,7 @@ def _wide(case: Case, cell: str) -> list[tuple[str, float, float]]:
 _ACCOUNTS = (("CPU", "run"), ("CPU WAIT", "runq"), ("waits", "sleep"))
 
 
-def witnesses_used(case: Case) -> Iterator[Claim]:
+def sources_used(case: Case) -> Iterator[Claim]:
     """The sources of the sessions' accounts, as the ledger names them."""
     ledger = account_rows(case.tables["ledger"], *(a for _, a in _ACCOUNTS)).drop_nulls("aas")
     said = {

@@ -14,7 +14,7 @@ from dbdyno.model.units import NS_PER_S
 from dbdyno.stats.significance import FALSE_ALARMS, Change, unequal, welch
 
 DRIFT = 0.05
-"""A change from half to half is told from this on, if it is not chance."""
+"""A change from half to half is reported from this on, if it is not chance."""
 UNEVEN, VERY_UNEVEN = 1.2, 2.0
 """Fastest over slowest session of a rung."""
 PHASE_VARIANCE = 1 / 6

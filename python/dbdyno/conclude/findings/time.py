@@ -179,7 +179,7 @@ def _left(case: Case, cell: str) -> tuple[float, float, float] | None:
 # -- labels: run-queue time under waits, CPU of idle sessions, "active" as CPU --
 
 HIDDEN = 0.01
-"""Run-queue time behind a wait's label is told from this share of the sessions' time on."""
+"""Run-queue time behind a wait's label is reported from this share of the sessions' time on."""
 IDLE, IDLE_SESSION = 0.05, 0.01
 """Seconds per second of all idle sessions; of one, to be counted."""
 NAIVE = 0.10
