@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from tests.fakery import S, made_cell, sample_row, sampler_row, session_row, task_row
 
-from dbdyno.account.ledger import accounts
+from dbdyno.account.ledger import accounts, witnesses
 from dbdyno.account.window import cut
 from dbdyno.model.session_time import base, served
 
@@ -105,3 +105,24 @@ def test_beside_figures_of_too_short_a_time_nothing_is_zero():
     tables = accounts(cut([cell]))
     for account in ("run", "runq", "sleep", "client"):
         assert _rung(tables, account) == [(None, None, "too short")]
+
+
+def test_a_window_too_short_for_any_sleep_is_read_by_the_trace():
+    """Its bracketed sleep may come out below 0, and no wait was refused."""
+    who = {"pid": 100, "tid": 100, "session": 0, "start_ticks": 7, "role": "session", "status": "ok"}
+    ends = [(10 * S, 0), (20 * S, 10 * S)]
+    cell = made_cell(
+        {
+            "sessions": [session_row(0)],
+            "tasks": [task_row(at, run, 0, **who) for at, run in ends],
+            "traced": [
+                {"before_ns": at, "after_ns": at, "run_ns": run, "runq_ns": 0, "sleep_ns": 0} | who
+                for at, run in ends
+            ],
+        }
+    )
+    tables = cut([cell])
+    tables["cut_traced"] = tables["cut_traced"].with_columns(sleep_ns=pl.lit(-5_000, pl.Int64))
+    tables |= accounts(tables)
+    read = witnesses(tables, tables["ledger"]).filter(quantity="db_time", source="scheduler trace")
+    assert read.select("value", "status").row(0) == (pytest.approx(1.0), "ok")

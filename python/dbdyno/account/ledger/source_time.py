@@ -69,7 +69,7 @@ def _traced(cut: Tables, queued: float) -> Iterator[SourceReading]:
     client = families_of(cut).among(*AT_CLIENT)
     waits = cut["cut_waits"].filter((pl.col("role") == "session") & ~client)
     refused = waits.filter(pl.col("status") != "ok")
-    if float(refused["sleep_ns"].sum()) > UNREAD * float(tasks["sleep_ns"].sum()):
+    if float(refused["sleep_ns"].sum()) > UNREAD * max(0.0, float(tasks["sleep_ns"].sum())):
         yield SourceReading("db_time", TRACE, None, _UNIT, str(refused["status"][0]), _NAMELESS)
         return
     slept = waits.join(over, on=["pid", "tid", "start_ticks"], nulls_equal=True)
