@@ -11,7 +11,7 @@ import tempfile
 from tests.fakery import WITH_ENGINES
 
 _FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=50ms,wait=IO/Read:10ms", "--sessions", "1,2,4,8")
-COMMANDS = (
+COMMANDS: tuple[tuple[str, ...], ...] = (
     ("--version",), ("--help",), ("show", "--help"), ("runs",), ("show", "last"), ("sql", "from rungs"),
 )  # fmt: skip
 

@@ -28,7 +28,8 @@ def _rate(server: Server, sessions: int, seconds: float, *, on: bool) -> Callabl
     """Calls a second of a cell of point-selects, the shortest calls there are: the worst case."""
 
     def rate() -> float:
-        workload = server.script(STATEMENT, "point select")
+        assert server.scripts
+        workload = server.scripts.script(STATEMENT, "point select")
         cell = Cell(
             id="b", workload=workload.name, variant="base", sessions=sessions, repeat=1, params={},
             settle_ns=NS_PER_S // 2, measure_ns=int(seconds * NS_PER_S),

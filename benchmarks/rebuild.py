@@ -92,7 +92,7 @@ def stretched(cell: RawCell, times: int) -> RawCell:
     longer_ns = (times - 1) * width
     meta = cell.meta.model_copy(update={"t1_ns": t0 + times * width, "end_ns": cell.meta.end_ns + longer_ns})
     tables = dict(cell.tables)
-    first = int(tables["sampler"]["sample"].max() or 0) + 1  # type: ignore[call-overload]
+    first = tables["sampler"].select(pl.col("sample").max()).item() + 1
     inside = tables["sampler"].filter(pl.col("due_ns").is_between(t0, t0 + width, closed="left"))
     for name in ("samples", "sampler"):
         mine = tables[name].join(inside.select("sample", "via"), on=["sample", "via"], how="semi")

@@ -144,8 +144,8 @@ def by_repeats(world: World, made: list[Points], seed: int) -> Counter[tuple[str
     """The intervals themselves, the draws of all ladders solved at once."""
     fits, told = fitted(world, made), Counter[tuple[str, str]]()
     loads = np.array(world.loads, dtype=float)
-    climbs = [m.climbs for m in made]
-    x = [means(c, seed + i) / fits[i].size for i, c in enumerate(climbs) if c is not None]
+    series = [m.series for m in made]
+    x = [means(c, seed + i) / fits[i].size for i, c in enumerate(series) if c is not None]
     kept = 3 if fits[0].model.knees else 1
     minima = [np.concatenate([f.minima] * kept)[:kept] for f in fits]
     start = np.concatenate([np.tile(m, (len(q), 1)) for m, q in zip(minima, x, strict=True)])

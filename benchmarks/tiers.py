@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import polars as pl
@@ -68,15 +68,15 @@ def main(count: int, seconds: float) -> None:
         print("the scheduler trace is not permitted here: nothing to compare with")
         return
     for keys in (["load"], ["account"], []):
-        part = told.group_by(keys, maintain_order=True) if keys else told
         figures = (
             pl.len().alias("accounts"),
             (100 * pl.col("inside").mean()).round(1).alias("inside %"),
             (100 * pl.col("error").abs().mean()).round(2).alias("mean error, % of W"),
             (100 * pl.col("half").mean()).round(2).alias("mean half width, % of W"),
         )
+        part = told.group_by(keys, maintain_order=True).agg(*figures) if keys else told.select(*figures)
         with pl.Config(tbl_rows=-1, fmt_str_lengths=60, tbl_hide_dataframe_shape=True):
-            print(part.agg(*figures) if keys else told.select(*figures))
+            print(part)
 
 
 def naive(_count: int, seconds: float) -> None:
@@ -111,9 +111,7 @@ def _naive(book: pl.DataFrame) -> str:
 
 def _load(server: Server, load: Load, count: int, seconds: float) -> Iterator[dict[str, object]]:
     for number in range(1, count + 1):
-        books: Mapping[str, pl.DataFrame] = {
-            tier: tables["ledger"] for tier, tables in tiers_of(_measure(server, load, number, seconds))
-        }
+        books = {tier: tables["ledger"] for tier, tables in tiers_of(_measure(server, load, number, seconds))}
         if TRACE in books:
             exact = books.pop(TRACE)
             for sampled in books.values():
@@ -143,8 +141,9 @@ def _compare(load: Load, exact: pl.DataFrame, sampled: pl.DataFrame) -> Iterator
 
 
 def _measure(server: Server, load: Load, number: int, seconds: float) -> RawCell:
-    server.truth_setup(_TABLE)
-    workload = server.script(load.sql, load.name)
+    assert server.truths and server.scripts
+    server.truths.truth_setup(_TABLE)
+    workload = server.scripts.script(load.sql, load.name)
     cell = Cell(
         id=f"{number:04}", workload=workload.name, variant="base", sessions=load.sessions, repeat=number,
         params={}, settle_ns=NS_PER_S, measure_ns=int(seconds * NS_PER_S), think_ns=load.think_ms * 1_000_000,

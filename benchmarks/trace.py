@@ -21,11 +21,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psycopg
-
 from benchmarks.common import Bench, server
 from dbdyno import _core
-from dbdyno.engines.postgres import calibrate
+from dbdyno.engines.postgres.control import Connection
+from dbdyno.engines.postgres.presence import presence
 from dbdyno.engines.postgres.wait_events import word_spec
 
 SESSIONS = 8
@@ -96,11 +95,11 @@ def _dsn(bench: Bench) -> str:
 
 
 def _spec(bench: Bench) -> dict[str, Any]:
-    with psycopg.connect(_dsn(bench), autocommit=True) as control:
+    with Connection.connect(_dsn(bench), autocommit=True) as control:
         asked = control.execute("select pid from pg_stat_activity where application_name = 'pgbench'")
         pids = [row[0] for row in asked]
         version = control.info.server_version
-        main_pid = calibrate.presence(control).main_pid
+        main_pid = presence(control).main_pid
     return {
         "os": True, "main_pid": main_pid, "sessions": list(enumerate(pids)), "host": False,
         "word": word_spec(version // 10000), "memory_hz": 0,
