@@ -135,8 +135,7 @@ def ratio(a: Rungs, b: Rungs, load_a: float, load_b: float | None = None) -> Est
 def crossings(a: Rungs, b: Rungs, loads: Sequence[float]) -> tuple[Estimate, ...]:
     """Loads where the ratio passes 1, each with the loads around it at which it cannot be told from 1.
 
-    The set of loads whose 95 % interval of the ratio holds 1 holds the crossing with 95 % (a test inverted,
-    as Fieller's interval is).
+    The set of loads whose 95 % interval of the ratio holds 1 holds the crossing with 95 % (a test inverted).
     """
     found = []
     for low, high in pairwise(loads):

@@ -29,7 +29,7 @@ class Effect(Frozen):
 
     ratio: float | None = None
     low: float | None = None
-    """Lower end of Fieller's 95 % interval."""
+    """Lower end of the 95 % interval, which is one of the ratio's logarithm."""
     high: float | None = None
     std_err: float | None = None
     """Of the ratio, by the delta method."""

@@ -25,7 +25,7 @@ def document(made: SampleComparison) -> Document:
     ]
     ratio = UNKNOWN if e.ratio is None else f"{e.ratio:.6f}"
     ends = "" if e.low is None or e.high is None else f", 95 % interval {e.low:.6f} .. {e.high:.6f}"
-    degrees = f" (Fieller, {e.degrees} degrees of freedom)" if ends else ""
+    degrees = f" (Student's t, {e.degrees} degrees of freedom)" if ends else ""
     p = UNKNOWN if e.p_permutation is None else f"{e.p_permutation:.5g} ({e.permutation})"
     lines = (
         f"benchstat: {benchstat(made)}",

@@ -166,10 +166,13 @@ def median_interval(values: Floats) -> tuple[float | None, float | None]:
     return float(low), float(high)
 
 
-# The ratio of two means with its interval: Fieller (1954, J. R. Statist. Soc. B 16, 175-185).
-#
-# A ratio rho is in the interval just where ``y - rho x`` does not differ from 0 by Student's t. That is a
-# quadratic in rho; where the baseline's mean is itself not clear of 0 it has no bounded solution.
+# The ratio of two means, on the scale of logarithms: its variance by the delta method (Oehlert 1992, Am.
+# Stat. 46, 27-29), Student's t. An interval is above zero however large the effect or the spread is, and that
+# of the inverse ratio is its inverse.
+
+
+WIDEST = 100
+"""An interval wider than this, up or down, says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,24 +200,18 @@ class Moments:
         return other if other.variance(self.ratio) > self.variance(self.ratio) else self
 
     @property
-    def std_err(self) -> float:
-        """Of the ratio, by the delta method."""
-        return math.sqrt(self.variance(self.ratio)) / abs(self.x)
+    def log_std_err(self) -> float:
+        """Standard error of the ratio's logarithm."""
+        return math.sqrt(self.variance(self.ratio)) / abs(self.y)
 
-    @property
-    def p(self) -> float:
-        """Two-sided: that both means are the same."""
-        spread = self.variance(1.0)
-        if spread == 0:
-            return 1.0 if self.x == self.y else 0.0
-        return students_tail((self.y - self.x) / math.sqrt(spread), self.degrees)
+    def p(self, ratio: float = 1.0) -> float:
+        """Two-sided: that the means' true ratio is ``ratio``."""
+        away = math.log(self.ratio / ratio)
+        if self.log_std_err == 0:
+            return 1.0 if away == 0 else 0.0
+        return students_tail(away / self.log_std_err, self.degrees)
 
-
-def interval(m: Moments, alpha: float = 0.05) -> tuple[float, float] | None:
-    """Both ends; ``None``: the interval is not bounded, because the baseline's mean is not clear of 0."""
-    t2 = students_quantile(m.degrees, alpha) ** 2
-    a, b, c = m.x**2 - t2 * m.vxx, m.x * m.y - t2 * m.vxy, m.y**2 - t2 * m.vyy
-    if a <= 0:
-        return None
-    root = math.sqrt(max(0.0, b * b - a * c))
-    return (b - root) / a, (b + root) / a
+    def interval(self, alpha: float = 0.05) -> tuple[float, float] | None:
+        """Both ends, both above zero; ``None``: one is beyond :data:`WIDEST` times the ratio."""
+        half = students_quantile(self.degrees, alpha) * self.log_std_err
+        return None if half > math.log(WIDEST) else (self.ratio / math.exp(half), self.ratio * math.exp(half))

@@ -14,7 +14,7 @@ from dbdyno.model.session_time import is_limit
 from dbdyno.model.tables import ByCell
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.significance import Test, order_interval, rank_sum, signs
-from dbdyno.stats.two_groups import Moments, interval
+from dbdyno.stats.two_groups import Moments
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -96,9 +96,8 @@ def effect(m: Moments, test: Test | None, basis: Basis, floor: Floor | None, **s
     known |= {"ratio": m.ratio, "degrees": m.degrees, "floored": wide is not m}
     if _is_zero(wide.variance(m.ratio), m):
         return Effect(reason=no_interval("spread"), **known)
-    known |= {"p": wide.p, "std_err": wide.std_err}
-    ends = interval(wide)
-    if ends is None:
+    known |= {"p": wide.p(), "std_err": wide.ratio * wide.log_std_err}
+    if (ends := wide.interval()) is None:
         return Effect(reason=no_interval("unbounded"), **known)
     return Effect(low=ends[0], high=ends[1], **known)
 
@@ -198,7 +197,7 @@ Pairs = Sequence[tuple[float, float]]
 
 
 def effect_of_pairs(pairs: Pairs, floor: Floor | None = None) -> Effect:
-    """Ratio of means by Fieller with the covariance of the pairs, n - 1 degrees of freedom."""
+    """Ratio of means with the covariance of the pairs, n - 1 degrees of freedom."""
     n = len(pairs)
     sizes = {"n_baseline": n, "n_variant": n}
     if n < 2:

@@ -22,7 +22,7 @@ from dbdyno.conclude.compare.effects import (
 from dbdyno.model.comparison import Contrast, Effect, Line, MetricTable, Verdict
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.results import Results
-from dbdyno.stats.estimates import Mean, students_quantile
+from dbdyno.stats.estimates import Mean, students_quantile, students_tail
 from dbdyno.stats.significance import holm
 
 ALPHA = 0.05
@@ -32,16 +32,41 @@ MARGIN = 0.02
 MOST_REPEATS = 10_000
 
 
-def careful_p(effect: Effect) -> float | None:
-    """Student's p, but not below 2 ** (1 - n - m).
+MODES = 2.0
+"""The largest ratio that two modes of one machine are held to make: two sessions that share a core, or a CPU,
+have half of what each has alone."""
 
-    So likely is it that a machine with two modes of equal chance (placement on CPUs makes such) shows one of
-    them in all n repeats of one side and the other in all m of the other: hardly any spread, and no effect.
-    Student's p knows of no modes; with two or three repeats that alone makes 12 to 20 % of false runs.
+
+def careful_p(effect: Effect) -> float | None:
+    """Student's p, but not below the chance that two modes of the machine look like an effect.
+
+    With probability 2 ** (1 - n - m) a machine with two modes of equal chance (placement on CPUs makes such)
+    shows one of them in all n repeats of one side and the other in all m of the other: hardly any spread, and
+    no effect. Student's p knows of no modes; with two or three repeats that alone makes 12 to 20 % of false
+    runs. Modes make a ratio of :data:`MODES` at most: a larger one must besides be there by chance.
     """
     if effect.p is None:
         return None
-    return max(effect.p, 2.0 ** (1 - effect.n_baseline - effect.n_variant))
+    modes = 2.0 ** (1 - effect.n_baseline - effect.n_variant)
+    return max(effect.p, modes * _p_beyond_modes(effect))
+
+
+def _p_beyond_modes(effect: Effect) -> float:
+    """Student's p that the true ratio is no farther from 1 than :data:`MODES`."""
+    if effect.ratio is None or effect.std_err is None or not effect.degrees or _as_modes(effect):
+        return 1.0
+    away = abs(math.log(effect.ratio)) - math.log(MODES)
+    return students_tail(away / (effect.std_err / effect.ratio), effect.degrees)
+
+
+def _as_modes(effect: Effect) -> bool:
+    return effect.ratio is None or abs(math.log(effect.ratio)) <= math.log(MODES)
+
+
+def _too_few(effect: Effect, n: int, m: int) -> bool:
+    """A ratio that modes could make is decided only where a rank test of so many repeats can reach 5 %: no
+    order of three against three is rarer than 1 in 10."""
+    return _as_modes(effect) and math.comb(n + m, n) < 2 / ALPHA
 
 
 class Judgement(NamedTuple):
@@ -75,7 +100,8 @@ def judge(
     clear = effect.low > 1 or effect.high < 1
     if effect.low >= 1 - margin and effect.high <= 1 + margin:
         return Judgement("no difference", None, _small(effect) if clear else "")
-    if clear and p_holm is not None and p_holm < alpha:
+    few = _too_few(effect, effect.n_baseline, effect.n_variant)
+    if clear and not few and p_holm is not None and p_holm < alpha:
         better = (effect.ratio > 1) == higher_is_better
         return Judgement("better" if better else "worse", None, "")
     further = _further(effect, margin, alpha / family)
@@ -88,9 +114,9 @@ def _small(effect: Effect) -> str:
 
 def _because(effect: Effect, family: int, alpha: float) -> str:
     """Why an interval that is clear of 1 is not enough."""
-    careful = careful_p(effect) or 1.0
-    if careful >= alpha / family > (effect.p or 1.0):
-        return sentence("verdict-note", case="few")
+    few = _too_few(effect, effect.n_baseline, effect.n_variant)
+    if few or (careful_p(effect) or 1.0) >= alpha / family > (effect.p or 1.0):
+        return sentence("verdict-note", {"repeats": min(effect.n_baseline, effect.n_variant)}, case="few")
     return sentence("verdict-note", {"others": family - 1}, case="family") if family > 1 else ""
 
 
@@ -111,12 +137,13 @@ def _further(effect: Effect, margin: float, alpha: float) -> int | None:
 def _decides(effect: Effect, repeats: int, margin: float, alpha: float) -> bool:
     assert effect.ratio is not None and effect.std_err is not None
     n = min(effect.n_baseline, effect.n_variant)
-    std_err = effect.std_err * math.sqrt(n / repeats)
+    std_err = effect.std_err / effect.ratio * math.sqrt(n / repeats)
     degrees = repeats - 1 if effect.basis == "pairs" else 2 * repeats - 2
-    away = abs(effect.ratio - 1)
-    if away > std_err * students_quantile(degrees, alpha) and 2.0 ** (1 - 2 * repeats) < alpha:
+    away = abs(math.log(effect.ratio))
+    few = _too_few(effect, repeats, repeats) or 2.0 ** (1 - 2 * repeats) >= alpha
+    if away > std_err * students_quantile(degrees, alpha) and not few:
         return True
-    return away + std_err * students_quantile(degrees) <= margin
+    return away + std_err * students_quantile(degrees) <= math.log1p(margin)
 
 
 # -- the table of one quantity --
