@@ -169,9 +169,10 @@ class FakeServer:
         params: Mapping[str, Any],  # noqa: ARG002
         target_ns: int,
         reason: str,
+        size: int | None = None,
     ) -> Calibration:
-        unit_ns = self.law.unit_cpu_ns
-        size = max(1, round(target_ns / max(1, unit_ns)))
+        unit_ns, given = self.law.unit_cpu_ns, size is not None
+        size = size or max(1, round(target_ns / max(1, unit_ns)))
         half = _half(workload)
         measured = size * unit_ns
         return Calibration(
@@ -183,7 +184,7 @@ class FakeServer:
             measured_ns=measured,
             basis="cpu",
             work_per_call=float(size * half["work_per_size"]),
-            steps=((1, unit_ns), (size, measured)),
+            steps=() if given else ((1, unit_ns), (size, measured)),
         )
 
     def load(

@@ -77,9 +77,8 @@ class LiveProgress(NullProgressListener):
         c = calibration
         work = "" if c.work_per_call is None else f", {c.work_per_call:,.0f} work units"
         label = "" if variant == "base" else f" [{variant}]"
-        self._print(
-            f"call{label}: {c.size:,} {c.size_unit}, {format_ns(c.measured_ns)} ({c.basis} time){work}"
-        )
+        size = f"{c.size:,} {c.size_unit}" + ("" if c.steps else " as in earlier runs")
+        self._print(f"call{label}: {size}, {format_ns(c.measured_ns)} ({c.basis} time){work}")
 
     def noted(self, words: str) -> None:
         self._print(words)

@@ -65,6 +65,12 @@ if TYPE_CHECKING:
     help="Duration of a call with one session.  [default: 300ms or less]",
 )
 @click.option(
+    "--recalibrate",
+    is_flag=True,
+    default=None,
+    help="Calibrate the size of a call anew; otherwise it is as in earlier runs on this machine.",
+)
+@click.option(
     "--param",
     "params",
     metavar="NAME=VALUE",
@@ -197,6 +203,7 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "repeats",
         "think",
         "call_target",
+        "recalibrate",
         "order",
         "cool_down",
         "until",

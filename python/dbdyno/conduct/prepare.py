@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from dbdyno.conduct.cell import Presence, Unit
 from dbdyno.conduct.progress import ProgressListener
 from dbdyno.drive import Interrupt
-from dbdyno.model.environment import ServerFacts
+from dbdyno.model.environment import Environment, ServerFacts
 from dbdyno.model.errors import TooFewConnections
-from dbdyno.model.plan import Plan, Value, Workload
+from dbdyno.model.plan import Calibration, Plan, Value, Workload
 from dbdyno.model.protocols import Server, needed
+from dbdyno.model.units import format_ns
 from dbdyno.plan import capped
-from dbdyno.store import Run
+from dbdyno.store import Run, RunStore
 
 EXTRA_CONNECTIONS = 3  # control, activity, calibration
+_AS_ASKED, _AS_CHOSEN = (0.7, 1.4), (0.1, 2.0)
+"""A call's duration over its target, within which the size of earlier runs is kept."""
 
 
 def fitted(server: Server, plan: Plan) -> Plan:
@@ -44,61 +48,86 @@ def connections(plan: Plan) -> int:
     return max(min(plan.top, pool or plan.top) for pool in pools)
 
 
-def prepare(
-    server: Server,
-    plan: Plan,
-    workload: Workload,
-    record: Run,
-    listener: ProgressListener,
-    interrupt: Interrupt,
-) -> dict[str, Unit]:
-    """A unit for each variant: objects made, call calibrated at one session, without the variant's limits and
-    settings. Variants of the same parameters do the same work: they share the calibration."""
-    if plan.script_text is not None:
-        workload = needed(server.scripts, "run scripts").script(
-            plan.script_text, plan.experiment.script or "script"
-        )
-    units: dict[str, Unit] = {}
-    alike: dict[tuple[tuple[str, object], ...], Unit] = {}
-    of_variants = {c.variant: c.params for c in plan.cells}
-    several = len({tuple(sorted(p.items())) for p in of_variants.values()}) > 1
-    for variant, params in of_variants.items():
-        key = tuple(sorted(params.items()))
-        if key not in alike:
-            name = variant if several else "base"
-            alike[key] = _unit(server, plan, workload, name, params, listener, interrupt)
-        units[variant] = alike[key]
-    calibrations = {f"{workload.name}/{v}": u.calibration for v, u in units.items() if u.calibration}
-    record.update_info(workloads={workload.name: workload}, calibrations=calibrations)
-    return units
+@dataclass(frozen=True)
+class Preparation:
+    """What a run needs before its first cell."""
 
+    server: Server
+    plan: Plan
+    environment: Environment
+    store: RunStore
+    listener: ProgressListener
+    interrupt: Interrupt
 
-def _unit(
-    server: Server,
-    plan: Plan,
-    workload: Workload,
-    variant: str,
-    params: Mapping[str, Value],
-    listener: ProgressListener,
-    interrupt: Interrupt,
-) -> Unit:
-    interrupt.check()
-    listener.preparing(f"{workload.name}, variant {variant}")
-    server.prepare(workload, params, plan.top)
-    if plan.call_target_ns is None:
-        return Unit(workload, None)
-    listener.preparing(f"calibrating a call of {workload.name} at one session")
-    while True:
-        interrupt.check()
-        presence = Presence(server)
-        calibration = needed(server.calibrating, "calibrate calls").calibrate(
-            workload, params, plan.call_target_ns, _target_reason(plan)
-        )
-        if not (away := presence.holes()):
-            break
-        listener.noted(f"{away[0].words} while a call was calibrated: calibrating again")
-    listener.calibrated(variant, calibration)
-    return Unit(workload, calibration)
+    def units(self, workload: Workload, record: Run) -> dict[str, Unit]:
+        """A unit for each variant: objects made, call calibrated at one session, without the variant's limits
+        and settings. Variants of the same parameters do the same work: they share the calibration."""
+        plan = self.plan
+        if plan.script_text is not None:
+            workload = needed(self.server.scripts, "run scripts").script(
+                plan.script_text, plan.experiment.script or "script"
+            )
+        units: dict[str, Unit] = {}
+        alike: dict[tuple[tuple[str, object], ...], Unit] = {}
+        of_variants = {c.variant: c.params for c in plan.cells}
+        several = len({tuple(sorted(p.items())) for p in of_variants.values()}) > 1
+        for variant, params in of_variants.items():
+            key = tuple(sorted(params.items()))
+            if key not in alike:
+                alike[key] = self._unit(workload, variant if several else "base", params)
+            units[variant] = alike[key]
+        calibrations = {f"{workload.name}/{v}": u.calibration for v, u in units.items() if u.calibration}
+        record.update_info(workloads={workload.name: workload}, calibrations=calibrations)
+        return units
+
+    def _unit(self, workload: Workload, variant: str, params: Mapping[str, Value]) -> Unit:
+        self.interrupt.check()
+        self.listener.preparing(f"{workload.name}, variant {variant}")
+        self.server.prepare(workload, params, self.plan.top)
+        if self.plan.call_target_ns is None:
+            return Unit(workload, None)
+        self.listener.preparing(f"calibrating a call of {workload.name} at one session")
+        calibration = self._as_before(workload, params)
+        if calibration is None:
+            calibration = self._calibrated(workload, params, None)
+            self.store.remember_call_size(self._key(workload, params), calibration.size)
+        self.listener.calibrated(variant, calibration)
+        return Unit(workload, calibration)
+
+    def _as_before(self, workload: Workload, params: Mapping[str, Value]) -> Calibration | None:
+        """A call of the size of earlier runs, so that the runs can be compared; ``None``: there is none, or
+        it takes too long or too short a time."""
+        experiment = self.plan.experiment
+        size = None if experiment.recalibrate else self.store.call_size(self._key(workload, params))
+        if size is None:
+            return None
+        found = self._calibrated(workload, params, size)
+        least, most = _AS_ASKED if experiment.call_target is not None else _AS_CHOSEN
+        if least <= found.measured_ns / found.target_ns <= most:
+            return found
+        took, target = format_ns(found.measured_ns), format_ns(found.target_ns)
+        self.listener.noted(f"a call of earlier runs takes {took}, the target is {target}: calibrating anew")
+        return None
+
+    def _calibrated(self, workload: Workload, params: Mapping[str, Value], size: int | None) -> Calibration:
+        calibrate = needed(self.server.calibrating, "calibrate calls").calibrate
+        while True:
+            self.interrupt.check()
+            presence = Presence(self.server)
+            target_ns, reason = self.plan.call_target_ns or 0, _target_reason(self.plan)
+            calibration = calibrate(workload, params, target_ns, reason, size)
+            if not (away := presence.holes()):
+                return calibration
+            self.listener.noted(f"{away[0].words} while a call was calibrated: calibrating again")
+
+    def _key(self, workload: Workload, params: Mapping[str, Value]) -> str:
+        """What calls of one size have in common: the machine, not the server's version and settings, which
+        runs are there to compare."""
+        server, cpu = self.environment.server, self.environment.host.cpu
+        machine = f"{cpu.model}, {cpu.logical} CPUs" if server.here else server.where.split(", database")[0]
+        given = [f"{k}={v}" for k, v in sorted(params.items())]
+        target = self.plan.experiment.call_target or "default"
+        return " | ".join([server.engine, workload.name, *given, target, machine])
 
 
 def _target_reason(plan: Plan) -> str:

@@ -8,7 +8,7 @@ from dbdyno import __version__, observe
 from dbdyno.account.ladder import just_measured
 from dbdyno.conduct.cell import Unit, clock_of, measure
 from dbdyno.conduct.deriving import Deriving, deriving
-from dbdyno.conduct.prepare import check_capacity, fitted, prepare, server_facts
+from dbdyno.conduct.prepare import Preparation, check_capacity, fitted, server_facts
 from dbdyno.conduct.progress import Progressing, ProgressListener, ending
 from dbdyno.conduct.schedule import course_of
 from dbdyno.conduct.stage import Stage
@@ -59,7 +59,8 @@ def run(
             derived = beside.enter_context(deriving(record, server))
             with Stage(server, plan, observe.topology(), journal, listener) as stage:
                 stage.check()
-                units = prepare(server, plan, workload, record, listener, interrupt)
+                made = Preparation(server, plan, environment, store, listener, interrupt)
+                units = made.units(workload, record)
                 _climb(stage, units, record, environment, interrupt, derived)
         derived.finish(listener.noted)
     return record

@@ -189,6 +189,8 @@ class Experiment(_AskedSources):
     """Think time between two calls of a session: 10ms."""
     call_target: str | None = None
     """Duration of a call with one session; for workloads that are calibrated."""
+    recalibrate: bool = False
+    """Calibrate the size of a call anew; otherwise it is as in earlier runs on this machine."""
     params: dict[str, Value] = Field(default_factory=dict)
     """Workload parameters."""
     settings: dict[str, Value] = Field(default_factory=dict)
@@ -371,5 +373,5 @@ class Calibration(BaseModel):
     measured_ns: int  # at that size: median of its calls
     basis: Literal["cpu", "wall"]  # CPU time of the backend where it can be read, else the driver's wall time
     work_per_call: float | None  # exact, where the engine can count it
-    steps: tuple[tuple[int, int], ...]  # (size, measured_ns) of every step
+    steps: tuple[tuple[int, int], ...]  # (size, measured_ns) of every step; none: the size of earlier runs
     note: str = ""

@@ -199,8 +199,14 @@ class Calibrating(Protocol):
     """Calls of a chosen length."""
 
     def calibrate(
-        self, workload: Workload, params: Mapping[str, Any], target_ns: int, reason: str
-    ) -> Calibration: ...
+        self,
+        workload: Workload,
+        params: Mapping[str, Any],
+        target_ns: int,
+        reason: str,
+        size: int | None = None,
+    ) -> Calibration:
+        """``size``: measure a call of this size, and look for none."""
 
 
 class Pooling(Protocol):

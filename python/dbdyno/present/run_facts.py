@@ -148,7 +148,8 @@ def _calibration(results: Results, key: str) -> Facts:
     yield "Took", f"{format_ns(c.measured_ns)} of {_BASES[c.basis]} time at one session"
     yield "Target", f"{format_ns(c.target_ns)}: {c.target_reason}"
     yield "Work in a call", None if c.work_per_call is None else f"{c.work_per_call:,.0f}"
-    yield "Steps", ", ".join(f"{size:,}: {format_ns(ns)}" for size, ns in c.steps)
+    steps = ", ".join(f"{size:,}: {format_ns(ns)}" for size, ns in c.steps)
+    yield "Steps", steps or "size of earlier runs; --recalibrate makes it anew"
     yield "Note", c.note
 
 

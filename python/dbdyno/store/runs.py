@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -19,7 +20,10 @@ from dbdyno.model.results import RunInfo
 from dbdyno.model.tables import SCHEMA_VERSION
 from dbdyno.store import files
 from dbdyno.store.listing import Listed, default_root, find_run, list_run, list_runs, start_ticks
+from dbdyno.store.reading import read_limited
 from dbdyno.store.run import Run, to_json
+
+_CALL_SIZES = ".call-sizes.json"
 
 
 class RunStore:
@@ -69,6 +73,23 @@ class RunStore:
     def list(self) -> Sequence[Listed]:
         """All runs, oldest first; one that cannot be read has status ``broken`` and the reason."""
         return list_runs(self.root)
+
+    def call_size(self, key: str) -> int | None:
+        """The size of a call that was remembered for ``key``; ``None``: none."""
+        size = self._call_sizes().get(key)
+        return size if isinstance(size, int) and size > 0 else None
+
+    def remember_call_size(self, key: str, size: int) -> None:
+        """Later runs of the same ``key`` make calls of the same size, and can be compared."""
+        content = json.dumps(self._call_sizes() | {key: size}, indent=1)
+        files.write_atomic(self.root / _CALL_SIZES, content.encode())
+
+    def _call_sizes(self) -> dict[str, object]:
+        try:
+            found = json.loads(read_limited(self.root / _CALL_SIZES))
+        except (OSError, ValueError):  # none yet, or damaged: calls are calibrated anew
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def _new_directory(self, plan: Plan, started: datetime) -> Path:
         experiment = plan.experiment

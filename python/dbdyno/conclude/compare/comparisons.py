@@ -113,7 +113,7 @@ def compare_variants(results: Results, options: Options | None = None) -> Compar
         )
     baseline = _baseline_of(results, options, names)
     cells = cells_of(results.tables)
-    matches = only_rung(list(_of_variants(cells, names, baseline)), options.rung)
+    matches = only_rung(list(_of_variants(cells, names, baseline, results)), options.rung)
     if not matches:
         raise UsageError(
             f"run {results.info.id}: no rung has usable windows of {baseline} and another variant",
@@ -131,7 +131,7 @@ def compare_variants(results: Results, options: Options | None = None) -> Compar
         differences=tuple(of_variants(results.plan, baseline)),
     )
     return made.model_copy(
-        update={"conclusions": (*summary(made, results), *notes(made, cells.left_out, [results]))}
+        update={"conclusions": (*summary(made, results), *notes(made, cells.left_out, [results], matches))}
     )
 
 
@@ -161,13 +161,20 @@ def _baseline_of(results: Results, options: Options, names: list[str]) -> str:
     return wanted if wanted in names else names[0]
 
 
-def _of_variants(cells: Cells, names: list[str], baseline: str) -> Iterator[Match]:
+def _size(results: Results, workload: str, variant: str) -> int:
+    """Of a call; 0: it was not calibrated."""
+    found = results.info.calibrations.get(f"{workload}/{variant}")
+    return found.size if found else 0
+
+
+def _of_variants(cells: Cells, names: list[str], baseline: str, results: Results) -> Iterator[Match]:
     """Every rung where the baseline and at least one more variant have usable cells."""
     for workload in cells.workloads():
         for sessions in cells.rungs(workload):
             groups = {v: cells.of[k] for v in names if (k := Key(workload, v, sessions)) in cells.of}
             if baseline in groups and len(groups) > 1:
-                yield Match(workload, sessions, baseline, groups, paired=True)
+                sizes = {v: _size(results, workload, v) for v in groups}
+                yield Match(workload, sessions, baseline, groups, paired=True, sizes=sizes)
 
 
 # -- two runs: independent samples, because nothing ties their repeats to each other --
@@ -183,7 +190,7 @@ def compare_runs(baseline: Results, other: Results, options: Options | None = No
     if ids[0] == ids[1]:
         raise UsageError(f"{ids[0]} twice: a run cannot differ from itself", "name another run: dbdyno runs")
     sides = cells_of(baseline.tables), cells_of(other.tables)
-    matches = list(_of_runs(*sides, _pairs(baseline, other)))
+    matches = list(_of_runs(*sides, baseline, other))
     if not matches:
         raise UsageError(
             "; ".join(_grounds(baseline, other)), "compare runs of one workload with common rungs"
@@ -203,7 +210,7 @@ def compare_runs(baseline: Results, other: Results, options: Options | None = No
     )
     left_out = [*sides[0].left_out, *sides[1].left_out]
     return made.model_copy(
-        update={"conclusions": (*summary(made, baseline), *notes(made, left_out, [baseline, other]))}
+        update={"conclusions": (*summary(made, baseline), *notes(made, left_out, [baseline, other], matches))}
     )
 
 
@@ -216,7 +223,8 @@ def _pairs(a: Results, b: Results) -> Mapping[str, str]:
     return common
 
 
-def _of_runs(a: Cells, b: Cells, pairs: Mapping[str, str]) -> Iterator[Match]:
+def _of_runs(a: Cells, b: Cells, baseline: Results, run: Results) -> Iterator[Match]:
+    pairs = _pairs(baseline, run)
     for (workload, variant, sessions), cells in sorted(a.of.items()):
         if variant not in pairs:
             continue
@@ -225,7 +233,9 @@ def _of_runs(a: Cells, b: Cells, pairs: Mapping[str, str]) -> Iterator[Match]:
             groups = dict(zip(LABELS, (cells, other), strict=True))
             series = variant if len(pairs) > 1 else ""
             of = {label: label for label in LABELS}
-            yield Match(workload, sessions, LABELS[0], groups, paired=False, series=series, of=of)
+            made = _size(baseline, workload, variant), _size(run, workload, pairs[variant])
+            sizes = dict(zip(LABELS, made, strict=True))
+            yield Match(workload, sessions, LABELS[0], groups, False, series, of, sizes)
 
 
 def _grounds(a: Results, b: Results) -> Iterator[str]:

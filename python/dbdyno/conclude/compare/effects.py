@@ -140,6 +140,8 @@ class Metric(NamedTuple):
     """The rate whose relative standard error inside the window holds for this one, too."""
     resolution: float = 0.0
     """Relative width of the steps in which it is measured."""
+    of_call: bool = True
+    """It means nothing across calls of different size."""
 
     @property
     def rounding(self) -> float:
@@ -156,14 +158,14 @@ _COUNTED = 1e-6
 """Counts and times of a clock: repeats that agree to that are no accident."""
 
 METRICS = (
-    Metric("work_per_s", "{work} per second", "{work}/s", True, "calls_per_s", _COUNTED),
+    Metric("work_per_s", "{work} per second", "{work}/s", True, "calls_per_s", _COUNTED, of_call=False),
     Metric("calls_per_s", "calls per second", "calls/s", True, "calls_per_s", _COUNTED),
     Metric("response_mean_ns", "response time, mean", "ns", False, "response_mean", _COUNTED),
     Metric("response_p50_ns", "response time, median", "ns", False, None, _BUCKET),
     Metric("response_p95_ns", "response time, 95 %", "ns", False, None, _BUCKET),
     Metric("response_p99_ns", "response time, 99 %", "ns", False, None, _BUCKET),
     Metric("cpu_per_call_ns", "server CPU of a call", "ns", False, None, _TICK),
-    Metric("cpu_per_work_ns", "server CPU of a {work}", "ns", False, None, _TICK),
+    Metric("cpu_per_work_ns", "server CPU of a {work}", "ns", False, None, _TICK, of_call=False),
     Metric("client_cpu_per_call_ns", "client CPU of a call", "ns", False, None, _TICK),
     Metric("round_trips_per_call", "round trips of a call", "", False, None, _COUNTED),
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare.stopping_rule import rule
+from dbdyno.conclude.compare.table import Match
 from dbdyno.model.claim import Claim
 from dbdyno.model.comparison import Comparison, Contrast, Line, MetricTable, value_text, verdict_text
 from dbdyno.model.plan import LimitSpec
@@ -70,13 +71,16 @@ def granted(limits: LimitSpec) -> float | None:
     return min((float(c) for c in counts if c is not None), default=None)
 
 
-def notes(made: Comparison, left_out: Sequence[tuple[str, str]], runs: Sequence[Results]) -> Iterator[Claim]:
+def notes(
+    made: Comparison, left_out: Sequence[tuple[str, str]], runs: Sequence[Results], matches: Sequence[Match]
+) -> Iterator[Claim]:
     contrasts = [c for table in made.metrics for c in table.claims]
     family = max((len(t.claims) for t in made.metrics), default=0)
     holm = f"; p adjusted (Holm) for the {family} claims of each table" if family > 1 else ""
     yield claim("comparison-method", {"family": family, "holm": holm}, case=made.kind)
     if made.kind == "runs" or runs[0].plan.order == "ladder":
         yield claim("no-alternation", {}, case=made.kind)
+    yield from _calls(matches, made.metrics[0].title)
     yield from _repeats(contrasts)
     yield from _unknown(made)
     if any(c.effect.floored for c in contrasts):
@@ -89,6 +93,15 @@ def notes(made: Comparison, left_out: Sequence[tuple[str, str]], runs: Sequence[
             yield claim("run-status", {"run": run.info.id, "status": run.info.status, "reason": reason})
     for cell, reason in left_out:
         yield claim("left-out", {"measurement": cell, "reason": reason}, cells=(cell,))
+
+
+def _calls(matches: Sequence[Match], compared: str) -> Iterator[Claim]:
+    """Calls of different size."""
+    for m in matches:
+        if others := [label for label in m.groups if not m.same_call(label)]:
+            sizes = ", ".join(f"{label} {m.sizes[label]:,}" for label in (m.baseline, *others))
+            yield claim("calls-differ", {"sizes": sizes, "compared": compared})
+            return
 
 
 def _unknown(made: Comparison) -> Iterator[Claim]:

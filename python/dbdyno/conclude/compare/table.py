@@ -161,6 +161,12 @@ class Match:
     series: str = ""
     of: Mapping[str, str] = field(default_factory=dict)
     """The run of each label, where there are two."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Of a call, by label, where it was calibrated."""
+
+    def same_call(self, label: str) -> bool:
+        """As the baseline's."""
+        return self.sizes.get(label) == self.sizes.get(self.baseline)
 
 
 class _Pair(NamedTuple):
@@ -209,8 +215,13 @@ def metric_table(
 
 
 def _ranked(metric: Metric, match: Match) -> list[Line]:
-    """The best first."""
-    means = {label: Mean.of(known(cells, metric.name).values()) for label, cells in match.groups.items()}
+    """The best first. Figures of calls are left out where they are calls of another size than the
+    baseline's."""
+    means = {
+        label: Mean.of(known(cells, metric.name).values())
+        for label, cells in match.groups.items()
+        if match.same_call(label) or not metric.of_call
+    }
     there = [(label, mean) for label, mean in means.items() if mean.n]
     there.sort(key=lambda item: item[1].value, reverse=metric.higher_is_better)
     return [_line(match, rank, label, mean) for rank, (label, mean) in enumerate(there, start=1)]
@@ -268,19 +279,27 @@ def tables_of(matches: Sequence[Match], options: Options, work: str, alpha: floa
 
 
 def _chosen(matches: Sequence[Match], options: Options) -> list[Metric]:
-    known = [m for m in METRICS if any(_comparable(x, m.name) for x in matches)]
+    known = [m for m in METRICS if any(_comparable(x, m) for x in matches)]
     if options.metric is not None:
         return [_named(options.metric, known)]
     groups = [g for x in matches for g in x.groups.values()]
-    first = next((BY_NAME[n] for n in RANKING if everywhere(groups, n)), None)
+    same = all(x.same_call(label) for x in matches for label in x.groups)
+    ranking = [n for n in RANKING if same or not BY_NAME[n].of_call]
+    first = next((BY_NAME[n] for n in ranking if everywhere(groups, n)), None)
+    if first is None and not same:
+        raise UsageError("the calls are of different size", "measure both with the same --call-target")
     if first is None:
         raise UsageError("no cell of the comparison has a rate", "look at the runs: dbdyno show RUN")
     return [first, *(m for m in known if m is not first)]
 
 
-def _comparable(match: Match, metric: str) -> bool:
+def _comparable(match: Match, metric: Metric) -> bool:
     """Known of the baseline and of one more."""
-    there = [label for label, cells in match.groups.items() if everywhere([cells], metric)]
+    there = [
+        label
+        for label, cells in match.groups.items()
+        if everywhere([cells], metric.name) and (match.same_call(label) or not metric.of_call)
+    ]
     return match.baseline in there and len(there) > 1
 
 

@@ -84,15 +84,20 @@ class Bench:
         return int((row or (0,))[0])
 
 
-def calibrate(bench: Bench, target_ns: int, reason: str) -> Calibration:
-    """The size whose call takes ``target_ns``: steps in proportion, then the median of a few calls."""
+def calibrate(bench: Bench, target_ns: int, reason: str, size: int | None) -> Calibration:
+    """The size whose call takes ``target_ns``: steps in proportion, then the median of a few calls. Those
+    alone where the ``size`` is given."""
     half = bench.recipe.half
     assert half is not None
     bench.call(half.size_start, 3)  # caches, hint bits, the generic plan
-    size, steps = _search(bench.measure_ns, half.size_start, target_ns)
+    steps: list[tuple[int, int]] = []
+    if size is None:
+        size, steps = _search(bench.measure_ns, half.size_start, target_ns)
     final = median(bench.measure_ns(size, _times(target_ns)) for _ in range(3))
     off = final / target_ns - 1
-    note = "" if abs(off) < 2 * _CLOSE else f"{off:+.0%} off the target: nearest that was reached"
+    note = (
+        "" if abs(off) < 2 * _CLOSE or not steps else f"{off:+.0%} off the target: nearest that was reached"
+    )
     return Calibration(
         workload=bench.recipe.name,
         target_ns=target_ns,

@@ -168,7 +168,12 @@ class PostgresServer:
         return workload
 
     def calibrate(
-        self, workload: Workload, params: Mapping[str, Any], target_ns: int, reason: str
+        self,
+        workload: Workload,
+        params: Mapping[str, Any],
+        target_ns: int,
+        reason: str,
+        size: int | None = None,
     ) -> Calibration:
         recipe = self._recipe(workload, params)
         with _doing(f"calibrating {workload.name}"), connect.connect(self._dsn) as connection:
@@ -177,7 +182,8 @@ class PostgresServer:
             pid = connection.info.backend_pid
             readable = self._presence.owns(pid) and presence.run_ns(pid) is not None
             with connection.patient():
-                return calibrate(Bench(connection, recipe, pid if readable else None), target_ns, reason)
+                bench = Bench(connection, recipe, pid if readable else None)
+                return calibrate(bench, target_ns, reason, size)
 
     def load(
         self,

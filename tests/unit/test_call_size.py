@@ -1,0 +1,76 @@
+"""Runs of one workload on one machine make calls of one size, so that they can be compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dbdyno.cli.app import app
+
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(app, words)
+
+
+def measured(invoke: Invoke, *words: str, cpu: str = "1ms") -> int:
+    """The size of a call of a new run."""
+    given = ("--engine", "fake", "--dsn", f"fake:cpus=4,cpu={cpu}", "--measure", "2s", "--settle", "100ms")
+    done = invoke("run", "lio", *given, *words)
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(_newest().joinpath("run.json").read_text("utf-8"))["calibrations"].values()
+    return int(found["size"])
+
+
+def _newest() -> Path:
+    """By the order of making: the names of runs of one second are in no order."""
+    return max((p for p in Path("store").iterdir() if p.is_dir()), key=lambda p: p.stat().st_ctime_ns)
+
+
+def test_a_later_run_keeps_the_size_though_its_default_target_is_another(invoke: Invoke) -> None:
+    first = measured(invoke, "--sessions", "1")
+    assert measured(invoke, "--sessions", "1", "--measure", "3s") == first
+    assert measured(invoke, "--sessions", "1", "--measure", "3s", "--recalibrate") == 1.5 * first
+
+
+def test_a_target_that_is_asked_for_has_a_size_of_its_own(invoke: Invoke) -> None:
+    assert measured(invoke, "--sessions", "1", "--call-target", "20ms") == 20
+    default = measured(invoke, "--sessions", "1")
+    assert default > 20
+    assert measured(invoke, "--sessions", "1", "--call-target", "20ms") == 20
+    assert measured(invoke, "--sessions", "1") == default
+
+
+def test_a_size_whose_call_no_longer_fits_is_found_anew(invoke: Invoke) -> None:
+    first = measured(invoke, "--sessions", "1", "--call-target", "20ms")
+    assert measured(invoke, "--sessions", "1", "--call-target", "20ms", cpu="4ms") == first / 4
+
+
+def test_a_damaged_memory_is_no_fault(invoke: Invoke) -> None:
+    first = measured(invoke, "--sessions", "1")
+    Path("store/.call-sizes.json").write_text("{", "utf-8")
+    assert measured(invoke, "--sessions", "1") == first
+
+
+def test_calls_of_different_size_are_compared_by_their_work_alone(invoke: Invoke) -> None:
+    for target in ("20ms", "20ms", "40ms"):
+        measured(invoke, "--sessions", "1,2", "--repeats", "2", "--call-target", target)
+    ids = sorted((p for p in Path("store").iterdir() if p.is_dir()), key=lambda p: p.stat().st_ctime_ns)
+    first, same, other = (p.name for p in ids)
+
+    def compared(run: str) -> tuple[set[str], set[str]]:
+        made = json.loads(invoke("compare", first, run, "--json").output)
+        return {m["metric"] for m in made["metrics"]}, {c["id"] for c in made["conclusions"]}
+
+    metrics, claims = compared(same)
+    assert {"work_per_s", "calls_per_s", "response_p95_ns"} <= metrics and "calls-differ" not in claims
+    metrics, claims = compared(other)
+    assert metrics == {"work_per_s", "cpu_per_work_ns"} and "calls-differ" in claims
