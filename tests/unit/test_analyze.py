@@ -199,12 +199,21 @@ def test_a_driver_that_takes_much_of_the_machine_is_told():
 )
 def test_what_the_client_limits_is_said_first_and_left_out_of_conclusions(dsn, ladder, limited):
     results = _derive(climb(dsn, ladder, measure_ns=2 * NS_PER_S))
-    assert [r["sessions"] for r in _rungs(results) if r["status"] == "invalid"] == limited
+    assert [r["sessions"] for r in _rungs(results) if r["status"] == "client"] == limited
     assert headline.sentences(results)[0].startswith("Limited by the client at 10 and 50") == bool(limited)
     found = {f.id: f for f in results.findings}
     assert "client-limited" in found or not limited
     assert "peak" not in found or found["peak"].said["sessions"] not in limited
     assert len(_rungs(results)) == 3, "shown all the same"
+
+
+def test_where_the_client_limits_every_rung_its_rates_are_shown_as_what_the_server_does_at_least():
+    results = _derive(climb("fake:cpus=2,cpu=1ms,driver=5ms", [10, 50], measure_ns=2 * NS_PER_S))
+    rungs = _rungs(results)
+    assert all(r["status"] == "client" and r["calls_per_s"] and r["scaling"] for r in rungs)
+    (claim,) = [f for f in results.findings if f.id == "nothing-measured"]
+    assert claim.case == "client" and claim.value.value == max(r["calls_per_s"] for r in rungs)
+    assert claim.text in headline.sentences(results)[1]
 
 
 @pytest.mark.parametrize(

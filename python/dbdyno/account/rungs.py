@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 
 from dbdyno.model.ledger_rows import BY_LABEL
+from dbdyno.model.raw import LEFT_OUT, RungStatus
 from dbdyno.model.session_time import is_limit
 from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.model.tables import ByCell, quantiles_ns, rows
@@ -35,13 +36,13 @@ _ACCOUNTS = {
     "unaccounted_aas": "unaccounted",
 }
 _WAITS = ("sleep", "client", "unaccounted")
-_WORST = ("ok", "short", "invalid")
+_WORST = get_args(RungStatus)
 
 
 def rungs(tables: Tables) -> pl.DataFrame:
-    """From ``windows``, ``rates``, ``ledger`` and ``cell_histogram``. Invalid cells are left out of a row
-    unless it has no others; intervals are Student's over repeats, NULL with one. An observation has one row
-    (rung 0, its windows as repeats) without the driver's figures."""
+    """From ``windows``, ``rates``, ``ledger`` and ``cell_histogram``. Invalid cells, and those that the
+    client limited, are left out of a row that has others; intervals are Student's over repeats, NULL with
+    one. An observation has one row (rung 0, its windows as repeats) without the driver's figures."""
     made: list[Row] = []
     figures = tables["rates"].filter(pl.col("scope") == "rung")
     parts = ByCell({"rates": figures, "cell_histogram": tables["cell_histogram"]})
@@ -56,7 +57,7 @@ def rungs(tables: Tables) -> pl.DataFrame:
 
 def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame) -> Row:
     states = {c: _status(parts, c, s) for c, s in cells.select("cell", "status").rows()}
-    ids = [c for c, s in states.items() if s != "invalid"] or list(states)
+    ids = _best(states)
     figures = {c: _figures(parts, c) for c in ids}
     rate = _mean(f.get("calls_per_s") for f in figures.values())
     low, high = (rate.interval95 if rate else None) or (None, None)
@@ -78,7 +79,13 @@ def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame) -> Row:
 
 
 def _status(parts: ByCell, cell: str, status: str) -> str:
-    return "invalid" if is_limit(_figures(parts, cell)) else status
+    return "client" if status != "invalid" and is_limit(_figures(parts, cell)) else status
+
+
+def _best(states: Mapping[str, str]) -> list[str]:
+    """Usable cells; without any those that the client limited; else all."""
+    usable = [c for c, s in states.items() if s not in LEFT_OUT]
+    return usable or [c for c, s in states.items() if s == "client"] or list(states)
 
 
 def _figures(parts: ByCell, cell: str) -> dict[str, float | None]:
@@ -139,9 +146,10 @@ class _Ledgers:
 
 
 def _scaling(row: Row, ladder: list[Row]) -> float | None:
-    """Against the lowest usable rung of the same ladder."""
+    """Against the lowest usable rung of the same ladder, else against the lowest that was measured."""
     same = [r for r in ladder if (r["workload"], r["variant"]) == (row["workload"], row["variant"])]
-    usable = [r for r in same if r["status"] != "invalid" and r["calls_per_s"]]
+    measured = [r for r in same if r["calls_per_s"] and r["status"] != "invalid"]
+    usable = [r for r in measured if r["status"] not in LEFT_OUT] or measured
     if not usable or row["calls_per_s"] is None:
         return None
     lowest = min(usable, key=lambda r: int(r["sessions"]))

@@ -178,7 +178,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("variant", "str", "variant"),
         _c("sessions", "i64", "load level"),
         _c("repeats", "i64", "cells that went into this row"),
-        _c("status", "str", "ok | short | invalid: the worst of them"),
+        _c("status", "str", "ok | short | client (limited by it) | invalid: the worst of them"),
         _c("calls", "i64", "measured calls, all repeats"),
         _c("errors", "i64", "measured calls that ended in an error, all repeats"),
         _c(

@@ -20,6 +20,9 @@ SLOW = "the server answered "
 """How it begins for a window at whose end the server took long to answer."""
 
 CellStatus = Literal["ok", "short", "invalid"]
+RungStatus = Literal["ok", "short", "client", "invalid"]
+LEFT_OUT: tuple[RungStatus, ...] = ("client", "invalid")
+"""Rungs that the client limited, and unusable ones: shown in every table, and in no conclusion."""
 
 
 class CellMeta(BaseModel):

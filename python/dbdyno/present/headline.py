@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dbdyno.model.environment import ServerFacts
+from dbdyno.model.raw import LEFT_OUT
 from dbdyno.model.results import Results
 from dbdyno.present import figures, observation
 from dbdyno.present.figures import Series
@@ -26,7 +27,7 @@ class LadderFigures(NamedTuple):
 
 def answer(results: Results, series: Series) -> LadderFigures | None:
     """Peak and highest load of one ladder; ``None`` where nothing usable was measured."""
-    rows = [r for r in figures.ladder(results, series).to_dicts() if r["status"] != "invalid"]
+    rows = [r for r in figures.ladder(results, series).to_dicts() if r["status"] not in LEFT_OUT]
     if not rows:
         return None
     work = all(r["work_per_s"] for r in rows)  # known, and the calls do any

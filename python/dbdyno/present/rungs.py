@@ -27,7 +27,8 @@ from dbdyno.present.figures import UNKNOWN, Series, percent
 Record = Mapping[str, Any]
 """A row of table ``rungs``; what is absent is unknown."""
 Made = tuple[Column, Callable[[Record], Cell]]
-_TONES: dict[str, Tone] = {"invalid": "invalid", "short": "warning"}
+_TONES: dict[str, Tone] = {"invalid": "invalid", "client": "warning", "short": "warning"}
+_STATUS = {"client": "limited by the client"}
 _PARTS = ("run", "runq", "sleep", "client", "pool_queue", "unaccounted")
 _COLOURS = {"sleep": "sleep-3", "pool_queue": "pool-queue"}
 _LEGEND = "CPU to unaccounted: shares of session time. Efficiency: of perfect scaling."
@@ -69,13 +70,24 @@ def _count(n: float) -> str:
 
 
 def _top_wait(r: Record) -> Cell:
-    return word("invalid" if r.get("status") == "invalid" else r.get("top_wait"))
+    return word(r.get("top_wait"))
+
+
+_MARKS = {"client": "*", "invalid": "!"}
+_MARKED = {
+    "client": "* limited by the client: in no conclusion",
+    "invalid": "! unusable, for the reason given by dbdyno show --claims: in no conclusion",
+}
+
+
+def _sessions(r: Record) -> Cell:
+    return known(r["sessions"], lambda n: f"{n}{_MARKS.get(str(r.get('status')), '')}")
 
 
 def columns(work: str) -> dict[str, Made]:
     """By name in table ``rungs``; ``work``: short name of the work unit."""
     return {
-        "sessions": (_number("sess", 4, 0, "sessions"), lambda r: known(r["sessions"], str)),
+        "sessions": (_number("sess", 4, 0, "sessions"), _sessions),
         "calls_per_s": (_number("calls/s", 7, 0, ""), _rate("calls_per_s")),
         "calls_per_s_low": (_number("±95%", 5, 4, "±95 %"), _interval),
         "work_per_s": (_number(f"{work}/s"[:8], 8, 3, f"{work}/s"), _rate("work_per_s")),
@@ -99,7 +111,7 @@ def columns(work: str) -> dict[str, Made]:
 def _further(work: str) -> dict[str, Made]:
     """What is behind the figures."""
     return {
-        "sessions": (Column("sessions", number=True), lambda r: known(r["sessions"], str)),
+        "sessions": (Column("sessions", number=True), _sessions),
         "cpu_per_call_ns": (Column("CPU/call", number=True), _ns("cpu_per_call_ns")),
         "cpu_per_work_ns": (Column(f"CPU/{work}", number=True), _ns("cpu_per_work_ns")),
         "helpers_aas": (Column("helpers, CPUs", number=True), lambda r: known(r["helpers_aas"], significant)),
@@ -109,7 +121,7 @@ def _further(work: str) -> dict[str, Made]:
             lambda r: known(r["driver_starved"], lambda v: percent(v, digits=1)),
         ),
         "errors": (Column("errors", number=True), lambda r: known(r["errors"], lambda v: f"{v:,.0f}")),
-        "status": (Column("status"), lambda r: word(r["status"])),
+        "status": (Column("status"), lambda r: word(_STATUS.get(r["status"], r["status"]))),
     }
 
 
@@ -130,7 +142,8 @@ def tables(results: Results) -> list[Block]:
     if not series:
         return [Paragraph("No rung was measured.", "muted")]
     shown = [t for s in series for t in _series(results, s, s.label if len(series) > 1 else "")]
-    return [*shown, *remarks([_LEGEND, *_unknown(results, columns("work"))])]
+    marked = [words for status, words in _MARKED.items() if status in set(results.tables["rungs"]["status"])]
+    return [*shown, *remarks([*marked, _LEGEND, *_unknown(results, columns("work"))])]
 
 
 def _series(results: Results, series: Series, title: str) -> list[Block]:

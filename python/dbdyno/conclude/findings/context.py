@@ -13,6 +13,7 @@ from dbdyno.conclude.findings.facts import Facts, of_cell
 from dbdyno.model.environment import Environment
 from dbdyno.model.ledger_rows import account_rows, top_level
 from dbdyno.model.plan import Plan, Workload
+from dbdyno.model.raw import LEFT_OUT
 from dbdyno.model.session_time import UNLABELLED, hidden, is_limit
 from dbdyno.model.tables import ByCell, empty
 
@@ -125,14 +126,23 @@ class Case:
             return 0.0
         return self.aas(cell, "run", "runq", "sleep", UNLABELLED)
 
+    def limited(self, ladder: str) -> list[Row]:
+        """Rungs of a ladder that the client limited."""
+        found = (part for name, part in self._ladders() if name == ladder)
+        return [r for part in found for r in part.filter(pl.col("status") == "client").to_dicts()]
+
     def ladders(self) -> Iterator[tuple[str, list[Row]]]:
         """(what it is called where there are several, usable rungs) of each workload and variant."""
+        for name, part in self._ladders():
+            yield name, part.filter(~pl.col("status").is_in(LEFT_OUT)).to_dicts()
+
+    def _ladders(self) -> Iterator[tuple[str, pl.DataFrame]]:
         rungs = self.tables["rungs"]
         parts = rungs.partition_by("workload", "variant", maintain_order=True)
         for part in parts:
             row = part.row(0, named=True)
             name = f"{row['workload']}, variant {row['variant']}" if len(parts) > 1 else ""
-            yield name, part.filter(pl.col("status") != "invalid").to_dicts()
+            yield name, part
 
     def work_short(self, workload: str) -> str:
         known = self.workloads.get(workload)

@@ -37,13 +37,23 @@ def headline(case: Case) -> Iterator[Claim]:
     for name, rungs in ladders:
         rows = sorted(rungs, key=lambda r: int(r["sessions"]))
         if not rows:
-            yield claim("nothing-measured", {}, case="unusable", subject=name)
+            yield _at_least(case, name)
         elif all(r["calls_per_s"] is None for r in rows):
             yield claim("nothing-measured", {}, case="no-rate", subject=name)
         else:
             yield _peak(case, name, rows)
             yield from _limit(name, rows)
             yield _session_time(name, rows[-1])
+
+
+def _at_least(case: Case, name: str) -> Claim:
+    """Nothing usable: what the client limited is what the server can do at least."""
+    limited = [r for r in case.limited(name) if r["calls_per_s"]]
+    if not limited:
+        return claim("nothing-measured", {}, case="unusable", subject=name)
+    top = max(limited, key=lambda r: float(r["calls_per_s"]))
+    said = {"rate": fmt.rate(top["calls_per_s"], "calls/s"), "load": fmt.load(top["sessions"])}
+    return claim("nothing-measured", said, top["calls_per_s"], case="client", subject=name)
 
 
 def _peak(case: Case, name: str, rows: list[Row]) -> Claim:
