@@ -110,8 +110,8 @@ def test_repeats_give_intervals() -> None:
     rungs = [Rung(n, n * r, run=n, repeat=k) for n in (1, 2, 4) for k, r in rates.items()]
     one = climbed(rungs, 9.0)["one-session"].value
     assert one is not None and one.low is not None and one.high is not None
-    # Student's t of 2 degrees 4.302653, standard deviation 4: 100 -+ 4.302653 * 4 / sqrt 3
-    assert (one.high - one.low) / 2 == pytest.approx(100 * 4.302653 * 4 / 3**0.5)
+    # Student's t of 2 degrees 4.302653, standard deviation 4 %: times and over exp(4.302653 * 0.04 / sqrt 3)
+    assert one.high / one.value == pytest.approx(one.value / one.low) == pytest.approx(1.104470, abs=1e-6)
 
 
 # -- why it bends ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dbdyno.stats.autocorrelation import durbin_watson
-from dbdyno.stats.estimates import chi_square_tail, students_quantile, students_tail
+from dbdyno.stats.estimates import Mean, chi_square_tail, students_quantile, students_tail
 from dbdyno.stats.significance import FALSE_ALARMS, unequal, welch
 
 
@@ -28,6 +28,23 @@ def test_students_tail_is_the_tables(degrees: int, t: float):
 def test_chi_squares_tail_is_the_tables(degrees: int, x: float):
     """Upper 1 % points: NIST/SEMATECH e-Handbook, 1.3.6.7.4."""
     assert chi_square_tail(x, degrees) == pytest.approx(0.01, rel=0.03)
+
+
+def test_intervals_lie_within_what_is_possible():
+    """Widths by scipy's t and the delta method; published t of 1 degree: 12.706."""
+    wide = Mean.of([0.2, 5.0]).positive95
+    assert wide is None, "from 0 to a million"
+    low, high = Mean.of([90.0, 110.0]).positive95
+    assert low * high == pytest.approx(100.0**2) and high / 100 == pytest.approx(
+        np.exp(12.706 * 10 / 100), rel=1e-4
+    )
+    for values in ([0.69, 0.02, 0.99], [0.01, 0.9], [0.5, 0.5001]):
+        mean = Mean.of(values)
+        low, high = mean.share95
+        assert 0 <= low < mean.value < high <= 1
+    assert Mean.of([0.0, 0.0]).share95 == (0.0, 0.0) and Mean.of([0.0, 0.0]).positive95 == (0.0, 0.0)
+    close = [1000.0, 1001.0, 999.5]
+    assert Mean.of(close).positive95 == pytest.approx(Mean.of(close).interval95, rel=1e-5)
 
 
 def test_welch_on_a_worked_example():

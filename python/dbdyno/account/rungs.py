@@ -60,7 +60,7 @@ def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame) -> Row:
     ids = _best(states)
     figures = {c: _figures(parts, c) for c in ids}
     rate = _mean(f.get("calls_per_s") for f in figures.values())
-    low, high = (rate.interval95 if rate else None) or (None, None)
+    low, high = (rate.positive95 if rate else None) or (None, None)
     row: Row = {
         "repeats": len(ids),
         "status": max((states[c] for c in ids), key=_WORST.index),

@@ -28,7 +28,7 @@ def begins(shares: Sequence[tuple[float, Estimate]]) -> int | None:
 def waiting(runq: Sequence[pl.DataFrame], load: float) -> Estimate | None:
     """Share of session time in the run queue at ``load``, of the ledger's rows of each repeat, all known:
     with Student's interval over repeats, of a single repeat the ledger's own. ``None``: no rows."""
-    found = fmt.estimate("share", [float(rows["aas"].sum()) / load for rows in runq])
+    found = fmt.estimate("share", [float(rows["aas"].sum()) / load for rows in runq], share=True)
     if found is None or len(runq) > 1 or runq[0]["low"].null_count() or runq[0]["high"].null_count():
         return found
     low, high = (float(runq[0][end].sum()) / load for end in ("low", "high"))

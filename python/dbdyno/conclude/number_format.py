@@ -85,11 +85,14 @@ def _ends(found: Estimate, text: Callable[[float], str]) -> str:
     return "" if low == high else f" ({low} to {high})"
 
 
-def estimate(name: str, values: Iterable[float | None], unit: str = "") -> Estimate | None:
-    """Mean of the known values with Student's interval; ``None`` without any."""
+def estimate(
+    name: str, values: Iterable[float | None], unit: str = "", *, share: bool = False
+) -> Estimate | None:
+    """Mean of the known values, which are 0 or more, with Student's interval on the scale of logarithms; of a
+    ``share`` on that of log odds. ``None`` without any."""
     mean = Mean.of(v for v in values if v is not None)
     if not mean.n:
         return None
-    low, high = mean.interval95 or (None, None)
+    low, high = (mean.share95 if share else mean.positive95) or (None, None)
     method = REPEATS if low is not None else ""
     return Estimate(name, mean.value, unit, low, high, method, mean.std_err)

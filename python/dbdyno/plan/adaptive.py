@@ -167,8 +167,8 @@ def _figure(sides: Sides, rung: int) -> str:
     """``18.2 ms (17.1 ms to 19.3 ms)``: the mean over repeats with Student's interval."""
     mean = _mean(sides, rung)
     shape = (lambda v: f"{format_rate(v)} calls/s") if sides.rate else format_ns
-    ends = mean.interval95
-    between = f" ({shape(max(0.0, ends[0]))} to {shape(ends[1])})" if ends is not None else ""
+    ends = mean.positive95
+    between = f" ({shape(ends[0])} to {shape(ends[1])})" if ends is not None else ""
     return shape(mean.value) + between
 
 

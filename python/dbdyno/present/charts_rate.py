@@ -118,9 +118,8 @@ def _rates(results: Results, series: Series, column: str) -> list[dict[str, Any]
     for r in figures.ladder(results, series).to_dicts():
         if r[column] is None:
             continue
-        half = figures.half_width(r)
         rate = float(r[column])
-        low, high = (None, None) if half is None else (rate * (1 - half), rate * (1 + half))
+        low, high = (rate * end for end in ends) if (ends := figures.ends(r)) else (None, None)
         rows.append(
             {
                 "series": series.label,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -77,12 +78,10 @@ def percent(part: float | None, whole: float | None = 1.0, digits: int = 0) -> s
     return text.lstrip("-") if float(text) == 0 else text
 
 
-def half_width(row: dict[str, Any]) -> float | None:
-    """Half of the 95 % interval of calls/s, relative to it; NULL with one repeat."""
-    low, high, value = row["calls_per_s_low"], row["calls_per_s_high"], row["calls_per_s"]
-    if low is None or high is None or not value:
-        return None
-    return float((high - low) / 2 / value)
+def ends(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The 95 % interval of calls/s over them, which holds 1; ``None`` with one repeat."""
+    low, high, value = (row.get(f"calls_per_s{end}") for end in ("_low", "_high", ""))
+    return None if low is None or high is None or not value else (low / value, high / value)
 
 
 def cpus_text(cpus: float) -> str:

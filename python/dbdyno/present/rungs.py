@@ -55,8 +55,14 @@ def _rate(name: str) -> Callable[[Record], Cell]:
 
 
 def _interval(r: Record) -> Cell:
-    half = figures.half_width({k: r.get(k) for k in ("calls_per_s", "calls_per_s_low", "calls_per_s_high")})
-    return Cell("") if half is None else Cell(f"{percent(half, digits=1)} %", half)
+    """``1.2 %``; ``-45 +82 %`` where the ends are not as far to both sides."""
+    ends = figures.ends(r)
+    if ends is None:
+        return Cell("")
+    below, above = 1 - ends[0], ends[1] - 1
+    if above - below < 0.05:
+        return Cell(f"{percent((above + below) / 2, digits=1)} %", (above + below) / 2)
+    return Cell(f"-{percent(below)} +{percent(above)} %", (above + below) / 2)
 
 
 def _bar(r: Record) -> Cell:

@@ -110,6 +110,36 @@ class Mean:
         half = students_quantile(self.n - 1) * self.std_err
         return self.value - half, self.value + half
 
+    @property
+    def positive95(self) -> tuple[float, float] | None:
+        """As :attr:`interval95`, on the scale of logarithms; see :func:`positive_interval`."""
+        if self.std_err is None or self.value <= 0:
+            return self.interval95
+        return positive_interval(self.value, self.std_err, self.n - 1)
+
+    @property
+    def share95(self) -> tuple[float, float] | None:
+        """The same on the scale of log odds: within 0 and 1, as the mean is."""
+        if self.std_err is None or self.std_err == 0 or not 0 < self.value < 1:
+            return self.interval95
+        odds = self.value / (1 - self.value)
+        half = students_quantile(self.n - 1) * self.std_err / (self.value * (1 - self.value))
+        factor = math.exp(min(half, math.log(WIDEST)))
+        return odds / factor / (1 + odds / factor), odds * factor / (1 + odds * factor)
+
+
+WIDEST = 1e4
+"""An interval whose upper end is more than so many times its lower one says nothing."""
+
+
+def positive_interval(
+    value: float, std_err: float, degrees: float, alpha: float = 0.05
+) -> tuple[float, float] | None:
+    """Student's interval on the scale of logarithms, its error by the delta method: both ends are above zero,
+    however large the error is. ``value`` is above zero. ``None``: wider than :data:`WIDEST`."""
+    half = students_quantile(degrees, alpha) * std_err / value
+    return None if 2 * half > math.log(WIDEST) else (value / math.exp(half), value * math.exp(half))
+
 
 # Shares seen in samples: intervals, and how many independent samples unequal ones are worth.
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbdyno.stats.estimates import sign_tail, students_quantile, students_tail
+from dbdyno.stats.estimates import positive_interval, sign_tail, students_tail
 
 Floats = NDArray[np.float64]
 
@@ -171,10 +171,6 @@ def median_interval(values: Floats) -> tuple[float | None, float | None]:
 # of the inverse ratio is its inverse.
 
 
-WIDEST = 100
-"""An interval wider than this, up or down, says nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Moments:
     """Means of baseline and variant, (co)variances of these means, degrees of freedom of the variances."""
@@ -212,6 +208,5 @@ class Moments:
         return students_tail(away / self.log_std_err, self.degrees)
 
     def interval(self, alpha: float = 0.05) -> tuple[float, float] | None:
-        """Both ends, both above zero; ``None``: one is beyond :data:`WIDEST` times the ratio."""
-        half = students_quantile(self.degrees, alpha) * self.log_std_err
-        return None if half > math.log(WIDEST) else (self.ratio / math.exp(half), self.ratio * math.exp(half))
+        """Both ends of the ratio's, both above zero; ``None``: too wide to say anything."""
+        return positive_interval(self.ratio, self.ratio * self.log_std_err, self.degrees, alpha)

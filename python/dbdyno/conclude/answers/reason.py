@@ -133,7 +133,7 @@ def _share(before: list[Spent], after: list[Spent], keys: set[tuple[str, str]]) 
         grown = _growth([c for c in before if c.repeat == repeat], [c for c in after if c.repeat == repeat])
         if (total := sum(grown.values())) > 0:
             shares.append(sum(g for k, g in grown.items() if k in keys) / total)
-    return fmt.estimate("share", shares) if len(shares) > 1 else None
+    return fmt.estimate("share", shares, share=True) if len(shares) > 1 else None
 
 
 def _named(kind: str, after: list[Spent]) -> str:

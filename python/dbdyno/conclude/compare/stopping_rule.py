@@ -77,7 +77,7 @@ def _metric(groups: list[Mapping[int, CellFigures]]) -> Metric:
 
 def _of_mean(group: Mapping[int, CellFigures], metric: Metric) -> tuple[float | None, int]:
     mean = Mean.of(known(group, metric.name).values())
-    ends = mean.interval95
+    ends = mean.positive95
     return (None if ends is None or not mean.value else (ends[1] - ends[0]) / 2 / mean.value), mean.n
 
 

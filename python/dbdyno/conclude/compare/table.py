@@ -228,7 +228,7 @@ def _ranked(metric: Metric, match: Match) -> list[Line]:
 
 
 def _line(match: Match, rank: int, label: str, mean: Mean) -> Line:
-    low, high = mean.interval95 or (None, None)
+    low, high = mean.positive95 or (None, None)
     return Line(
         workload=match.workload,
         sessions=match.sessions,

@@ -16,7 +16,7 @@ from dbdyno.model.analyses import PARTS, REGRESSION_POINTS, Estimate, Part, Regr
 from dbdyno.model.errors import UsageError
 from dbdyno.model.units import format_ns
 from dbdyno.stats.autocorrelation import durbin_watson
-from dbdyno.stats.estimates import students_quantile
+from dbdyno.stats.estimates import positive_interval, students_quantile
 from dbdyno.stats.least_squares import (
     Fit,
     Floats,
@@ -300,5 +300,5 @@ def _ratio(work: Floats, cpu: Floats, unit: str) -> Estimate | None:
         return named
     off = cpu - value * work
     error = math.sqrt(n * float(off @ off) / (n - 1)) / total
-    half = students_quantile(n - 1) * error
-    return replace(named, low=value - half, high=value + half, std_err=error, method="ratio estimator, t")
+    low, high = (positive_interval(value, error, n - 1) if value > 0 else None) or (None, None)
+    return replace(named, low=low, high=high, std_err=error, method="ratio estimator, t on logarithms")
