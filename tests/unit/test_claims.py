@@ -13,7 +13,7 @@ from dbdyno.conclude.catalogue import Entry, claim, entries, entry
 from dbdyno.conclude.catalogue.__main__ import page
 from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.errors import UsageError
-from dbdyno.present.claim_record import finding_record
+from dbdyno.present.jsondoc import finding as finding_record
 
 STORED = TypeAdapter(tuple[Claim, ...])
 FORBIDDEN = re.compile(r"^Of |cannot be told|not told|witness\b|somebody|\bmend\b|\bcells?\b")

@@ -26,7 +26,7 @@ from dbdyno.model.analyses import POINTS, Ladder, Machine, Machines
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.present.document import Chart, walk
-from dbdyno.present.machines import machines_json, sections
+from dbdyno.present.machines import sections
 
 LOADS = (1, 2, 4, 8, 12, 24, 32, 64, 100, 200)
 Law = Callable[[float], float]
@@ -241,7 +241,7 @@ def test_as_html() -> None:
 
 
 def test_as_json() -> None:
-    (document,) = machines_json([argument()])
+    (document,) = present.machines_document(None, [argument()])["machines"]
     again = json.loads(json.dumps(document, allow_nan=False))
     assert again["peak"]["loads"] == [8, 32]
     assert again["peak"]["ratio"]["low"] is None

@@ -21,7 +21,8 @@ from dbdyno.conclude.regression import cpu_per_work, regress
 from dbdyno.conclude.regression.ladder import work_unit
 from dbdyno.model.analyses import POINTS, Estimate, Ladder, Machine, Regression
 from dbdyno.model.errors import UsageError
-from dbdyno.present.regression import regression_json, section
+from dbdyno.present import jsondoc
+from dbdyno.present.regression import section
 from dbdyno.stats import least_squares as linear
 from dbdyno.stats.autocorrelation import durbin_watson
 
@@ -324,8 +325,8 @@ def test_as_text_html_and_json() -> None:
     assert [r.cells[2].value for r in table.rows[:2]] == pytest.approx([998e-6, 798e-6], rel=0.01)
     root = ElementTree.fromstring(as_html([shown]))
     assert len(root.findall(".//tbody/tr")) == 6
-    document = json.loads(json.dumps(regression_json(made), allow_nan=False))
-    below = document["regressions"][0]
+    document = json.loads(json.dumps([jsondoc.regression(r) for r in made], allow_nan=False))
+    below = document[0]
     assert list(below["parts"]) == ["cpu", "user", "system"]
     assert below["parts"]["user"]["slopes"][0]["value"] == pytest.approx(0.8e-3, rel=0.01)
     assert len(below["points"]) == 4

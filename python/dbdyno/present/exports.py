@@ -19,8 +19,7 @@ import polars as pl
 from dbdyno.model.errors import StoreError, StoreFull, UsageError
 from dbdyno.model.results import Results
 from dbdyno.present import jsondoc
-from dbdyno.present.claim_record import finding_record
-from dbdyno.present.plain import plain
+from dbdyno.present.document import Document
 
 # Files that are there whole or not at all; an unwritable place is an error with its cure.
 
@@ -74,25 +73,23 @@ def make_directory(path: Path) -> Path:
     return path
 
 
+def write(shown: Document, path: Path) -> Path:
+    """A document as a file: Markdown where ``path`` ends in .md, a workbook where it ends in .xlsx, else HTML
+    that loads nothing. Raises StoreError where that cannot be written."""
+    if path.suffix == ".xlsx":
+        from dbdyno.present.media import xlsx
+
+        return write_atomic(path, xlsx.workbook(shown))
+    from dbdyno.present.media import html, markdown
+
+    page = markdown.page(shown) if path.suffix == ".md" else html.page(shown)
+    return write_atomic(path, page.encode("utf-8"))
+
+
 Kind = Literal["csv", "xlsx", "parquet", "json"]
 Tables = Mapping[str, pl.DataFrame]
-_NUMBERS = ("value", "low", "high")
-_FINDINGS = {
-    name: pl.Float64 if name in _NUMBERS else pl.String
-    for name in (
-        "id",
-        "severity",
-        "subject",
-        "claim",
-        "value",
-        "unit",
-        "low",
-        "high",
-        "evidence",
-        "cure",
-        "cells",
-    )
-}
+_FINDING = ("id", "severity", "subject", "claim", "value", "unit", "low", "high", "evidence", "cure", "cells")
+_FINDINGS = {name: pl.Float64 if name in ("value", "low", "high") else pl.String for name in _FINDING}
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -120,7 +117,7 @@ def export(results: Results, raw_tables: Tables, to: str, path: Path) -> list[Pa
 def all_tables(results: Results, raw_tables: Tables) -> dict[str, pl.DataFrame]:
     """Derived tables, findings, then raw ones; where both have a name, the derived one holds all cells."""
     findings = pl.DataFrame(
-        [{**finding_record(f), "cells": " ".join(f.cells)} for f in results.findings] or None,
+        [{**jsondoc.finding(f), "cells": " ".join(f.cells)} for f in results.findings] or None,
         schema=_FINDINGS,
     )
     raw = {n: t for n, t in raw_tables.items() if n not in results.tables}
@@ -159,5 +156,5 @@ def _parquet(table: pl.DataFrame) -> bytes:
 
 def _json(results: Results, raw_tables: Tables) -> bytes:
     document = jsondoc.document(results)
-    document["tables"] = {n: plain(t) for n, t in all_tables(results, raw_tables).items()}
+    document["tables"] = {n: jsondoc.plain(t) for n, t in all_tables(results, raw_tables).items()}
     return json.dumps(document, allow_nan=False).encode()

@@ -1,9 +1,8 @@
-"""Two machines under the same work: the sections of a document, and the same as JSON."""
+"""Two machines under the same work: the sections of a document."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import polars as pl
 
@@ -27,7 +26,6 @@ from dbdyno.present.document import (
     word,
 )
 from dbdyno.present.palette import var
-from dbdyno.present.plain import plain
 
 # Throughput of both machines over load on logarithmic axes, with the crossings and their intervals.
 
@@ -90,8 +88,6 @@ def _crossings(made: Machines, ends: Sequence[float]) -> Iterator[Spec]:
         yield encoded(name, x=channel("load:Q"), y={"value": 10}, text=channel("name:N"))
 
 
-FORMAT = 1
-"""Raised when a key changes its meaning or goes; new keys do not raise it."""
 _NOTHING = Cell("")
 
 
@@ -180,27 +176,3 @@ def notes(made: Machines) -> Iterator[str]:
     a, b = made.names
     yield f"Response: mean response time of {b} over that of {a}."
     yield from (n.text for n in made.notes)
-
-
-def machines_json(made: Iterable[Machines]) -> list[dict[str, Any]]:
-    """One document a pair of ladders; unknown is ``None``."""
-    return [_document(m) for m in made]
-
-
-def _document(made: Machines) -> dict[str, Any]:
-    record = plain(made)
-    speeds = [record[k] for k in ("one_session", "peak", "per_core", "per_thread")]
-    for speed in (*speeds, *(at[k] for at in record["at_loads"] for k in ("throughput", "response"))):
-        speed["reason"] = speed["reason"] or None
-    a, b, loads = (record.pop(k) for k in ("a", "b", "peak_loads"))
-    return {
-        **record,
-        "claims": [c.text for c in made.claims],
-        "notes": [n.text for n in made.notes],
-        "format": FORMAT,
-        "ladders": [a["name"], b["name"]],
-        "machines": [a["machine"], b["machine"]],
-        "throughput_unit": a["throughput_unit"],
-        "load_unit": a["load_unit"],
-        "peak": {**record["peak"], "loads": loads},
-    }

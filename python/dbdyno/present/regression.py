@@ -1,12 +1,11 @@
-"""CPU per unit of work: the document, and the same as JSON."""
+"""CPU per unit of work: the section of a document."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
-from dbdyno.model.analyses import PARTS, Estimate, Part, Regression
+from dbdyno.model.analyses import Estimate, Part, Regression
 from dbdyno.model.units import format_ns
 from dbdyno.present.document import (
     UNKNOWN,
@@ -22,10 +21,7 @@ from dbdyno.present.document import (
     remarks,
     word,
 )
-from dbdyno.present.plain import plain
 
-FORMAT = 1
-"""Raised when a key changes its meaning or goes; new keys do not raise it."""
 _COLUMNS = (
     Column("range"),
     Column("CPU"),
@@ -49,11 +45,6 @@ def section(made: Sequence[Regression]) -> Section | None:
     claims = Statements([Statement(t) for t in sentences(made)])
     blocks: list[Block] = [claims, Table("", _COLUMNS, rows), *remarks(notes(made))]
     return Section(f"CPU per {' and '.join(made[0].work_units)}{named}", blocks)
-
-
-def regression_json(made: Sequence[Regression]) -> dict[str, Any]:
-    """Unknown is ``None``."""
-    return {"format": FORMAT, "regressions": [_document(r) for r in made]}
 
 
 def sentences(made: Sequence[Regression]) -> list[str]:
@@ -130,8 +121,3 @@ def notes(made: Sequence[Regression]) -> Iterator[str]:
         yield f"Intervals are 95 %: {method}. Background: CPU seconds per second at no work."
     for r in made:
         yield from (f"{r.regime}: {n}" for n in r.notes)
-
-
-def _document(r: Regression) -> dict[str, Any]:
-    parts = {p.name: {k: v for k, v in plain(p).items() if k != "name"} for p in r.parts}
-    return {**plain(r), "parts": {name: parts[name] for name in PARTS if name in parts}}
