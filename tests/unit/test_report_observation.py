@@ -17,7 +17,7 @@ from shown import as_text
 
 from dbdyno import present
 from dbdyno.model.plan import Observation
-from dbdyno.present import charts, charts_stack, headline, processes, report, selection, timeline, waits
+from dbdyno.present import accounts, charts, headline, processes, report, selection, timeline, waits
 from dbdyno.present import selection as combine
 from dbdyno.present.document import Paragraph, Table
 
@@ -86,7 +86,7 @@ def test_many_windows_are_drawn_in_stretches_that_stop_at_gaps(monkeypatch: pyte
     monkeypatch.setattr(timeline, "MAX_STRETCHES", 3)
     places = timeline.stretches(results)
     assert places["place"].n_unique() == 4  # 2 + 1, the gap, 2 + 1
-    first = charts_stack.stack(results, places.select("cell", "place", "weight")).filter(pl.col("place") == 0)
+    first = accounts.stack(results, places.select("cell", "place", "weight")).filter(pl.col("place") == 0)
     run = first.filter(pl.col("key") == "run.user")["aas"].to_list()
     assert run == pytest.approx([(observed.BUSY[0] + observed.BUSY[1]) / 2])
 

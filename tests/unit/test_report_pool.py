@@ -10,7 +10,7 @@ import report_results as made
 from shown import tables
 
 from dbdyno.model.results import Results
-from dbdyno.present import charts_stack, figures, rungs, sources_used
+from dbdyno.present import accounts, figures, rungs, sources_used
 from dbdyno.present import sources_used as missing_values
 
 
@@ -47,7 +47,7 @@ def test_there_is_a_column_only_with_a_pool() -> None:
 
 def test_the_stack_has_a_segment_of_its_own() -> None:
     results = with_pool()
-    drawn = charts_stack.stack(results, charts_stack.rungs(results, figures.series_of(results)[0]))
+    drawn = accounts.stack(results, accounts.at_rungs(results, figures.series_of(results)[0]))
     mine = drawn.filter(key="pool.queue").sort("place")
     assert mine.select("label", "family").unique().rows() == [("pool queue", "pool.queue")]
     assert mine["aas"].to_list() == [0.6, 2.4]

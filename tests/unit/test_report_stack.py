@@ -10,11 +10,11 @@ import report_results as made
 
 from dbdyno.model import tables
 from dbdyno.model.results import Results
-from dbdyno.present import charts_stack, figures
+from dbdyno.present import accounts, figures
 
 
 def drawn(results: Results, series: figures.Series | None = None) -> pl.DataFrame:
-    return charts_stack.stack(results, charts_stack.rungs(results, series or figures.series_of(results)[0]))
+    return accounts.stack(results, accounts.at_rungs(results, series or figures.series_of(results)[0]))
 
 
 def with_ledger(*rows: dict[str, object]) -> tuple[Results, pl.DataFrame]:
@@ -72,12 +72,12 @@ def test_segments_lie_on_one_another_and_a_negative_remainder_below_zero() -> No
 
 def test_without_labels_cpu_wait_stays_whole() -> None:
     results, places = with_ledger({"account": "runq", "aas": 0.4})
-    assert charts_stack.stack(results, places)["key"].to_list() == ["runq"]
+    assert accounts.stack(results, places)["key"].to_list() == ["runq"]
 
 
 def test_what_has_no_label_is_a_part_of_its_own() -> None:
     results, places = with_ledger({"account": "runq", "aas": 0.4}, label("IO/Read", 0.3), label(None, 0.1))
-    rows = charts_stack.stack(results, places)
+    rows = accounts.stack(results, places)
     assert dict(rows.select("key", "aas").rows()) == pytest.approx({"runq": 0.1, "runq:IO": 0.3})
     assert rows["label"].to_list() == ["CPU WAIT, not divided", "CPU WAIT under IO"]
 
@@ -88,7 +88,7 @@ def test_where_only_some_places_divide_it_the_rest_is_told_apart() -> None:
         label("IO/Read", 0.4),
         {"cell": "d", "sessions": 2, "account": "runq", "aas": 1},
     )
-    labels = charts_stack.stack(results, places)["label"].to_list()
+    labels = accounts.stack(results, places)["label"].to_list()
     assert labels == ["CPU WAIT under IO", "CPU WAIT, not divided"]
 
 
@@ -99,10 +99,10 @@ def test_a_wait_that_one_repeat_did_not_see_took_no_time_there() -> None:
         {"cell": "d", "repeat": 2, "account": "runq", "aas": None},
         {"account": "runq", "aas": 0.4},
     )
-    found = dict(charts_stack.means(results, places).select("key", "aas").rows())
+    found = dict(accounts.means(results, places).select("key", "aas").rows())
     assert found["sleep:IO"] == pytest.approx(0.3)
     assert found["runq"] == pytest.approx(0.4)  # the repeat that does not know is left out
-    assert charts_stack.missing_parts(results, places) == []
+    assert accounts.missing_parts(results, places) == []
 
 
 def test_cells_count_by_their_weight() -> None:
@@ -110,7 +110,7 @@ def test_cells_count_by_their_weight() -> None:
         {"account": "runq", "aas": 0.4}, {"cell": "d", "repeat": 2, "account": "runq", "aas": 1.0}
     )
     weighted = places.with_columns(weight=pl.Series([3.0, 1.0]))
-    assert charts_stack.stack(results, weighted)["aas"].to_list() == pytest.approx([0.55])
+    assert accounts.stack(results, weighted)["aas"].to_list() == pytest.approx([0.55])
 
 
 def test_a_class_has_the_interval_of_its_events_together_and_names_the_longest() -> None:
@@ -119,7 +119,7 @@ def test_a_class_has_the_interval_of_its_events_together_and_names_the_longest()
         {"account": "sleep", "detail": "IO/Write", "aas": 0.1, "low": 0.0, "high": 0.2},
         {"account": "sleep", "detail": "Lock/x", "aas": 0.1, "low": None, "high": 0.2},
     )
-    io, lock = charts_stack.stack(results, places).to_dicts()
+    io, lock = accounts.stack(results, places).to_dicts()
     assert (io["low"], io["high"], io["events"]) == (
         pytest.approx(0.4),
         pytest.approx(0.9),
@@ -132,5 +132,5 @@ def test_the_unknown_is_named_and_not_drawn() -> None:
     results, places = with_ledger(
         {"account": "runq", "aas": None, "status": "off"}, {"account": "client", "aas": 1.0}
     )
-    assert charts_stack.stack(results, places)["key"].to_list() == ["client"]
-    assert charts_stack.missing_parts(results, places) == ["CPU WAIT"]
+    assert accounts.stack(results, places)["key"].to_list() == ["client"]
+    assert accounts.missing_parts(results, places) == ["CPU WAIT"]

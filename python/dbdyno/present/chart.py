@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import polars as pl
@@ -13,10 +13,7 @@ from dbdyno.present.document import Chart, Key
 from dbdyno.present.figures import cpus_text
 from dbdyno.present.palette import SERIES, var
 
-__all__ = ["Chart", "Key"]
 HEIGHT = 300
-DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 Spec = dict[str, Any]
 """A part of a Vega-Lite specification."""
 _TYPES = {"Q": "quantitative", "O": "ordinal", "N": "nominal"}
@@ -28,6 +25,19 @@ def channel(field: str, **options: Any) -> Spec:
     return {"field": name, "type": _TYPES[kind], **options}
 
 
+def coloured(field: str, names: Iterable[str], paints: Iterable[str] | None = None) -> Spec:
+    """A colour for each value of a column; without ``paints`` those of series."""
+    scale = series_scale(list(names)) if paints is None else {"domain": list(names), "range": list(paints)}
+    return channel(f"{field}:N", scale=scale, legend=None)
+
+
+def tips(*told: str | tuple[str, str, str]) -> list[Spec]:
+    """What the hover says: a column, or a column with its format (or none) and its title."""
+    found = [(t, "", "") if isinstance(t, str) else t for t in told]
+    shown = [(field, {"format": form, "title": title}) for field, form, title in found]
+    return [channel(field, **{k: v for k, v in options.items() if v}) for field, options in shown]
+
+
 def layer(rows: pl.DataFrame | Sequence[Spec], mark: str, **style: Any) -> Spec:
     """One mark for each row; NULL stays null and is not drawn."""
     values = rows.to_dicts() if isinstance(rows, pl.DataFrame) else list(rows)
@@ -37,6 +47,23 @@ def layer(rows: pl.DataFrame | Sequence[Spec], mark: str, **style: Any) -> Spec:
 def encoded(drawn: Spec, **channels: Any) -> Spec:
     """The layer with further channels."""
     return {**drawn, "encoding": {**drawn["encoding"], **channels}}
+
+
+def line_and_points(rows: Sequence[Spec], size: int, tooltip: list[Spec], **channels: Any) -> list[Spec]:
+    """A line for each colour with a point for each row, which says what it is."""
+    points = layer(rows, "point", filled=True, size=size, opacity=1)
+    return [
+        encoded(layer(rows, "line", strokeWidth=2), **channels),
+        encoded(points, **{k: c for k, c in channels.items() if k != "strokeDash"}, tooltip=tooltip),
+    ]
+
+
+def chart(
+    id: str, title: str, caption: str, layers: Sequence[Spec], description: str, rows: Any, **more: Any
+) -> Chart:
+    """``caption``: one sentence on what to see; ``description``: what is read aloud; ``rows``: the
+    data that it draws at least; ``more``: further fields of :class:`~dbdyno.present.document.Chart`."""
+    return Chart(id, title, caption, finished(layers, description), marks=len(rows), **more)
 
 
 def finished(layers: Sequence[Spec], description: str) -> Spec:
@@ -67,33 +94,44 @@ def rungs_axis() -> Spec:
     return channel("sessions:O", title="sessions", axis=axis, scale={"type": "band", "paddingInner": 0.15})
 
 
-def colours(keys: Sequence[str], values: Sequence[str]) -> Spec:
-    return {"domain": list(keys), "range": list(values)}
-
-
 def series_scale(labels: Sequence[str]) -> Spec:
-    return colours(labels, [var(SERIES[i % len(SERIES)]) for i in range(len(labels))])
+    return {"domain": list(labels), "range": [var(SERIES[i % len(SERIES)]) for i in range(len(labels))]}
 
 
-def series_keys(labels: Sequence[str]) -> list[Key]:
-    return [Key(label, var(SERIES[i % len(SERIES)])) for i, label in enumerate(labels)]
+def series_keys(labels: Sequence[str], mark: Literal["line", "fill"] = "line") -> list[Key]:
+    return [Key(label, var(SERIES[i % len(SERIES)]), mark) for i, label in enumerate(labels)]
 
 
-def cpu_mark(cpus: float, axis: Literal["x", "y"]) -> list[Spec]:
-    """A rule where the server's CPUs are all busy, with its name."""
+def rule(rows: Sequence[Spec], at: Mapping[str, Any], colour: str, dash: Sequence[int] = ()) -> Spec:
+    """A line across the chart."""
+    dashed = {"strokeDash": list(dash)} if dash else {}
+    return encoded(layer(rows, "rule", color=var(colour), **dashed, strokeWidth=1.5 if dash else 2), **at)
+
+
+def label(rows: Sequence[Spec], at: Mapping[str, Any], colour: str, **style: Any) -> Spec:
+    """The rows' column ``name`` as a text."""
+    return encoded(layer(rows, "text", color=var(colour), **style), **at, text=channel("name:N"))
+
+
+def legible(rows: Sequence[Spec], at: Mapping[str, Any], colour: str, **style: Any) -> list[Spec]:
+    """The same on a halo, for texts on what is drawn."""
+    halo = label(rows, at, "card", stroke=var("card"), strokeWidth=4, **style)
+    return [halo, label(rows, at, colour, **style)]
+
+
+def cpu_mark(cpus: float | None, axis: Literal["x", "y"], most: float = float("inf")) -> list[Spec]:
+    """A rule where the server's CPUs are all busy, with its name; none where they are unknown or ``most``
+    is less."""
+    if not cpus or cpus > most:
+        return []
     data = [{"cpus": cpus, "name": cpus_text(cpus)}]
-    at = {axis: channel("cpus:Q")}
-    rule = layer(data, "rule", color=var("muted"), strokeDash=[2, 3], strokeWidth=1.5)
-    name = channel("name:N")
+    at: Spec = {axis: channel("cpus:Q")}
+    style: Spec = {"align": "left", "fontSize": 11, "dx": 4}
     if axis == "x":
-        text = layer(data, "text", color=var("muted"), align="left", fontSize=11, dx=4)
-        return [encoded(rule, **at), encoded(text, **at, text=name, y={"value": HEIGHT - 8})]
-    halo = {"color": var("card"), "stroke": var("card"), "strokeWidth": 4}
-    texts = [
-        layer(data, "text", **ink, align="left", fontSize=11, dx=4, dy=-8)
-        for ink in (halo, {"color": var("text")})
-    ]
-    return [encoded(rule, **at), *(encoded(t, **at, text=name, x={"value": 2}) for t in texts)]
+        texts = [label(data, {**at, "y": {"value": HEIGHT - 8}}, "muted", **style)]
+    else:
+        texts = legible(data, {**at, "x": {"value": 2}}, "text", **style, dy=-8)
+    return [rule(data, at, "muted", (2, 3)), *texts]
 
 
 def number(value: Any) -> float:

@@ -1,147 +1,40 @@
-"""All charts of a report, in reading order."""
+"""The charts of a report in reading order; those of throughput, response time and single sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from dbdyno.model.results import Results
-from dbdyno.present import accounts, charts_rate, charts_spread, charts_stack, figures
+from dbdyno.present import charts_time, figures, headline
 from dbdyno.present.chart import (
-    SHAPES,
-    Chart,
-    Key,
+    Spec,
     channel,
+    chart,
+    coloured,
     cpu_mark,
     encoded,
-    finished,
     layer,
+    line_and_points,
     number,
     rungs_axis,
     series_keys,
-    series_scale,
     sessions_axis,
+    time_unit,
+    tips,
 )
+from dbdyno.present.document import Chart, Key
 from dbdyno.present.figures import Series, is_observation, of_series, series_of
-from dbdyno.present.palette import SERIES, var
+from dbdyno.present.palette import var
 
-# Charts of CPU used: by every data source, and by the server's own processes.
-
-
-def cpu_by_source(results: Results, series: Series) -> Chart | None:
-    """The same quantity, CPU used, from every data source."""
-    rows = _witnesses(results, series)
-    if rows.is_empty():
-        return None
-    names = rows["source"].unique(maintain_order=True).to_list()
-    scale = series_scale(names)
-    tooltip = [
-        channel("sessions:Q"), channel("source:N"),
-        channel("value:Q", format=".3f", title="CPUs used"),
-        channel("difference:Q", format="+.1%", title="to the reference"), channel("verdict:N"),
-    ]  # fmt: skip
-    base = {
-        "x": sessions_axis(),
-        "y": channel("value:Q", title="CPUs used", scale={"zero": True}),
-        "color": channel("source:N", scale=scale, legend=None),
-    }
-    shapes = {
-        "domain": names,
-        "range": list(SHAPES[: len(names)]) if len(names) <= len(SHAPES) else list(SHAPES),
-    }
-    # Outlines of falling size: sources that agree stay visible one inside the other.
-    sizes = {"type": "ordinal", "domain": names, "range": [160 / (i + 1) for i in range(len(names))]}
-    points = encoded(
-        layer(rows, "point", filled=False, strokeWidth=2, opacity=1),
-        **base,
-        shape=channel("source:N", scale=shapes, legend=None),
-        size=channel("source:O", scale=sizes, legend=None, sort=names),
-        tooltip=tooltip,
-    )
-    cpus = figures.usable_cpus(results)
-    mark = cpu_mark(cpus, "y") if cpus and cpus <= 1.3 * number(rows["value"].max()) else []
-    return Chart(
-        id="cpu",
-        title="CPU used, by source",
-        caption="Independent data sources of one quantity: where they differ, the cross-check says by how "
-        "much, and which one is the reference.",
-        spec=finished(
-            [encoded(layer(rows, "line", strokeWidth=1.5, opacity=0.8), **base), points, *mark],
-            "CPUs used, by each source",
-        ),
-        legend=series_keys(names),
-        marks=len(rows),
-    )
-
-
-def helpers(results: Results, series: Series) -> Chart | None:
-    """CPU of the server's own processes, which work for all sessions."""
-    rows = _helpers(results, series)
-    if rows.is_empty():
-        return None
-    names = rows["who"].unique(maintain_order=True).to_list()
-    scale = series_scale(names)
-    bars = encoded(
-        layer(rows, "bar", stroke=var("card"), strokeWidth=0.5),
-        x=rungs_axis(),
-        y=channel("aas:Q", title="CPUs used", stack="zero"),
-        color=channel("who:N", scale=scale, legend=None),
-        tooltip=[
-            channel("sessions:O"),
-            channel("who:N", title="process"),
-            channel("aas:Q", format=".4f", title="CPUs used"),
-        ],
-    )
-    legend = [Key(k.label, k.colour, "fill") for k in series_keys(names)]
-    return Chart(
-        id="helpers",
-        title="CPU of the server's own processes",
-        caption="Work done for the sessions by others: it is not in the sessions' stack and comes on top.",
-        spec=finished([bars], "CPUs used by the server's own processes, per rung"),
-        legend=legend,
-        marks=len(rows),
-    )
-
-
-def _witnesses(results: Results, series: Series) -> pl.DataFrame:
-    rows = of_series(results.tables["witnesses"], series).filter(
-        pl.col("quantity").is_in(["cpu_used", "cpu_used_machine"]) & pl.col("value").is_not_null()
-    )
-    machine = pl.col("quantity") == "cpu_used_machine"
-    rows = rows.with_columns(
-        pl.when(machine).then(pl.format("{} (machine)", "source")).otherwise("source").alias("source")
-    )
-    return (
-        rows.group_by("sessions", "source", maintain_order=True)
-        .agg(
-            pl.col("value").mean(),
-            pl.col("relative_difference").mean().alias("difference"),
-            pl.col("verdict").unique().sort().str.join(", "),
-        )
-        .sort("sessions", maintain_order=True)
-    )
-
-
-def _helpers(results: Results, series: Series) -> pl.DataFrame:
-    """CPU per rung and process, mean over the cells; the smallest processes come together as one."""
-    rows = accounts.leaves(of_series(results.tables["ledger"], series), "helper")
-    cpu = rows.filter(pl.col("account").is_in(["run", "run.user", "run.system"]) & (pl.col("aas") > 0))
-    totals = cpu.group_by("who").agg(pl.col("aas").sum()).sort(["aas", "who"], descending=[True, False])
-    named = totals["who"].to_list()[: len(SERIES) - 1]
-    who = pl.when(pl.col("who").is_in(named)).then("who").otherwise(pl.lit("other processes")).alias("who")
-    order = [*named, "other processes"]
-    cells = of_series(results.tables["windows"], series).group_by("sessions").agg(pl.len().alias("cells"))
-    return (
-        cpu.with_columns(who)
-        .sort(pl.col("who").replace_strict(order, list(range(len(order))), return_dtype=pl.Int64))
-        .group_by("sessions", "who", maintain_order=True)
-        .agg(pl.col("aas").sum())
-        .join(cells, on="sessions", maintain_order="left")
-        .with_columns(pl.col("aas") / pl.col("cells"))
-        .drop("cells")
-    )
+_STATISTICS = {"mean": "mean", "p50": "median", "p95": "95 %", "p99": "99 %"}
+_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+_BINS = 48
+_QUARTILES = 5  # fewer sessions have no middle half worth a box
+_POINTS = 200  # of a rung: more sessions are thinned by rank, extremes kept
 
 
 class Group(NamedTuple):
@@ -153,11 +46,15 @@ class Group(NamedTuple):
 
 def groups(results: Results) -> list[Group]:
     """Charts of rate and response: per workload those that compare its variants, then each variant's own."""
+    series = [] if is_observation(results) else series_of(results)
+    workloads = list(dict.fromkeys(s.workload for s in series))
     made: list[Group] = []
-    for heading, mine in _workloads(results):
-        made.append(Group(heading, [c for c in _shared(results, mine) if c]))
-        own = [Group(s.label, [c for c in _own(results, s) if c]) for s in mine]
-        if len(series_of(results)) > 1:
+    for workload in workloads:
+        mine = [s for s in series if s.workload == workload]
+        shared = [draw(results, mine) for draw in (throughput, response, percentiles)]
+        made.append(_group(workload if len(workloads) > 1 else "", shared))
+        own = [_group(s.label, [draw(results, s) for draw in (spread, distribution)]) for s in mine]
+        if len(series) > 1:
             made += own
         else:
             made[-1].charts.extend(own[0].charts)
@@ -167,33 +64,299 @@ def groups(results: Results) -> list[Group]:
 def ledgers(results: Results) -> list[Group]:
     """Charts of where the time went, each variant's own; over time for an observation."""
     if is_observation(results):
-        drawn = [charts_stack.timeline(results)]
-        return [Group("", [c for c in drawn if c])] if any(drawn) else []
-    series = series_of(results)
-    made = [Group(s.label if len(series) > 1 else "", [c for c in _time(results, s) if c]) for s in series]
+        made = [_group("", [charts_time.timeline(results)])]
+    else:
+        series = series_of(results)
+        made = [_group(s.label if len(series) > 1 else "", _time(results, s)) for s in series]
     return [g for g in made if g.charts]
 
 
-def _workloads(results: Results) -> Iterator[tuple[str, list[Series]]]:
-    series = [] if is_observation(results) else series_of(results)
-    workloads = list(dict.fromkeys(s.workload for s in series))
-    for workload in workloads:
-        yield workload if len(workloads) > 1 else "", [s for s in series if s.workload == workload]
+def _group(heading: str, drawn: Iterable[Chart | None]) -> Group:
+    return Group(heading, [c for c in drawn if c])
 
 
-def _shared(results: Results, series: list[Series]) -> Iterator[Chart | None]:
-    yield charts_rate.throughput(results, series)
-    yield charts_rate.response(results, series)
-    yield charts_spread.percentiles(results, series)
+def _time(results: Results, series: Series) -> list[Chart | None]:
+    return [
+        charts_time.time_stack(results, series, "aas"),
+        charts_time.time_stack(results, series, "share"),
+        charts_time.cpu_by_source(results, series),
+        charts_time.helpers(results, series),
+    ]
 
 
-def _own(results: Results, series: Series) -> Iterator[Chart | None]:
-    yield charts_spread.spread(results, series)
-    yield charts_spread.distribution(results, series)
+def throughput(results: Results, series: list[Series]) -> Chart | None:
+    """Rate against sessions, with the line of perfect scaling from each series' lowest rung."""
+    found = [a for s in series if (a := headline.answer(results, s)) and a.peak]
+    if not found:
+        return None
+    column = "work_per_s" if all(a.rate_column == "work_per_s" for a in found) else "calls_per_s"
+    unit = found[0].unit if column == "work_per_s" else "calls/s"
+    rows = [r for s in series for r in _rates(results, s, column)]
+    if not rows:
+        return None
+    repeated = [r for r in rows if r["low"] is not None]
+    top, cap = max(r["sessions"] for r in rows), 1.18 * max(r["high"] or r["rate"] for r in rows)
+    labels = [s.label for s in series]
+    base = {"x": sessions_axis(), "color": coloured("series", labels)}
+    y = channel("rate:Q", title=unit, axis={"format": "~s"}, scale={"domain": [0, cap], "nice": False})
+    perfect = layer(
+        _perfect(rows, labels, top, cap), "line", strokeDash=[6, 4], strokeWidth=1.5, opacity=0.75
+    )
+    intervals = layer(repeated, "rule", strokeWidth=2)
+    ends = [("low:Q", ".4~s", "95 % from"), ("high:Q", ".4~s", "95 % to")] if repeated else []
+    tooltip = tips(
+        "series:N", "sessions:Q", ("rate:Q", ".4~s", unit), *ends,
+        ("scaling:Q", ".1%", "of perfect scaling"), "status:N",
+    )  # fmt: skip
+    measured = layer(rows, "line", strokeWidth=2.5, point={"size": 45})
+    return chart(
+        "throughput",
+        f"Throughput, {unit}",
+        "The distance to the dashed line is what each further session fails to deliver"
+        + ("; bars are 95 % intervals over repeats." if repeated else "."),
+        [
+            *cpu_mark(figures.usable_cpus(results), "x", top),
+            encoded(perfect, **base, y=y, detail=channel("series:N")),
+            encoded(intervals, **base, y=channel("low:Q"), y2={"field": "high"}),
+            encoded(measured, **base, y=y, tooltip=tooltip),
+        ],
+        f"Throughput in {unit} against sessions, with the line of perfect scaling",
+        rows,
+        legend=[*series_keys(labels), Key("perfect scaling", var("muted"), "dash")],
+    )
 
 
-def _time(results: Results, series: Series) -> Iterator[Chart | None]:
-    yield charts_stack.time_stack(results, series, "aas")
-    yield charts_stack.time_stack(results, series, "share")
-    yield cpu_by_source(results, series)
-    yield helpers(results, series)
+def _rates(results: Results, series: Series, column: str) -> list[dict[str, Any]]:
+    rows = figures.ladder(results, series).filter(pl.col(column).is_not_null()).to_dicts()
+    return [
+        {
+            "series": series.label,
+            "sessions": r["sessions"],
+            "rate": (rate := float(r[column])),
+            "low": None if (ends := figures.ends(r)) is None else rate * ends[0],
+            "high": None if ends is None else rate * ends[1],
+            "scaling": r["scaling"],
+            "status": r["status"],
+        }
+        for r in rows
+    ]
+
+
+def _perfect(rows: list[Spec], labels: list[str], top: float, cap: float) -> list[Spec]:
+    """From the origin through the lowest rung, to where it leaves the chart."""
+    lowest = {r["series"]: r for r in reversed(rows) if r["rate"] > 0}
+    ends = []
+    for label in filter(lowest.get, labels):
+        slope = lowest[label]["rate"] / lowest[label]["sessions"]
+        x = min(top, cap / slope)
+        ends += [{"series": label, "sessions": n, "rate": slope * n} for n in (0, x)]
+    return ends
+
+
+def response(results: Results, series: list[Series]) -> Chart | None:
+    """Mean, median, 95th and 99th percentile of the calls' durations."""
+    one = len(series) == 1
+    shown = _STATISTICS if one else {k: _STATISTICS[k] for k in ("mean", "p95")}  # more lines hide each other
+    rows = [r for s in series for r in _responses(results, s, shown)]
+    if not rows:
+        return None
+    unit, factor = time_unit(max(r["ns"] for r in rows))
+    for r in rows:
+        r["time"] = r.pop("ns") / factor
+    title = f"response time, {unit}"
+    names, paints = list(shown.values()), [var(f"stat-{s}") for s in shown]
+    labels = [s.label for s in series]
+    dashes = {"domain": names, "range": list(_DASHES[: len(names)])}
+    layers = line_and_points(
+        rows,
+        30,
+        tips("series:N", "sessions:Q", "statistic:N", ("time:Q", ",.3~r", title)),
+        x=sessions_axis(),
+        y=channel("time:Q", title=title, scale={"type": "linear"}),
+        color=coloured("statistic", names, paints) if one else coloured("series", labels),
+        detail=[channel("series:N"), channel("statistic:N")],
+        strokeDash=channel("statistic:N", scale=dashes, legend=None),
+    )
+    legend = [Key(n, m, "line" if n == "mean" else "dash") for n, m in zip(names, paints, strict=True)]
+    if not one:
+        legend = [*series_keys(labels), *(Key(n, var("muted"), "dash") for n in names[1:])]
+    return chart(
+        "response",
+        "Response time of a call",
+        "A mean that rises in step with the sessions says that calls queue; percentiles that leave the mean "
+        "behind say that some wait much longer than others.",
+        layers,
+        f"Response time in {unit} against sessions: mean and percentiles",
+        rows,
+        legend=legend,
+        log=True,
+    )
+
+
+def _responses(results: Results, series: Series, shown: dict[str, str]) -> list[dict[str, Any]]:
+    return [
+        {"series": series.label, "sessions": r["sessions"], "statistic": name, "ns": float(ns)}
+        for r in figures.ladder(results, series).to_dicts()
+        for key, name in shown.items()
+        if (ns := r[f"response_{key}_ns"]) is not None and math.isfinite(ns)
+    ]
+
+
+def _durations(results: Results, series: Series) -> tuple[int, pl.DataFrame]:
+    """Top rung of the series that has a histogram; its buckets (low_ns, high_ns, count) over all repeats."""
+    frame = results.tables["histogram"]
+    if "sessions" not in frame.columns and "cell" in frame.columns:
+        keys = results.tables["windows"].select("cell", "workload", "variant", "sessions")
+        frame = frame.join(keys, on="cell", how="inner")
+    known = {"workload", "variant", "sessions"} <= set(frame.columns)
+    mine = of_series(frame, series).filter(pl.col("count") > 0) if known else frame.clear()
+    if mine.is_empty():
+        return 0, mine
+    top = mine["sessions"].max()
+    buckets = mine.filter(pl.col("sessions") == top).group_by("low_ns", "high_ns").agg(pl.col("count").sum())
+    return int(top), buckets.sort("low_ns")  # type: ignore[arg-type]
+
+
+def distribution(results: Results, series: Series) -> Chart | None:
+    """How long the calls of the top rung took: counts over time on a logarithmic axis."""
+    top, buckets = _durations(results, series)
+    if buckets.is_empty():
+        return None
+    unit, factor = time_unit(number(buckets["high_ns"].max()))
+    rows = _bins(buckets, factor)
+    drawn = encoded(
+        layer(rows, "bar", color=var("stat-p50"), stroke=var("card"), strokeWidth=0.5),
+        x=channel("low:Q", title=f"response time, {unit}", scale={"type": "log", "nice": False}),
+        x2={"field": "high"},
+        y=channel("calls:Q", title="calls"),
+        y2={"datum": 0},
+        tooltip=[
+            *tips(("low:Q", ",.4~r", f"from, {unit}"), ("high:Q", ",.4~r", f"to, {unit}")),
+            channel("calls:Q", format=","),
+        ],
+    )
+    return chart(
+        "distribution",
+        f"Durations of calls at {top} sessions",
+        "More than one hill says that calls fall into kinds, for example those that found a free CPU and "
+        "those that queued.",
+        [drawn],
+        f"Number of calls by response time at {top} sessions",
+        rows,
+    )
+
+
+def _bins(buckets: pl.DataFrame, factor: float) -> list[dict[str, Any]]:
+    """Calls in bins of equal width on a logarithmic axis; a bucket belongs to the bin of its middle."""
+    low, high = max(1.0, number(buckets["low_ns"].min())), number(buckets["high_ns"].max()) + 1
+    step = math.log(high / low) / _BINS
+    middle = ((pl.col("low_ns") + pl.col("high_ns")) / 2).clip(low)
+    place = ((middle / low).log() / step).floor().clip(0, _BINS - 1).cast(pl.Int64)
+    found = buckets.group_by(place.alias("bin")).agg(pl.col("count").sum()).sort("bin")
+    ends = [low * math.exp(b * step) / factor for b in range(_BINS + 1)]
+    return [{"low": ends[b], "high": ends[b + 1], "calls": calls} for b, calls in found.rows()]
+
+
+def percentiles(results: Results, series: list[Series]) -> Chart | None:
+    """Response time against percentile at the top rung, the tail stretched (as HdrHistogram plots it)."""
+    found = [(s, *_durations(results, s)) for s in series]
+    found = [f for f in found if not f[2].is_empty()]
+    if not found:
+        return None
+    unit, factor = time_unit(max(number(b["high_ns"].max()) for _, _, b in found))
+    rows = [r for s, _, buckets in found for r in _curve(buckets, factor, s.label)]
+    highest = max(r["inverse"] for r in rows)
+    words = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.7~g') + ' %'"
+    decades = [10.0**i for i in range(1, 10) if 10.0**i <= highest]
+    ticks = [1, 2, *([4] if highest < 100 else []), *decades]
+    axis = {"values": ticks, "labelExpr": words, "labelOverlap": "greedy"}
+    scale = {"type": "log", "domain": [1, max(highest, 2)], "nice": False}
+    title, labels = f"response time, {unit}", [s.label for s in series]
+    drawn = encoded(
+        layer(rows, "line", interpolate="step-before", strokeWidth=2, point={"size": 12}),
+        x=channel("inverse:Q", title="percentile of calls", axis=axis, scale=scale),
+        y=channel("time:Q", title=title, scale={"type": "linear"}),
+        color=coloured("series", labels),
+        tooltip=tips("series:N", ("percent:Q", ".6~g", "percentile"), ("time:Q", ",.4~r", title)),
+    )
+    at = " and ".join(str(top) for top in sorted({top for _, top, _ in found}))
+    return chart(
+        "percentiles",
+        f"Percentiles at {at} sessions",
+        "Read upwards from a percentile: so long, at most, did that share of the calls take.",
+        [drawn],
+        f"Response time in {unit} by percentile at {at} sessions",
+        rows,
+        legend=series_keys(labels) if len(series) > 1 else (),
+        log=True,
+    )
+
+
+def _curve(buckets: pl.DataFrame, factor: float, label: str) -> list[dict[str, Any]]:
+    """At most about 150 points: time (a bucket's upper end) and 1 / (1 - share of calls at or below)."""
+    total = int(buckets["count"].sum())
+    fastest = number(buckets["low_ns"].min()) / factor
+    rows: list[dict[str, Any]] = [{"series": label, "inverse": 1.0, "percent": 0.0, "time": fastest}]
+    seen = 0
+    for high_ns, count in buckets.select("high_ns", "count").rows():
+        seen += count
+        inverse = total / max(1, total - seen)
+        if seen == total or inverse >= rows[-1]["inverse"] * 1.06:
+            percent = 100.0 * seen / total
+            rows.append({"series": label, "inverse": inverse, "percent": percent, "time": high_ns / factor})
+    return rows
+
+
+def spread(results: Results, series: Series) -> Chart | None:
+    """Each session's rate against the mean of its rung."""
+    rates = of_series(results.tables["rates"], series).filter(
+        (pl.col("scope") == "session") & (pl.col("name") == "calls_per_s") & pl.col("value").is_not_null()
+    )
+    relative = rates.with_columns((pl.col("value") / pl.col("value").mean().over("cell")).alias("relative"))
+    relative = relative.filter(pl.col("relative").is_finite())
+    if relative.is_empty():
+        return None
+    points = _thinned(relative)
+    ends = [min(0.98, number(points["relative"].min())), max(1.02, number(points["relative"].max()))]
+    scale = {"zero": False, "domain": ends}
+    strip = encoded(
+        layer(points, "point", filled=True, size=18, opacity=0.55, color=var("stat-p50")),
+        x=rungs_axis(),
+        y=channel("relative:Q", title="rate, of the rung's mean", axis={"format": ".1~%"}, scale=scale),
+        tooltip=tips(
+            "sessions:O", "session:Q", "repeat:Q",
+            ("value:Q", ".4~s", "calls/s"), ("relative:Q", ".1%", "of the mean"),
+        ),
+    )  # fmt: skip
+    return chart(
+        "spread",
+        "Rates of single sessions",
+        "Each point is a session, a box holds the middle half of five or more: long is unfair.",
+        [*_boxes(relative), strip],
+        "Rate of each session relative to the mean of its rung",
+        points,
+    )
+
+
+def _boxes(relative: pl.DataFrame) -> list[Spec]:
+    """Quartiles and median of the rungs that have enough sessions."""
+    value = pl.col("relative")
+    quartiles = {"q1": value.quantile(0.25), "median": value.median(), "q3": value.quantile(0.75)}
+    boxes = relative.group_by("sessions").agg(**quartiles, n=pl.len())
+    boxes = boxes.filter(pl.col("n") >= _QUARTILES).sort("sessions")
+    box = layer(boxes, "bar", color=var("stat-p50"), opacity=0.3)
+    middle = layer(boxes, "tick", color=var("text"), thickness=2, orient="horizontal")
+    return [
+        encoded(box, x=rungs_axis(), y=channel("q1:Q"), y2={"field": "q3"}),
+        encoded(middle, x=rungs_axis(), y=channel("median:Q")),
+    ]
+
+
+def _thinned(rates: pl.DataFrame) -> pl.DataFrame:
+    """At most _POINTS sessions of each rung, evenly by rank, the extremes among them."""
+    ranked = rates.sort("sessions", "relative").with_columns(
+        pl.int_range(pl.len()).over("sessions").alias("rank"), pl.len().over("sessions").alias("n")
+    )
+    step = (pl.col("n") / _POINTS).ceil().cast(pl.Int64)
+    keep = (pl.col("rank") % step == 0) | (pl.col("rank") == pl.col("n") - 1)
+    return ranked.filter(keep).select("sessions", "session", "repeat", "value", "relative")

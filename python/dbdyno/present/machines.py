@@ -8,7 +8,19 @@ import polars as pl
 
 from dbdyno.model.analyses import Estimate, Ladder, Machine, Machines, Speed
 from dbdyno.model.units import counted, format_ns, format_rate
-from dbdyno.present.chart import Spec, channel, encoded, finished, layer, series_keys, series_scale
+from dbdyno.present.chart import (
+    Spec,
+    channel,
+    chart,
+    coloured,
+    encoded,
+    label,
+    layer,
+    line_and_points,
+    rule,
+    series_keys,
+    tips,
+)
 from dbdyno.present.document import (
     UNKNOWN,
     Block,
@@ -30,7 +42,7 @@ from dbdyno.present.palette import var
 # Throughput of both machines over load on logarithmic axes, with the crossings and their intervals.
 
 
-def chart(made: Machines, number: int = 0) -> Chart:
+def throughput(made: Machines, number: int = 0) -> Chart:
     """A line each through the means at its own loads; a crossing as a rule, its interval as a band."""
     unit, load_unit = made.a.throughput_unit, made.a.load_unit
     rows = [r for name, side in zip(made.names, (made.a, made.b), strict=True) for r in _means(name, side)]
@@ -40,30 +52,24 @@ def chart(made: Machines, number: int = 0) -> Chart:
     rates = [r["rate"] for r in rows] or [1.0]
     logarithmic = {"type": "log", "nice": False}
     heights = {**logarithmic, "domain": [min(rates) / 1.2, 1.2 * max(rates)]}
-    base = {
-        "x": channel("load:Q", title=load_unit, axis=ticks, scale={**logarithmic, "domain": ends}),
-        "y": channel("rate:Q", title=unit, axis={"format": "~s"}, scale=heights),
-        "color": channel("machine:N", scale=series_scale(made.names), legend=None),
-    }
-    tip = [
-        channel("machine:N"),
-        channel("load:Q", title=load_unit),
-        channel("rate:Q", format=".4~s", title=unit),
-    ]
-    layers = [
-        *_crossings(made, ends),
-        encoded(layer(rows, "line", strokeWidth=2), **base),
-        encoded(layer(rows, "point", filled=True, size=40, opacity=1), **base, tooltip=tip),
-    ]
+    drawn = line_and_points(
+        rows,
+        40,
+        tips("machine:N", ("load:Q", "", load_unit), ("rate:Q", ".4~s", unit)),
+        x=channel("load:Q", title=load_unit, axis=ticks, scale={**logarithmic, "domain": ends}),
+        y=channel("rate:Q", title=unit, axis={"format": "~s"}, scale=heights),
+        color=coloured("machine", made.names),
+    )
     crossing = [Key("crossing, 95 % interval", var("muted"), "dash")] if made.crossings else []
-    return Chart(
-        id=f"machines-{number}-throughput",
-        title=f"Throughput, {unit}",
-        caption="Both machines under the same work, on logarithmic axes: equal distances are equal ratios.",
-        spec=finished(layers, f"Throughput in {unit} over {load_unit}, both machines, logarithmic"),
+    return chart(
+        f"machines-{number}-throughput",
+        f"Throughput, {unit}",
+        "Both machines under the same work, on logarithmic axes: equal distances are equal ratios.",
+        [*_crossings(made, ends), *drawn],
+        f"Throughput in {unit} over {load_unit}, both machines, logarithmic",
+        rows,
         legend=[*series_keys(made.names), *crossing],
         wide=True,
-        marks=len(rows),
     )
 
 
@@ -82,10 +88,9 @@ def _crossings(made: Machines, ends: Sequence[float]) -> Iterator[Spec]:
         if e.method:
             band = layer(data, "rect", color=var("line"), opacity=0.6, clip=True)
             yield encoded(band, x=channel("from:Q"), x2={"field": "to"})
-        rule = layer(data, "rule", color=var("muted"), strokeWidth=1.5, strokeDash=[4, 3])
-        yield encoded(rule, x=channel("load:Q"))
-        name = layer(data, "text", color=var("muted"), align="left", dx=4, fontSize=11)
-        yield encoded(name, x=channel("load:Q"), y={"value": 10}, text=channel("name:N"))
+        at = {"x": channel("load:Q")}
+        yield rule(data, at, "muted", (4, 3))
+        yield label(data, {**at, "y": {"value": 10}}, "muted", align="left", dx=4, fontSize=11)
 
 
 _NOTHING = Cell("")
@@ -104,7 +109,7 @@ def _blocks(made: Machines, number: int) -> list[Block]:
     return [
         Statements([Statement(c.text) for c in made.claims]),
         *remarks(f"{name}: {about(m)}" for name, m in sides),
-        chart(made, number),
+        throughput(made, number),
         Table(made.a.throughput_unit, _columns(made), [Row(cells) for cells in rows(made)]),
         *remarks(notes(made)),
     ]

@@ -13,17 +13,21 @@ from dbdyno.model.units import counted
 from dbdyno.present import scaling_rows as rows
 from dbdyno.present.chart import (
     HEIGHT,
-    Chart,
-    Key,
     Spec,
     channel,
-    colours,
+    chart,
+    coloured,
     cpu_mark,
     encoded,
-    finished,
+    label,
     layer,
+    legible,
+    line_and_points,
+    rule,
     time_unit,
+    tips,
 )
+from dbdyno.present.document import Chart, Key
 from dbdyno.present.palette import var
 
 # The axis of loads, and what is marked on it: knees and peak with their intervals, cores, CPUs.
@@ -76,31 +80,26 @@ def _named(scaling: Scaling) -> Iterator[tuple[str, Estimate, str]]:
 def marks(scaling: Scaling) -> Iterator[Spec]:
     """A rule at each with its interval shaded; labels in lines of their own, turned inwards at the edge."""
     first, last = domain(scaling)
-    for line, (name, at, paint) in enumerate(_named(scaling)):
-        low, high = (min(max(v, first), last) for v in (at.low or first, at.high or last))
-        label = f"{name}: {rows.number(at.value, 3)}"
-        data = [{"load": at.value, "from": low, "to": high, "name": label}]
-        if at.low is not None or at.high is not None:
+    at = {"x": channel("load:Q")}
+    for line, (name, found, paint) in enumerate(_named(scaling)):
+        low, high = (min(max(v, first), last) for v in (found.low or first, found.high or last))
+        name = f"{name}: {rows.number(found.value, 3)}"
+        data = [{"load": found.value, "from": low, "to": high, "name": name}]
+        if found.low is not None or found.high is not None:
             shade = layer(data, "rect", opacity=0.16, color=var(paint))
             yield encoded(shade, x=channel("from:Q"), x2={"field": "to"})
-        yield encoded(layer(data, "rule", color=var(paint), strokeWidth=2), x=channel("load:Q"))
-        inwards = _share(at.value, first, last, is_wide(scaling)) > 0.75
-        side: dict[str, Any] = {"align": "right", "dx": -5} if inwards else {"align": "left", "dx": 5}
-        for halo in (True, False):
-            ink = (
-                {"stroke": var("card"), "strokeWidth": 4, "color": var("card")}
-                if halo
-                else {"color": var(paint)}
-            )
-            text = layer(data, "text", fontSize=12, fontWeight=600, **side, **ink)
-            yield encoded(text, x=channel("load:Q"), y={"value": 8 + _LINE * line}, text=channel("name:N"))
+        yield rule(data, at, paint)
+        place = {**at, "y": {"value": 8 + _LINE * line}}
+        side = _side(scaling, found.value, 0.75, 5)
+        yield from legible(data, place, paint, fontSize=12, fontWeight=600, **side)
 
 
-def _share(value: float, low: float, high: float, log: bool) -> float:
-    """How far along the axis."""
-    if log:
-        value, low, high = (math.log(max(v, 1e-9)) for v in (value, low, high))
-    return (value - low) / (high - low)
+def _side(scaling: Scaling, load: float, edge: float, gap: int) -> Spec:
+    """Where a label stands: right of its rule, or left of it beyond ``edge`` of the axis."""
+    ends = (load, *domain(scaling))
+    value, low, high = (math.log(max(v, 1e-9)) for v in ends) if is_wide(scaling) else ends
+    inwards = (value - low) / (high - low) > edge
+    return {"align": "right", "dx": -gap} if inwards else {"align": "left", "dx": gap}
 
 
 def machine_marks(scaling: Scaling) -> Iterator[Spec]:
@@ -114,14 +113,10 @@ def machine_marks(scaling: Scaling) -> Iterator[Spec]:
         if count is None or not first <= count <= last:
             continue
         data = [{"load": count, "name": counted(count, name)}]
-        rule = layer(data, "rule", color=var("muted"), strokeDash=[2, 3], strokeWidth=1.5)
-        yield encoded(rule, x=channel("load:Q"))
-        inwards = _share(count, first, last, is_wide(scaling)) > 0.85
-        side: dict[str, Any] = {"align": "right", "dx": -4} if inwards else {"align": "left", "dx": 4}
-        text = layer(data, "text", color=var("muted"), fontSize=11, **side)
-        yield encoded(
-            text, x=channel("load:Q"), y={"value": HEIGHT - 8 - _LINE * line}, text=channel("name:N")
-        )
+        at = {"x": channel("load:Q")}
+        yield rule(data, at, "muted", (2, 3))
+        place = {**at, "y": {"value": HEIGHT - 8 - _LINE * line}}
+        yield label(data, place, "muted", fontSize=11, **_side(scaling, count, 0.85, 4))
 
 
 def legend_of(scaling: Scaling) -> list[Key]:
@@ -155,40 +150,42 @@ def charts(scaling: Scaling) -> list[Chart]:
 
 def throughput(scaling: Scaling) -> Chart:
     """Measured points, the fit with its band, perfect scaling, knees and peak."""
-    unit, points = scaling.ladder.throughput_unit, _rows(scaling.ladder.points)
+    unit, load_unit = scaling.ladder.throughput_unit, scaling.ladder.load_unit
+    points, curve, best = _rows(scaling.ladder.points), _rows(scaling.curve), scaling.best
     within, beyond = _parts(scaling.curve)
-    most = max(p["throughput"] for p in points)
-    cap = 1.22 * max([most, *(r["throughput"] for r in within if r["throughput"] is not None)])
-    y = _y("throughput", unit, {"domain": [0, cap], "nice": False}, "~s")
+    most = max(r["throughput"] for r in (*points, *within) if r["throughput"] is not None)
+    y = _y("throughput", unit, {"domain": [0, 1.22 * most], "nice": False}, "~s")
     x = load_axis(scaling, beyond=True)
+    band = layer([*within, *beyond], "area", opacity=0.2, clip=True, color=var("series-1"))
+    # By the fit's throughput of one; without a fit there is none.
+    ends = [{"load": r["load"], "rate": r["perfect"]} for r in curve if r["perfect"] is not None]
+    if ends and not is_wide(scaling):
+        ends.insert(0, {"load": 0.0, "rate": 0.0})
+    ink = {"strokeDash": [6, 4], "strokeWidth": 1.5, "opacity": 0.8, "clip": True, "color": var("muted")}
     layers = [
         *machine_marks(scaling),
-        encoded(_area([*within, *beyond]), x=x, y=channel("low:Q", title=unit), y2={"field": "high"}),
-        _perfect(scaling, x),
-        encoded(_line(within), x=x, y=y),
-        encoded(_line(beyond, dash=(2, 3)), x=x, y=y),
+        encoded(band, x=x, y=channel("low:Q", title=unit), y2={"field": "high"}),
+        encoded(layer(ends, "line", **ink), x=x, y=channel("rate:Q")),
+        _line(within, x, y),
+        _line(beyond, x, y, dash=(2, 3)),
         *marks(scaling),
-        _points(points, x, y, "throughput", unit),
+        _points(points, x, y, unit),
     ]
-    best = scaling.best
-    fitted = (
-        []
-        if best is None
-        else [Key(best.title, var("series-1")), Key("95 % band of its mean", var("series-1"), "fill", 0.2)]
-    )
-    keys = [Key("measured", var("text"), "dot"), *fitted]
-    keys += [Key("beyond the measured loads", var("series-1"), "dash")] if beyond else []
-    return Chart(
-        id="fit",
-        title=f"Throughput, {unit}",
-        caption="Measured against perfect scaling: the distance to the dashed line is what further "
-        f"{scaling.ladder.load_unit} fail to deliver" + words(scaling),
-        spec=finished(
-            layers, f"Throughput in {unit} against {scaling.ladder.load_unit}, with the model's curve"
-        ),
-        legend=[*keys, Key("perfect scaling", var("muted"), "dash"), *legend_of(scaling)],
+    legend = [Key("measured", var("text"), "dot")]
+    if best is not None:
+        legend += [Key(best.title, var("series-1"))]
+        legend += [Key("95 % band of its mean", var("series-1"), "fill", 0.2)]
+    legend += [Key("beyond the measured loads", var("series-1"), "dash")] if beyond else []
+    return chart(
+        "fit",
+        f"Throughput, {unit}",
+        "Measured against perfect scaling: the distance to the dashed line is what further "
+        f"{load_unit} fail to deliver" + words(scaling),
+        layers,
+        f"Throughput in {unit} against {load_unit}, with the model's curve",
+        points,
+        legend=[*legend, Key("perfect scaling", var("muted"), "dash"), *legend_of(scaling)],
         wide=True,
-        marks=len(points),
     )
 
 
@@ -205,18 +202,15 @@ def efficiency(scaling: Scaling) -> Chart | None:
     top = max(1.08, 1.05 * max(r["efficiency"] for r in found))
     y = _y("efficiency", "efficiency", {"domain": [0, top], "nice": False}, ".0%")
     x = load_axis(scaling)
-    layers = [
-        _level(1.0),
-        encoded(_line(model), x=x, y=y),
-        _points(found, x, y, "efficiency", "efficiency", ".1%"),
-    ]
-    return Chart(
-        id="efficiency",
-        title="Efficiency",
-        caption="Throughput over that of perfect scaling: what each delivers, over what one does alone.",
-        spec=finished(layers, f"Efficiency against {scaling.ladder.load_unit}"),
-        legend=_two(scaling),
-        marks=len(found),
+    fitted = [Key(scaling.best.title, var("series-1"))] if scaling.best else []
+    return chart(
+        "efficiency",
+        "Efficiency",
+        "Throughput over that of perfect scaling: what each delivers, over what one does alone.",
+        [_level(1.0), _line(model, x, y), _points(found, x, y, "efficiency", ".1%")],
+        f"Efficiency against {scaling.ladder.load_unit}",
+        found,
+        legend=[Key("measured", var("text"), "dot"), *fitted],
     )
 
 
@@ -241,23 +235,24 @@ def response(scaling: Scaling) -> Chart | None:
     for f in found:
         f["time"] *= 1e9 / factor
     drawn = [{"load": r["load"], "time": r["response_s"] * 1e9 / factor} for r in model]
-    y = _y("time", f"response time, {unit}", {"type": "linear"}, "~s" if unit == "s" else "~f")
+    title = f"response time, {unit}"
+    y = _y("time", title, {"type": "linear"}, "~s" if unit == "s" else "~f")
     x, names = load_axis(scaling), [n for n in ("mean", "95 %") if any(f["what"] == n for f in found)]
     paints = [var("text"), var("stat-p95")][: len(names)]
-    dots = encoded(
-        _points(found, x, y, "time", f"response time, {unit}", ",.4~r"),
-        color=channel("what:N", scale=colours(names, paints), legend=None),
-    )
-    line = encoded(_line(drawn), x=x, y=y)
+    dots = encoded(_points(found, x, y, title, ",.4~r"), color=coloured("what", names, paints))
     keys = [Key(n if measured else "load / throughput", p, "dot") for n, p in zip(names, paints, strict=True)]
-    return Chart(
-        id="response-model",
-        title="Response time",
-        caption=_response_words(measured, think),
-        spec=finished([line, dots], f"Response time in {unit} against {scaling.ladder.load_unit}"),
+    less = f", less {think:g} s of think time" if think else ""
+    return chart(
+        "response-model",
+        "Response time",
+        "Measured, and as the model has it by Little's law: load over throughput, less the think time."
+        if measured
+        else f"Not measured: load over throughput by Little's law{less}.",
+        [_line(drawn, x, y), dots],
+        f"Response time in {unit} against {scaling.ladder.load_unit}",
+        found,
         legend=[*keys, *([Key(scaling.best.title, var("series-1"))] if scaling.best else [])],
         log=True,
-        marks=len(found),
     )
 
 
@@ -271,51 +266,48 @@ def residuals(scaling: Scaling) -> Chart | None:
     if not found:
         return None
     most = max(0.01, 1.15 * max(abs(f["share"]) for f in found))
-    x = load_axis(scaling)
-    digits = ".1%" if most < 0.04 else ".0%"
-    y = _y("share", "measured less predicted", {"domain": [-most, most], "nice": False}, f"+{digits}")
-    layers = [_level(0.0), _points(found, x, y, "share", "residual", "+.2%")]
-    return Chart(
-        id="residuals",
-        title="Residuals",
-        caption=(rows.residual_words(scaling.best) if scaling.best else None)
+    digits = "+.1%" if most < 0.04 else "+.0%"
+    y = _y("share", "measured less predicted", {"domain": [-most, most], "nice": False}, digits)
+    return chart(
+        "residuals",
+        "Residuals",
+        (rows.residual_words(scaling.best) if scaling.best else None)
         or "Measured less predicted: a wave says that the model has the wrong shape.",
-        spec=finished(layers, f"Residuals in per cent against {scaling.ladder.load_unit}"),
-        marks=len(found),
+        [_level(0.0), _points(found, load_axis(scaling), y, "residual", "+.2%")],
+        f"Residuals in per cent against {scaling.ladder.load_unit}",
+        found,
     )
 
 
 def cpu(scaling: Scaling) -> Chart | None:
     """CPU used and waited for, where it was measured."""
-    shown = [n for n in _CPU if not scaling.ladder.points[n].is_null().all()]
+    shown = {n: told for n, told in _CPU.items() if not scaling.ladder.points[n].is_null().all()}
     if not shown:
         return None
-    means = scaling.ladder.points.group_by("load").agg(pl.col(shown).mean()).sort("load")
+    means = scaling.ladder.points.group_by("load").agg(pl.col(list(shown)).mean()).sort("load")
     found = [
-        {"load": r["load"], "what": _CPU[n][0], "cpus": r[n]}
+        {"load": r["load"], "what": name, "cpus": r[n]}
         for r in _rows(means)
-        for n in shown
+        for n, (name, _) in shown.items()
         if r[n] is not None
     ]
-    names, paints = [_CPU[n][0] for n in shown], [var(_CPU[n][1]) for n in shown]
-    paint = channel("what:N", scale=colours(names, paints), legend=None)
-    x = load_axis(scaling)
-    y = _y("cpus", "CPUs", {"domainMin": 0}, "~s")
-    base = {"x": x, "y": y, "color": paint}
-    tip = [channel("load:Q"), channel("what:N"), channel("cpus:Q", format=".3~r", title="CPUs")]
-    cpus = scaling.ladder.machine.cpus
-    layers = [
-        *(cpu_mark(cpus, "y") if cpus else []),
-        encoded(layer(found, "line", strokeWidth=2), **base),
-        encoded(layer(found, "point", filled=True, size=36, opacity=1), **base, tooltip=tip),
-    ]
-    return Chart(
-        id="cpu",
-        title="CPU and CPU WAIT",
-        caption="CPU seconds per second that the work used, and that it waited in the run queue.",
-        spec=finished(layers, f"CPU against {scaling.ladder.load_unit}"),
-        legend=[Key(n, p) for n, p in zip(names, paints, strict=True)],
-        marks=len(found),
+    paints = {name: var(paint) for name, paint in shown.values()}
+    lines = line_and_points(
+        found,
+        36,
+        tips("load:Q", "what:N", ("cpus:Q", ".3~r", "CPUs")),
+        x=load_axis(scaling),
+        y=_y("cpus", "CPUs", {"domainMin": 0}, "~s"),
+        color=coloured("what", paints, paints.values()),
+    )
+    return chart(
+        "cpu",
+        "CPU and CPU WAIT",
+        "CPU seconds per second that the work used, and that it waited in the run queue.",
+        [*cpu_mark(scaling.ladder.machine.cpus, "y"), *lines],
+        f"CPU against {scaling.ladder.load_unit}",
+        found,
+        legend=[Key(n, p) for n, p in paints.items()],
     )
 
 
@@ -334,52 +326,24 @@ def _parts(curve: pl.DataFrame) -> tuple[list[dict[str, Any]], list[dict[str, An
     return within, [*within[-1:], *beyond] if beyond else []
 
 
-def _line(found: Sequence[dict[str, Any]], dash: tuple[int, int] = (1, 0)) -> Spec:
+def _line(found: Sequence[Spec], x: Spec, y: Spec, dash: tuple[int, int] = (1, 0)) -> Spec:
     """The model's curve."""
-    return layer(found, "line", strokeWidth=2.5, strokeDash=list(dash), clip=True, color=var("series-1"))
-
-
-def _area(found: Sequence[dict[str, Any]]) -> Spec:
-    return layer(found, "area", opacity=0.2, clip=True, color=var("series-1"))
+    ink = {"strokeWidth": 2.5, "strokeDash": list(dash), "clip": True, "color": var("series-1")}
+    return encoded(layer(found, "line", **ink), x=x, y=y)
 
 
 def _y(field: str, title: str, scale: Spec, form: str) -> Spec:
     return channel(f"{field}:Q", title=title, scale=scale, axis={"format": form})
 
 
-def _points(
-    found: Sequence[dict[str, Any]], x: Spec, y: Spec, field: str, title: str, form: str = ",.5~r"
-) -> Spec:
-    tip = [channel("load:Q"), channel(f"{field}:Q", format=form, title=title)]
-    if len({r.get("repeat") for r in found}) > 1:
-        tip.insert(1, channel("repeat:Q"))
+def _points(found: Sequence[Spec], x: Spec, y: Spec, title: str, form: str = ",.5~r") -> Spec:
+    """What was measured: the column of axis ``y``."""
+    repeated = len({r.get("repeat") for r in found}) > 1
+    tooltip = tips("load:Q", *(["repeat:Q"] if repeated else []), (f"{y['field']}:Q", form, title))
     base = layer(found, "point", filled=True, size=46, opacity=0.9, color=var("text"))
-    return encoded(base, x=x, y=y, tooltip=tip)
-
-
-def _perfect(scaling: Scaling, x: Spec) -> Spec:
-    """By the fit's throughput of one; without a fit there is none."""
-    ends = [
-        {"load": r["load"], "rate": r["perfect"]} for r in _rows(scaling.curve) if r["perfect"] is not None
-    ]
-    if ends and not is_wide(scaling):
-        ends.insert(0, {"load": 0.0, "rate": 0.0})
-    base = layer(ends, "line", strokeDash=[6, 4], strokeWidth=1.5, opacity=0.8, clip=True, color=var("muted"))
-    return encoded(base, x=x, y=channel("rate:Q"))
+    return encoded(base, x=x, y=y, tooltip=tooltip)
 
 
 def _level(value: float) -> Spec:
     base = layer([{"level": value}], "rule", color=var("muted"), strokeDash=[6, 4])
     return encoded(base, y=channel("level:Q"))
-
-
-def _two(scaling: Scaling) -> list[Key]:
-    best = scaling.best
-    return [Key("measured", var("text"), "dot"), *([Key(best.title, var("series-1"))] if best else [])]
-
-
-def _response_words(measured: bool, think: float) -> str:
-    if measured:
-        return "Measured, and as the model has it by Little's law: load over throughput, less the think time."
-    less = f", less {think:g} s of think time" if think else ""
-    return f"Not measured: load over throughput by Little's law{less}."

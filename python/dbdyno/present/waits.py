@@ -11,7 +11,7 @@ import polars as pl
 from dbdyno.model.results import Results
 from dbdyno.model.source import TRACE
 from dbdyno.model.units import format_rate, significant
-from dbdyno.present import charts_stack, sources_used
+from dbdyno.present import accounts, sources_used
 from dbdyno.present.accounts import BRACKET, NO_LABEL, THROTTLED, UNSEEN
 from dbdyno.present.document import Block, Cell, Column, Paragraph, Row, known, remarks, table, word
 from dbdyno.present.figures import UNKNOWN
@@ -37,15 +37,15 @@ def tables(results: Results, pick: Pick) -> list[Block]:
     time = pl.sum_horizontal(pl.col(*_PARTS).fill_null(0.0))
     frame = frame.sort(time, descending=True, maintain_order=True)
     places = _places(results, pick)
-    accounts = {row["key"]: row for row in charts_stack.means(results, places).to_dicts()}
-    hidden = charts_stack.hidden(results, places)
-    sums = [UNKNOWN if hidden and names is _ASLEEP else _sum(accounts, names) for names in _TOTALS]
+    known = {row["key"]: row for row in accounts.means(results, places).to_dicts()}
+    hidden = accounts.hidden(results, places)
+    sums = [UNKNOWN if hidden and names is _ASLEEP else _sum(known, names) for names in _TOTALS]
     total = Row([word("all"), word(""), *(c for s in sums for c in (word(s), word(""))), *[word("")] * 3])
     title = f"Wait events {pick.at}{pick.which}: seconds per second"
     made = table(title, _COLUMNS, frame.head(MAX_ROWS).to_dicts(), named=True)
     left = len(frame) - len(made.rows)
     notes = [f"{left} smaller rows are left out; the export holds them."] if left else []
-    notes += [*_notes(frame), *_remainder(accounts, charts_stack.missing_parts(results, places))]
+    notes += [*_notes(frame), *_remainder(known, accounts.missing_parts(results, places))]
     notes += [*_throttled(results, pick), sources_used.caption(results, pick.cell)]
     return [replace(made, rows=[*made.rows, total]), *remarks(notes)]
 

@@ -1,0 +1,265 @@
+"""Charts of where the time went: session time as a stack by rung or over time, and CPU used."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import polars as pl
+
+from dbdyno.model.results import Results
+from dbdyno.present import accounts, figures
+from dbdyno.present.chart import (
+    HEIGHT,
+    Spec,
+    channel,
+    chart,
+    coloured,
+    cpu_mark,
+    encoded,
+    layer,
+    number,
+    rungs_axis,
+    series_keys,
+    sessions_axis,
+    tips,
+)
+from dbdyno.present.document import Chart, Key
+from dbdyno.present.figures import Series, of_series
+from dbdyno.present.palette import SERIES, account_colours, hatch_css, hatched, var
+from dbdyno.present.timeline import gaps, stretches
+
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+_STACKS = {
+    "aas": ("seconds per second", "Where session time went", "~g"),
+    "share": ("share of session time", "The same as a share of session time", ".0%"),
+}
+_STRIPED = (
+    "Stripes are CPU WAIT: runnable without a CPU, under the label of the wait before; all stripes and "
+    "the plain CPU WAIT together are the run queue. "
+)
+_CAPTIONS = {
+    "aas": _STRIPED + "The stack is as high as the sessions are many; work on CPUs cannot rise above the "
+    "dotted line, what comes on top only waits.",
+    "share": "What grows from left to right is what a further session is spent on; what lies below zero was "
+    "accounted for twice (signed remainder).",
+}  # fmt: skip
+
+
+def time_stack(results: Results, series: Series, measure: Literal["aas", "share"]) -> Chart | None:
+    """Stacked bars, one a rung; a negative remainder hangs below zero."""
+    places = accounts.at_rungs(results, series)
+    rows = accounts.stack(results, places)
+    if rows.is_empty():
+        return None
+    over = pl.col("place") if measure == "share" else pl.lit(1)
+    drawn = _told(rows, pl.col("place")).with_columns(
+        sessions="place", y0=pl.col("y0") / over, y1=pl.col("y1") / over
+    )
+    unit, title, form = _STACKS[measure]
+    bars = _bars(drawn, rows, rungs_axis(), unit, form, ["sessions:O"])
+    cpus = figures.usable_cpus(results) if measure == "aas" else None
+    return chart(
+        f"stack-{measure}",
+        title,
+        _caption(results, places, _CAPTIONS[measure]),
+        [bars, *cpu_mark(cpus, "y", number(rows["place"].max()))],
+        f"{title}: stacked accounts per rung, in {unit}",
+        rows,
+        legend=_keys(rows),
+    )
+
+
+def timeline(results: Results) -> Chart | None:
+    """The stack over an observation's time, its gaps left open; the client's time is not in it."""
+    places = stretches(results)
+    rows = accounts.stack(results, places.select("cell", "place", "weight"))
+    client = rows.filter(pl.col("key") == "client")
+    rows = rows.filter(pl.col("key") != "client")
+    if rows.is_empty():
+        return None
+    spans = places.group_by("place").agg(
+        pl.col("start_s").min(), pl.col("end_s").max(), pl.col("clock").first()
+    )
+    drawn = _told(accounts.piled(rows), None).join(spans, on="place", maintain_order="left")
+    axis = channel("start_s:Q", title="seconds since the start", scale={"nice": False})
+    span = {"x": axis, "x2": {"field": "end_s"}}
+    first = [("clock:N", "", "from"), ("end_s:Q", ".1f", "to second")]
+    bars = encoded(_bars(drawn, rows, axis, "seconds per second", "~g", first), **span)
+    mean = (client["aas"] * 1.0).mean() if len(client) else None
+    away = "" if mean is None else f" Not drawn: {number(mean):.1f} sessions on average were at their client."
+    found = gaps(results)
+    left_open = encoded(
+        layer(found, "rect", color=var("line"), opacity=0.6),
+        **span,
+        y={"value": 0},
+        y2={"value": HEIGHT},
+        tooltip=tips(
+            ("what:N", "", "gap"), ("start_s:Q", ".1f", "from second"), ("end_s:Q", ".1f", "to second")
+        ),
+    )
+    grey = " Grey: nothing was measured there." if found else ""
+    return chart(
+        "timeline",
+        "Where the time of active sessions went",
+        _caption(results, places, _STRIPED) + away + grey,
+        [left_open, bars, *cpu_mark(figures.usable_cpus(results), "y", 1.3 * number(drawn["y1"].max()))],
+        "Stacked accounts over time, in seconds per second",
+        rows,
+        legend=_keys(rows),
+        wide=True,
+    )
+
+
+def _fills(rows: pl.DataFrame) -> dict[str, tuple[str, bool]]:
+    """Segment key -> name of its colour, and whether it is hatched."""
+    found = rows.select("key", "family", "waiting").unique(maintain_order=True).rows()
+    paint = account_colours(sorted({family for _, family, _ in found}))
+    return {key: (paint[family], waiting) for key, family, waiting in found}
+
+
+def _keys(rows: pl.DataFrame) -> list[Key]:
+    """The legend, in stacking order."""
+    paint = {key: hatch_css(name) if waiting else var(name) for key, (name, waiting) in _fills(rows).items()}
+    shown = rows.sort("order").select("key", "label").unique(maintain_order=True).rows()
+    return [Key(label, paint[key], "fill") for key, label in shown]
+
+
+def _bars(drawn: pl.DataFrame, rows: pl.DataFrame, x: Spec, unit: str, form: str, first: list[Any]) -> Spec:
+    """``first``: what the hover begins with."""
+    paint = {key: hatched(name) if waiting else var(name) for key, (name, waiting) in _fills(rows).items()}
+    # Without nice ends, or a remainder of -0.001 would open a whole step below zero.
+    ends = [1.02 * min(0.0, number(drawn["y1"].min())), 1.02 * number(drawn["y1"].max())]
+    tooltip = tips(
+        *first, ("label:N", "", "account"), ("aas:Q", ".3f", "seconds per second"), "interval:N",
+        *([("share:Q", ".1%", "of session time")] if "share" in drawn.columns else []),
+        ("runq:Q", ".3f", "CPU WAIT in all"), ("events:N", "", "most of it"),
+        ("source:N", "", "data source"),
+    )  # fmt: skip
+    return encoded(
+        layer(drawn, "bar", stroke=var("card"), strokeWidth=0.5),
+        x=x,
+        y=channel("y0:Q", title=unit, axis={"format": form}, scale={"domain": ends, "nice": False}),
+        y2={"field": "y1"},
+        color=coloured("key", paint, paint.values()),
+        tooltip=tooltip,
+    )
+
+
+def _told(rows: pl.DataFrame, whole: pl.Expr | None) -> pl.DataFrame:
+    """What is drawn and said on hovering; ``whole``: what a share is a share of."""
+    interval = pl.when(pl.col("low").is_not_null() & pl.col("high").is_not_null()).then(
+        pl.format("{} to {}", pl.col("low").round(3), pl.col("high").round(3))
+    )
+    share = [] if whole is None else [(pl.col("aas") / whole).alias("share")]
+    return rows.select(
+        "place", "key", "label", *(pl.col(c).round(6) for c in ("aas", "runq", "y0", "y1")), *share,
+        interval.fill_null("not known").alias("interval"),
+        pl.when(pl.col("events") != "").then("events").otherwise(pl.lit("-")).alias("events"), "source",
+    )  # fmt: skip
+
+
+def _caption(results: Results, places: pl.DataFrame, words: str) -> str:
+    missing = accounts.missing_parts(results, places.select("cell", "place", "weight"))
+    if not missing:
+        return words.strip()
+    known = "unaccounted" not in missing
+    where = " What they took lies in unaccounted." if known else ""
+    return f"Not the whole account: unknown, and so not drawn: {', '.join(missing)}.{where}"
+
+
+def cpu_by_source(results: Results, series: Series) -> Chart | None:
+    """The same quantity, CPU used, from every data source."""
+    rows = _cpu_rows(results, series)
+    if rows.is_empty():
+        return None
+    names = rows["source"].unique(maintain_order=True).to_list()
+    base = {
+        "x": sessions_axis(),
+        "y": channel("value:Q", title="CPUs used", scale={"zero": True}),
+        "color": coloured("source", names),
+    }
+    shapes = {"domain": names, "range": list(_SHAPES[: len(names)])}
+    # Outlines of falling size: sources that agree stay visible one inside the other.
+    sizes = {"type": "ordinal", "domain": names, "range": [160 / (i + 1) for i in range(len(names))]}
+    points = encoded(
+        layer(rows, "point", filled=False, strokeWidth=2, opacity=1),
+        **base,
+        shape=channel("source:N", scale=shapes, legend=None),
+        size=channel("source:O", scale=sizes, legend=None, sort=names),
+        tooltip=tips(
+            "sessions:Q", "source:N", ("value:Q", ".3f", "CPUs used"),
+            ("difference:Q", "+.1%", "to the reference"), "verdict:N",
+        ),
+    )  # fmt: skip
+    lines = encoded(layer(rows, "line", strokeWidth=1.5, opacity=0.8), **base)
+    return chart(
+        "cpu",
+        "CPU used, by source",
+        "Independent data sources of one quantity: where they differ, the cross-check says by how much, and "
+        "which one is the reference.",
+        [lines, points, *cpu_mark(figures.usable_cpus(results), "y", 1.3 * number(rows["value"].max()))],
+        "CPUs used, by each source",
+        rows,
+        legend=series_keys(names),
+    )
+
+
+def _cpu_rows(results: Results, series: Series) -> pl.DataFrame:
+    """sessions, source, value, difference, verdict: means over repeats."""
+    rows = of_series(results.tables["witnesses"], series).filter(
+        pl.col("quantity").is_in(["cpu_used", "cpu_used_machine"]) & pl.col("value").is_not_null()
+    )
+    machine = pl.when(pl.col("quantity") == "cpu_used_machine").then(pl.format("{} (machine)", "source"))
+    return (
+        rows.with_columns(source=machine.otherwise("source"))
+        .group_by("sessions", "source", maintain_order=True)
+        .agg(
+            pl.col("value").mean(),
+            pl.col("relative_difference").mean().alias("difference"),
+            pl.col("verdict").unique().sort().str.join(", "),
+        )
+        .sort("sessions", maintain_order=True)
+    )
+
+
+def helpers(results: Results, series: Series) -> Chart | None:
+    """CPU of the server's own processes, which work for all sessions."""
+    rows = _helper_rows(results, series)
+    if rows.is_empty():
+        return None
+    names = rows["who"].unique(maintain_order=True).to_list()
+    bars = encoded(
+        layer(rows, "bar", stroke=var("card"), strokeWidth=0.5),
+        x=rungs_axis(),
+        y=channel("aas:Q", title="CPUs used", stack="zero"),
+        color=coloured("who", names),
+        tooltip=tips("sessions:O", ("who:N", "", "process"), ("aas:Q", ".4f", "CPUs used")),
+    )
+    return chart(
+        "helpers",
+        "CPU of the server's own processes",
+        "Work done for the sessions by others: it is not in the sessions' stack and comes on top.",
+        [bars],
+        "CPUs used by the server's own processes, per rung",
+        rows,
+        legend=series_keys(names, "fill"),
+    )
+
+
+def _helper_rows(results: Results, series: Series) -> pl.DataFrame:
+    """CPU per rung and process, mean over the cells; the smallest processes come together as one."""
+    rows = accounts.leaves(of_series(results.tables["ledger"], series), "helper")
+    cpu = rows.filter(pl.col("account").is_in(["run", "run.user", "run.system"]) & (pl.col("aas") > 0))
+    totals = cpu.group_by("who").agg(pl.col("aas").sum()).sort(["aas", "who"], descending=[True, False])
+    order = [*totals["who"].to_list()[: len(SERIES) - 1], "other processes"]
+    who = pl.when(pl.col("who").is_in(order)).then("who").otherwise(pl.lit(order[-1])).alias("who")
+    cells = of_series(results.tables["windows"], series).group_by("sessions").agg(pl.len().alias("cells"))
+    return (
+        cpu.with_columns(who)
+        .sort(pl.col("who").replace_strict(order, list(range(len(order))), return_dtype=pl.Int64))
+        .group_by("sessions", "who", maintain_order=True)
+        .agg(pl.col("aas").sum())
+        .join(cells, on="sessions", maintain_order="left")
+        .with_columns(pl.col("aas") / pl.col("cells"))
+        .drop("cells")
+    )
