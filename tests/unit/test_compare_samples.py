@@ -14,7 +14,7 @@ from dbdyno.conclude.compare import compare_samples
 from dbdyno.conclude.compare.effects import effect_of_pairs, effect_of_samples
 from dbdyno.conclude.compare.table import careful_p, judge
 from dbdyno.model.errors import UsageError
-from dbdyno.present.compare_samples import benchstat
+from dbdyno.present.compare import benchstat
 from dbdyno.stats.estimates import students_quantile, students_tail
 from dbdyno.stats.significance import EXACT, MONTE_CARLO, NORMAL, order_interval, rank_sum, signs
 

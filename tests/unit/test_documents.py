@@ -22,7 +22,7 @@ from dbdyno import present
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.regression import cpu_per_work
 from dbdyno.model.claim import Claim
-from dbdyno.present import regression
+from dbdyno.present import scaling_document
 from dbdyno.present.chart import channel, encoded, finished, layer
 from dbdyno.present.document import (
     Cell,
@@ -230,7 +230,9 @@ def test_data_that_layers_share_are_in_a_chart_once() -> None:
 def documents() -> dict[str, Document]:
     """One of each kind, its claims by hand: they have tests of their own."""
     comparison = compare_variants(noisy(World(rungs=(1, 4), repeats=6, variants=("base", "second", "third"))))
-    per_work = regression.section([replace(r, notes=()) for r in cpu_per_work(two_regimes(), knees=(4.0,))])
+    per_work = scaling_document.per_work(
+        [replace(r, notes=()) for r in cpu_per_work(two_regimes(), knees=(4.0,))]
+    )
     assert per_work is not None
     pair = replace(
         argument(repeats=3, noise=0.01, response=True), claims=(Claim(id="a", text="B is faster."),), notes=()

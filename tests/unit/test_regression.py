@@ -22,7 +22,7 @@ from dbdyno.conclude.regression.ladder import work_unit
 from dbdyno.model.analyses import POINTS, Estimate, Ladder, Machine, Regression
 from dbdyno.model.errors import UsageError
 from dbdyno.present import jsondoc
-from dbdyno.present.regression import section
+from dbdyno.present.scaling_document import per_work
 from dbdyno.stats import least_squares as linear
 from dbdyno.stats.autocorrelation import durbin_watson
 
@@ -314,7 +314,7 @@ def test_the_unit_of_work() -> None:
 
 def test_as_text_html_and_json() -> None:
     made = cpu_per_work(_two_regimes(), knees=(4.0,))
-    shown = section(made)
+    shown = per_work(made)
     assert shown is not None
     assert shown.title == "CPU per LIO: lio"
     text = as_text([shown])
@@ -330,12 +330,12 @@ def test_as_text_html_and_json() -> None:
     assert list(below["parts"]) == ["cpu", "user", "system"]
     assert below["parts"]["user"]["slopes"][0]["value"] == pytest.approx(0.8e-3, rel=0.01)
     assert len(below["points"]) == 4
-    assert section(()) is None
+    assert per_work(()) is None
 
 
 def test_what_was_refused_is_told_with_its_ratio() -> None:
     (made,) = cpu_per_work(_ladder([1, 2, 3], [10, 20, 30], [0.1, 0.2, 0.3]), knees=())
-    shown = section([made])
+    shown = per_work([made])
     assert shown is not None
     text = as_text([shown])
     assert "10.0 ms with background" in text

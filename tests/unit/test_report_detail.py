@@ -14,7 +14,7 @@ from dbdyno import present
 from dbdyno.model.errors import UsageError
 from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.results import Results
-from dbdyno.present import figures, processes, profile, selection, sources_used, strips, waits
+from dbdyno.present import figures, processes, profile, selection, sources_used, strips
 from dbdyno.present.document import Block, Cell, Paragraph, Table
 from dbdyno.present.report import DETAILS
 
@@ -80,7 +80,7 @@ def test_a_cell_that_is_not_there_is_an_error_with_a_cure() -> None:
 
 def test_waits_have_sleep_and_run_queue_apart_with_intervals() -> None:
     results = made.results()
-    table = shown(waits.tables(results, top(results)))
+    table = shown(profile.wait_events(results, top(results)))
     found = [
         c.text for c in table.rows[[r.cells[0].text for r in table.rows].index("LWLock/BufferMapping")].cells
     ]
@@ -101,7 +101,7 @@ def test_the_trace_does_not_divide_cpu_time_by_label_and_says_so() -> None:
     exact = results.tables["events"].with_columns(
         source=pl.lit("scheduler trace"), run=pl.lit(None, pl.Float64)
     )
-    found = waits.tables(changed(results, "events", exact), top(results))
+    found = profile.wait_events(changed(results, "events", exact), top(results))
     *parts, whole = column(shown(found), "CPU")
     assert set(parts) == {"-"}
     assert float(whole) == pytest.approx(results.tables["rungs"]["run_aas"][-1], abs=0.001)
@@ -114,14 +114,14 @@ def test_the_remainder_is_told_signed_and_throttled_time_as_a_bracket() -> None:
     bracket = {"account": pl.lit("runq.throttled_bracket"), "parent": pl.lit("runq")}
     limit = limit.with_columns(**bracket, aas=None, low=0.5, high=0.75)
     limited = changed(results, "ledger", pl.concat([results.tables["ledger"], limit]))
-    found = notes(waits.tables(limited, top(results)))
+    found = notes(profile.wait_events(limited, top(results)))
     assert "unaccounted: +0.111 s per second, signed: session time less all accounts." in found
     assert any(n.startswith("throttled by a CPU limit: 0.500 to 0.750 s per second") for n in found)
 
 
 def test_unknown_waits_say_why() -> None:
     results = made.results(made.REMOTE)
-    found = waits.tables(results, top(results))
+    found = profile.wait_events(results, top(results))
     cells = {r.cells[2][0:4:3] for r in shown(found).rows[:-1]}
     assert cells == {("?", "the server's processes are not seen from here")}
     assert "? CPU, CPU WAIT: the server's processes are not seen from here." in notes(found)

@@ -17,7 +17,7 @@ from shown import as_text
 
 from dbdyno import present
 from dbdyno.model.plan import Observation
-from dbdyno.present import accounts, charts, headline, processes, report, selection, timeline, waits
+from dbdyno.present import accounts, charts, figures, headline, processes, profile, report, selection
 from dbdyno.present import selection as combine
 from dbdyno.present.document import Paragraph, Table
 
@@ -76,15 +76,15 @@ def test_windows_lie_in_time_and_gaps_stay_open() -> None:
     assert sorted({(r["start_s"], r["end_s"]) for r in rows}) == [
         (pytest.approx(observed.start_s(n)), pytest.approx(observed.start_s(n) + 10)) for n in range(6)
     ]
-    assert timeline.gaps(results) == [{"start_s": 30.0, "end_s": 42.0, "what": "nothing was measured"}]
+    assert figures.gaps(results) == [{"start_s": 30.0, "end_s": 42.0, "what": "nothing was measured"}]
     assert "client" not in {r["key"] for r in rows}
     assert "sessions on average were at their client" in chart.caption
 
 
 def test_many_windows_are_drawn_in_stretches_that_stop_at_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     results = observed.results()
-    monkeypatch.setattr(timeline, "MAX_STRETCHES", 3)
-    places = timeline.stretches(results)
+    monkeypatch.setattr(figures, "MAX_STRETCHES", 3)
+    places = figures.stretches(results)
     assert places["place"].n_unique() == 4  # 2 + 1, the gap, 2 + 1
     first = accounts.stack(results, places.select("cell", "place", "weight")).filter(pl.col("place") == 0)
     run = first.filter(pl.col("key") == "run.user")["aas"].to_list()
@@ -166,7 +166,7 @@ def test_sums_over_hidden_sessions_are_unknown_and_the_remainder_says_so() -> No
     results = replace(results, tables=tables)
     pick = selection.pick_of(results)
     assert pick is not None
-    table, *notes = waits.tables(results, pick)
+    table, *notes = profile.wait_events(results, pick)
     assert isinstance(table, Table)
     total = [c.text for c in table.rows[-1].cells[2:8:2]]
     assert total[1] == "?" and "?" not in (total[0], total[2])

@@ -12,7 +12,7 @@ from dbdyno.model import tables
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import with_parents
 from dbdyno.model.results import Results
-from dbdyno.present import accounts, figures, headline, methods, sources_used
+from dbdyno.present import accounts, figures, headline, run_facts, sources_used
 
 
 def only(results: object) -> figures.Series:
@@ -144,8 +144,8 @@ def test_reasons_are_said_once_for_columns_that_share_them() -> None:
 
 
 def test_methods_say_which_source_and_what_is_unknown_in_this_run() -> None:
-    here = {m.figure: m for m in methods.of(made.results())}
-    there = {m.figure: m for m in methods.of(made.results(made.REMOTE))}
+    here = {m.figure: m for m in run_facts.methods_of(made.results())}
+    there = {m.figure: m for m in run_facts.methods_of(made.results(made.REMOTE))}
     assert here["CPU WAIT"].sources == ("os tasks",)
     assert here["CPU WAIT"].status == "known"
     assert there["CPU WAIT"].status == "unknown in 6 of 6: the server's processes are not seen from here"

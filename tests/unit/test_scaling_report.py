@@ -19,7 +19,7 @@ from dbdyno.cli.app import app
 from dbdyno.conclude.scaling.scaled import asked, scaled
 from dbdyno.model.analyses import Estimate, Ladder, Machine, Scaling
 from dbdyno.model.errors import StoreError, UsageError
-from dbdyno.present import scaling_charts, scaling_document, scaling_rows
+from dbdyno.present import figures, scaling_charts, scaling_document
 from dbdyno.present.document import Chart, Section, walk
 from dbdyno.present.media import html
 from dbdyno.present.page import charts_code
@@ -56,7 +56,7 @@ def test_the_text_holds_the_published_figures_and_their_intervals() -> None:
 
 
 def test_columns_without_a_figure_are_left_out_and_repeats_are_averaged() -> None:
-    table = scaling_rows.measured(made.knees())
+    table = scaling_document.measured(made.knees())
     assert [c.head for c in table.columns] == [
         "sessions", "repeats", "calls/s", "predicted", "residual", "efficiency",
         "CPU", "user", "system", "CPU WAIT",
@@ -251,9 +251,9 @@ def test_wrong_words(words: tuple[str, ...], said: str) -> None:
 
 
 def test_intervals_in_words() -> None:
-    assert scaling_rows.interval(Estimate("x", 1.0, low=0.5, high=2.0)) == "0.5000 .. 2"
-    assert scaling_rows.interval(Estimate("x", 1.0, high=1234.56)) == "at most 1,235"
-    assert scaling_rows.interval(Estimate("x", 1.0)) == ""
-    assert [scaling_rows.number(v) for v in (None, float("nan"), 0.0, 1.5e-9, 12.0, 3.14159)] == [
+    assert figures.interval(Estimate("x", 1.0, low=0.5, high=2.0)) == "0.5000 .. 2"
+    assert figures.interval(Estimate("x", 1.0, high=1234.56)) == "at most 1,235"
+    assert figures.interval(Estimate("x", 1.0)) == ""
+    assert [figures.number(v) for v in (None, float("nan"), 0.0, 1.5e-9, 12.0, 3.14159)] == [
         "?", "?", "0", "1.500e-09", "12", "3.142",
     ]  # fmt: skip

@@ -16,7 +16,7 @@ from dbdyno.lazy import lazy
 if TYPE_CHECKING:
     from dbdyno.model.results import Results
     from dbdyno.present.compare import document as comparison
-    from dbdyno.present.compare_samples import document as samples
+    from dbdyno.present.compare import samples
     from dbdyno.present.document import Row
     from dbdyno.present.exports import export, write
     from dbdyno.present.jsondoc import comparison as comparison_document
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from dbdyno.present.topology import facts as topology_facts
     from dbdyno.present.topology import parsable as topology_parsable
     from dbdyno.present.topology import table as topology_table
-    from dbdyno.present.topology_svg import write as write_topology_svg
-    from dbdyno.present.topology_text import ascii_only
-    from dbdyno.present.topology_text import picture as topology_picture
+    from dbdyno.present.topology_picture import ascii_only
+    from dbdyno.present.topology_picture import picture as topology_picture
+    from dbdyno.present.topology_picture import write as write_topology_svg
 
 
 def write_report(results: Results, path: Path) -> Path:
@@ -77,7 +77,7 @@ def running_rungs(work: str, width: int) -> tuple[Running, Callable[[Mapping[str
 lazy(
     __name__,
     {
-        "ascii_only": "dbdyno.present.topology_text",
+        "ascii_only": "dbdyno.present.topology_picture",
         "brief": "dbdyno.present.report",
         "comparison": "dbdyno.present.compare:document",
         "comparison_document": "dbdyno.present.jsondoc:comparison",
@@ -87,15 +87,15 @@ lazy(
         "machines_document": "dbdyno.present.jsondoc:machines",
         "printed": "dbdyno.present.media.text:Printed",
         "run_document": "dbdyno.present.report:document",
-        "samples": "dbdyno.present.compare_samples:document",
+        "samples": "dbdyno.present.compare",
         "scaling": "dbdyno.present.scaling_document:document",
         "scaling_json": "dbdyno.present.jsondoc:scaling",
         "stored": "dbdyno.present.media.stored:loaded",
         "topology_facts": "dbdyno.present.topology:facts",
         "topology_parsable": "dbdyno.present.topology:parsable",
-        "topology_picture": "dbdyno.present.topology_text:picture",
+        "topology_picture": "dbdyno.present.topology_picture:picture",
         "topology_table": "dbdyno.present.topology:table",
         "write": "dbdyno.present.exports",
-        "write_topology_svg": "dbdyno.present.topology_svg:write",
+        "write_topology_svg": "dbdyno.present.topology_picture:write",
     },
 )

@@ -24,9 +24,8 @@ from dbdyno.present.chart import (
     tips,
 )
 from dbdyno.present.document import Chart, Key
-from dbdyno.present.figures import Series, of_series
+from dbdyno.present.figures import Series, gaps, of_series, stretches
 from dbdyno.present.palette import SERIES, account_colours, hatch_css, hatched, var
-from dbdyno.present.timeline import gaps, stretches
 
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _STACKS = {

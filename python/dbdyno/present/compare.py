@@ -1,16 +1,17 @@
-"""A comparison as a document: the answer, the rank at each number of sessions, the reasons, the notes."""
+"""Comparisons as documents: the answer, ranks, reasons and notes; two files of numbers by their ratio."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from dbdyno.model.analyses import Machines
-from dbdyno.model.comparison import Comparison, MetricTable
+from dbdyno.model.comparison import Comparison, MetricTable, SampleComparison, Summary, verdict_text
 from dbdyno.present import compare_rows as rows
 from dbdyno.present import machines as of_machines
-from dbdyno.present.compare_plot import plot
 from dbdyno.present.document import (
+    UNKNOWN,
     Block,
+    Cell,
     Column,
     Document,
     Drawing,
@@ -69,7 +70,7 @@ def _where(made: Comparison, place: rows.Place) -> str:
 
 def _quantity(made: Comparison, t: MetricTable) -> list[Block]:
     """Every number of sessions with its rank and its neighbours; of two runs one table."""
-    drawing = plot(t, made)
+    drawing = rows.plot(t, made)
     blocks: list[Block] = [Paragraph("No ratio is known.", "muted") if drawing is None else Drawing(drawing)]
     if made.kind == "runs":
         blocks.append(rows.rungs(t, made.margin, f"{t.title}; ratio: B to A"))
@@ -82,7 +83,7 @@ def _quantity(made: Comparison, t: MetricTable) -> list[Block]:
 
 def _whys(made: Comparison, places: Sequence[rows.Place]) -> Iterator[Block]:
     for place in places:
-        tables = [rows.why_table(why) for why in rows.whys_at(made, place)]
+        tables = [rows.why_table(why) for why in rows.at(place, made.why)]
         if tables:
             yield Section(f"{_where(made, place)}: session time by account, largest change first", tables)
 
@@ -96,3 +97,73 @@ def _differences(made: Comparison) -> Table:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+# Two files of numbers compared: benchstat's row, then the ratio of means.
+
+
+def samples(made: SampleComparison) -> Document:
+    """benchstat's row, then the ratio of means, both p, and the verdict."""
+    e = made.effect
+    columns = (Column(""), *(Column(h, number=True) for h in ("median", "mean", "n")))
+    sides = ((made.baseline, made.of_baseline), (made.variant, made.of_variant))
+    lines = [
+        Row([word(name), word(_median(s)), Cell(_number(s.mean), s.mean), Cell(str(s.n), s.n)])
+        for name, s in sides
+    ]
+    ratio = UNKNOWN if e.ratio is None else f"{e.ratio:.6f}"
+    ends = "" if e.low is None or e.high is None else f", 95 % interval {e.low:.6f} .. {e.high:.6f}"
+    degrees = f" (Student's t, {e.degrees} degrees of freedom)" if ends else ""
+    p = UNKNOWN if e.p_permutation is None else f"{e.p_permutation:.5g} ({e.permutation})"
+    told = (
+        f"benchstat: {benchstat(made)}",
+        f"ratio of means: {ratio}{ends}{degrees}",
+        f"p, rank sum: {p}" + (f"; Student's t: {rows.p_text(e.p)}" if e.p is not None else ""),
+        f"verdict: {_verdict(made)}",
+    )
+    title = f"{made.variant} against {made.baseline}"
+    return Document(title, [Table("", columns, lines), *(Paragraph(t) for t in told)])
+
+
+def _verdict(made: SampleComparison) -> str:
+    verdict = verdict_text(made.verdict, made.margin, made.further_repeats)
+    direction = "higher" if made.higher_is_better else "lower"
+    told = verdict if made.verdict not in ("better", "worse") else f"{verdict} ({direction} is better)"
+    return f"{told}: {made.note}" if made.note else told
+
+
+def benchstat(made: SampleComparison) -> str:
+    """``1718 ± 1%  1422.5 ± 1%  -17.20% (p=0.000 n=10)``; ``~`` where p is 0.05 or more."""
+    a, b, e = made.of_baseline, made.of_variant, made.effect
+    n = f"n={a.n}" if a.n == b.n else f"n={a.n}+{b.n}"
+    if e.p_permutation is None:
+        change, p = "~", "p=1.000" if a.median == b.median else "p=?"
+    else:
+        change = (
+            "~"
+            if e.p_permutation >= 0.05 or made.median_change is None
+            else f"{100 * made.median_change:+.2f}%"
+        )
+        p = f"p={e.p_permutation:.3f}"
+    left, right = (_median(s).replace(" %", "%") for s in (a, b))
+    return f"{left}  {right}  {change} ({p} {n})"
+
+
+def _median(s: Summary) -> str:
+    return f"{_number(s.median)} ± {_spread(s)}"
+
+
+def _spread(s: Summary) -> str:
+    """The farther end of the median's interval, in whole per cent; ``∞``: too few values for one."""
+    if s.low is None or s.high is None:
+        return "∞"
+    if s.median == 0:
+        return "0 %" if s.low == s.high == 0 else UNKNOWN
+    if min(s.low * s.median, s.high * s.median) <= 0:
+        return UNKNOWN
+    return f"{100 * max(abs(s.high / s.median - 1), abs(1 - s.low / s.median)):.0f} %"
+
+
+def _number(value: float) -> str:
+    """All digits of a number that a person wrote, no more than seven of any other."""
+    return f"{value:.7g}"

@@ -1,14 +1,156 @@
-"""The answer of a run or an observation: its title, its first claims, and the figures of its ladders."""
+"""The answer of a run or an observation: its title, its first claims, and the figures they rest on."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import polars as pl
+
+from dbdyno.model.brief import STATUS
 from dbdyno.model.environment import ServerFacts
+from dbdyno.model.plan import Observation
 from dbdyno.model.raw import LEFT_OUT
 from dbdyno.model.results import Results
-from dbdyno.present import figures, observation
+from dbdyno.model.units import NS_PER_S, counted, format_ns
+from dbdyno.present import figures, profile
 from dbdyno.present.figures import Series
+from dbdyno.present.selection import pick_of, rows_of
+from dbdyno.present.sources_used import in_words
+
+_NAMES = {"DB time": "db_time", "DB CPU": "db_cpu", "CPU WAIT": "cpu_wait"}
+TOP = 3
+
+
+class Overview(NamedTuple):
+    """Means over all windows; seconds per second. None: unknown."""
+
+    windows: int
+    wall_s: float
+    sessions: int  # processes that were seen as sessions
+    db_time: float | None
+    db_cpu: float | None
+    cpu_wait: float | None
+    top: list[dict[str, Any]]  # rows of table top_events
+    brief: int  # besides, sessions too brief to be sampled
+    why: str  # DB time is unknown
+
+
+def overview(results: Results) -> Overview | None:
+    """None where no window was measured."""
+    pick = pick_of(results)
+    if pick is None:
+        return None
+    windows = results.tables["windows"]
+    rows = rows_of(results, "profile", pick)
+    known = {n: v for n, v in rows.select("name", "per_s").rows() if n in _NAMES}
+    found = {short: known.get(name) for name, short in _NAMES.items()}
+    met = results.ask("microstates", _met)
+    return Overview(
+        len(windows),
+        float(windows["wall_s"].sum()),
+        met.height,
+        **found,
+        top=profile.events(results, pick),
+        brief=_brief(results),
+        why=next(iter(rows.filter(pl.col("name") == "DB time")["status"]), "off"),
+    )
+
+
+def _met(processes: pl.LazyFrame) -> pl.LazyFrame:
+    """Those that were seen as sessions."""
+    whose = (pl.col("role") == "session") & ~pl.col("worker")
+    return processes.filter(whose).select("pid", "start_ticks").unique()
+
+
+def observation_title(results: Results, server: str) -> str:
+    """``Observation of SYSTEM 18.4: 60.0 s in 6 windows``."""
+    windows = results.tables["windows"]
+    seconds = format_ns(float(windows["wall_s"].sum()) * NS_PER_S)
+    measured = f": {seconds} in {counted(len(windows), 'window')}" if len(windows) else ""
+    return f"Observation of {server}{measured}"
+
+
+def observation_sentences(results: Results) -> list[str]:
+    """How many sessions were active, on what, and where nothing was seen."""
+    found = overview(results)
+    if found is None:
+        return ["No window was measured."]
+    return [
+        " ".join(s for s in (_active(results, found), _top(found), _gaps(results)) if s),
+        *_filter(results),
+    ]
+
+
+def _active(results: Results, found: Overview) -> str:
+    if found.db_time is None:
+        why = f" ({in_words(found.why)})" if found.why == STATUS else _why(results)
+        cpu = "" if found.db_cpu is None else f"; {found.db_cpu:.2f} were on a CPU (DB CPU)"
+        return f"How many sessions were active is unknown{why}{cpu}; {_seen(found)}."
+    cpus = figures.usable_cpus(results)
+    where = f" of {cpus:g}" if cpus else ""
+    parts = [
+        "DB CPU unknown" if found.db_cpu is None else f"{found.db_cpu:.2f} on a CPU{where} (DB CPU)",
+        f"{found.cpu_wait:.2f} waiting for one (CPU WAIT)"
+        if found.cpu_wait is not None
+        else "CPU WAIT unknown",
+    ]
+    return (
+        f"On average {found.db_time:.2f} sessions were active (DB time, seconds per second): "
+        f"{', '.join(parts)}; {_seen(found)}."
+    )
+
+
+def _why(results: Results) -> str:
+    """In the finding of hidden sessions: how many, and the cure."""
+    named = [f for f in results.findings if f.id == "sessions-hidden"]
+    if not named:
+        return ""
+    claim = named[0].text.split(":")[0]
+    return f": {claim[0].lower()}{claim[1:]} ({named[0].advice})"
+
+
+def _seen(found: Overview) -> str:
+    more = f"{found.brief:,} too brief to be sampled" if found.brief else ""
+    if not found.sessions:
+        return more or "sessions' processes were not seen"
+    return f"{counted(found.sessions, 'session')} seen{' and ' if more else ''}{more}"
+
+
+def _brief(results: Results) -> int:
+    return sum(int(f.value.value) for f in results.findings if f.id == "brief-sessions" and f.value)
+
+
+def _top(found: Overview) -> str:
+    named = [
+        f"{e['name']} {figures.percent(e['share'], digits=1)} %"
+        for e in found.top[:TOP]
+        if e["share"] is not None
+    ]
+    return f"Most of DB time: {', '.join(named)}." if named else ""
+
+
+def _gaps(results: Results) -> str:
+    gaps = figures.gaps(results)
+    if not gaps:
+        return ""
+    seconds = sum(g["end_s"] - g["start_s"] for g in gaps)
+    return f"In {counted(len(gaps), 'gap')}, {seconds:.0f} s in all, nothing was measured."
+
+
+def of_plan(asked: Observation) -> list[tuple[str, str]]:
+    """What was chosen to be observed; empty: all sessions."""
+    pairs = [("user", asked.user), ("database", asked.database), ("application", asked.application)]
+    pairs.append(("pid", ", ".join(map(str, asked.pids))))
+    return [(name, value) for name, value in pairs if value]
+
+
+def _filter(results: Results) -> list[str]:
+    asked = results.plan.experiment.observation or Observation()
+    words = ", ".join(f"{name} {value}" for name, value in of_plan(asked))
+    return [f"Only sessions with {words}."] if words else []
+
+
+# A run: the figures of its ladders.
 
 FIRST = "client-limited"
 PARAGRAPH = ("nothing-measured", "peak", "scaling-limit", "scales-to-the-top", "session-time")
@@ -42,13 +184,13 @@ def title(results: Results) -> str:
     """``lio on SYSTEM 18.4, 1 to 8 sessions on 2 CPUs``."""
     server = results.environment.server
     if figures.is_observation(results):
-        return observation.title(results, server_name(server))
+        return observation_title(results, server_name(server))
     rungs = results.tables["rungs"]
     workloads = ", ".join(dict.fromkeys(rungs["workload"].to_list())) or "nothing"
     steps: list[int] = rungs["sessions"].unique().sort().to_list()
-    ladder = f", {steps[0]} to {steps[-1]} sessions" if len(steps) > 1 else ""
-    if len(steps) == 1:
-        ladder = f", {steps[0]} session{'' if steps[0] == 1 else 's'}"
+    ladder = "".join(f", {counted(n, 'session')}" for n in steps[-1:])
+    if len(steps) > 1:
+        ladder = f", {steps[0]} to {steps[-1]} sessions"
     cpus = figures.usable_cpus(results)
     where = f" on {figures.cpus_text(cpus)}" if cpus else ""
     return f"{workloads} on {server_name(server)}{ladder}{where}"
@@ -61,7 +203,7 @@ def server_name(server: ServerFacts) -> str:
 def sentences(results: Results) -> list[str]:
     """What the client limited, then a paragraph a ladder; of an observation, how active it was, with what."""
     if figures.is_observation(results):
-        return observation.sentences(results)
+        return observation_sentences(results)
     ladders: dict[str, list[str]] = {}
     found = [c for c in results.findings if c.id in PARAGRAPH]
     for claim in sorted(found, key=lambda c: PARAGRAPH.index(c.id)):

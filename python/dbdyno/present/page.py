@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from importlib.resources import files as resources
 
@@ -44,10 +44,6 @@ def el(name: str, /, *children: Content, **attributes: str | int | float | bool 
 
 def join(*children: Content) -> Html:
     return Html("".join(_text(c) for c in children))
-
-
-def joined(children: Iterable[Content]) -> Html:
-    return join(*children)
 
 
 def _text(child: Content) -> str:

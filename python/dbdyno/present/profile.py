@@ -1,15 +1,32 @@
-"""The load profile: what was done per second, transaction, execution and call; the events of most time."""
+"""The load profile, the events of most time, and every wait event."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import polars as pl
+
 from dbdyno.model.results import Results
+from dbdyno.model.source import TRACE
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
-from dbdyno.present import sources_used
-from dbdyno.present.document import Block, Cell, Column, Paragraph, Row, Table, known, remarks, table, word
-from dbdyno.present.figures import UNKNOWN, percent
+from dbdyno.present import accounts, sources_used
+from dbdyno.present.accounts import BRACKET, NO_LABEL, THROTTLED, UNSEEN
+from dbdyno.present.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Column,
+    Paragraph,
+    Row,
+    Table,
+    known,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures import percent
 from dbdyno.present.selection import Pick, rows_of
 from dbdyno.present.sources_used import in_words
 
@@ -135,3 +152,153 @@ def _notes(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
             f"No column {' and none '.join(absent)}: how many there were is not known, or there were none."
         )
     return notes
+
+
+# Every state and wait event with its time on a CPU, asleep and in the run queue.
+
+MAX_ROWS = 60
+_PARTS = ("run", "sleep", "runq")
+_ASLEEP = ("sleep", "client", "pool.queue", "active without wait event")
+_TOTALS = (("run", "run.user", "run.system"), _ASLEEP, ("runq",))
+_UNLABELLED = "active without wait event"
+_NAMELESS = (UNSEEN, "no samples", _UNLABELLED)
+"""What table events says in status of time under no known label."""
+_UNDIVIDED = "the scheduler trace does not divide CPU time by label; its sum is exact"
+_PARTS_HEADS = ("CPU", "asleep", "CPU WAIT")  # in the order of _PARTS
+
+
+def wait_events(results: Results, pick: Pick) -> list[Block]:
+    """The rows of the rung (all sessions in sum), the most time first; the sums are the ledger's own."""
+    frame = rows_of(results, "events", pick).filter(pl.col("scope") == "rung")
+    if frame.is_empty():
+        return [Paragraph("No wait events: sessions were neither sampled nor traced.", "muted")]
+    time = pl.sum_horizontal(pl.col(*_PARTS).fill_null(0.0))
+    frame = frame.sort(time, descending=True, maintain_order=True)
+    places = _places(results, pick)
+    known = {row["key"]: row for row in accounts.means(results, places).to_dicts()}
+    hidden = accounts.hidden(results, places)
+    sums = [UNKNOWN if hidden and names is _ASLEEP else _sum(known, names) for names in _TOTALS]
+    total = Row([word("all"), word(""), *(c for s in sums for c in (word(s), word(""))), *[word("")] * 3])
+    title = f"Wait events {pick.at}{pick.which}: seconds per second"
+    made = table(title, _COLUMNS, frame.head(MAX_ROWS).to_dicts(), named=True)
+    left = len(frame) - len(made.rows)
+    notes = [f"{left} smaller rows are left out; the export holds them."] if left else []
+    notes += [*_wait_notes(frame), *_remainder(known, accounts.missing_parts(results, places))]
+    notes += [*_throttled(results, pick), sources_used.caption(results, pick.cell)]
+    return [replace(made, rows=[*made.rows, total]), *remarks(notes)]
+
+
+def _places(results: Results, pick: Pick) -> pl.DataFrame:
+    """The cells of the pick as one place of the stack."""
+    windows = results.tables["windows"]
+    cells = windows if pick.cell is None else windows.filter(pl.col("cell") == pick.cell)
+    return cells.select("cell", place=pl.lit(0), weight="wall_s")
+
+
+def _sum(accounts: dict[str, dict[str, Any]], names: tuple[str, ...]) -> str:
+    rows = [r for r in accounts.values() if r["account"] in names]
+    known = [r["aas"] for r in rows if r["aas"] is not None]
+    return figure(sum(known)) if known and len(known) == len(rows) else UNKNOWN
+
+
+def _remainder(accounts: dict[str, dict[str, Any]], missing: list[str]) -> list[str]:
+    """What the accounts leave of the sessions' time, signed, how sure that is, and what is unknown in it."""
+    row = accounts.get("unaccounted")
+    if row is None or row["aas"] is None:
+        return []
+    ends = "" if row["low"] is None or row["high"] is None else f" ({row['low']:+.3f} to {row['high']:+.3f})"
+    words = f"unaccounted: {row['aas']:+.3f} s per second{ends}, signed: session time less all accounts."
+    return [f"{words} What is unknown lies in it: {', '.join(missing)}." if missing else words]
+
+
+def _throttled(results: Results, pick: Pick) -> list[str]:
+    """Throttled time of a cell, which lies inside CPU WAIT."""
+    if pick.cell is None:
+        return []
+    inside = pl.col("account").is_in([BRACKET, THROTTLED]) & (pl.col("scope") == "rung")
+    rows = results.tables["ledger"].filter((pl.col("cell") == pick.cell) & inside).to_dicts()
+    measured = [r for r in rows if r["account"] == THROTTLED and r["aas"] is not None]
+    for row in measured or rows:
+        low, high = row["low"] or 0.0, row["high"] if row["high"] is not None else row["aas"]
+        if high:
+            how = "measured" if measured else "a bracket"
+            words = figure(high) if low == high else f"{figure(low)} to {figure(high)}"
+            return [f"throttled by a CPU limit: {words} s per second, inside CPU WAIT ({how}, never added)."]
+    return []
+
+
+def figure(aas: float) -> str:
+    """Seconds per second with three decimals, fewer where it is large."""
+    if aas == 0:
+        return "0"
+    return f"{aas:.3f}" if abs(aas) < 100 else significant(aas, 4)
+
+
+def _label(row: dict[str, Any]) -> str:
+    if row["wait_class"] is not None:
+        return f"{row['wait_class']}/{row['wait_event'] or '?'}"
+    return row["status"] if row["status"] in _NAMELESS else NO_LABEL
+
+
+def _figure(part: str) -> Callable[[dict[str, Any]], Cell]:
+    def cell(row: dict[str, Any]) -> Cell:
+        value = row[part]
+        if value is None and part == "run" and TRACE in row["source"]:
+            return Cell("-", note=_UNDIVIDED)
+        if value is None and row["status"] in ("ok", UNSEEN, "no samples"):
+            return Cell("-", note="none was seen")
+        return known(value, figure, "s/s", _why(row["status"]) if value is None else "")
+
+    return cell
+
+
+def _ends(part: str) -> Callable[[dict[str, Any]], Cell]:
+    def cell(row: dict[str, Any]) -> Cell:
+        value, low, high = (row[f"{part}{end}"] for end in ("", "_low", "_high"))
+        return word("" if None in (value, low, high) else f"{figure(low)} to {figure(high)}")
+
+    return cell
+
+
+def _why(status: str) -> str:
+    """Why a figure of a row is unknown."""
+    if status == _UNLABELLED:
+        return "active without a wait event: on a CPU, in the run queue or asleep, its task cannot be seen"
+    return in_words(status)
+
+
+def _wait_notes(frame: pl.DataFrame) -> list[str]:
+    bad: dict[str, list[str]] = {}
+    traced = pl.col("source").str.contains(TRACE, literal=True)
+    silent = pl.col("status").is_in(["ok", UNSEEN, "no samples"])
+    for part, head in zip(_PARTS, _PARTS_HEADS, strict=True):
+        statuses = frame.filter(pl.col(part).is_null() & ~silent)["status"].unique().sort().to_list()
+        for status in statuses:
+            bad.setdefault(_why(status), []).append(head)
+    notes = [f"{UNKNOWN} {', '.join(heads)}: {why}." for why, heads in bad.items()]
+    if len(frame.filter(pl.col("run").is_null() & traced)):
+        notes.append(f"- CPU: {_UNDIVIDED}; nor does it read the state.")
+    if len(frame) and frame["waits_per_s"].null_count() == len(frame):
+        notes.append("- waits a second: only the scheduler trace counts them.")
+    return notes
+
+
+def _seen(name: str, text: Callable[[float], str]) -> Callable[[dict[str, Any]], Cell]:
+    return lambda row: Cell("-") if row[name] is None else known(row[name], text)
+
+
+_COLUMNS: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
+    (Column("wait event", shortens=True), lambda r: word(_label(r))),
+    (Column("state", rank=4), lambda r: word(r["state"] or "-")),
+    *(
+        made
+        for part, head in zip(_PARTS, _PARTS_HEADS, strict=True)
+        for made in (
+            (Column(head, number=True), _figure(part)),
+            (Column("95 %", number=True, rank=5), _ends(part)),
+        )
+    ),
+    (Column("waits/s", number=True, rank=2), _seen("waits_per_s", format_rate)),
+    (Column("samples", number=True, rank=3), _seen("samples", lambda v: f"{v:,.0f}")),
+    (Column("source", rank=6), lambda r: word(sources_used.named(r["source"]))),
+)

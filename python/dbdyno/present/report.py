@@ -14,11 +14,8 @@ from dbdyno.model.units import format_ns, format_rate, significant
 from dbdyno.present import (
     charts,
     compare,
-    cross_check,
     figures,
     headline,
-    methods,
-    observation,
     placement,
     processes,
     profile,
@@ -28,7 +25,6 @@ from dbdyno.present import (
     selection,
     sources_used,
     strips,
-    waits,
 )
 from dbdyno.present.document import (
     UNKNOWN,
@@ -59,9 +55,9 @@ MOST = 3
 """Claims that are shown at once."""
 DETAILS: dict[str, tuple[Details, ...]] = {
     "profile": (profile.load_profile, profile.top_events),
-    "events": (waits.tables,),
+    "events": (profile.wait_events,),
     "microstates": (processes.tables,),
-    "cross_check": (cross_check.tables,),
+    "cross_check": (sources_used.cross_check,),
 }
 """What can be shown of one load or window by itself, by the name that ``dbdyno show`` knows."""
 
@@ -87,7 +83,7 @@ def brief(results: Results) -> Document:
 
 
 def details(results: Results, name: str, cell: str | None = None) -> list[Block]:
-    """One of :data:`DETAILS`, of a cell; without one of the top load, or of all windows of an observation.
+    """One of :data:`DETAILS`, of a cell; without one of the top load, or of all windows of an headline.
     Or ``findings``: all of them. Raises UsageError where the run has no such cell.
     """
     if name == "findings":
@@ -178,13 +174,13 @@ class _Builder:
         results = self.results
         drawn = [] if self.observed else _charts(charts.ledgers(results), "time")
         notes = remarks(sources_used.words(results))
-        return [*drawn, self._choice(strips.strips, waits.tables), *notes]
+        return [*drawn, self._choice(strips.strips, profile.wait_events), *notes]
 
     def _details(self, rates: list[charts.Group]) -> Iterator[Section]:
         results, title = self.results, "Sessions and processes"
         title = title if self.observed else "Microstates of every process"
-        differences = cross_check.differences(results)
-        checks = [self._choice(cross_check.tables), *([differences] if differences else [])]
+        differences = sources_used.differences(results)
+        checks = [self._choice(sources_used.cross_check), *([differences] if differences else [])]
         yield Section("Response time in detail", _charts(rates, "rate", False), "response", detail=True)
         yield Section("Load profile", [self._choice(profile.load_profile)], "profile", detail=True)
         yield Section(title, [self._choice(processes.tables)], "microstates", detail=True)
@@ -192,7 +188,7 @@ class _Builder:
         yield Section("Environment", run_facts.environment(results), "environment", folded=True)
         plan = "Plan" if self.observed else "Plan and calibration"
         yield Section(plan, run_facts.plan(results), "plan", folded=True)
-        yield Section("How each figure was obtained", methods.tables(results), "methods", folded=True)
+        yield Section("How each figure was obtained", run_facts.methods(results), "methods", folded=True)
 
     def _choice(self, *makes: Details) -> Block:
         shown = self._picks.shown
@@ -293,7 +289,7 @@ def _part(row: dict[str, Any], column: str) -> tuple[Cell, str]:
 
 def _observed(results: Results) -> list[KeyFigure]:
     """How busy the server was, on average."""
-    found = observation.overview(results)
+    found = headline.overview(results)
     if found is None:
         return []
     top = found.top[0] if found.top and found.top[0]["share"] is not None else None

@@ -9,6 +9,7 @@ from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate, significant
 from dbdyno.present import accounts, figures, sources_used
 from dbdyno.present.document import (
+    UNKNOWN,
     Block,
     Cell,
     Column,
@@ -22,7 +23,7 @@ from dbdyno.present.document import (
     table,
     word,
 )
-from dbdyno.present.figures import UNKNOWN, Series, percent
+from dbdyno.present.figures import Series, percent
 
 Record = Mapping[str, Any]
 """A row of table ``rungs``; what is absent is unknown."""

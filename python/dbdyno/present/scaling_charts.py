@@ -8,9 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.analyses import Estimate, Scaling
+from dbdyno.model.analyses import Estimate, Fitted, Scaling
 from dbdyno.model.units import counted
-from dbdyno.present import scaling_rows as rows
 from dbdyno.present.chart import (
     HEIGHT,
     Spec,
@@ -28,12 +27,14 @@ from dbdyno.present.chart import (
     tips,
 )
 from dbdyno.present.document import Chart, Key
+from dbdyno.present.figures import interval, number
 from dbdyno.present.palette import var
 
 # The axis of loads, and what is marked on it: knees and peak with their intervals, cores, CPUs.
 
 _WIDE_LADDER = 8
 """From this ratio of the highest load to the middle one on, loads are drawn on a logarithmic axis."""
+_DEPENDENT = 0.05
 _LINE = 15  # height of a label
 
 
@@ -83,7 +84,7 @@ def marks(scaling: Scaling) -> Iterator[Spec]:
     at = {"x": channel("load:Q")}
     for line, (name, found, paint) in enumerate(_named(scaling)):
         low, high = (min(max(v, first), last) for v in (found.low or first, found.high or last))
-        name = f"{name}: {rows.number(found.value, 3)}"
+        name = f"{name}: {number(found.value, 3)}"
         data = [{"load": found.value, "from": low, "to": high, "name": name}]
         if found.low is not None or found.high is not None:
             shade = layer(data, "rect", opacity=0.16, color=var(paint))
@@ -126,7 +127,7 @@ def legend_of(scaling: Scaling) -> list[Key]:
 
 def words(scaling: Scaling) -> str:
     told = [
-        f"{name} at {rows.number(at.value, 3)}" + (f" ({rows.interval(at, 3)})" if rows.interval(at) else "")
+        f"{name} at {number(at.value, 3)}" + (f" ({interval(at, 3)})" if interval(at) else "")
         for name, at, _ in _named(scaling)
     ]
     return f"; {', '.join(told)}." if told else "."
@@ -271,12 +272,24 @@ def residuals(scaling: Scaling) -> Chart | None:
     return chart(
         "residuals",
         "Residuals",
-        (rows.residual_words(scaling.best) if scaling.best else None)
+        (residual_words(scaling.best) if scaling.best else None)
         or "Measured less predicted: a wave says that the model has the wrong shape.",
         [_level(0.0), _points(found, load_axis(scaling), y, "residual", "+.2%")],
         f"Residuals in per cent against {scaling.ladder.load_unit}",
         found,
     )
+
+
+def residual_words(fit: Fitted) -> str | None:
+    """Whether the residuals are independent, in a sentence."""
+    if fit.durbin_watson is None or not math.isfinite(fit.durbin_watson):
+        return None
+    p = fit.autocorrelation_p
+    told = f"Durbin-Watson of the residuals: {fit.durbin_watson:.3f} (2: independent)"
+    if p is None:
+        return f"{told}."
+    related = "correlated" if p < _DEPENDENT else "not visibly correlated"
+    return f"{told}, p = {p:.2g}: residuals of neighbouring loads are {related}."
 
 
 def cpu(scaling: Scaling) -> Chart | None:

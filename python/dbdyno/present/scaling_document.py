@@ -1,29 +1,157 @@
-"""How a ladder scales, as a document: the answer, the charts, the model, every load, the notes."""
+"""How a ladder scales, as a document: the answer, the charts, the model, CPU per unit of work, every load."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
+
+import polars as pl
 
 from dbdyno import __version__
-from dbdyno.model.analyses import Fitted, Scaling
-from dbdyno.present import regression, scaling_charts
-from dbdyno.present import scaling_rows as rows
+from dbdyno.model.analyses import Estimate, Fitted, Machine, Part, Regression, Scaling
+from dbdyno.model.claim import Claim
+from dbdyno.model.units import counted, format_ns
+from dbdyno.present import scaling_charts
 from dbdyno.present.document import (
+    UNKNOWN,
     Block,
     Cell,
     Chart,
+    Column,
     Document,
     KeyFigure,
     Paragraph,
+    Row,
     Section,
     Statement,
     Statements,
+    Table,
+    known,
+    optional,
     remarks,
+    table,
+    word,
 )
+from dbdyno.present.figures import interval, number, percent
 
-_BRIEF = ("one-session", "one-core", "knee", "second-knee", "reason", "smt-yield", "cpu-inflation")
-"""Answers that a run's summary has."""
+_COSTS = (
+    Column("range"),
+    Column("CPU"),
+    Column("per unit", number=True),
+    Column("95 % interval", number=True),
+    Column("background", number=True, rank=1),
+    Column("95 % interval", number=True, rank=3),
+    Column("R2", number=True, rank=2),
+    Column("points", number=True, rank=4),
+)
+_CPU_NAMES = {"cpu": "all", "user": "user", "system": "system"}
+
+
+def per_work(made: Sequence[Regression]) -> Section | None:
+    """What a unit of work costs, the table, what to bear in mind; ``None``: there is no regression."""
+    if not made:
+        return None
+    named = f": {made[0].name}" if made[0].name else ""
+    rows = [Row(cells) for r in made for cells in _rows(r)]
+    claims = Statements([Statement(t) for t in _cost_sentences(made)])
+    blocks: list[Block] = [claims, Table("", _COSTS, rows), *remarks(_cost_notes(made))]
+    return Section(f"CPU per {' and '.join(made[0].work_units)}{named}", blocks)
+
+
+def _cost_sentences(made: Sequence[Regression]) -> list[str]:
+    """What a unit costs, where that is known; how it changes from range to range."""
+    known_ones = [(r, r.total) for r in made if r.total is not None]
+    told = [f"{_where(r)} {_cost(total)}." for r, total in known_ones]
+    for (one, a), (other, b) in pairwise(known_ones):
+        if (a.slope.low or 0) > 0 and (b.slope.low or 0) > 0:
+            times = b.slope.value / a.slope.value
+            told.append(
+                f"{_where(other)} 1 {one.work_units[0]} costs {times:.3g} times as much as {one.regime}."
+            )
+    return told
+
+
+def _where(r: Regression) -> str:
+    return f"{r.regime[:1].upper()}{r.regime[1:]}:"
+
+
+def _cost(part: Part) -> str:
+    if any(e.low is not None and e.low <= 0 for e in part.slopes):
+        return f"the cost of 1 {' or 1 '.join(e.name for e in part.slopes)} does not differ from 0"
+    costs = [f"1 {e.name} costs {time(e.value)} of CPU{_cost_ends(e, ' ({})')}" for e in part.slopes]
+    background = part.background
+    if background.value < 0:
+        return ", ".join(costs)
+    rest = f"{background.value:.3g} CPUs are used in the background{_cost_ends(background, ' ({})')}"
+    return ", ".join([*costs, rest])
+
+
+def _rows(r: Regression) -> Iterator[list[Cell]]:
+    """All CPU, user, system; with several kinds of work a line each."""
+    nothing, unknown = word(""), Cell(UNKNOWN)
+    if not r.parts:
+        ratio, ends = unknown, unknown
+        if r.ratio is not None:
+            ratio = Cell(f"{time(r.ratio.value)} with background", r.ratio.value, "s")
+            ends = word(_cost_ends(r.ratio))
+        yield [word(r.regime), word("all"), ratio, ends, unknown, unknown, nothing, known(r.n, str)]
+    for part in r.parts:
+        beside = [
+            known(part.background.value, lambda v: f"{v:.3g}", "CPUs"),
+            word(_cost_ends(part.background)),
+            known(part.r_squared, lambda v: f"{v:.4f}"),
+        ]
+        for n, slope in enumerate(part.slopes):
+            first = part is r.parts[0] and n == 0
+            name = (
+                _CPU_NAMES[part.name] if len(part.slopes) == 1 else f"{_CPU_NAMES[part.name]}, {slope.name}"
+            )
+            cost = [known(slope.value, time, "s"), word(_cost_ends(slope))]
+            more = [nothing] * 3 if n else beside
+            points = known(r.n, str) if first else nothing
+            yield [word(r.regime if first else ""), word(name), *cost, *more, points]
+
+
+def time(seconds: float) -> str:
+    return format_ns(seconds * 1e9)
+
+
+def _cost_ends(e: Estimate, form: str = "{}") -> str:
+    if e.low is None or e.high is None:
+        return UNKNOWN if form == "{}" else ""
+    timed = e.unit.startswith("CPU seconds/") and e.unit != "CPU seconds/s"
+    low, high = (time(v) if timed else f"{v:.3g}" for v in (e.low, e.high))
+    return form.format(f"{low} .. {high}")
+
+
+def _cost_notes(made: Sequence[Regression]) -> Iterator[str]:
+    """Refusals first; then how errors were made, and doubts."""
+    for r in made:
+        if r.refused is not None:
+            yield f"{r.regime}: no regression: {r.refused}"
+    for method in dict.fromkeys(r.method for r in made if r.parts):
+        yield f"Intervals are 95 %: {method}. Background: CPU seconds per second at no work."
+    for r in made:
+        yield from (f"{r.regime}: {n}" for n in r.notes)
+
+
+_PARAGRAPH = "paragraph"
+"""The answer that is a text for everybody."""
+_TITLES = {
+    "one-cpu": "One CPU",
+    "at-cpus": "At as many as CPUs",
+    "one-more-session": "One more",
+    "cpu-wait-onset": "CPU WAIT begins",
+    "smt-yield": "SMT yield",
+    "cpu-per-work": "CPU per unit of work",
+    "cpu-inflation": "CPU inflation",
+    "reason": "Why it bends",
+}
+_TILES = ("one-session", "peak", "knee", "scales-to", "smt-yield", "second-knee", "cpu-wait-onset")
+"""Answers that are shown large, as many of them as ``_MOST_TILES``."""
+_MOST_TILES = 5
 
 
 def document(scalings: Sequence[Scaling]) -> Document:
@@ -33,9 +161,9 @@ def document(scalings: Sequence[Scaling]) -> Document:
         blocks = [s for n, one in enumerate(scalings) for s in _sections(one, n, f"-{n + 1}")]
         return Document(f"Scaling of {len(scalings)} ladders", blocks, footer=footer)
     one = scalings[0]
-    known = rows.machine(one.ladder.machine)
-    lead = [*remarks([known] if known else []), *_lead(one)]
-    return Document(rows.title(one), [*_sections(one, 0, "")], lead, _figures(one), footer)
+    machine = _machine(one.ladder.machine)
+    lead = [*remarks([machine] if machine else []), *_lead(one)]
+    return Document(_title(one), [*_sections(one, 0, "")], lead, _figures(one), footer)
 
 
 def section(scalings: Sequence[Scaling]) -> Section | None:
@@ -46,27 +174,12 @@ def section(scalings: Sequence[Scaling]) -> Section | None:
     parts: list[Block] = []
     for n, one in enumerate(scalings):
         more = Section("All answers, models, every load", [*_answers(one), *_tables(one)], folded=True)
-        blocks: list[Block] = [*_lead(one), *charts(one, n), more]
+        blocks: list[Block] = [*_lead(one), *_charts(one, n), more]
         parts += [Section(one.ladder.name, blocks)] if many else blocks
     return Section("Scalability", parts, "scaling")
 
 
-def brief(scalings: Sequence[Scaling], run: str) -> Iterator[Block]:
-    """Below a run's tables: which model, what one session and one core deliver, where it bends and why."""
-    for one in scalings:
-        name = f"{one.ladder.name}: " if len(scalings) > 1 else ""
-        if one.best is None:
-            yield from (Paragraph(f"{name}{r}", "warning") for r in one.refused)
-            continue
-        told = {a.id: a for a in rows.answers(one) if a.value is not None or a.id == "reason"}
-        yield Section(
-            f"{name}{_chosen(one, one.best)}", [Paragraph(told[i].text) for i in _BRIEF if i in told]
-        )
-    if any(one.best is not None for one in scalings):
-        yield Paragraph(f"dbdyno analyze {run}: all answers, every model, the curve", "muted")
-
-
-def charts(scaling: Scaling, number: int = 0) -> list[Chart]:
+def _charts(scaling: Scaling, number: int) -> list[Chart]:
     """``number``: of the ladder in its document."""
     return [replace(c, id=f"scaling-{number}-{c.id}") for c in scaling_charts.charts(scaling)]
 
@@ -74,37 +187,63 @@ def charts(scaling: Scaling, number: int = 0) -> list[Chart]:
 def _sections(scaling: Scaling, number: int, name: str) -> Iterator[Section]:
     """``name``: what the sections of this ladder end in where there are several."""
     if name:
-        yield Section(rows.title(scaling), _lead(scaling), f"ladder{name}")
-    yield Section("The ladder and the model", charts(scaling, number), f"charts{name}")
+        yield Section(_title(scaling), _lead(scaling), f"ladder{name}")
+    yield Section("The ladder and the model", _charts(scaling, number), f"charts{name}")
     answers = _answers(scaling)
     if answers:
         yield Section("Answers", answers, f"answers{name}")
     yield Section("Model and measurements", _tables(scaling), f"model{name}")
-    caveats = remarks(rows.caveats(scaling))
+    caveats = remarks(_caveats(scaling))
     if caveats:
         yield Section("Notes", caveats, f"notes{name}")
 
 
+def _title(scaling: Scaling) -> str:
+    """``cisco.csv: 32 points, 1 to 64 sessions``."""
+    points, ladder = scaling.ladder.points, scaling.ladder
+    if points.is_empty():
+        return f"{ladder.name}: no points"
+    loads, repeats = points["load"], points["repeat"].n_unique()
+    again = f" in {repeats} repeats" if repeats > 1 else ""
+    return (
+        f"{ladder.name}: {counted(points.height, 'point')}{again}, {min(loads):g} to {max(loads):g} "
+        f"{ladder.load_unit}"
+    )
+
+
+def _machine(known: Machine) -> str:
+    """``8 cores, 16 CPUs``; empty: nothing is known."""
+    counts = [counted(n, what) for n, what in ((known.cores, "core"), (known.cpus, "CPU")) if n]
+    threads = f"{known.threads_per_core} threads a core" if known.threads_per_core else ""
+    return ", ".join(p for p in (known.model, *counts, threads) if p)
+
+
 def _lead(scaling: Scaling) -> list[Paragraph]:
-    words = rows.paragraph(scaling)
-    return [Paragraph(words, lead=True)] if words else []
+    return [Paragraph(a.text, lead=True) for a in scaling.answers if a.id == _PARAGRAPH and a.text][:1]
 
 
 def _figures(scaling: Scaling) -> list[KeyFigure]:
+    """The answers with a number that matter most, in their order."""
+    found = {a.id: (a, a.value) for a in reversed(scaling.answers) if a.value is not None}
     return [
-        KeyFigure(rows.answer_title(a), Cell(rows.number(e.value, 3), e.value, e.unit), rows.interval(e, 3))
-        for a, e in rows.tiles(scaling)
+        KeyFigure(_answer_title(a), Cell(number(e.value, 3), e.value, e.unit), interval(e, 3))
+        for a, e in [found[name] for name in _TILES if name in found][:_MOST_TILES]
     ]
 
 
 def _answers(scaling: Scaling) -> list[Block]:
     """Claims, and why there are none."""
     found = [
-        Statement(a.text, rows.answer_title(a), a.evidence, "note" if a.value else "", a.id)
-        for a in rows.answers(scaling)
+        Statement(a.text, _answer_title(a), a.evidence, "note" if a.value else "", a.id)
+        for a in scaling.answers
+        if a.id != _PARAGRAPH
     ]
     found += [Statement(r, "unknown", tone="warning") for r in scaling.refused]
     return [Statements(found)] if found else []
+
+
+def _answer_title(answer: Claim) -> str:
+    return _TITLES.get(answer.id, answer.id.replace("-", " ").capitalize())
 
 
 def _tables(scaling: Scaling) -> list[Block]:
@@ -113,16 +252,112 @@ def _tables(scaling: Scaling) -> list[Block]:
     if best is not None:
         formula = best.formula if "=" in best.formula or not best.formula else f"X(N) = {best.formula}"
         told = formula + (f" ({best.cites})" if best.cites else "")
-        blocks += [rows.parameters(best, _chosen(scaling, best)), *remarks([told] if told else [])]
-        blocks.append(rows.models(scaling))
-        others = [rows.parameters(f, f.title) for f in scaling.fits[1:]]
+        blocks += [_parameters(best, _chosen(scaling, best)), *remarks([told] if told else [])]
+        blocks.append(
+            table("Models; weight: relative support by the data", _MODELS, scaling.fits, named=True)
+        )
+        others = [_parameters(f, f.title) for f in scaling.fits[1:]]
         blocks += [Section("Figures of the other models", others, folded=True)] if others else []
-    per_work = regression.section(scaling.regressions)
-    blocks += [per_work] if per_work is not None else []
+    costs = per_work(scaling.regressions)
+    blocks += [costs] if costs is not None else []
     if not scaling.ladder.points.is_empty():
-        blocks.append(rows.measured(scaling))
+        blocks.append(measured(scaling))
     return blocks
 
 
 def _chosen(scaling: Scaling, fit: Fitted) -> str:
-    return f"{rows.chosen(scaling)} (weight {fit.weight:.2f}, R² {fit.r_squared:.4f})"
+    """``Best model: a plateau``; another one that was put first is not called so."""
+    is_best = fit.weight >= max(f.weight for f in scaling.fits)
+    name = f"{'Best model' if is_best else 'Requested model'}: {fit.title}"
+    return f"{name} (weight {fit.weight:.2f}, R² {fit.r_squared:.4f})"
+
+
+def _parameters(fit: Fitted, title: str) -> Table:
+    """Parameters, then what follows from them."""
+    given = {(p.value, p.unit) for p in fit.parameters}  # a knee may be a parameter by another name
+    knees = [k for k in fit.knees if (k.value, k.unit) not in given]
+    found = [(e.name, e) for e in (*fit.parameters, *knees)]
+    more = (("peak", fit.peak), ("throughput at the peak", fit.peak_throughput))
+    return table(title, _PARAMETERS, [*found, *((name, e) for name, e in more if e is not None)], named=True)
+
+
+def measured(scaling: Scaling) -> Table:
+    """Means over repeats for each load, with what the best model has there; columns without a figure are
+    left out."""
+    ladder, means = scaling.ladder, pl.exclude("load", "repeat").mean()
+    loads = ladder.points.group_by("load").agg(means, pl.len().alias("repeats"))
+    fitted = scaling.residuals.group_by("load").agg(pl.col("predicted", "residual", "efficiency").mean())
+    rows = loads.join(fitted, on="load", how="left").sort("load").to_dicts()
+    unit = ladder.throughput_unit
+
+    def column(head: str, rank: int, name: str, text: Callable[..., str] = number, unit: str = "CPUs"):  # type: ignore[no-untyped-def]
+        return Column(head, number=True, rank=rank), [known(r[name], text, unit) for r in rows]
+
+    repeated = column("repeats", 5, "repeats", str, "")
+    residual = (
+        Column("residual", number=True, rank=4),
+        [_residual(r["residual"], r["predicted"]) for r in rows],
+    )
+    columns: list[tuple[Column, list[Cell]]] = [
+        column(ladder.load_unit, 0, "load", number, ""),
+        *([repeated] if any(r["repeats"] > 1 for r in rows) else []),
+        column(unit, 0, "throughput", number, unit),
+        column("predicted", 3, "predicted", number, unit),
+        residual,
+        column("efficiency", 0, "efficiency", lambda v: f"{percent(v, digits=1)} %", ""),
+        column("response", 1, "response_s", time, "s"),
+        column("p95", 2, "response_p95_s", time, "s"),
+        column("CPU", 1, "cpu"),
+        column("user", 2, "cpu_user"),
+        column("system", 2, "cpu_system"),
+        column("CPU WAIT", 0, "cpu_wait"),
+    ]
+    shown = [(head, cells) for head, cells in columns if any(c.value is not None for c in cells)]
+    lines = zip(*(cells for _, cells in shown), strict=True)
+    return Table("Measured, means over repeats", [head for head, _ in shown], [Row(list(n)) for n in lines])
+
+
+def _caveats(scaling: Scaling) -> list[str]:
+    """What was put in order, what the fit says of itself; each once."""
+    fit = scaling.best
+    said = [*scaling.ladder.notes, *scaling.notes, *(fit.notes if fit else ())]
+    told = any(n.startswith("residuals") for n in said)
+    words = scaling_charts.residual_words(fit) if fit and not told else None
+    return list(dict.fromkeys([*said, *([words] if words else [])]))
+
+
+def _criterion(value: float) -> str:
+    return f"{value:,.2f}" if math.isfinite(value) else UNKNOWN
+
+
+def _weight(value: float) -> str:
+    return "< 0.001" if 0 <= value < 0.0005 else f"{value:.3f}"
+
+
+def _residual(residual: float | None, predicted: float | None) -> Cell:
+    if residual is None or not predicted:
+        return Cell(UNKNOWN)
+    text = f"{100 * residual / predicted:+.1f} %"
+    return Cell(text.lstrip("+-") if text[1:] == "0.0 %" else text, residual / predicted)
+
+
+_Figure = tuple[str, Estimate]
+_PARAMETERS: tuple[tuple[Column, Callable[[_Figure], Cell]], ...] = (
+    (Column(""), lambda f: word(f[0])),
+    (Column("value", number=True), lambda f: Cell(number(f[1].value, 5), f[1].value, f[1].unit)),
+    (Column("unit"), lambda f: word(f[1].unit)),
+    (Column("95 % interval", number=True), lambda f: word(interval(f[1], 5))),
+    (Column("by", rank=2), lambda f: word(f[1].method if interval(f[1]) else "")),
+    (Column("standard error", number=True, rank=3), lambda f: optional(f[1].std_err, number, f[1].unit)),
+    (Column("", rank=1, wraps=True), lambda f: word(f[1].note)),
+)
+_MODELS: tuple[tuple[Column, Callable[[Fitted], Cell]], ...] = (
+    (Column("model"), lambda f: word(f.title)),
+    (Column("parameters", number=True, rank=3), lambda f: known(len(f.parameters), str)),
+    (Column("R²", number=True), lambda f: known(f.r_squared, lambda v: f"{v:.5f}")),
+    (Column("AICc", number=True, rank=1), lambda f: known(f.aicc, _criterion)),
+    (Column("BIC", number=True, rank=4), lambda f: known(f.bic, _criterion)),
+    (Column("weight (AICc)", number=True), lambda f: known(f.weight, _weight)),
+    (Column("weight (BIC)", number=True, rank=4), lambda f: known(f.weight_bic, _weight)),
+    (Column("X(N)", rank=5), lambda f: word(f.formula)),
+)

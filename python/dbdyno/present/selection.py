@@ -1,4 +1,4 @@
-"""Of which cells a report shows the fine detail: the top rung first, then others while there is room."""
+"""Which cells a report shows in detail: the top rung first, then others while there is room."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from dbdyno.model.data_sources import process_rates
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.model.tables import DERIVED
+from dbdyno.model.units import counted
 from dbdyno.present import figures
-from dbdyno.present.timeline import clock
+from dbdyno.present.figures import clock
 
 # Events and microstates of an observation's windows as one: means weighted by time.
 #
@@ -158,8 +159,7 @@ def pick_of(results: Results, cell: str | None = None) -> Pick | None:
         )
     if figures.is_observation(results):
         return _window(results, rows[0], 0)
-    n = rows[0]["sessions"]
-    return Pick("", f"{n} session{'' if n == 1 else 's'} ({cell})", cell, _rung(rows[0]))
+    return Pick("", f"{counted(rows[0]['sessions'], 'session')} ({cell})", cell, _rung(rows[0]))
 
 
 def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
@@ -202,8 +202,7 @@ def _rungs(results: Results) -> list[Pick]:
         )
         name = f"{s.label}: " if len(series) > 1 else ""
         for row in best.unique("sessions", keep="first", maintain_order=True).to_dicts():
-            n = row["sessions"]
-            label = f"{name}{n} session{'' if n == 1 else 's'}"
+            label = f"{name}{counted(row['sessions'], 'session')}"
             found.append(Pick(f"c{len(found)}", label, row["cell"], _rung(row), row["repeats"]))
     return found
 

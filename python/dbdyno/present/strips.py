@@ -8,7 +8,7 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.wait_families import AT_CLIENT, families_of
-from dbdyno.present import sources_used, timeline
+from dbdyno.present import figures, sources_used
 from dbdyno.present.document import Block, Paragraph, Strip
 from dbdyno.present.palette import account_colours
 from dbdyno.present.selection import Pick
@@ -114,7 +114,7 @@ def _rows(results: Results, cell: str | None) -> pl.DataFrame:
         return results.of_cell("strips", cell).with_columns(who)
     many = results.tables["windows"].height > MAX_PIECES
     table = results.ask("strips", _coarse) if many else results.tables["strips"]
-    offsets = timeline.windows(results).select("cell", offset="start_s")
+    offsets = figures.windows(results).select("cell", offset="start_s")
     processes = results.ask("microstates", _processes)
     # A session's number is its window's own; its process is the same in all.
     named = processes.select("cell", "session", pl.format("pid {}", "pid").alias("process"))

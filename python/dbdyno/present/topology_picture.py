@@ -1,116 +1,111 @@
-"""The topology as a file of its own: boxes, shapes, SVG for light and dark grounds."""
+"""The topology drawn as boxes: in text, and as an SVG file of its own for light and dark grounds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from dbdyno.model.topology import Cache, LogicalCpu, Topology
+from dbdyno.model.topology import LogicalCpu, Topology
+from dbdyno.present.document import UNKNOWN
 from dbdyno.present.exports import write_atomic
-from dbdyno.present.figures import UNKNOWN
-from dbdyno.present.page import Html, el, joined
+from dbdyno.present.page import Html, el, join
 from dbdyno.present.palette import dark, light
-from dbdyno.present.topology import facts, size_text
+from dbdyno.present.topology import Box, Cores, boxes, facts
 
-# The topology as nested boxes, not yet drawn: sockets > nodes > last-level caches > cores > threads.
-
-_K = TypeVar("_K", bound=Hashable)
-Cores = Sequence[Sequence[LogicalCpu]]  # the threads of each
+_ASCII = str.maketrans({"─": "-", "│": "|", "×": "x", **dict.fromkeys("┌┬┐├┼┤└┴┘", "+")})
 
 
-class Box(NamedTuple):
-    """Either holds boxes or cores."""
-
-    kind: str  # socket, node, cache, offline
-    title: str
-    boxes: Sequence[Box] = ()
-    cores: Cores = ()
+def picture(t: Topology, width: int = 100) -> list[str]:
+    """Boxes no wider than ``width``, as long as one core fits in; the last line says how to read them."""
+    digits = len(str(max((c.cpu for c in t.cpus), default=0)))
+    drawn = [_draw(box, width, digits) for box in boxes(t)]
+    return [*_pack(drawn, width), _text_legend(t)]
 
 
-def boxes(t: Topology) -> list[Box]:
-    """A box a socket; then nodes without CPUs, and CPUs that are offline."""
-    found = [_socket(t, number, cpus) for number, cpus in _by(t.online, lambda c: c.socket)]
-    found += [Box("node", f"{_node_title(t, n.node)}, no CPUs") for n in t.nodes if not n.cpus]
-    off = [[c] for c in t.cpus if not c.online]
-    return [*found, *([Box("offline", "offline", cores=off)] if off else [])]
+def ascii_only(lines: Sequence[str]) -> list[str]:
+    """For terminals that have no other letters."""
+    return [line.translate(_ASCII) for line in lines]
 
 
-def _socket(t: Topology, number: int | None, cpus: Sequence[LogicalCpu]) -> Box:
-    nodes = _by(cpus, lambda c: c.node)
-    title = "socket unknown" if number is None else f"socket {number}"
-    if len(nodes) > 1:
-        inside = [_node(t, node, within) for node, within in nodes]
-        return Box("socket", f"{title}{_spanning(t, cpus, nodes)}", inside)
-    node = nodes[0][0]
-    return _filled(t, "socket", title if node is None else f"{title}, {_node_title(t, node)}", cpus)
+def _text_legend(t: Topology) -> str:
+    legend = "A cell is a core, its numbers are its threads (CPUs)."
+    if any(c.allowed is False for c in t.online):
+        legend += " ×: this process may not run there."
+    if any(c.allowed is None for c in t.online):
+        legend += " Which of them may be used is unknown."
+    return legend
 
 
-def _spanning(
-    t: Topology, cpus: Sequence[LogicalCpu], nodes: Sequence[tuple[int | None, Sequence[LogicalCpu]]]
-) -> str:
-    """The cache that all cores of a socket share across its nodes."""
-    shared = {_shared_cache(t, c, cpus) for c in cpus}
-    cache = shared.pop() if len(shared) == 1 else None
-    if cache is None or _shared_cache(t, cpus[0], nodes[0][1]) is not None:
-        return ""
-    return f", {_cache_title(t.caches[cache])}"
+def _draw(box: Box, width: int, digits: int) -> list[str]:
+    inner = width - 4
+    if box.kind == "cache" and (drawn := _titled(box.title, _grid(box.cores, width, digits))):
+        return drawn
+    inside = _pack([_draw(b, inner, digits) for b in box.boxes], inner)
+    return _framed(box.title, [*inside, *_grid(box.cores, inner, digits)])
 
 
-def _node(t: Topology, number: int | None, cpus: Sequence[LogicalCpu]) -> Box:
-    return _filled(t, "node", "node unknown" if number is None else _node_title(t, number), cpus)
+def _titled(title: str, grid: list[str]) -> list[str]:
+    """With the title in its upper border; empty where that is too short."""
+    head = f"┌─ {title} " if title else ""
+    return [head + grid[0][len(head) :], *grid[1:]] if len(head) < len(grid[0]) else []
 
 
-def _node_title(t: Topology, number: int) -> str:
-    memory = next((n.memory_bytes for n in t.nodes if n.node == number), None)
-    return f"node {number}" if memory is None else f"node {number}, {size_text(memory)}"
+def _framed(title: str, lines: Sequence[str]) -> list[str]:
+    head = f"─ {title} " if title else ""
+    inner = max([len(head) + 1, *(len(line) + 2 for line in lines)])
+    return [f"┌{head:─<{inner}}┐", *(f"│ {line:<{inner - 2}} │" for line in lines), f"└{'':─<{inner}}┘"]
 
 
-def _filled(t: Topology, kind: str, title: str, cpus: Sequence[LogicalCpu]) -> Box:
-    """With a box for each cache of the last level where there are several; the only one goes to the title."""
-    caches = _by(cpus, lambda c: _shared_cache(t, c, cpus))
-    if len(caches) == 1:
-        cache = caches[0][0]
-        full = title if cache is None else f"{title}, {_cache_title(t.caches[cache])}"
-        return Box(kind, full, cores=_cores(cpus))
-    inside = [
-        Box("cache", "" if i is None else _cache_title(t.caches[i]), cores=_cores(c)) for i, c in caches
+def _grid(cores: Cores, width: int, digits: int) -> list[str]:
+    """Cells of equal width with common borders; rows as even as they can be."""
+    if not cores:
+        return []
+    cells = ["".join(_cpu(c, digits) for c in core) for core in cores]
+    bare = max(map(len, cells))
+    rows = _rows_of(len(cells), bare, width)
+    cell = bare + (_rows_of(len(cells), bare + 1, width) == rows)  # a blank at the end if it costs no row
+    columns = -(-len(cells) // rows)
+    lines = [_rule("┌┬┐", columns, cell)]
+    for first in range(0, len(cells), columns):
+        row = cells[first : first + columns]
+        row += [""] * (columns - len(row))
+        lines += [f"│{'│'.join(f'{c:<{cell}}' for c in row)}│", _rule("├┼┤", columns, cell)]
+    return [*lines[:-1], _rule("└┴┘", columns, cell)]
+
+
+def _rows_of(cells: int, cell: int, width: int) -> int:
+    return -(-cells // max(1, (width - 1) // (cell + 1)))
+
+
+def _cpu(cpu: LogicalCpu, digits: int) -> str:
+    """The number with its mark close to it."""
+    return f"{'×' if cpu.online and cpu.allowed is False else ''}{cpu.cpu}".rjust(digits + 1)
+
+
+def _rule(corners: str, columns: int, cell: int) -> str:
+    return corners[0] + corners[1].join(["─" * cell] * columns) + corners[2]
+
+
+def _pack(blocks: Sequence[list[str]], width: int) -> list[str]:
+    """Side by side as long as they fit, then below."""
+    lines: list[str] = []
+    row: list[list[str]] = []
+    for block in blocks:
+        if row and sum(len(b[0]) + 1 for b in row) + len(block[0]) > width:
+            lines += _beside(row)
+            row = []
+        row.append(block)
+    return [*lines, *(_beside(row) if row else [])]
+
+
+def _beside(row: Sequence[list[str]]) -> list[str]:
+    widths = [len(block[0]) for block in row]
+    return [
+        " ".join(f"{part:<{w}}" for part, w in zip(parts, widths, strict=True)).rstrip()
+        for parts in zip_longest(*row, fillvalue="")
     ]
-    return Box(kind, title, inside)
-
-
-def _shared_cache(t: Topology, cpu: LogicalCpu, within: Sequence[LogicalCpu]) -> int | None:
-    """The place in ``t.caches`` of its last-level cache, if cores share it, all of them ``within``."""
-    last = max(cpu.caches, key=lambda i: t.caches[i].level, default=None)
-    if last is None:
-        return None
-    core = next((c.cpus for c in t.cores if c.core == cpu.core), (cpu.cpu,))
-    sharing = {c.cpu for c in t.online}.intersection(t.caches[last].cpus)
-    return last if sharing - set(core) and sharing <= {c.cpu for c in within} else None
-
-
-def _cache_title(cache: Cache) -> str:
-    return f"{cache.name} {size_text(cache.size_bytes)}"
-
-
-def _cores(cpus: Sequence[LogicalCpu]) -> Cores:
-    """Threads by their core; a CPU whose core is unknown stands alone."""
-    grouped = _by(cpus, lambda c: ("cpu", c.cpu) if c.core is None else ("core", c.core))
-    return [sorted(threads, key=lambda c: c.thread or 0) for _, threads in grouped]
-
-
-def _by(cpus: Iterable[LogicalCpu], key: Callable[[LogicalCpu], _K]) -> list[tuple[_K, list[LogicalCpu]]]:
-    """Sorted by the key, the unknown last; within it by number."""
-    groups: dict[_K, list[LogicalCpu]] = {}
-    for cpu in cpus:
-        groups.setdefault(key(cpu), []).append(cpu)
-    return sorted(
-        groups.items(), key=lambda pair: (pair[0] is None, pair[1][0].cpu if _mixed(pair[0]) else pair[0])
-    )
-
-
-def _mixed(key: object) -> bool:
-    return key is None or isinstance(key, tuple)
 
 
 # Shapes of the topology's SVG: threads in cores in boxes in boxes, each with its size, laid out in rows.
@@ -151,7 +146,7 @@ def box(b: Box, room: float) -> Drawn:
     if b.title:
         parts.append(label(b.title, _PAD, _TITLE - 3, b.kind))
     parts.append(moved(content, _PAD, title + _PAD - (2 if b.title else 0)))
-    return Drawn(width, height, joined(parts))
+    return Drawn(width, height, join(*parts))
 
 
 def core(threads: Sequence[LogicalCpu]) -> Drawn:
@@ -165,7 +160,7 @@ def core(threads: Sequence[LogicalCpu]) -> Drawn:
         x = _CORE_PAD + i % columns * (_THREAD_WIDTH + _CORE_PAD)
         y = _CORE_PAD + i // columns * (_THREAD_HEIGHT + _CORE_PAD)
         parts.append(moved(thread(str(cpu.cpu), state(cpu), told(cpu)), x, y))
-    return Drawn(width, height, joined(parts))
+    return Drawn(width, height, join(*parts))
 
 
 def thread(number: str, kind: str, title: str) -> Drawn:
@@ -206,7 +201,7 @@ def packed(shapes: Sequence[Drawn], room: float) -> Drawn:
             parts.append(moved(shape, x, y))
             x += shape.width + GAP
         width, y = max(width, x - GAP), y + max(s.height for s in row) + GAP
-    return Drawn(width, max(0.0, y - GAP), joined(parts))
+    return Drawn(width, max(0.0, y - GAP), join(*parts))
 
 
 def _rows(shapes: Sequence[Drawn], room: float) -> list[list[Drawn]]:
@@ -285,7 +280,7 @@ def _heading(t: Topology) -> Drawn:
         y = (i + 1) * _LINE - 5
         texts += [label(name, 0, y, "name"), label(words, 100, y, kind)]
     width = 100 + _LETTER_PX * max(len(words) for _, words, _ in lines)
-    return Drawn(width, len(lines) * _LINE, joined(texts))
+    return Drawn(width, len(lines) * _LINE, join(*texts))
 
 
 def _legend(t: Topology) -> Drawn:
@@ -296,7 +291,7 @@ def _legend(t: Topology) -> Drawn:
     for i, (number, kind, words) in enumerate(entries, start=1):
         y = i * (_LINE + 5)
         parts += [moved(thread(number, kind, words), 0, y), label(words, 42, y + 15, "fact")]
-    return Drawn(_LETTER_PX * 70, (len(entries) + 1) * (_LINE + 5), joined(parts))
+    return Drawn(_LETTER_PX * 70, (len(entries) + 1) * (_LINE + 5), join(*parts))
 
 
 def _style() -> str:
