@@ -19,6 +19,7 @@ from dbdyno.present.document import (
     Row,
     Section,
     Table,
+    numeric,
     remarks,
     word,
 )
@@ -92,11 +93,7 @@ def _differences(made: Comparison) -> Table:
     columns = [Column("", wraps=True)]
     columns += [Column(h, wraps=True) for h in (made.baseline, "B" if made.kind == "runs" else "other")]
     told = ((d.what, d.baseline, d.variant) for d in made.differences)
-    return Table("", columns, [Row([word(_short(t)) for t in line]) for line in told])
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return Table("", columns, [Row([word(rows.shortened(t, _LONGEST)) for t in line]) for line in told])
 
 
 # Two files of numbers compared: benchstat's row, then the ratio of means.
@@ -105,7 +102,7 @@ def _short(text: str) -> str:
 def samples(made: SampleComparison) -> Document:
     """benchstat's row, then the ratio of means, both p, and the verdict."""
     e = made.effect
-    columns = (Column(""), *(Column(h, number=True) for h in ("median", "mean", "n")))
+    columns = (Column(""), *(numeric(h) for h in ("median", "mean", "n")))
     sides = ((made.baseline, made.of_baseline), (made.variant, made.of_variant))
     lines = [
         Row([word(name), word(_median(s)), Cell(_number(s.mean), s.mean), Cell(str(s.n), s.n)])

@@ -20,30 +20,30 @@ from dbdyno.model.comparison import (
 )
 from dbdyno.model.units import counted
 from dbdyno.present.accounts import BRACKET, NAMES, THROTTLED
-from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, Tone, known, table, word
+from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, Tone, known, numeric, table, word
 from dbdyno.present.page import Html, el
 from dbdyno.present.palette import var
 
 _EFFECT = (
-    Column("ratio", number=True),
+    numeric("ratio"),
     Column("95 % interval", rank=1),
-    Column("p (Holm)", number=True, rank=4),
-    Column("p (perm.)", number=True, rank=5),
-    Column("n", number=True),
+    numeric("p (Holm)", 4),
+    numeric("p (perm.)", 5),
+    numeric("n"),
     Column("verdict"),
 )
 _RANK = (
-    Column("", number=True, rank=6),
+    numeric("", 6),
     Column("variant"),
-    Column("mean", number=True, rank=2),
-    Column("±95 %", number=True, rank=3),
+    numeric("mean", 2),
+    numeric("±95 %", 3),
     *_EFFECT,
 )
 _RUNGS = (
     Column("ladder"),
-    Column("sessions", number=True),
-    Column("A", number=True, rank=3),
-    Column("B", number=True, rank=3),
+    numeric("sessions"),
+    numeric("A", 3),
+    numeric("B", 3),
     *_EFFECT,
 )
 _NEXT = (Column("variant"), Column("against"), *_EFFECT)
@@ -214,12 +214,12 @@ def why_table(why: Why) -> Table:
     change = sum(abs(a.difference_s) for a in why.accounts if not a.inside)
     columns: tuple[tuple[Column, Callable[[Account], Cell]], ...] = (
         (Column("account"), lambda a: word(account_name(a.account, a.detail))),
-        (Column(why.baseline, number=True), lambda a: known(a.baseline_s, _seconds, "s")),
-        (Column(why.variant, number=True), lambda a: known(a.variant_s, _seconds, "s")),
-        (Column("difference", number=True), lambda a: known(a.difference_s, _signed, "s")),
+        (numeric(why.baseline), lambda a: known(a.baseline_s, _seconds, "s")),
+        (numeric(why.variant), lambda a: known(a.variant_s, _seconds, "s")),
+        (numeric("difference"), lambda a: known(a.difference_s, _signed, "s")),
         (Column("95 % interval", rank=1), lambda a: word(_signed_ends(a))),
         (
-            Column("share", number=True),
+            numeric("share"),
             lambda a: word("") if a.inside else known(a.share, lambda v: f"{100 * v:.0f} %"),
         ),
     )
@@ -254,7 +254,7 @@ def _signed(seconds: float) -> str:
 
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 820, 250, 200, 24, 26
 _COLOURS = {"better": "good", "worse": "invalid", "no difference": "accent", "undecided": "muted"}
-_TICKS = 6
+_TICKS, _LONGEST_NAME = 6, 24
 
 
 def plot(table: MetricTable, made: Comparison) -> Html | None:
@@ -321,9 +321,8 @@ def _row(n: int, claim: Contrast, low: float, high: float, made: Comparison) -> 
     e = claim.effect
     colour = var(_COLOURS[claim.verdict])
     who = claim.variant if made.kind == "variants" else claim.series or claim.workload
-    yield el(
-        "text", f"{_cut(who)}, {counted(claim.sessions, 'session')}", x=_LEFT - 10, y=y + 4, text_anchor="end"
-    )
+    name = f"{shortened(who, _LONGEST_NAME)}, {counted(claim.sessions, 'session')}"
+    yield el("text", name, x=_LEFT - 10, y=y + 4, text_anchor="end")
     if e.low is not None and e.high is not None:
         dash = "4 3" if e.basis == "within the window only" else None
         ends = {"x1": _x(e.low, low, high), "x2": _x(e.high, low, high)}
@@ -336,5 +335,6 @@ def _row(n: int, claim: Contrast, low: float, high: float, made: Comparison) -> 
     yield el("text", verdict(claim, made.margin), x=_WIDTH - _RIGHT + 10, y=y + 4, style=f"fill:{colour}")
 
 
-def _cut(text: str, most: int = 24) -> str:
+def shortened(text: str, most: int) -> str:
+    """No longer than ``most`` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -69,6 +69,11 @@ class Column(NamedTuple):
     """What it means."""
 
 
+def numeric(head: str, rank: int = 0) -> Column:
+    """A column of numbers."""
+    return Column(head, number=True, rank=rank)
+
+
 class Row(NamedTuple):
     cells: Sequence[Cell]
     tone: Tone = ""
@@ -192,7 +197,7 @@ class Strip:
     parts: Sequence[tuple[str, str]]
     """Name and colour, the first at the bottom; without a colour it is not drawn."""
     names: Sequence[str]
-    """Of the rows."""
+    """Names of the rows."""
     pieces: Sequence[Sequence[Sequence[int] | None]]
     """Per row and piece the percentage of each part; ``None``: nothing is known."""
     start_s: float

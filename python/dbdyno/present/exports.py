@@ -66,13 +66,6 @@ def write_atomic(path: Path, content: bytes) -> Path:
     return path
 
 
-def make_directory(path: Path) -> Path:
-    """``path`` and its parents."""
-    with guard(path):
-        path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
 def write(shown: Document, path: Path) -> Path:
     """A document as a file: Markdown where ``path`` ends in .md, a workbook where it ends in .xlsx, else HTML
     that loads nothing. Raises StoreError where that cannot be written."""
@@ -105,7 +98,9 @@ def export(results: Results, raw_tables: Tables, to: str, path: Path) -> list[Pa
     if to == "parquet":
         return _folder(results, raw_tables, path, "parquet", _parquet)
     if to == "json":
-        return [write_atomic(path, _json(results, raw_tables))]
+        tables = {n: jsondoc.plain(t) for n, t in all_tables(results, raw_tables).items()}
+        document = {**jsondoc.document(results), "tables": tables}
+        return [write_atomic(path, json.dumps(document, allow_nan=False).encode())]
     if to == "xlsx":
         from dbdyno.present import report
         from dbdyno.present.media import xlsx
@@ -129,7 +124,8 @@ def _folder(
 ) -> list[Path]:
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file", f"name a folder: {ending} writes one file a table")
-    make_directory(path)
+    with guard(path):
+        path.mkdir(parents=True, exist_ok=True)
     tables = all_tables(results, raw_tables)
     written = [write_atomic(path / f"{name}.{ending}", content(table)) for name, table in tables.items()]
     document = json.dumps(jsondoc.document(results), indent=1, allow_nan=False).encode()
@@ -152,9 +148,3 @@ def _parquet(table: pl.DataFrame) -> bytes:
     buffer = io.BytesIO()
     table.write_parquet(buffer, compression="zstd")
     return buffer.getvalue()
-
-
-def _json(results: Results, raw_tables: Tables) -> bytes:
-    document = jsondoc.document(results)
-    document["tables"] = {n: jsondoc.plain(t) for n, t in all_tables(results, raw_tables).items()}
-    return json.dumps(document, allow_nan=False).encode()

@@ -34,6 +34,7 @@ from dbdyno.present.document import (
     Statements,
     Table,
     known,
+    numeric,
     remarks,
     word,
 )
@@ -128,10 +129,8 @@ def about(machine: Machine) -> str:
 
 def _columns(made: Machines) -> list[Column]:
     a, b = made.names
-    heads = (a, b, f"{b}/{a}", "95 % interval", "response")
-    ranks = (0, 0, 0, 0, 1)
-    numbers = [Column(h, number=True, rank=r) for h, r in zip(heads, ranks, strict=True)]
-    return [Column(""), *numbers, Column("", wraps=True)]
+    numbers = [numeric(h) for h in (a, b, f"{b}/{a}", "95 % interval")]
+    return [Column(""), *numbers, numeric("response", 1), Column("", wraps=True)]
 
 
 def rows(made: Machines) -> Iterator[list[Cell]]:

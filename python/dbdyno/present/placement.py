@@ -10,7 +10,7 @@ import polars as pl
 from dbdyno.model import cpu_lists
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns
-from dbdyno.present.document import Cell, Column, Drawing, Section, known, remarks, table, word
+from dbdyno.present.document import Cell, Column, Drawing, Section, known, numeric, remarks, table, word
 from dbdyno.present.page import Html, el
 from dbdyno.present.palette import var
 
@@ -85,7 +85,7 @@ Record = Mapping[str, Any]
 
 STRIP = 32
 MOST_SESSIONS = 24
-"""Of more the slowest are shown, and it is said so."""
+"""Where there are more, the slowest are shown, and the title says so."""
 _SHARES = {"core": "a core", "cpu": "a CPU", None: ""}
 
 
@@ -147,34 +147,30 @@ def _shared(r: Record) -> Cell:
     return word(_SHARES[r["shared"]] or ("?" if r["groups"] else "-"))
 
 
-def _number(head: str, rank: int = 0) -> Column:
-    return Column(head, number=True, rank=rank)
-
-
 Text = Callable[[Record], Cell]
 _NONE = word("-")
 _RUNG: tuple[tuple[Column, Text], ...] = (
-    (_number("sessions"), lambda r: known(r["sessions"], str)),
-    (_number("repeat"), lambda r: known(r["repeat"], str)),
-    (_number("rounds", 6), lambda r: known(r["rounds"], str)),
-    (_number("median"), lambda r: known(r["median_ns"], format_ns, "ns")),
-    (_number("/alone"), lambda r: _ratio(r["median_ns"] / r["alone_ns"] if r["alone_ns"] else None)),
-    (_number("max/min", 2), lambda r: _ratio(r["max_over_min"])),
-    (_number("CV", 4), lambda r: known(r["cv"], lambda v: f"{100 * v:.1f} %")),
-    (_number("p groups", 3), lambda r: known(r["p_groups"], lambda v: f"{v:.2g}")),
-    (_number("slow"), lambda r: _of(r["slow_sessions"], r["sessions"]) if r["groups"] else _NONE),
-    (_number("longer", 1), lambda r: _ratio(r["ratio"]) if r["groups"] else _NONE),
-    (_number("shared"), _shared),
-    (_number("moved", 5), lambda r: _of(r["moved"], r["calls"])),
+    (numeric("sessions"), lambda r: known(r["sessions"], str)),
+    (numeric("repeat"), lambda r: known(r["repeat"], str)),
+    (numeric("rounds", 6), lambda r: known(r["rounds"], str)),
+    (numeric("median"), lambda r: known(r["median_ns"], format_ns, "ns")),
+    (numeric("/alone"), lambda r: _ratio(r["median_ns"] / r["alone_ns"] if r["alone_ns"] else None)),
+    (numeric("max/min", 2), lambda r: _ratio(r["max_over_min"])),
+    (numeric("CV", 4), lambda r: known(r["cv"], lambda v: f"{100 * v:.1f} %")),
+    (numeric("p groups", 3), lambda r: known(r["p_groups"], lambda v: f"{v:.2g}")),
+    (numeric("slow"), lambda r: _of(r["slow_sessions"], r["sessions"]) if r["groups"] else _NONE),
+    (numeric("longer", 1), lambda r: _ratio(r["ratio"]) if r["groups"] else _NONE),
+    (numeric("shared"), _shared),
+    (numeric("moved", 5), lambda r: _of(r["moved"], r["calls"])),
 )
 _SESSION: tuple[tuple[Column, Text], ...] = (
-    (_number("session"), lambda r: known(r["session"], str)),
-    (_number("median"), lambda r: known(round(r["median_ns"]), format_ns, "ns")),
-    (_number("slow"), lambda r: _of(r["slow"], r["rounds"])),
-    (_number("CPUs", 2), lambda r: word(cpu_lists.text(r["cpus"]) or "?")),
-    (_number("core", 3), lambda r: _of(r["core"], r["known"])),
-    (_number("CPU", 4), lambda r: _of(r["cpu"], r["known"])),
-    (_number("moved", 5), lambda r: known(r["moved"], str)),
+    (numeric("session"), lambda r: known(r["session"], str)),
+    (numeric("median"), lambda r: known(round(r["median_ns"]), format_ns, "ns")),
+    (numeric("slow"), lambda r: _of(r["slow"], r["rounds"])),
+    (numeric("CPUs", 2), lambda r: word(cpu_lists.text(r["cpus"]) or "?")),
+    (numeric("core", 3), lambda r: _of(r["core"], r["known"])),
+    (numeric("CPU", 4), lambda r: _of(r["cpu"], r["known"])),
+    (numeric("moved", 5), lambda r: known(r["moved"], str)),
 )
 _NOTES = (
     "/alone: the median over that of one session by itself. p groups: probability of such a split if all "

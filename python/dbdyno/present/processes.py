@@ -12,14 +12,14 @@ from dbdyno.model.results import Results
 from dbdyno.model.source import TRACE
 from dbdyno.model.units import significant
 from dbdyno.present import sources_used
-from dbdyno.present.document import Block, Cell, Column, Paragraph, Row, Table, known, remarks, word
+from dbdyno.present.document import Block, Cell, Column, Paragraph, Row, Table, known, numeric, remarks, word
 from dbdyno.present.figures import percent
 from dbdyno.present.selection import Pick, rows_of
 from dbdyno.present.sources_used import in_words
 
 ABSENT = "-"
 MAX_ROWS = 100
-"""Of a block; the least active are left out, and the block says how many."""
+"""Rows of a block; the least active are left out, and the block says how many."""
 
 
 class State(NamedTuple):
@@ -167,9 +167,9 @@ def _row(row: dict[str, Any], rows: list[dict[str, Any]], why: dict[str, str]) -
 
 _COLUMNS = (
     Column("process", shortens=True),
-    Column("pid", number=True),
+    numeric("pid"),
     *(Column(s.head, number=True, rank=s.rank, note=s.words) for s in STATES),
-    Column("of session CPU", number=True, rank=5),
+    numeric("of session CPU", 5),
 )
 
 

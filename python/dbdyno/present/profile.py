@@ -22,6 +22,7 @@ from dbdyno.present.document import (
     Row,
     Table,
     known,
+    numeric,
     remarks,
     table,
     word,
@@ -34,6 +35,7 @@ _PER = ("per_s", "per_transaction", "per_execution", "per_call")
 HEADS = {"per_s": "per second", "per_transaction": "per transaction", "per_execution": "per execution",
          "per_call": "per call"}  # fmt: skip
 _RATIO = "ratio"
+_OWN = {"DB CPU": "", "CPU WAIT": ""}  # no waits: they have no label
 _TOP = "seconds: a wait's are asleep; CPU WAIT s: in the run queue under its label, counted in CPU WAIT."
 
 
@@ -43,7 +45,7 @@ def load_profile(results: Results, pick: Pick) -> list[Block]:
     if not rows:
         return [Paragraph("No load profile: the run has no counters.", "muted")]
     per = [c for c in _PER if c == "per_s" or any(r[c] is not None for r in rows if r["unit"] != _RATIO)]
-    columns = [Column(""), *(Column(HEADS[c], number=True) for c in per), Column("source", rank=1)]
+    columns = [Column(""), *(numeric(HEADS[c]) for c in per), Column("source", rank=1)]
     repeats = f", all {pick.repeats} repeats together" if pick.repeats > 1 else ""
     shown = sorted(rows, key=lambda r: r["unit"] == _RATIO)
     made = Table(f"Load profile {pick.at}{repeats}", columns, [Row(_line(r, per)) for r in shown], named=True)
@@ -66,10 +68,6 @@ def top_events(results: Results, pick: Pick) -> list[Block]:
     ]
 
 
-def _own(row: dict[str, Any]) -> bool:
-    return row["name"] in ("DB CPU", "CPU WAIT")
-
-
 def _interval(row: dict[str, Any]) -> Cell:
     ends = row["low"], row["high"]
     return word("" if None in ends else f"{significant(ends[0])} to {significant(ends[1])}")
@@ -81,41 +79,32 @@ def _share(row: dict[str, Any]) -> Cell:
     return known(share, lambda v: percent(v, digits=1))._replace(bar=bar)
 
 
-def _number(head: str, rank: int = 0) -> Column:
-    return Column(head, number=True, rank=rank)
-
-
 _EVENT: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
     (Column("event", shortens=True), lambda r: word(r["name"])),
-    (_number("seconds"), lambda r: known(r["seconds"], significant, "s")),
-    (_number("% DB time"), _share),
-    (_number("CPU WAIT s", 1), lambda r: _optional(r["runq_s"], significant, "" if _own(r) else "-")),
-    (_number("95 % interval", 2), _interval),
-    (_number("waits", 4), lambda r: _optional(r["waits"], format_rate, "-")),
-    (_number("mean", 3), lambda r: _optional(r["mean_ns"], format_ns, "-")),
+    (numeric("seconds"), lambda r: known(r["seconds"], significant, "s")),
+    (numeric("% DB time"), _share),
+    (
+        numeric("CPU WAIT s", 1),
+        lambda r: _optional(r["runq_s"], significant, _OWN.get(r["name"], "-")),
+    ),
+    (numeric("95 % interval", 2), _interval),
+    (numeric("waits", 4), lambda r: _optional(r["waits"], format_rate, "-")),
+    (numeric("mean", 3), lambda r: _optional(r["mean_ns"], format_ns, "-")),
     (Column("source", rank=5), lambda r: word(sources_used.named(r["source"]))),
 )
 
 
-def value(amount: float | None, unit: str) -> str:
-    """A figure with its unit: ``7.71 s``, ``132 k``, ``812 B``; unknown is ``?``."""
+def _value(amount: float | None, unit: str, column: str) -> str:
+    """A figure with its unit: ``7.71 s``, ``132 k``, ``812 B``; unknown is ``?``.
+
+    Seconds per second are all in seconds, to compare down the column.
+    """
     if amount is None:
         return UNKNOWN
     if unit == "s":
-        return format_ns(amount * NS_PER_S)
-    return f"{format_rate(amount)}{_space(amount)}B" if unit == "bytes" else format_rate(amount)
-
-
-def _value(amount: float | None, unit: str, column: str) -> str:
-    """Seconds per second are all in seconds, to compare down the column."""
-    if amount is not None and unit == "s" and column == "per_s":
-        return f"{significant(amount)} s"
-    return value(amount, unit)
-
-
-def _space(amount: float) -> str:
-    """``1.2 kB`` has its space already."""
-    return "" if abs(amount) >= 1e3 else " "
+        return f"{significant(amount)} s" if column == "per_s" else format_ns(amount * NS_PER_S)
+    space = "" if abs(amount) >= 1e3 else " "  # ``1.2 kB`` has its space already
+    return f"{format_rate(amount)}{space}B" if unit == "bytes" else format_rate(amount)
 
 
 def _line(row: dict[str, Any], columns: list[str]) -> list[Cell]:
@@ -283,10 +272,6 @@ def _wait_notes(frame: pl.DataFrame) -> list[str]:
     return notes
 
 
-def _seen(name: str, text: Callable[[float], str]) -> Callable[[dict[str, Any]], Cell]:
-    return lambda row: Cell("-") if row[name] is None else known(row[name], text)
-
-
 _COLUMNS: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
     (Column("wait event", shortens=True), lambda r: word(_label(r))),
     (Column("state", rank=4), lambda r: word(r["state"] or "-")),
@@ -294,11 +279,11 @@ _COLUMNS: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
         made
         for part, head in zip(_PARTS, _PARTS_HEADS, strict=True)
         for made in (
-            (Column(head, number=True), _figure(part)),
-            (Column("95 %", number=True, rank=5), _ends(part)),
+            (numeric(head), _figure(part)),
+            (numeric("95 %", 5), _ends(part)),
         )
     ),
-    (Column("waits/s", number=True, rank=2), _seen("waits_per_s", format_rate)),
-    (Column("samples", number=True, rank=3), _seen("samples", lambda v: f"{v:,.0f}")),
+    (numeric("waits/s", 2), lambda r: _optional(r["waits_per_s"], format_rate, "-")),
+    (numeric("samples", 3), lambda r: _optional(r["samples"], lambda v: f"{v:,.0f}", "-")),
     (Column("source", rank=6), lambda r: word(sources_used.named(r["source"]))),
 )

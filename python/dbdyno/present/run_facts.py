@@ -270,21 +270,17 @@ def _seen(results: Results, table: str, key: str) -> tuple[tuple[str, ...], str]
 
 def _rows(frame: pl.DataFrame, table: str, key: str) -> pl.DataFrame:
     """value, source, status of one figure."""
-    ok = pl.lit("ok").alias("status")
-    if table == "rungs":
-        return frame.select(pl.col(key).alias("value"), pl.lit(_RUNG_SOURCES[key]).alias("source"), ok)
-    if table == "top_events":
-        return frame.select(pl.col("seconds").alias("value"), "source", ok)
-    if table == "microstates":
-        return frame.select(pl.col(key).alias("value"), "source", "status")
+    if table == "ledger":
+        bound = pl.coalesce("aas", "high") if key == BRACKET else pl.col("aas")
+        return account_rows(frame, key).select(bound.alias("value"), "source", "status")
     if table == "profile":
-        rows = frame.filter((pl.col("name") == key) & (pl.col("cell") != TOGETHER))
-        return rows.select(pl.col("total").alias("value"), "source", "status")
+        frame = frame.filter((pl.col("name") == key) & (pl.col("cell") != TOGETHER))
     if table == "rates":
-        rows = frame.filter((pl.col("scope") == "rung") & (pl.col("name") == key))
-        return rows.select("value", "source", "status")
-    bound = pl.coalesce("aas", "high") if key == BRACKET else pl.col("aas")
-    return account_rows(frame, key).select(bound.alias("value"), "source", "status")
+        frame = frame.filter((pl.col("scope") == "rung") & (pl.col("name") == key))
+    value = {"top_events": "seconds", "profile": "total", "rates": "value"}.get(table, key)
+    source = pl.lit(_RUNG_SOURCES[key]) if table == "rungs" else pl.col("source")
+    status = pl.lit("ok") if table in ("rungs", "top_events") else pl.col("status")
+    return frame.select(value=pl.col(value), source=source, status=status)
 
 
 def _status(rows: pl.DataFrame) -> str:

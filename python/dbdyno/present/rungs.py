@@ -19,6 +19,7 @@ from dbdyno.present.document import (
     Table,
     Tone,
     known,
+    numeric,
     remarks,
     table,
     word,
@@ -118,16 +119,16 @@ def columns(work: str) -> dict[str, Made]:
 def _further(work: str) -> dict[str, Made]:
     """What is behind the figures."""
     return {
-        "sessions": (Column("sessions", number=True), _sessions),
-        "cpu_per_call_ns": (Column("CPU/call", number=True), _ns("cpu_per_call_ns")),
-        "cpu_per_work_ns": (Column(f"CPU/{work}", number=True), _ns("cpu_per_work_ns")),
-        "helpers_aas": (Column("helpers, CPUs", number=True), lambda r: known(r["helpers_aas"], significant)),
-        "driver_cpus": (Column("driver, CPUs", number=True), lambda r: known(r["driver_cpus"], significant)),
+        "sessions": (numeric("sessions"), _sessions),
+        "cpu_per_call_ns": (numeric("CPU/call"), _ns("cpu_per_call_ns")),
+        "cpu_per_work_ns": (numeric(f"CPU/{work}"), _ns("cpu_per_work_ns")),
+        "helpers_aas": (numeric("helpers, CPUs"), lambda r: known(r["helpers_aas"], significant)),
+        "driver_cpus": (numeric("driver, CPUs"), lambda r: known(r["driver_cpus"], significant)),
         "driver_starved": (
-            Column("driver starved, %", number=True),
+            numeric("driver starved, %"),
             lambda r: known(r["driver_starved"], lambda v: percent(v, digits=1)),
         ),
-        "errors": (Column("errors", number=True), lambda r: known(r["errors"], lambda v: f"{v:,.0f}")),
+        "errors": (numeric("errors"), lambda r: known(r["errors"], lambda v: f"{v:,.0f}")),
         "status": (Column("status"), lambda r: word(_STATUS.get(r["status"], r["status"]))),
     }
 

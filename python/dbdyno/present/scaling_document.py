@@ -29,6 +29,7 @@ from dbdyno.present.document import (
     Statements,
     Table,
     known,
+    numeric,
     optional,
     remarks,
     table,
@@ -39,12 +40,12 @@ from dbdyno.present.figures import interval, number, percent
 _COSTS = (
     Column("range"),
     Column("CPU"),
-    Column("per unit", number=True),
-    Column("95 % interval", number=True),
-    Column("background", number=True, rank=1),
-    Column("95 % interval", number=True, rank=3),
-    Column("R2", number=True, rank=2),
-    Column("points", number=True, rank=4),
+    numeric("per unit"),
+    numeric("95 % interval"),
+    numeric("background", 1),
+    numeric("95 % interval", 3),
+    numeric("R2", 2),
+    numeric("points", 4),
 )
 _CPU_NAMES = {"cpu": "all", "user": "user", "system": "system"}
 
@@ -295,7 +296,7 @@ def measured(scaling: Scaling) -> Table:
 
     repeated = column("repeats", 5, "repeats", str, "")
     residual = (
-        Column("residual", number=True, rank=4),
+        numeric("residual", 4),
         [_residual(r["residual"], r["predicted"]) for r in rows],
     )
     columns: list[tuple[Column, list[Cell]]] = [
@@ -344,20 +345,20 @@ def _residual(residual: float | None, predicted: float | None) -> Cell:
 _Figure = tuple[str, Estimate]
 _PARAMETERS: tuple[tuple[Column, Callable[[_Figure], Cell]], ...] = (
     (Column(""), lambda f: word(f[0])),
-    (Column("value", number=True), lambda f: Cell(number(f[1].value, 5), f[1].value, f[1].unit)),
+    (numeric("value"), lambda f: Cell(number(f[1].value, 5), f[1].value, f[1].unit)),
     (Column("unit"), lambda f: word(f[1].unit)),
-    (Column("95 % interval", number=True), lambda f: word(interval(f[1], 5))),
+    (numeric("95 % interval"), lambda f: word(interval(f[1], 5))),
     (Column("by", rank=2), lambda f: word(f[1].method if interval(f[1]) else "")),
-    (Column("standard error", number=True, rank=3), lambda f: optional(f[1].std_err, number, f[1].unit)),
+    (numeric("standard error", 3), lambda f: optional(f[1].std_err, number, f[1].unit)),
     (Column("", rank=1, wraps=True), lambda f: word(f[1].note)),
 )
 _MODELS: tuple[tuple[Column, Callable[[Fitted], Cell]], ...] = (
     (Column("model"), lambda f: word(f.title)),
-    (Column("parameters", number=True, rank=3), lambda f: known(len(f.parameters), str)),
-    (Column("R²", number=True), lambda f: known(f.r_squared, lambda v: f"{v:.5f}")),
-    (Column("AICc", number=True, rank=1), lambda f: known(f.aicc, _criterion)),
-    (Column("BIC", number=True, rank=4), lambda f: known(f.bic, _criterion)),
-    (Column("weight (AICc)", number=True), lambda f: known(f.weight, _weight)),
-    (Column("weight (BIC)", number=True, rank=4), lambda f: known(f.weight_bic, _weight)),
+    (numeric("parameters", 3), lambda f: known(len(f.parameters), str)),
+    (numeric("R²"), lambda f: known(f.r_squared, lambda v: f"{v:.5f}")),
+    (numeric("AICc", 1), lambda f: known(f.aicc, _criterion)),
+    (numeric("BIC", 4), lambda f: known(f.bic, _criterion)),
+    (numeric("weight (AICc)"), lambda f: known(f.weight, _weight)),
+    (numeric("weight (BIC)", 4), lambda f: known(f.weight_bic, _weight)),
     (Column("X(N)", rank=5), lambda f: word(f.formula)),
 )

@@ -23,6 +23,7 @@ from dbdyno.present.document import (
     Table,
     Tone,
     known,
+    numeric,
     table,
     word,
 )
@@ -255,7 +256,7 @@ def differences(results: Results) -> Section | None:
     left = f"; {len(names) - len(shown)} more are in the export" if len(shown) < len(names) else ""
     what = "window" if figures.is_observation(results) else "load"
     title = f"Relative difference to the reference, a column a {what}{left}"
-    heads = [Column("quantity: source"), *(Column(n, number=True) for n in shown)]
+    heads = [Column("quantity: source"), *(numeric(n) for n in shown)]
     return Section(f"Differences at every {what}", [Table(title, heads, rows)], folded=True)
 
 
@@ -283,11 +284,11 @@ def _why(row: Record) -> Cell:
 _COLUMNS: tuple[tuple[Column, Callable[[Record], Cell]], ...] = (
     (Column("quantity"), lambda r: word(quantity(r["quantity"]))),
     (Column("source"), lambda r: word(r["source"])),
-    (Column("value", number=True), lambda r: known(r["value"], lambda v: significant(v, 4), r["unit"])),
+    (numeric("value"), lambda r: known(r["value"], lambda v: significant(v, 4), r["unit"])),
     (Column("unit", rank=2), lambda r: word(r["unit"])),
-    (Column("difference", number=True), _difference),
+    (numeric("difference"), _difference),
     (
-        Column("agrees up to", number=True, rank=3),
+        numeric("agrees up to", 3),
         lambda r: word("") if r["tolerance"] is None else known(r["tolerance"], lambda v: significant(v, 2)),
     ),
     (Column("verdict"), lambda r: word(r["verdict"])._replace(tone=_TONES.get(r["verdict"], ""))),

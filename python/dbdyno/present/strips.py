@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.wait_families import AT_CLIENT, families_of
 from dbdyno.present import figures, sources_used
+from dbdyno.present.chart import number
 from dbdyno.present.document import Block, Paragraph, Strip
 from dbdyno.present.palette import account_colours
 from dbdyno.present.selection import Pick
 
 MAX_ROWS = 60
 MAX_PIECES = 60
-"""Of a row; finer strips are drawn in pieces of several."""
+"""Pieces of a row; finer strips are drawn in pieces of several."""
 _EDGE = 1e-3  # of a piece: rounding is no overlap
 _FIRST = ("run", "runq")
 _NONE = "No strip of sessions over time: they were not sampled together with their tasks."
@@ -64,11 +63,11 @@ def strips(results: Results, pick: Pick) -> list[Block]:
 
 
 def strip(results: Results, cell: str | None, shown: list[str], name: str = "strip") -> Strip | None:
-    """Of one cell, or of all windows in a row: the most active sessions; ``None`` where there is nothing."""
+    """The most active sessions of one cell, or of all windows in a row; ``None`` where there are none."""
     rows = _rows(results, cell)
     if rows.is_empty():
         return None
-    start, end = _number(rows["start_s"].min()), _number(rows["end_s"].max())
+    start, end = number(rows["start_s"].min()), number(rows["end_s"].max())
     if not end > start:
         return None
     count = _pieces(rows, end - start)
@@ -157,9 +156,5 @@ def _cut(rows: pl.DataFrame, start: float, width: float, count: int) -> pl.DataF
 
 def _pieces(rows: pl.DataFrame, span: float) -> int:
     """As many as there are, up to MAX_PIECES."""
-    width = _number((rows["end_s"] - rows["start_s"]).median())
+    width = number((rows["end_s"] - rows["start_s"]).median())
     return max(1, min(MAX_PIECES, round(span / width))) if width > 0 else 1
-
-
-def _number(value: Any) -> float:
-    return float(value or 0)

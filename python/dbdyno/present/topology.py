@@ -134,7 +134,7 @@ def _frequencies(t: Topology) -> Iterator[str]:
     for (governor, low, high), cpus in groups:
         if (governor, low, high) == (None, None, None):
             continue
-        span = f"{_mhz(low)} to {_mhz(high)} MHz, governor {governor or UNKNOWN}"
+        span = f"{_known(low)} to {_known(high)} MHz, governor {governor or UNKNOWN}"
         yield span if len(groups) == 1 else f"{span}: CPUs {cpu_lists.text(c.cpu for c in cpus)}"
 
 
@@ -182,11 +182,7 @@ def _grouped(items: Iterable[_T], key: Callable[[_T], _K]) -> Sequence[tuple[_K,
     return list(groups.items())
 
 
-def _known(value: int | None) -> str:
-    return UNKNOWN if value is None else str(value)
-
-
-def _mhz(value: float | None) -> str:
+def _known(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:g}"
 
 

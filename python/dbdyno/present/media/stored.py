@@ -1,6 +1,6 @@
 """A document as JSON and back: what a terminal shows of it, as it is kept beside a run's tables.
 
-Of a choice the first option is kept. In place of charts and drawings stand empty ones: a page makes them from
+The first option of a choice is kept. In place of charts and drawings stand empty ones: a page makes them from
 the tables. Nothing is drawn as it was stored, so a document that others wrote cannot bring code into a page.
 """
 

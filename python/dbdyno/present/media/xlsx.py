@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 MAX_ROWS = 1_048_575  # of a sheet, below its header
-_INT_EXACT = 2**53  # beyond, a spreadsheet's numbers lose digits
 _LONGEST_TEXT, _LONGEST_NAME = 32_767, 31
 _LINE, _WIDEST = 120, 60  # characters
 _MOST_SERIES = 255  # of a chart
@@ -316,17 +315,6 @@ def _stored(sheet: Any, name: str, table: pl.DataFrame, book: _Book) -> None:
         style = next((book.style(form) for ending, form in _STORED if heading.endswith(ending)), None)
         sheet.set_column(column, column, min(_WIDEST, max(len(heading), longest) + 2), style)
         for row, value in enumerate(values, start=1):
-            _value(sheet, row, column, value)
+            xlsx_charts.write(sheet, row, column, value)
     if len(table) and table.columns:
         sheet.autofilter(0, 0, min(len(table), MAX_ROWS), len(table.columns) - 1)
-
-
-def _value(sheet: Any, row: int, column: int, value: Any) -> None:
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return
-    if isinstance(value, bool):
-        sheet.write_boolean(row, column, value)
-    elif isinstance(value, int | float) and abs(value) <= _INT_EXACT:
-        sheet.write_number(row, column, value)
-    else:
-        sheet.write_string(row, column, str(value))

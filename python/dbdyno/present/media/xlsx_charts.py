@@ -3,6 +3,7 @@ figures on a sheet of their own. Change a figure and the chart follows. Other ma
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ ROWS = 22
 _SIZE = {"width": 760, "height": 420}
 _GRID = {"visible": True, "line": {"color": "#DDDDDD"}}
 _HATCHED = "hatch-"
+_INT_EXACT = 2**53  # beyond, a spreadsheet's numbers lose digits
 Spec = Mapping[str, Any]
 
 
@@ -50,7 +52,7 @@ def add(book: Any, data: Any, top: int, chart: Chart, drawn: Sequence[Drawn]) ->
         data.write_string(top + 1, at + 1, one.name)
         for row, values in enumerate(zip(one.xs, one.ys, strict=True), start=top + 2):
             for column, value in enumerate(values, start=at):
-                _write(data, row, column, value)
+                write(data, row, column, value)
         last = top + 1 + len(one.xs)
         made.add_series(
             {
@@ -129,7 +131,7 @@ def _dashed(layer: Spec, row: Spec) -> bool:
 
 
 def _titles(chart: Chart) -> tuple[str, str]:
-    """Of the axes: the first that a layer has."""
+    """Titles of the axes: the first that a layer has."""
     found = [x["encoding"].get(c, {}) for c in ("x", "y") for x in chart.spec["layer"]]
     half = len(found) // 2
     x, y = (next((c["title"] for c in part if c.get("title")), "") for part in (found[:half], found[half:]))
@@ -151,8 +153,13 @@ def _look(one: Drawn) -> dict[str, Any]:
     return {"line": line, "marker": {"type": "none"}}
 
 
-def _write(sheet: Any, row: int, column: int, value: Any) -> None:
-    if isinstance(value, int | float):
+def write(sheet: Any, row: int, column: int, value: Any) -> None:
+    """A value as it is: numbers as numbers where a spreadsheet keeps all their digits; unknown is empty."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return
+    if isinstance(value, bool):
+        sheet.write_boolean(row, column, value)
+    elif isinstance(value, int | float) and abs(value) <= _INT_EXACT:
         sheet.write_number(row, column, value)
-    elif value is not None:
+    else:
         sheet.write_string(row, column, str(value))
