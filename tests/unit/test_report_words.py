@@ -135,7 +135,8 @@ def test_a_sleep_that_no_sample_saw_is_a_leaf_beside_its_events() -> None:
 
 def test_reasons_are_said_once_for_columns_that_share_them() -> None:
     results = made.results(made.REMOTE)
-    groups = sources_used.grouped(sources_used.reasons(results, ("run_aas", "runq_aas", "calls_per_s")))
+    found = sources_used.reasons(results, ("run_aas", "runq_aas", "calls_per_s"))
+    groups = figures.grouped(((u.why, u.cure), u.column) for u in found)
     ((why, cure), columns), *rest = groups.items()
     assert not rest
     assert columns == ["run_aas", "runq_aas"]

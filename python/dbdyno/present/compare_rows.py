@@ -21,6 +21,7 @@ from dbdyno.model.comparison import (
 from dbdyno.model.units import counted
 from dbdyno.present.accounts import BRACKET, NAMES, THROTTLED
 from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, Tone, known, numeric, table, word
+from dbdyno.present.figures import grouped
 from dbdyno.present.page import Html, el
 from dbdyno.present.palette import var
 
@@ -174,11 +175,10 @@ def verdict(claim: Contrast, margin: float) -> str:
 
 def claim_notes(table: MetricTable) -> list[str]:
     """What verdicts mean here, and what is to be said beside them: each once, with those that it is about."""
-    found: dict[str, list[str]] = {}
-    for c in table.claims:
-        if c.note:
-            who = f"{c.variant}/{c.baseline}" if c.neighbours else c.series or c.variant
-            found.setdefault(c.note, []).append(f"{who} at {c.sessions}")
+    noted = [
+        (c, f"{c.variant}/{c.baseline}" if c.neighbours else c.series or c.variant) for c in table.claims
+    ]
+    found = grouped((c.note, f"{who} at {c.sessions}") for c, who in noted if c.note)
     notes = [f"{', '.join(who)}: {note}" for note, who in found.items()]
     if any(c.further_repeats is not None for c in table.claims):
         notes.append("undecided (+n): about n more repeats of each would decide.")

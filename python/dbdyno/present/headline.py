@@ -204,10 +204,8 @@ def sentences(results: Results) -> list[str]:
     """What the client limited, then a paragraph a ladder; of an observation, how active it was, with what."""
     if figures.is_observation(results):
         return observation_sentences(results)
-    ladders: dict[str, list[str]] = {}
-    found = [c for c in results.findings if c.id in PARAGRAPH]
-    for claim in sorted(found, key=lambda c: PARAGRAPH.index(c.id)):
-        lead = f"{claim.subject}: " if claim.subject else ""
-        ladders.setdefault(lead, []).append(claim.text.removeprefix(lead))
+    found = sorted((c for c in results.findings if c.id in PARAGRAPH), key=lambda c: PARAGRAPH.index(c.id))
+    leads = [(f"{c.subject}: " if c.subject else "", c.text) for c in found]
+    ladders = figures.grouped((lead, text.removeprefix(lead)) for lead, text in leads)
     limited = [c.text for c in results.findings if c.id == FIRST]
     return limited + [lead + " ".join(texts) for lead, texts in ladders.items()]

@@ -13,7 +13,7 @@ from dbdyno.model.source import TRACE
 from dbdyno.model.units import significant
 from dbdyno.present import sources_used
 from dbdyno.present.document import Block, Cell, Column, Paragraph, Row, Table, known, numeric, remarks, word
-from dbdyno.present.figures import percent
+from dbdyno.present.figures import grouped, percent
 from dbdyno.present.selection import Pick, rows_of
 from dbdyno.present.sources_used import in_words
 
@@ -79,11 +79,8 @@ def tables(results: Results, pick: Pick, most: int = MAX_ROWS) -> list[Block]:
 
 def _folded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Threads of one process as one row: the means of their shares, the sums of their rates."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        own = () if row["role"] in _OURS else (row["start_ticks"], row["worker"])
-        key = (row["pid"], row["role"], *own)
-        groups.setdefault(key, []).append(row)
+    own = [() if r["role"] in _OURS else (r["start_ticks"], r["worker"]) for r in rows]
+    groups = grouped(((r["pid"], r["role"], *key), r) for r, key in zip(rows, own, strict=True))
     return [_one(rows) if len(rows) > 1 else rows[0] for rows in groups.values()]
 
 
@@ -112,7 +109,7 @@ def unknown(results: Results, pick: Pick) -> list[str]:
     """Why a column is unknown to all processes, or to one (USR and SYS): ``- BLKIO: ...``."""
     frame = rows_of(results, "microstates", pick)
     why = reasons(results)
-    notes: dict[str, list[str]] = {}
+    found: list[tuple[str, str]] = []
     for c in STATES:
         nulls = frame[c.name].null_count()
         if not nulls or (nulls < len(frame) and c.name not in ("usr", "sys")):
@@ -120,8 +117,8 @@ def unknown(results: Results, pick: Pick) -> list[str]:
         bad = frame.filter(pl.col(c.name).is_null() & (pl.col("status") != "ok"))["status"].unique().sort()
         told = "; ".join(in_words(s) for s in bad.to_list())
         own = why.get(c.name, "no source gave it")
-        notes.setdefault(own if c.name in _SOURCES else told or own, []).append(c.head)
-    columns = [f"{ABSENT} {', '.join(heads)}: {text}." for text, heads in notes.items()]
+        found.append((own if c.name in _SOURCES else told or own, c.head))
+    columns = [f"{ABSENT} {', '.join(heads)}: {text}." for text, heads in grouped(found).items()]
     return columns + _unseen_sleeps(frame)
 
 

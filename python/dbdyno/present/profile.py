@@ -27,7 +27,7 @@ from dbdyno.present.document import (
     table,
     word,
 )
-from dbdyno.present.figures import percent
+from dbdyno.present.figures import grouped, percent
 from dbdyno.present.selection import Pick, rows_of
 from dbdyno.present.sources_used import in_words
 
@@ -130,10 +130,8 @@ def _optional(amount: float | None, text: Callable[[float], str], absent: str) -
 
 def _notes(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
     """Unknown figures by their common reason."""
-    reasons: dict[str, list[str]] = {}
-    for r in rows:
-        if r["total"] is None and r["per_s"] is None:
-            reasons.setdefault(in_words(r["status"]), []).append(r["name"])
+    unknown = [r for r in rows if r["total"] is None and r["per_s"] is None]
+    reasons = grouped((in_words(r["status"]), r["name"]) for r in unknown)
     notes = [f"{UNKNOWN} {', '.join(names)}: {why}." for why, names in reasons.items()]
     absent = [HEADS[c] for c in _PER if c not in columns]
     if absent and rows:
@@ -257,13 +255,13 @@ def _why(status: str) -> str:
 
 
 def _wait_notes(frame: pl.DataFrame) -> list[str]:
-    bad: dict[str, list[str]] = {}
     traced = pl.col("source").str.contains(TRACE, literal=True)
     silent = pl.col("status").is_in(["ok", UNSEEN, "no samples"])
-    for part, head in zip(_PARTS, _PARTS_HEADS, strict=True):
-        statuses = frame.filter(pl.col(part).is_null() & ~silent)["status"].unique().sort().to_list()
-        for status in statuses:
-            bad.setdefault(_why(status), []).append(head)
+    bad = grouped(
+        (_why(status), head)
+        for part, head in zip(_PARTS, _PARTS_HEADS, strict=True)
+        for status in frame.filter(pl.col(part).is_null() & ~silent)["status"].unique().sort()
+    )
     notes = [f"{UNKNOWN} {', '.join(heads)}: {why}." for why, heads in bad.items()]
     if len(frame.filter(pl.col("run").is_null() & traced)):
         notes.append(f"- CPU: {_UNDIVIDED}; nor does it read the state.")

@@ -185,7 +185,8 @@ def further(results: Results) -> Section:
 def _unknown(results: Results, made: Mapping[str, Made]) -> list[str]:
     """``? CPU%, WAIT%: why; cure``."""
     heads = {n: c.head for n, (c, _) in made.items() if n not in ("", "calls_per_s_low", "top_wait")}
-    groups = sources_used.grouped(sources_used.reasons(results, tuple(heads)))
+    unknown = sources_used.reasons(results, tuple(heads))
+    groups = figures.grouped(((u.why, u.cure), u.column) for u in unknown)
     return [
         f"{UNKNOWN} {', '.join(heads[n] for n in names)}: {why}" + (f" -> {cure}" if cure else "")
         for (why, cure), names in groups.items()

@@ -79,14 +79,6 @@ def reasons(results: Results, columns: tuple[str, ...]) -> list[Unknown]:
     return [_reason(results, c) for c in absent if c not in _OPTIONAL or _evidence(results, c).height]
 
 
-def grouped(unknowns: list[Unknown]) -> dict[tuple[str, str], list[str]]:
-    """Columns by their common (why, cure)."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for u in unknowns:
-        groups.setdefault((u.why, u.cure), []).append(u.column)
-    return groups
-
-
 def in_words(status: str) -> str:
     """A status of the schema as a clause."""
     return _WORDS.get(status, status)

@@ -11,7 +11,7 @@ from dbdyno.model import cpu_lists
 from dbdyno.model.topology import Cache, LogicalCpu, Topology
 from dbdyno.model.units import counted, significant
 from dbdyno.present.document import UNKNOWN
-from dbdyno.present.figures import cpus_text
+from dbdyno.present.figures import cpus_text, grouped
 
 _INDENT = 14
 _SMT = {
@@ -27,7 +27,6 @@ _WHY = {
     "affinity": "outside the affinity mask (taskset, CPUAffinity=)",
 }
 _K = TypeVar("_K", bound=Hashable)
-_T = TypeVar("_T")
 
 
 def table(t: Topology) -> list[str]:
@@ -130,8 +129,8 @@ def _smt(t: Topology) -> str:
 
 
 def _frequencies(t: Topology) -> Iterator[str]:
-    groups = _grouped(t.online, lambda c: (c.governor, c.min_mhz, c.max_mhz))
-    for (governor, low, high), cpus in groups:
+    groups = grouped(((c.governor, c.min_mhz, c.max_mhz), c) for c in t.online)
+    for (governor, low, high), cpus in groups.items():
         if (governor, low, high) == (None, None, None):
             continue
         span = f"{_known(low)} to {_known(high)} MHz, governor {governor or UNKNOWN}"
@@ -144,8 +143,9 @@ def _clock(t: Topology) -> str:
 
 
 def _caches(t: Topology) -> Iterator[str]:
-    for (name, size, shared), alike in _grouped(t.caches, lambda c: (c.name, c.size_bytes, len(c.cpus))):
-        yield f"{name} {size_text(size)} per {'CPU' if shared == 1 else f'{shared} CPUs'} ({len(alike)})"
+    alike = grouped(((c.name, c.size_bytes, len(c.cpus)), c) for c in t.caches)
+    for (name, size, shared), caches in alike.items():
+        yield f"{name} {size_text(size)} per {'CPU' if shared == 1 else f'{shared} CPUs'} ({len(caches)})"
 
 
 def _nodes(t: Topology) -> list[str]:
@@ -172,14 +172,6 @@ def size_text(size_bytes: int | None) -> str:
             whole, rest = divmod(size_bytes, factor)
             return f"{significant(size_bytes / factor) if rest else whole} {unit}"
     return f"{size_bytes} B"
-
-
-def _grouped(items: Iterable[_T], key: Callable[[_T], _K]) -> Sequence[tuple[_K, list[_T]]]:
-    """In the order of the first of each."""
-    groups: dict[_K, list[_T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.items())
 
 
 def _known(value: float | None) -> str:
@@ -267,13 +259,16 @@ def _cache_title(cache: Cache) -> str:
 
 def _cores(cpus: Sequence[LogicalCpu]) -> Cores:
     """Threads by their core; a CPU whose core is unknown stands alone."""
-    grouped = _by(cpus, lambda c: ("cpu", c.cpu) if c.core is None else ("core", c.core))
-    return [sorted(threads, key=lambda c: c.thread or 0) for _, threads in grouped]
+    cores = _by(cpus, lambda c: ("cpu", c.cpu) if c.core is None else ("core", c.core))
+    return [sorted(threads, key=lambda c: c.thread or 0) for _, threads in cores]
 
 
 def _by(cpus: Iterable[LogicalCpu], key: Callable[[LogicalCpu], _K]) -> list[tuple[_K, list[LogicalCpu]]]:
     """Sorted by the key, the unknown last; within it by number."""
-    return sorted(_grouped(cpus, key), key=lambda g: (g[0] is None, g[1][0].cpu if _mixed(g[0]) else g[0]))
+    return sorted(
+        grouped((key(c), c) for c in cpus).items(),
+        key=lambda g: (g[0] is None, g[1][0].cpu if _mixed(g[0]) else g[0]),
+    )
 
 
 def _mixed(key: object) -> bool:
