@@ -10,7 +10,19 @@ from dbdyno.conclude import number_format as fmt
 from dbdyno.model.claim import Estimate
 
 CPU_WAIT = 0.05
-"""Of session time in the run queue: less is not called CPU WAIT."""
+"""Share of session time in the run queue: less is not called CPU WAIT."""
+
+LOG_RECORD = 24.0
+"""Bytes of WAL: the shortest record. A call that changes rows writes at least one."""
+STRAY_LOG = 65_536.0
+"""Bytes of WAL that a load that only reads may write in a measurement: hint bits and the server's own changes
+to its catalogue. They touch a few pages, however many calls are made; a logged page takes about 8 kB."""
+
+
+def writes_as_planned(per_call: float, calls: float | None, changing: bool) -> bool:
+    """Whether the sessions' own WAL (bytes per call) is what calls that change rows, or only read, write."""
+    wrote = per_call >= LOG_RECORD
+    return wrote if changing else not wrote or per_call * (calls or 0.0) <= STRAY_LOG
 
 
 def begins(shares: Sequence[tuple[float, Estimate]]) -> int | None:

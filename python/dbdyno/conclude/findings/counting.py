@@ -8,6 +8,7 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.criteria import writes_as_planned
 from dbdyno.conclude.findings.context import Case, Row, at, ids, listed
 from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim, Estimate
@@ -132,11 +133,11 @@ def changes(case: Case) -> Iterator[Claim]:
 
 
 def _written(case: Case, changing: bool, cells: list[tuple[float, Row]]) -> Claim:
-    wrong = [c for c in cells if (c[0] > 0) != changing]
+    calls = {cell["cell"]: case.figures(cell["cell"]).get("calls") for _, cell in cells}
+    wrong = [(wal, c) for wal, c in cells if not writes_as_planned(wal, calls[c["cell"]], changing)]
     wal, cell = max(wrong or cells, key=lambda c: c[0])
-    what = "change rows" if changing else "only read"
     said = {
-        "what": what,
+        "what": "change rows" if changing else "only read",
         "wal": f"{significant(wal)} bytes of WAL per call" if wal else "no WAL",
         "most": "at most " if len(cells) > 1 and wal else "",
         "place": at(cell, case),
