@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dbdyno.model.analyses import Estimate, Ladder
-from dbdyno.stats.estimates import students_quantile
+from dbdyno.stats.estimates import Z95, students_quantile, welch_degrees
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ class Rungs:
     variances: Floats
     """NaN: not known."""
     degrees: float
-    """Of freedom of the variances; ``inf``: from a model's band."""
+    """Degrees of freedom of the variances; ``inf``: from a model's band."""
     basis: str
     """``repeats``, ``model band`` or empty: no variance is known."""
 
@@ -62,7 +62,7 @@ Band = Callable[[Ladder], pl.DataFrame | None]
 
 
 def rungs_of(ladder: Ladder, column: str, band: Band | None = None) -> Rungs | None:
-    """Of a column of the points; ``None``: it is nowhere known.
+    """Rungs by a column of the points; ``None``: it is nowhere known.
 
     With repeats the spread of logarithms, pooled over rungs (repeats of one rung are too few to tell their
     own); a rung with fewer repeats has a larger error. Without repeats the model's curve and its band, where
@@ -95,7 +95,7 @@ def _of_band(loads: Floats, curve: pl.DataFrame | None) -> Rungs | None:
     grid = np.union1d(inside, loads)
     columns = (known[c].log().to_numpy() for c in ("load", "throughput", "low", "high"))
     x, mean, low, high = columns
-    logs, width = (np.interp(np.log(grid), x, y) for y in (mean, (high - low) / (2 * 1.959964)))
+    logs, width = (np.interp(np.log(grid), x, y) for y in (mean, (high - low) / (2 * Z95)))
     return Rungs(loads, grid, logs, width**2, math.inf, "model band")
 
 
@@ -112,11 +112,8 @@ _STEPS = 16
 
 
 def critical(a: Rungs, b: Rungs, va: float, vb: float, alpha: float = 0.05) -> float:
-    """Student's two-sided quantile with Welch's degrees of freedom (1947, Biometrika 34, 28-35)."""
-    shares = [v * v / r.degrees for v, r in ((va, a), (vb, b)) if math.isfinite(r.degrees)]
-    below = sum(shares)
-    degrees = (va + vb) ** 2 / below if below > 0 else math.inf
-    return students_quantile(degrees, alpha)
+    """Student's two-sided quantile with Welch's degrees of freedom."""
+    return students_quantile(welch_degrees((va, a.degrees), (vb, b.degrees)), alpha)
 
 
 def estimate(r: Rungs, load: float, name: str, unit: str) -> Estimate:

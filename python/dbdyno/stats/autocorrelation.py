@@ -18,7 +18,7 @@ LEAST_DEGREES = 3
 
 
 class Correlated(NamedTuple):
-    """Of a series: mean, its standard error, the number of independent values with the same error."""
+    """A series' mean, its standard error, the number of independent values with the same error."""
 
     mean: float
     std_err: float

@@ -45,6 +45,13 @@ def students_quantile(degrees: float, alpha: float = 0.05) -> float:
     return -float(stdtrit(degrees, alpha / 2))
 
 
+def welch_degrees(*variances: tuple[float, float]) -> float:
+    """Degrees of freedom of a sum of independent variances of means, each given with its own degrees; ``inf``
+    where none is finite (Welch 1947, Biometrika 34, 28-35)."""
+    below = sum(v * v / degrees for v, degrees in variances)
+    return sum(v for v, _ in variances) ** 2 / below if below > 0 else math.inf
+
+
 def students_tail(t: float, degrees: float) -> float:
     """Two-sided p of ``t``."""
     from scipy.special import stdtr

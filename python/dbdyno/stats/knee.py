@@ -68,7 +68,7 @@ def noise_of(throughputs: Mapping[Load, Mean]) -> Noise:
 
 
 def _below_lines(values: Mapping[Load, float]) -> list[float]:
-    """Of each point between the lowest and the peak: its relative distance to the highest line above it."""
+    """For each point between the lowest and the peak its relative distance to the highest line above it."""
     import numpy as np  # a ladder is planned without it
 
     peak = max(values, key=lambda n: values[n])

@@ -16,7 +16,7 @@ from dbdyno.stats.estimates import chi_square_tail
 Floats = NDArray[np.float64]
 
 ALONE = 1e-10
-"""Of 1 - leverage: below it a point decides alone."""
+"""Limit of 1 - leverage: below it a point decides alone."""
 
 _FIXED_B = (1.9600, 2.9694, 0.4160, -0.5324)
 """Bartlett kernel, 97.5 % (Kiefer, Vogelsang 2005, Econometric Theory 21, 1130-1164, table 1)."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from dbdyno.stats.estimates import Z95, Mean, chi_square_tail, students_tail
+from dbdyno.stats.estimates import Z95, Mean, chi_square_tail, students_tail, welch_degrees
 
 FALSE_ALARMS = 0.01
 """Share of series without a difference in which one may be found: all tests of one kind share it."""
@@ -62,8 +62,7 @@ def welch(first: Sequence[float], second: Sequence[float], least_variance: float
     errors = [max(m.m2 / (m.n - 1) / m.n, least_variance) for m in (a, b)]
     if sum(errors) == 0:
         return Change(a.value, b.value, 1.0 if a.value == b.value else 0.0)
-    spread = sum(e * e / (m.n - 1) for e, m in zip(errors, (a, b), strict=True))
-    degrees = max(1, math.floor(sum(errors) ** 2 / spread))
+    degrees = max(1, math.floor(welch_degrees((errors[0], a.n - 1), (errors[1], b.n - 1))))
     return Change(a.value, b.value, students_tail((b.value - a.value) / math.sqrt(sum(errors)), degrees))
 
 
@@ -97,9 +96,9 @@ def rank_sum(baseline: Sequence[float], variant: Sequence[float]) -> Test | None
 
 
 def _exact(doubled: npt.NDArray[np.int64], n: int) -> float:
-    """Of the sum of the first ``n`` doubled midranks among all choices of ``n``."""
+    """p of the sum of the first ``n`` doubled midranks among all choices of ``n``."""
     observed = int(doubled[:n].sum())
-    few = min(n, len(doubled) - n)  # the sum of the others tells the same
+    few = min(n, len(doubled) - n)  # the sum of the others says the same
     if few != n:
         observed = int(doubled.sum()) - observed
     ways = np.zeros((few + 1, int(np.sort(doubled)[-few:].sum()) + 1))

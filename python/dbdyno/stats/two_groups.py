@@ -103,7 +103,7 @@ def gap(logs: Floats) -> Parted | None:
 
 
 def _gaps(logs: Floats) -> tuple[Floats, Floats]:
-    """Of sorted rows (draws, N): each gap, and the standard deviation within its two parts (pooled)."""
+    """For sorted rows (draws, N) each gap, and the standard deviation within its two parts (pooled)."""
     centred = logs - logs.mean(axis=1, keepdims=True)
     n = centred.shape[1]
     left_n = np.arange(1, n)
@@ -187,7 +187,7 @@ class Moments:
         return self.y / self.x
 
     def variance(self, rho: float) -> float:
-        """Of ``y - rho x``."""
+        """Variance of ``y - rho x``."""
         return max(0.0, self.vyy - 2 * rho * self.vxy + rho * rho * self.vxx)
 
     def floored(self, wxx: float, wyy: float) -> Moments:

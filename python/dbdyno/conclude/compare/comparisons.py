@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
-from dbdyno.conclude.compare.attribution import whys
 from dbdyno.conclude.compare.effects import Cells, Key, cells_of, effect_of_samples, summary_of_sample
-from dbdyno.conclude.compare.summary import notes, summary
+from dbdyno.conclude.compare.summary import notes, summary, whys
 from dbdyno.conclude.compare.table import (
     MARGIN,
     Match,
@@ -34,7 +33,7 @@ _CHANGING = (
     "host.notes",
     "sources",
 )
-"""They differ from run to run and decide nothing, or are told elsewhere."""
+"""They differ from run to run and decide nothing, or are shown elsewhere."""
 
 
 def of_variants(plan: Plan, baseline: str) -> Iterator[Difference]:
@@ -119,20 +118,36 @@ def compare_variants(results: Results, options: Options | None = None) -> Compar
             f"run {results.info.id}: no rung has usable windows of {baseline} and another variant",
             f"look at it: dbdyno show {results.info.id}",
         )
-    tables = tables_of(matches, options, work_short(results), alpha_of(results))
+    differences = of_variants(results.plan, baseline)
+    return _made("variants", [results], baseline, matches, options, differences, cells.left_out)
+
+
+def _made(
+    kind: Literal["variants", "runs"],
+    runs: Sequence[Results],
+    baseline: str,
+    matches: Sequence[Match],
+    options: Options,
+    differences: Iterable[Difference],
+    left_out: Sequence[tuple[str, str]],
+) -> Comparison:
+    """The first run is the baseline's."""
+    first = runs[0]
+    tables = tables_of(matches, options, work_short(first), alpha_of(*runs))
+    labels = LABELS if kind == "runs" else ("",)
+    ledgers = {label: r.tables["ledger"] for label, r in zip(labels, runs, strict=True)}
     made = Comparison(
-        kind="variants",
-        runs=(results.info.id,),
+        kind=kind,
+        runs=tuple(r.info.id for r in runs),
         baseline=baseline,
         margin=options.margin,
-        alpha=alpha_of(results),
+        alpha=alpha_of(*runs),
         metrics=tables,
-        why=tuple(whys(matches, {"": results.tables["ledger"]}, *unit(results, tables[0].metric))),
-        differences=tuple(of_variants(results.plan, baseline)),
+        why=tuple(whys(matches, ledgers, *unit(first, tables[0].metric))),
+        differences=tuple(differences),
     )
-    return made.model_copy(
-        update={"conclusions": (*summary(made, results), *notes(made, cells.left_out, [results], matches))}
-    )
+    concluded = (*summary(made, first), *notes(made, left_out, runs, matches))
+    return made.model_copy(update={"conclusions": concluded})
 
 
 def variants_of(results: Results) -> list[str]:
@@ -162,7 +177,7 @@ def _baseline_of(results: Results, options: Options, names: list[str]) -> str:
 
 
 def _size(results: Results, workload: str, variant: str) -> int:
-    """Of a call; 0: it was not calibrated."""
+    """Size of a call; 0: it was not calibrated."""
     found = results.info.calibrations.get(f"{workload}/{variant}")
     return found.size if found else 0
 
@@ -196,22 +211,9 @@ def compare_runs(baseline: Results, other: Results, options: Options | None = No
             "; ".join(_grounds(baseline, other)), "compare runs of one workload with common rungs"
         )
     matches = only_rung(matches, options.rung)
-    tables = tables_of(matches, options, work_short(baseline), alpha_of(baseline, other))
-    ledgers = {label: r.tables["ledger"] for label, r in zip(LABELS, (baseline, other), strict=True)}
-    made = Comparison(
-        kind="runs",
-        runs=ids,
-        baseline=LABELS[0],
-        margin=options.margin,
-        alpha=alpha_of(baseline, other),
-        metrics=tables,
-        why=tuple(whys(matches, ledgers, *unit(baseline, tables[0].metric))),
-        differences=tuple(of_runs(baseline, other)),
-    )
     left_out = [*sides[0].left_out, *sides[1].left_out]
-    return made.model_copy(
-        update={"conclusions": (*summary(made, baseline), *notes(made, left_out, [baseline, other], matches))}
-    )
+    runs = [baseline, other]
+    return _made("runs", runs, LABELS[0], matches, options, of_runs(baseline, other), left_out)
 
 
 def _pairs(a: Results, b: Results) -> Mapping[str, str]:
@@ -275,7 +277,7 @@ def compare_samples(
         higher_is_better=higher_is_better,
         margin=margin,
         effect=effect,
-        **judge(effect, careful_p(effect), margin, higher_is_better).fields(),
+        **judge(effect, careful_p(effect), margin, higher_is_better)._asdict(),
     )
 
 

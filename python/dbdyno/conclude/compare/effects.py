@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.model.comparison import Basis, Effect, Summary
 from dbdyno.model.session_time import is_limit
 from dbdyno.model.tables import ByCell
-from dbdyno.stats.estimates import Mean
+from dbdyno.stats.estimates import Mean, welch_degrees
 from dbdyno.stats.significance import Test, order_interval, rank_sum, signs
 from dbdyno.stats.two_groups import Moments
 
@@ -28,7 +29,7 @@ class Key(NamedTuple):
 class CellFigures(NamedTuple):
     cell: str
     rates: dict[str, float | None]
-    """Of the whole rung, by name."""
+    """Rates of the whole rung, by name."""
 
 
 class Cells(NamedTuple):
@@ -51,17 +52,15 @@ def cells_of(tables: Tables) -> Cells:
     parts = ByCell({"rates": tables["rates"].filter(pl.col("scope") == "rung")})
     for w in tables["windows"].iter_rows(named=True):
         rates = dict(parts.table("rates", w["cell"]).select("name", "value").rows())
-        why = w["reason"] or "invalid" if w["status"] == "invalid" else _driver(rates)
+        why = "it was limited by the client" if is_limit(rates) else ""
+        if w["status"] == "invalid":
+            why = w["reason"] or "invalid"
         if why:
             left_out.append((w["cell"], why))
         else:
             key = Key(w["workload"], w["variant"], w["sessions"])
             found.setdefault(key, {})[w["repeat"]] = CellFigures(w["cell"], rates)
     return Cells(found, tuple(left_out))
-
-
-def _driver(rates: dict[str, float | None]) -> str:
-    return "it was limited by the client" if is_limit(rates) else ""
 
 
 def known(cells: Mapping[int, CellFigures], metric: str) -> dict[int, float]:
@@ -77,14 +76,11 @@ def everywhere(groups: Iterable[Mapping[int, CellFigures]], metric: str) -> bool
 
 # -- from moments and a permutation test to an effect --
 
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # what rounding leaves of a sum of squares
 
 
-class Floor(NamedTuple):
-    """Variances of the two means by what happens inside windows alone."""
-
-    baseline: float
-    variant: float
+Floor = tuple[float, float]
+"""Variances of the means of baseline and variant by what happens inside windows alone."""
 
 
 def effect(m: Moments, test: Test | None, basis: Basis, floor: Floor | None, **sizes: int) -> Effect:
@@ -94,7 +90,7 @@ def effect(m: Moments, test: Test | None, basis: Basis, floor: Floor | None, **s
         return Effect(reason=no_interval("zero"), **known)
     wide = m if floor is None else m.floored(*floor)
     known |= {"ratio": m.ratio, "degrees": m.degrees, "floored": wide is not m}
-    if _is_zero(wide.variance(m.ratio), m):
+    if wide.variance(m.ratio) <= (_ROUNDING * max(m.x, m.y)) ** 2:
         return Effect(reason=no_interval("spread"), **known)
     known |= {"p": wide.p(), "std_err": wide.ratio * wide.log_std_err}
     if (ends := wide.interval()) is None:
@@ -121,11 +117,6 @@ def _tested(test: Test | None) -> dict[str, Any]:
     return {} if test is None else {"p_permutation": test.p, "permutation": test.how, "least_p": test.least}
 
 
-def _is_zero(variance: float, m: Moments) -> bool:
-    """Below what rounding leaves of a sum of squares."""
-    return variance <= (_ROUNDING * max(m.x, m.y)) ** 2
-
-
 # -- quantities: in which direction they are good, what floors their error --
 
 
@@ -134,7 +125,7 @@ class Metric(NamedTuple):
     """As in table ``rates``."""
     title: str
     unit: str
-    """Of both, ``{work}`` is the workload's work unit."""
+    """Title and unit name the workload's work unit ``{work}``."""
     higher_is_better: bool
     within: str | None = None
     """The rate whose relative standard error inside the window holds for this one, too."""
@@ -150,10 +141,10 @@ class Metric(NamedTuple):
 
 
 _BUCKET = 0.001
-"""Of the histogram: three significant digits."""
+"""Resolution of the histogram: three significant digits."""
 
 _TICK = 0.0005
-"""The scheduler's own books are up to a tick old: 4 ms, of windows of some 10 s."""
+"""The scheduler's figures are up to a tick old: 4 ms, in windows of some 10 s."""
 _COUNTED = 1e-6
 """Counts and times of a clock: repeats that agree to that are no accident."""
 
@@ -209,16 +200,11 @@ def effect_of_pairs(pairs: Pairs, floor: Floor | None = None) -> Effect:
 
 
 def moments_of_pairs(pairs: Pairs) -> Moments:
-    """Of at least two."""
-    n = len(pairs)
-    x, y = (math.fsum(side) / n for side in zip(*pairs, strict=True))
-    dx, dy = [v - x for v, _ in pairs], [v - y for _, v in pairs]
-    vxx, vyy, vxy = (_product(a, b) / (n - 1) / n for a, b in ((dx, dx), (dy, dy), (dx, dy)))
-    return Moments(x, y, vxx, vyy, vxy, n - 1)
-
-
-def _product(a: Sequence[float], b: Sequence[float]) -> float:
-    return math.fsum(u * v for u, v in zip(a, b, strict=True))
+    """From at least two pairs."""
+    x, y = np.asarray(pairs, dtype=float).T
+    covariances = np.cov(x, y) / len(pairs)
+    vxx, vxy, vyy = (float(covariances[i]) for i in ((0, 0), (0, 1), (1, 1)))
+    return Moments(float(x.mean()), float(y.mean()), vxx, vyy, vxy, len(pairs) - 1)
 
 
 # -- two independent samples --
@@ -237,20 +223,14 @@ def effect_of_samples(
 
 
 def moments_of_samples(baseline: Sequence[float], variant: Sequence[float]) -> Moments:
-    """Of at least two values each; every sample has its own variance."""
+    """From at least two values each; every sample has its own variance."""
     a, b = Mean.of(baseline), Mean.of(variant)
     vxx, vyy = (m.m2 / (m.n - 1) / m.n for m in (a, b))
-    return Moments(a.value, b.value, vxx, vyy, 0.0, _welch(a, b, vxx, vyy))
-
-
-def _welch(a: Mean, b: Mean, vxx: float, vyy: float) -> int:
-    """Welch (1947) at the ratio found, rounded down: a few values of large spread are no match for many."""
-    whole = a.n + b.n - 2
-    if a.n == b.n or a.value == 0 or vxx + vyy == 0:
-        return whole
-    scaled = vxx * (b.value / a.value) ** 2
-    welch = (scaled + vyy) ** 2 / (scaled**2 / (a.n - 1) + vyy**2 / (b.n - 1))
-    return max(1, min(whole, math.floor(welch)))
+    degrees = a.n + b.n - 2
+    if a.n != b.n and a.value and vxx + vyy:  # at the ratio found: a few values of large spread are not many
+        welch = welch_degrees((vxx * (b.value / a.value) ** 2, a.n - 1), (vyy, b.n - 1))
+        degrees = max(1, min(degrees, math.floor(welch)))
+    return Moments(a.value, b.value, vxx, vyy, 0.0, degrees)
 
 
 def summary_of_sample(values: Sequence[float]) -> Summary:
@@ -282,7 +262,7 @@ def effect_between(baseline: Group, variant: Group, metric: Metric, paired: bool
         return Effect(n_baseline=len(a), n_variant=len(b), reason=no_interval("unknown"))
     if len(a) == len(b) == 1:
         return _single(next(iter(a)), next(iter(b)), baseline, variant, metric)
-    floor = Floor(_floor(baseline, a, metric), _floor(variant, b, metric))
+    floor = _floor(baseline, a, metric), _floor(variant, b, metric)
     if paired:
         return effect_of_pairs([(a[r], b[r]) for r in a], floor)
     return effect_of_samples(list(a.values()), list(b.values()), floor)
@@ -311,5 +291,5 @@ def _single(r: int, s: int, baseline: Group, variant: Group, metric: Metric) -> 
 
 
 def _seconds_of_windows(cells: Sequence[CellFigures]) -> int:
-    """Of the window with the fewest independent seconds."""
+    """Degrees of freedom: independent seconds of the window with the fewest."""
     return max(1, math.floor(min(c.rates.get("effective_bins") or 2 for c in cells)) - 1)

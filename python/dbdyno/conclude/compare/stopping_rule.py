@@ -55,7 +55,7 @@ def tight_enough(tables: Mapping[str, pl.DataFrame], plan: Plan, target: float) 
 
 
 def _widths(tables: Mapping[str, pl.DataFrame], plan: Plan) -> Iterator[_Width]:
-    """Of every rung that the plan names, measured or not."""
+    """Every rung that the plan names, measured or not."""
     cells = cells_of(tables).of
     rungs = dict.fromkeys((c.workload, c.variant, c.sessions) for c in plan.cells)
     groups = {rung: cells.get(rung, {}) for rung in rungs}  # type: ignore[call-overload]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.compare.effects import (
@@ -74,9 +75,6 @@ class Judgement(NamedTuple):
     further_repeats: int | None
     note: str
 
-    def fields(self) -> dict[str, Any]:
-        return self._asdict()
-
 
 def judge(
     effect: Effect,
@@ -123,15 +121,9 @@ def _because(effect: Effect, family: int, alpha: float) -> str:
 def _further(effect: Effect, margin: float, alpha: float) -> int | None:
     """More repeats of each, if the ratio and its spread stay what they are. ``None``: more than 10,000."""
     n = min(effect.n_baseline, effect.n_variant)
-    low, high = n, n + 1
-    while not _decides(effect, high, margin, alpha):
-        low, high = high, 2 * high
-        if high > MOST_REPEATS:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _decides(effect, middle, margin, alpha) else (middle, high)
-    return high - n
+    further = range(1, MOST_REPEATS)
+    found = bisect_left(further, True, key=lambda more: _decides(effect, n + more, margin, alpha))
+    return further[found] if found < len(further) else None
 
 
 def _decides(effect: Effect, repeats: int, margin: float, alpha: float) -> bool:
@@ -200,7 +192,7 @@ def metric_table(
             neighbours=p.neighbours,
             effect=e,
             p_holm=q,
-            **judge(e, q, margin, metric.higher_is_better, family, alpha).fields(),
+            **judge(e, q, margin, metric.higher_is_better, family, alpha)._asdict(),
         )
         for p, e, q in zip(pairs, effects, adjusted, strict=True)
     ]
@@ -224,22 +216,13 @@ def _ranked(metric: Metric, match: Match) -> list[Line]:
     }
     there = [(label, mean) for label, mean in means.items() if mean.n]
     there.sort(key=lambda item: item[1].value, reverse=metric.higher_is_better)
-    return [_line(match, rank, label, mean) for rank, (label, mean) in enumerate(there, start=1)]
-
-
-def _line(match: Match, rank: int, label: str, mean: Mean) -> Line:
-    low, high = mean.positive95 or (None, None)
-    return Line(
-        workload=match.workload,
-        sessions=match.sessions,
-        series=match.series,
-        variant=label,
-        rank=rank,
-        repeats=mean.n,
-        mean=mean.value,
-        low=low,
-        high=high,
-    )
+    place = {"workload": match.workload, "sessions": match.sessions, "series": match.series}
+    found = []
+    for rank, (label, mean) in enumerate(there, start=1):
+        low, high = mean.positive95 or (None, None)
+        figures = {"repeats": mean.n, "mean": mean.value, "low": low, "high": high}
+        found.append(Line(**place, variant=label, rank=rank, **figures))
+    return found
 
 
 def _pairs(match: Match, ranked: Sequence[str]) -> list[_Pair]:
@@ -268,7 +251,7 @@ class Options:
 
 
 def alpha_of(*runs: Results) -> float:
-    """Below it a p tells a difference: stricter where a run stopped because its intervals were tight."""
+    """The level of significance: stricter where a run stopped because its intervals were tight."""
     return ALPHA_STOPPED if any(r.plan.experiment.until is not None for r in runs) else ALPHA
 
 
