@@ -33,15 +33,14 @@ def test_load_to_throughput_and_back(name: str, share: float) -> None:
 @pytest.mark.parametrize("name", ["usl", "two-knees"])
 @examples(8)
 @given(beyond=st.floats(1.05, 4))
-def test_above_the_peak(name: str, beyond: float) -> None:
+def test_of_two_loads_the_one_below_the_peak_is_meant(name: str, beyond: float) -> None:
     law = (name, LAWS[name])
     top = inverse.peak(law)
     assert top is not None
-    load = top[0] * beyond
-    x = inverse.throughput(law, load)
+    x = inverse.throughput(law, top[0] * beyond)
     assert x < top[1]
-    assert inverse.load_for_throughput(law, x, "above") == pytest.approx(load, rel=EXACT)
-    assert inverse.load_for_throughput(law, x) < top[0]
+    found = inverse.load_for_throughput(law, x)
+    assert found < top[0] and inverse.throughput(law, found) == pytest.approx(x, rel=EXACT)
 
 
 @pytest.mark.parametrize("name", CURVED)
@@ -70,8 +69,10 @@ def test_the_law_for_any_parameters(rate: float, sigma: float, kappa: float, loa
     top = inverse.peak(law)
     bend = 0.9 if top is None else abs(top[0] / load - 1)
     if bend > 0.05 and inverse.throughput(law, load * 1.01) != pytest.approx(x, rel=1e-4):
-        side: inverse.Side = "above" if top is not None and load > top[0] else "below"
-        assert inverse.load_for_throughput(law, x, side) == pytest.approx(load, rel=EXACT)
+        found = inverse.load_for_throughput(law, x)
+        assert inverse.throughput(law, found) == pytest.approx(x, rel=EXACT)
+        if top is None or load < top[0]:
+            assert found == pytest.approx(load, rel=EXACT)
 
 
 def test_what_is_out_of_reach_is_an_error() -> None:
@@ -80,11 +81,9 @@ def test_what_is_out_of_reach_is_an_error() -> None:
     assert top is not None
     with pytest.raises(OutOfReach):
         inverse.load_for_throughput(law, top[1] * 1.001)
-    with pytest.raises(OutOfReach, match="no peak"):
-        inverse.load_for_throughput(("amdahl", LAWS["amdahl"]), 800, "above")
     with pytest.raises(OutOfReach):
         inverse.load_for_throughput(("plateau", LAWS["plateau"]), 700 * 9.3 * 1.01)
     with pytest.raises(OutOfReach, match="same at every load"):
         inverse.load_for_response(("linear", (700.0,)), 0.5)
-    with pytest.raises(OutOfReach, match="short"):
+    with pytest.raises(OutOfReach):
         inverse.load_for_response(law, 1e-6)

@@ -15,7 +15,7 @@ from dbdyno.stats.scaling.models import MODELS, Model, for_loads
 from dbdyno.stats.scaling.points import FEWEST, Points
 
 CLEAR = 20.0
-"""A model this many times less likely than the best one is told apart from it."""
+"""A model this many times less likely than the best one is clearly worse."""
 SAME = 0.005
 """Share of the largest throughput: a curve that differs from a plateau by less is one."""
 

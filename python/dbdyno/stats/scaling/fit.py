@@ -167,7 +167,7 @@ class Fit:
 
     @cached_property
     def covariance(self) -> Floats:
-        """Of the parameters from the curvature; zero rows for those at a bound."""
+        """Covariance of the parameters from the curvature; zero rows for those at a bound."""
         free = [i for i, name in enumerate(self.model.names) if name not in self.at_bound]
         j = self.slopes[:, free]
         out = np.zeros((len(self.p), len(self.p)))
@@ -239,7 +239,7 @@ def starts(model: Model, n: Floats, x: Floats) -> Floats:
 
 
 def _promising(model: Model, n: Floats, x: Floats, grid: Floats) -> Floats:
-    """Of the starts, those with the least squares, the rate of each being the best for it."""
+    """The starts with the least squares, the rate of each being the best for it."""
     f = (model.quick or model.curve)(n, grid)
     rate = np.maximum((f * x).sum(1) / np.maximum((f * f).sum(1), 1e-300), 1e-12)
     grid = grid.copy()

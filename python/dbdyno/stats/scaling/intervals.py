@@ -54,7 +54,7 @@ def profiled(found: Fit, what: Derived) -> Profiled | None:
 
 
 def intervals(found: Fit, wanted: list[Profiled]) -> list[Interval]:
-    """Of each figure, its 95 % interval. None: not bounded on that side."""
+    """The 95 % interval of each figure. None: not bounded on that side."""
     factor = students_quantile(found.degrees) ** 2 / found.degrees
     return [edge for group in _by_model(wanted) for edge in _Edges(found, group, factor).intervals()]
 
