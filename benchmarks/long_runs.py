@@ -22,7 +22,7 @@ from tests.fakery import WITH_ENGINES
 
 from dbdyno import conduct, observe
 from dbdyno.cli.app import app
-from dbdyno.conclude.findings.facts import VERSION
+from dbdyno.conclude.case import VERSION
 from dbdyno.conduct.derive import HELD, Making, keep
 from dbdyno.drive import Interrupt
 from dbdyno.model.derived import OF_SESSIONS

@@ -12,6 +12,7 @@ from typing import Any
 import report_results as made
 import report_tables as finer
 
+from dbdyno.conclude.reason import activity
 from dbdyno.model import tables
 from dbdyno.model.ledger_rows import with_parents
 from dbdyno.model.plan import Experiment, Observation
@@ -45,7 +46,8 @@ def results(busy: tuple[float, ...] = BUSY, observation: Observation | None = No
     experiment = Experiment(engine="postgres", name="observed", workload="observed", observation=asked)
     plan = plain.plan.model_copy(update={"experiment": experiment, "cells": (), "script_text": None}).sealed()
     info = plain.info.model_copy(update={"id": "20261121-104501-observed-77aa", "calibrations": {}})
-    return replace(plain, info=info, plan=plan, tables=frames, findings=())
+    found = replace(plain, info=info, plan=plan, tables=frames, findings=())
+    return replace(found, answers=(activity(found),))
 
 
 def accounts(busy: float) -> dict[tuple[str, str | None], float]:

@@ -16,8 +16,8 @@ import report_machine as machine
 import report_tables as finer
 from tests.fake_engine import wait_families
 
-from dbdyno.conclude.findings.context import Case
-from dbdyno.conclude.findings.scaling import headline
+from dbdyno.conclude.capacity import headline
+from dbdyno.conclude.case import Case
 from dbdyno.model import tables
 from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.ledger_rows import with_parents

@@ -73,17 +73,21 @@ def test_nothing_measured_gives_empty_tables_and_no_crash():
 def test_cpu_wait_is_told_from_the_rung_where_it_begins():
     found = _findings("fake:cpus=2,cpu=20ms", [1, 2, 3, 4])
     waits = found["cpu-wait"]
-    assert (waits.value.value, waits.said["top"]) == (3, 4)
-    assert (waits.said["share"], waits.said["top_share"]) == pytest.approx((1 / 3, 2 / 4), rel=0.02)
-    assert found["scaling-limit"].value.value == 2
-    assert found["peak"].value.value == pytest.approx(100, rel=0.01)
-    assert "no-cpu-wait" not in found
+    assert (waits.case, waits.value.value, waits.said["top"]) == ("onset", 3, "4 sessions")
+    assert (waits.said["share"].startswith("33 %"), waits.said["top_share"]) == (
+        True,
+        pytest.approx(0.5, rel=0.02),
+    )
+    assert (found["scales-to"].case, found["scales-to"].value.value) == ("falls", 2)
+    assert found["peak"].said["calls"] == pytest.approx(100, rel=0.01)
 
 
 def test_good_news_is_told():
     found = _findings("fake:cpus=8,cpu=10ms,wait=IO/x:5ms", [1, 2, 4])
     assert (found["work-constant"].value.value, found["work-constant"].said["sessions"]) == (132, 7)
-    assert {"no-cpu-wait", "scales-to-the-top", "executions-agree", "ledger-closes"} <= set(found)
+    assert {"executions-agree", "ledger-closes"} <= set(found)
+    good = {i: found[i].case for i in ("cpu-wait", "scales-to") if found[i].severity == "good"}
+    assert good == {"cpu-wait": "none", "scales-to": "top"}
     assert not [f for f in found.values() if f.severity in ("warning", "invalid")]
 
 

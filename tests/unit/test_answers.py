@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 from answer_cases import SMT8, Rung, kneed, points, results
 
-from dbdyno.conclude.answers import answered, ladders_of, observed, paragraph
-from dbdyno.conclude.answers.cpu_wait import delay, load_until
+from dbdyno.conclude.cpu_wait import delay, load_until, observed
+from dbdyno.conclude.ladders import ladders_of
+from dbdyno.conclude.scaling.scaled import answered, paragraph
 from dbdyno.model.analyses import Claim, Ladder, Machine, Scaling
 from dbdyno.model.plan import LimitSpec
 from dbdyno.model.results import Results
@@ -95,7 +96,7 @@ def test_what_one_session_one_core_and_the_machine_deliver() -> None:
     core = found["one-core"].value
     assert core is not None and core.value == pytest.approx(10_100) and "one-cpu" not in found
     peak = found["peak"]
-    assert (peak.case, peak.said["load"], peak.said["reached"]) == ("early", "8 sessions", "4 sessions")
+    assert (peak.case, peak.said["load"], peak.said["reached"]) == ("times", "8 sessions", "4 sessions")
     assert found["knee"].said["beside"] == "; the machine has 4 cores"
     knee = found["knee"].value
     assert knee is not None and (knee.value, knee.low, knee.high) == (4, 2, 6)
@@ -262,7 +263,7 @@ def test_equivalent_cores_by_cpu_figures_and_without() -> None:
 
 
 def test_cpu_wait_begins_between_two_rungs() -> None:
-    onset = climbed(FULL, 4.0)["cpu-wait-onset"]
+    onset = climbed(FULL, 4.0)["cpu-wait"]
     assert onset.value is not None and (onset.value.value, onset.value.low, onset.value.high) == (6, 4, 6)
     assert onset.said["share"].startswith("33 %")
     assert (onset.said["before"], onset.said["below"]) == (0, "4 sessions")
@@ -271,15 +272,15 @@ def test_cpu_wait_begins_between_two_rungs() -> None:
 def test_cpu_wait_that_a_rung_s_interval_leaves_open_is_not_told() -> None:
     """6 % of the time, but the ledger knows it to -+ 2 %: not surely above 5 %."""
     vague = Rung(6, 400.0, 4.0, 0.36, slack=0.12)
-    onset = climbed([*FULL[:3], vague, FULL[4]], 4.0)["cpu-wait-onset"]
+    onset = climbed([*FULL[:3], vague, FULL[4]], 4.0)["cpu-wait"]
     assert onset.value is not None and (onset.value.value, onset.value.low) == (8, 6)
-    none = climbed([*FULL[:3], vague], 4.0)["cpu-wait-onset"]
-    assert (none.case, none.said["highest"]) == ("none", "6 sessions")
+    none = climbed([*FULL[:3], vague], 4.0)["cpu-wait"]
+    assert (none.case, none.said["top"]) == ("none", "6 sessions")
 
 
 def test_cpu_wait_from_the_start_is_caused_by_others() -> None:
     rungs = [Rung(n, 50.0 * n, 0.5 * n, 0.5 * n) for n in (1, 2, 3)]
-    onset = climbed(rungs, 9.0)["cpu-wait-onset"]
+    onset = climbed(rungs, 9.0)["cpu-wait"]
     assert (onset.case, onset.said["load"], onset.said["used"]) == ("lowest", "1 session", 0.5)
 
 
@@ -306,7 +307,7 @@ def _window(k: int, run: float, runq: float) -> Rung:
 
 def test_headroom_of_an_observed_load() -> None:
     run = results([_window(1, 0.3, 0.001), _window(2, 0.5, 0.001)], cpus=2)
-    (found,) = observed(run)
+    _, found = observed(run)
     assert found.value is not None
     assert found.value.value == pytest.approx(2 * (0.1 / 1.1) ** 0.5 / 0.4 - 1)
     assert found.value.high == pytest.approx(2 / 0.4 - 1)
@@ -321,18 +322,18 @@ def test_the_whole_machine_counts_and_cpu_wait_leaves_no_headroom() -> None:
         | {"verdict": "reference", "status": "ok"}
         for w in windows
     ]  # fmt: skip
-    (found,) = observed(results(windows, cpus=2, witnesses=used))
+    _, found = observed(results(windows, cpus=2, witnesses=used))
     assert found.value is not None and found.value.high == pytest.approx(1.0) and found.value.value == 0.0
-    (waits,) = observed(results([_window(1, 1.0, 0.2)], cpus=2))
+    _, waits = observed(results([_window(1, 1.0, 0.2)], cpus=2))
     assert waits.case == "none" and waits.value is not None and waits.value.high == 0
     assert observed(results(FULL)) == ()
-    (unknown,) = observed(results(windows, cpus=2, here=False))
+    _, unknown = observed(results(windows, cpus=2, here=False))
     assert unknown.value is None and "elsewhere" in unknown.said["why"]
 
 
 def test_headroom_with_smt_has_a_low_end_of_cores_alone() -> None:
     windows = [_window(1, 2.0, 0.01), _window(2, 2.2, 0.01)]
-    (found,) = observed(results(windows, siblings=PAIRS, cpus=16))
+    _, found = observed(results(windows, siblings=PAIRS, cpus=16))
     assert found.value is not None and found.value.low is not None
     assert found.value.low < load_until(0.1, 8) / 2.1 - 1 < found.value.value
     assert found.said["least"] == found.value.low

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.fakery import S, climb
 
-from dbdyno.conclude.answers import answered, ladders_of, paragraph
+from dbdyno.conclude.ladders import ladders_of
 from dbdyno.conclude.scaling import scale
+from dbdyno.conclude.scaling.scaled import answered, paragraph
 from dbdyno.conduct.derive import derive
 from dbdyno.model.analyses import Scaling
 
@@ -37,5 +38,5 @@ def test_the_lock_is_the_reason_not_the_cpu(locked: Scaling) -> None:
     found = {a.id: a for a in locked.answers}
     reason = found["reason"].value
     assert reason is not None and reason.name == "lock: LWLock/WALWrite"
-    assert (found["cpu-wait-onset"].value, found["cpu-wait-onset"].case) == (None, "none")
+    assert (found["cpu-wait"].value, found["cpu-wait"].case) == (None, "none")
     assert "LWLock/WALWrite" in paragraph(locked)

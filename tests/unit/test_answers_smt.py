@@ -10,7 +10,7 @@ from tests.fakery import MS, S, made_cell, task_row
 
 from dbdyno.account.window.cores import cores_of, looks
 from dbdyno.account.window.counters import cut_levels
-from dbdyno.conclude.answers import smt
+from dbdyno.conclude import smt
 from dbdyno.model.errors import UsageError
 from dbdyno.model.topology import Purr, PurrRead, cores_bracket, cores_met, purr_use
 from dbdyno.observe import per_cpu, percpu

@@ -16,8 +16,8 @@ from tests.unit.placements import Siblings, article, simulated, slowed, table_of
 
 from dbdyno.account.placement import placement
 from dbdyno.account.placement.sharing import shares
-from dbdyno.conclude.findings import steadiness as on
-from dbdyno.conclude.findings.context import Case
+from dbdyno.conclude import steadiness as on
+from dbdyno.conclude.case import Case
 from dbdyno.model.claim import Claim
 from dbdyno.model.tables import rows
 from dbdyno.observe.cpus import siblings

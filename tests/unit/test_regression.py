@@ -17,8 +17,8 @@ from regression_data import INVESTMENT, NORRIS, SCHOOLS, WISCONSIN
 from tests.examples import examples
 from tests.unit.shown import as_html, as_text, tables
 
+from dbdyno.conclude.number_format import unit_of_work
 from dbdyno.conclude.regression import cpu_per_work, regress
-from dbdyno.conclude.regression.ladder import work_unit
 from dbdyno.model.analyses import POINTS, Estimate, Ladder, Machine, Regression
 from dbdyno.model.errors import UsageError
 from dbdyno.present import jsondoc
@@ -309,7 +309,7 @@ def test_unknown_cpu_is_not_zero() -> None:
 
 def test_the_unit_of_work() -> None:
     units = {"calls/s": "call", "LIO/s": "LIO", "queries/s": "query", "tps": "tps", "/s": "work unit"}
-    assert {u: work_unit(u) for u in units} == units
+    assert {u: unit_of_work(u) for u in units} == units
 
 
 def test_as_text_html_and_json() -> None:

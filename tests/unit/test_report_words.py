@@ -28,8 +28,9 @@ def test_the_headline_names_peak_limit_and_where_the_time_goes() -> None:
     found = said(made.results())
     assert (found["peak"].case, found["peak"].said["sessions"]) == ("times", 2)
     assert found["peak"].said["times"] == pytest.approx(1.95, abs=0.005)
-    limit = found["scaling-limit"].said
-    assert (limit["sessions"], limit["top"], limit["top_share"]) == (2, 8, pytest.approx(0.21, abs=0.005))
+    limit = found["scales-to"]
+    assert (limit.case, limit.value.value, limit.said["top"]) == ("falls", 2, "8 sessions")  # type: ignore[union-attr]
+    assert limit.said["top_share"] == pytest.approx(0.21, abs=0.005)
     assert found["session-time"].said["shares"]["runq_aas"] == pytest.approx(0.68, abs=0.005)
     (text,) = headline.sentences(made.results())
     assert text.startswith("Peak throughput 12.4 M LIO/s (93.6 calls/s) at 2 sessions, 1.95 times that")
@@ -43,16 +44,19 @@ def test_the_title_leaves_out_cpus_that_are_not_the_servers() -> None:
 
 
 def test_a_ladder_that_scales_to_its_top_says_so() -> None:
-    found = said(made.results(made.World(rungs=(1, 2))))["scales-to-the-top"]
-    assert (found.said["top"], found.said["top_share"]) == (2, pytest.approx(0.97, abs=0.01))
+    found = said(made.results(made.World(rungs=(1, 2))))["scales-to"]
+    assert (found.case, found.said["load"], found.severity) == ("top", "2 sessions", "good")
+    assert found.said["top_share"] == pytest.approx(0.97, abs=0.01)
 
 
 def test_a_plateau_below_the_peak_is_told() -> None:
     results = made.results()
-    flat = pl.when(pl.col("sessions") == 8).then(12_500_000.0).otherwise("work_per_s").alias("work_per_s")
-    rungs = results.tables["rungs"].with_columns(flat)
-    peak = said(made.answered(replace(results, tables={**results.tables, "rungs": rungs})))["peak"]
-    assert (peak.said["sessions"], peak.said["plateau"]) == (8, 2) and "reached at 2 sessions" in peak.text
+    flat = (pl.col("sessions") == 8) & (pl.col("name") == "work_per_s") & (pl.col("scope") == "rung")
+    value = pl.when(flat).then(12_500_000.0).otherwise("value").alias("value")
+    rates = results.tables["rates"].with_columns(value)
+    peak = said(made.answered(replace(results, tables={**results.tables, "rates": rates})))["peak"]
+    assert (peak.said["sessions"], peak.said["reached"]) == (8, "2 sessions")
+    assert "reached at 2 sessions" in peak.text
 
 
 def test_time_that_nobody_measured_is_unknown_not_unaccounted() -> None:
@@ -77,10 +81,8 @@ def test_an_invalid_rung_is_not_the_peak() -> None:
 
 def test_an_unknown_rate_is_no_peak_of_zero() -> None:
     results = made.results(made.World(rungs=(1,)))
-    rungs = results.tables["rungs"].with_columns(
-        pl.lit(None, pl.Float64).alias("calls_per_s"), pl.lit(None, pl.Float64).alias("work_per_s")
-    )
-    found = said(made.answered(replace(results, tables={**results.tables, "rungs": rungs})))
+    rates = results.tables["rates"].with_columns(pl.lit(None, pl.Float64).alias("value"))
+    found = said(made.answered(replace(results, tables={**results.tables, "rates": rates})))
     assert found["nothing-measured"].case == "no-rate" and "peak" not in found
 
 

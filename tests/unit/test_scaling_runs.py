@@ -9,7 +9,7 @@ from tests.unit.scaling_ladders import ladder
 from tests.unit.shown import as_html
 
 from dbdyno import present
-from dbdyno.conclude import answers
+from dbdyno.conclude import ladders
 from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.model.analyses import POINTS, Ladder
 
@@ -29,7 +29,7 @@ def test_a_run_whose_rungs_say_nothing_is_shown_all_the_same(
         [pl.DataFrame(schema=POINTS), points.points.cast({"load": float})], how="diagonal_relaxed"
     )
     points = replace(points, points=whole)
-    monkeypatch.setattr(answers, "ladders_of", lambda _: (points,))
+    monkeypatch.setattr(ladders, "ladders_of", lambda _: (points,))
     (found,) = scalings_of(made.results())
     assert found.best is None and said in found.refused[0]
     assert found.curve.is_empty() and found.residuals.is_empty()

@@ -48,7 +48,7 @@ class Asked:
 
 def of_runs(a: Results, b: Results, asked: Asked) -> tuple[Machines, ...]:
     """One for each ladder that both runs have. Raises UsageError where there is none."""
-    from dbdyno.conclude.answers import ladders_of
+    from dbdyno.conclude.ladders import ladders_of
 
     return _compared(ladders_of(a), ladders_of(b), ("A", "B"), asked)
 

@@ -1,4 +1,4 @@
-"""What the ledger must say of a load whose truth is known, and what it says. Pure."""
+"""What the ledger must report for a load whose truth is known, and what it reports. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.conclude.catalogue import sentence
 from dbdyno.model.ledger_rows import BY_LABEL
 from dbdyno.model.truth import Truth, TruthCase
-from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
+from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
 ALLOWED = 0.02
 """An account may differ from its truth by this share of the sessions' time."""
@@ -26,7 +27,8 @@ class Known(NamedTuple):
 
     account: str
     aas: float | None
-    why: str
+    source: str
+    """The case of the catalogue's entry ``truth``."""
 
 
 class Brief(NamedTuple):
@@ -53,24 +55,24 @@ def truths(case: TruthCase, facts: Facts, tables: Tables, tier: str) -> list[Tru
     book = _Book(tables)
     if case.kind == "brief":
         return [_brief(case, facts, book, tier)]
-    made = []
-    for known in (*_KINDS[case.kind](case, facts, book), Known("unaccounted", 0.0, "nothing may be left")):
-        aas, low, high = book.account(known.account)
-        made.append(
-            Truth(
-                case=case.name,
-                tier=tier,
-                account=known.account,
-                truth=known.aas,
-                why=known.why,
-                ledger=aas,
-                low=low,
-                high=high,
-                wall=facts.sessions,
-                allowed=UNACCOUNTED if known.account == "unaccounted" else ALLOWED,
-            )
-        )
-    return made
+    known = (*_KINDS[case.kind](case, facts, book), Known("unaccounted", 0.0, "nothing-left"))
+    return [_truth(case, k, facts, book, tier) for k in known]
+
+
+def _truth(case: TruthCase, known: Known, facts: Facts, book: _Book, tier: str) -> Truth:
+    aas, low, high = book.account(known.account)
+    return Truth(
+        case=case.name,
+        tier=tier,
+        account=known.account,
+        truth=known.aas,
+        why=sentence("truth", {"cpus": facts.cpus, "others": facts.others}, case=known.source),
+        ledger=aas,
+        low=low,
+        high=high,
+        wall=facts.sessions,
+        allowed=UNACCOUNTED if known.account == "unaccounted" else ALLOWED,
+    )
 
 
 class _Book:
@@ -126,13 +128,12 @@ def _brief(case: TruthCase, facts: Facts, book: _Book, tier: str) -> Truth:
     aas, low, high = book.account("run")
     known = facts.brief
     assert known is not None
-    end = format_ns(round(known.end_ns))
     return Truth(
         case=case.name,
         tier=tier,
         account="run",
         truth=known.cpus,
-        why=f"{known.per_s:.0f} sessions a second, each read when its call was over, and {end} for its end",
+        why=sentence("truth", {"rate": known.per_s, "end": round(known.end_ns)}, case="brief"),
         ledger=aas,
         low=low,
         high=high,
@@ -142,63 +143,56 @@ def _brief(case: TruthCase, facts: Facts, book: _Book, tier: str) -> Truth:
 
 
 def _asleep(case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
-    yield Known(f"sleep {case.labels['sleep']}", float(facts.sessions), "each call sleeps, nothing else")
-    yield Known("run + runq", 0.0, "each call sleeps, nothing else")
+    yield Known(f"sleep {case.labels['sleep']}", float(facts.sessions), "sleeps")
+    yield Known("run + runq", 0.0, "sleeps")
 
 
 def _spin(_case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
-    yield Known("run + runq", float(facts.sessions), "a CPU loop is always runnable")
-    yield Known("sleep", 0.0, "a CPU loop never sleeps")
+    yield Known("run + runq", float(facts.sessions), "runnable")
+    yield Known("sleep", 0.0, "never-sleeps")
     if facts.others is None:
-        yield Known("run", None, "the server's processes are not seen from here")
+        yield Known("run", None, "not-seen")
         return
-    free = facts.cpus - facts.others
-    run = min(float(facts.sessions), free)
-    why = f"the CPUs ({facts.cpus:g}) less what other processes used ({facts.others:.3f})"
-    yield Known("run", run, why)
-    yield Known("runq", facts.sessions - run, f"the rest; {why}")
+    run = min(float(facts.sessions), facts.cpus - facts.others)
+    yield Known("run", run, "free-cpus")
+    yield Known("runq", facts.sessions - run, "beyond-free-cpus")
 
 
 def _quota(_case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
-    yield Known("run + runq", float(facts.sessions), "a CPU loop is always runnable")
-    yield Known("run", facts.quota, "the quota")
+    yield Known("run + runq", float(facts.sessions), "runnable")
+    yield Known("run", facts.quota, "quota")
     left = None if facts.quota is None else facts.sessions - facts.quota
-    yield Known("runq", left, "what the quota leaves")
+    yield Known("runq", left, "beyond-quota")
 
 
 def _convoy(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
-    rate = book.calls_per_s()
-    held = None if rate is None else rate * case.sleep_ns / NS_PER_S
-    why = "calls a second times the holder's sleep"
-    yield Known(f"sleep {case.labels['sleep']}", held, why)
+    held = _asleep_in_calls(case, book)
+    yield Known(f"sleep {case.labels['sleep']}", held, "holder")
     waiting = None if held is None else facts.sessions - 1.0
-    yield Known(f"sleep {case.labels['lock']}", waiting, "all but the holder wait for the lock")
+    yield Known(f"sleep {case.labels['lock']}", waiting, "lock")
 
 
 def _think(case: TruthCase, _facts: Facts, book: _Book) -> Iterator[Known]:
-    yield Known("client", book.thinking(), "the driver's clock between calls")
-    rate = book.calls_per_s()
-    asleep = None if rate is None else rate * case.sleep_ns / NS_PER_S
-    yield Known(f"sleep {case.labels['sleep']}", asleep, "calls a second times their sleep")
+    yield Known("client", book.thinking(), "driver-clock")
+    yield Known(f"sleep {case.labels['sleep']}", _asleep_in_calls(case, book), "sleep-of-calls")
 
 
 def _mixture(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
-    rate, thinking = book.calls_per_s(), book.thinking()
-    asleep = None if rate is None else rate * case.sleep_ns / NS_PER_S
-    yield Known("client", thinking, "the driver's clock between calls")
-    yield Known(f"sleep {case.labels['sleep']}", asleep, "calls a second times their sleep")
+    yield from _think(case, facts, book)
+    asleep, thinking = _asleep_in_calls(case, book), book.thinking()
     rest = None if asleep is None or thinking is None else facts.sessions - asleep - thinking
-    yield Known("run + runq", rest, "the rest is a CPU loop")
+    yield Known("run + runq", rest, "rest")
+
+
+def _asleep_in_calls(case: TruthCase, book: _Book) -> float | None:
+    rate = book.calls_per_s()
+    return None if rate is None else rate * case.sleep_ns / NS_PER_S
 
 
 def _commit(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
-    rate = book.calls_per_s()
-    known = rate is not None and facts.counted_ns is not None
-    total = rate * facts.counted_ns / NS_PER_S if known else None  # type: ignore[operator]
-    why = (
-        "calls a second times the server's own timing of a flush" if known else "the server does not time it"
-    )
-    yield Known(f"label {case.labels['commit']}", total, why)
+    rate, each_ns = book.calls_per_s(), facts.counted_ns
+    total = None if rate is None or each_ns is None else rate * each_ns / NS_PER_S
+    yield Known(f"label {case.labels['commit']}", total, "not-timed" if total is None else "flush")
 
 
 _KINDS: dict[str, Callable[[TruthCase, Facts, _Book], Iterator[Known]]] = {

@@ -49,8 +49,10 @@ def plain(value: float) -> str:
 
 def unit_of_work(throughput_unit: str) -> str:
     """``calls/s`` -> ``call``, ``LIO/s`` -> ``LIO``, ``queries/s`` -> ``query``."""
-    unit = throughput_unit.partition("/")[0] or "unit"
-    return f"{unit[:-3]}y" if unit.endswith("ies") else unit.removesuffix("s")
+    unit, per, _ = throughput_unit.strip().partition("/")
+    if per and unit.endswith("ies"):
+        return f"{unit[:-3]}y"
+    return (unit.removesuffix("s") if per else unit) or "work unit"
 
 
 def whole(value: float) -> float:

@@ -20,11 +20,11 @@ from dbdyno.account.load_profile import profile, profile_total
 from dbdyno.account.placement import placement
 from dbdyno.account.rungs import rungs
 from dbdyno.account.top_events import Seconds, seconds, top_events, top_events_total
-from dbdyno.conclude.answers import observed
+from dbdyno.conclude.case import Facts, facts_of_json, facts_to_json
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare import compare_variants
-from dbdyno.conclude.findings import facts, findings
-from dbdyno.conclude.findings.facts import Facts
+from dbdyno.conclude.cpu_wait import observed
+from dbdyno.conclude.findings import findings
 from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.conduct.rebuild import environment_of
 from dbdyno.conduct.schedule import sought
@@ -262,7 +262,7 @@ def _joined_parts(parts: Sequence[Part]) -> Part:
 
 def _document(part: Part) -> dict[str, Any]:
     return {
-        "facts": facts.to_json(part.facts),
+        "facts": facts_to_json(part.facts),
         "seconds": _SECONDS.dump_python(part.seconds, mode="json"),
         "workloads": _WORKLOADS.dump_python(dict(part.workloads), mode="json"),
     }
@@ -274,7 +274,7 @@ def _read(stored: tuple[Tables, list[dict[str, Any]]] | None) -> Part | None:
         return None
     tables, documents = stored
     try:
-        answers = [facts.of_json(d["facts"]) for d in documents]
+        answers = [facts_of_json(d["facts"]) for d in documents]
         if None in answers:
             return None
         found = [_SECONDS.validate_python(d["seconds"]) for d in documents]

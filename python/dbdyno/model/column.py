@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 SCHEMA_VERSION = 2
 """Of the written schema: :mod:`dbdyno.model.tables`."""
-DERIVED_VERSION = 3
+DERIVED_VERSION = 4
 """Of the criteria, sentences and layout of what is derived: what another has left is made anew."""
 
 Type = Literal["i64", "f64", "str", "bool"]

@@ -65,6 +65,10 @@ class Results:
     scaling: tuple[Scaling, ...] = ()  # one a ladder: a workload under a variant
     answers: tuple[Claim, ...] = ()  # of an observation, which has no ladder: headroom
 
+    @property
+    def workloads(self) -> Mapping[str, Workload]:
+        return self.info.workloads
+
     def whole(self, table: str) -> pl.DataFrame:
         """All rows, also those of single sessions, which a stored run's ``tables`` read only here."""
         return self.ask(table, lambda rows: rows)

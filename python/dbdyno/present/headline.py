@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.model.brief import STATUS
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.plan import Observation
 from dbdyno.model.raw import LEFT_OUT
@@ -15,10 +14,8 @@ from dbdyno.model.units import NS_PER_S, counted, format_ns
 from dbdyno.present import figures, profile
 from dbdyno.present.figures import Series
 from dbdyno.present.selection import pick_of, rows_of
-from dbdyno.present.sources_used import in_words
 
 _NAMES = {"DB time": "db_time", "DB CPU": "db_cpu", "CPU WAIT": "cpu_wait"}
-TOP = 3
 
 
 class Overview(NamedTuple):
@@ -71,70 +68,13 @@ def observation_title(results: Results, server: str) -> str:
 
 
 def observation_sentences(results: Results) -> list[str]:
-    """How many sessions were active, on what, and where nothing was seen."""
-    found = overview(results)
-    if found is None:
-        return ["No window was measured."]
-    return [
-        " ".join(s for s in (_active(results, found), _top(found), _gaps(results)) if s),
-        *_filter(results),
-    ]
-
-
-def _active(results: Results, found: Overview) -> str:
-    if found.db_time is None:
-        why = f" ({in_words(found.why)})" if found.why == STATUS else _why(results)
-        cpu = "" if found.db_cpu is None else f"; {found.db_cpu:.2f} were on a CPU (DB CPU)"
-        return f"How many sessions were active is unknown{why}{cpu}; {_seen(found)}."
-    cpus = figures.usable_cpus(results)
-    where = f" of {cpus:g}" if cpus else ""
-    parts = [
-        "DB CPU unknown" if found.db_cpu is None else f"{found.db_cpu:.2f} on a CPU{where} (DB CPU)",
-        f"{found.cpu_wait:.2f} waiting for one (CPU WAIT)"
-        if found.cpu_wait is not None
-        else "CPU WAIT unknown",
-    ]
-    return (
-        f"On average {found.db_time:.2f} sessions were active (DB time, seconds per second): "
-        f"{', '.join(parts)}; {_seen(found)}."
-    )
-
-
-def _why(results: Results) -> str:
-    """In the finding of hidden sessions: how many, and the cure."""
-    named = [f for f in results.findings if f.id == "sessions-hidden"]
-    if not named:
-        return ""
-    claim = named[0].text.split(":")[0]
-    return f": {claim[0].lower()}{claim[1:]} ({named[0].advice})"
-
-
-def _seen(found: Overview) -> str:
-    more = f"{found.brief:,} too brief to be sampled" if found.brief else ""
-    if not found.sessions:
-        return more or "sessions' processes were not seen"
-    return f"{counted(found.sessions, 'session')} seen{' and ' if more else ''}{more}"
+    """How many sessions were active, on what, and where nothing was seen; and which sessions were chosen."""
+    active = [a.text for a in results.answers if a.id == ACTIVITY]
+    return [*active, *_filter(results)] if results.tables["windows"].height else active
 
 
 def _brief(results: Results) -> int:
     return sum(int(f.value.value) for f in results.findings if f.id == "brief-sessions" and f.value)
-
-
-def _top(found: Overview) -> str:
-    named = [
-        f"{e['name']} {figures.percent(e['share'], digits=1)} %"
-        for e in found.top[:TOP]
-        if e["share"] is not None
-    ]
-    return f"Most of DB time: {', '.join(named)}." if named else ""
-
-
-def _gaps(results: Results) -> str:
-    gaps = figures.gaps(results)
-    if not gaps:
-        return ""
-    seconds = sum(g["end_s"] - g["start_s"] for g in gaps)
-    return f"In {counted(len(gaps), 'gap')}, {seconds:.0f} s in all, nothing was measured."
 
 
 def of_plan(asked: Observation) -> list[tuple[str, str]]:
@@ -153,8 +93,11 @@ def _filter(results: Results) -> list[str]:
 # A run: the figures of its ladders.
 
 FIRST = "client-limited"
-PARAGRAPH = ("nothing-measured", "peak", "scaling-limit", "scales-to-the-top", "session-time")
-"""Claims that make one paragraph for each ladder, after those of :data:`FIRST`."""
+PARAGRAPH = ("nothing-measured", "peak", "scales-to", "scaling-limit", "scales-to-the-top", "session-time")
+"""Claims that make one paragraph for each ladder, after those of :data:`FIRST`; some are of older runs."""
+
+ACTIVITY = "activity"
+"""The claim that is the headline of an observation."""
 
 
 class LadderFigures(NamedTuple):

@@ -161,7 +161,8 @@ class _Builder:
             yield Section("Variants compared", compared, "comparison")
         if self.observed:
             yield Section("Top events", [self._choice(profile.top_events)], "top")
-            yield Section("At the present load", [Paragraph(a.text) for a in results.answers], "answers")
+            told = [Paragraph(a.text) for a in results.answers if a.id != headline.ACTIVITY]
+            yield Section("At the present load", told, "answers")
             return
         behind = [rungs.further(results)] if len(results.tables["rungs"]) else []
         yield Section("Throughput by number of sessions", [*rungs.tables(results), *behind], "rungs")

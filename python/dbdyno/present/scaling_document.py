@@ -144,13 +144,13 @@ _TITLES = {
     "one-cpu": "One CPU",
     "at-cpus": "At as many as CPUs",
     "one-more-session": "One more",
-    "cpu-wait-onset": "CPU WAIT begins",
+    "cpu-wait": "CPU WAIT begins",
     "smt-yield": "SMT yield",
     "cpu-per-work": "CPU per unit of work",
     "cpu-inflation": "CPU inflation",
     "reason": "Why it bends",
 }
-_TILES = ("one-session", "peak", "knee", "scales-to", "smt-yield", "second-knee", "cpu-wait-onset")
+_TILES = ("one-session", "peak", "knee", "scales-to", "smt-yield", "second-knee", "cpu-wait")
 """Answers that are shown large, as many of them as ``_MOST_TILES``."""
 _MOST_TILES = 5
 

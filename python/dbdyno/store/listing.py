@@ -101,7 +101,8 @@ def outline(path: Path) -> Outline:
         server = environment["server"]
         where = "embedded" if server["embedded"] else f"at {server['where']}"
         words = f"{server['engine']} {server['version']} {where}"
-        peaks = [float(claim["value"]["value"]) for claim in claims or () if claim["id"] == "peak"]
+        tops = [claim for claim in claims or () if claim["id"] == "peak"]
+        peaks = [float(claim["said"].get("calls", claim["value"]["value"])) for claim in tops]
     except (TypeError, KeyError, ValueError):
         return Outline()
     return Outline(sessions, words, max(peaks, default=None))

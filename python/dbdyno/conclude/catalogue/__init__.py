@@ -98,7 +98,7 @@ def entries() -> Mapping[str, Entry]:
 
 
 def entry(id: str) -> Entry:
-    """Of a claim's id, with or without what ends it (``errors-40001``). Raises :class:`UsageError`."""
+    """The entry of an id, with or without what ends it (``errors-40001``). Raises :class:`UsageError`."""
     known = entries()
     if id in known:
         return known[id]
@@ -157,7 +157,7 @@ def sentence(
 
 
 def _advice(found: Entry, said: Mapping[str, Any], cases: Sequence[str]) -> str:
-    """Of the first of its cases and parts that has one."""
+    """The advice of the first of its cases and parts that has one."""
     texts = (_case(found.advice, case) for case in cases)
     return _WORDS.vformat(next((t for t in texts if t), ""), (), said)
 

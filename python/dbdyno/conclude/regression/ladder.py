@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -9,6 +10,7 @@ from itertools import pairwise
 import polars as pl
 
 from dbdyno.conclude.catalogue import sentence
+from dbdyno.conclude.number_format import unit_of_work
 from dbdyno.conclude.regression.regress import LEAST_POINTS, LEAST_RUNGS, note, regress
 from dbdyno.model.analyses import REGRESSION_POINTS, Estimate, Fitted, Ladder, Regression
 
@@ -17,7 +19,7 @@ _NEAR = 0.25
 _AT = 0.05
 """A rung so little above a knee, relative, is at the knee: no knee is known better."""
 _SURE = 0.1
-"""Of Akaike weight: a model with knees that has less is not asked for them."""
+"""Akaike weight: a model with knees that has less is not asked for them."""
 
 
 @dataclass(frozen=True)
@@ -32,19 +34,19 @@ def regimes(
 ) -> tuple[Regime, ...]:
     """In the order of load. A point inside a knee's interval could belong to either side: to neither, where
     both sides have enough without it, else to the side where its load lies."""
-    found = _knees(ladder) if knees is None else tuple(_estimate(k) for k in knees)
+    found = (
+        _knees(ladder)
+        if knees is None
+        else tuple(k if isinstance(k, Estimate) else Estimate("knee", float(k)) for k in knees)
+    )
     cpus = ladder.machine.cpus
     cuts = _cuts(found, cpus)
     held = ladder.points["load"].is_in(sorted(float(t) for t in throttled))
     free = ladder.points.filter(~held)
     made = list(_pieces(free, cuts, cpus, ladder.load_unit))
     if held.any():
-        made.append(Regime("throttled by a limit", ladder.points.filter(held)))
+        made.append(Regime(sentence("regime", case="throttled"), ladder.points.filter(held)))
     return tuple(r for r in made if not r.points.is_empty())
-
-
-def _estimate(knee: Estimate | float) -> Estimate:
-    return knee if isinstance(knee, Estimate) else Estimate("knee", float(knee))
 
 
 def _knees(ladder: Ladder) -> tuple[Estimate, ...]:
@@ -54,7 +56,7 @@ def _knees(ladder: Ladder) -> tuple[Estimate, ...]:
 
 
 def likely_knees(fits: Sequence[Fitted]) -> tuple[Estimate, ...]:
-    """Of the best model that has some, where the data do not speak against it."""
+    """Those of the best model that has some, where the data do not speak against it."""
     return next((f.knees for f in fits if f.knees and f.weight >= _SURE), ())
 
 
@@ -74,9 +76,9 @@ def _is_near(knee: Estimate, cpus: float) -> bool:
 def _pieces(
     points: pl.DataFrame, cuts: Sequence[Estimate], cpus: float | None, unit: str
 ) -> Iterator[Regime]:
-    edges = [0.0, *(c.value * (1 + _AT) for c in cuts), float("inf")]
+    edges = [0.0, *(c.value * (1 + _AT) for c in cuts), math.inf]
     unsure = _unsure(points, cuts, edges)
-    names = [0.0, *(c.value for c in cuts), float("inf")]
+    names = [0.0, *(c.value for c in cuts), math.inf]
     for (low, high), between in zip(pairwise(edges), pairwise(names), strict=True):
         mine = points.filter(pl.col("load") > low, pl.col("load") <= high)
         out = sorted({float(n) for n in mine["load"]} & unsure)
@@ -94,23 +96,19 @@ def _unsure(points: pl.DataFrame, cuts: Sequence[Estimate], edges: Sequence[floa
         if cut.low is None or cut.high is None:
             continue
         inside = {x for x in loads if cut.low < x < cut.high}
-        sides = [[x for x in loads if a < x <= b and x not in inside] for a, b in _sides(edges, n)]
+        sides = [[x for x in loads if a < x <= b and x not in inside] for a, b in pairwise(edges[n : n + 3])]
         if all(len(s) >= LEAST_POINTS and len(set(s)) >= LEAST_RUNGS for s in sides):
             found |= inside
     return found
 
 
-def _sides(edges: Sequence[float], n: int) -> tuple[tuple[float, float], tuple[float, float]]:
-    return (edges[n], edges[n + 1]), (edges[n + 1], edges[n + 2])
-
-
 def _words(low: float, high: float, cpus: float | None, unit: str) -> str:
-    if low == 0 and high == float("inf"):
-        return f"all {unit}"
-    told = f"up to {high:.3g} {unit}" if low == 0 else f"above {low:.3g} {unit}"
-    told = told if low == 0 or high == float("inf") else f"{low:.3g} to {high:.3g} {unit}"
-    near = cpus is not None and low >= cpus * (1 - _NEAR)
-    return f"{told}, more than CPUs" if near and low > 0 else told
+    case = "all" if high == math.inf else "up-to"
+    if low > 0:
+        case = "above" if high == math.inf else "between"
+    beyond = cpus is not None and low > 0 and low >= cpus * (1 - _NEAR)
+    said = {"low": low, "high": high, "unit": unit}
+    return sentence("regime", said, case=case, parts=["more-than-cpus"] if beyond else [])
 
 
 # -- the lines --
@@ -156,7 +154,7 @@ def _regressed(ladder: Ladder, regime: Regime, notes: tuple[str, ...]) -> Regres
         ordered=False,
         user=points["cpu_user"].to_numpy() if split else None,
         system=points["cpu_system"].to_numpy() if split else None,
-        units=(work_unit(ladder.throughput_unit),),
+        units=(unit_of_work(ladder.throughput_unit),),
         name=ladder.name,
         regime=regime.words,
     )
@@ -185,18 +183,9 @@ def _flattened(points: pl.DataFrame) -> tuple[str, ...]:
     return (note("noisy-work", share=share),)
 
 
-def work_unit(throughput_unit: str) -> str:
-    """``calls/s`` -> ``call``; ``LIO/s`` -> ``LIO``."""
-    unit = throughput_unit.strip()
-    if not unit.endswith("/s"):
-        return unit or "work unit"
-    unit = unit.removesuffix("/s")
-    if unit.endswith("ies"):
-        return f"{unit[:-3]}y"
-    return unit.removesuffix("s") or "work unit"
-
-
 def _refused(ladder: Ladder, why: str) -> Regression:
     empty = pl.DataFrame(schema=REGRESSION_POINTS)
-    unit = work_unit(ladder.throughput_unit)
-    return Regression(ladder.name, f"all {ladder.load_unit}", (unit,), 0, 0, "", (), empty, refused=why)
+    unit = unit_of_work(ladder.throughput_unit)
+    return Regression(
+        ladder.name, _words(0, math.inf, None, ladder.load_unit), (unit,), 0, 0, "", (), empty, refused=why
+    )

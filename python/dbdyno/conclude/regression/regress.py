@@ -35,9 +35,9 @@ LEAST_POINTS = 4
 LEAST_RUNGS = 3
 """Different values of work: of two nobody sees whether a line fits."""
 LEAST_SPREAD = 0.1
-"""Of work: (highest - lowest) / highest."""
+"""Spread of work: (highest - lowest) / highest."""
 MOST_CONDITION = 30.0
-"""Of the columns at unit length (Belsley, Kuh, Welsch 1980, Regression Diagnostics, 3.2)."""
+"""Condition number of the columns at unit length (Belsley, Kuh, Welsch 1980, Regression Diagnostics, 3.2)."""
 _MUCH_LEVERAGE = 0.8
 """So much of its own prediction a point may decide before it is named."""
 
@@ -61,7 +61,7 @@ def before(work: Floats, units: Sequence[str]) -> str | None:
 
 
 def condition(work: Floats) -> float:
-    """Of the kinds of work, centred, at unit length: 1 where they are independent; ``inf``: they are one."""
+    """Condition number of the kinds of work, centred, at unit length: 1 if they are independent."""
     centred = work - work.mean(axis=0)
     values = np.linalg.svd(centred / np.linalg.norm(centred, axis=0), compute_uv=False)
     return float(values[0] / values[-1]) if values[-1] > 0 else math.inf

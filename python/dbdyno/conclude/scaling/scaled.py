@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 
-from dbdyno.conclude import answers, scaling
+from dbdyno.conclude import ladders, scaling, smt
+from dbdyno.conclude import number_format as fmt
+from dbdyno.conclude.capacity import bends, deliveries
 from dbdyno.conclude.catalogue import claim, sentence
+from dbdyno.conclude.cpu_wait import onset
+from dbdyno.conclude.ladders import Row
+from dbdyno.conclude.reason import reason
 from dbdyno.model.analyses import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
@@ -25,9 +31,34 @@ def scaled(
     ``model`` is put first whatever the data say of it. Raises UsageError: there is no such model, or it
     cannot be fitted.
     """
-    made = _with_cpu(answers.answered(fitted(ladder, model, seed), results))
-    words = answers.paragraph(made)
+    made = _with_cpu(answered(fitted(ladder, model, seed), results))
+    words = paragraph(made)
     return replace(made, answers=(*made.answers, claim("paragraph", {"words": words}))) if words else made
+
+
+def answered(scaling: Scaling, results: Results | None = None) -> Scaling:
+    """``scaling`` with its answers: one-session, peak, one-core, one-cpu, knee, second-knee, scales-to,
+    at-cpus, one-more-session, reason, cpu-wait, smt-yield, cpu-per-work, cpu-inflation, equivalent-cores;
+    each as far as it is known, and some say that it is unknown and why.
+
+    ``results``: of the run that the ladder is of (:func:`ladders_of`); without them there is no ledger.
+    """
+    ladder = scaling.ladder
+    if not ladders.loads(ladder):
+        return scaling
+    kind, why = reason(scaling, results)
+    rows: list[Row] = []
+    if results is not None and ladder.workload is not None:
+        mine = (pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant)
+        rows = results.tables["rungs"].filter(mine).to_dicts()
+    made = (
+        *deliveries(scaling, rows),
+        *bends(scaling),
+        why,
+        onset(ladder, results),
+        *smt.threads(scaling, results, kind),
+    )
+    return replace(scaling, answers=made)
 
 
 def _with_cpu(made: Scaling) -> Scaling:
@@ -43,14 +74,14 @@ def _with_cpu(made: Scaling) -> Scaling:
 
 def scalings_of(results: Results, *, model: str | None = None, seed: int = 1) -> tuple[Scaling, ...]:
     """One a ladder of the run: a workload under a variant. Empty: an observation has none."""
-    return tuple(_of_run(ladder, results, model, seed) for ladder in answers.ladders_of(results))
+    return tuple(_of_run(ladder, results, model, seed) for ladder in ladders.ladders_of(results))
 
 
 def _of_run(ladder: Ladder, results: Results, model: str | None, seed: int) -> Scaling:
     """A run that says nothing of scaling (no valid rung, rungs without a call) is a run all the same."""
     loads = ladder.points["load"].n_unique()
     if loads < FEWEST and model is None:
-        return answers.answered(_nothing(ladder, scaling.too_few(loads)), results)  # without loading scipy
+        return answered(_nothing(ladder, scaling.too_few(loads)), results)  # without loading scipy
     try:
         return scaled(ladder, results, model=model, seed=seed)
     except UsageError as e:
@@ -168,3 +199,49 @@ def _beyond(made: Scaling, load: float) -> str:
 
 def _number(value: float) -> str:
     return significant(value, 4)
+
+
+# -- the paragraph --
+
+SURE = 0.95
+"""Weight from which on one model is said to be the right one of those that were tried."""
+
+
+def paragraph(scaling: Scaling) -> str:
+    """Four to six sentences: what it delivers, to where it scales, why it ends there, what one more session
+    brings, how sure that is. Of a :class:`Scaling` that has its answers; says what is unknown, too."""
+    if scaling.ladder.points.is_empty():
+        return " ".join(a.text for a in scaling.answers)
+    said = {a.id: a.text for a in reversed(scaling.answers)}
+    known = [said[name] for name in ("scales-to", "reason", "one-more-session") if name in said]
+    return " ".join([_delivers(scaling), *known, _basis(scaling)])
+
+
+def _delivers(scaling: Scaling) -> str:
+    ladder = scaling.ladder
+    top, unit = ladders.reached(ladder), ladder.throughput_unit
+    peak, one = ladders.throughput(ladder, top), ladders.alone(scaling)
+    said: dict[str, Any] = {
+        "name": ladder.name,
+        "load": fmt.load(top, ladder.load_unit),
+        "rate": fmt.rate(peak, unit),
+    }
+    if one is None or one[0].value <= 0 or top <= 1:
+        return sentence("delivers", said, case="alone")
+    said |= {"times": peak / one[0].value, "one": fmt.rate(one[0].value, unit)}
+    return sentence("delivers", said, case="times")
+
+
+def _basis(scaling: Scaling) -> str:
+    ladder, best = scaling.ladder, scaling.best
+    repeats = min(ladder.points.group_by("load").len()["len"].to_list())
+    said: dict[str, Any] = {"levels": len(ladders.loads(ladder))}
+    said["repeats"] = f" with {repeats} repeats each" if repeats > 1 else ""
+    if best is None:
+        said["why"] = scaling.refused[0].rstrip(".") if scaling.refused else "too little was measured"
+        return sentence("basis", said, case="none")
+    said |= {"model": best.title, "weight": best.weight}
+    if best.weight >= SURE or len(scaling.fits) < 2:
+        return sentence("basis", said, case="sure")
+    other = scaling.fits[1]
+    return sentence("basis", said | {"other": other.title, "other_weight": other.weight}, case="unsure")

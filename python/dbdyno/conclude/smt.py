@@ -14,22 +14,21 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.conclude import ladders
 from dbdyno.conclude import number_format as fmt
-from dbdyno.conclude.answers import ladders
-from dbdyno.conclude.answers.ladders import cells_of
-from dbdyno.conclude.answers.reason import CPU, RUN, RUNQ
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.ladders import Measured, cells_of
+from dbdyno.conclude.reason import CPU, RUN, RUNQ
 from dbdyno.model.analyses import Estimate, Fitted, Ladder, Machine, Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
-from dbdyno.model.results import Results
 
 NEAR = 0.15
 """A knee this near to the number of cores, relative to it, is taken for the cores' (half a core at least)."""
 
 
 def yield_of_slopes(ratio: float, threads_per_core: int) -> float:
-    """Of a core with all threads busy: 1 + (m - 1) r, where beyond the cores growth is r times that below.
+    """Yield of a core with all threads busy: 1 + (m - 1) r, growth beyond the cores being r times that below.
 
     With X(N) = x N up to K cores and x r for each further thread, X(m K) / X(K) = 1 + (m - 1) r.
     """
@@ -59,7 +58,7 @@ SEEN = 0.05
 CPU_BOUND = (CPU, RUN, RUNQ, "unknown", "no bend")
 
 
-def threads(scaling: Scaling, results: Results | None, kind: str) -> Iterator[Claim]:
+def threads(scaling: Scaling, results: Measured | None, kind: str) -> Iterator[Claim]:
     """smt-yield, cpu-per-work, cpu-inflation, equivalent-cores. ``kind``: what :func:`reason` found."""
     found = _yield(scaling, kind)
     yield found
@@ -203,8 +202,8 @@ def _inflated(scaling: Scaling, found: Estimate) -> Iterator[Claim]:
 # -- cores in use ---------------------------------------------------------------------------------
 
 
-def _cores(scaling: Scaling, results: Results | None) -> Iterator[Claim]:
-    """At the rung that delivers most: witnessed CPU by CPU, else bounded by the CPU that sessions used."""
+def _cores(scaling: Scaling, results: Measured | None) -> Iterator[Claim]:
+    """At the rung that delivers most: measured CPU by CPU, else bounded by the CPU that sessions used."""
     ladder = scaling.ladder
     where = ladders.best_rung(ladder)
     place = f"At {fmt.load(where, ladder.load_unit)}"
@@ -220,7 +219,7 @@ def _cores(scaling: Scaling, results: Results | None) -> Iterator[Claim]:
 
 
 def equivalent(known: pl.DataFrame, place: str) -> Claim:
-    """Of rows of the table ``cores``, one a cell or window."""
+    """From rows of the table ``cores``, one for each cell or window."""
     mean = {c: fmt.estimate(c, known[c].to_list()) for c in ("threads", "cores", "low", "high")}
     busy = mean["threads"]
     assert busy is not None

@@ -6,18 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 
 import polars as pl
 
-from dbdyno.conclude.findings import (
+from dbdyno.conclude import (
     background,
+    capacity,
     counting,
     coverage,
+    cpu_wait,
     quality,
-    sampling,
-    scaling,
+    reason,
     steadiness,
-    time,
 )
-from dbdyno.conclude.findings.context import Case
-from dbdyno.conclude.findings.facts import Facts
+from dbdyno.conclude.case import Case, Facts
 from dbdyno.model.claim import Claim
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan, Workload
@@ -39,23 +38,23 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     counting.changes,
     counting.cached,
     counting.os_cached,
-    scaling.headline,
-    scaling.lock_bound,
-    time.cpu_wait,
-    time.throttled,
+    capacity.headline,
+    reason.lock_bound,
+    cpu_wait.cpu_wait,
+    cpu_wait.throttled,
     background.pool_queue,
     background.pool_way,
     background.pooler_busy,
-    time.hidden_run_queue,
-    time.idle_burn,
-    time.naive_cpu,
+    cpu_wait.hidden_run_queue,
+    cpu_wait.idle_burn,
+    cpu_wait.naive_cpu,
     background.helpers,
     background.io_workers,
     background.parallel_workers,
     background.autovacuum,
     background.checkpoints,
     background.resets,
-    time.unaccounted,
+    quality.unaccounted,
     quality.steal,
     quality.foreign_load,
     quality.sources_differ,
@@ -66,9 +65,9 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     steadiness.all_share,
     steadiness.alike,
     steadiness.settled,
-    sampling.sampler,
-    sampling.sampler_late,
-    sampling.sources_used,
+    coverage.sampler,
+    coverage.sampler_late,
+    coverage.sources_used,
     quality.sources_missing,
     quality.one_repeat,
 )
@@ -90,5 +89,5 @@ def findings(
     """
     case = Case(plan, environment, tables, workloads, {} if facts is None else facts, load)
     found = [finding for check in CHECKS for finding in check(case)]
-    found += sampling.too_few(case, found)
+    found += coverage.too_few(case, found)
     return tuple(sorted(found, key=lambda f: _ORDER.index(f.severity)))

@@ -1,15 +1,27 @@
-"""What the checks look at, and how they say numbers."""
+"""What the checks look at: a run's tables, and what is known of single cells; and how they name places.
+
+The checks of a run look at all of its cells. What they ask of one cell alone is answered once and kept
+(:func:`of_cell`): a window's own tables are there when it is derived, and not when conclusions are drawn from
+all windows of a long observation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast, get_type_hints
 
 import polars as pl
+from pydantic import TypeAdapter
 
-from dbdyno.conclude.findings.facts import Facts, of_cell
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.ladders import ladders_of
+from dbdyno.conclude.number_format import load as load_words
+from dbdyno.model.analyses import Ladder
+from dbdyno.model.claim import Claim
 from dbdyno.model.environment import Environment
 from dbdyno.model.ledger_rows import account_rows, top_level
 from dbdyno.model.plan import Plan, Workload
@@ -18,6 +30,67 @@ from dbdyno.model.session_time import UNLABELLED, hidden, is_limit
 from dbdyno.model.tables import ByCell, empty
 
 Row = dict[str, Any]
+Found = Sequence[tuple[Mapping[str, Any], Row]]
+"""What a check found: the values of its sentence, and the cell."""
+
+# -- answers about single cells --
+
+VERSION = 3
+"""The questions' version: answers to others are no answers."""
+
+Facts = dict[str, dict[str, Any]]
+"""Cell -> question -> answer, as JSON holds it."""
+
+_Ask = TypeVar("_Ask", bound=Callable[..., Any])
+
+
+def of_cell(ask: _Ask) -> _Ask:
+    """A question of a check, ``ask(case, cell, ...)``: it looks at tables of that cell and at nothing else.
+
+    ``cell`` is an id, or a row of ``windows``; further arguments are texts. What it returns is annotated.
+    """
+    name = f"{ask.__module__.rpartition('.')[2]}.{ask.__name__}"
+
+    @functools.wraps(ask)
+    def asked(case: Case, cell: Any, *more: str, **named: str) -> Any:
+        known = case.facts.setdefault(cell if isinstance(cell, str) else cell["cell"], {})
+        key = ":".join((name, *more, *named.values()))
+        if key not in known:
+            known[key] = _type_of(ask).dump_python(ask(case, cell, *more, **named), mode="json")
+        return _type_of(ask).validate_python(known[key])
+
+    return cast("_Ask", asked)
+
+
+@functools.cache
+def _type_of(ask: Callable[..., Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(get_type_hints(ask)["return"])
+
+
+def facts_to_json(facts: Facts) -> dict[str, Any]:
+    """An answer that JSON has no number for is left out: it is asked again."""
+    kept = {cell: {k: v for k, v in known.items() if _finite(v)} for cell, known in facts.items()}
+    return {"version": VERSION, "cells": kept}
+
+
+def facts_of_json(content: Any) -> Facts | None:
+    """``None``: they answer other questions. Raises ValueError where they are damaged."""
+    if not isinstance(content, dict) or not isinstance(content.get("cells"), dict):
+        raise ValueError("no facts")
+    if not all(isinstance(known, dict) for known in content["cells"].values()):
+        raise ValueError("no facts")
+    return dict(content["cells"]) if content.get("version") == VERSION else None
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(map(_finite, parts))
+
+
+# -- the case --
+
 _OF_CELL = (
     *("rates", "ledger", "cut_levels", "cut_tasks", "cut_work", "cut_sampler", "served", "profile"),
     *("cell_progress", "cell_sessions", "cell_sampler", "top_events"),
@@ -51,6 +124,28 @@ class Case:
         asked = self.plan.experiment.observation
         return asked is not None and asked.some
 
+    @property
+    def kind(self) -> str:
+        """The case of sentences that differ: ``observed`` or ``run``."""
+        return "observed" if self.observed else "run"
+
+    def worst(
+        self, id: str, found: Found, value: str, *, by: str = "", grave: float | None = None, **options: Any
+    ) -> Iterator[Claim]:
+        """One claim about the cells ``found``, with the values and the place of the one whose ``by`` is the
+        largest; none where there are no cells.
+
+        ``value``: which of the sentence's values is the claim's; ``by``: if left out the same; ``grave``:
+        from so much of ``by`` on it is a warning.
+        """
+        by = by or value
+        if found:
+            said, cell = max(found, key=lambda f: f[0][by] or 0.0)
+            if grave is not None and (said[by] or 0.0) >= grave:
+                options["severity"] = "warning"
+            said = {"place": at(cell, self), "measurements": self.many(len(found)), **said}
+            yield claim(id, said, float(said[value]), cells=ids([c for _, c in found]), **options)
+
     def many(self, n: int) -> str:
         """``3 measurements``; of an observation ``3 windows``."""
         return many(n, "window" if self.observed else "measurement")
@@ -68,21 +163,15 @@ class Case:
         """The rows of ``cut_levels`` of a cell and origin."""
         return self.table("cut_levels", cell).filter(pl.col("origin") == origin)
 
+    @cached_property
     def cells(self) -> list[Row]:
         """The windows, in the order of running."""
-        return self._cells
-
-    @cached_property
-    def _cells(self) -> list[Row]:
         return self.tables["windows"].to_dicts()
 
-    def usable(self) -> list[Row]:
-        """Without those that were limited by the client."""
-        return self._usable
-
     @cached_property
-    def _usable(self) -> list[Row]:
-        windows = (c for c in self.cells() if c["status"] != "invalid")
+    def usable(self) -> list[Row]:
+        """The valid cells that were not limited by the client."""
+        windows = (c for c in self.cells if c["status"] != "invalid")
         return [c for c in windows if not is_limit(self.figures(c["cell"]))]
 
     @of_cell
@@ -110,14 +199,12 @@ class Case:
     @of_cell
     def aas(self, cell: str, *accounts: str, scope: str = "rung") -> float:
         """Sum of the known rows under these accounts."""
-        mine = account_rows(self._parts.table("ledger", cell), *accounts, scope=scope)
-        return float(mine["aas"].drop_nulls().sum())
+        return known_sum(account_rows(self._parts.table("ledger", cell), *accounts, scope=scope)) or 0.0
 
     @of_cell
     def known(self, cell: str, account: str) -> float | None:
         """Sum of the rung's known rows of an account; None: there are none."""
-        mine = account_rows(self._parts.table("ledger", cell), account)["aas"].drop_nulls()
-        return float(mine.sum()) if len(mine) else None
+        return known_sum(account_rows(self._parts.table("ledger", cell), account))
 
     @of_cell
     def served(self, cell: str) -> float:
@@ -126,35 +213,35 @@ class Case:
             return 0.0
         return self.aas(cell, "run", "runq", "sleep", UNLABELLED)
 
-    def limited(self, ladder: str) -> list[Row]:
-        """Rungs of a ladder that the client limited."""
-        found = (part for name, part in self._ladders() if name == ladder)
-        return [r for part in found for r in part.filter(pl.col("status") == "client").to_dicts()]
-
-    def ladders(self) -> Iterator[tuple[str, list[Row]]]:
-        """(what it is called where there are several, usable rungs) of each workload and variant."""
-        for name, part in self._ladders():
+    def rungs(self) -> Iterator[tuple[str, list[Row]]]:
+        """(what it is called where there are several, usable rungs by load) of each workload and variant."""
+        for name, part in self._all_rungs():
             yield name, part.filter(~pl.col("status").is_in(LEFT_OUT)).to_dicts()
 
-    def _ladders(self) -> Iterator[tuple[str, pl.DataFrame]]:
-        rungs = self.tables["rungs"]
-        parts = rungs.partition_by("workload", "variant", maintain_order=True)
+    def limited(self, ladder: str) -> list[Row]:
+        """Rungs of a ladder that the client limited."""
+        found = (part for name, part in self._all_rungs() if name == ladder)
+        return [r for part in found for r in part.filter(pl.col("status") == "client").to_dicts()]
+
+    def _all_rungs(self) -> Iterator[tuple[str, pl.DataFrame]]:
+        parts = self.tables["rungs"].partition_by("workload", "variant", maintain_order=True)
         for part in parts:
             row = part.row(0, named=True)
             name = f"{row['workload']}, variant {row['variant']}" if len(parts) > 1 else ""
-            yield name, part
+            yield name, part.sort("sessions")
 
-    def work_short(self, workload: str) -> str:
-        known = self.workloads.get(workload)
-        return known.work_short if known else "work"
+    @cached_property
+    def ladders(self) -> Mapping[tuple[str, str], Ladder]:
+        """By workload and variant."""
+        return {(str(one.workload), str(one.variant)): one for one in ladders_of(self)}
 
 
 def where(cell: Row, case: Case) -> str:
     """``8 sessions``, with variant and repeat where there are several; of an observation ``window 3``."""
     if case.observed:
         return f"window {cell['repeat']}"
-    text = sessions(cell["sessions"])
-    if len({c["variant"] for c in case.cells()}) > 1:
+    text = load_words(cell["sessions"])
+    if len({c["variant"] for c in case.cells}) > 1:
         text += f" ({cell['variant']})"
     if case.plan.experiment.repeats > 1:
         text += f", repeat {cell['repeat']}"
@@ -164,15 +251,6 @@ def where(cell: Row, case: Case) -> str:
 def at(cell: Row, case: Case) -> str:
     """``at 8 sessions``, ``in window 3``."""
     return f"{'in' if case.observed else 'at'} {where(cell, case)}"
-
-
-def sessions(n: int) -> str:
-    return "1 session" if n == 1 else f"{n} sessions"
-
-
-def percent(share: float) -> str:
-    value = 100 * share
-    return f"{value:.0f} %" if abs(value) >= 9.5 else f"{round(value, 1) + 0.0:.1f} %"  # no -0.0
 
 
 def listed(items: list[str], most: int = 4) -> str:
@@ -185,11 +263,12 @@ def ids(cells: list[Row]) -> tuple[str, ...]:
     return tuple(c["cell"] for c in cells)
 
 
-def sentence(text: str) -> str:
-    """With a capital first letter, the rest as it is."""
-    return text[:1].upper() + text[1:]
-
-
 def many(n: int, noun: str) -> str:
     """``1 window``, ``3 windows``."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def known_sum(rows: pl.DataFrame) -> float | None:
+    """Sum of the known seconds per second (``aas``) of the ledger's rows; ``None``: none is known."""
+    values = rows["aas"].drop_nulls()
+    return float(values.sum()) if len(values) else None

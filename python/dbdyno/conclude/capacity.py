@@ -1,30 +1,63 @@
-"""What one session, one core and the machine deliver, where scaling ends, and the paragraph that says so."""
+"""What one session, one core and the machine deliver, and up to which load throughput scales."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from dbdyno.conclude import ladders
 from dbdyno.conclude import number_format as fmt
-from dbdyno.conclude.answers import ladders
-from dbdyno.conclude.catalogue import claim, sentence
-from dbdyno.model.analyses import Estimate, Scaling
+from dbdyno.conclude.case import Case, Row
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.reason import session_time
+from dbdyno.model.analyses import Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.claim import GOOD_SCALING, Claim, stops_scaling
 
 _POINTS = "measured points"
+PLATEAU = 0.97
+"""A rung belongs to the plateau below the peak from this share of the peak's throughput on."""
 
 
-def deliveries(scaling: Scaling) -> Iterator[Claim]:
-    """one-session, peak, one-core, one-cpu."""
+def headline(case: Case) -> Iterator[Claim]:
+    """For each ladder of a run its peak, up to which load it scales, and where its session time goes; one
+    claim where nothing was measured."""
+    ladders_of = [] if case.observed else list(case.rungs())
+    if not ladders_of and not case.observed:
+        yield claim("nothing-measured", {}, case="none")
+    for name, rows in ladders_of:
+        ladder = case.ladders.get((rows[0]["workload"], rows[0]["variant"])) if rows else None
+        if not rows:
+            yield _at_least(case, name)
+        elif ladder is None or ladder.points.is_empty():
+            yield claim("nothing-measured", {}, case="no-rate", subject=name)
+        else:
+            yield peak(ladder, rows=rows, subject=name)
+            yield from scales_to(ladder, subject=name)
+            yield session_time(rows[-1], subject=name)
+
+
+def _at_least(case: Case, name: str) -> Claim:
+    """Nothing usable: what the client limited is what the server can do at least."""
+    limited = [r for r in case.limited(name) if r["calls_per_s"]]
+    if not limited:
+        return claim("nothing-measured", {}, case="unusable", subject=name)
+    top = max(limited, key=lambda r: float(r["calls_per_s"]))
+    said = {"rate": fmt.rate(top["calls_per_s"], "calls/s"), "load": fmt.load(top["sessions"])}
+    return claim("nothing-measured", said, top["calls_per_s"], case="client", subject=name)
+
+
+def deliveries(scaling: Scaling, rows: Sequence[Row] = ()) -> Iterator[Claim]:
+    """one-session, peak, one-core, one-cpu. ``rows``: of the run's table ``rungs``."""
     yield from _one_session(scaling)
-    yield from _peak(scaling)
+    yield peak(scaling.ladder, scaling.best, rows)
     yield from _parts(scaling)
 
 
 def bends(scaling: Scaling) -> Iterator[Claim]:
     """knee and second-knee, scales-to, at-cpus, one-more-session."""
     yield from _knees(scaling)
-    yield from _scales_to(scaling)
+    yield from scales_to(scaling.ladder)
     yield from _at_cpus(scaling)
     yield from _one_more(scaling)
 
@@ -44,24 +77,34 @@ def _one_session(scaling: Scaling) -> Iterator[Claim]:
         "by": _POINTS if measured else _fit_name(scaling),
     }
     parts = [*(["response"] if response is not None else []), *([] if measured else ["fitted"])]
-    yield claim("one-session", said, _named(one, "one session", ladder.throughput_unit), parts=parts)
+    yield claim(
+        "one-session", said, replace(one, name="one session", unit=ladder.throughput_unit), parts=parts
+    )
 
 
-def _peak(scaling: Scaling) -> Iterator[Claim]:
-    ladder, best = scaling.ladder, scaling.best
-    where = ladders.best_rung(ladder)
-    top = ladders.at(ladder, where)
+def peak(ladder: Ladder, best: Fitted | None = None, rows: Sequence[Row] = (), subject: str = "") -> Claim:
+    """The largest mean throughput. ``rows``: of the run's table ``rungs``, with calls and response times."""
+    measured, where = ladders.loads(ladder), ladders.best_rung(ladder)
+    top, one = ladders.at(ladder, where), ladders.throughput(ladder, measured[0])
     assert top is not None
-    last, reached, unit = ladders.loads(ladder)[-1], ladders.reached(ladder), ladder.throughput_unit
-    said = {"rate": _rate(top, unit), "load": fmt.load(where, ladder.load_unit)}
-    said["reached"] = fmt.load(reached, ladder.load_unit)
-    parts = []
+    last, reached, unit = measured[-1], ladders.reached(ladder, PLATEAU), ladder.throughput_unit
+    row = next((r for r in rows if r["sessions"] == where), {})
+    calls, p95 = row.get("calls_per_s"), row.get("response_p95_ns")
+    said: dict[str, Any] = {"load": fmt.load(where, ladder.load_unit), "sessions": where}
+    said["rate"] = _rate(top, unit)
+    said |= {"first": fmt.load(measured[0], ladder.load_unit), "times": top.value / one, "p95": p95}
+    said |= {"reached": fmt.load(reached, ladder.load_unit), "calls": top.value if calls is None else calls}
+    said["share"] = ladders.throughput(ladder, reached) / top.value
+    if calls is not None and unit != "calls/s":
+        said["rate"] += f" ({fmt.rate(calls, 'calls/s')})"
+    parts = {"grows": where == last and _grows(ladder), "plateau": reached < where, "p95": p95 is not None}
+    shown = [part for part, holds in parts.items() if holds]
     if best is not None and best.peak is not None:
         said["model"] = best.title
         said["model_load"] = fmt.load(best.peak.value, ladder.load_unit) + fmt.spread(best.peak)
-        parts = ["beyond" if best.peak.value > last else "model"]
-    case = "early" if reached < where else "grows" if where == last and _grows(scaling) else "plain"
-    yield claim("peak", said, _named(top, "peak throughput", unit), case=case, parts=parts)
+        shown.append("beyond" if best.peak.value > last else "model")
+    value, case = replace(top, name="peak throughput", unit=unit), "times" if where > measured[0] else "first"
+    return claim("peak", said, value, case=case, parts=shown, subject=subject)
 
 
 def _parts(scaling: Scaling) -> Iterator[Claim]:
@@ -105,24 +148,25 @@ def _beside_cpus(scaling: Scaling, knee: Estimate) -> str:
     return ""
 
 
-def _scales_to(scaling: Scaling) -> Iterator[Claim]:
+def scales_to(ladder: Ladder, subject: str = "") -> Iterator[Claim]:
     """The highest measured load before the first whose efficiency is below :data:`GOOD_SCALING`."""
-    ladder = scaling.ladder
     measured, shares = ladders.loads(ladder), ladders.efficiencies(ladder)
     if len(measured) < 2:
         return
     bad = stops_scaling(list(shares.values()))
-    good = measured[-1 if bad is None else max(0, bad - 1)]
+    good, top = measured[-1 if bad is None else max(0, bad - 1)], measured[-1]
     said = {"load": fmt.load(good, ladder.load_unit), "good": GOOD_SCALING}
-    said["lowest"] = fmt.load(measured[0], ladder.load_unit)
+    said |= {"lowest": fmt.load(measured[0], ladder.load_unit), "here": fmt.percent(shares[good])}
+    said |= {"top": fmt.load(top, ladder.load_unit), "top_share": shares[top]}
     if bad is None:
         value = Estimate("scales to", good, ladder.load_unit, low=good)
-        yield claim("scales-to", said | {"here": fmt.percent(shares[good])}, value, case="top")
+        yield claim("scales-to", said, value, case="top", severity="good", subject=subject)
         return
-    here, there = fmt.apart(shares[good], shares[measured[bad]])
-    said |= {"here": here, "there": there, "next": fmt.load(measured[bad], ladder.load_unit)}
+    said["here"], said["there"] = fmt.apart(shares[good], shares[measured[bad]])
+    said["next"] = fmt.load(measured[bad], ladder.load_unit)
+    kind = "falls" if measured[bad] < top else "limit"
     value = Estimate("scales to", good, ladder.load_unit, good, measured[bad], "between two rungs")
-    yield claim("scales-to", said, value, case="limit")
+    yield claim("scales-to", said, value, case=kind, subject=subject)
 
 
 def _at_cpus(scaling: Scaling) -> Iterator[Claim]:
@@ -171,12 +215,12 @@ def _rate(found: Estimate, unit: str) -> str:
     return fmt.rate(found.value, unit) + fmt.rate_spread(found)
 
 
-def _grows(scaling: Scaling) -> bool:
+def _grows(ladder: Ladder) -> bool:
     """Whether the top rung delivers noticeably more than the one below it."""
-    measured = ladders.loads(scaling.ladder)
+    measured = ladders.loads(ladder)
     if len(measured) < 2:
-        return True
-    below, top = (ladders.throughput(scaling.ladder, n) for n in measured[-2:])
+        return False
+    below, top = (ladders.throughput(ladder, n) for n in measured[-2:])
     return top > 1.02 * below
 
 
@@ -188,57 +232,7 @@ def _fit_name(scaling: Scaling) -> str:
     return f"fit: {scaling.best.title}" if scaling.best else _POINTS
 
 
-def _named(found: Estimate, name: str, unit: str) -> Estimate:
-    return Estimate(name, found.value, unit, found.low, found.high, found.method, found.std_err, found.note)
-
-
 def _over(found: Estimate, by: float, name: str, unit: str) -> Estimate:
     """``found`` / ``by``, which is taken for exact."""
     low, high, error = (None if v is None else v / by for v in (found.low, found.high, found.std_err))
     return Estimate(name, found.value / by, unit, low, high, found.method, error)
-
-
-# -- the paragraph --
-
-SURE = 0.95
-"""Weight from which on one model is said to be the right one of those that were tried."""
-
-
-def paragraph(scaling: Scaling) -> str:
-    """Four to six sentences: what it delivers, to where it scales, why it ends there, what one more session
-    brings, how sure that is. Of a :class:`Scaling` that has its answers; says what is unknown, too."""
-    if scaling.ladder.points.is_empty():
-        return " ".join(a.text for a in scaling.answers)
-    answers = {a.id: a.text for a in reversed(scaling.answers)}
-    known = [answers[name] for name in ("scales-to", "reason", "one-more-session") if name in answers]
-    return " ".join([_delivers(scaling), *known, _basis(scaling)])
-
-
-def _delivers(scaling: Scaling) -> str:
-    ladder = scaling.ladder
-    top, unit = ladders.reached(ladder), ladder.throughput_unit
-    peak, one = ladders.throughput(ladder, top), ladders.alone(scaling)
-    said: dict[str, Any] = {
-        "name": ladder.name,
-        "load": fmt.load(top, ladder.load_unit),
-        "rate": fmt.rate(peak, unit),
-    }
-    if one is None or one[0].value <= 0 or top <= 1:
-        return sentence("delivers", said, case="alone")
-    said |= {"times": peak / one[0].value, "one": fmt.rate(one[0].value, unit)}
-    return sentence("delivers", said, case="times")
-
-
-def _basis(scaling: Scaling) -> str:
-    ladder, best = scaling.ladder, scaling.best
-    repeats = min(ladder.points.group_by("load").len()["len"].to_list())
-    said: dict[str, Any] = {"levels": len(ladders.loads(ladder))}
-    said["repeats"] = f" with {repeats} repeats each" if repeats > 1 else ""
-    if best is None:
-        said["why"] = scaling.refused[0].rstrip(".") if scaling.refused else "too little was measured"
-        return sentence("basis", said, case="none")
-    said |= {"model": best.title, "weight": best.weight}
-    if best.weight >= SURE or len(scaling.fits) < 2:
-        return sentence("basis", said, case="sure")
-    other = scaling.fits[1]
-    return sentence("basis", said | {"other": other.title, "other_weight": other.weight}, case="unsure")

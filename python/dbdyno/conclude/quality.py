@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.conclude.background import is_pooled
+from dbdyno.conclude.case import Case, Row, at, ids, listed, of_cell, where
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, where
-from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model import session_time
 from dbdyno.model.claim import Claim
 from dbdyno.model.raw import AWAY, SLOW
+from dbdyno.model.session_time import hidden, too_brief
 from dbdyno.model.source import MEANS
 from dbdyno.model.units import NS_PER_S
 
@@ -21,7 +23,7 @@ STRADDLING = 0.25
 
 
 def cells_cut_short(case: Case) -> Iterator[Claim]:
-    for cell in case.cells():
+    for cell in case.cells:
         if case.observed and cell["status"] == "short":
             yield _window_short(cell, case)
         elif cell["status"] != "ok":
@@ -35,7 +37,7 @@ def cells_cut_short(case: Case) -> Iterator[Claim]:
 
 
 def _window_short(cell: Row, case: Case) -> Claim:
-    """Of an observation: to end it is no fault; a server that went away is worth a look."""
+    """A window of an observation: to end it is no fault; a server that went away is worth a look."""
     kind = "stopped" if cell["reason"] == "stopped by the user" else "early"
     for start, found in ((AWAY, "away"), (SLOW, "slow")):
         if str(cell["reason"]).startswith(start):
@@ -52,7 +54,7 @@ def _window_short(cell: Row, case: Case) -> Claim:
 
 def client_limits(case: Case) -> Iterator[Claim]:
     """The headline begins with this claim."""
-    found = [(f, c) for c in case.cells() if session_time.is_limit(f := case.figures(c["cell"]))]
+    found = [(f, c) for c in case.cells if session_time.is_limit(f := case.figures(c["cell"]))]
     if not found:
         return
     figures, cell = max(found, key=lambda f: f[0]["driver_delay"] or 0.0)
@@ -71,7 +73,7 @@ def client_limits(case: Case) -> Iterator[Claim]:
 
 def _all_at(cells: list[Row], case: Case) -> str:
     """``at 500 and 1000 sessions``; with the variant where there are several."""
-    if len({c["variant"] for c in case.cells()}) > 1:
+    if len({c["variant"] for c in case.cells}) > 1:
         return f"at {listed(list(dict.fromkeys(where(c, case) for c in cells)), 3)}"
     counts = sorted({c["sessions"] for c in cells})
     *first, last = (str(n) for n in counts)
@@ -81,7 +83,7 @@ def _all_at(cells: list[Row], case: Case) -> str:
 
 def _carried(figures: Mapping[str, float | None], case: Case) -> dict[str, float]:
     """What a core carries at best: by the measurement whose calls cost the driver the least CPU."""
-    costs = [case.figures(c["cell"]).get("client_cpu_per_call_ns") for c in case.cells()]
+    costs = [case.figures(c["cell"]).get("client_cpu_per_call_ns") for c in case.cells]
     least_ns, rate = min((c for c in costs if c), default=None), figures.get("calls_per_s")
     if least_ns is None or not rate:
         return {}
@@ -95,52 +97,35 @@ def _why(cell: Row) -> str:
 def driver_starved(case: Case) -> Iterator[Claim]:
     """Not the limit, but in the response times."""
     found = []
-    for cell in case.usable():
+    for cell in case.usable:
         figures = case.figures(cell["cell"])
         share, starved = figures.get("driver_delay") or 0.0, figures.get("driver_starved") or 0.0
         if share > session_time.WORTH_TELLING and starved > session_time.STARVED:
-            found.append((share, starved, cell))
-    if found:
-        share, starved, cell = max(found, key=lambda f: f[0])
-        yield claim(
-            "driver-starved",
-            {"starved": starved, "place": at(cell, case), "share": share},
-            share,
-            cells=ids([c for _, _, c in found]),
-        )
+            found.append(({"share": share, "starved": starved}, cell))
+    yield from case.worst("driver-starved", found, "share")
 
 
 def driver_share(case: Case) -> Iterator[Claim]:
     """On the server's machine the driver takes CPU away from what is measured."""
-    cpus = case.plan.cpus
-    shares = [(f, c) for c in case.usable() if (f := case.figures(c["cell"]).get("driver_cpus")) is not None]
-    large = [(f, c) for f, c in shares if f > session_time.MACHINE_SHARE * cpus]
-    if large and case.environment.server.here:
-        used, cell = max(large, key=lambda s: s[0])
-        yield claim(
-            "driver-share",
-            {"used": used, "cpus": cpus, "share": used / cpus, "place": at(cell, case)},
-            used / cpus,
-            cells=ids([c for _, c in large]),
-        )
+    cpus, found = case.plan.cpus, []
+    for cell in case.usable if case.environment.server.here else ():
+        used = case.figures(cell["cell"]).get("driver_cpus")
+        if used is not None and used > session_time.MACHINE_SHARE * cpus:
+            found.append(({"used": used, "cpus": cpus, "share": used / cpus}, cell))
+    yield from case.worst("driver-share", found, "share")
 
 
 def steal(case: Case) -> Iterator[Claim]:
     """Time that the hypervisor gave to others."""
-    found = [(share, c) for c in case.usable() if (share := _stolen(case, c["cell"])) > STEAL]
-    if found:
-        share, cell = max(found, key=lambda f: f[0])
-        yield claim(
-            "steal",
-            {"share": share, "place": at(cell, case), "measurements": case.many(len(found)), "limit": STEAL},
-            share,
-            cells=ids([c for _, c in found]),
-        )
+    found = [
+        ({"share": s, "limit": STEAL}, c) for c in case.usable if (s := _stolen(case, c["cell"])) > STEAL
+    ]
+    yield from case.worst("steal", found, "share")
 
 
 @of_cell
 def _stolen(case: Case, cell: str) -> float:
-    """Share of the machine's time; 0 where /proc/stat does not tell."""
+    """Share of the machine's time; 0 where /proc/stat does not have it."""
     host = case.levels(cell, "host").filter(pl.col("delta").is_not_null() | (pl.col("key") == "cpus"))
     stolen, cpus = host.filter(pl.col("key") == "cpu.steal_ns"), host.filter(pl.col("key") == "cpus")
     if stolen.is_empty() or cpus.is_empty():
@@ -150,20 +135,11 @@ def _stolen(case: Case, cell: str) -> float:
 
 def foreign_load(case: Case) -> Iterator[Claim]:
     """CPU time of the machine that neither the server's tasks nor dbdyno's used."""
-    machine = _complete(case).filter(pl.col("quantity") == "cpu_used_machine")
-    table = machine.filter(pl.col("verdict") == "differs")
-    more = table.filter(pl.col("relative_difference") > 0).to_dicts()
-    if more:
-        extra = [r["value"] * (1 - 1 / (1 + r["relative_difference"])) for r in more]
-        most, row = max(zip(extra, more, strict=True), key=lambda pair: pair[0])
-        yield claim(
-            "foreign-load",
-            {"used": most, "place": at(row, case), "measurements": case.many(len(more))},
-            most,
-            case="observed" if case.observed else "run",
-            severity="note" if case.observed else None,
-            cells=ids(more),
-        )
+    more = (pl.col("verdict") == "differs") & (pl.col("relative_difference") > 0)
+    rows = _complete(case).filter((pl.col("quantity") == "cpu_used_machine") & more).to_dicts()
+    found = [({"used": r["value"] * (1 - 1 / (1 + r["relative_difference"]))}, r) for r in rows]
+    severity = "note" if case.observed else None
+    yield from case.worst("foreign-load", found, "used", case=case.kind, severity=severity)
 
 
 def _complete(case: Case) -> pl.DataFrame:
@@ -181,44 +157,31 @@ def sources_differ(case: Case) -> Iterator[Claim]:
     group = (pl.col("quantity") == "cpu_used") & (pl.col("source") == "cgroup")
     host = (pl.col("quantity") == "cpu_used_machine") & (pl.col("relative_difference") < 0)
     for (source,), rows in differ.filter(group | host).group_by("source", maintain_order=True):
-        worst = max(rows.to_dicts(), key=lambda r: abs(r["relative_difference"] or 0))
-        reference = worst["value"] / (1 + (worst["relative_difference"] or 0))
-        yield claim(
-            "cpu-differs",
-            {
-                "place": at(worst, case),
-                "source": source,
-                "value": worst["value"],
-                "reference": reference,
-                "measurements": case.many(rows.height),
-            },
-            worst["value"] - reference,
-            each=str(source),
-            cells=ids(rows.to_dicts()),
-        )
+        found = []
+        for row in rows.to_dicts():
+            relative = row["relative_difference"] or 0.0
+            said = {"source": source, "value": row["value"], "reference": row["value"] / (1 + relative)}
+            found.append(
+                (said | {"size": abs(relative), "difference": said["value"] - said["reference"]}, row)
+            )
+        yield from case.worst("cpu-differs", found, "difference", by="size", each=str(source))
 
 
 def long_calls(case: Case) -> Iterator[Claim]:
     found = []
-    for cell in case.usable():
+    for cell in case.usable:
         figures = case.figures(cell["cell"])
         calls, crossing = figures.get("calls"), figures.get("straddling_calls")
         if calls and crossing and crossing / calls > STRADDLING:
-            found.append((crossing / calls, cell, figures.get("response_mean_ns") or 0.0))
-    if found:
-        share, cell, mean_ns = max(found, key=lambda f: f[0])
-        yield claim(
-            "long-calls",
-            {"place": at(cell, case), "mean": mean_ns, "wall": cell["wall_s"], "share": share},
-            share,
-            cells=ids([c for _, c, _ in found]),
-        )
+            mean_ns = figures.get("response_mean_ns") or 0.0
+            found.append(({"mean": mean_ns, "wall": cell["wall_s"], "share": crossing / calls}, cell))
+    yield from case.worst("long-calls", found, "share")
 
 
 def sources_missing(case: Case) -> Iterator[Claim]:
     table = case.tables["cell_sources"].filter(pl.col("status") != "ok")
     for (name, status), rows in table.group_by("name", "status", maintain_order=True):
-        n, all_of_them = rows["cell"].n_unique(), len(case.cells())
+        n, all_of_them = rows["cell"].n_unique(), len(case.cells)
         yield claim(
             "source-missing",
             {
@@ -235,5 +198,63 @@ def sources_missing(case: Case) -> Iterator[Claim]:
 
 
 def one_repeat(case: Case) -> Iterator[Claim]:
-    if all(c["repeat"] == 1 for c in case.cells()) and case.cells() and not case.observed:
+    if all(c["repeat"] == 1 for c in case.cells) and case.cells and not case.observed:
         yield claim("one-repeat", {})
+
+
+# -- unaccounted time --
+
+UNACCOUNTED_NOTE, UNACCOUNTED_WARNING = 0.01, 0.05
+
+
+class _Remainder(NamedTuple):
+    """Unaccounted time as a share of the sessions' time, with its 95 % interval."""
+
+    share: float
+    low: float
+    high: float
+    cell: Row
+
+    @property
+    def beyond(self) -> bool:
+        """Further from 0 than 1.5 times its interval (3 standard errors): many cells are looked at."""
+        return abs(self.share) > 1.5 * (self.share - self.low if self.share > 0 else self.high - self.share)
+
+
+def unaccounted(case: Case) -> Iterator[Claim]:
+    """What the accounts leave over, beyond the samples' own error; behind a pooler see :func:`pool_way`."""
+    direct = [c for c in case.usable if not is_pooled(case, c["cell"]) and not _partial(case, c["cell"])]
+    left = [_Remainder(*found, c) for c in direct if (found := _left(case, c["cell"])) is not None]
+    large = [r for r in left if r.beyond and abs(r.share) > UNACCOUNTED_NOTE]
+    if not left:
+        return
+    worst = max(large or left, key=lambda r: abs(r.share))
+    grave = abs(worst.share) > UNACCOUNTED_WARNING
+    said = {"share": worst.share, "low": worst.low, "high": worst.high, "place": at(worst.cell, case)}
+    yield claim(
+        "unaccounted" if large else "ledger-closes",
+        said | {"measurements": case.many(len(large or left))},
+        worst.share,
+        case="" if large else "loose" if grave else "closes",
+        severity=("warning" if large else "note") if grave else None,
+        low=worst.low,
+        high=worst.high,
+        cells=ids([r.cell for r in large]),
+    )
+
+
+@of_cell
+def _partial(case: Case, cell: str) -> bool:
+    """What is hidden from our role, or too brief, lies in the remainder: it shows no fault of the ledger."""
+    return hidden(case.accounts(cell)) or too_brief(case.table("ledger", cell))
+
+
+@of_cell
+def _left(case: Case, cell: str) -> tuple[float, float, float] | None:
+    """Unaccounted time as a share of the sessions' time, and the ends of its interval."""
+    rows = case.accounts(cell).filter(pl.col("account") == "unaccounted").drop_nulls("low")
+    wall = case.wall(cell)
+    if rows.is_empty() or not wall:
+        return None
+    share, low, high = (float(rows[c][0]) / wall for c in ("aas", "low", "high"))
+    return share, low, high

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
+from dbdyno.conclude.case import Case, Row, at, ids, known_sum, listed, of_cell
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.criteria import writes_as_planned
-from dbdyno.conclude.findings.context import Case, Row, at, ids, listed
-from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.units import significant
 from dbdyno.model.wait_families import LOG_BYTES
@@ -20,7 +19,7 @@ LOST_SQLSTATE = "08006"
 
 def sessions_lost(case: Case) -> Iterator[Claim]:
     """Sessions whose connection broke; their calls until then are counted."""
-    for cell in () if case.observed else case.cells():
+    for cell in () if case.observed else case.cells:
         mine = case.table("cell_sessions", cell["cell"])
         lost = mine.filter(pl.col("end_reason") == "lost")
         if lost.is_empty():
@@ -36,7 +35,7 @@ def sessions_lost(case: Case) -> Iterator[Claim]:
 
 def no_calls(case: Case) -> Iterator[Claim]:
     """Windows that sessions spent in calls that began before them, or ended after them."""
-    for cell in () if case.observed else case.cells():
+    for cell in () if case.observed else case.cells:
         mine = case.table("cell_sessions", cell["cell"])
         if mine.is_empty() or int((mine["calls"] + mine["errors"]).sum()) > 0:
             continue
@@ -121,7 +120,7 @@ def _with_errors(case: Case) -> pl.DataFrame:
 def changes(case: Case) -> Iterator[Claim]:
     """What only reads makes no WAL, and what changes rows does: by the sessions' own counters."""
     found: dict[bool, list[tuple[float, Row]]] = {False: [], True: []}
-    for cell in case.usable():
+    for cell in case.usable:
         wal = _own_wal(case, cell["cell"])
         workload = case.workloads.get(cell["workload"])
         if wal is None or workload is None or workload.changes_with is None:
@@ -170,11 +169,11 @@ def _changes(case: Case, cell: str, parameter: str) -> bool:
 # -- reads and writes as promised --
 
 CACHED = 0.001
-"""Of the logical reads: a cached test may read this part physically (the catalogue, a new page)."""
+"""Share of the logical reads: a cached test may read so many physically (the catalogue, a new page)."""
 PHYSICAL = 0.05
-"""Of the logical reads: a physical test reads at least this part physically."""
+"""Share of the logical reads: a physical test reads at least so many physically."""
 BLOCK_IO = 0.01
-"""Of the served time: a device that is asked takes at least this much."""
+"""Share of the active time: a device that is asked takes at least so much."""
 _PHYSICAL_NAMES = ("physical_reads", "blocks_read")
 
 
@@ -190,66 +189,39 @@ class _Reads(NamedTuple):
 
 def cached(case: Case) -> Iterator[Claim]:
     """A test that promises to be cached reads physically; a physical one hardly does."""
-    found: dict[bool, list[tuple[_Reads, Row]]] = {True: [], False: []}
-    for cell in case.usable():
-        workload = case.workloads.get(cell["workload"])
-        reads = _reads(case, cell["cell"])
-        if workload is None or workload.cached is None or reads is None:
-            continue
-        if reads.share > CACHED if workload.cached else reads.share < PHYSICAL:
-            found[workload.cached].append((reads, cell))
-    if found[True]:
-        reads, cell = max(found[True], key=lambda f: f[0].share)
-        yield claim(
-            "not-cached",
-            {
-                "share": reads.share,
-                "place": at(cell, case),
-                "measurements": case.many(len(found[True])),
-                "source": reads.evidence,
-            },
-            reads.share,
-            cells=ids([c for _, c in found[True]]),
-        )
-    if found[False]:
-        reads, cell = min(found[False], key=lambda f: f[0].share)
-        yield claim(
-            "hardly-physical",
-            {"share": reads.share, "place": at(cell, case), "source": reads.evidence},
-            reads.share,
-            cells=ids([c for _, c in found[False]]),
-        )
+    found: dict[bool, list[tuple[dict[str, Any], Row]]] = {True: [], False: []}
+    for cell, reads, promised in _promises(case):
+        if reads.share > CACHED if promised else reads.share < PHYSICAL:
+            said = {"share": reads.share, "least": -reads.share, "source": reads.evidence}
+            found[promised].append((said, cell))
+    yield from case.worst("not-cached", found[True], "share")
+    yield from case.worst("hardly-physical", found[False], "share", by="least")
+
+
+def _promises(case: Case) -> Iterator[tuple[Row, _Reads, bool]]:
+    """Cells whose reads are known, and whether their workload promises that they are cached."""
+    for cell in case.usable:
+        workload, reads = case.workloads.get(cell["workload"]), _reads(case, cell["cell"])
+        if workload is not None and workload.cached is not None and reads is not None:
+            yield cell, reads, workload.cached
 
 
 def os_cached(case: Case) -> Iterator[Claim]:
     """Blocks were read, and no device was waited for: the operating system had them."""
-    found: list[tuple[float, _Reads, Row]] = []
-    for cell in case.usable():
-        workload, reads = case.workloads.get(cell["workload"]), _reads(case, cell["cell"])
-        if workload is None or workload.cached is not False or reads is None or reads.share < PHYSICAL:
-            continue
-        waited = _block_io(case, cell["cell"])
+    found = []
+    for cell, reads, promised in _promises(case):
+        waited = None if promised or reads.share < PHYSICAL else _block_io(case, cell["cell"])
         if waited is not None and waited < BLOCK_IO * case.served(cell["cell"]):
-            found.append((waited, reads, cell))
-    if found:
-        waited, reads, cell = min(found, key=lambda f: f[0])
-        rate = reads.physical / cell["wall_s"]
-        yield claim(
-            "os-cached",
-            {"rate": rate, "place": at(cell, case), "waited": waited, "source": reads.evidence},
-            waited,
-            cells=ids([c for *_, c in found]),
-        )
+            rate = reads.physical / cell["wall_s"]
+            found.append(({"rate": rate, "waited": waited, "least": -waited, "source": reads.evidence}, cell))
+    yield from case.worst("os-cached", found, "waited", by="least")
 
 
 @of_cell
 def _block_io(case: Case, cell: str) -> float | None:
-    """Of sessions and helpers; ``None`` where delay accounting is off."""
-    rows = case.table("ledger", cell).filter(
-        (pl.col("account") == "block_io") & pl.col("scope").is_in(["rung", "helper"])
-    )
-    known = rows["aas"].drop_nulls()
-    return float(known.sum()) if len(known) else None
+    """Seconds per second of sessions and helpers; ``None`` where delay accounting is off."""
+    mine = (pl.col("account") == "block_io") & pl.col("scope").is_in(["rung", "helper"])
+    return known_sum(case.table("ledger", cell).filter(mine))
 
 
 @of_cell

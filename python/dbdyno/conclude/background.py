@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import polars as pl
 
+from dbdyno.conclude.case import Case, Row, at, ids, known_sum, listed, of_cell
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids, listed, sessions
-from dbdyno.conclude.findings.facts import of_cell
+from dbdyno.conclude.number_format import load
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.session_time import UNLABELLED
@@ -16,9 +17,9 @@ from dbdyno.model.units import NS_PER_S, significant
 from dbdyno.model.wait_families import CHECKPOINTS, STORAGE, Helper, families_of, named
 
 HELPERS = 0.05
-"""The server's own processes are told if they take this share of the CPU time of the server."""
+"""The server's own processes are reported if they take this share of the CPU time of the server."""
 WORKERS = 0.01
-"""Parallel workers, and those who do I/O for sessions, are told from this share on."""
+"""Parallel workers, and those who do I/O for sessions, are reported from this share on."""
 RAN, LIVED = 0.005, 0.1
 """A vacuum worker was at work if it took this much of a CPU, or lived this share of the window."""
 GRAVE = 0.05
@@ -27,79 +28,56 @@ GRAVE = 0.05
 
 def helpers(case: Case) -> Iterator[Claim]:
     """The rung where the server's own processes took the largest part of its CPU time."""
-    found = []
-    for _, rungs in case.ladders():
-        for r in rungs:
-            if r["helpers_aas"] and r["run_aas"] is not None:
-                found.append((r["helpers_aas"] / (r["helpers_aas"] + r["run_aas"]), r))
-    share, rung = max(found, key=lambda f: float(f[0]), default=(0.0, {}))
+    rungs = [r for _, rungs in case.rungs() for r in rungs if r["helpers_aas"] and r["run_aas"] is not None]
+    shares = [(r["helpers_aas"] / (r["helpers_aas"] + r["run_aas"]), r) for r in rungs]
+    share, rung = max(shares, key=lambda f: float(f[0]), default=(0.0, {}))
     if share >= HELPERS:
-        place = "" if case.observed else f" at {sessions(rung['sessions'])}"
-        yield claim(
-            "helpers", {"used": rung["helpers_aas"], "place": place, "share": share}, rung["helpers_aas"]
-        )
+        place = "" if case.observed else f" at {load(rung['sessions'])}"
+        said = {"used": rung["helpers_aas"], "place": place, "share": share}
+        yield claim("helpers", said, rung["helpers_aas"])
 
 
 def io_workers(case: Case) -> Iterator[Claim]:
     """Whose CPU and block I/O the sessions' waits for I/O were."""
-    found = [(*_io(case, c["cell"]), c) for c in case.usable()]
-    found = [f for f in found if f[0] >= WORKERS and f[1] > 0]
-    if found:
-        used, waited, delay, cell = max(found, key=lambda f: f[0])
-        device = "unknown (delay accounting is off)" if delay is None else f"{significant(delay)} s/s"
-        yield claim(
-            "io-workers",
-            {"waited": waited, "place": at(cell, case), "used": used, "device": device},
-            used,
-            cells=ids([c for *_, c in found]),
-        )
+    found = [(_io(case, c["cell"]), c) for c in case.usable]
+    yield from case.worst(
+        "io-workers", [f for f in found if f[0]["used"] >= WORKERS and f[0]["waited"] > 0], "used"
+    )
 
 
 @of_cell
-def _io(case: Case, cell: str) -> tuple[float, float, float | None]:
+def _io(case: Case, cell: str) -> dict[str, Any]:
     """CPU of the I/O workers, the sessions' waits for storage, and the workers' delay; seconds per second."""
     families, kinds = families_of(case.tables), case.environment.server.helpers
     rows = case.accounts(cell, "helper").filter(named("who", Helper.IO, kinds))
-    used = float(rows.filter(pl.col("account") == "run")["aas"].drop_nulls().sum())
     delays = account_rows(case.table("ledger", cell), "block_io", scope="helper")
-    delayed = delays.filter(named("who", Helper.IO, kinds))["aas"].drop_nulls()
+    delay = known_sum(delays.filter(named("who", Helper.IO, kinds)))
     asleep = case.accounts(cell).filter(pl.col("account") == "sleep").drop_nulls("aas")
-    waited = sum(a for d, a in asleep.select("detail", "aas").rows() if families.of(d) in STORAGE)
-    return used, waited, float(delayed.sum()) if len(delayed) else None
+    return {
+        "used": known_sum(rows.filter(pl.col("account") == "run")) or 0.0,
+        "waited": sum(a for d, a in asleep.select("detail", "aas").rows() if families.of(d) in STORAGE),
+        "device": "unknown (delay accounting is off)" if delay is None else f"{significant(delay)} s/s",
+    }
 
 
 def parallel_workers(case: Case) -> Iterator[Claim]:
     """The part of the sessions' accounts that is their parallel workers'."""
-    found: list[tuple[float, float, Row]] = []
-    for cell in case.usable():
-        parts = [case.memo(cell["cell"], f"workers.{part}") for part in ("run", "runq", "sleep")]
-        run, whole = sum(r["aas"] for r in parts[0]), sum(r["aas"] for rows in parts for r in rows)
-        served = case.served(cell["cell"])
-        if served and whole > WORKERS * served:
-            found.append((whole / served, run, cell))
-    if found:
-        share, run, cell = max(found, key=lambda f: f[0])
-        yield claim(
-            "parallel-workers",
-            {"share": share, "place": at(cell, case), "run": run},
-            share,
-            cells=ids([c for *_, c in found]),
+    found = []
+    for cell in case.usable:
+        run, *others = (
+            sum(r["aas"] for r in case.memo(cell["cell"], f"workers.{part}"))
+            for part in ("run", "runq", "sleep")
         )
+        served = case.served(cell["cell"])
+        if served and (share := (run + sum(others)) / served) > WORKERS:
+            found.append(({"share": share, "run": run}, cell))
+    yield from case.worst("parallel-workers", found, "share")
 
 
 def autovacuum(case: Case) -> Iterator[Claim]:
-    found = [(run, lived, c) for c in case.usable() for run, lived in _vacuum(case, c)]
-    found = [f for f in found if f[0] >= RAN or f[1] >= LIVED]
-    if found:
-        run, lived, cell = max(found, key=lambda f: (f[0], f[1]))
-        yield claim(
-            "autovacuum",
-            {"measurements": case.many(len(found)), "lived": lived, "place": at(cell, case), "run": run},
-            run,
-            case="observed" if case.observed else "run",
-            severity="warning" if run >= GRAVE else None,
-            cells=ids([c for *_, c in found]),
-        )
+    found = [({"run": run, "lived": lived}, c) for c in case.usable for run, lived in _vacuum(case, c)]
+    at_work = [f for f in found if f[0]["run"] >= RAN or f[0]["lived"] >= LIVED]
+    yield from case.worst("autovacuum", at_work, "run", grave=GRAVE, case=case.kind)
 
 
 @of_cell
@@ -114,19 +92,13 @@ def _vacuum(case: Case, cell: Row) -> list[tuple[float, float]]:
 
 def checkpoints(case: Case) -> Iterator[Claim]:
     """Begun inside a window; what the server skipped for want of changes cost its checkpointer nothing."""
-    found = [(*_begun(case, c["cell"]), c) for c in case.usable()]
-    found = [f for f in found if f[0] and (f[1] is None or f[1] >= RAN)]
-    if found:
-        n, used, cell = max(found, key=lambda f: f[1] or 0.0)
-        took = "" if used is None else f"; the checkpointer used {significant(used)} CPUs"
-        yield claim(
-            "checkpoint",
-            {"measurements": case.many(len(found)), "n": n, "place": at(cell, case), "used": took},
-            float(n),
-            case="observed" if case.observed else "run",
-            severity="warning" if (used or 0.0) >= GRAVE else None,
-            cells=ids([c for *_, c in found]),
-        )
+    found = []
+    for cell in case.usable:
+        n, cpus = _begun(case, cell["cell"])
+        if n and (cpus is None or cpus >= RAN):
+            used = "" if cpus is None else f"; the checkpointer used {significant(cpus)} CPUs"
+            found.append(({"n": n, "cpus": cpus, "used": used}, cell))
+    yield from case.worst("checkpoint", found, "n", by="cpus", grave=GRAVE, case=case.kind)
 
 
 @of_cell
@@ -135,15 +107,13 @@ def _begun(case: Case, cell: str) -> tuple[int, float | None]:
     kinds = case.environment.server.helpers
     levels = case.levels(cell, "engine")
     counted = levels.filter(pl.col("key").str.starts_with(CHECKPOINTS) & (pl.col("delta") > 0))
-    run = case.accounts(cell, "helper").filter(
-        named("who", Helper.CHECKPOINT, kinds) & (pl.col("account") == "run")
-    )["aas"]
-    return int(counted["delta"].sum()), float(run.drop_nulls().sum()) if len(run.drop_nulls()) else None
+    mine = named("who", Helper.CHECKPOINT, kinds) & (pl.col("account") == "run")
+    return int(counted["delta"].sum()), known_sum(case.accounts(cell, "helper").filter(mine))
 
 
 def resets(case: Case) -> Iterator[Claim]:
     """Counters that went down, or a newer time of reset."""
-    found = [(names, c) for c in case.cells() if (names := _reset(case, c["cell"]))]
+    found = [(names, c) for c in case.cells if (names := _reset(case, c["cell"]))]
     if found:
         names = [name for keys, _ in found for name in keys]
         yield claim(
@@ -181,12 +151,16 @@ def is_pooled(case: Case, cell: str) -> bool:
 
 def pooled(case: Case) -> list[Row]:
     """Usable cells behind a pooler."""
-    return [cell for cell in case.usable() if is_pooled(case, cell["cell"])]
+    return [cell for cell in case.usable if is_pooled(case, cell["cell"])]
 
 
 def pool_queue(case: Case) -> Iterator[Claim]:
     """The rung where sessions queued for the largest part of their time, if that is the largest account."""
-    found = [(f, c) for c in pooled(case) if (f := case.aas(c["cell"], QUEUE)) > _largest(case, c["cell"])]
+    found = [
+        (f, c)
+        for c in pooled(case)
+        if (f := case.aas(c["cell"], QUEUE)) > max(case.aas(c["cell"], *o) for o in _OTHERS)
+    ]
     if not found:
         return
     queued, cell = max(found, key=lambda f: f[0] / f[1]["sessions"])
@@ -211,39 +185,20 @@ def pool_queue(case: Case) -> Iterator[Claim]:
 
 def pool_way(case: Case) -> Iterator[Claim]:
     """What is neither queue nor service nor client: the hops to the pooler and back, its own work."""
-    shares = [
-        (case.aas(c["cell"], "unaccounted") / wall, c) for c in pooled(case) if (wall := case.wall(c["cell"]))
-    ]
-    large = [(share, c) for share, c in shares if abs(share) > WAY]
-    if not large:
-        return
-    share, cell = max(large, key=lambda s: abs(s[0]))
-    run, runq = _own(case, cell["cell"])
-    yield claim(
-        "pool-way",
-        {"share": share, "place": at(cell, case), "run": run, "runq": runq},
-        share,
-        cells=ids([c for _, c in large]),
-    )
+    found = []
+    for c in pooled(case):
+        wall = case.wall(c["cell"])
+        if wall and abs(share := case.aas(c["cell"], "unaccounted") / wall) > WAY:
+            found.append(({"share": share, "size": abs(share)} | _own(case, c["cell"]), c))
+    yield from case.worst("pool-way", found, "share", by="size")
 
 
 def pooler_busy(case: Case) -> Iterator[Claim]:
     """A pooler that is runnable all the time is the limit, not its pool."""
-    found = [(sum(_own(case, c["cell"])), c) for c in pooled(case)]
-    full = [(used, c) for used, c in found if used > BUSY]
-    if full:
-        used, cell = max(full, key=lambda f: f[0])
-        run, runq = _own(case, cell["cell"])
-        yield claim(
-            "pooler-busy",
-            {"place": at(cell, case), "run": run, "runq": runq},
-            used,
-            cells=ids([c for _, c in full]),
-        )
-
-
-def _largest(case: Case, cell: str) -> float:
-    return max(case.aas(cell, *accounts) for accounts in _OTHERS)
+    found = [
+        (own | {"runnable": sum(own.values())}, c) for c in pooled(case) for own in [_own(case, c["cell"])]
+    ]
+    yield from case.worst("pooler-busy", [f for f in found if f[0]["runnable"] > BUSY], "runnable")
 
 
 @of_cell
@@ -256,10 +211,7 @@ def _size(case: Case, cell: str) -> str:
 
 
 @of_cell
-def _own(case: Case, cell: str) -> tuple[float, float]:
+def _own(case: Case, cell: str) -> dict[str, float]:
     """CPU and run queue of the pooler's process, seconds per second."""
     mine = case.accounts(cell, "beside").filter(pl.col("who") == "pooler")
-    run, runq = (
-        float(mine.filter(pl.col("account") == name)["aas"].drop_nulls().sum()) for name in ("run", "runq")
-    )
-    return run, runq
+    return {a: known_sum(mine.filter(pl.col("account") == a)) or 0.0 for a in ("run", "runq")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -14,9 +14,9 @@ from dbdyno.conclude.number_format import load
 from dbdyno.model.analyses import POINTS, Estimate, Ladder, Machine, Scaling
 from dbdyno.model.claim import stops_scaling
 from dbdyno.model.cpu_lists import parse
+from dbdyno.model.environment import Environment
 from dbdyno.model.ledger_rows import account_rows
-from dbdyno.model.plan import cpus_under
-from dbdyno.model.results import Results
+from dbdyno.model.plan import Plan, Workload, cpus_under
 from dbdyno.model.session_time import is_limit
 from dbdyno.model.tables import ByCell
 from dbdyno.model.units import NS_PER_S
@@ -25,7 +25,20 @@ from dbdyno.stats.knee import KNEE
 from dbdyno.stats.knee import bend as bent
 
 
-def machine_of(results: Results, variant: str) -> tuple[Machine, tuple[str, ...]]:
+class Measured(Protocol):
+    """A run, as far as its ladders need it."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def environment(self) -> Environment: ...
+    @property
+    def tables(self) -> Mapping[str, pl.DataFrame]: ...
+    @property
+    def workloads(self) -> Mapping[str, Workload]: ...
+
+
+def machine_of(results: Measured, variant: str) -> tuple[Machine, tuple[str, ...]]:
     """The machine under a variant's limits, and notes on what is not known of it and why."""
     host, server = results.environment.host, results.environment.server
     if not server.here:
@@ -47,7 +60,7 @@ def machine_of(results: Results, variant: str) -> tuple[Machine, tuple[str, ...]
     ), ()
 
 
-def cores_for(results: Results, variant: str) -> tuple[tuple[int, ...], ...] | None:
+def cores_for(results: Measured, variant: str) -> tuple[tuple[int, ...], ...] | None:
     """The CPUs of each core that the server may use under a variant; ``None``: not known, or not our host."""
     host, server = results.environment.host, results.environment.server
     if host.siblings is None or not server.here or server.own_cpus is not None:
@@ -66,7 +79,7 @@ Figures = Mapping[str, float | None]
 Row = dict[str, Any]
 
 
-def ladders_of(results: Results) -> tuple[Ladder, ...]:
+def ladders_of(results: Measured) -> tuple[Ladder, ...]:
     """One :class:`Ladder` a workload and variant, in the order of the plan; an observation has none.
 
     Throughput is in the workload's units of work where every usable cell has counted them, else in calls;
@@ -81,12 +94,12 @@ def ladders_of(results: Results) -> tuple[Ladder, ...]:
 
 
 def _ladder(
-    results: Results, parts: ByCell, workload: str, variant: str, cells: pl.DataFrame, *, many: bool
+    results: Measured, parts: ByCell, workload: str, variant: str, cells: pl.DataFrame, *, many: bool
 ) -> Ladder:
     figures = {c: figures_of(parts, c) for c in cells["cell"]}
     why = {r["cell"]: _unusable(r, figures[r["cell"]]) for r in cells.to_dicts()}
     usable = [r for r in cells.to_dicts() if why[r["cell"]] is None]
-    known = results.info.workloads.get(workload)
+    known = results.workloads.get(workload)
     by_work = bool(usable) and all((figures[r["cell"]].get("work_per_s") or 0) > 0 for r in usable)
     constant = known is not None and known.work_constant
     points = [_point(r, figures[r["cell"]], parts, by_work=by_work, constant=constant) for r in usable]
@@ -147,7 +160,7 @@ def _point(window: Row, figures: Figures, parts: ByCell, *, by_work: bool, const
     }
 
 
-def _think_s(results: Results, workload: str, variant: str) -> float | None:
+def _think_s(results: Measured, workload: str, variant: str) -> float | None:
     paused = {c.think_ns for c in results.plan.cells if c.workload == workload and c.variant == variant}
     return paused.pop() / NS_PER_S if len(paused) == 1 else None
 
@@ -157,7 +170,7 @@ def _note(window: Row, case: str) -> str:
     return sentence("ladder-note", said | {"reason": window["reason"] or "invalid"}, case=case)
 
 
-def cells_of(results: Results, ladder: Ladder) -> Iterator[tuple[Row, dict[str, pl.DataFrame]]]:
+def cells_of(results: Measured, ladder: Ladder) -> Iterator[tuple[Row, dict[str, pl.DataFrame]]]:
     """The usable windows of a ladder of a run with their rates, ledger and cores, by load and repeat."""
     names = ("rates", "ledger", "cores", "witnesses")
     parts = ByCell({name: results.tables[name] for name in names if name in results.tables})
@@ -183,8 +196,9 @@ def at(ladder: Ladder, load: float, column: str = "throughput", over: str | None
 
 
 def throughput(ladder: Ladder, load: float) -> float:
+    """Mean over the repeats of a load that was measured."""
     found = at(ladder, load)
-    assert found is not None  # of a load that was measured
+    assert found is not None
     return found.value
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from dbdyno.conclude.case import Case, Row, at, ids, of_cell
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.findings.context import Case, Row, at, ids
-from dbdyno.conclude.findings.facts import of_cell
 from dbdyno.model.claim import Claim
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats.significance import FALSE_ALARMS, Change, unequal, welch
@@ -18,39 +17,30 @@ DRIFT = 0.05
 UNEVEN, VERY_UNEVEN = 1.2, 2.0
 """Fastest over slowest session of a rung."""
 PHASE_VARIANCE = 1 / 6
-"""Of the calls that one session ends in a span: the variance of two rounding errors (1/12 each)."""
+"""Variance of the calls that one session ends in a span: that of two rounding errors (1/12 each)."""
 _BLOCKS = 10
 
 Series = Sequence[tuple[float, float]]  # (middle of the span in s since t0, rate)
 
 
 def drift(case: Case) -> Iterator[Claim]:
-    """First half of a window against the second: calls a second, or on somebody else's load the number of
-    sessions that are served."""
-    tested = [(change, c) for c in case.usable() if (change := _change(case, c)) is not None]
+    """First half of a window against the second: calls per second, or the number of active sessions of an
+    existing workload."""
+    tested = [(change, c) for c in case.usable if (change := _change(case, c)) is not None]
     limit = FALSE_ALARMS / max(1, len(tested))
-    found = [(f, c) for f, c in tested if f.p < limit and abs(f.relative) >= DRIFT]
-    if not found:
-        return
-    worst, cell = max(found, key=lambda f: abs(f[0].relative))
-    yield claim(
-        "drift",
-        {
-            "measurements": case.many(len(found)),
-            "place": at(cell, case),
-            "first": worst.first,
-            "second": worst.second,
-            "change": worst.relative,
-            "table": "table samples" if case.observed else "table progress",
-            "p": worst.p,
-            "limit": limit,
-            "alarms": FALSE_ALARMS,
-        },
-        worst.relative,
-        case="observed" if case.observed else "run",
-        severity="note" if case.observed else None,
-        cells=ids([c for _, c in found]),
-    )
+    table = "table samples" if case.observed else "table progress"
+    found = [
+        (
+            f._asdict()
+            | {"change": f.relative, "size": abs(f.relative), "table": table}
+            | {"limit": limit, "alarms": FALSE_ALARMS},
+            c,
+        )
+        for f, c in tested
+        if f.p < limit and abs(f.relative) >= DRIFT
+    ]
+    severity = "note" if case.observed else None
+    yield from case.worst("drift", found, "change", by="size", case=case.kind, severity=severity)
 
 
 @of_cell
@@ -87,19 +77,14 @@ def _at_work(case: Case, cell: Row) -> Series:
 
 def uneven_sessions(case: Case) -> Iterator[Claim]:
     """The rung whose fastest session is furthest from its slowest, if that is not chance."""
-    found = [(low, high, p, c) for c in case.usable() for low, high, p in _spread(case, c)]
-    limit = FALSE_ALARMS / max(1, len(found))
-    found = [f for f in found if f[1] > UNEVEN * f[0] and f[2] < limit]
-    if not found:
-        return
-    low, high, _, cell = max(found, key=lambda f: f[1] / f[0])
-    yield claim(
-        "uneven-sessions",
-        {"place": at(cell, case), "low": low, "high": high, "ratio": high / low, "limit": limit},
-        high / low,
-        severity="warning" if high > VERY_UNEVEN * low else None,
-        cells=ids([f[3] for f in found]),
-    )
+    tested = [(*spread, c) for c in case.usable for spread in _spread(case, c)]
+    limit = FALSE_ALARMS / max(1, len(tested))
+    found = [
+        ({"low": low, "high": high, "ratio": high / low, "limit": limit}, c)
+        for low, high, p, c in tested
+        if high > UNEVEN * low and p < limit
+    ]
+    yield from case.worst("uneven-sessions", found, "ratio", grave=VERY_UNEVEN)
 
 
 @of_cell
@@ -122,14 +107,14 @@ def _spread(case: Case, cell: Row) -> list[tuple[float, float, float]]:
 # -- sessions started together (driver.rounds): alike or in groups, and whether a core was shared --
 
 LONGER = 1.1
-"""Calls that all share a core are told to take longer than one alone from this ratio on."""
+"""Calls that all share a core are reported to take longer than one alone from this ratio on."""
 SETTLED = 0.05
 """Calls stay on their CPUs where no more than this part is moved under way."""
 _TABLES = "tables placements, placed"
 
 
 def placement_groups(case: Case) -> Iterator[Claim]:
-    """Of each cause the rung where it is seen first."""
+    """For each cause the rung where it is seen first."""
     parted = [r for r in _rows(case) if r["groups"]]
     for cause in ("core", "cpu", None):
         found = [r for r in parted if r["shared"] == cause]
@@ -231,10 +216,10 @@ def settled(case: Case) -> Iterator[Claim]:
 
 
 def _rows(case: Case) -> list[Row]:
-    """Of the cells that can be used, by rung and repeat."""
+    """The rows of the cells that can be used, by rung and repeat."""
     placements = case.tables.get("placements")
     if placements is None or placements.is_empty():
         return []
-    usable = [c["cell"] for c in case.usable()]
+    usable = [c["cell"] for c in case.usable]
     kept = placements.filter(pl.col("cell").is_in(usable))
     return kept.sort("sessions", "repeat", "cell").to_dicts()
