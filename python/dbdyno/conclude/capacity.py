@@ -116,7 +116,7 @@ def _parts(scaling: Scaling) -> Iterator[Claim]:
     for part, count in (("core", machine.cores), ("cpu", machine.cpus)):
         if count is None or (part == "cpu" and count == machine.cores):
             continue
-        each = _over(top, count, f"one {part}", unit)
+        each = top.over(count, f"one {part}", unit)
         yield claim(f"one-{part}", {"rate": _rate(each, unit), "count": fmt.whole(count)}, each)
 
 
@@ -182,7 +182,7 @@ def _at_cpus(scaling: Scaling) -> Iterator[Claim]:
         found, by = ladders.fitted_at(scaling, cpus), "by the fit"
     if found is None:
         return
-    share = _over(found, cpus * one[0].value, "efficiency at CPUs", "")
+    share = found.over(cpus * one[0].value, "efficiency at CPUs", "")
     said = {"share": fmt.percent(share.value) + fmt.percent_spread(share), "by": by}
     said |= {
         "load": fmt.load(cpus, ladder.load_unit),
@@ -230,9 +230,3 @@ def _one(scaling: Scaling) -> str:
 
 def _fit_name(scaling: Scaling) -> str:
     return f"fit: {scaling.best.title}" if scaling.best else _POINTS
-
-
-def _over(found: Estimate, by: float, name: str, unit: str) -> Estimate:
-    """``found`` / ``by``, which is taken for exact."""
-    low, high, error = (None if v is None else v / by for v in (found.low, found.high, found.std_err))
-    return Estimate(name, found.value / by, unit, low, high, found.method, error)

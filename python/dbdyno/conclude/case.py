@@ -18,7 +18,7 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.ladders import ladders_of
+from dbdyno.conclude.ladders import figures_of, ladders_of
 from dbdyno.conclude.number_format import load as load_words
 from dbdyno.model.analyses import Ladder
 from dbdyno.model.claim import Claim
@@ -177,8 +177,7 @@ class Case:
     @of_cell
     def figures(self, cell: str) -> dict[str, float | None]:
         """The rung's rates of a cell, by name."""
-        rates = self._parts.table("rates", cell).filter(pl.col("scope") == "rung")
-        return dict(rates.select("name", "value").rows())
+        return dict(figures_of(self._parts.table("rates", cell)))
 
     def accounts(self, cell: str, scope: str = "rung") -> pl.DataFrame:
         """The ledger's rows of a cell's rung, without parts of others; with scope ``memo`` its memos."""

@@ -96,7 +96,7 @@ def ladders_of(results: Measured) -> tuple[Ladder, ...]:
 def _ladder(
     results: Measured, parts: ByCell, workload: str, variant: str, cells: pl.DataFrame, *, many: bool
 ) -> Ladder:
-    figures = {c: figures_of(parts, c) for c in cells["cell"]}
+    figures = {c: figures_of(parts.table("rates", c)) for c in cells["cell"]}
     why = {r["cell"]: _unusable(r, figures[r["cell"]]) for r in cells.to_dicts()}
     usable = [r for r in cells.to_dicts() if why[r["cell"]] is None]
     known = results.workloads.get(workload)
@@ -119,15 +119,9 @@ def _ladder(
     )
 
 
-def figures_of(parts: ByCell, cell: str) -> Figures:
-    """The rung's rates of a cell, by name."""
-    mine = parts.table("rates", cell).filter(pl.col("scope") == "rung")
-    return dict(mine.select("name", "value").rows())
-
-
-def figures_of_cell(parts: Mapping[str, pl.DataFrame]) -> Figures:
-    """The same of a cell's own tables."""
-    return dict(parts["rates"].filter(pl.col("scope") == "rung").select("name", "value").rows())
+def figures_of(rates: pl.DataFrame) -> Figures:
+    """The rung's rates by name, from a cell's rows of table ``rates``."""
+    return dict(rates.filter(pl.col("scope") == "rung").select("name", "value").rows())
 
 
 def account(ledger: pl.DataFrame, name: str) -> float | None:
@@ -176,7 +170,7 @@ def cells_of(results: Measured, ladder: Ladder) -> Iterator[tuple[Row, dict[str,
     parts = ByCell({name: results.tables[name] for name in names if name in results.tables})
     mine = (pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant)
     for window in results.tables["windows"].filter(mine).sort("sessions", "repeat").to_dicts():
-        if _unusable(window, figures_of(parts, window["cell"])) is None:
+        if _unusable(window, figures_of(parts.table("rates", window["cell"]))) is None:
             yield window, parts.of(window["cell"])
 
 

@@ -207,17 +207,12 @@ def _per(peak: Speed, what: str, a: float | None, b: float | None, names: tuple[
     unknown = [name for name, n in zip(names, (a, b), strict=True) if not n]
     if not a or not b or not peak.a or not peak.b or not peak.ratio:
         return Speed(title, unit, reason=_unknown("count", what=what, names=" and ".join(unknown)))
-    ours, theirs = _over(peak.a, a, title, unit), _over(peak.b, b, title, unit)
-    return Speed(title, unit, ours, theirs, _over(peak.ratio, b / a, title, ""))
+    ours, theirs = peak.a.over(a, title, unit), peak.b.over(b, title, unit)
+    return Speed(title, unit, ours, theirs, peak.ratio.over(b / a, title, ""))
 
 
 def _unknown(case: str, **said: str) -> str:
     return sentence("machine-unknown", said, case=case)
-
-
-def _over(e: Estimate, by: float, name: str, unit: str) -> Estimate:
-    low, high, error = (None if v is None else v / by for v in (e.low, e.high, e.std_err))
-    return replace(e, name=name, unit=unit, value=e.value / by, low=low, high=high, std_err=error)
 
 
 def _rises(r: Rungs) -> bool:

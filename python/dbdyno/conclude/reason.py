@@ -15,7 +15,7 @@ from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.coverage import GAP_NS
-from dbdyno.conclude.ladders import Measured, cells_of, figures_of_cell, machine_of
+from dbdyno.conclude.ladders import Measured, cells_of, figures_of, machine_of
 from dbdyno.model.analyses import Estimate, Ladder, Scaling
 from dbdyno.model.brief import STATUS
 from dbdyno.model.cell_groups import TOGETHER
@@ -66,7 +66,7 @@ def spent(results: Measured, ladder: Ladder) -> list[Spent]:
         rate = rates.get((float(window["sessions"]), window["repeat"]))
         rows = top_level(parts["ledger"]).filter(pl.col("scope") == "rung")
         if rate and {"run", "runq"} <= set(rows.drop_nulls("aas")["account"]):
-            starved = (figures_of_cell(parts).get("driver_starved") or 0.0) > STARVED
+            starved = (figures_of(parts["rates"]).get("driver_starved") or 0.0) > STARVED
             low = account_rows(parts["ledger"], "runq.throttled_bracket")["low"].drop_nulls().sum()
             by = _by_group(rows, rate, families)
             found.append(Spent(window["sessions"], window["repeat"], by, float(low) / rate, starved))

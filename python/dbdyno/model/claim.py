@@ -26,6 +26,11 @@ class Estimate:
     note: str = ""
     """at its bound, ..."""
 
+    def over(self, by: float, name: str, unit: str) -> Estimate:
+        """Divided by a number that is exact."""
+        low, high, error = (None if v is None else v / by for v in (self.low, self.high, self.std_err))
+        return Estimate(name, self.value / by, unit, low, high, self.method, error, self.note)
+
 
 GOOD_SCALING = 0.9
 """A rung scales while each session delivers at least this share of what a session of the lowest rung does."""

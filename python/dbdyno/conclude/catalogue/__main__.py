@@ -18,8 +18,8 @@ they look; *invalid*: they cannot be used; *note*: what to know; *good*: what wa
 _TAIL = """
 Drift and uneven-sessions share a false-alarm rate of 1 % on a steady run (Bonferroni over the measurements
 that they test); counts of whole calls have at least their rounding error, 1/6 call² per session and half.
-Both tests are in `python/dbdyno/stats/chance.py`, with their false alarms counted in
-`tests/unit/test_analyze_chance.py`.
+Both tests are in `python/dbdyno/stats/significance.py`, with their false alarms counted in
+`tests/unit/test_stats.py`.
 """
 
 

@@ -174,17 +174,10 @@ class _Errors:
         for i, (name, unit) in enumerate(zip(names, units, strict=True)):
             error = math.sqrt(max(0.0, float(variances[i])))
             value, half = float(fit.beta[i]), self.critical * error
-            known = math.isfinite(error)
-            yield Estimate(
-                name,
-                value,
-                unit,
-                low=value - half if known else None,
-                high=value + half if known else None,
-                method=self.method if known else "",
-                std_err=error if known else None,
-                note="" if known else note("single"),
-            )
+            if math.isfinite(error):
+                yield Estimate(name, value, unit, value - half, value + half, self.method, error)
+            else:
+                yield Estimate(name, value, unit, note=note("single"))
 
 
 def _filled(made: Regression, fits: Mapping[str, Fit], errors: _Errors, ordered: bool) -> Regression:
