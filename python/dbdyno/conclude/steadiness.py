@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import polars as pl
@@ -118,28 +119,15 @@ def placement_groups(case: Case) -> Iterator[Claim]:
     parted = [r for r in _rows(case) if r["groups"]]
     for cause in ("core", "cpu", None):
         found = [r for r in parted if r["shared"] == cause]
-        if found:
-            yield _groups(case, found[0], cause, found)
-
-
-def _groups(case: Case, row: Row, cause: str | None, found: list[Row]) -> Claim:
-    return claim(
-        "placement-groups" if cause is None else f"placement-shared-{cause}",
-        {
-            "slow": row["slow_sessions"],
-            "sessions": row["sessions"],
-            "ratio": row["ratio"],
-            "place": at(row, case),
-            "group_rounds": row["group_rounds"],
-            "rounds": row["rounds"],
-            "p": row["p_groups"],
-            "where": _places(row),
-        },
-        row["ratio"],
-        low=row["ratio_low"],
-        high=row["ratio_high"],
-        cells=ids(found),
-    )
+        if not found:
+            continue
+        row = found[0]
+        said = {name: row[name] for name in ("sessions", "ratio", "group_rounds", "rounds")}
+        said |= {"slow": row["slow_sessions"], "p": row["p_groups"]}
+        said |= {"where": _places(row), "place": at(row, case)}
+        id = "placement-groups" if cause is None else f"placement-shared-{cause}"
+        ends = {"low": row["ratio_low"], "high": row["ratio_high"]}
+        yield claim(id, said, row["ratio"], cells=ids(found), **ends)
 
 
 def _places(row: Row) -> str:
@@ -163,56 +151,36 @@ def _chance(p: float | None) -> str:
 def all_share(case: Case) -> Iterator[Claim]:
     """No groups, for all share: then one session alone is what to compare with."""
     for row in _rows(case):
-        alone, share = row["alone_ns"], row["all_core"]
-        if row["groups"] or not alone or row["all_known"] < row["calls"] / 2:
+        alone, share, calls = row["alone_ns"], row["all_core"], row["all_known"]
+        if row["groups"] or not alone or calls < row["calls"] / 2:
             continue
         ratio = row["median_ns"] / alone
-        if share >= 0.9 * row["all_known"] and ratio >= LONGER:
-            yield claim(
-                "placement-all-share",
-                {"place": at(row, case), "ratio": ratio, "shared": share, "calls": row["all_known"]},
-                ratio,
-                cells=(row["cell"],),
-            )
+        if share >= 0.9 * calls and ratio >= LONGER:
+            said = {"place": at(row, case), "ratio": ratio, "shared": share, "calls": calls}
+            yield claim("placement-all-share", said, ratio, cells=(row["cell"],))
             return
 
 
 def alike(case: Case) -> Iterator[Claim]:
     """How far up the ladder all sessions are served alike."""
-    rows = [r for r in _rows(case) if r["sessions"] > 1]
-    tested = [r for r in rows if r["p_groups"] is not None]
-    first = min((r["sessions"] for r in tested if r["groups"]), default=None)
-    below = [r for r in tested if first is None or r["sessions"] < first]
-    if not below:
-        return
-    top = max(below, key=lambda r: r["sessions"])
-    yield claim(
-        "placement-alike",
-        {
-            "sessions": top["sessions"],
-            "ratio": top["max_over_min"],
-            "rounds": sum(r["rounds"] for r in below),
-            "p": min(r["p_groups"] for r in below),
-        },
-        top["max_over_min"],
-        cells=ids(below),
-    )
+    tested = [r for r in _rows(case) if r["sessions"] > 1 and r["p_groups"] is not None]
+    first = min((r["sessions"] for r in tested if r["groups"]), default=math.inf)
+    below = [r for r in tested if r["sessions"] < first]
+    if below:
+        top = max(below, key=lambda r: int(r["sessions"]))
+        said = {"sessions": top["sessions"], "ratio": top["max_over_min"]}
+        said |= {"rounds": sum(r["rounds"] for r in below), "p": min(r["p_groups"] for r in below)}
+        yield claim("placement-alike", said, top["max_over_min"], cells=ids(below))
 
 
 def settled(case: Case) -> Iterator[Claim]:
     """Whether a call stays on the CPU that it began on: then it keeps a bad place to its end."""
     known = [r for r in _rows(case) if r["moved"] is not None and r["sessions"] > 1]
-    calls = sum(r["calls"] for r in known)
-    if not calls:
-        return
-    moved = sum(r["moved"] for r in known)
-    share = moved / calls
-    yield claim(
-        "placement-settled" if share <= SETTLED else "placement-moved",
-        {"moved": share, "stayed": 1 - share, "calls": calls},
-        share,
-        cells=ids(known),
-    )
+    if calls := sum(r["calls"] for r in known):
+        share = sum(r["moved"] for r in known) / calls
+        id = "placement-settled" if share <= SETTLED else "placement-moved"
+        said = {"moved": share, "stayed": 1 - share, "calls": calls}
+        yield claim(id, said, share, cells=ids(known))
 
 
 def _rows(case: Case) -> list[Row]:

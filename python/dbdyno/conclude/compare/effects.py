@@ -178,11 +178,6 @@ def within_of(metric: Metric, rates: dict[str, float | None]) -> float | None:
     return error / value if value and error is not None else None
 
 
-def least_error(metric: Metric, rates: dict[str, float | None]) -> float:
-    """Relative: what happens within the window, or the steps in which the figure is measured."""
-    return max(within_of(metric, rates) or 0.0, metric.rounding)
-
-
 # -- pairs of repeats of one block: what drifts from block to block is on both sides and cancels --
 
 Pairs = Sequence[tuple[float, float]]
@@ -269,11 +264,10 @@ def effect_between(baseline: Group, variant: Group, metric: Metric, paired: bool
 
 
 def _floor(group: Group, values: Mapping[int, float], metric: Metric) -> float:
-    """Variance of the mean of these values by their windows alone."""
-    return (
-        math.fsum((v * least_error(metric, group[r].rates)) ** 2 for r, v in values.items())
-        / len(values) ** 2
-    )
+    """Variance of the mean of these values by what happens within their windows alone, or by the steps in
+    which the figure is measured."""
+    errors = {r: max(within_of(metric, group[r].rates) or 0.0, metric.rounding) for r in values}
+    return math.fsum((v * errors[r]) ** 2 for r, v in values.items()) / len(values) ** 2
 
 
 def _single(r: int, s: int, baseline: Group, variant: Group, metric: Metric) -> Effect:
@@ -285,11 +279,7 @@ def _single(r: int, s: int, baseline: Group, variant: Group, metric: Metric) -> 
         ratio = y / x if x > 0 and y > 0 else None
         return Effect(ratio=ratio, reason=no_interval("one"), **sizes)
     vxx, vyy = ((v * (e or 0.0)) ** 2 for v, e in zip((x, y), errors, strict=True))
-    degrees = _seconds_of_windows([baseline[r], variant[s]])
+    seconds = min(c.rates.get("effective_bins") or 2 for c in (baseline[r], variant[s]))  # independent ones
+    degrees = max(1, math.floor(seconds) - 1)
     made = effect(Moments(x, y, vxx, vyy, 0.0, degrees), None, "within the window only", None, **sizes)
     return made.model_copy(update={"p": None})
-
-
-def _seconds_of_windows(cells: Sequence[CellFigures]) -> int:
-    """Degrees of freedom: independent seconds of the window with the fewest."""
-    return max(1, math.floor(min(c.rates.get("effective_bins") or 2 for c in cells)) - 1)

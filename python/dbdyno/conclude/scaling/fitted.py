@@ -60,10 +60,6 @@ def _numbers(ladder: str, frame: pl.DataFrame, name: str) -> Floats:
     return np.asarray(values, dtype=float)
 
 
-def empty_curve() -> pl.DataFrame:
-    return pl.DataFrame(schema=CURVE)
-
-
 def curve_table(found: Fit, points: Points, think_s: float | None, drawn: Drawn | None) -> pl.DataFrame:
     first, last = float(points.n.min()), float(points.n.max())
     loads = np.unique(np.concatenate([_places(min(1.0, first), REACH * last), points.loads]))
@@ -156,7 +152,7 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
     left_out, notes = remarks.left_out(chosen, len(points.loads)), remarks.plateaus(chosen)
     if not chosen.weighed or unfit is not None:
         refused = (*([unfit] if unfit else []), *left_out)
-        return Scaling(ladder, (), empty_curve(), residual_table(points, None), refused, notes)
+        return Scaling(ladder, (), pl.DataFrame(schema=CURVE), residual_table(points, None), refused, notes)
     fits = tuple(_fitted(case, w, i == 0) for i, w in enumerate(chosen.weighed))
     best = chosen.weighed[0].fit
     named = {f.model: f for f in fits}
