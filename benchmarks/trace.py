@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.common import Bench, server
 from dbdyno import _core
-from dbdyno.engines.postgres.control import Connection
+from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.presence import presence
 from dbdyno.engines.postgres.wait_events import word_spec
 

@@ -10,9 +10,8 @@ from dbdyno.conduct.cell import Unit, measure
 from dbdyno.drive import Interrupt
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.model.plan import Calibration, Cell, DriverSetup, Experiment, Plan, Workload
-from dbdyno.model.protocols import Pool
+from dbdyno.model.protocols import Pool, Undo
 from dbdyno.model.raw import RawCell
-from dbdyno.model.undo import Undo
 from dbdyno.model.units import NS_PER_S
 
 

@@ -13,7 +13,7 @@ from tests.conftest import Servers
 from tests.contract import hostile
 from tests.contract.hostile import DONE, Script, message, replying, report, row, sending
 
-from dbdyno.engines.postgres import connect, control
+from dbdyno.engines.postgres import connect
 from dbdyno.engines.postgres.errors import connect_error, masked
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model import errors
@@ -48,8 +48,8 @@ LATER: dict[str, Script] = {
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Statements have half a second."""
-    monkeypatch.setattr(control.Connection, "_patience_s", 0.5)
-    monkeypatch.setattr(control, "CANCEL_S", 0.5)
+    monkeypatch.setattr(connect.Connection, "_patience_s", 0.5)
+    monkeypatch.setattr(connect, "CANCEL_S", 0.5)
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def test_a_server_that_answers_no_more_is_lost(script: Script) -> None:
 
 
 def test_an_end_is_heard_while_a_server_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "STOPPING_S", 0.5)
+    monkeypatch.setattr(connect, "STOPPING_S", 0.5)
     with (
         hostile.hostile(hostile.silent_when_ready) as server,
         stopped_after(0.5),

@@ -13,14 +13,14 @@ import pytest
 from tests.contract import loads
 
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.engines.postgres.workload_sql import half, sql
+from dbdyno.engines.postgres.objects import half_of, statement_of
 from dbdyno.model.plan import DriverSetup
-from dbdyno.plan.params import typed
+from dbdyno.plan.recipe import typed
 
 pytestmark = pytest.mark.db
 
 UNIT = loads.workload("cpu-query")
-HALF = half("cpu-query")
+HALF = half_of("cpu-query")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_it_joins_what_it_says_in_one_process_and_fails_where_it_does_not(
         expected = chosen["rows"] ** chosen["sets"]
         assert UNIT.work_of(params) == expected
         server.prepare(UNIT, params, 1)
-        text = sql("cpu-query", HALF.call, HALF.objects.name, 0, params)
+        text = statement_of("cpu-query", HALF.call, HALF.objects.name, 0, params)
         with psycopg.connect(kind_dsn, autocommit=True) as connection:
             for key, value in HALF.session.items():
                 connection.execute("select set_config(%s, %s, false)", [key, value])

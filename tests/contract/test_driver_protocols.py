@@ -15,7 +15,7 @@ from tests.contract.driving import failure, run, statement
 from tests.pairs import pairs
 
 from dbdyno.engines.postgres import PostgresServer, connect
-from dbdyno.engines.postgres.calls import as_sent
+from dbdyno.engines.postgres.sessions import as_sent
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import DriverSetup, Protocol
 

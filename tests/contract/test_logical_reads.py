@@ -9,7 +9,7 @@ import pytest
 from tests.contract import loads
 
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.engines.postgres.workload_sql import half, sql
+from dbdyno.engines.postgres.objects import half_of, statement_of
 
 pytestmark = pytest.mark.db
 
@@ -18,9 +18,9 @@ RANGES, CALLS = 100, 7
 
 def explained(dsn: str, name: str, table: str, blocks: int) -> int:
     """Shared hits and reads of one call, as the executor says: a source outside our code."""
-    call = sql(name, half(name).call, table, blocks).replace("$1", str(RANGES))
+    call = statement_of(name, half_of(name).call, table, blocks).replace("$1", str(RANGES))
     with psycopg.connect(dsn, autocommit=True) as connection:
-        for key, value in half(name).session.items():
+        for key, value in half_of(name).session.items():
             connection.execute("select set_config(%s, %s, false)", [key, value])
         connection.execute(call.encode())  # warm: the catalogs are read
         row = connection.execute(b"explain (analyze, buffers, format json) " + call.encode()).fetchone()

@@ -23,16 +23,16 @@ from dbdyno.account import window
 from dbdyno.account.ledger import ledger
 from dbdyno.conduct.request import workload
 from dbdyno.engines.postgres import PostgresServer
+from dbdyno.engines.postgres import pooler as front
 from dbdyno.engines.postgres.connect import connect, driver_target
 from dbdyno.engines.postgres.embedded.worker import argv
-from dbdyno.engines.postgres.pooler import config, front, process
+from dbdyno.engines.postgres.pooler import config, process
 from dbdyno.engines.postgres.pooler.config import ALIAS, Front
 from dbdyno.engines.postgres.pooler.process import Pooler
 from dbdyno.model.errors import TooFewConnections, UsageError
 from dbdyno.model.ledger_rows import top_level
-from dbdyno.model.protocols import Pool
+from dbdyno.model.protocols import Pool, Undo
 from dbdyno.model.raw import RawCell
-from dbdyno.model.undo import Undo
 
 pytestmark = [
     pytest.mark.db,

@@ -12,9 +12,9 @@ import pytest
 from tests.contract import loads
 
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.engines.postgres.workload_sql import half, sql
+from dbdyno.engines.postgres.objects import half_of, statement_of
 from dbdyno.model.errors import UsageError
-from dbdyno.plan.params import typed
+from dbdyno.plan.recipe import typed
 
 pytestmark = pytest.mark.db
 
@@ -42,8 +42,8 @@ def ask(dsn: str, query: str) -> list[tuple[Any, ...]]:
 
 def explained(dsn: str, chosen: dict[str, Any], times: int = 20) -> list[dict[str, Any]]:
     """The executor's own account of some calls: a source outside our code."""
-    here = half("random-read").with_params(chosen)
-    text = sql("random-read", here.call, here.objects.name, chosen["scale"], chosen)
+    here = half_of("random-read").with_params(chosen)
+    text = statement_of("random-read", here.call, here.objects.name, chosen["scale"], chosen)
     with psycopg.connect(dsn, autocommit=True) as connection:
         for key, value in here.session.items():
             connection.execute("select set_config(%s, %s, false)", [key, value])

@@ -13,8 +13,7 @@ from tests.fake_engine import FakeServer
 
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.model.errors import UsageError
-from dbdyno.model.protocols import Server, Target
-from dbdyno.model.undo import Undo
+from dbdyno.model.protocols import Server, Target, Undo
 
 
 class Notes:

@@ -19,8 +19,8 @@ from dbdyno import _core
 from dbdyno.limits import processes
 from dbdyno.limits.places import members
 from dbdyno.model.plan import LimitSpec
+from dbdyno.model.protocols import Undo
 from dbdyno.model.topology import Topology
-from dbdyno.model.undo import Undo
 from dbdyno.observe import topology
 
 

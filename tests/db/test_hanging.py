@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbdyno.cli.app import app
-from dbdyno.engines.postgres import control, sessions
+from dbdyno.engines.postgres import connect, sessions
 from dbdyno.store import RunStore
 from tests.conftest import Servers
 from tests.contract import driving
@@ -94,8 +94,8 @@ def test_a_server_that_hangs_in_mid_run_leaves_a_shorter_run_with_the_reason(
     server: PlainServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "GRACE_MS", 1000)
-    monkeypatch.setattr(control.Connection, "_patience_s", 1.0)
-    monkeypatch.setattr(control, "CANCEL_S", 0.5)
+    monkeypatch.setattr(connect.Connection, "_patience_s", 1.0)
+    monkeypatch.setattr(connect, "CANCEL_S", 0.5)
     script = tmp_path / "brief.sql"
     script.write_text("select pg_sleep(0.01)")
     measured = ("--sessions", "2", "--settle", "300ms", "--measure", "4s", "--store", str(tmp_path / "s"))
@@ -169,8 +169,8 @@ def test_a_server_that_hangs_in_a_window_and_comes_back(server: PlainServer, tmp
 def test_ctrl_c_while_a_server_hangs_keeps_what_was_observed(
     server: PlainServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "STOPPING_S", 1.0)
-    monkeypatch.setattr(control, "CANCEL_S", 0.5)
+    monkeypatch.setattr(connect, "STOPPING_S", 1.0)
+    monkeypatch.setattr(connect, "CANCEL_S", 0.5)
     over = threading.Event()
 
     def interrupt() -> None:

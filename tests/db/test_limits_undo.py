@@ -13,7 +13,7 @@ from dbdyno import _core, limits
 from dbdyno.limits import processes
 from dbdyno.model.cpu_lists import of_kernel
 from dbdyno.model.plan import LimitSpec
-from dbdyno.model.undo import Undo
+from dbdyno.model.protocols import Undo
 from dbdyno.store.journal import left_over
 from tests.db.limiting import (
     applying,

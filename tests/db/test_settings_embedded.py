@@ -20,8 +20,7 @@ import pytest
 from dbdyno.engines.postgres import PostgresServer, embedded, open_server, sessions
 from dbdyno.engines.postgres.embedded import files, postmaster
 from dbdyno.model.errors import ServerBusy, UsageError
-from dbdyno.model.protocols import Target
-from dbdyno.model.undo import Undo
+from dbdyno.model.protocols import Target, Undo
 from tests.db.conftest import eventually
 from tests.fakery import LIO
 

@@ -14,11 +14,10 @@ import polars as pl
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import ServerLost, UsageError
 from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
-from dbdyno.model.protocols import Capacity, Configured, Load, Pool, Target, Watch
+from dbdyno.model.protocols import Capacity, Configured, Journal, Load, Pool, Target, Undo, Watch
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
-from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import Helper, WaitFamilies
 from tests.fake_engine import backends, counters

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.fake_engine import wait_families
 
-from dbdyno.account.ledger.raking import EVEN, LABELLED, run_shares
+from dbdyno.account.ledger.samples import EVEN, LABELLED, run_shares
 from dbdyno.stats.raking import ipf
 
 FAMILIES = wait_families()

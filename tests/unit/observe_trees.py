@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from dbdyno.observe.tree import cpu_list
+from dbdyno.observe.cpus import cpu_list
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "machines"
 _MANY = re.compile(r"(.*)\[([-,\d]+)\](.*) = (.*)")

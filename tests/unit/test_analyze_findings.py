@@ -4,10 +4,9 @@ import polars as pl
 import pytest
 from tests.fakery import LIO, Climb, S, climb
 
+from dbdyno.account.ladder import rungs
 from dbdyno.account.ledger import accounts, ledger, witnesses
-from dbdyno.account.load_profile import profile
-from dbdyno.account.rungs import rungs
-from dbdyno.account.top_events import seconds, top_events, top_events_total
+from dbdyno.account.load_profile import profile, seconds, top_events, top_events_total
 from dbdyno.account.window import cut
 from dbdyno.conclude.criteria import writes_as_planned
 from dbdyno.conclude.findings import findings

@@ -7,8 +7,7 @@ from tests.fake_engine import FakeServer
 from tests.fakery import S, climb_one, plan_cell
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.protocols import Pool, Target
-from dbdyno.model.undo import Undo
+from dbdyno.model.protocols import Pool, Target, Undo
 
 
 class Notes:

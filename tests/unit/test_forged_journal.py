@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from dbdyno.limits import groups, processes, tree
+from dbdyno.limits import groups, processes
 from dbdyno.limits.places import Refused
 from dbdyno.model.errors import StoreError
-from dbdyno.model.undo import Undo
+from dbdyno.model.protocols import Undo
 from dbdyno.store.journal import FileJournal, left_over
 
 NAME = "dbdyno-17-0123abcd"
@@ -128,8 +128,8 @@ def _mounted() -> Path:
 
 
 def test_real_control_groups_are_known() -> None:
-    assert tree.is_group(_mounted())
-    assert not tree.is_group(_mounted() / "missing")
+    assert groups.is_group(_mounted())
+    assert not groups.is_group(_mounted() / "missing")
 
 
 def test_no_link_is_followed_into_a_control_group_or_out_of_one(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dbdyno.model.errors import StoreError, StoreFull
-from dbdyno.model.undo import Undo
+from dbdyno.model.protocols import Undo
 from dbdyno.store.journal import FileJournal, left_over, state_dir
 
 
@@ -62,7 +62,7 @@ def test_ours_is_alive(place: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from dbdyno.model.undo import Undo
+from dbdyno.model.protocols import Undo
 from dbdyno.store.journal import FileJournal
 journal = FileJournal(sys.argv[1])
 for key in "ab":

@@ -11,10 +11,9 @@ from tests.examples import examples
 
 from dbdyno.model.analyses import POINTS, Ladder, Machine
 from dbdyno.model.errors import DbdynoError, UsageError
+from dbdyno.store import ladder_csv
 from dbdyno.store.ladder_csv import Columns, ladder_of, read_ladder
-from dbdyno.store.ladder_csv import ladder as ladder_csv
-from dbdyno.store.ladder_csv.headings import named
-from dbdyno.store.ladder_csv.text import number
+from dbdyno.store.ladder_csv.text import named, number
 
 FOUR = "1,100\n2,190\n4,350\n8,500\n"
 

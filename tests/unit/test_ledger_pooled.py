@@ -21,7 +21,8 @@ from tests.fakery import (
 )
 
 from dbdyno.account import window
-from dbdyno.account.ledger import events, ledger, witnesses
+from dbdyno.account.ledger import accounts as derived
+from dbdyno.account.ledger import ledger, witnesses
 from dbdyno.conduct.derive import derive
 from dbdyno.model.claim import Claim
 from dbdyno.model.plan import Experiment, Plan
@@ -160,7 +161,7 @@ def _less(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_events_have_the_queue_and_not_the_connections_wait_for_work() -> None:
-    found = events(window.cut([cell()]))
+    found = derived(window.cut([cell()]))["events"]
     asleep = found.filter(pl.col("sleep") > 0).select("wait_class", "wait_event", "sleep").rows()
     assert sorted(asleep) == [
         ("IO", "DataFileRead", pytest.approx(0.3)),

@@ -17,7 +17,7 @@ import pytest
 from dbdyno import _core
 from dbdyno.limits import groups, places
 from dbdyno.limits.places import Place, Refused, members, words
-from dbdyno.model.undo import Undo
+from dbdyno.model.protocols import Undo
 
 NOBODY = 65534
 

@@ -8,7 +8,7 @@ from observe_trees import big_numa_machine, unpack
 
 from dbdyno.model.environment import Cpu, Host
 from dbdyno.observe import host
-from dbdyno.observe.tree import cpu_list
+from dbdyno.observe.cpus import cpu_list
 
 
 def test_eight_nodes_and_160_cpus(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from tests.fakery import S, climb
 from tests.unit.observe_trees import big_numa_machine, unpack
 from tests.unit.placements import Siblings, article, simulated, slowed, table_of
 
-from dbdyno.account.placement import placement
-from dbdyno.account.placement.sharing import shares
+from dbdyno.account.placement import placement, shares
 from dbdyno.conclude import steadiness as on
 from dbdyno.conclude.case import Case
 from dbdyno.model.claim import Claim

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from tests.fakery import Climb, S, climb, made_cell, session_row
 
 from dbdyno.account.ledger import ledger
-from dbdyno.account.load_profile import profile, profile_total
-from dbdyno.account.top_events import Seconds, seconds, top_events
+from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events
 from dbdyno.account.window import cut
 from dbdyno.conduct.derive import derive
 from dbdyno.model import column

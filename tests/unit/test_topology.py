@@ -14,7 +14,7 @@ from observe_trees import GOLDEN, add_masks, big_numa_machine, printed_rows, unp
 from dbdyno.model import cpu_lists
 from dbdyno.model.topology import Topology
 from dbdyno.observe import topology
-from dbdyno.observe.tree import cpu_list, cpu_mask
+from dbdyno.observe.cpus import cpu_list, cpu_mask
 from dbdyno.present import topology_parsable
 
 MACHINES = [

@@ -1,28 +1,169 @@
-"""What a ladder needs of a measurement that has just ended: its rates, and a row for the screen.
+"""Table ``rungs``: one row per workload, variant and session count, the mean of its repeats; and its part
+that a ladder needs of a measurement that has just ended.
 
-A small part of what is derived when all is over, so that the next measurement need not wait. How sessions
-slept is the plain share of the samples: without intervals, and without what a connection pooler shares out.
+That is small, so that the next measurement need not wait. How sessions slept is there the plain share of
+the samples: without intervals, and without what a connection pooler shares out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
 
 import polars as pl
 
 from dbdyno.account import window
 from dbdyno.account.ledger import accounts
-from dbdyno.account.ledger.sample_rows import detail
-from dbdyno.account.rungs import rungs
+from dbdyno.account.ledger.samples import detail
 from dbdyno.account.window.attribution import pooled
+from dbdyno.model.ledger_rows import BY_LABEL
 from dbdyno.model.plan import Plan
-from dbdyno.model.raw import RawCell
-from dbdyno.model.session_time import judged
-from dbdyno.model.tables import rows
+from dbdyno.model.raw import LEFT_OUT, RawCell, RungStatus
+from dbdyno.model.session_time import is_limit, judged
+from dbdyno.model.source import HIDDEN_STATUS
+from dbdyno.model.tables import ByCell, Tables, quantiles_ns, rows
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
+from dbdyno.stats.estimates import Mean
 
-Tables = Mapping[str, pl.DataFrame]
+Row = dict[str, Any]
+
+_MEANS = (
+    "work_per_s",
+    "work_per_call",
+    "response_mean_ns",
+    "cpu_per_call_ns",
+    "cpu_per_work_ns",
+    "driver_cpus",
+    "driver_starved",
+)
+_QUANTILES = {"response_p50_ns": 0.50, "response_p95_ns": 0.95, "response_p99_ns": 0.99}
+_ACCOUNTS = {
+    "run_aas": "run",
+    "runq_aas": "runq",
+    "sleep_aas": "sleep",
+    "client_aas": "client",
+    "pool_queue_aas": "pool.queue",
+    "unaccounted_aas": "unaccounted",
+}
+_WAITS = ("sleep", "client", "unaccounted")
+_WORST = get_args(RungStatus)
+
+
+def rungs(tables: Tables) -> pl.DataFrame:
+    """From ``windows``, ``rates``, ``ledger`` and ``cell_histogram``. Invalid cells, and those that the
+    client limited, are left out of a row that has others; intervals are Student's over repeats, NULL with
+    one. An observation has one row (rung 0, its windows as repeats) without the driver's figures."""
+    made: list[Row] = []
+    figures = tables["rates"].filter(pl.col("scope") == "rung")
+    parts = ByCell({"rates": figures, "cell_histogram": tables["cell_histogram"]})
+    ledgers = _Ledgers(tables["ledger"])
+    for key, cells in tables["windows"].group_by("workload", "variant", "sessions", maintain_order=True):
+        head = dict(zip(("workload", "variant", "sessions"), key, strict=True))
+        made.append(head | _rung(parts, ledgers, cells))
+    met = list(dict.fromkeys((r["workload"], r["variant"]) for r in made))
+    made.sort(key=lambda r: (met.index((r["workload"], r["variant"])), r["sessions"]))
+    return rows("rungs", [row | {"scaling": _scaling(row, made)} for row in made])
+
+
+def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame) -> Row:
+    states = {c: _status(parts, c, s) for c, s in cells.select("cell", "status").rows()}
+    ids = _best(states)
+    figures = {c: _figures(parts, c) for c in ids}
+    rate = _mean(f.get("calls_per_s") for f in figures.values())
+    low, high = (rate.positive95 if rate else None) or (None, None)
+    row: Row = {
+        "repeats": len(ids),
+        "status": max((states[c] for c in ids), key=_WORST.index),
+        "calls": round(sum(f.get("calls") or 0 for f in figures.values())),
+        "errors": round(sum(f.get("errors") or 0 for f in figures.values())),
+        "calls_per_s": rate.value if rate else None,
+        "calls_per_s_low": low,
+        "calls_per_s_high": high,
+        "top_wait": ledgers.top_wait(ids),
+    }
+    row |= {name: _value(_mean(f.get(name) for f in figures.values())) for name in _MEANS}
+    row |= _response(pl.concat([parts.table("cell_histogram", c) for c in ids]), figures.values())
+    row |= {n: _value(_mean(ledgers.account(c, a) for c in ids)) for n, a in _ACCOUNTS.items()}
+    row["helpers_aas"] = _value(_mean(map(ledgers.helpers, ids)))
+    return row
+
+
+def _status(parts: ByCell, cell: str, status: str) -> str:
+    return "client" if status != "invalid" and is_limit(_figures(parts, cell)) else status
+
+
+def _best(states: Mapping[str, str]) -> list[str]:
+    """Usable cells; without any those that the client limited; else all."""
+    usable = [c for c, s in states.items() if s not in LEFT_OUT]
+    return usable or [c for c, s in states.items() if s == "client"] or list(states)
+
+
+def _figures(parts: ByCell, cell: str) -> dict[str, float | None]:
+    mine = parts.table("rates", cell)
+    return dict(mine.select("name", "value").rows()) if mine.height else {}
+
+
+def _mean(values: Iterable[float | None]) -> Mean | None:
+    """Of the known values; ``None`` without any."""
+    mean = Mean.of(v for v in values if v is not None)
+    return mean if mean.n else None
+
+
+def _value(mean: Mean | None) -> float | None:
+    return mean.value if mean else None
+
+
+def _response(histogram: pl.DataFrame, figures: Iterable[Mapping[str, float | None]]) -> Row:
+    """Percentiles of the calls of all repeats together."""
+    longest = max((f.get("response_max_ns") or 0 for f in figures), default=0) or None
+    found: Row = {"response_max_ns": longest}
+    for name, value in zip(_QUANTILES, quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
+        found[name] = value if value is None or longest is None else min(value, longest)
+    return found
+
+
+class _Ledgers:
+    """What the rungs' and helpers' rows of a ledger say, by cell: one look at it for all cells."""
+
+    def __init__(self, ledger: pl.DataFrame) -> None:
+        mine = ledger.filter(pl.col("scope").is_in(["rung", "helper"]) & ~BY_LABEL)
+        known = pl.when(pl.col("aas").count() > 0).then(pl.col("aas").sum())
+        sums = mine.group_by("cell", "scope", "account").agg(known)
+        self._sums: dict[tuple[str, str, str], float | None] = {
+            (c, s, a): aas for c, s, a, aas in sums.rows()
+        }
+        sampled = mine.filter((pl.col("scope") == "rung") & pl.col("account").is_in(["sleep", "client"]))
+        self._hidden = set(sampled.filter(pl.col("status").str.contains(HIDDEN_STATUS))["cell"])
+        self._waits = sampled.filter(pl.col("detail").is_not_null() & (pl.col("account") == "sleep"))
+
+    def account(self, cell: str, account: str) -> float | None:
+        """Sum over the account's rows of a cell's rung; NULL where they are unknown."""
+        if account in _WAITS and cell in self._hidden:
+            return None  # of some sessions alone
+        return self._sums.get((cell, "rung", account))
+
+    def helpers(self, cell: str) -> float | None:
+        """CPU of the server's own processes; 0 where tasks can be read and there are none."""
+        key = (cell, "helper", "run")
+        if key in self._sums:
+            return self._sums[key]
+        return None if self.account(cell, "run") is None else 0.0
+
+    def top_wait(self, cells: Iterable[str]) -> str | None:
+        waits = self._waits.filter(pl.col("cell").is_in(list(cells)) & (pl.col("aas") > 0))
+        most = waits.group_by("detail").agg(pl.col("aas").sum()).sort("aas", "detail", descending=True)
+        return None if most.is_empty() else str(most["detail"][0])
+
+
+def _scaling(row: Row, ladder: list[Row]) -> float | None:
+    """Against the lowest usable rung of the same ladder, else against the lowest that was measured."""
+    same = [r for r in ladder if (r["workload"], r["variant"]) == (row["workload"], row["variant"])]
+    measured = [r for r in same if r["calls_per_s"] and r["status"] != "invalid"]
+    usable = [r for r in measured if r["status"] not in LEFT_OUT] or measured
+    if not usable or row["calls_per_s"] is None:
+        return None
+    lowest = min(usable, key=lambda r: int(r["sessions"]))
+    return float(row["calls_per_s"] * lowest["sessions"] / (row["sessions"] * lowest["calls_per_s"]))
 
 
 def just_measured(cell: RawCell, plan: Plan) -> dict[str, pl.DataFrame]:

@@ -16,7 +16,7 @@ from dbdyno.cli import screen
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conclude import compare as comparing
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.store.reading import read_limited
+from dbdyno.store.files import read_limited
 
 if TYPE_CHECKING:
     from dbdyno.model.analyses import Ladder, Machines

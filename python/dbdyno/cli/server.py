@@ -17,7 +17,7 @@ from dbdyno.model.errors import DbdynoError, StoreError, TargetError
 from dbdyno.model.units import format_ns
 
 if TYPE_CHECKING:
-    from dbdyno.model.undo import Undo
+    from dbdyno.model.protocols import Undo
 
 
 @click.group(cls=Commands)

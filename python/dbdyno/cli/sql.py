@@ -72,7 +72,7 @@ def sql(
 
 def _text(words: tuple[str, ...]) -> str:
     """The query itself, from a file, or from standard input."""
-    from dbdyno.store.reading import MOST_TEXT_BYTES, read_limited
+    from dbdyno.store.files import MOST_TEXT_BYTES, read_limited
 
     if len(words) != 1:
         cure = 'put the query in quotes: dbdyno sql "select run_id, status from runs"'

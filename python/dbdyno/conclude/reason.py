@@ -18,9 +18,8 @@ from dbdyno.conclude.coverage import GAP_NS
 from dbdyno.conclude.ladders import Measured, cells_of, figures_of, machine_of
 from dbdyno.model.analyses import Estimate, Ladder, Scaling
 from dbdyno.model.brief import STATUS
-from dbdyno.model.cell_groups import TOGETHER
 from dbdyno.model.claim import Claim
-from dbdyno.model.ledger_rows import account_rows, top_level
+from dbdyno.model.ledger_rows import TOGETHER, account_rows, top_level
 from dbdyno.model.results import Results
 from dbdyno.model.session_time import STARVED
 from dbdyno.model.units import NS_PER_S

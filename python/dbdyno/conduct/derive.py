@@ -15,11 +15,10 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from dbdyno.account import window
+from dbdyno.account.ladder import rungs
 from dbdyno.account.ledger import accounts, witnesses
-from dbdyno.account.load_profile import profile, profile_total
+from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
 from dbdyno.account.placement import placement
-from dbdyno.account.rungs import rungs
-from dbdyno.account.top_events import Seconds, seconds, top_events, top_events_total
 from dbdyno.conclude.case import Facts, facts_of_json, facts_to_json
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare import compare_variants

@@ -16,7 +16,7 @@ from dbdyno.model.environment import Host
 from dbdyno.model.errors import RecipeError, UsageError, did_you_mean
 from dbdyno.model.plan import Experiment, Plan, Workload
 from dbdyno.plan import parse_recipe, refusal, resolve
-from dbdyno.store.reading import read_limited
+from dbdyno.store.files import read_limited
 
 
 def workloads(engine: str = "") -> dict[str, Workload]:

@@ -12,10 +12,9 @@ from dbdyno import limits
 from dbdyno.conduct.progress import ProgressListener
 from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.plan import Plan, Variant
-from dbdyno.model.protocols import Configured, Load, Pool, Server, needed
+from dbdyno.model.protocols import Configured, Journal, Load, Pool, Server, needed
 from dbdyno.model.results import Applied
 from dbdyno.model.topology import Topology
-from dbdyno.model.undo import Journal
 from dbdyno.store import left_over
 
 

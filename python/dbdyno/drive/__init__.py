@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
-    from dbdyno.drive.interrupt import Interrupt
-    from dbdyno.drive.phases import connect, finish, frames, run
+    from dbdyno.drive.phases import Interrupt, connect, finish, frames, run
     from dbdyno.model.errors import Interrupted
 
 
 lazy(
     __name__,
     {
-        "Interrupt": "dbdyno.drive.interrupt",
+        "Interrupt": "dbdyno.drive.phases",
         "Interrupted": "dbdyno.model.errors",
         "connect": "dbdyno.drive.phases",
         "finish": "dbdyno.drive.phases",

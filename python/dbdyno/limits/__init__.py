@@ -13,24 +13,23 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
-    from dbdyno.limits.apply import Applied, apply, undo
     from dbdyno.limits.binding import bind_order, order, pin
     from dbdyno.limits.check import check, check_spec, seen
-    from dbdyno.limits.means import Means
+    from dbdyno.limits.means import Applied, Means, apply, undo
 
 
 lazy(
     __name__,
     {
-        "Applied": "dbdyno.limits.apply",
+        "Applied": "dbdyno.limits.means",
         "Means": "dbdyno.limits.means",
-        "apply": "dbdyno.limits.apply",
+        "apply": "dbdyno.limits.means",
         "bind_order": "dbdyno.limits.binding",
         "check": "dbdyno.limits.check",
         "check_spec": "dbdyno.limits.check",
         "order": "dbdyno.limits.binding",
         "pin": "dbdyno.limits.binding",
         "seen": "dbdyno.limits.check",
-        "undo": "dbdyno.limits.apply",
+        "undo": "dbdyno.limits.means",
     },
 )

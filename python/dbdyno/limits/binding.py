@@ -16,8 +16,8 @@ from dbdyno.limits import processes
 from dbdyno.model import cpu_lists
 from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
 from dbdyno.model.plan import LimitSpec
+from dbdyno.model.protocols import Undo
 from dbdyno.model.topology import LogicalCpu, Topology
-from dbdyno.model.undo import Undo
 
 
 class _Seat(NamedTuple):

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dbdyno import _core
-from dbdyno.limits import binding, cures, groups, places, processes
+from dbdyno.limits import binding, groups, places, processes
 from dbdyno.limits.means import PERIOD_NS, Means, decide, period_us, words
 from dbdyno.limits.places import Place
 from dbdyno.model import cpu_lists
 from dbdyno.model.errors import TargetError, UsageError
 from dbdyno.model.plan import LimitSpec
+from dbdyno.model.protocols import Journal
 from dbdyno.model.topology import Topology
-from dbdyno.model.undo import Journal
 from dbdyno.model.units import format_ns, significant
 
 
@@ -59,7 +59,7 @@ def seen(main_pid: int | None, here: bool, why: str = "") -> int:
         raise TargetError(
             "limits are set on the server's processes, and these are not seen here"
             + (f": {why}" if why else ""),
-            cures.other_host(),
+            places.other_host(),
         )
     if processes.identity(main_pid) is None:
         raise TargetError(f"the server's main process {main_pid} is gone", "look at the server's log")

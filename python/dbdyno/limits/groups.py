@@ -1,4 +1,7 @@
-"""Making a control group, filling it, moving processes into it; and back, from what was noted before."""
+"""Making a control group, filling it, moving processes into it; and back, from what was noted before.
+
+Paths that a journal names must lie in a mounted cgroup file system and lead through no link.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,70 @@ import errno
 import os
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from dbdyno import _core
-from dbdyno.limits import cures, processes, tree
+from dbdyno.limits import places, processes
 from dbdyno.limits.places import OURS, Place, Refused, members, words
 from dbdyno.model import cpu_lists
 from dbdyno.model.plan import LimitSpec
-from dbdyno.model.undo import Undo
+from dbdyno.model.protocols import Undo
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+@contextmanager
+def directory(path: Path) -> Iterator[int]:
+    """A descriptor of a control group's directory.
+
+    Raises :class:`OSError` where a part of its path is a link, or it is no directory of a cgroup file system.
+    """
+    descriptor = _walk(path)
+    try:
+        if os.fstat(descriptor).st_dev not in _cgroup_devices():
+            raise OSError(errno.EXDEV, f"{path} is not a control group")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_group(path: Path) -> bool:
+    """Whether it is there. Raises :class:`OSError` as :func:`directory`."""
+    try:
+        with directory(path):
+            return True
+    except FileNotFoundError:
+        return False
+
+
+def _walk(path: Path) -> int:
+    """Opens it part by part: a link on the way is followed by none of these calls."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open("/", flags)
+    for part in path.absolute().parts[1:]:
+        above = descriptor
+        try:
+            descriptor = os.open(part, flags, dir_fd=above)
+        except NotADirectoryError as error:
+            raise OSError(errno.ELOOP, f"{path} leads through a link or a file: {part}") from error
+        finally:
+            os.close(above)
+    return descriptor
+
+
+def _cgroup_devices() -> set[int]:
+    """Devices of the mounted cgroup file systems (mountinfo); the tmpfs above those of v1 is none."""
+    found = set()
+    for line in _MOUNTS.read_text(errors="replace").splitlines():
+        before, _, after = line.partition(" - ")
+        if after.split(" ", 1)[0] in ("cgroup", "cgroup2"):
+            major, minor = before.split(" ")[2].split(":")
+            found.add(os.makedev(int(major), int(minor)))
+    return found
+
 
 CONTROLLERS = {"quota": "cpu", "weight": "cpu", "cpus": "cpuset", "mems": "cpuset"}
 """Limit -> the controller that sets it."""
@@ -142,7 +199,7 @@ def _part(place: Place, group: Path, main_pid: int) -> None:
         server = processes.tree(main_pid)
         move(left & server, group)
         move(left - server, rest)
-    raise Refused(f"the processes of control group {place.home} cannot be moved", cures.as_root())
+    raise Refused(f"the processes of control group {place.home} cannot be moved", places.as_root())
 
 
 def _rest(group: Path) -> Path:
@@ -169,7 +226,7 @@ def gather(main_pid: int, group: Path) -> None:
         if not (left := outside(main_pid, group)):
             return
         move(left, group)
-    raise Refused(f"processes of the server escape from control group {group}", cures.as_root())
+    raise Refused(f"processes of the server escape from control group {group}", places.as_root())
 
 
 def move(pids: Iterable[int], group: Path) -> None:
@@ -191,7 +248,7 @@ def put_back(data: Mapping[str, Any]) -> str:
         return f"control group {group} is gone: the machine was restarted"
     below = data["version"] == 2 and group.parent == home
     try:
-        there = [g for g in (group, _rest(group)) if tree.is_group(g)]
+        there = [g for g in (group, _rest(group)) if is_group(g)]
         if below:  # else ``home`` may not take its processes back
             _hand_down_no_more(home, data["enabled"], but=there)
         back = {
@@ -245,7 +302,7 @@ def _existing(home: Path) -> Path:
 
 def _remove(group: Path) -> None:
     """The kernel's files go with the directory."""
-    with contextlib.suppress(FileNotFoundError), tree.directory(group.parent) as parent:
+    with contextlib.suppress(FileNotFoundError), directory(group.parent) as parent:
         os.rmdir(group.name, dir_fd=parent)
 
 
@@ -255,7 +312,7 @@ def _signed(sign: str, controllers: Iterable[str]) -> str:
 
 def _write(file: Path, value: str) -> None:
     """In one write(2), as the kernel wants it. Never makes a file: a group has those that it has."""
-    with tree.directory(file.parent) as group:
+    with directory(file.parent) as group:
         descriptor = os.open(file.name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=group)
         try:
             os.write(descriptor, value.encode())
@@ -265,9 +322,9 @@ def _write(file: Path, value: str) -> None:
 
 def _refused(error: OSError, doing: str, version: int | None) -> Refused:
     permitted = error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS)
-    cure = _KERNEL.get(error.errno or 0, cures.as_root() if not permitted else cures.container())
+    cure = _KERNEL.get(error.errno or 0, places.as_root() if not permitted else places.container())
     if version == 2 and not permitted:
-        cure = cures.delegated()
+        cure = places.delegated()
     return Refused(f"cannot {doing}: {error.strerror or error}", cure)
 
 

@@ -1,4 +1,5 @@
-"""Where a control group for the server's processes may be made, told before anything is changed.
+"""Where a control group for the server's processes may be made, decided before anything is changed; and the
+commands that give a right that is missing.
 
 v1 (cgroup-v1/cgroups.rst): below the group that the server is in, in each controller's own hierarchy.
 v2 (cgroup-v2.rst): beside it, where we may write in its parent; else below it, and then every other
@@ -14,8 +15,54 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dbdyno import _core
-from dbdyno.limits import cures, processes
+from dbdyno.limits import processes
 from dbdyno.model.errors import NotPrivileged, ServerBusy
+
+_SYSTEMD = Path("/run/systemd/system")  # sd_booted(3)
+
+
+def as_root() -> str:
+    return "run as root: sudo dbdyno run ..."
+
+
+def delegated() -> str:
+    """Our own user's server: a scope of systemd's is ours to divide (Delegate=yes)."""
+    if not _SYSTEMD.exists():
+        return f"{as_root()} (there is no systemd here to delegate a control group)"
+    return (
+        "start dbdyno and with it the embedded server in a delegated scope: "
+        "systemd-run --user --scope -p Delegate=yes dbdyno run ... "
+        "(for a server that is to stay: ... dbdyno server start); or as root: sudo dbdyno run ..."
+    )
+
+
+def no_controller(controller: str) -> str:
+    """Users' managers get few controllers by default (systemd's user@.service)."""
+    if not _SYSTEMD.exists():
+        return f"the {controller} controller has to be enabled above, by root; {container()}"
+    return (
+        "have it delegated: sudo systemctl edit user@.service, there [Service] Delegate=cpu cpuset io memory "
+        "pids, then log in again; or as root: sudo dbdyno run ..."
+    )
+
+
+def container() -> str:
+    return (
+        "in a container: start it with --privileged, or limit the container itself "
+        "(docker run --cpus, --cpuset-cpus, --cpuset-mems)"
+    )
+
+
+def other_host() -> str:
+    return (
+        "run dbdyno where the server's processes are seen: on its host, in its pid namespace (docker run "
+        "--pid=host), as a user from whom /proc does not hide them"
+    )
+
+
+def no_cpuset(mems: str) -> str:
+    return f"start the server under the policy: numactl --membind={mems} --cpunodebind={mems} COMMAND"
+
 
 OURS = re.compile(r"dbdyno-\d+-[0-9a-f]{8}(?:-rest)?")
 
@@ -59,17 +106,17 @@ def _home(main_pid: int, controller: str, root: Path) -> tuple[int, Path]:
     except OSError as e:
         raise Refused(
             f"the control group of the server (process {main_pid}) cannot be read: {e.strerror or e}",
-            cures.as_root(),
+            as_root(),
         ) from e
     if not groups:
-        raise Refused("no control groups are mounted here that the server is in", cures.container())
+        raise Refused("no control groups are mounted here that the server is in", container())
     version, directory = groups[0]
     home = Path(directory)
     check_not_ours(home)
     if words(home / "cgroup.type") != "threaded" and main_pid not in members(home):
         raise Refused(
             f"the server's control group is outside of what is mounted here: {home} does not hold it",
-            cures.container(),
+            container(),
         )
     return version, home
 
@@ -88,9 +135,7 @@ def check_not_ours(home: Path) -> None:
 def _v1(home: Path, controllers: tuple[str, ...], ours: bool) -> Place:
     """Directories have to be writable, and cgroup.procs for the way back; moving a stranger needs root."""
     if os.geteuid() != 0 and not ours:
-        raise Refused(
-            "the server is another user's: moving it to a control group needs root", cures.as_root()
-        )
+        raise Refused("the server is another user's: moving it to a control group needs root", as_root())
     refuse_unwritable([home, home / "cgroup.procs"], version=1, ours=ours)
     return Place(1, controllers, home, home)
 
@@ -126,14 +171,14 @@ def _to_enable(place: Place) -> tuple[str, ...]:
         raise Refused(
             f"control group {parent} is not given the controller {missing[0]}: it has "
             f"{' '.join(has) or 'none'}",
-            cures.no_controller(missing[0]),
+            no_controller(missing[0]),
         )
     handed = words(parent / "cgroup.subtree_control").split()
     enable = tuple(c for c in place.controllers if c not in handed)
     if enable and not (_is_root(parent) or place.parts) and members(parent):
         raise Refused(
             f"control group {parent} has processes of its own, so it cannot hand down {' '.join(enable)}",
-            cures.as_root(),
+            as_root(),
         )
     return enable
 
@@ -151,8 +196,8 @@ def refuse_unwritable(paths: Iterable[Path], version: int, ours: bool) -> None:
         if os.access(path, os.W_OK, effective_ids=True):
             continue
         if os.geteuid() == 0:
-            raise Refused(f"{path} cannot be written, not even as root", cures.container())
-        cure = cures.delegated() if version == 2 and ours else cures.as_root()
+            raise Refused(f"{path} cannot be written, not even as root", container())
+        cure = delegated() if version == 2 and ours else as_root()
         right = "root, or a delegated subtree (Delegate=yes)" if version == 2 else "root"
         raise Refused(f"no control group can be made: {path} may not be written; that needs {right}", cure)
 
@@ -175,5 +220,5 @@ def _is_group(directory: Path) -> bool:
 
 
 def _is_root(group: Path) -> bool:
-    """Of the whole v2 hierarchy: only there is no cgroup.type."""
+    """Whether it is the root of the v2 hierarchy: only there is no cgroup.type."""
     return not (group / "cgroup.type").exists()

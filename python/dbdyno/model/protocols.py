@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
 
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import UsageError
@@ -15,8 +16,32 @@ from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workl
 from dbdyno.model.source import Source
 from dbdyno.model.tables import CoreColumn
 from dbdyno.model.truth import TruthCase
-from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.wait_families import WaitFamilies
+
+# What has to be put back: written to disk before it is changed, so that a crash loses nothing.
+
+Kind = Literal["group", "affinity", "settings", "pooler"]
+
+
+class Undo(BaseModel):
+    """One thing to put back. ``data`` is for whoever made it; it holds no credentials."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Kind
+    key: str  # names the thing: a group, a process, a server; a later one of the same key adds nothing
+    what: str  # in words: "control group /sys/fs/cgroup/cpu/dbdyno-17 with the server's processes"
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class Journal(Protocol):
+    """What is to be put back of a run that is under way."""
+
+    def note(self, undo: Undo) -> None:
+        """On disk when this returns. Of one key the first counts: it holds what was there before us."""
+
+    def forget(self, key: str) -> None:
+        """It has been put back."""
 
 
 @dataclass(frozen=True)

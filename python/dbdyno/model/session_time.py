@@ -19,7 +19,7 @@ from dbdyno.model.brief import STATUS, material
 from dbdyno.model.ledger_rows import account_rows, queue_labels, top_level
 from dbdyno.model.plan import Plan, cpus_under
 from dbdyno.model.source import HIDDEN_STATUS
-from dbdyno.model.tables import ByCell, rows
+from dbdyno.model.tables import ByCell, Tables, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import Family, WaitFamilies, families_of
 
@@ -82,7 +82,6 @@ def _sum(
     return total if total > 0 else None
 
 
-Tables = Mapping[str, pl.DataFrame]
 Row = dict[str, object]
 
 DB_CPU, CPU_WAIT = "DB CPU", "CPU WAIT"

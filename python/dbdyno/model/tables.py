@@ -23,6 +23,8 @@ from dbdyno.model.derived import DERIVED as DERIVED
 from dbdyno.model.rawtables import RAW as RAW
 from dbdyno.model.window_schema import CUT
 
+Tables = Mapping[str, pl.DataFrame]
+"""Tables by name."""
 _CODES: dict[Type, str] = {"i64": "q", "f64": "d", "bool": "B"}
 _POLARS: dict[Type, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String, "bool": pl.Boolean}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import counts
-from dbdyno.model.placement_schema import ROUNDS
+from dbdyno.model.derived import ROUNDS
 
 _WHOSE = (
     _c("pid", "i64", "process"),

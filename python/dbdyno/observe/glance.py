@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.source import HIDDEN
+from dbdyno.model.tables import Tables
 from dbdyno.model.wait_families import AT_CLIENT, Family, WaitFamilies
 from dbdyno.observe.glance_parts import (
     IDLE,
@@ -29,7 +30,6 @@ from dbdyno.observe.glance_parts import (
 )
 from dbdyno.observe.watch import THREADS
 
-Tables = Mapping[str, pl.DataFrame]
 _CPU = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 

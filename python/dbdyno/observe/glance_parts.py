@@ -10,11 +10,11 @@ import polars as pl
 
 from dbdyno.model.brief import MAIN, MOST_LOST, SHORT_NS, Children, children, material, unmet
 from dbdyno.model.source import HIDDEN
+from dbdyno.model.tables import Tables
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies
 
 IDLE = "idle"
 
-Tables = Mapping[str, pl.DataFrame]
 _GROWING = ("run_ns", "runq_ns", "user_ns", "system_ns", "blkio_ns", "slices")
 
 

@@ -11,10 +11,9 @@ import polars as pl
 from dbdyno.model.data_sources import SOURCES, files
 from dbdyno.model.protocols import Server, Watch
 from dbdyno.model.source import TRACE, Source, Status
-from dbdyno.model.tables import rows
+from dbdyno.model.tables import Tables, rows
 from dbdyno.observe.watch import TRACED_EVENTS
 
-Tables = Mapping[str, pl.DataFrame]
 DRIVER_TASKS = "driver tasks"
 """Read whether anything else is observed or not."""
 

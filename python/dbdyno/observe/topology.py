@@ -8,10 +8,21 @@ from typing import get_args
 
 from dbdyno.model.topology import Cache, Core, LogicalCpu, Node, Smt, SmtState, Socket, Topology, Why
 from dbdyno.observe import limits
-from dbdyno.observe.cpus import CPU, Place, caches, model_name, nodes, places, present_cpus, told_online
+from dbdyno.observe.cpus import (
+    CPU,
+    Place,
+    caches,
+    cpus_listed,
+    integer,
+    model_name,
+    nodes,
+    places,
+    present_cpus,
+    text,
+    told_online,
+)
 from dbdyno.observe.host import bare_metal, container, machine
 from dbdyno.observe.limits import told_affinity
-from dbdyno.observe.tree import cpus_listed, integer, text
 
 
 def unknowns(t: Topology) -> Iterator[str]:

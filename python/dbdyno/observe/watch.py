@@ -1,4 +1,4 @@
-"""Opens the observers of one window: the engine's own, the real ones, or none."""
+"""Opens the observers of one window: the engine's own, the real ones, or none; and their tables as frames."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import polars as pl
+
 from dbdyno import _core
 from dbdyno.engines.attended import Attended
-from dbdyno.model.data_sources import options
+from dbdyno.model.data_sources import TRACED, options
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan import Experiment, Observation
 from dbdyno.model.protocols import Load, Server, Watch, needed
 from dbdyno.model.source import TRACE
-from dbdyno.model.tables import CoreColumn
+from dbdyno.model.tables import CoreColumn, empty, from_core
 
 Waits = Literal["auto", "sampled", "exact"]
 TASK_INTERVAL_MS = 1000
@@ -187,3 +189,22 @@ def _of(scope: str, pid: int) -> list[dict[str, Any]]:
         return [{"scope": scope, "version": v, "path": path} for v, path in _core.find_cgroups(pid)]
     except OSError:  # gone, or hidden from us: no rows, and the source says so
         return []
+
+
+TABLES = ("samples", "tasks", "cgroup", "host", "sampler", *TRACED)
+
+
+def frames(watch: Watch) -> dict[str, pl.DataFrame]:
+    """All tables of a watch; one it does not have is empty."""
+    return _frames(watch.tables())
+
+
+def recent_frames(watch: Watch, since_ns: int, names: Sequence[str] = TABLES) -> dict[str, pl.DataFrame]:
+    """The same, or some of them, with what was read since then only."""
+    return _frames(watch.recent(since_ns), names)
+
+
+def _frames(
+    made: Mapping[str, Mapping[str, CoreColumn]], names: Sequence[str] = TABLES
+) -> dict[str, pl.DataFrame]:
+    return {name: from_core(name, made[name]) if name in made else empty(name) for name in names}

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from dbdyno.plan.adaptive import capped, grown, next_rung, repeated, so_far
     from dbdyno.plan.adaptive_search import Done, Findings, Next, Seen
     from dbdyno.plan.ladder import default_ladder, parse_ladder
-    from dbdyno.plan.params import parse_params
     from dbdyno.plan.planner import (
         OBSERVED,
         cell_expected_ns,
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
         until_share,
         window_of,
     )
-    from dbdyno.plan.recipe import SCHEMA_FILE, parse_recipe, recipe_schema, refusal
+    from dbdyno.plan.recipe import SCHEMA_FILE, parse_params, parse_recipe, recipe_schema, refusal
     from dbdyno.plan.variants import texts
 
 
@@ -43,7 +42,7 @@ lazy(
         "next_rung": "dbdyno.plan.adaptive",
         "observed_cell": "dbdyno.plan.planner",
         "parse_ladder": "dbdyno.plan.ladder",
-        "parse_params": "dbdyno.plan.params",
+        "parse_params": "dbdyno.plan.recipe",
         "parse_recipe": "dbdyno.plan.recipe",
         "recipe_schema": "dbdyno.plan.recipe",
         "refusal": "dbdyno.plan.recipe",

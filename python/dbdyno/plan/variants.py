@@ -21,7 +21,7 @@ from dbdyno.model.plan import (
 )
 from dbdyno.model.units import parse_duration_ns
 from dbdyno.plan.ladder import first_of
-from dbdyno.plan.params import typed
+from dbdyno.plan.recipe import typed
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}\Z")  # of a directory, too
 

@@ -24,10 +24,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dbdyno.model.errors import StoreError, StoreFull
 from dbdyno.model.home import base_directory
-from dbdyno.model.undo import Undo
+from dbdyno.model.protocols import Undo
 from dbdyno.store import files
+from dbdyno.store.files import check_private, read_limited
 from dbdyno.store.listing import is_alive, start_ticks
-from dbdyno.store.reading import check_private, read_limited
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -53,7 +53,7 @@ def state_dir() -> Path:
 
 
 class FileJournal:
-    """See the module; :class:`dbdyno.model.undo.Journal`. The file is made by the first note.
+    """See the module; :class:`dbdyno.model.protocols.Journal`. The file is made by the first note.
 
     Raises :class:`StoreFull` and :class:`StoreError`, from ``note`` before anything was changed.
     """

@@ -19,8 +19,8 @@ from dbdyno.model.plan import Plan
 from dbdyno.model.results import RunInfo
 from dbdyno.model.tables import SCHEMA_VERSION
 from dbdyno.store import files
+from dbdyno.store.files import read_limited
 from dbdyno.store.listing import Listed, default_root, find_run, list_run, list_runs, start_ticks
-from dbdyno.store.reading import read_limited
 from dbdyno.store.run import Run, to_json
 
 _CALL_SIZES = ".call-sizes.json"

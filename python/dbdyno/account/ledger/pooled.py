@@ -14,8 +14,8 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.account.ledger.margins import Tables
 from dbdyno.model.session_time import each_in_call
+from dbdyno.model.tables import Tables
 from dbdyno.model.wait_families import AT_CLIENT, families_of
 
 QUEUE = "pool.queue"

@@ -1,23 +1,217 @@
-"""Source against source: the same quantity from every witness, with relative differences and a verdict.
+"""Cross-check: the same quantity from every data source, with relative differences and a verdict.
 
-The first witness of a quantity that knows is the reference; another agrees where it differs by no more than
+The first source that knows a quantity is the reference; another agrees where it differs by no more than
 the stated tolerance. A ``reason`` says where a tolerance comes from and what a difference may mean: some
-witnesses measure something else, and are shown for that ("active without wait event" is not CPU time).
+sources measure something else, and are shown for that ("active without wait event" is not CPU time).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.account.ledger.source_cpu import cpu, machine, runnable, sessions_cpu
-from dbdyno.account.ledger.source_reading import TOLERANCE, SourceReading, Tables, rung
-from dbdyno.account.ledger.source_time import db_time
-from dbdyno.account.ledger.source_work import executions, logical_reads, work
+from dbdyno.account.ledger.samples import UNLABELLED
+from dbdyno.account.ledger.source_readings import (
+    TOLERANCE,
+    SourceReading,
+    db_time,
+    executions,
+    level,
+    logical_reads,
+    rung,
+    work,
+)
+from dbdyno.model.brief import BRIEF, MAIN
 from dbdyno.model.column import CELL
-from dbdyno.model.tables import ByCell, empty, rows
+from dbdyno.model.source import TRACE
+from dbdyno.model.tables import ByCell, Tables, empty, rows
+
+_SERVER = ("session", "helper:", "other", BRIEF)
+_BESIDE = ("driver", "pooler", "dbdyno")
+_BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time lies inside user (proc_stat(5))
+_NEAR_NS = 200_000_000
+"""All tasks are read within less; one whose reads begin or end further from the others' came or went."""
+PARTLY = "ended ones as far as read"
+"""A source that says so tells the least that it can have been."""
+_TICKS = "/proc/stat counts by ticks; more than the tasks: something else was at work on this machine"
+_NAIVE = "not CPU time: it holds waits for a CPU, and misses CPU time under another label"
+
+
+class _Used(NamedTuple):
+    cores: float | None
+    status: str
+    source: str
+    reason: str = ""
+
+
+def cpu(cut: Tables) -> Iterator[SourceReading]:
+    """CPUs that the server used: tasks, their group, the machine, the scheduler trace."""
+    shared = _shares_group(cut)
+    used = _with_ended(cut, None if shared else _SERVER)
+    yield SourceReading("cpu_used", used.source, used.cores, "cores", used.status, used.reason)
+    value, status = level(cut, "cgroup", "usage_ns", "server", absent="not here")
+    source = "cgroup, driver included" if shared else "cgroup"
+    yield SourceReading("cpu_used", source, value, "cores", status, "tasks are read up to a tick late")
+    yield _rest_of_machine(cut, used.cores if shared else None)
+    yield from _traced(cut, None if shared else _SERVER, "cpu_used")
+    value, status = level(cut, "engine", "cpu_ns", "server", absent="not supported")
+    yield SourceReading("cpu_used", "engine counters", value, "cores", status)
+
+
+def sessions_cpu(cut: Tables) -> Iterator[SourceReading]:
+    """CPUs that the sessions used, and what samples without the task's state would have said."""
+    value, status = _used(cut["cut_tasks"], ("session",))
+    yield SourceReading("cpu_sessions", "os tasks", value, "cores", status)
+    yield from _traced(cut, ("session",), "cpu_sessions")
+    naive = rung(cut["ledger"], "naive.cpu", "memo")["aas"].drop_nulls()
+    if not len(naive):
+        naive = rung(cut["ledger"], UNLABELLED)["aas"].drop_nulls()
+    value = float(naive.sum()) if len(naive) else None
+    status = "ok" if value is not None else "off"
+    source = f"activity samples: {UNLABELLED}"
+    yield SourceReading("cpu_sessions", source, value, "cores", status, _NAIVE, interval_of="naive.cpu")
+
+
+def machine(cut: Tables) -> Iterator[SourceReading]:
+    """CPUs that the machine used: the sum of all tasks we know against the whole."""
+    used = _with_ended(cut, None)
+    source = f"{used.source}, driver included"
+    yield SourceReading("cpu_used_machine", source, used.cores, "cores", used.status, used.reason)
+    busy, status = _busy(cut)
+    yield SourceReading("cpu_used_machine", "host", busy, "cores", status, _TICKS)
+    steal, status = level(cut, "host", "cpu.steal_ns")
+    yield SourceReading("steal", "host", steal, "cores", status)
+
+
+def runnable(cut: Tables) -> Iterator[SourceReading]:
+    """The sessions' time on a CPU or waiting for one."""
+    (run, status), (runq, _) = (_used(cut["cut_tasks"], ("session",), n) for n in ("run_ns", "runq_ns"))
+    both = None if run is None or runq is None else run + runq
+    unit = "seconds per second"
+    yield SourceReading("run_and_runq", "os tasks", both, unit, status)
+    traced = [_used(_of_trace(cut), ("session",), name) for name in ("run_ns", "runq_ns")]
+    if cut["cut_traced"].height:
+        known = [v for v, _ in traced if v is not None]
+        value = sum(known) if len(known) == 2 else None
+        yield SourceReading("run_and_runq", TRACE, value, unit, traced[0][1])
+    memo, client = rung(cut["ledger"], "runnable", "memo"), rung(cut["ledger"], "client")
+    sampled = client.height > 0 and client["aas"].null_count() == 0 and both is not None
+    value = (float(memo["aas"].sum()) if memo.height else 0.0) if sampled else None
+    status = "ok" if sampled else (str(client["status"][0]) if client.height else "off")
+    if not sampled and status == "ok":
+        status = "not here"
+    reason = "tasks found in state R; the samples' own interval counts, too"
+    yield SourceReading(
+        "run_and_runq", "activity samples", value, unit, status, reason, interval_of="runnable"
+    )
+
+
+def _used(
+    tasks: pl.DataFrame, roles: tuple[str, ...] | None, name: str = "run_ns"
+) -> tuple[float | None, str]:
+    """Sum over the tasks of ``roles`` (None: all), per second; unknown where one of the sessions' is, unless
+    that came or went between two reads."""
+    mine = _of_roles(tasks, roles)
+    bad = mine.filter(pl.col(name).is_null() & (pl.col("role") == "session") & ~_brief())
+    if bad.height or mine.is_empty() or not mine[name].drop_nulls().len():
+        why = bad if bad.height else mine
+        return None, str(why["status"][0]) if why.height else "off"
+    return float((mine[name] / mine["over_ns"]).sum()), "ok"
+
+
+def _brief() -> pl.Expr:
+    """It came or went between two reads, so its figures are not known."""
+    return pl.col("status").is_in(["vanished", "too short"])
+
+
+def _of_roles(tasks: pl.DataFrame, roles: tuple[str, ...] | None) -> pl.DataFrame:
+    if roles is None:
+        return tasks
+    return tasks.filter(pl.any_horizontal(pl.col("role").str.starts_with(r) for r in roles))
+
+
+def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
+    """The tasks, and processes of the server that ended in the window: most of those were never read.
+
+    The main process is told a child's whole CPU time when it ends. A child that was read and ended is in
+    that, so its own row is left out; one that lived before the window brings CPU time from then, which cannot
+    be taken off: then only what was read counts.
+    """
+    tasks = cut["cut_tasks"]
+    value, status = _used(tasks, roles)
+    if value is not None and (tasks["pid"] == 0).any():
+        return _Used(value, status, "os tasks, ended ones included")
+    main = tasks.filter(pl.col("role") == MAIN).drop_nulls("children_ns")
+    if value is None:
+        return _Used(value, status, "os tasks")
+    if main.is_empty():
+        brief = _of_roles(tasks, _SERVER).filter(_brief() & pl.col("run_ns").is_null()).height
+        return _Used(None, f"{brief} came and went", "os tasks") if brief else _Used(value, "ok", "os tasks")
+    children = float((main["children_ns"] / main["over_ns"]).sum())
+    if children <= 0:
+        return _Used(value, status, "os tasks")
+    seen = tasks.with_columns(
+        old=pl.col("from_ns") < pl.col("from_ns").min() + _NEAR_NS,
+        gone=pl.col("partial") & (pl.col("to_ns") < pl.col("to_ns").max() - _NEAR_NS),
+    )
+    ended = _of_roles(seen, _SERVER).filter("gone")
+    if ended["old"].any():
+        reason = "processes older than the window ended in it: short-lived ones cannot be separated"
+        return _Used(value, status, f"os tasks, {PARTLY}", reason)
+    read = float((ended["run_ns"] / ended["over_ns"]).sum() or 0.0)
+    return _Used(value - read + children, status, "os tasks, ended ones included")
+
+
+def _rest_of_machine(cut: Tables, shared_used: float | None) -> SourceReading:
+    """The whole machine less what is not the server's."""
+    busy, status = _busy(cut)
+    if shared_used is not None:
+        return SourceReading("cpu_used", "host: whole machine", busy, "cores", status, _TICKS)
+    others = cut["cut_tasks"].filter(pl.col("role").is_in(_BESIDE)).drop_nulls("run_ns")
+    less = float((others["run_ns"] / others["over_ns"]).sum() or 0.0)
+    here = cut["cut_tasks"].filter((pl.col("role") == "session") & pl.col("run_ns").is_not_null()).height > 0
+    if busy is None or not here:
+        return SourceReading("cpu_used", "host", None, "cores", status if busy is None else "not here")
+    return SourceReading(
+        "cpu_used", "host: whole machine less driver and dbdyno", busy - less, "cores", "ok", _TICKS
+    )
+
+
+def _busy(cut: Tables) -> tuple[float | None, str]:
+    parts = [level(cut, "host", f"cpu.{name}_ns") for name in _BUSY]
+    bad = next((s for v, s in parts if v is None), None)
+    return (None, bad) if bad else (sum(v for v, _ in parts if v is not None), "ok")
+
+
+def _of_trace(cut: Tables) -> pl.DataFrame:
+    return cut["cut_traced"].filter(pl.col("run_ns").is_not_null())
+
+
+def _traced(cut: Tables, roles: tuple[str, ...] | None, quantity: str) -> Iterator[SourceReading]:
+    """Only where the trace followed all the tasks that the sum is of."""
+    trace = _of_trace(cut)
+    if trace.is_empty():
+        return
+    tasks = _of_roles(cut["cut_tasks"], roles).filter(pl.col("run_ns") > 0)
+    missed = tasks.join(trace, on=["pid", "tid"], how="anti").height
+    value, status = _used(trace, roles)
+    if missed:
+        value, status = None, f"{missed} of {tasks.height} tasks not traced"
+    yield SourceReading(quantity, TRACE, value, "cores", status, "tasks are read up to a tick late")
+
+
+def _shares_group(cut: Tables) -> bool:
+    """The driver runs in the server's group: then that counts both."""
+    places = {
+        scope: set(
+            cut["cut_levels"].filter((pl.col("origin") == "cgroup") & (pl.col("scope") == scope))["place"]
+        )
+        for scope in ("server", "driver")
+    }
+    return bool(places["server"] & places["driver"])
+
 
 _CELL = [c.name for c in CELL]
 _NEEDED = (

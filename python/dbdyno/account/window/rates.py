@@ -6,7 +6,7 @@ section 4). CPU per call is the sessions' CPU time per second over their calls p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
@@ -15,7 +15,7 @@ from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import key
 from dbdyno.model.data_sources import files
 from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import ByCell, quantiles_ns, rows
+from dbdyno.model.tables import ByCell, Tables, quantiles_ns, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import LOG_BYTES
 from dbdyno.stats.autocorrelation import correlated
@@ -61,7 +61,6 @@ def _response(bins: pl.DataFrame) -> float | None:
 _QUANTILES = {"response_p50_ns": 0.50, "response_p95_ns": 0.95, "response_p99_ns": 0.99}
 _DRIVER, _COUNTERS, _TASKS, _DRIVER_TASKS = "driver", "engine counters", "os tasks", "driver tasks"
 
-Tables = Mapping[str, pl.DataFrame]
 Row = dict[str, Any]
 # name, unit, value, status where it is None, source
 

@@ -1,19 +1,32 @@
-"""The control connection, by libpq: and what the driver needs to connect to the same place.
+"""Control connections: no wait for a server is without an end.
+
+A statement has :data:`PATIENCE_S`, then it is cancelled, and where that is not answered the connection is
+closed. One that may take long (:meth:`Connection.patient`) ends when the network says that the server is
+gone, or the user does. The first Ctrl-C cancels, too: of the others only those that hang.
 
 PostgreSQL, "libpq - C Library", 32.1 to 32.19: connection strings, environment variables, password file,
-service file, TLS.
+service file, TLS. The driver gets what it needs to connect to the same place.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
-from typing import Any
+import select
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from socket import SOCK_STREAM, getaddrinfo
+from typing import Any, TypeVar
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg import pq, waiting
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict, timeout_from_conninfo
 
-from dbdyno.engines.postgres import connection_options, control, sql
+from dbdyno.engines.attended import STEP_S, Attended
+from dbdyno.engines.postgres import connection_options, sql
 from dbdyno.engines.postgres.errors import (
     DSN_CURE,
     PORT,
@@ -23,14 +36,197 @@ from dbdyno.engines.postgres.errors import (
     dsn_error,
     server_error,
 )
-from dbdyno.engines.postgres.traced import held, note
-from dbdyno.model.errors import TargetError, UsageError
+from dbdyno.engines.postgres.traced import Traced, held, note
+from dbdyno.model.errors import Abandoned, TargetError, UsageError, requests
+
+PATIENCE_S = 30.0
+STOPPING_S = 5.0
+"""After Ctrl-C: how long a statement that should be quick may still take, or one that puts things back."""
+CANCEL_S = 2.0
+"""For the request to cancel, and again for its effect."""
+_SLACK_S = 1.0  # libpq's own limit comes first, with its words
+_TEXTS = (0, "text", "name", "varchar", "bpchar", '"char"')  # 0: types of which psycopg knows nothing
+_UNKNOWN_ENCODINGS = ("EUC_TW", "MULE_INTERNAL")  # to Python
+_NETWORK = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+_R = TypeVar("_R")
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # what matters is raised
+
+
+class _Unanswered(Exception):
+    """The patience is over, or an end was asked for."""
+
+
+class Connection(Traced):
+    """See the module."""
+
+    _patience_s: float | None = PATIENCE_S
+
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """Within it, statements may take as long as they need: they make data, or are timed."""
+        before, self._patience_s = self._patience_s, None
+        try:
+            yield
+        finally:
+            self._patience_s = before
+
+    def take_text_as_it_is(self) -> None:
+        """No conversion at the server, which refuses a row where a text is in another encoding than the
+        database's: names that all databases share, statements of others, anything in SQL_ASCII."""
+        encoding = self.info.parameter_status("server_encoding") or "UTF8"
+        if encoding not in _UNKNOWN_ENCODINGS:
+            self.execute("select pg_catalog.set_config('client_encoding', %s, false)", [encoding])
+        for kind in _TEXTS:
+            self.adapters.register_loader(kind, _Text)
+
+    def wait(
+        self, gen: Generator[Any, Any, _R], interval: float = STEP_S, timeout: float | None = None
+    ) -> _R:
+        """All that psycopg sends comes through here.
+
+        Raises :class:`psycopg.errors.QueryCanceled` or, where the connection had to be closed,
+        :class:`psycopg.OperationalError`; :class:`Abandoned` after Ctrl-C.
+        """
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        before = requests()
+        try:
+            return self._answer(gen, _Patience(self._patience_s, before))
+        except _Unanswered:
+            usable = self._break_off(gen)
+        except (psycopg.Error, UnicodeError):
+            raise
+        except BaseException:  # a second Ctrl-C
+            if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+                self._break_off(gen)
+            raise
+        if requests() > before:
+            raise Abandoned
+        late = f"no answer within {STOPPING_S if before else PATIENCE_S:g} s"
+        if usable:
+            raise psycopg.errors.QueryCanceled(f"{late}: the statement was cancelled")
+        raise psycopg.OperationalError(f"{late}: the connection was closed")
+
+    def _answer(self, gen: Generator[Any, Any, _R], patience: Callable[[], None]) -> _R:
+        poll = select.poll()
+        try:
+            wanted = next(gen)
+            while True:
+                poll.register(self.pgconn.socket, _EVENTS[wanted])
+                found = poll.poll(STEP_S * 1000)
+                wanted = gen.send(_ready(found[0][1], wanted) if found else 0)
+                patience()
+        except StopIteration as end:
+            result: _R = end.value
+            return result
+
+    def _break_off(self, gen: Generator[Any, Any, Any]) -> bool:
+        """Cancels the statement; False: that was not answered, and the connection is closed."""
+        try:
+            self.cancel_safe(timeout=CANCEL_S)
+            self._answer(gen, _Patience(CANCEL_S, None))
+        except psycopg.errors.QueryCanceled:
+            pass
+        except Exception:
+            self.close()
+        except BaseException:
+            self.close()
+            raise
+        return not self.closed
+
+
+class _Text(Loader):
+    """What is no text in its encoding gets replacement characters."""
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        encoding = self.connection.info.encoding if self.connection else "utf-8"
+        self._encoding = "utf-8" if encoding == "ascii" else encoding  # SQL_ASCII: whatever clients wrote
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode(self._encoding, "replace")
+
+
+class _Patience:
+    """Time in which dbdyno itself was stopped does not count. ``before``: signals that were there before."""
+
+    def __init__(self, limit_s: float | None, before: int | None) -> None:
+        self._left_s, self._before = limit_s, before
+        if before and limit_s is not None:
+            self._left_s = min(limit_s, STOPPING_S)
+        self._last = time.monotonic()
+
+    def __call__(self) -> None:
+        """Raises :class:`_Unanswered`."""
+        now = time.monotonic()
+        if self._before is not None and requests() > self._before:
+            self._before = None
+            self._left_s = 0.0 if self._left_s is None else min(self._left_s, STOPPING_S)
+        elif self._left_s is not None:
+            self._left_s -= min(now - self._last, 2 * STEP_S)
+        self._last = now
+        if self._left_s is not None and self._left_s <= 0:
+            raise _Unanswered
+
+
+_EVENTS = {
+    waiting.Wait.R: select.POLLIN,
+    waiting.Wait.W: select.POLLOUT,
+    waiting.Wait.RW: select.POLLIN | select.POLLOUT,
+}
+
+
+def _ready(events: int, wanted: int) -> int:
+    """An error or the end of the stream is for the next read or write to find."""
+    if events & ~(select.POLLIN | select.POLLOUT):
+        return wanted
+    return (waiting.Ready.R if events & select.POLLIN else 0) | (
+        waiting.Ready.W if events & select.POLLOUT else 0
+    )
+
+
+def open_connection(given: Mapping[str, Any]) -> Connection:
+    """A connection by libpq's options, every statement in a transaction of its own.
+
+    libpq can compute for minutes (SCRAM) or wait for a name without hearing a signal, so it does that on a
+    thread which is left behind. Raises :class:`psycopg.Error`, :class:`Abandoned`, :class:`UnicodeError`.
+    """
+    options = {**_NETWORK, **given}
+    attended = Attended(lambda mine: _connected(options, mine), Connection.close)
+    try:
+        return attended.result()
+    except TimeoutError:
+        raise psycopg.errors.ConnectionTimeout("connection timeout expired") from None
+
+
+def _connected(options: Mapping[str, Any], attended: Attended[Connection]) -> Connection:
+    each_s = timeout_from_conninfo(dict(options))
+    attended.limit_s = each_s + _SLACK_S
+    hosts = options.get("hostaddr") or options.get("host") or os.environ.get("PGHOST", "")
+    attended.limit_s = each_s * _addresses(str(hosts)) + _SLACK_S
+    return Connection.connect(**options, autocommit=True)
+
+
+def _addresses(hosts: str) -> int:
+    """How many libpq would try, one after the other: the limit is for each."""
+    count = 0
+    for host in hosts.split(","):
+        found = 1
+        if host and not host.startswith(("/", "@")):
+            with suppress(OSError, UnicodeError):
+                found = len(getaddrinfo(host, None, type=SOCK_STREAM))
+        count += found
+    return count
+
 
 APPLICATION = "dbdyno"
 MINIMUM_VERSION = 140000
 CONNECT_TIMEOUT_S = 10
-
-Connection = control.Connection
 
 
 def connect(dsn: str) -> Connection:
@@ -50,7 +246,7 @@ def connect(dsn: str) -> Connection:
         connection_options.forbid_core_dumps()
     with Doubt(*_single_address(given)) as doubt:
         try:
-            connection = control.connect({**given, **held(given)})
+            connection = open_connection({**given, **held(given)})
         except UnicodeError:
             raise TargetError("a host or user name cannot be encoded", "check the DSN") from None
         except psycopg.Error as e:

@@ -10,8 +10,8 @@ import psycopg
 from psycopg.rows import dict_row
 
 from dbdyno.engines.postgres import sql
-from dbdyno.engines.postgres.calls import literal
 from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.sessions import literal
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Observation
 

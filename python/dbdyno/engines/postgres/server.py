@@ -13,7 +13,6 @@ import psycopg
 
 from dbdyno import _core
 from dbdyno.engines.postgres import (
-    calls,
     connect,
     connection_options,
     counters,
@@ -26,8 +25,6 @@ from dbdyno.engines.postgres import (
     timing,
     truth,
 )
-from dbdyno.engines.postgres import capacity as capacities
-from dbdyno.engines.postgres import workload_sql as halves
 from dbdyno.engines.postgres.calibrate import Bench, calibrate
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.errors import server_error
@@ -40,11 +37,10 @@ from dbdyno.engines.postgres.wait_events import families, word_spec
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError, TargetError
 from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
-from dbdyno.model.protocols import Capacity, Configured, Load, Pool
+from dbdyno.model.protocols import Capacity, Configured, Journal, Load, Pool, Undo
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
-from dbdyno.model.undo import Journal, Undo
 from dbdyno.model.wait_families import WaitFamilies
 
 _Key = tuple[str, tuple[tuple[str, Any], ...]]
@@ -92,11 +88,11 @@ class PostgresServer:
 
     def capacity(self) -> Capacity:
         with _doing("counting connections"):
-            return capacities.capacity(self._connection)
+            return sessions.capacity(self._connection)
 
     def claim(self, run: str) -> None:
         with _doing("claiming the server"):
-            capacities.claim(self._connection, run)
+            sessions.claim(self._connection, run)
         self._run = run
 
     def reconnect(self) -> None:
@@ -108,7 +104,7 @@ class PostgresServer:
                 facts.check_same(self._identity, facts.identity(connection))
                 self._presence = presence.presence(connection)
                 if self._run is not None:
-                    capacities.claim(connection, self._run)
+                    sessions.claim(connection, self._run)
         except BaseException:
             connection.close()
             raise
@@ -133,7 +129,7 @@ class PostgresServer:
     # -- how calls are sent ---------------------------------------------------------------------
     def check_driver(self, driver: DriverSetup) -> None:
         with _doing("checking how calls are sent"):
-            calls.check(self._connection, driver)
+            sessions.check_driver(self._connection, driver)
 
     # -- a pooler in front ----------------------------------------------------------------------
     def check_pool(self, pool: Pool) -> None:
@@ -147,7 +143,7 @@ class PostgresServer:
     def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
         if workload.name in self._scripts:
             return
-        half = halves.half(workload.name).with_params(params)
+        half = objects.half_of(workload.name).with_params(params)
         with _doing(f"preparing {workload.name}"):
             blocks = objects.prepare(self._connection, workload.name, params, sessions)
         self._recipes[_key(workload, params)] = Recipe(

@@ -1,19 +1,87 @@
-"""What each session does, as ``_core.Load`` takes it (docs/core.md); who is connected."""
+"""What each session does, as ``_core.Load`` takes it (docs/core.md); who is connected; for how many
+the server has room, and the lock that gives it to one run."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from psycopg.rows import dict_row
 
-from dbdyno.engines.postgres import objects, sql
-from dbdyno.engines.postgres import workload_sql as halves
-from dbdyno.engines.postgres.calls import as_sent, literal
+from dbdyno.engines.postgres import objects, scripts, sql
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.engines.postgres.workload_sql import Half
+from dbdyno.engines.postgres.objects import Half
+from dbdyno.engines.postgres.scripts import tokens
+from dbdyno.model.errors import ServerBusy, UsageError
 from dbdyno.model.plan import DriverSetup
+from dbdyno.model.protocols import Capacity
+
+LONGEST_PIPELINE_BYTES = 64 * 1024  # docs/core.md: more might not fit into the sockets' buffers
+_FRAME_BYTES = 64  # of a statement's messages besides text and values
+
+Statement = Mapping[str, Any]  # of docs/core.md: {"sql": ..., "params": [...]}
+
+
+def as_sent(call: Sequence[Statement], driver: DriverSetup, *, standard_strings: bool) -> list[Statement]:
+    """The statements of a call as the driver is to send them."""
+    sent = list(call)
+    if driver.validation:
+        validation: Statement = {"sql": driver.validation, "params": []}
+        sent = [s for statement in sent for s in (validation, statement)]
+    if driver.protocol == "simple":
+        sent = [{"sql": _with_values(s, standard_strings=standard_strings), "params": []} for s in sent]
+    if driver.pipeline and len(sent) > 1:
+        _check_length(sent, prepared=driver.protocol == "prepared")
+    return sent
+
+
+def check_driver(connection: Connection, driver: DriverSetup) -> None:
+    """Lets the server parse the validation. Raises :class:`UsageError` where it cannot be one."""
+    if not driver.validation:
+        return
+    _, statements = scripts.as_workload(connection, driver.validation, "validation")
+    if len(statements) != 1:
+        raise UsageError(
+            f"validation: {driver.validation!r} is {len(statements)} statements",
+            "one goes before each statement of a call, such as SELECT 1",
+        )
+
+
+def _check_length(call: Sequence[Statement], *, prepared: bool) -> None:
+    texts = [t for s in call for t in (*s["params"], *([] if prepared else [s["sql"]]))]
+    size = sum(len(t.encode()) for t in texts if t is not None) + _FRAME_BYTES * len(call)
+    if size > LONGEST_PIPELINE_BYTES:
+        raise UsageError(
+            f"a call of {len(call)} statements is {size:,} bytes; at most {LONGEST_PIPELINE_BYTES:,} can be "
+            "sent in one go",
+            "pipeline = false, or fewer or shorter statements",
+        )
+
+
+def _with_values(statement: Statement, *, standard_strings: bool) -> str:
+    """Its text with a literal for each ``$n``. As the parameter had, the literal has no type of its own: the
+    server reads both as what the place wants. A ``$n`` in a string, name or comment is none."""
+    text, params = statement["sql"], statement["params"]
+    if not params:
+        return str(text)
+    pieces = []
+    for token in tokens(text, standard_strings=standard_strings):
+        word = text[token.start : token.end]
+        if token.kind == "number" and word[0] == "$":
+            value = params[int(word[1:]) - 1]
+            word = "NULL" if value is None else literal(value)
+        pieces.append(word)
+    return "".join(pieces)
+
+
+def literal(value: str) -> str:
+    """An SQL string, safe under any standard_conforming_strings."""
+    if "\\" in value:
+        return " E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+    return "'" + value.replace("'", "''") + "'"
+
 
 GRACE_MS = 30_000
 OWN_PROBE_SINCE = 180000  # pg_stat_get_backend_io: per backend, whatever it does
@@ -50,7 +118,7 @@ class Recipe:
         if self.half is None:
             return [{"sql": s, "params": []} for s in self.statements]
         params = dict(self.params)
-        text = halves.sql(self.name, self.half.call, self.object_name(session), self.blocks, params)
+        text = objects.statement_of(self.name, self.half.call, self.object_name(session), self.blocks, params)
         if self.half.size_parameter is not None:
             power = params.get(self.half.size_power, 1) if self.half.size_power else 1
             size = params[self.half.size_parameter] ** power
@@ -146,3 +214,55 @@ def backends(connection: Connection, now_ns: Callable[[], int]) -> list[dict[str
     with connection.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(sql.text("backends").encode()).fetchall()
     return [{"at_ns": at_ns, **row} for row in found]
+
+
+CLAIM_KEY = 0x646264796E6F  # "dbdyno" in ASCII
+_PATIENCE_S = 0.5  # a run that has just ended may still be closing
+
+
+def capacity(connection: Connection) -> Capacity:
+    """The tightest of three limits: the server's, the role's, the database's."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(sql.text("capacity").encode()).fetchone() or {}
+    kept = 0 if row["superuser"] else row["superuser_reserved"]
+    if not (row["superuser"] or row["may_use_reserved"]):
+        kept += row["reserved"]
+    words = f"max_connections = {row['maximum']}, reserved for others {kept}, in use {row['in_use']}"
+    found = [Capacity(row["maximum"], kept, row["in_use"], words)]
+    if not row["superuser"]:
+        for what in ("role", "database"):
+            limit, in_use = row[f"{what}_limit"], row[f"{what}_in_use"]
+            if limit >= 0:
+                detail = f"connection limit of the {what} = {limit}, in use {in_use} ({words})"
+                found.append(Capacity(limit, 0, in_use, detail))
+    return min(found, key=lambda c: c.free)
+
+
+def claim(connection: Connection, run: str) -> None:
+    """Takes the lock, for as long as the connection lives. Raises :class:`ServerBusy` saying who holds it."""
+    connection.execute("select pg_catalog.set_config('application_name', %s, false)", [f"dbdyno run {run}"])
+    deadline = time.monotonic() + _PATIENCE_S
+    while not (_lock(connection) and not _holders(connection)):
+        holders = _holders(connection)
+        connection.execute("select pg_catalog.pg_advisory_unlock_all()")
+        if holders and time.monotonic() > deadline:
+            raise ServerBusy(
+                f"another run holds this server: {'; '.join(holders)}",
+                "wait until it has ended, or end that connection",
+            )
+        time.sleep(0.05)
+
+
+def _lock(connection: Connection) -> bool:
+    row = connection.execute(sql.fill("claim", key=CLAIM_KEY).encode()).fetchone()
+    return bool(row and row[0])
+
+
+def _holders(connection: Connection) -> list[str]:
+    rows = connection.execute(sql.fill("holders", key=CLAIM_KEY).encode()).fetchall()
+    return [
+        f"{application or 'a connection'} (process {pid}, database {database}"
+        + (f", from {address}" if address else "")
+        + f"), connected since {since}"
+        for pid, application, database, address, since in rows
+    ]

@@ -11,8 +11,7 @@ import polars as pl
 
 from dbdyno.model.analyses import POINTS
 from dbdyno.model.errors import UsageError
-from dbdyno.store.ladder_csv.headings import TIMES, Named
-from dbdyno.store.ladder_csv.text import Sheet, is_missing, number
+from dbdyno.store.ladder_csv.text import TIMES, Named, Sheet, is_missing, number
 
 _CPU = ("cpu", "cpu_user", "cpu_system", "cpu_wait")
 _TIMES = ("response_s", "response_p95_s")

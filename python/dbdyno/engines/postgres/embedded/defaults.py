@@ -13,11 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dbdyno import _core
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.model.errors import ServerBusy, TargetError, TooFewConnections
 
 _MB = 1 << 20
 _LEAST, _MOST = 128 * _MB, 1024 * _MB
+_LIMIT_FILES = {1: "memory.limit_in_bytes", 2: "memory.max"}
 
 
 def shared_buffers() -> str:
@@ -35,18 +37,11 @@ def memory_limit_bytes() -> int:
 
 def _cgroup_limits() -> list[int]:
     """cgroup v2 memory.max and v1 memory.limit_in_bytes of our group and of all above it."""
-    limits = []
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, group = line.split(":", 2)
-        if controllers == "":
-            root, file = Path("/sys/fs/cgroup"), "memory.max"
-        elif "memory" in controllers.split(","):
-            root, file = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"
-        else:
-            continue
-        own = root / group.lstrip("/")
-        limits += [_read(p / file) for p in (own, *own.parents) if p.is_relative_to(root)]
-    return [limit for limit in limits if limit is not None]
+    with suppress(OSError):
+        groups = _core.find_cgroups(None, Path("/"), ["memory"])
+        limits = (_read(Path(directory, _LIMIT_FILES[version])) for version, directory in groups)
+        return [limit for limit in limits if limit is not None]
+    return []
 
 
 def _read(file: Path) -> int | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dbdyno.engines.postgres.embedded.account import Account
 from dbdyno.model.errors import ServerBusy, TargetError, UsageError
+from dbdyno.model.home import base_directory
 
 MAX_SOCKET_PATH_BYTES = 107  # sun_path of unix(7) without its final zero
 SOCKET_NAME = ".s.PGSQL.5432"
@@ -90,8 +91,7 @@ def _given(directory: Path) -> tuple[Path, Path]:
 
 
 def _usual(account: Account) -> tuple[Path, Path]:
-    data = _xdg("XDG_DATA_HOME", ".local/share") / "postgres"
-    cache = _xdg("XDG_CACHE_HOME", ".cache") / "postgres"
+    data, cache = _own("XDG_DATA_HOME", ".local/share"), _own("XDG_CACHE_HOME", ".cache")
     if account.switch and not all(_fits(account, p) for p in (data, cache)):
         return _for_root(data)
     return data, cache
@@ -105,10 +105,9 @@ def _for_root(data: Path) -> tuple[Path, Path]:
     return servers, cache
 
 
-def _xdg(variable: str, default: str) -> Path:
-    given = os.environ.get(variable, "")
-    base = Path(given) if given.startswith("/") else Path.home() / default
-    return base / "dbdyno"
+def _own(variable: str, below_home: str) -> Path:
+    base = base_directory(variable, below_home, "the embedded server", "set DBDYNO_SERVER_DIR")
+    return base / "dbdyno" / "postgres"
 
 
 def _fits(account: Account, path: Path) -> bool:

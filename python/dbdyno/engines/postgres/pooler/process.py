@@ -26,7 +26,7 @@ from dbdyno.engines.postgres.errors import masked
 from dbdyno.engines.postgres.pooler import config
 from dbdyno.engines.postgres.pooler.config import Front
 from dbdyno.model.errors import TargetError
-from dbdyno.model.undo import Journal, Undo
+from dbdyno.model.protocols import Journal, Undo
 
 _PATIENCE_S = 10.0
 _POLL_S = 0.005

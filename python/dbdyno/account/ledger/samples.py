@@ -1,4 +1,4 @@
-"""What the samples saw of each task: the server's word and, at once, the task's R/S/D.
+"""What the samples saw of each task: the server's wait event and, at once, the task's R/S/D.
 
 The samples' rows are read once, chunk by chunk. What is kept is their sums by task and by what was seen, and
 of each row which of these it belongs to, when it was read and what it stands for.
@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from dbdyno.account.ledger.margins import Tables as Tables
 from dbdyno.model.source import HIDDEN
+from dbdyno.model.tables import Tables
+from dbdyno.model.wait_families import STORAGE, WaitFamilies
+from dbdyno.stats.raking import Floats, ipf, ratio, sums_of
 
 NO_EVENT = "no wait event"
 UNLABELLED = "active without wait event"
@@ -228,3 +232,91 @@ def _inside(low: str, high: str) -> pl.Expr:
     cut_low = pl.when("partial").then(pl.max_horizontal(low, "from_ns")).otherwise(low)
     cut_high = pl.when("partial").then(pl.min_horizontal(high, "to_ns")).otherwise(high)
     return (cut_high - cut_low).clip(0)
+
+
+def with_states(mine: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
+    """``mine`` (sums of what was seen) with those read from memory, which has labels and no states (active,
+    idle, ...), divided among states.
+
+    ``part`` tells what part of a row, and of its weight, each is.
+    By what the server's answers (``seen``, via sql) say of this label of this task; else of this label in
+    its cell; else the state is NULL. ``answers``: how many such answers (of a cell's, the task's part),
+    NULL where the state was seen.
+    """
+    read = pl.col("via") == "memory"
+    memory = mine.filter(read)
+    told = mine.filter(~read).with_columns(answers=pl.lit(None, dtype=pl.Float64), part=1.0)
+    if memory.is_empty():
+        return told
+    asked = seen.filter(~read & (pl.col("there") > 0))
+    labels = memory.select("task", "cell", *LABEL).unique(maintain_order=True)
+    by_task = _given(labels, asked, ["task", *LABEL])
+    rest = labels.join(by_task, on=["task", *LABEL], how="anti", nulls_equal=True)
+    by_cell = _given(rest, asked, ["cell", *LABEL])
+    parts = pl.concat([by_task, by_cell])
+    unknown = labels.join(parts, on=["task", *LABEL], how="anti", nulls_equal=True)
+    unknown = unknown.select("task", *LABEL, state=pl.lit(None, dtype=pl.String), part=1.0, answers=0.0)
+    parts = pl.concat([parts, unknown.select(parts.columns)])
+    split = memory.drop("state").join(parts, on=["task", *LABEL], nulls_equal=True, maintain_order="left")
+    return pl.concat([told, split.select(told.columns)])
+
+
+def _given(labels: pl.DataFrame, asked: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """P(state | label) of ``labels`` as far as ``asked`` has them, by ``key``."""
+    weights = asked.group_by(*key, "state").agg(w=pl.col("weight").sum(), n=pl.col("there").sum())
+    whole = weights.group_by(key).agg(all=pl.col("w").sum(), answers=pl.col("n").sum().cast(pl.Float64))
+    shares = weights.join(whole, on=key, nulls_equal=True)
+    found = labels.join(shares, on=key, nulls_equal=True, maintain_order="left")
+    sharing = pl.col("task").n_unique().over(*key)
+    return found.select(
+        "task", *LABEL, "state", part=pl.col("w") / pl.col("all"), answers=pl.col("answers") / sharing
+    )
+
+
+LABELLED = 0.02
+"""Seed of run : run queue under a wait label, against 1 : 1 without one. A labelled session is runnable
+because it was woken and waits for a CPU; the CPU time under its label is the two ends of a system call."""
+EVEN = STORAGE
+"""Families whose waits may be CPU time at heart: a read that the OS cache serves never sleeps."""
+
+
+def run_shares(labels: pl.DataFrame, tasks: pl.DataFrame, families: WaitFamilies) -> pl.DataFrame:
+    """How much of each label's runnable time was on a CPU: ``share``, and the range over seeds.
+
+    ``labels``: per task and label ``weight``, the samples' weight found runnable. ``tasks``: ``task``,
+    ``run_ns``, ``runq_ns``. ``share_low`` and ``share_high`` let the seed of each labelled class be anything
+    from 0 (no CPU time under a label) to 1 (as without a label), each for itself; they are within Frechet's
+    bounds max(0, r - runq) <= run <= min(r, run).
+    """
+    table = labels.join(tasks.select("task", "run_ns", "runq_ns"), on="task", maintain_order="left")
+    index = table["task"].rank("dense").cast(pl.Int64).to_numpy() - 1
+    run, runq = (table[n].cast(pl.Float64).to_numpy() for n in ("run_ns", "runq_ns"))
+    weight = table["weight"].cast(pl.Float64).to_numpy()
+    size = int(index.max()) + 1 if len(index) else 0
+    both = run + runq
+    rows = both * ratio(weight, sums_of(index, weight, size)[index])
+    columns = np.zeros((size, 2))
+    columns[index, 0], columns[index, 1] = run, runq
+    free = table["wait_class"].is_null().to_numpy()
+    even = free | table.select(even=families.among(*EVEN))["even"].to_numpy()
+    seed = np.stack([np.where(even, 1.0, LABELLED), np.ones(len(rows))], axis=1)
+    fitted = ipf(seed, index, rows, columns)
+    low, high = _range(rows, run, both, free, sums_of(index, rows * free, size)[index])
+    shares = {"share": fitted[:, 0], "share_low": low, "share_high": high}
+    return table.select("task", *LABEL).with_columns(
+        pl.Series(name, np.clip(ratio(part, rows), 0.0, 1.0)) for name, part in shares.items()
+    )
+
+
+def _range(
+    rows: Floats, run: Floats, both: Floats, free: NDArray[np.bool_], frees: Floats
+) -> tuple[Floats, Floats]:
+    """Least and most CPU time of each row over all seeds in [0, 1] of the labelled rows.
+
+    With odds 0 or 1 a fit of two columns has a closed form: rows of odds 1 share the CPU time evenly, and
+    rows of odds 0 get what is over. A row has the most where the other labelled ones have odds 0.
+    """
+    least = np.where(free, rows * ratio(run, both), np.maximum(0.0, run - (both - rows)))
+    beside = np.where(free, frees, frees + rows)
+    most = rows * np.minimum(1.0, ratio(run, beside))
+    return least, most

@@ -1,19 +1,46 @@
-"""The tables ``placed`` (each call) and ``placements`` (each cell), from ``rounds``."""
+"""Sessions that were started together: where calls ran, whether they were served alike, and if not, why."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dbdyno.account.placement.sharing import core_of, shares
 from dbdyno.model.column import CELL
 from dbdyno.model.tables import conform, empty, rows
 from dbdyno.stats.significance import Marks, coincidence, fisher
 from dbdyno.stats.two_groups import Floats, Groups, groups, median_interval
+
+Share = Literal["cpu", "core", "none"]
+
+
+def core_of(siblings: Sequence[Sequence[int]] | None) -> Mapping[int, int]:
+    """CPU -> number of its core, from the CPUs of each core; empty where nobody told."""
+    return {cpu: core for core, cpus in enumerate(siblings or ()) for cpu in cpus}
+
+
+def shares(cpus: Sequence[int | None], cores: Mapping[int, int]) -> list[Share | None]:
+    """Whether each session of a round shared a CPU or core with another, by the CPUs that they ran on
+    (``None``: unknown, or more than one)."""
+    there = Counter(c for c in cpus if c is not None)
+    busy = Counter(cores[c] for c in cpus if c is not None and c in cores)
+
+    def share(cpu: int | None) -> Share | None:
+        if cpu is None:
+            return None
+        if there[cpu] > 1:
+            return "cpu"
+        if cpu in cores and busy[cores[cpu]] > 1:
+            return "core"
+        # Somebody whose place is unknown may have been there. Where no core is known, CPUs are compared.
+        return None if None in cpus or (cores and cpu not in cores) else "none"
+
+    return [share(cpu) for cpu in cpus]
+
 
 Row = dict[str, Any]
 Places = NDArray[np.str_]  # of Share; empty: unknown
@@ -28,7 +55,8 @@ CHANCE = 0.05
 def placement(
     rounds: pl.DataFrame, siblings: Sequence[Sequence[int]] | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """``siblings``: the CPUs of each core; ``None``: not known, so no sharing of a core is."""
+    """Tables ``placed`` (each call) and ``placements`` (each cell) from ``rounds``.
+    ``siblings``: the CPUs of each core; ``None``: not known, so no sharing of a core is."""
     cores = core_of(siblings)
     alone = _alone(rounds)
     found = [_cell(part, cores, alone) for part in rounds.partition_by("cell", maintain_order=True)]

@@ -1,0 +1,222 @@
+"""The tables ``ledger``, ``events`` and ``strips``, put together from the joint table."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from dbdyno.account.ledger.apportion import Joint
+from dbdyno.account.ledger.cpu import cpu_accounts, cpu_sums, halves, inside
+from dbdyno.account.ledger.groups import (
+    SCOPES,
+    Groups,
+    asleep,
+    groups,
+    missed,
+    not_asleep,
+    not_awake,
+    runnable,
+)
+from dbdyno.account.ledger.margins import throttle_bracket
+from dbdyno.account.ledger.pooled import through_pool, with_pool
+from dbdyno.account.ledger.samples import LABEL, NO_EVENT, UNLABELLED
+from dbdyno.account.ledger.waits import UNSEEN, by_label, memos, queued, unaccounted, wait_accounts
+from dbdyno.model.column import CELL
+from dbdyno.model.ledger_rows import with_parents
+from dbdyno.model.source import TRACE
+from dbdyno.model.tables import Tables, conform, empty
+from dbdyno.model.units import NS_PER_S
+
+
+def ledger_of(found: Joint, cut: Tables) -> pl.DataFrame:
+    """Table ``ledger``: exact and sampled accounts of sessions, rungs, helpers, those beside; then memos."""
+    everyone = groups(found.tasks)
+    if everyone.table.is_empty():
+        return empty("ledger")
+    whole = everyone.only("session", "brief", "rung")
+    serving = everyone.only("session", "brief", "rung", "helper")
+    sums = cpu_sums(found.tasks, everyone)
+    both = sums.filter(pl.col("scope").is_in(["session", "brief", "rung"]))
+    cpu, waits = cpu_accounts(sums), wait_accounts(found, serving, cut)
+    accounts = pl.concat([halves(both), cpu, waits], how="diagonal")
+    left = unaccounted(found, whole, accounts, cut)
+    beside = sums.filter(pl.col("scope") != "beside")
+    labels = by_label(found, whole)
+    rows = with_parents(
+        pl.concat([accounts, left, inside(beside), queued(labels, cpu, whole)], how="diagonal")
+    ).join(
+        everyone.table.select("group", "cell", "scope", "session", "who"), on="group", maintain_order="left"
+    )
+    noted = memos(found, whole, labels).join(
+        whole.table.select("group", "cell", "session", "who"), on="group", maintain_order="left"
+    )
+    rows, noted = with_pool(rows, noted, cut)
+    bracket = throttle_bracket(cut).with_columns(scope=pl.lit("rung"), who=pl.lit("rung"))
+    return _ordered([rows, bracket, noted.with_columns(scope=pl.lit("memo"))], cut)
+
+
+def _ordered(parts: list[pl.DataFrame], cut: Tables) -> pl.DataFrame:
+    """By cell, scope and session; the accounts in the order they were made."""
+    rows = with_parents(pl.concat([p for p in parts if p.height], how="diagonal_relaxed"))
+    scope = pl.col("scope").replace_strict({s: i for i, s in enumerate((*SCOPES, "memo"))})
+    keys = cut["windows"].select(c.name for c in CELL).with_row_index("nth")
+    rows = keys.join(rows, on="cell", maintain_order="right")
+    rows = rows.sort("nth", scope, "who", "session", maintain_order=True)
+    return conform("ledger", rows.drop("nth", "group"))
+
+
+_KEYS = ("state", *LABEL)
+_ENDS = ("", "_low", "_high")
+
+
+def events_of(found: Joint, cut: Tables) -> pl.DataFrame:
+    """Table ``events``: per session, rung and helper the seconds per second on a CPU, asleep and in the run
+    queue under each state and wait event.
+
+    Time that no sample saw has a row of its own with the status "seen by no sample". Where no task states
+    are to be had, ``sleep`` is the time the server's word says so, and time that is active without a wait
+    event has that status.
+    """
+    serving = groups(found.tasks).only("session", "rung", "helper")
+    if serving.table.is_empty():
+        return empty("events")
+    rows = pl.concat([_labelled(found, serving), _unseen(found, serving)], how="diagonal")
+    keys = cut["windows"].select(c.name for c in CELL)
+    whose = serving.table.select("group", "cell", "scope", "session", "who")
+    rows = rows.join(whose, on="group", maintain_order="left").sort("group", maintain_order=True)
+    rows = through_pool(rows.drop("group"), cut)
+    return conform("events", keys.join(rows, on="cell", maintain_order="right"))
+
+
+def _labelled(found: Joint, serving: Groups) -> pl.DataFrame:
+    keys = {"unlabelled": pl.col("kind") == "unlabelled", **{k: pl.col(k) for k in _KEYS}}
+    slept = asleep(found, serving, keys).rename(
+        {"value": "sleep", "low": "sleep_low", "high": "sleep_high", "waits": "waits_per_s"}
+    )
+    awake = runnable(found, serving, keys)
+    by = ["group", *keys]
+    both = pl.concat([slept.drop("throttled"), awake], how="diagonal").group_by(by, maintain_order=True)
+    figures = [f"{part}{end}" for part in ("run", "sleep", "runq") for end in _ENDS]
+    rows = both.agg(
+        pl.col(*figures, "waits_per_s").drop_nulls().first(),
+        pl.when(pl.col("samples").is_not_null().any()).then(pl.col("samples").sum()),
+        pl.col("source").drop_nulls().unique().sort().str.join("; "),
+    )
+    return _with_zeros(rows, found, serving).with_columns(status=_status()).drop("unlabelled", "why")
+
+
+def _with_zeros(rows: pl.DataFrame, found: Joint, serving: Groups) -> pl.DataFrame:
+    """A label that was seen on one side only has none of the other, up to what so many samples miss."""
+    raked = rows.join(missed(found, serving), on="group", how="left", maintain_order="left")
+    raked = raked.join(serving.table.select("group", "why"), on="group", maintain_order="left")
+    sampled = (pl.col("source") != TRACE) & ~pl.col("unlabelled")
+    filled = {}
+    for name in ("run", "sleep", "runq"):
+        column = "asleep" if name == "sleep" else "runnable"
+        none = sampled & pl.col(name).is_null() & pl.col(f"{column}_missed").is_not_null()
+        bounds = (pl.lit(0.0), pl.lit(0.0), pl.col(f"{column}_missed"))
+        for end, value in zip(_ENDS, bounds, strict=True):
+            filled[f"{name}{end}"] = pl.when(none).then(value).otherwise(f"{name}{end}")
+    hidden = {f"sleep{e}": pl.when(~pl.col("unlabelled")).then(f"sleep{e}") for e in _ENDS}
+    return raked.with_columns(**filled).with_columns(**hidden).drop("asleep_missed", "runnable_missed")
+
+
+def _status() -> pl.Expr:
+    raked = pl.col("run").is_not_null() | (pl.col("source") == TRACE)
+    return (
+        pl.when("unlabelled").then(pl.lit(UNLABELLED)).when(raked).then(pl.lit("ok")).otherwise(pl.col("why"))
+    )
+
+
+def _unseen(found: Joint, serving: Groups) -> pl.DataFrame:
+    """Exact time that no sample, or no label of the trace, tells the label of."""
+    slept = not_asleep(found, serving).rename({"value": "sleep", "low": "sleep_low", "high": "sleep_high"})
+    run, runq = (pl.col(n) + pl.col(f"traced_{n}") for n in ("run", "runq"))
+    awake = not_awake(found, serving).filter((run > 1e-9) | (runq > 1e-9))
+    ends = {f"{n}{e}": v for n, v in (("run", run), ("runq", runq)) for e in _ENDS}
+    rows = slept.join(awake.select("group", **ends), on="group", how="full", coalesce=True)
+    told = serving.table.select("group", "wait_source", "cpu_source", "sampled")
+    rows = rows.join(told, on="group", maintain_order="left")
+    some = pl.col("sampled") > 0
+    unseen = some | (pl.col("wait_source") == TRACE)
+    return rows.select(
+        pl.exclude("wait_source", "cpu_source", "sampled"),
+        samples=pl.when(some).then(0.0),
+        status=pl.when(unseen).then(pl.lit(UNSEEN)).otherwise(pl.lit("no samples")),
+        source=pl.when(some).then("wait_source").otherwise("cpu_source"),
+    )
+
+
+ASLEEP, UNKNOWN = "asleep", "unknown"
+
+
+def strips_of(found: Joint, cut: Tables) -> pl.DataFrame:
+    """Table ``strips``: each session's time in bins. Run and run queue from the reads of tasks, the rest by
+    the classes that samples saw asleep in the bin.
+
+    The shares of a bin add up to 1. Time off that no sample in the bin saw is "asleep"; where the tasks
+    cannot be read, the shares are those of the server's words, and what they don't tell is "unknown".
+    """
+    bins = cut["cut_bins"]
+    if bins.is_empty():
+        return empty("strips")
+    keys = [c.name for c in CELL]
+    bins = bins.with_row_index("bin").with_columns(
+        length=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
+    )
+    read = pl.col("known_ns") > pl.col("length") / 2
+    scale = pl.col("length") / pl.col("known_ns")
+    bins = bins.with_columns(
+        run=pl.when(read).then(pl.col("run_ns") * scale), runq=pl.when(read).then(pl.col("runq_ns") * scale)
+    ).with_columns(off=(pl.col("length") - (pl.col("run") + pl.col("runq")).fill_null(0.0)).clip(0.0))
+    slept = _classes(found, bins)
+    parts = [bins.filter(pl.col(n) > 0).select("bin", part=pl.lit(n), time=n) for n in ("run", "runq")]
+    rows = pl.concat([*parts, slept, _rest(bins, [*parts, slept])])
+    rows = bins.select("bin", *keys, "session", "start_ns", "end_ns").join(
+        rows, on="bin", maintain_order="left"
+    )
+    t0 = cut["windows"].select("cell", "t0_ns")
+    rows = rows.join(t0, on="cell", maintain_order="left")
+    whole = pl.col("time").sum().over("bin")
+    return conform(
+        "strips",
+        rows.select(
+            *keys,
+            "session",
+            "part",
+            start_s=(pl.col("start_ns") - pl.col("t0_ns")) / NS_PER_S,
+            end_s=(pl.col("end_ns") - pl.col("t0_ns")) / NS_PER_S,
+            share=pl.col("time") / whole,
+        ),
+    )
+
+
+def _classes(found: Joint, bins: pl.DataFrame) -> pl.DataFrame:
+    """Time off of each bin by the wait classes of its samples asleep; without task reads by their words."""
+    tasks = found.tasks.filter((pl.col("role") == "session") & ~pl.col("worker"))
+    rows = found.bins.join(tasks.select("task", "cell", "session"), on="task", maintain_order="left")
+    named = bins.select("bin", "cell", "session", "start_ns", "off", read=pl.col("run").is_not_null())
+    rows = rows.join(named, on=["cell", "session", "start_ns"], maintain_order="left")
+    kind = pl.col("kind")
+    word = (
+        pl.when(kind == "sleep")
+        .then(pl.col("wait_class").fill_null(NO_EVENT))
+        .when(kind == "unlabelled")
+        .then(pl.lit(UNLABELLED))
+        .otherwise(pl.lit(UNKNOWN))
+    )
+    rows = rows.with_columns(part_of=word).filter(~pl.col("read") | (pl.col("kind") == "sleep"))
+    counted = rows.group_by("bin", "part_of", maintain_order=True).agg(
+        n=pl.col("n").sum(), off=pl.col("off").first()
+    )
+    share = pl.col("n") / pl.col("n").sum().over("bin")
+    return counted.select("bin", part="part_of", time=share * pl.col("off")).filter(pl.col("time") > 0)
+
+
+def _rest(bins: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """What is left of a bin: asleep where its task was read, else unknown."""
+    used = pl.concat(parts).group_by("bin").agg(used=pl.col("time").sum())
+    left = bins.join(used, on="bin", how="left").with_columns(
+        time=pl.col("length") - pl.col("used").fill_null(0.0),
+        part=pl.when(pl.col("run").is_not_null()).then(pl.lit(ASLEEP)).otherwise(pl.lit(UNKNOWN)),
+    )
+    return left.filter(pl.col("time") > 1e-6 * pl.col("length")).select("bin", "part", "time")
