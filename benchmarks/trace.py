@@ -123,7 +123,7 @@ def _pair(
 def _slice(load: Load, spec: dict[str, Any], slices: int) -> Slice:
     tasks = _tasks(load, spec)
     watch = _core.Watch(json.dumps(spec))
-    status, detail = watch.witnesses()["scheduler trace"]
+    status, detail = watch.source_status()["scheduler trace"]
     if status not in {"ok", "off"}:
         sys.exit(f"no scheduler trace here: {status}: {detail}")
     now = _core.now_ns()

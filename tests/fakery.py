@@ -108,7 +108,7 @@ def _told(server: FakeServer, watch: Watch) -> list[dict[str, str]]:
     own = [source.model_dump() for source in server.sources()]
     refused = [
         {"name": name, "provenance": "the fake world's timelines", "status": status, "detail": detail}
-        for name, (status, detail) in watch.witnesses().items()
+        for name, (status, detail) in watch.source_status().items()
     ]
     return [*own, *refused]
 

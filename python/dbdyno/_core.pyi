@@ -46,7 +46,7 @@ class Watch:
 
     def tables(self) -> dict[str, dict[str, CoreColumn]]: ...
     def recent(self, since_ns: int) -> dict[str, dict[str, CoreColumn]]: ...
-    def witnesses(self) -> dict[str, tuple[str, str]]:
+    def source_status(self) -> dict[str, tuple[str, str]]:
         """(status, detail) of ``wait event word``, ``scheduler trace`` and ``sampler priority`` (whether the
         samplers got a real-time one), as far as they were asked for;
         ``open files`` where they are too few."""

@@ -175,7 +175,7 @@ def test_hovering_over_the_stack_gives_number_interval_and_witness(
     text = page.evaluate("document.getElementById('vg-tooltip-element').innerText")
     assert "CPU WAIT under LWLock" in text
     assert "CPU WAIT in all" in text
-    assert "wait event word, raked" in text
+    assert "wait event word, estimated" in text
     assert re.search(r"interval\s+[\d.]+ to [\d.]+", text), text
 
 

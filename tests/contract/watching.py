@@ -24,4 +24,4 @@ def watched(
     watch.start(now, now + round(seconds * 1e9))
     time.sleep(seconds)
     watch.stop()
-    return from_core("samples", watch.tables()["samples"]), watch.witnesses()
+    return from_core("samples", watch.tables()["samples"]), watch.source_status()

@@ -108,7 +108,7 @@ def _watched(
 
 def _traced(watch: _core.Watch, tables: Tables) -> bool:
     """False where the trace is not permitted or not supported: then that is said, and the rest is there."""
-    status, detail = watch.witnesses()["scheduler trace"]
+    status, detail = watch.source_status()["scheduler trace"]
     if status == "ok":
         return True
     assert status in {"not permitted", "not supported"}, (status, detail)
@@ -307,7 +307,7 @@ def test_switched_off_or_elsewhere_it_says_so(sessions: Sessions) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     for spec, status in (({"trace": "off"}, "off"), ({"os": False}, "not here")):
         watch, tables = _watched(_spec(sessions, [pid], **spec), 0.2)
-        told, detail = watch.witnesses()["scheduler trace"]
+        told, detail = watch.source_status()["scheduler trace"]
         assert (told, bool(detail)) == (status, True)
         assert not {"traced", "waits", "syscalls"} & set(tables)
 
@@ -335,7 +335,7 @@ time.sleep(0.5)
 watch.stop()
 wanted = ("tasks", "traced", "waits")
 tables = {n: from_core(n, t).to_dicts() for n, t in watch.tables().items() if n in wanted}
-print(json.dumps({"witnesses": watch.witnesses(), "tables": tables}))
+print(json.dumps({"data_sources": watch.source_status(), "tables": tables}))
 """
 
 
@@ -351,7 +351,7 @@ def _as_somebody(spec: dict[str, Any], *words: str) -> tuple[Said, dict[str, lis
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    return told["witnesses"], told["tables"]
+    return told["data_sources"], told["tables"]
 
 
 def _somebody(rights: str) -> list[str]:
@@ -398,7 +398,7 @@ def test_room_that_runs_out_is_told(sessions: Sessions) -> None:
                 stack.enter_context(psycopg.connect(sessions.dsn, autocommit=True))
 
         watch, tables = _watched(spec, 0.5, crowd)
-    status, detail = watch.witnesses()["scheduler trace"]
+    status, detail = watch.source_status()["scheduler trace"]
     if status in {"not permitted", "not supported"}:
         assert not _traced(watch, tables)
         return

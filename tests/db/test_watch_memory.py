@@ -135,7 +135,7 @@ def test_known_waits_read_from_memory_are_what_the_server_says(held_by_each: Hel
     }
     eventually(lambda: all(held_by_each.label(pid) == label for pid, label in expected.items()))
     watch, tables = _watched(_spec(held_by_each, sessions=[[n, pid] for n, pid in enumerate(expected)]))
-    assert watch.witnesses()["wait event word"] == ("ok", "")
+    assert watch.source_status()["wait event word"] == ("ok", "")
     samples = tables["samples"]
     for pid, label in expected.items():
         seldom = {(None, None)} if label[0] == "Lock" else set()  # while it looks for deadlocks, once
@@ -262,11 +262,11 @@ def test_a_user_without_the_right_is_told_so_and_is_served_by_sql(held: Held) ->
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    status, detail = told["witnesses"]["wait event word"]
+    status, detail = told["data_sources"]["wait event word"]
     assert status == "not permitted"
     assert "as the server's user" in detail
     assert "CAP_SYS_PTRACE" in detail
-    assert told["witnesses"]["sampler priority"][0] == "not permitted"
+    assert told["data_sources"]["sampler priority"][0] == "not permitted"
     assert told["trouble"] is None
     rows = list(zip(*(told["samples"][c] for c in ("via", "pid", "wait_event", "status")), strict=True))
     assert ("sql", pid, "PgSleep", "ok") in rows
@@ -288,5 +288,5 @@ watch.start(t0, t0 + 400_000_000)
 time.sleep(0.5)
 watch.stop()
 samples = from_core("samples", watch.tables()["samples"]).to_dict(as_series=False)
-print(json.dumps(dict(witnesses=watch.witnesses(), trouble=watch.trouble(), samples=samples)))
+print(json.dumps(dict(witnesses=watch.source_status(), trouble=watch.trouble(), samples=samples)))
 """

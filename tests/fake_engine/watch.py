@@ -102,9 +102,9 @@ class FakeWatch:
         down = world is not None and is_down(self._law, world.machine.now_ns - world.zero_ns)
         return "the fake server closed the connection" if down else None
 
-    def witnesses(self) -> Mapping[str, tuple[str, str]]:
+    def source_status(self) -> Mapping[str, tuple[str, str]]:
         """Of ``wait event word`` and ``scheduler trace``, as far as they were asked for."""
-        return dict(self._witnesses())
+        return dict(self._sources_said())
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         return {name: to_core(name, rows) for name, rows in self._rows().items()}
@@ -194,7 +194,7 @@ class FakeWatch:
         last = [end] if self._stopped_ns is not None and end > t0 else []
         return sorted({t for t in reads if t <= now_ns}.union(last))
 
-    def _witnesses(self) -> list[tuple[str, tuple[str, str]]]:
+    def _sources_said(self) -> list[tuple[str, tuple[str, str]]]:
         spec, law = self._spec, self._law
         asked = (
             ("wait event word", spec.memory_hz > 0, law.word, "word=on in the fake DSN"),

@@ -273,7 +273,7 @@ def test_unknown_stays_unknown(made: Climb, whole: dict[str, Any], gone: set[str
     assert row["calls_per_s"] == whole["calls_per_s"]
     unknown = results.tables["rates"].filter(pl.col("value").is_null())
     assert unknown.filter(pl.col("status") == "ok").is_empty()
-    witnesses = results.tables["witnesses"].filter(pl.col("value").is_null())
+    witnesses = results.tables["data_sources"].filter(pl.col("value").is_null())
     assert witnesses.filter((pl.col("status") == "ok") | (pl.col("verdict") != "unknown")).is_empty()
 
 

@@ -75,7 +75,7 @@ class SecondWatch:
     def trouble(self) -> str | None:
         return None
 
-    def witnesses(self) -> Mapping[str, tuple[str, str]]:
+    def source_status(self) -> Mapping[str, tuple[str, str]]:
         return dict.fromkeys(UNREAD, ("not supported", "the law says nothing of it"))
 
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:  # noqa: ARG002

@@ -55,10 +55,10 @@ def results(
     limits: LimitSpec | None = None,
     here: bool = True,
     cores: Sequence[Mapping[str, Any]] = (),
-    witnesses: Sequence[Mapping[str, Any]] = (),
+    sources: Sequence[Mapping[str, Any]] = (),
 ) -> Results:
-    """Of one workload and variant. ``siblings``: CPUs of each core; ``cores``, ``witnesses``: rows of those
-    tables. Rungs of 0 sessions make it an observation."""
+    """Of one workload and variant. ``siblings``: CPUs of each core; ``cores``, ``sources``: rows of
+    those tables. Rungs of 0 sessions make it an observation."""
     observed = any(r.sessions == 0 for r in rungs)
     experiment = Experiment(workload="lio", engine="fake", observation=Observation() if observed else None)
     plan = Plan(
@@ -76,7 +76,7 @@ def results(
         "rates": [row for r in rungs for row in _rates(r)],
         "ledger": [row for r in rungs for row in _ledger(r)],
         "cores": [dict(row) for row in cores],
-        "witnesses": [dict(row) for row in witnesses],
+        "data_sources": [dict(row) for row in sources],
     }
     tables = {name: rows(name, made.get(name, ())) for name in DERIVED}
     tables["ledger"] = with_parents(tables["ledger"])

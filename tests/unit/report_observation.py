@@ -82,7 +82,7 @@ def _window(number: int, busy: float) -> dict[str, list[dict[str, Any]]]:
         "strips": finer.strips(total, SESSIONS, True, key["cell"]),
         "profile": finer.profile(total, 50.0 * busy, 1000.0, True),
         "top_events": finer.top_events(total, True),
-        "witnesses": [
+        "data_sources": [
             {"quantity": "cpu_used", "source": s, "unit": "cores", "value": 1.2 * busy * f, "status": "ok",
              "relative_difference": f - 1, "verdict": v}
             for s, f, v in (("os tasks", 1.0, "reference"), ("cgroup", 1.02, "agrees"))

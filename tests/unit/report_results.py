@@ -147,7 +147,7 @@ def _cell(world: World, cell: Cell) -> dict[str, list[dict[str, Any]]]:
         "strips": finer.strips(total, cell.sessions, known, cell.id),
         "profile": finer.profile(total, rate, WORK_PER_CALL, known),
         "top_events": finer.top_events(total, known),
-        "witnesses": _witnesses(world, cell),
+        "data_sources": _sources_said(world, cell),
     }
     return {"windows": [window], **{name: [{**key, **r} for r in rows] for name, rows in made.items()}}
 
@@ -191,7 +191,7 @@ def _ledger(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
         )
 
 
-def _witnesses(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
+def _sources_said(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
     run = _accounts(world, cell)[("run", None)]
     for source, factor in (("os tasks", 1.0), ("cgroup", 1.04), ("host", 1.1), ("activity samples", 0.8)):
         known = world.os_tasks or source == "activity samples"

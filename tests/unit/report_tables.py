@@ -9,7 +9,7 @@ from typing import Any
 Row = dict[str, Any]
 Accounts = Mapping[tuple[str, str | None], float]
 WINDOW_S = 10
-RAKED = "wait event word, raked"
+ESTIMATED = "wait event word, estimated"
 # state, class, event -> shares of run and runq under this label; the sleep is the account's own
 LABELS = {
     ("active", None, None): (0.9, 0.5),
@@ -43,7 +43,7 @@ def memos(accounts: Accounts, known: bool) -> Iterator[Row]:
                 yield {
                     "scope": scope, "session": None, "who": "rung", "account": account, "parent": parent,
                     "detail": label(wait_class, wait_event), "aas": aas, "low": 0.9 * aas, "high": 1.1 * aas,
-                    "status": "ok", "source": RAKED,
+                    "status": "ok", "source": ESTIMATED,
                 }  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def events(accounts: Accounts, sessions: int, known: bool) -> Iterator[Row]:
                 "scope": scope, "session": session, "who": scope, "state": state, "wait_class": wait_class,
                 "wait_event": wait_event, "waits_per_s": None, "samples": 100.0 * part,
                 "status": "ok" if known else "not here",
-                "source": RAKED if known else "activity samples, the server's word alone",
+                "source": ESTIMATED if known else "activity samples, the server's word alone",
             }  # fmt: skip
             for name, value in (("run", run), ("sleep", sleep), ("runq", runq)):
                 said = value * part if known or name == "sleep" else None
@@ -104,7 +104,7 @@ def _process(
         "wall_s": float(WINDOW_S), **ends, "unaccounted": left if known else None, "block_io": None,
         "voluntary_per_s": 120.0 if known else None, "involuntary_per_s": 31.5 if known else None,
         "slices_per_s": 151.5 if known else None, "syscalls_per_s": None,
-        "status": "ok" if known else "not here", "source": f"os tasks; {RAKED}",
+        "status": "ok" if known else "not here", "source": f"os tasks; {ESTIMATED}",
     }  # fmt: skip
 
 
@@ -172,5 +172,5 @@ def top_events(accounts: Accounts, known: bool) -> Iterator[Row]:
         yield {
             "rank": rank, "name": name, "seconds": aas * WINDOW_S, "low": 9.0 * aas, "high": 11.0 * aas,
             "share": aas / busy if busy else None, "runq_s": None if runq is None else runq * WINDOW_S,
-            "waits": None, "mean_ns": None, "source": "os tasks" if runq is None and known else RAKED,
+            "waits": None, "mean_ns": None, "source": "os tasks" if runq is None and known else ESTIMATED,
         }  # fmt: skip

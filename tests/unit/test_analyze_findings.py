@@ -5,7 +5,7 @@ import pytest
 from tests.fakery import LIO, Climb, S, climb
 
 from dbdyno.account.ladder import rungs
-from dbdyno.account.ledger import accounts, ledger, witnesses
+from dbdyno.account.ledger import accounts, cross_check, ledger
 from dbdyno.account.load_profile import profile, seconds, top_events, top_events_total
 from dbdyno.account.window import cut
 from dbdyno.conclude.criteria import writes_as_planned
@@ -16,7 +16,7 @@ from dbdyno.model.plan import Observation
 from dbdyno.model.tables import rows
 
 CLEAN = "fake:cpus=8,cpu=10ms,wait=IO/DataFileRead:5ms"
-FACTS = {"peak", "session-time", "one-repeat", "witnesses-used", "ledger-closes", "few-samples"}
+FACTS = {"peak", "session-time", "one-repeat", "data-sources-used", "ledger-closes", "few-samples"}
 """Said of every run, or of every short one: no complaint."""
 
 
@@ -41,7 +41,7 @@ class Made:
         self.plan = made.plan
         self.tables = cut(made.cells)
         self.tables["ledger"] = ledger(self.tables)
-        self.tables["witnesses"] = witnesses(self.tables, self.tables["ledger"])
+        self.tables["data_sources"] = cross_check(self.tables, self.tables["ledger"])
         self.tables["rungs"] = rungs(self.tables)
         self.tables["profile"] = profile(self.tables)
         self.cell = made.cells[-1].id
@@ -291,10 +291,10 @@ def test_measured_throttling_takes_the_brackets_place():
 
 def test_the_exact_tier_is_named(clean: Climb):
     made = Made(clean)
-    assert made.find()["witnesses-used"].case == "sampled"
+    assert made.find()["data-sources-used"].case == "sampled"
     waits = pl.when(pl.col("account") == "sleep").then(pl.lit("scheduler trace")).otherwise("source")
     made.tables["ledger"] = made.tables["ledger"].with_columns(source=waits)
-    assert made.find()["witnesses-used"].case == "exact"
+    assert made.find()["data-sources-used"].case == "exact"
 
 
 def _observed(made: Climb) -> Made:

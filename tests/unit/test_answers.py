@@ -322,7 +322,7 @@ def test_the_whole_machine_counts_and_cpu_wait_leaves_no_headroom() -> None:
         | {"verdict": "reference", "status": "ok"}
         for w in windows
     ]  # fmt: skip
-    _, found = observed(results(windows, cpus=2, witnesses=used))
+    _, found = observed(results(windows, cpus=2, sources=used))
     assert found.value is not None and found.value.high == pytest.approx(1.0) and found.value.value == 0.0
     _, waits = observed(results([_window(1, 1.0, 0.2)], cpus=2))
     assert waits.case == "none" and waits.value is not None and waits.value.high == 0

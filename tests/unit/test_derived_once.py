@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from dbdyno.conduct import derive
 from dbdyno.model.claim import Claim
 from dbdyno.model.results import Conclusions, Results
 from dbdyno.store import Run, RunStore, keep_shown, read_shown
+from dbdyno.store.listing import list_runs
+from dbdyno.store.sql import query
 
 ACCOUNTS = ("run_aas", "runq_aas", "sleep_aas", "client_aas")
 
@@ -76,6 +80,28 @@ def test_an_older_run_is_concluded_once(tmp_path: Path, made: Climb, whole: Resu
     shown = conduct.results_of(run)
     kept = run.read_conclusions()
     assert kept is not None and [s.fits for s in kept.scaling] == [s.fits for s in shown.scaling]
+
+
+def test_a_run_with_the_names_of_older_versions_is_read(tmp_path: Path, made: Climb, whole: Results) -> None:
+    run = stored(tmp_path, made)
+    run.write_derived(whole.tables, whole.findings, Conclusions())
+    folder = run.path / "derived"
+    (folder / "data_sources.parquet").rename(folder / "witnesses.parquet")
+    old = pl.col("source").str.replace(", estimated", ", raked", literal=True)
+    pl.read_parquet(folder / "ledger.parquet").with_columns(old).write_parquet(folder / "ledger.parquet")
+    findings = folder / "findings.json"
+    findings.write_text(findings.read_text().replace("data-sources-used", "witnesses-used"))
+    kept = [p for p in folder.iterdir() if p.name != "manifest.json"]
+    manifest = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in kept}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    read = conduct.results_of(Run(run.path))
+    assert read.findings == whole.findings
+    for table in ("data_sources", "ledger"):
+        assert read.tables[table].equals(whole.tables[table]), table
+    listed = list_runs(tmp_path)
+    (count,) = query("select count(*) from data_sources", listed).rows
+    (older,) = query("select count(*) from ledger where source like '%raked%'", listed).rows
+    assert (count, older) == ((whole.tables["data_sources"].height,), (0,))
 
 
 def test_conclusions_by_other_criteria_are_drawn_anew(tmp_path: Path, made: Climb, whole: Results) -> None:

@@ -22,7 +22,7 @@ from tests.fakery import (
 
 from dbdyno.account import window
 from dbdyno.account.ledger import accounts as derived
-from dbdyno.account.ledger import ledger, witnesses
+from dbdyno.account.ledger import cross_check, ledger
 from dbdyno.conduct.derive import derive
 from dbdyno.model.claim import Claim
 from dbdyno.model.plan import Experiment, Plan
@@ -172,7 +172,7 @@ def test_events_have_the_queue_and_not_the_connections_wait_for_work() -> None:
 
 def test_the_drivers_db_time_is_held_against_queue_and_service() -> None:
     cut = window.cut([cell()])
-    found = witnesses(cut, ledger(cut)).filter(quantity="db_time")
+    found = cross_check(cut, ledger(cut)).filter(quantity="db_time")
     assert dict(found.select("source", "value").rows()) == {
         "driver": pytest.approx(2.7),
         "ledger": pytest.approx(2.6),

@@ -1,4 +1,4 @@
-"""Ledger, events, microstates and strips by each tier of witness, by hand-computed examples."""
+"""Ledger, events, microstates and strips by each tier, by hand-computed examples."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_trace_that_may_not_read_labels_leaves_the_waits_to_the_samples():
     assert (rung["sleep", "Lock/tuple"], rung["client", None]) == pytest.approx((0.1, 0.4), abs=0.01)
     assert ("sleep", "no wait event") not in rung
     source = {r["account"]: r["source"] for r in tables["ledger"].filter(scope="rung").to_dicts()}
-    assert (source["run"], source["client"]) == ("scheduler trace", "activity samples, raked")
+    assert (source["run"], source["client"]) == ("scheduler trace", "activity samples, estimated")
 
 
 def test_without_labels_and_without_samples_no_wait_is_known():
@@ -180,7 +180,7 @@ def test_a_trace_with_a_gap_gives_way_to_the_samples():
     traced = [r | {"status": "lost"} for r in _trace(2.0, 3.0, 4.9)]
     tables = _tables(_cell(_sampled([("S", "Lock/tuple")] * 10), traced=traced, tasks=_reads(2, 3)))
     assert set(tables["ledger"].filter(scope="rung", account="sleep")["source"]) == {
-        "activity samples, raked"
+        "activity samples, estimated"
     }
 
 
@@ -194,7 +194,7 @@ def test_a_rung_of_both_tiers_is_the_sum_of_its_sessions():
     assert ("runq.throttled", None) not in rung, "one session's throttled time is not known"
     assert ("runq.throttled", None) in _accounts(tables["ledger"], "session", session=0)
     source = tables["ledger"].filter(scope="rung", account="sleep", detail="Lock/tuple")["source"].item()
-    assert source == "activity samples, raked; scheduler trace"
+    assert source == "activity samples, estimated; scheduler trace"
 
 
 def test_time_labelled_with_a_wait_but_runnable_is_cpu_wait():
@@ -256,7 +256,7 @@ def test_memory_has_labels_and_the_server_their_states():
     ]
     assert events["sleep"].to_list() == pytest.approx([0.75 * 0.75, 0.25, 0.75 * 0.25])
     assert events["samples"].to_list() == pytest.approx([22.5, 10, 7.5])
-    assert set(events["source"]) == {"wait event word, raked"}
+    assert set(events["source"]) == {"wait event word, estimated"}
     low, high = events.select("sleep_low", "sleep_high").row(0)
     assert low < 0.75 * 0.31 and high > 0.75 * 0.9, "3 of 4 answers: 30 to 95 % (Wilson)"
 

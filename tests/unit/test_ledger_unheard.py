@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from tests.fakery import S, made_cell, sample_row, sampler_row, session_row, task_row
 
-from dbdyno.account.ledger import accounts, witnesses
+from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.window import cut
 from dbdyno.model.session_time import base, served
 
@@ -124,5 +124,5 @@ def test_a_window_too_short_for_any_sleep_is_read_by_the_trace():
     tables = cut([cell])
     tables["cut_traced"] = tables["cut_traced"].with_columns(sleep_ns=pl.lit(-5_000, pl.Int64))
     tables |= accounts(tables)
-    read = witnesses(tables, tables["ledger"]).filter(quantity="db_time", source="scheduler trace")
+    read = cross_check(tables, tables["ledger"]).filter(quantity="db_time", source="scheduler trace")
     assert read.select("value", "status").row(0) == (pytest.approx(1.0), "ok")

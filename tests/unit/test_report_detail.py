@@ -319,7 +319,7 @@ def test_mixed_tiers_are_counted() -> None:
     )
     mixed = changed(results, "events", results.tables["events"].with_columns(source))
     assert [(t.source, t.cells) for t in sources_used.tiers(mixed)] == [
-        ("wait event word, raked", 5),
+        ("wait event word, estimated", 5),
         ("scheduler trace", 1),
     ]
     assert "(5 of 6 measurements)" in sources_used.words(mixed)[0]

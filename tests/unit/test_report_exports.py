@@ -59,8 +59,8 @@ def test_json_holds_every_table_with_null_for_unknown(tmp_path: Path) -> None:
 def test_the_document_has_stable_keys_and_survives_json() -> None:
     found = present.document(made.results())
     assert list(found) == [
-        "format", "run", "title", "summary", "plan", "environment", "rungs", "windows", "witnesses",
-        "sources", "placements", "rates", "ledger", "ledger_witnesses", "events", "microstates",
+        "format", "run", "title", "summary", "plan", "environment", "rungs", "windows", "data_sources",
+        "sources", "placements", "rates", "ledger", "ledger_sources", "events", "microstates",
         "profile", "top_events", "observation", "comparison", "scaling", "answers", "findings",
     ]  # fmt: skip
     assert json.loads(json.dumps(found, allow_nan=False)) == found

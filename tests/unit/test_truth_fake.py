@@ -1,4 +1,4 @@
-"""Window and ledger on loads whose truth is known to the nanosecond, by both tiers of witness."""
+"""Window and ledger on loads whose truth is known to the nanosecond, by both tiers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Accounts = dict[tuple[str, str | None], float]
 
 @cache
 def played(dsn: str, sessions: int, hz: float = 10.0) -> Climb:
-    """One cell with all witnesses."""
+    """One cell with all data sources."""
     return climb(dsn, [sessions], hz=hz, memory_hz=100.0, trace=True)
 
 

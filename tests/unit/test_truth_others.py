@@ -20,16 +20,16 @@ def _value(frame: pl.DataFrame, **where: str) -> float:
 
 @pytest.mark.parametrize(("dsn", "sessions"), [(BY_NAME["mixture-crowded"].dsn, 12), (OLTP, 16)])
 def test_the_run_queue_behind_each_label(dsn: str, sessions: int):
-    """Traced to the nanosecond; raked, within its interval: a woken session keeps its label till it runs."""
+    """Traced to the nanosecond; estimated, within its interval: a woken session keeps its label."""
     made = played(dsn, sessions)
     hidden: dict[str, int] = {}
     for truth in truths(made).values():
         for (wait_class, event), ns in truth.queued_as.items():
             hidden[f"{wait_class}/{event}"] = hidden.get(f"{wait_class}/{event}", 0) + ns
     assert sum(hidden.values()) > W_NS, "there is something to find"
-    traced, raked = (ledger(cut([cell])) for cell in (made.cells[0], sampled(made)))
+    traced, estimated = (ledger(cut([cell])) for cell in (made.cells[0], sampled(made)))
     for detail, ns in hidden.items():
-        exact, row = (queue_labels(f).filter(detail=detail).row(0, named=True) for f in (traced, raked))
+        exact, row = (queue_labels(f).filter(detail=detail).row(0, named=True) for f in (traced, estimated))
         assert exact["aas"] == pytest.approx(ns / W_NS, abs=1e-9)
         assert row["low"] <= ns / W_NS <= row["high"]
 
@@ -66,12 +66,12 @@ def test_stolen_time_is_not_slept_and_bounds_what_is_left():
     told = list(truths(made).values())
     run, stolen = sum(t.run for t in told) / W_NS, sum(t.stolen for t in told) / W_NS
     assert stolen > 0.15
-    traced, raked = (ledger(cut([cell])) for cell in (made.cells[0], sampled(made)))
+    traced, estimated = (ledger(cut([cell])) for cell in (made.cells[0], sampled(made)))
     assert _value(traced, scope="rung", account="run") == pytest.approx(run + stolen, abs=1e-9)
-    assert _value(raked, scope="rung", account="run") == pytest.approx(run, abs=1e-9)
-    left = raked.filter(scope="rung", account="unaccounted").row(0, named=True)
+    assert _value(estimated, scope="rung", account="run") == pytest.approx(run, abs=1e-9)
+    left = estimated.filter(scope="rung", account="unaccounted").row(0, named=True)
     assert left["low"] <= stolen <= left["high"]
-    slept = raked.filter(scope="rung", account="sleep", detail="IO/DataFileRead").row(0, named=True)
+    slept = estimated.filter(scope="rung", account="sleep", detail="IO/DataFileRead").row(0, named=True)
     truth = sum(t.sleep["IO", "DataFileRead"] for t in told) / W_NS
     assert slept["low"] <= truth <= slept["high"]
     assert slept["high"] - slept["low"] < 2 * stolen, "no wider than it must be"

@@ -171,8 +171,8 @@ def test_a_runs_workbook_has_answer_rungs_and_figures_first_and_every_table_last
 ) -> None:
     found = names(book)
     stored = [
-        "windows", "rates", "ledger", "events", "microstates", "strips", "profile", "top_events", "witnesses",
-        "rungs", "sources", "histogram", "wait_families", "findings", "samples",
+        "windows", "rates", "ledger", "events", "microstates", "strips", "profile", "top_events",
+        "data_sources", "rungs", "sources", "histogram", "wait_families", "findings", "samples",
     ]  # fmt: skip
     assert found[0] == "answer" and found[-len(stored) :] == stored
     head, first = cells(book, found[1])[1:3]

@@ -1,4 +1,4 @@
-//! The operating system's witnesses and the loops that read them. Knows no engine: who waits for what is
+//! The operating system's data sources and the loops that read them. Knows no engine: who waits for what is
 //! asked through [`dyno_model::ActivityProbe`].
 //!
 //! Each source is one file with a pure `parse(&str)`; [`file::ProcFile`] is the one thin reader under all.

@@ -236,7 +236,7 @@ impl WordState {
     }
 
     /// (status, detail), as of now.
-    pub fn witness(&self) -> (Status, String) {
+    pub fn status(&self) -> (Status, String) {
         let first = self
             .first
             .as_ref()

@@ -130,18 +130,18 @@ impl Shared {
         })
     }
 
-    /// See [`crate::Watch::witnesses`].
-    pub fn witnesses(&self) -> BTreeMap<&'static str, (String, String)> {
+    /// See [`crate::Watch::source_status`].
+    pub fn source_status(&self) -> BTreeMap<&'static str, (String, String)> {
         let mut told = BTreeMap::new();
-        if let Some((status, detail)) = self.word_witness() {
+        if let Some((status, detail)) = self.word_status() {
             told.insert("wait event word", (status.as_str().to_owned(), detail));
         }
         if let Some(tracer) = &*lock(&self.tracer) {
-            let witness = match tracer {
-                Ok(tracer) => tracer.witness(),
+            let status = match tracer {
+                Ok(tracer) => tracer.status(),
                 Err(refusal) => refusal.words(),
             };
-            told.insert("scheduler trace", witness);
+            told.insert("scheduler trace", status);
             if let Ok(tracer) = tracer {
                 told.insert("wait events of the scheduler trace", tracer.labels());
             }
@@ -159,13 +159,13 @@ impl Shared {
         told
     }
 
-    /// The witness "wait event word".
-    fn word_witness(&self) -> Option<(Status, String)> {
+    /// The data source "wait event word".
+    fn word_status(&self) -> Option<(Status, String)> {
         self.spec.word.as_ref()?;
         Some(if !self.spec.os {
             (self.spec.unseen, UNSEEN.to_owned())
         } else if self.spec.samples_memory() {
-            lock(&self.word).witness()
+            lock(&self.word).status()
         } else {
             (Status::Off, "switched off: memory_hz is 0".to_owned())
         })

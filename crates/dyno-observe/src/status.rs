@@ -48,7 +48,7 @@ impl Status {
     }
 }
 
-/// Why a witness has nothing to say, and what would make it speak.
+/// Why a data source cannot be read, and the cure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// Which kind of no.
@@ -72,5 +72,5 @@ impl Refusal {
     }
 }
 
-/// What a witness needs, or why it cannot be had.
+/// What a data source needs, or why it cannot be had.
 pub type Granted<T> = Result<T, Refusal>;

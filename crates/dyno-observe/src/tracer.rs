@@ -1,4 +1,4 @@
-//! What a watch asks of a witness that sees every switch of a task (the scheduler trace).
+//! What a watch asks of a data source that sees every switch of a task (the scheduler trace).
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use dyno_model::Table;
 
 use crate::task::Task;
 
-/// A witness of each task's every switch. It keeps its own rows.
+/// It sees every switch of each task. It keeps its own rows.
 ///
 /// The watch tells it of tasks from the thread that met them, and reads it from its reader thread, never
 /// both at once.
@@ -25,8 +25,8 @@ pub trait Tracer: Send {
     /// `since_ns`.
     fn tables(&self, since_ns: i64) -> Vec<Table>;
 
-    /// (status, detail) of the witness "scheduler trace", as of now: ok, or what is missing and the cure.
-    fn witness(&self) -> (String, String);
+    /// (status, detail) of the data source "scheduler trace", as of now: ok, or what is missing and the cure.
+    fn status(&self) -> (String, String);
 
     /// The same of the labels of its waits: without them it says how long tasks slept, and not in which waits.
     fn labels(&self) -> (String, String);

@@ -165,8 +165,8 @@ impl Watch {
 
     /// (status, detail) of what may be refused: "wait event word", "scheduler trace", "sampler priority"; of
     /// those that were asked for.
-    pub fn witnesses(&self) -> BTreeMap<&'static str, (String, String)> {
-        self.shared.witnesses()
+    pub fn source_status(&self) -> BTreeMap<&'static str, (String, String)> {
+        self.shared.source_status()
     }
 
     /// The first thing that went wrong with the activity samples.

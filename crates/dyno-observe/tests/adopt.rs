@@ -227,7 +227,7 @@ impl Tracer for Listener {
         vec![Table::new("traced", vec![("before_ns", Column::known(0..rows))])]
     }
 
-    fn witness(&self) -> (String, String) {
+    fn status(&self) -> (String, String) {
         ("ok".to_owned(), "listening".to_owned())
     }
 
@@ -276,16 +276,16 @@ fn a_tracer_is_told_of_every_task_of_the_server_and_read_as_often_as_tasks() {
     let recent = watch.recent(now_ns());
     let traced = recent.iter().find(|t| t.name == "traced").unwrap();
     assert_eq!(traced.columns[0].1.len(), 1);
-    assert_eq!(watch.witnesses()["scheduler trace"].1, "listening");
+    assert_eq!(watch.source_status()["scheduler trace"].1, "listening");
 }
 
 #[test]
 fn a_trace_that_is_refused_says_why() {
     let watch = Watch::new(spec(), Ok(None)).unwrap();
-    assert!(!watch.witnesses().contains_key("scheduler trace"));
+    assert!(!watch.source_status().contains_key("scheduler trace"));
     let refusal = Refusal::new(Status::NotPermitted, "CAP_BPF and CAP_PERFMON are missing");
     watch.trace(Err(refusal.clone()));
-    assert_eq!(watch.witnesses()["scheduler trace"], refusal.words());
+    assert_eq!(watch.source_status()["scheduler trace"], refusal.words());
 }
 
 #[test]

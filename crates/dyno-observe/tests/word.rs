@@ -219,7 +219,7 @@ fn a_watch_samples_the_words_of_sessions_helpers_and_others_and_says_what_they_m
         "of sessions alone"
     );
     assert_eq!(
-        watch.witnesses()["wait event word"],
+        watch.source_status()["wait event word"],
         ("ok".to_owned(), String::new())
     );
     let samples = table(&watch, "samples");
@@ -266,7 +266,7 @@ fn processes_without_the_word_leave_the_rest_as_it_is() {
     let samples = table(&watch, "samples");
     assert!(!numbers(&samples, "pid").is_empty());
     assert!(numbers(&samples, "pid").iter().all(|p| *p == Some(session.pid())));
-    let (status, detail) = watch.witnesses().remove("wait event word").unwrap();
+    let (status, detail) = watch.source_status().remove("wait event word").unwrap();
     assert_eq!(status, "ok");
     assert!(
         detail.contains("1 of 2 processes") && detail.contains(SYMBOL),
@@ -305,12 +305,12 @@ fn without_any_word_there_is_no_memory_sample_and_a_reason() {
         (memory_spec(), "lost"),
     ] {
         let (watch, _, _) = run(spec, Ok(None), 50);
-        assert_eq!(watch.witnesses()["wait event word"].0, status);
+        assert_eq!(watch.source_status()["wait event word"].0, status);
         assert!(texts(&table(&watch, "sampler"), "via").iter().all(|v| v == "sql"));
     }
     let (watch, _, _) = run(spec(), Ok(None), 50);
     assert!(
-        !watch.witnesses().contains_key("wait event word"),
+        !watch.source_status().contains_key("wait event word"),
         "nobody asked for it"
     );
 }

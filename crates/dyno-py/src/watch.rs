@@ -219,8 +219,8 @@ impl Watch {
         convert::tables(py, &tables)
     }
 
-    fn witnesses<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.0.witnesses().into_py_dict(py)
+    fn source_status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.0.source_status().into_py_dict(py)
     }
 
     fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -281,7 +281,7 @@ impl Tracer for Trace {
         tables
     }
 
-    fn witness(&self) -> (String, String) {
+    fn status(&self) -> (String, String) {
         let told = |status: Status, detail: String| (status.as_str().to_owned(), detail);
         if let Some(lost) = self.lost() {
             return told(Status::Lost, lost);

@@ -41,7 +41,7 @@ _COUNTERS = (  # name in the profile, the engine's counter, unit
     ("deadlocks", "deadlocks", "count"),
 )
 _STATEMENTS = ("executions", "blocks_dirtied")
-"""Counted by statement; the witness of that name says what it needs in this engine."""
+"""Counted by statement; the data source of that name says what it needs in this engine."""
 _NO_STATEMENTS = "needs a counter of statements loaded in the server"
 _NO_COUNTER = "the server has no such counter, or it may not be read"
 _BARE = ("off", "not supported", "not permitted", "not here")

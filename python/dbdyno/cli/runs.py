@@ -72,7 +72,7 @@ _PARTS = {
     "profile": ("profile", "top_events"),
     "events": ("events",),
     "microstates": ("microstates",),
-    "cross_check": ("witnesses",),
+    "cross_check": ("data_sources",),
 }
 """Options of ``show``, each a detail of the room present, and the tables that it shows."""
 

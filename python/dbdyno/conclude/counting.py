@@ -95,7 +95,7 @@ def work_constant(case: Case) -> Iterator[Claim]:
 
 def executions(case: Case) -> Iterator[Claim]:
     """The engine's count of calls against the driver's."""
-    table = case.tables["witnesses"].filter(pl.col("quantity") == "executions")
+    table = case.tables["data_sources"].filter(pl.col("quantity") == "executions")
     engine = table.filter(pl.col("source") != "driver").drop_nulls("value")
     differing = engine.filter(pl.col("verdict") == "differs")
     if engine.height and differing.is_empty():

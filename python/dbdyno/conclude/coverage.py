@@ -257,4 +257,4 @@ def sources_used(case: Case) -> Iterator[Claim]:
         used = "exact"
     else:
         used = "untraceable" if len(trace) and (trace == "not supported").all() else "sampled"
-    yield claim("witnesses-used", {"sources": named}, case=used)
+    yield claim("data-sources-used", {"sources": named}, case=used)

@@ -189,7 +189,7 @@ def present(results: Results) -> Present | None:
     """The usable windows taken together; ``None``: how much CPU was used is not known."""
     usable = pl.col("status") != "invalid"
     cells = results.tables["windows"].filter(usable)["cell"].to_list()
-    used_by, source = _machine_wide(results.tables["witnesses"], cells), "host: whole machine"
+    used_by, source = _machine_wide(results.tables["data_sources"], cells), "host: whole machine"
     ledger = results.tables["ledger"]
     runs, runqs = (_sums(ledger.filter(_is(name)), cells) for name in ("run", "runq"))
     if None in used_by or not used_by:
@@ -204,8 +204,8 @@ def present(results: Results) -> Present | None:
     return None if used is None else Present(used, wait, source)
 
 
-def _machine_wide(witnesses: pl.DataFrame, cells: list[str]) -> list[float | None]:
-    rows = witnesses.filter((pl.col("quantity") == "cpu_used_machine") & (pl.col("source") == "host"))
+def _machine_wide(sources: pl.DataFrame, cells: list[str]) -> list[float | None]:
+    rows = sources.filter((pl.col("quantity") == "cpu_used_machine") & (pl.col("source") == "host"))
     return _sums(rows.with_columns(aas="value"), cells)
 
 

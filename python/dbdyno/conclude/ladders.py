@@ -166,7 +166,7 @@ def _note(window: Row, case: str) -> str:
 
 def cells_of(results: Measured, ladder: Ladder) -> Iterator[tuple[Row, dict[str, pl.DataFrame]]]:
     """The usable windows of a ladder of a run with their rates, ledger and cores, by load and repeat."""
-    names = ("rates", "ledger", "cores", "witnesses")
+    names = ("rates", "ledger", "cores", "data_sources")
     parts = ByCell({name: results.tables[name] for name in names if name in results.tables})
     mine = (pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant)
     for window in results.tables["windows"].filter(mine).sort("sessions", "repeat").to_dicts():

@@ -143,8 +143,8 @@ def foreign_load(case: Case) -> Iterator[Claim]:
 
 
 def _complete(case: Case) -> pl.DataFrame:
-    """Table witnesses without the quantities whose reference is only the least that it can have been."""
-    table = case.tables["witnesses"]
+    """Table data_sources without the quantities whose reference is only the least that it can have been."""
+    table = case.tables["data_sources"]
     partly = table.filter(
         (pl.col("verdict") == "reference") & pl.col("source").str.contains("as far as read")
     )

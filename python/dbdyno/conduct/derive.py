@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from dbdyno.account import window
 from dbdyno.account.ladder import rungs
-from dbdyno.account.ledger import accounts, witnesses
+from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
 from dbdyno.account.placement import placement
 from dbdyno.conclude.case import Facts, facts_of_json, facts_to_json
@@ -67,7 +67,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     siblings = environment.host.siblings if environment.server.here else None
     tables["cores"] = window.cores_of(cells, tables["cut_levels"], siblings)
     tables |= accounts(tables, window.sample_chunks(cells))
-    tables["witnesses"] = witnesses(tables, tables["ledger"])
+    tables["data_sources"] = cross_check(tables, tables["ledger"])
     tables["rates"] = judged(tables, plan)
     tables["profile"] = profile(tables)
     found, facts = seconds(tables), Facts()
@@ -133,7 +133,7 @@ def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
 # The derived tables of a stored run in the making: each cell is derived once, stored, and concluded from.
 
 HELD = (
-    *("windows", "rates", "ledger", "cores", "events", "profile", "top_events", "witnesses", "rounds"),
+    *("windows", "rates", "ledger", "cores", "events", "profile", "top_events", "data_sources", "rounds"),
     *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families"),
 )
 """Tables of a part that conclusions are drawn from."""

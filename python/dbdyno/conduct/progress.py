@@ -137,8 +137,8 @@ class Look:
         old = observe.recent_frames(self.before, since_ns)
         return {name: _joined(name, old[name], frame) for name, frame in now.items()}
 
-    def witnesses(self) -> Mapping[str, tuple[str, str]]:
-        return self.watch.witnesses()
+    def source_status(self) -> Mapping[str, tuple[str, str]]:
+        return self.watch.source_status()
 
 
 class ObservationListener(Protocol):

@@ -46,6 +46,10 @@ Severity = Literal["good", "note", "warning", "invalid"]
 """``invalid``: the figures of these measurements cannot be used."""
 
 
+_RENAMED = {"witnesses-used": "data-sources-used"}
+"""Ids of claims in runs of older versions -> as they are now."""
+
+
 class Claim(BaseModel):
     model_config = ConfigDict(frozen=True)
 
@@ -76,6 +80,8 @@ class Claim(BaseModel):
                 "advice": record.get("cure", ""),
                 "value": figure,
             }
+        if record.get("id") in _RENAMED:
+            record = {**record, "id": _RENAMED[record["id"]]}
         figure = record.get("value")
         if isinstance(figure, dict) and figure.get("value") is None:
             record = {**record, "value": None}

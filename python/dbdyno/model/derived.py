@@ -154,7 +154,11 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("waits_per_s", "f64", "sleeps a second; known only to the scheduler trace", null=True),
         _c("samples", "f64", "samples with this label; NULL: traced, not sampled", null=True),
         _c("status", "str", "why unknown"),
-        _c("source", "str", "data source: scheduler trace | wait event word, raked | activity view, raked"),
+        _c(
+            "source",
+            "str",
+            "data source: scheduler trace | wait event word, estimated | activity view, estimated",
+        ),
     ),
     "microstates": (
         *CELL,
@@ -220,7 +224,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("mean_ns", "f64", "mean sleep, where traced", null=True),
         _c("source", "str", "data source"),
     ),
-    "witnesses": (
+    "data_sources": (
         *CELL,
         _c("quantity", "str", "cpu_used, work_per_call, executions, ..."),
         _c("source", "str", "data source"),
@@ -283,6 +287,8 @@ DERIVED: dict[str, tuple[Column, ...]] = {
     "placements": PLACEMENTS,
 }
 
+OLDER_NAMES = {"witnesses": "data_sources"}
+"""What tables were called in runs of older versions -> what they are called now."""
 WHOLLY = ("microstates", "strips")
 """Tables of nothing but rows of single sessions and processes."""
 OF_SESSIONS = ("ledger", "events", *WHOLLY)

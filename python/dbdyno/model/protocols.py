@@ -120,7 +120,7 @@ class Watch(Protocol):
     def trouble(self) -> str | None:
         """The first thing that went wrong with the samples, in words."""
 
-    def witnesses(self) -> Mapping[str, tuple[str, str]]:
+    def source_status(self) -> Mapping[str, tuple[str, str]]:
         """(status, detail) of what may be refused: ``wait event word``, ``scheduler trace``."""
 
 
@@ -282,7 +282,7 @@ class Server(Protocol):
     def facts(self) -> ServerFacts: ...
 
     def sources(self) -> Sequence[Source]:
-        """The engine's own witnesses: session counters, server counters, activity."""
+        """The engine's own data sources: session counters, server counters, activity."""
 
     def capacity(self) -> Capacity: ...
 

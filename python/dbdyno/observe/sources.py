@@ -171,7 +171,7 @@ class Said:
 
     @staticmethod
     def by(watch: Watch) -> Said:
-        return Said(watch.trouble(), watch.witnesses())
+        return Said(watch.trouble(), watch.source_status())
 
 
 def sources(

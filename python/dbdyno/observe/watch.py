@@ -42,7 +42,7 @@ class NoWatch:
     def trouble(self) -> str | None:
         return None
 
-    def witnesses(self) -> Mapping[str, tuple[str, str]]:
+    def source_status(self) -> Mapping[str, tuple[str, str]]:
         return {}
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
@@ -156,7 +156,7 @@ def _left(watch: Watch) -> None:
 
 
 def _demand(watch: Watch) -> None:
-    told = watch.witnesses()
+    told = watch.source_status()
     status, detail = told.get(TRACE, ("not supported", "this engine has none"))
     what = f"the {TRACE} is"
     if status == "ok":

@@ -205,7 +205,7 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
 
 def _cpu_rows(results: Results, series: Series) -> pl.DataFrame:
     """sessions, source, value, difference, verdict: means over repeats."""
-    rows = of_series(results.tables["witnesses"], series).filter(
+    rows = of_series(results.tables["data_sources"], series).filter(
         pl.col("quantity").is_in(["cpu_used", "cpu_used_machine"]) & pl.col("value").is_not_null()
     )
     machine = pl.when(pl.col("quantity") == "cpu_used_machine").then(pl.format("{} (machine)", "source"))

@@ -105,7 +105,7 @@ def cpus_text(cpus: float) -> str:
 
 
 def quantity(name: str) -> str:
-    """The name of a quantity of table witnesses."""
+    """The name of a quantity of table data_sources."""
     return _QUANTITIES.get(name, name.replace("_", " "))
 
 

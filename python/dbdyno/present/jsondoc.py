@@ -24,7 +24,7 @@ from dbdyno.present.figures import is_observation
 FORMAT = 1
 """Raised when a key of any of the documents changes its meaning or goes; new keys do not raise it."""
 
-_TABLES = ("rungs", "windows", "witnesses", "sources", "placements")
+_TABLES = ("rungs", "windows", "data_sources", "sources", "placements")
 _LEDGER = ("microstates", "profile", "top_events")
 
 
@@ -43,7 +43,7 @@ def document(results: Results) -> dict[str, Any]:
         **{name: plain(tables.get(name, empty(name))) for name in _TABLES},
         "rates": plain(rates),
         "ledger": plain(whole.filter(pl.col("who") != "session")),
-        "ledger_witnesses": [_tier(t) for t in sources_used.tiers(results)],
+        "ledger_sources": [_tier(t) for t in sources_used.tiers(results)],
         "events": plain(events),
         **{name: plain(tables[name]) for name in _LEDGER},
         "observation": _observation(results),

@@ -163,7 +163,7 @@ def pick_of(results: Results, cell: str | None = None) -> Pick | None:
 
 
 def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
-    """The pick's rows of events, microstates, profile, top_events or witnesses."""
+    """The pick's rows of events, microstates, profile, top_events or data_sources."""
     if table == "microstates" and pick.cell is not None:
         return own_time(results, results.of_cell(table, pick.cell))
     if table == "microstates":

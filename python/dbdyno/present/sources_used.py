@@ -45,7 +45,7 @@ _LEDGER = {
     "helpers_aas": ("helper", "run"),
 }
 # Where no row says why: the source that would have told.
-_WITNESS = {"helpers_aas": "os tasks", "driver_cpus": "driver tasks", "driver_starved": "driver tasks"}
+_SOURCE_OF = {"helpers_aas": "os tasks", "driver_cpus": "driver tasks", "driver_starved": "driver tasks"}
 _WORDS = {
     "not here": "the server's processes are not seen from here",
     "not permitted": "a right is missing",
@@ -89,8 +89,8 @@ def _reason(results: Results, column: str) -> Unknown:
         return Unknown(column, _FIXED[column], "")
     rows = _evidence(results, column)
     failed = rows.filter(pl.col("status") != "ok").select("status", "source").unique(maintain_order=True)
-    if failed.is_empty() and column in _WITNESS:
-        named = results.tables["sources"].filter(pl.col("name") == _WITNESS[column])
+    if failed.is_empty() and column in _SOURCE_OF:
+        named = results.tables["sources"].filter(pl.col("name") == _SOURCE_OF[column])
         failed = named.filter(pl.col("status") != "ok").select("status", pl.col("name").alias("source"))
     if failed.is_empty():
         return Unknown(column, "no source gave it", "see the table of sources")
@@ -118,12 +118,12 @@ def _cure(results: Results, names: list[str]) -> str:
 _ESTIMATED = "Seconds by event are estimated; their sums (CPU, run queue, sleep) are exact."
 _TIER_WORDS = {
     TRACE: "Waits{where}: exact. The scheduler trace measures sleep and run queue at every switch.",
-    "wait event word, raked": f"Waits{{where}}: sampled from the server's memory{{hz}}. {_ESTIMATED}",
-    "activity samples, raked": f"Waits{{where}}: sampled from the server's activity view{{hz}}. {_ESTIMATED}",
+    "wait event word, estimated": f"Waits{{where}}: sampled from the server's memory{{hz}}. {_ESTIMATED}",
+    "activity samples, estimated": "Waits{where}: sampled from the server's activity view{hz}. " + _ESTIMATED,
     "activity samples, the server's word alone": "Waits{where}: sampled from the server's activity view{hz}. "
     "The server's processes are not visible, so sleep and run queue are not separated.",
 }
-_READS = {"wait event word, raked": "wait event word"}
+_READS = {"wait event word, estimated": "wait event word"}
 _SAMPLES = "activity samples"
 
 
@@ -159,7 +159,7 @@ def caption(results: Results, cell: str | None = None) -> str:
 
 def named(source: str) -> str:
     """Data sources as tables name them, for readers: ``wait event word, sampled``."""
-    return source.replace(", raked", ", sampled")
+    return source.replace(", estimated", ", sampled")
 
 
 def words(results: Results) -> list[str]:
@@ -197,7 +197,7 @@ def _rate(results: Results, source: str) -> str:
 def _cures(results: Results, found: list[Tier]) -> list[str]:
     """Why better data sources were not used."""
     better = [TRACE]
-    if not any(t.source == "wait event word, raked" for t in found):
+    if not any(t.source == "wait event word, estimated" for t in found):
         better.append("wait event word")
     rows = results.tables["sources"].filter(pl.col("name").is_in(better) & (pl.col("status") != "ok"))
     return [
@@ -217,7 +217,7 @@ def cross_check(results: Results, pick: Pick) -> list[Block]:
     """A row for each quantity and source; the first source of a quantity is the reference."""
     if pick.cell is None:
         return [Paragraph("Data sources are compared window by window: choose one.", "muted")]
-    found = rows_of(results, "witnesses", pick).to_dicts()
+    found = rows_of(results, "data_sources", pick).to_dicts()
     if not found:
         return [Paragraph(f"Cross-check {pick.at}: no quantity has more than one data source.", "muted")]
     order = [r["quantity"] for r in found]
@@ -227,7 +227,7 @@ def cross_check(results: Results, pick: Pick) -> list[Block]:
 
 def differences(results: Results) -> Section | None:
     """A row a quantity and source, a column a rung (mean of repeats) or window: how far off."""
-    frame = results.tables["witnesses"].filter(pl.col("verdict") != "reference")
+    frame = results.tables["data_sources"].filter(pl.col("verdict") != "reference")
     if frame.is_empty():
         return None
     column, names = _columns(results, frame)

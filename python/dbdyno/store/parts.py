@@ -185,8 +185,12 @@ def _readable() -> Iterator[None]:
 
 
 def _finite(rows: pl.LazyFrame) -> pl.LazyFrame:
-    figures = pl.selectors.float()
-    return rows.with_columns(pl.when(figures.abs() < files.MOST_NUMBER).then(figures).otherwise(None))
+    """Without figures that are none; data sources by the names that they have now."""
+    figures, source = pl.selectors.float(), pl.selectors.by_name("source", require_all=False)
+    return rows.with_columns(
+        pl.when(figures.abs() < files.MOST_NUMBER).then(figures).otherwise(None),
+        source.str.replace_all(", raked", ", estimated", literal=True),
+    )
 
 
 def _conforming(table: str, rows: pl.LazyFrame) -> pl.LazyFrame:

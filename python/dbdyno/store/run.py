@@ -12,7 +12,7 @@ import polars as pl
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dbdyno.model.claim import Claim
-from dbdyno.model.derived import WHOLLY
+from dbdyno.model.derived import OLDER_NAMES, WHOLLY
 from dbdyno.model.environment import Environment
 from dbdyno.model.errors import StoreError
 from dbdyno.model.plan import Plan
@@ -172,6 +172,9 @@ class Run:
             return None
         try:
             contents = files.read_directory(directory)
+            for older, now in OLDER_NAMES.items():
+                if f"{older}.parquet" in contents:
+                    contents.setdefault(f"{now}.parquet", contents[f"{older}.parquet"])
             findings = _FINDINGS.validate_json(contents.get("findings.json", b""))
             files.from_json(contents["findings.json"])  # the numbers
             tables = _tables(contents, _SHOWN)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dbdyno.model.column import Column, Type
-from dbdyno.model.derived import DERIVED, OF_SESSIONS, WHOLLY
+from dbdyno.model.derived import DERIVED, OF_SESSIONS, OLDER_NAMES, WHOLLY
 from dbdyno.model.errors import StoreError
 from dbdyno.model.rawtables import RAW
 from dbdyno.store import files
@@ -72,8 +72,10 @@ def _derived(table: str, run: Listed, warnings: Warnings) -> Iterator[Path]:
     directory, parts = run.path / "derived", _cells(run, "parts")
     if not directory.is_dir():
         return
-    if not (parts and table in WHOLLY) and _checked(directory, f"{table}.parquet", run, warnings):
-        yield directory / f"{table}.parquet"
+    older = [f"{o}.parquet" for o, now in OLDER_NAMES.items() if now == table]
+    whole = next((o for o in older if (directory / o).exists()), f"{table}.parquet")
+    if not (parts and table in WHOLLY) and _checked(directory, whole, run, warnings):
+        yield directory / whole
     name = f"{table}.sessions.parquet"
     for part in parts if table in OF_SESSIONS else ():
         if (part / name).exists() and _checked(part, name, run, warnings):

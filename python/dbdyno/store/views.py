@@ -128,6 +128,8 @@ def _select(
 def _value(column: ViewColumn) -> str:
     """A figure that is none (NaN, out of range) is unknown."""
     name = f'"{column.name}"'
+    if column.name == "source":  # as older versions called it
+        return f"replace({name}::VARCHAR, ', raked', ', estimated') AS {name}"
     if column.type == "DOUBLE":
         return f"CASE WHEN abs({name}) < {MOST_NUMBER:e} THEN {name}::DOUBLE END AS {name}"
     return f"{name}::{column.type} AS {name}"

@@ -14,11 +14,11 @@ import polars as pl
 
 from dbdyno.account.ledger.apportion import joint
 from dbdyno.account.ledger.cpu import microstates_of
-from dbdyno.account.ledger.sources import witnesses
+from dbdyno.account.ledger.sources import cross_check
 from dbdyno.account.ledger.tables import events_of, ledger_of, strips_of
 from dbdyno.model.tables import Tables
 
-__all__ = ["accounts", "ledger", "witnesses"]
+__all__ = ["accounts", "cross_check", "ledger"]
 
 
 def accounts(cut: Tables, samples: Iterable[pl.DataFrame] | None = None) -> dict[str, pl.DataFrame]:

@@ -94,7 +94,7 @@ def _words(sources: pl.Expr) -> pl.Expr:
 def _source() -> list[pl.Expr]:
     seen = pl.col("samples").is_not_null()
     sampler = pl.when(pl.col("via") == "memory").then(pl.lit(READ)).otherwise(pl.lit(ASKED))
-    raked = (
+    sampled = (
         pl.when("exact")
         .then(pl.lit(TRACE))
         .when(pl.col("samples").is_null())
@@ -102,11 +102,11 @@ def _source() -> list[pl.Expr]:
         .when("word")
         .then(pl.lit(WORD_ALONE))
         .when("known")
-        .then(pl.concat_str(sampler, pl.lit(", raked")))
+        .then(pl.concat_str(sampler, pl.lit(", estimated")))
         .otherwise(sampler)
     )
     raw = pl.when("word").then(pl.lit(WORD_ALONE)).otherwise(sampler)
-    return [raked.alias("wait_source"), pl.when(seen).then(raw).alias("raw_source")]
+    return [sampled.alias("wait_source"), pl.when(seen).then(raw).alias("raw_source")]
 
 
 Keys = Mapping[str, pl.Expr]
@@ -138,7 +138,7 @@ def slack(tasks: pl.DataFrame, groups: Groups) -> pl.DataFrame:
 def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> pl.DataFrame:
     """Per group and ``keys``: ``value``, ``low``, ``high`` (seconds per second), ``samples``, ``waits``.
 
-    ``traced=False``: exactly traced tasks by their samples, too (raked to the traced margins).
+    ``traced=False``: exactly traced tasks by their samples, too (fitted to the traced margins).
     """
     rows = joint.seen.of("asleep", keys, exact=not traced)
     found = sums(rows, groups.members, ["kind", *keys])
@@ -182,7 +182,7 @@ def _column(joint: Joint, groups: Groups, *, traced: bool) -> pl.DataFrame:
 def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> pl.DataFrame:
     """Per group and ``keys``: ``run`` and ``runq`` with their ends (seconds per second), ``samples``.
 
-    Their sum by label is sampled, and exact over all labels; how it divides is raked, and its interval holds
+    Their sum by label is sampled, and exact over all labels; how it divides is estimated: its interval holds
     the range over seeds. Of exactly traced tasks ``runq`` is traced by label, and ``run`` divided by ticks.
     """
     rows = joint.seen.of("runnable", keys, exact=not traced)

@@ -221,8 +221,8 @@ _NEEDED = (
 _OBSERVED = (cpu, sessions_cpu, machine, db_time, runnable, executions, work, logical_reads)
 
 
-def witnesses(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
-    """Table ``witnesses`` of all cells."""
+def cross_check(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
+    """Table ``data_sources`` of all cells."""
     made: list[dict[str, Any]] = []
     tables = {name: cut.get(name, empty(name)) for name in _NEEDED}
     parts = ByCell({**tables, "ledger": ledger})
@@ -232,7 +232,7 @@ def witnesses(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
         head = {name: window[name] for name in _CELL}
         heard = [t for hear in _OBSERVED for t in hear(mine)]
         made += [head | row for row in _judged(heard, mine["ledger"], window["wall_s"])]
-    return rows("witnesses", made)
+    return rows("data_sources", made)
 
 
 def _judged(heard: list[SourceReading], ledger: pl.DataFrame, wall_s: float) -> Iterator[dict[str, Any]]:

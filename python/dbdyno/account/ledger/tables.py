@@ -106,8 +106,8 @@ def _labelled(found: Joint, serving: Groups) -> pl.DataFrame:
 
 def _with_zeros(rows: pl.DataFrame, found: Joint, serving: Groups) -> pl.DataFrame:
     """A label that was seen on one side only has none of the other, up to what so many samples miss."""
-    raked = rows.join(missed(found, serving), on="group", how="left", maintain_order="left")
-    raked = raked.join(serving.table.select("group", "why"), on="group", maintain_order="left")
+    rows = rows.join(missed(found, serving), on="group", how="left", maintain_order="left")
+    rows = rows.join(serving.table.select("group", "why"), on="group", maintain_order="left")
     sampled = (pl.col("source") != TRACE) & ~pl.col("unlabelled")
     filled = {}
     for name in ("run", "sleep", "runq"):
@@ -117,13 +117,13 @@ def _with_zeros(rows: pl.DataFrame, found: Joint, serving: Groups) -> pl.DataFra
         for end, value in zip(_ENDS, bounds, strict=True):
             filled[f"{name}{end}"] = pl.when(none).then(value).otherwise(f"{name}{end}")
     hidden = {f"sleep{e}": pl.when(~pl.col("unlabelled")).then(f"sleep{e}") for e in _ENDS}
-    return raked.with_columns(**filled).with_columns(**hidden).drop("asleep_missed", "runnable_missed")
+    return rows.with_columns(**filled).with_columns(**hidden).drop("asleep_missed", "runnable_missed")
 
 
 def _status() -> pl.Expr:
-    raked = pl.col("run").is_not_null() | (pl.col("source") == TRACE)
+    known = pl.col("run").is_not_null() | (pl.col("source") == TRACE)
     return (
-        pl.when("unlabelled").then(pl.lit(UNLABELLED)).when(raked).then(pl.lit("ok")).otherwise(pl.col("why"))
+        pl.when("unlabelled").then(pl.lit(UNLABELLED)).when(known).then(pl.lit("ok")).otherwise(pl.col("why"))
     )
 
 

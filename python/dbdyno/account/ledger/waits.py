@@ -232,13 +232,13 @@ def _ran(joint: Joint, groups: Groups, labels: pl.DataFrame) -> pl.DataFrame:
 def _states(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     """By the server's word; of exactly traced tasks too it comes from the samples."""
     keys = {"detail": pl.col("state")}
-    of_traced = pl.concat_str("raw_source", pl.lit(", raked"))
-    raked = groups.table.select("group", source=pl.coalesce("sampled_source", of_traced))
-    awake = _of(raked, runnable(joint, groups, keys, traced=False))
+    of_traced = pl.concat_str("raw_source", pl.lit(", estimated"))
+    sampled = groups.table.select("group", source=pl.coalesce("sampled_source", of_traced))
+    awake = _of(sampled, runnable(joint, groups, keys, traced=False))
     for name in ("run", "runq"):
         rows = awake.select("group", "detail", "source", account=pl.lit(f"state.{name}"), **_named(name))
         yield rows.filter(pl.col("detail").is_not_null())
-    slept = _of(raked, asleep(joint, groups, {"state": pl.col("state")}, traced=False).drop_nulls("state"))
+    slept = _of(sampled, asleep(joint, groups, {"state": pl.col("state")}, traced=False).drop_nulls("state"))
     yield slept.select(
         "group", "low", "high", "source", detail="state", aas="value", account=pl.lit("state.sleep")
     )

@@ -1,4 +1,4 @@
-"""Source against source: the same quantity from every witness, verdicts, tolerances."""
+"""Source against source: the same quantity from every data source, verdicts, tolerances."""
 
 import polars as pl
 import pytest
@@ -16,7 +16,7 @@ from tests.fakery import (
     task_row,
 )
 
-from dbdyno.account.ledger import ledger, witnesses
+from dbdyno.account.ledger import cross_check, ledger
 from dbdyno.account.window import cut
 from dbdyno.model.protocols import Target
 from dbdyno.model.raw import RawCell
@@ -24,9 +24,9 @@ from dbdyno.model.raw import RawCell
 NAIVE = "activity samples: "  # what others take for CPU or DB time: shown because it differs
 
 
-def _witnesses(*cells: RawCell) -> pl.DataFrame:
+def _cross_checked(*cells: RawCell) -> pl.DataFrame:
     tables = cut(cells)
-    return witnesses(tables, ledger(tables))
+    return cross_check(tables, ledger(tables))
 
 
 def _cgroup(usage_ns: int) -> list[dict]:
@@ -67,7 +67,7 @@ def _task(pid: int, start: tuple[int, int], end: tuple[int, int], role: str, **c
 
 def test_all_agree_on_the_fake_machine():
     made = climb("fake:cpus=2,cpu=20ms,wait=IO/x:5ms,helper=checkpointer:0.1,driver=1ms,think=1ms", [1, 4])
-    found = _witnesses(*made.cells).filter(~pl.col("source").str.starts_with(NAIVE))
+    found = _cross_checked(*made.cells).filter(~pl.col("source").str.starts_with(NAIVE))
     assert "differs" not in set(found["verdict"])
     cpu = found.filter(quantity="cpu_used", sessions=4).drop_nulls("value")
     assert cpu["source"].to_list()[:3] == ["os tasks", "cgroup", "host: whole machine less driver and dbdyno"]
@@ -82,7 +82,7 @@ def test_one_that_differs_is_told_with_its_tolerance():
     """os tasks 0.4 cores; the group says 0.8: twice."""
     tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 0, user_ns=4 * S)]
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "cgroup": _cgroup(8 * S)})
-    row = _witnesses(cell).filter(quantity="cpu_used", source="cgroup").row(0, named=True)
+    row = _cross_checked(cell).filter(quantity="cpu_used", source="cgroup").row(0, named=True)
     assert row["value"] == pytest.approx(0.8)
     assert row["relative_difference"] == pytest.approx(1.0)
     assert row["tolerance"] == pytest.approx(0.05)
@@ -96,7 +96,7 @@ def test_the_machine_less_driver_is_set_against_the_servers_tasks():
         50, (10 * S, 0), (20 * S, 2 * S), "driver"
     )
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "host": _host(6_500_000_000)})
-    found = _witnesses(cell).filter(quantity="cpu_used").filter(pl.col("source").str.starts_with("host"))
+    found = _cross_checked(cell).filter(quantity="cpu_used").filter(pl.col("source").str.starts_with("host"))
     assert found["value"].to_list() == pytest.approx([0.45])
 
 
@@ -117,7 +117,7 @@ def test_processes_that_ended_are_counted_by_the_main_process(birth: int, cores:
         task_row(20 * S, 0, 0, pid=1, tid=1, role="helper:main", session=None, children_ns=8 * S),
     ]
     cell = made_cell({"tasks": tasks, "sessions": [session_row()]})
-    row = _witnesses(cell).filter(quantity="cpu_used").row(0, named=True)
+    row = _cross_checked(cell).filter(quantity="cpu_used").row(0, named=True)
     assert (row["source"], row["value"]) == (source, pytest.approx(cores))
 
 
@@ -128,7 +128,7 @@ def test_processes_that_ended_are_counted_by_the_main_process(birth: int, cores:
 def test_db_time_by_the_servers_clock_may_lag(growth_s: float, verdict: str):
     """The driver says 10 s in calls."""
     cell = made_cell({"sessions": [session_row()], "counters": _engine("db_time_ns", growth_s * S)})
-    found = _witnesses(cell).filter(quantity="db_time")
+    found = _cross_checked(cell).filter(quantity="db_time")
     row = found.filter(source="engine counters").row(0, named=True)
     assert found["source"][0] == "driver"
     assert found["value"][0] == pytest.approx(1.0)
@@ -145,7 +145,7 @@ def test_an_observed_load_has_no_driver():
         "samples": samples,
         "sessions": [session_row(calls=0, first_start_ns=None, last_end_ns=None, in_call_ns=0)],
     }
-    found = _witnesses(made_cell(tables, sessions=0)).filter(quantity="db_time")
+    found = _cross_checked(made_cell(tables, sessions=0)).filter(quantity="db_time")
     assert "driver" not in found["source"].to_list()
     assert found.filter(source="ledger")["value"].to_list() == pytest.approx([0.4], abs=0.001)
 
@@ -156,14 +156,14 @@ def test_a_session_that_came_and_went_does_not_blot_out_the_others():
         *_task(101, (12 * S, 0), (12 * S + S // 2, S // 10), "session", session=1),
     ]
     cell = made_cell({"tasks": tasks, "sessions": [session_row(0), session_row(1)]}, sessions=2)
-    found = _witnesses(cell)
+    found = _cross_checked(cell)
     assert found.filter(quantity="cpu_sessions")["value"][0] == pytest.approx(0.4)
     server = found.filter(quantity="cpu_used", source="os tasks").row(0, named=True)
     assert (server["value"], server["status"]) == (None, "1 came and went"), "the main process was not read"
 
 
 def test_unknown_is_said_with_its_status():
-    found = _witnesses(made_cell({"sessions": [session_row()]}))
+    found = _cross_checked(made_cell({"sessions": [session_row()]}))
     unknown = found.filter(pl.col("value").is_null())
     assert set(unknown["verdict"]) == {"unknown"}
     assert "ok" not in set(unknown["status"])
@@ -180,7 +180,7 @@ def test_executions_can_be_told_by_the_work_they_did(size: int, verdict: str):
     said = calibration.model_copy(update={"work_per_call": size * 132.0})
     meta = cell.meta.model_copy(update={"calibration": said})
     tables = cut([RawCell(meta, {**cell.tables, "counters": own})])
-    found = witnesses(tables, ledger(tables))
+    found = cross_check(tables, ledger(tables))
     row = found.filter(quantity="executions", source="engine counters, by work").row(0, named=True)
     assert row["verdict"] == verdict
     assert found.filter(quantity="work_per_call", source="calibration")["verdict"].to_list() == [verdict]
