@@ -14,12 +14,11 @@ import polars as pl
 
 from dbdyno.account import window
 from dbdyno.account.ledger import accounts
-from dbdyno.account.ledger.samples import detail
 from dbdyno.account.window.attribution import pooled
 from dbdyno.model.ledger_rows import BY_LABEL
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import LEFT_OUT, RawCell, RungStatus
-from dbdyno.model.session_time import is_limit, judged
+from dbdyno.model.session_time import is_limit, judged, wait_label
 from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.model.tables import ByCell, Tables, quantiles_ns, rows
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
@@ -104,7 +103,7 @@ def _figures(parts: ByCell, cell: str) -> dict[str, float | None]:
 
 
 def _mean(values: Iterable[float | None]) -> Mean | None:
-    """Of the known values; ``None`` without any."""
+    """Mean of the known values; ``None`` without any."""
     mean = Mean.of(v for v in values if v is not None)
     return mean if mean.n else None
 
@@ -211,7 +210,9 @@ def _slept(cut: Tables) -> pl.DataFrame:
 def _named(slept: pl.DataFrame, families: WaitFamilies) -> pl.DataFrame:
     client = families.among(*AT_CLIENT)
     account = pl.when(client).then(pl.lit("client")).otherwise(pl.lit("sleep"))
-    return slept.select(account.alias("account"), pl.when(~client).then(detail()).alias("detail"), "share")
+    return slept.select(
+        account.alias("account"), pl.when(~client).then(wait_label()).alias("detail"), "share"
+    )
 
 
 def _known(values: pl.Series) -> float | None:

@@ -56,7 +56,7 @@ def material(cpu: Any, of: Any) -> Any:
 
 
 def children(tasks: pl.DataFrame, t0_ns: int, t1_ns: int) -> Children | None:
-    """Of the raw table ``tasks``, between its reads nearest to t0 and t1; None: not told."""
+    """Children in the raw table ``tasks``, between its reads nearest to t0 and t1; None: not told."""
     tasks = tasks.with_columns(at_ns=(pl.col("before_ns") + pl.col("after_ns")) // 2)
     good = tasks.filter((pl.col("status") == "ok") & (pl.col("pid") == pl.col("tid")))
     main = good.filter(pl.col("role") == MAIN).drop_nulls("children_ns")

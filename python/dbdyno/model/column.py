@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 SCHEMA_VERSION = 2
-"""Of the written schema: :mod:`dbdyno.model.tables`."""
-DERIVED_VERSION = 4
-"""Of the criteria, sentences and layout of what is derived: what another has left is made anew."""
+"""Version of the written schema: :mod:`dbdyno.model.tables`."""
+DERIVED_VERSION = 5
+"""Version of the criteria, sentences and layout of what is derived: what another has left is made anew."""
 
 Type = Literal["i64", "f64", "str", "bool"]
 

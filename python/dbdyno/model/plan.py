@@ -35,7 +35,7 @@ class LimitSpec(Strict):
     quota: float | None = Field(default=None, gt=0)
     """So many CPUs' time: CFS bandwidth control (cpu.cfs_quota_us, cpu.max)."""
     period: str | None = None
-    """Of the quota, 1ms to 1s; the kernel's own is 100ms."""
+    """Period of the quota, 1ms to 1s; the kernel's own is 100ms."""
     weight: int | None = Field(default=None, ge=1, le=10_000)
     """Share under pressure, against 100 of everybody else (cpu.weight, cpu.shares)."""
     pool: int | None = Field(default=None, ge=1)

@@ -206,7 +206,7 @@ class Configuring(Protocol):
         found. Returns when every setting is in force."""
 
     def put_back(self, undo: Undo) -> str | None:
-        """Of a run that was killed: puts back settings; in words. None: it is not this server's."""
+        """Puts back settings of a run that was killed; in words. None: it is not this server's."""
 
     def clock_facts(self) -> Mapping[str, str]:
         """What reading the clock costs the server, and which clock that is, in words: takes a second or two,

@@ -205,10 +205,14 @@ def _waits(events: pl.DataFrame) -> dict[str, float]:
     return dict(counted.rows())
 
 
-def _labelled(events: pl.DataFrame) -> pl.DataFrame:
+def wait_label() -> pl.Expr:
+    """``class/event`` of a row, in one word."""
     named = pl.concat_str("wait_class", pl.lit("/"), pl.col("wait_event").fill_null("?"))
-    label = pl.when(pl.col("wait_class").is_null()).then(pl.lit(NO_EVENT)).otherwise(named)
-    return events.filter(pl.col("scope") == "rung").with_columns(label=label)
+    return pl.when(pl.col("wait_class").is_null()).then(pl.lit(NO_EVENT)).otherwise(named)
+
+
+def _labelled(events: pl.DataFrame) -> pl.DataFrame:
+    return events.filter(pl.col("scope") == "rung").with_columns(label=wait_label())
 
 
 def _sending(

@@ -219,7 +219,7 @@ class PurrUse:
 
 
 def purr_use(first: PurrRead, last: PurrRead) -> PurrUse:
-    """Of all CPUs that are in both reads. Raises :class:`UsageError` where no time passed between them.
+    """Use of all CPUs that are in both reads. Raises :class:`UsageError` where no time passed between them.
 
     ``idle_purr`` that outgrew ``purr`` is cut to it, as lparstat(8) does: they are read one after the other.
     """
@@ -236,7 +236,7 @@ def purr_use(first: PurrRead, last: PurrRead) -> PurrUse:
 
 
 def _grown(first: PurrRead, last: PurrRead, register: str) -> float | None:
-    """Of all CPUs that are in both reads; ``None`` as soon as one of them does not tell."""
+    """Sum over all CPUs that are in both reads; ``None`` as soon as one of them does not tell."""
     pairs = [
         (getattr(first.cpus[c], register), getattr(last.cpus[c], register))
         for c in sorted(first.cpus.keys() & last.cpus.keys())

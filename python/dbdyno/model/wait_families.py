@@ -44,7 +44,7 @@ class WaitFamilies(RootModel[dict[str, Family]]):
         return WaitFamilies(self.root | other.root)
 
     def of(self, label: str | None) -> Family:
-        """Of ``class/event``, or of a class alone."""
+        """The family of ``class/event``, or of a class alone."""
         name = label or ""
         return self.root.get(name) or self.root.get(name.partition("/")[0], Family.OTHER)
 

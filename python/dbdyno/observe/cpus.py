@@ -106,7 +106,7 @@ def processors(root: Path) -> dict[int, dict[str, str]]:
 
 
 def flags(root: Path) -> frozenset[str]:
-    """Of the first CPU; empty where the architecture lists none (all but x86)."""
+    """Flags of the first CPU; empty where the architecture lists none (all but x86)."""
     return frozenset(fields(text(root, "proc/cpuinfo")).get("flags", "").split())
 
 

@@ -19,7 +19,7 @@ _GROWING = ("run_ns", "runq_ns", "user_ns", "system_ns", "blkio_ns", "slices")
 
 
 class Spent(NamedTuple):
-    """Of one session, its parallel workers included in run and runq; seconds per second."""
+    """Time of one session, its parallel workers included in run and runq; seconds per second."""
 
     session: int
     wall_ns: int
@@ -241,7 +241,7 @@ def _growth(name: str, begin_ns: int) -> pl.Expr:
 
 
 def _client_share(waits: pl.DataFrame, mine: pl.DataFrame, families: WaitFamilies) -> float | None:
-    """Of the time asleep, by the latest reading of each; None: the waits of too many were not read."""
+    """Share of the time asleep, by the latest reading of each; None: the waits of too many were not read."""
     last = waits.join(mine, on=_KEY, how="semi", nulls_equal=True).filter(
         pl.col("after_ns") == pl.col("after_ns").max().over(_KEY)
     )

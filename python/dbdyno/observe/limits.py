@@ -117,7 +117,7 @@ _FILES = {
 
 
 def cpuset(root: Path) -> Cpuset | None:
-    """Of the innermost group that tells; None: none can be seen (its effect is in the affinity mask)."""
+    """That of the innermost group that has one; None: none is seen (its effect is in the affinity mask)."""
     for version, directory in find_groups(root, "cpuset"):
         cpus, mems = (cpus_listed(Path(directory), *names) for names in _FILES[version])
         if cpus:

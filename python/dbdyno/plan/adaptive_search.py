@@ -46,7 +46,7 @@ class Findings:
         return {s.sessions for s in self.seen}
 
     def throughputs(self) -> dict[int, Mean]:
-        """Of each usable rung, over its repeats; ascending."""
+        """Mean of each usable rung, over its repeats; ascending."""
         found: dict[int, Mean] = {}
         for s in sorted(self.seen, key=lambda s: s.sessions):
             if s.good and s.throughput is not None:

@@ -86,7 +86,7 @@ def resolve(
 
 
 def _at_most_ns(plan: Plan, rule: Adaptive) -> int:
-    """Of an auto ladder: all rungs it may have, in every repeat; of a goal's, the repeats of two."""
+    """For an auto ladder: all rungs it may have, in every repeat; of a goal's, the repeats of two."""
     blocks = rule.most_rungs * rule.repeats if rule.goal is None else rule.most_rungs + 2 * (rule.repeats - 1)
     return _expected_ns([c.model_copy(update={"sessions": rule.top}) for c in plan.cells] * blocks, plan)
 

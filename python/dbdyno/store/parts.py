@@ -59,7 +59,7 @@ class Parts:
             files.remove(self.path)
 
     def read(self, tables: Sequence[str]) -> tuple[dict[str, pl.DataFrame], list[dict[str, Any]]] | None:
-        """Of all parts: tables without rows of single sessions, and each part's document; ``None``: they
+        """From all parts: tables without rows of single sessions, and each part's document; ``None``: they
         cannot be used."""
         names = self.names()
         try:

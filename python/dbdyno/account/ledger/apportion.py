@@ -49,7 +49,7 @@ class Moments:
         return Moments(by_task, by_sample, squares, mine.bunches)
 
     def only(self, tasks: pl.DataFrame) -> Moments:
-        """Of ``tasks``, which are whole bunches."""
+        """Those of ``tasks``, which are whole bunches."""
         bunches = self.bunches.join(tasks.select("task"), on="task", how="semi")
         by_task, squares = (
             rows.join(tasks.select("task"), on="task", how="semi", maintain_order="left")
@@ -179,7 +179,7 @@ class Joint:
     margins' errors) and ``asleep_ns``: what is apportioned to waits; ``blur_ns``: what may stand
     under a wrong label."""
     seen: Moments
-    """Of the samples' rows what each stands for (seconds per second), asleep or runnable, by the margins
+    """What each of the samples' rows stands for (seconds per second), asleep or runnable, by the margins
     (``asleep``, ``runnable`` of which ``run``, ``run_low``, ``run_high``), by the samples alone (``raw``)."""
     bins: pl.DataFrame
     """How many samples (``n``) saw a task as what (``kind``, ``wait_class``) in a bin (``start_ns``)."""
@@ -188,8 +188,8 @@ class Joint:
     asked: Moments
     """The server's answers alone: ``y`` is each row's share of the task's time."""
     waits: pl.DataFrame
-    """Of exactly traced tasks: ``asleep``, ``queued``, ``throttled``, ``waits`` by label, per second; ``run``
-    divided among the labels by ``ticks`` of a clock on each CPU (NULL: none met it)."""
+    """For exactly traced tasks: ``asleep``, ``queued``, ``throttled``, ``waits`` by label, per second;
+    ``run`` divided among the labels by ``ticks`` of a clock on each CPU (NULL: none met it)."""
     families: WaitFamilies
 
 
@@ -235,7 +235,7 @@ def _binned(mine: pl.DataFrame, found: Sampled, cut: Tables) -> pl.DataFrame:
 
 
 def _served(found: Sampled, tasks: pl.DataFrame, cut: Tables) -> pl.DataFrame:
-    """Of observations: beside a load of our own the driver counts what was done."""
+    """For observations: beside a load of our own the driver counts what was done."""
     observed = cut["windows"].join(cut["cell_sessions"], on="cell", how="anti").select(c.name for c in CELL)
     asleep = families_of(cut).among(*AT_CLIENT) & (pl.col("kind") != "runnable")
     mine = found.totals.filter((pl.col("state") != "idle").fill_null(True) & ~asleep)

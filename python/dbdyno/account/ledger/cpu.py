@@ -146,9 +146,7 @@ def microstates_of(found: Joint, cut: Tables) -> pl.DataFrame:
     rows = tasks.join(_cpu(found), on="group", how="left", maintain_order="left")
     rows = rows.join(_slept(found), on="group", how="left", maintain_order="left")
     rows = _counted(_labelless(_filled(rows)), cut, tasks)
-    rows = rows.join(
-        groups.table.select("group", "cpu_source", "wait_source"), on="group", maintain_order="left"
-    )
+    rows = groups.named(rows, "cpu_source", "wait_source")
     rows = rows.join(_names(cut), on=["cell", "pid", "tid"], how="left", maintain_order="left")
     keys = cut["windows"].select(c.name for c in CELL)
     return conform("microstates", keys.join(_selected(rows), on="cell", maintain_order="right"))

@@ -35,6 +35,10 @@ class Groups:
         table = self.table.filter(pl.col("scope").is_in(scopes))
         return Groups(table, self.members.join(table.select("group"), on="group", how="semi"))
 
+    def named(self, rows: pl.DataFrame, *columns: str, **renamed: pl.Expr | str) -> pl.DataFrame:
+        """``rows`` with columns of their group's row in ``table``."""
+        return rows.join(self.table.select("group", *columns, **renamed), on="group", maintain_order="left")
+
 
 def groups(tasks: pl.DataFrame) -> Groups:
     """Sessions (those too brief to be sampled as one), rungs, helpers by role, and who is beside."""
@@ -201,10 +205,7 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
     )
     named = [f"{n}{end}" for n in ("run", "runq") for end in ("", "_low", "_high")]
     named += ["samples", "source"]
-    found = found.join(
-        groups.table.select("group", source="sampled_source"), on="group", maintain_order="left"
-    )
-    made = [found.select("group", *keys, *named)]
+    made = [groups.named(found, source="sampled_source").select("group", *keys, *named)]
     if traced:
         mine = _traced(joint, groups, keys, "queued").rename(
             {"value": "runq", "low": "runq_low", "high": "runq_high"}

@@ -18,8 +18,6 @@ from dbdyno.model.tables import Tables
 from dbdyno.model.wait_families import STORAGE, WaitFamilies
 from dbdyno.stats.raking import Floats, ipf, ratio, sums_of
 
-NO_EVENT = "no wait event"
-UNLABELLED = "active without wait event"
 LABEL = ("wait_class", "wait_event")
 
 ASKED, READ = "activity samples", "wait event word"
@@ -44,7 +42,7 @@ class Sampled:
     """:func:`added` sums by ``task`` and ``SEEN``, numbered ``seen``, and ``sampled_ns``: what the sampler's
     samples stand for of the task's bracket."""
     rows: Sequence[pl.DataFrame]
-    """Of each row of the samples ``seen``, ``instant`` and ``weight``: what it stands for, inside its task's
+    """For each row of the samples ``seen``, ``instant`` and ``weight``: what it stands for, inside its task's
     bracket."""
 
     def each(self, seen: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -211,7 +209,7 @@ def hidden() -> pl.Expr:
 
 
 def chosen(totals: pl.DataFrame) -> pl.DataFrame:
-    """Of each task the rows of one sampler: memory, unless the server's answers tell more of it."""
+    """The rows of one sampler for each task: memory, unless the server's answers tell more of it."""
     told = (pl.col("kind") != "unknown").cast(pl.Float64)
     w, w2 = ((pl.col(n) * told).sum() for n in ("weight", "weight_2"))
     much = totals.group_by("task", "via").agg(n=(w**2 / w2).fill_nan(0.0))
@@ -219,12 +217,6 @@ def chosen(totals: pl.DataFrame) -> pl.DataFrame:
         "task", keep="first", maintain_order=True
     )
     return totals.join(best.select("task", "via"), on=["task", "via"], how="semi", maintain_order="left")
-
-
-def detail() -> pl.Expr:
-    """The label of a wait in one word."""
-    labelled = pl.concat_str("wait_class", pl.lit("/"), pl.col("wait_event").fill_null("?"))
-    return pl.when(pl.col("wait_class").is_null()).then(pl.lit(NO_EVENT)).otherwise(labelled)
 
 
 def _inside(low: str, high: str) -> pl.Expr:

@@ -9,9 +9,8 @@ import polars as pl
 
 from dbdyno.account.ledger.margins import UNREAD
 from dbdyno.account.ledger.pooled import QUEUE
-from dbdyno.account.ledger.samples import UNLABELLED
 from dbdyno.model.ledger_rows import account_rows
-from dbdyno.model.session_time import in_call
+from dbdyno.model.session_time import UNLABELLED, in_call
 from dbdyno.model.source import HIDDEN_STATUS, TRACE
 from dbdyno.model.tables import Tables
 from dbdyno.model.units import NS_PER_S

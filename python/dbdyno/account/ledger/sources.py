@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.account.ledger.samples import UNLABELLED
 from dbdyno.account.ledger.source_readings import (
     TOLERANCE,
     SourceReading,
@@ -25,6 +24,7 @@ from dbdyno.account.ledger.source_readings import (
 )
 from dbdyno.model.brief import BRIEF, MAIN
 from dbdyno.model.column import CELL
+from dbdyno.model.session_time import UNLABELLED
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import ByCell, Tables, empty, rows
 

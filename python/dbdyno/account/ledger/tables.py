@@ -18,10 +18,11 @@ from dbdyno.account.ledger.groups import (
 )
 from dbdyno.account.ledger.margins import throttle_bracket
 from dbdyno.account.ledger.pooled import through_pool, with_pool
-from dbdyno.account.ledger.samples import LABEL, NO_EVENT, UNLABELLED
+from dbdyno.account.ledger.samples import LABEL
 from dbdyno.account.ledger.waits import UNSEEN, by_label, memos, queued, unaccounted, wait_accounts
 from dbdyno.model.column import CELL
 from dbdyno.model.ledger_rows import with_parents
+from dbdyno.model.session_time import NO_EVENT, UNLABELLED
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import Tables, conform, empty
 from dbdyno.model.units import NS_PER_S
@@ -41,14 +42,9 @@ def ledger_of(found: Joint, cut: Tables) -> pl.DataFrame:
     left = unaccounted(found, whole, accounts, cut)
     beside = sums.filter(pl.col("scope") != "beside")
     labels = by_label(found, whole)
-    rows = with_parents(
-        pl.concat([accounts, left, inside(beside), queued(labels, cpu, whole)], how="diagonal")
-    ).join(
-        everyone.table.select("group", "cell", "scope", "session", "who"), on="group", maintain_order="left"
-    )
-    noted = memos(found, whole, labels).join(
-        whole.table.select("group", "cell", "session", "who"), on="group", maintain_order="left"
-    )
+    rows = pl.concat([accounts, left, inside(beside), queued(labels, cpu, whole)], how="diagonal")
+    rows = everyone.named(with_parents(rows), "cell", "scope", "session", "who")
+    noted = whole.named(memos(found, whole, labels), "cell", "session", "who")
     rows, noted = with_pool(rows, noted, cut)
     bracket = throttle_bracket(cut).with_columns(scope=pl.lit("rung"), who=pl.lit("rung"))
     return _ordered([rows, bracket, noted.with_columns(scope=pl.lit("memo"))], cut)
@@ -81,8 +77,7 @@ def events_of(found: Joint, cut: Tables) -> pl.DataFrame:
         return empty("events")
     rows = pl.concat([_labelled(found, serving), _unseen(found, serving)], how="diagonal")
     keys = cut["windows"].select(c.name for c in CELL)
-    whose = serving.table.select("group", "cell", "scope", "session", "who")
-    rows = rows.join(whose, on="group", maintain_order="left").sort("group", maintain_order=True)
+    rows = serving.named(rows, "cell", "scope", "session", "who").sort("group", maintain_order=True)
     rows = through_pool(rows.drop("group"), cut)
     return conform("events", keys.join(rows, on="cell", maintain_order="right"))
 
@@ -107,7 +102,7 @@ def _labelled(found: Joint, serving: Groups) -> pl.DataFrame:
 def _with_zeros(rows: pl.DataFrame, found: Joint, serving: Groups) -> pl.DataFrame:
     """A label that was seen on one side only has none of the other, up to what so many samples miss."""
     rows = rows.join(missed(found, serving), on="group", how="left", maintain_order="left")
-    rows = rows.join(serving.table.select("group", "why"), on="group", maintain_order="left")
+    rows = serving.named(rows, "why")
     sampled = (pl.col("source") != TRACE) & ~pl.col("unlabelled")
     filled = {}
     for name in ("run", "sleep", "runq"):
@@ -134,8 +129,7 @@ def _unseen(found: Joint, serving: Groups) -> pl.DataFrame:
     awake = not_awake(found, serving).filter((run > 1e-9) | (runq > 1e-9))
     ends = {f"{n}{e}": v for n, v in (("run", run), ("runq", runq)) for e in _ENDS}
     rows = slept.join(awake.select("group", **ends), on="group", how="full", coalesce=True)
-    told = serving.table.select("group", "wait_source", "cpu_source", "sampled")
-    rows = rows.join(told, on="group", maintain_order="left")
+    rows = serving.named(rows, "wait_source", "cpu_source", "sampled")
     some = pl.col("sampled") > 0
     unseen = some | (pl.col("wait_source") == TRACE)
     return rows.select(

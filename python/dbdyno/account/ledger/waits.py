@@ -10,8 +10,9 @@ import polars as pl
 from dbdyno.account.ledger.apportion import Joint, sums
 from dbdyno.account.ledger.groups import Groups, asleep, missed, not_asleep, not_awake, runnable, slack
 from dbdyno.account.ledger.margins import TASKS, steal
-from dbdyno.account.ledger.samples import ASKED, NO_EVENT, SOURCES, UNLABELLED, detail
+from dbdyno.account.ledger.samples import ASKED, SOURCES
 from dbdyno.model.ledger_rows import divided
+from dbdyno.model.session_time import NO_EVENT, UNLABELLED, wait_label
 from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.model.tables import Tables
 from dbdyno.model.wait_families import AT_CLIENT
@@ -28,13 +29,10 @@ def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
     client = joint.families.among(*AT_CLIENT)
     account = pl.when(unlabelled).then(pl.lit(UNLABELLED)).when(client).then(pl.lit("client"))
     name = account.otherwise(pl.lit("sleep"))
-    keys = {"account": name, "detail": pl.when(name == "sleep").then(detail())}
+    keys = {"account": name, "detail": pl.when(name == "sleep").then(wait_label())}
     rows = asleep(joint, groups, keys).filter(pl.col("value") > 0).with_columns(status=pl.lit("ok"))
     hidden = not_asleep(joint, groups).with_columns(account=pl.lit("sleep"), status=pl.lit("ok"))
-    hidden = hidden.join(
-        groups.table.select("group", source="wait_source"), on="group", maintain_order="left"
-    )
-    rows = pl.concat([rows, hidden], how="diagonal")
+    rows = pl.concat([rows, groups.named(hidden, source="wait_source")], how="diagonal")
     rows = _with_hidden(rows, groups)
     whole = groups.only("session", "brief", "rung")
     filled = [
@@ -48,9 +46,7 @@ def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
 
 def _with_hidden(rows: pl.DataFrame, groups: Groups) -> pl.DataFrame:
     """For groups with sessions hidden from our role: the others' time, and up to all of theirs more."""
-    rows = rows.join(
-        groups.table.select("group", "hidden", "tasks", "unheard"), on="group", maintain_order="left"
-    )
+    rows = groups.named(rows, "hidden", "tasks", "unheard")
     some = pl.col("hidden") > 0
     more = pl.when(some).then("unheard").otherwise(0.0)
     status = pl.when(some).then(_seen()).otherwise("status")
@@ -176,7 +172,7 @@ _ENDS = ("", "_low", "_high")
 
 def by_label(joint: Joint, groups: Groups) -> pl.DataFrame:
     """CPU and run queue under each wait label, by group: :func:`runnable`."""
-    return runnable(joint, groups, {"detail": detail()})
+    return runnable(joint, groups, {"detail": wait_label()})
 
 
 def queued(labels: pl.DataFrame, cpu: pl.DataFrame, groups: Groups) -> pl.DataFrame:
@@ -210,7 +206,7 @@ def _wall(groups: Groups) -> pl.DataFrame:
 
 def _raw(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     """Sampled run-queue or CPU time in all, and by the label of the wait that it hid behind."""
-    rows = joint.seen.of("raw", {"detail": detail()})
+    rows = joint.seen.of("raw", {"detail": wait_label()})
     by_label = sums(rows, groups.members, ["kind", "detail"]).filter(kind="runnable")
     yield _shares(sums(rows, groups.members, ["kind"]).filter(kind="runnable"), "runnable", groups)
     yield _shares(by_label.filter(pl.col("detail") != NO_EVENT), "label.runnable", groups)
@@ -221,10 +217,9 @@ def _ran(joint: Joint, groups: Groups, labels: pl.DataFrame) -> pl.DataFrame:
     unseen = not_awake(joint, groups)
     errors = slack(joint.tasks, groups).select("group", error="run")
     unseen = unseen.join(errors, on="group", maintain_order="left")
-    sources = groups.table.select("group", source=pl.coalesce("wait_source", "cpu_source"))
     value, error = pl.col("run") + pl.col("traced_run"), pl.col("error")
     rows = labels.drop_nulls("run").select("group", "detail", "source", **_named("run"))
-    rest = unseen.filter(value > 0).join(sources, on="group", maintain_order="left")
+    rest = groups.named(unseen.filter(value > 0), source=pl.coalesce("wait_source", "cpu_source"))
     rest = rest.select("group", "source", aas=value, low=(value - error).clip(0.0), high=value + error)
     return pl.concat([rows, rest], how="diagonal").with_columns(account=pl.lit("label.run"))
 
@@ -263,10 +258,9 @@ def _workers(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     known = members.join(theirs.filter("known"), on="task").group_by("group", maintain_order=True)
     found = known.agg((pl.col(f"{n}_ns") / over).sum().alias(n) for n in ("run", "runq"))
     found = found.join(slack(theirs, some), on="group", suffix="_error", maintain_order="left")
-    source = groups.table.select("group", source="cpu_source")
+    rows = groups.named(found, source="cpu_source")
     for name in ("run", "runq"):
         value, error = pl.col(name), pl.col(f"{name}_error")
-        rows = found.join(source, on="group", maintain_order="left")
         ends = {"low": (value - error).clip(0.0), "high": value + error}
         yield rows.select("group", "source", account=pl.lit(f"workers.{name}"), aas=value, **ends)
     slept = asleep(joint, some, {"one": pl.lit(1)})
@@ -287,8 +281,7 @@ def _naive(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
 
 
 def _shares(found: pl.DataFrame, account: str, groups: Groups) -> pl.DataFrame:
-    found = found.join(groups.table.select("group", "raw_source"), on="group", maintain_order="left")
-    return found.select(
+    return groups.named(found, "raw_source").select(
         "group",
         *(["detail"] if "detail" in found.columns else []),
         account=pl.lit(account),
@@ -310,8 +303,7 @@ def _margin(joint: Joint, groups: Groups) -> pl.DataFrame:
     found = margin.join(slept, on="group", maintain_order="left").join(
         error, on="group", maintain_order="left"
     )
-    found = found.join(groups.table.select("group", "raw_source", "cpu_source"), on="group")
-    return found.select(
+    return groups.named(found, "raw_source", "cpu_source").select(
         "group",
         account=pl.lit("margin.off"),
         aas=pl.col("off") - pl.col("value"),

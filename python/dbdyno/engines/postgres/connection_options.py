@@ -104,7 +104,7 @@ def _auth(connection: Traced, options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def allowed_methods(require_auth: str) -> list[str]:
-    """Of what the driver can do: libpq's rule lists methods, or with ``!`` those that are excluded."""
+    """Methods that the driver can use: libpq's rule lists methods, or with ``!`` those that are excluded."""
     named = [word.strip() for word in require_auth.split(",") if word.strip()]
     excluded = [word[1:] for word in named if word.startswith("!")]
     return [m for m in _METHODS if (m in named or not named or excluded) and m not in excluded]

@@ -179,7 +179,7 @@ def setup(
 
 
 def shared(connection: Connection, recipe: Recipe) -> list[str]:
-    """Of :func:`setup`, what makes a connection that serves all sessions in turn: no transaction."""
+    """The part of :func:`setup` that makes a connection that serves all sessions in turn: no transaction."""
     inherited: dict[str, str] = dict(connection.execute(sql.text("session_settings")).fetchall())
     return [s for s in setup(connection, recipe, inherited, None) if not s.startswith("BEGIN")]
 

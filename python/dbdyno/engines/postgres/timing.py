@@ -68,7 +68,7 @@ def _as_owner(path: Path | None) -> dict[str, object]:
 
 
 def clock_facts(connection: Connection, main_pid: int | None, bin_dir: Path | None) -> dict[str, str]:
-    """Of a server on this host (``main_pid``). ``bin_dir``: where its programs are, if that is known."""
+    """Facts of a server on this host (``main_pid``). ``bin_dir``: where its programs are, if known."""
     facts = _server_side(connection)
     if main_pid is None:
         return facts

@@ -105,7 +105,7 @@ class _Trace:
 
 
 def read(trace: str) -> Authentication:
-    """Of the last attempt: libpq may make several, at other hosts or without TLS."""
+    """What happened in the last attempt: libpq may make several, at other hosts or without TLS."""
     method, bound = "none", False
     for _, message, rest in _LINE.findall(trace):
         if message == "StartupMessage":

@@ -10,7 +10,7 @@ SOURCES = list(BUILT_IN)
 
 
 def options() -> tuple[Option, ...]:
-    """Of the sources that are off unless asked for."""
+    """Options of the sources that are off unless asked for."""
     return tuple(s.option for s in SOURCES if s.option)
 
 

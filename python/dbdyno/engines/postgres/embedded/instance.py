@@ -362,7 +362,7 @@ class Instance:
             time.sleep(0.002)
 
     def _becomes_ready(self, running: Process) -> bool:
-        """Of one that somebody else started, who may have been killed meanwhile."""
+        """Whether a server that another process started, which may have been killed meanwhile, gets ready."""
         deadline = time.monotonic() + _START_PATIENCE_S
         while self._worker.start_ticks(running.pid) == running.start_ticks:
             if postmaster.is_ready(self._pid_file()):

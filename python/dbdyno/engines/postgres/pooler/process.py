@@ -179,7 +179,8 @@ def end(directory: Path) -> list[int]:
 
 
 def put_back(undo: Undo) -> str | None:
-    """Of a run that was killed. ``None``: there was nothing any more, or it is none of our directories."""
+    """Ends the pooler of a run that was killed. ``None``: there was nothing any more, or it is none of our
+    directories."""
     directory = Path(str(undo.data.get("directory", "")))
     if undo.kind != "pooler" or not _ours(directory):
         return None

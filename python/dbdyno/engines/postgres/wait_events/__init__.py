@@ -26,7 +26,7 @@ class Words(NamedTuple):
 
 @cache
 def words(major: int) -> Words | None:
-    """Of one version; None: a version whose names are not known here."""
+    """Words of one version; None: a version whose names are not known here."""
     if not resources.files(__name__).joinpath(f"{major}.toml").is_file():
         return None
     data = tomllib.loads(_text(f"{major}.toml"))
@@ -43,7 +43,7 @@ def words(major: int) -> Words | None:
 
 @cache
 def families() -> WaitFamilies:
-    """Of all versions."""
+    """Families of the events of all versions."""
     return WaitFamilies.model_validate(tomllib.loads(_text("families.toml")))
 
 
