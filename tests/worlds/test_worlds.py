@@ -15,6 +15,7 @@ from tests.elsewhere import (
     needs_root,
     with_docker_capabilities,
 )
+from tests.elsewhere_server import Cluster
 
 pytestmark = [pytest.mark.db, pytest.mark.root, needs_root]
 LADDER = ("run", "cpu", "--sessions", "2", "--measure", "2s", "--settle", "200ms")
@@ -56,3 +57,30 @@ def test_a_server_that_stays_is_found_again_and_observed(world: World, theirs: E
     finally:
         stopped = theirs.dbdyno("server", "stop", world=world)
     assert stopped.returncode == 0, stopped.stderr
+
+
+@pytest.mark.parametrize("world", [as_user(), in_namespaces(hidepid=2) + as_user()], ids=["user", "hidepid"])
+def test_doctor_of_a_server_of_another_user(world: World, theirs: Elsewhere, cluster: Cluster) -> None:
+    needs(world)
+    with cluster.server() as server:
+        done = theirs.dbdyno("doctor", "--json", "--dsn", server.unix, world=world)
+    assert done.returncode == 0, done.stderr
+    found = {s["name"]: s for s in json.loads(done.stdout)["sources"]}
+    for name in ("scheduler trace", "wait event word", "control groups"):
+        assert found[name]["state"] in ("not permitted", "remote"), found[name]
+        assert found[name]["right"] and found[name]["commands"], found[name]
+    assert found["activity samples"]["state"] == "on"
+
+
+def test_doctor_of_a_server_elsewhere(theirs: Elsewhere, cluster: Cluster) -> None:
+    world = in_namespaces(pid=True, net=True)
+    needs(world)
+    with cluster.server(world) as server:
+        server.bridge()
+        done = theirs.dbdyno("doctor", "--json", "--dsn", server.tcp, world=as_user())
+    assert done.returncode == 0, done.stderr
+    found = {s["name"]: s for s in json.loads(done.stdout)["sources"]}
+    assert {found[n]["state"] for n in ("os tasks", "block I/O delay", "cgroup")} == {"remote"}
+    assert found["activity samples"]["state"] == "on"
+    (way,) = [c["command"] for c in found["os tasks"]["commands"]]
+    assert "on its host" in way

@@ -78,6 +78,7 @@ Examples:
   dbdyno compare last                    its variants: ratios, intervals, verdicts, reasons
   dbdyno analyze ladder.csv              how a system scales, from sessions and throughput
   dbdyno topology                        sockets, NUMA nodes, cores, threads; which are usable
+  dbdyno doctor                          what can be measured here, and what enables the rest
   dbdyno show last                       the results of the last run
   dbdyno explain cpu-wait                what a claim means, and what to do
   dbdyno show last --profile             load profile and top ten events of the last run
@@ -86,7 +87,7 @@ Examples:
 
 \b
 Exit codes: 0 success; 1 internal error; 2 usage error; 3 server error; 4 run store error;
-5 run cut short, its measurements are kept; 6 self-test failed; 130 Ctrl-C.
+5 run cut short, its measurements are kept; 6 self-test or doctor --strict failed; 130 Ctrl-C.
 """
 
 
@@ -111,6 +112,7 @@ _PLACES = {
     "analyze": "analyze:analyze",
     "compare": "compare:compare",
     "topology": "topology:topology",
+    "doctor": "doctor:doctor",
     "explain": "runs:explain",
     "clean": "server:clean",
 }

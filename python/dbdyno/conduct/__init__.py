@@ -6,6 +6,7 @@ from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
     from dbdyno.conduct.derive import derive
+    from dbdyno.conduct.doctor import Diagnosis, diagnosed
     from dbdyno.conduct.observation import (
         Observed,
         observation_of,
@@ -42,6 +43,7 @@ lazy(
     __name__,
     {
         "Cost": "dbdyno.conduct.observed",
+        "Diagnosis": "dbdyno.conduct.doctor",
         "EXTRA_CONNECTIONS": "dbdyno.conduct.prepare",
         "Look": "dbdyno.conduct.progress",
         "NullObservationListener": "dbdyno.conduct.progress",
@@ -52,6 +54,7 @@ lazy(
         "Request": "dbdyno.conduct.request",
         "derive": "dbdyno.conduct.derive",
         "derived_of": "dbdyno.conduct.rebuild",
+        "diagnosed": "dbdyno.conduct.doctor",
         "experiment_of": "dbdyno.conduct.request",
         "find_recipe": "dbdyno.conduct.request",
         "reported": "dbdyno.conduct.rebuild",

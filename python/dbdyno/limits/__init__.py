@@ -15,7 +15,8 @@ from dbdyno.lazy import lazy
 if TYPE_CHECKING:
     from dbdyno.limits.binding import bind_order, order, pin
     from dbdyno.limits.check import check, check_spec, seen
-    from dbdyno.limits.means import Applied, Means, apply, undo
+    from dbdyno.limits.means import Applied, Means, apply, decide, undo
+    from dbdyno.limits.places import other_host
 
 
 lazy(
@@ -27,7 +28,9 @@ lazy(
         "bind_order": "dbdyno.limits.binding",
         "check": "dbdyno.limits.check",
         "check_spec": "dbdyno.limits.check",
+        "decide": "dbdyno.limits.means",
         "order": "dbdyno.limits.binding",
+        "other_host": "dbdyno.limits.places",
         "pin": "dbdyno.limits.binding",
         "seen": "dbdyno.limits.check",
         "undo": "dbdyno.limits.means",

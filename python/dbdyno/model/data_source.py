@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from dbdyno.model.column import Column
+from dbdyno.model.source import NO_ENABLING, Enabling
 
 
 class Option(NamedTuple):
@@ -58,6 +59,7 @@ class DataSource(NamedTuple):
     name: str  # as in the table of sources
     provenance: str
     cures: Mapping[str, str]  # status -> advice, where it is not ok
+    enabling: Enabling = NO_ENABLING  # what it gives, the right it needs, the commands that enable it
     option: Option | None = None
     counts: TaskCounts | None = None
     file: CounterFile | None = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Status = Literal["ok", "not here", "not permitted", "not supported", "off", "lost", "vanished"]
 """``ok``; ``not here`` (the server's processes are not seen here); ``not permitted`` (a right is missing);
@@ -21,6 +21,27 @@ MEANS = ("sampler priority", "open files")
 """Sources that say how others are read: without them no figure is missing."""
 
 
+class Step(NamedTuple):
+    """One command on the way to a data source. ``how``: ``sql``, a statement that our role may execute and
+    that takes effect at once; ``root``, a command of the operating system for root; ``hand``, whatever needs
+    a restart, another role or a decision."""
+
+    command: str
+    how: Literal["sql", "root", "hand"] = "hand"
+
+
+class Enabling(NamedTuple):
+    """What a data source gives, and how to get it where it is not read."""
+
+    adds: str = ""
+    right: str = ""  # that it needs, or that the steps need
+    steps: tuple[Step, ...] = ()
+    state: str = ""  # in place of the status, where that says less: ``not loaded``
+
+
+NO_ENABLING = Enabling()
+
+
 class Source(BaseModel):
     """One data source: its name, what it reads, how that went, what would make it available."""
 
@@ -30,3 +51,4 @@ class Source(BaseModel):
     provenance: str  # e.g. "/proc/PID/task/TID/schedstat, fields 1 and 2"
     status: Status
     detail: str = ""  # why, and the cure, where status is not ok
+    enabling: Enabling = Field(default=NO_ENABLING, exclude=True)  # for `dbdyno doctor`; not stored

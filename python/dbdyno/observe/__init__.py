@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from dbdyno.observe.glance_parts import brief_seen
     from dbdyno.observe.host import counter_files, host, per_cpu
     from dbdyno.observe.limits import opened, record
-    from dbdyno.observe.sources import Said, sources
+    from dbdyno.observe.sources import Said, judged, sources
     from dbdyno.observe.topology import topology
     from dbdyno.observe.watch import (
         THREADS,
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         NoWatch,
         check_exact,
         frames,
+        open_machine,
         open_observation,
         open_watch,
         recent_frames,
@@ -34,6 +35,8 @@ lazy(
         "counter_files": "dbdyno.observe.host",
         "frames": "dbdyno.observe.watch",
         "host": "dbdyno.observe.host",
+        "judged": "dbdyno.observe.sources",
+        "open_machine": "dbdyno.observe.watch",
         "open_observation": "dbdyno.observe.watch",
         "open_watch": "dbdyno.observe.watch",
         "opened": "dbdyno.observe.limits",

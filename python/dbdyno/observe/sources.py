@@ -10,7 +10,7 @@ import polars as pl
 
 from dbdyno.model.data_sources import SOURCES, files
 from dbdyno.model.protocols import Server, Watch
-from dbdyno.model.source import TRACE, Source, Status
+from dbdyno.model.source import NO_ENABLING, TRACE, Enabling, Source, Status, Step
 from dbdyno.model.tables import Tables, rows
 from dbdyno.observe.watch import TRACED_EVENTS
 
@@ -25,8 +25,13 @@ class _Witness:
     statuses: Callable[[Tables], pl.Series]  # of every single read
     noun: str = "reads"
     cures: Mapping[str, str] | None = None
+    enabling: Enabling = NO_ENABLING
 
 
+_WITH_RIGHTS = (
+    "sudo setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups --inh-caps=+{caps} --ambient-caps=+{caps} "
+    "$(command -v dbdyno) run WORKLOAD"
+)
 _ROLES = ("session", "helper:", "other")
 
 
@@ -65,7 +70,7 @@ def _registered(tables: Tables) -> Iterator[_Witness]:
         else:
             continue
         if s.option is None or read.len():
-            yield _Witness(s.name, s.provenance, _known(read), cures=s.cures)
+            yield _Witness(s.name, s.provenance, _known(read), cures=s.cures, enabling=s.enabling)
 
 
 def _known(statuses: pl.Series) -> Callable[[Tables], pl.Series]:
@@ -87,12 +92,18 @@ _WITNESSES = (
         "/proc/PID/task/TID/schedstat (run, run queue) and stat (user, kernel, state) of the server's tasks",
         _of_tasks(*_ROLES),
         cures={"not supported": "needs a kernel with CONFIG_SCHED_INFO"},
+        enabling=Enabling(
+            "CPU, run queue and sleep of every session and helper, exactly",
+            "none; where /proc hides other users' processes, the server's user or root",
+            (Step("sudo $(command -v dbdyno) run WORKLOAD --dsn DSN"),),
+        ),
     ),
     _Witness(
         DRIVER_TASKS,
         "/proc/PID/task/TID/schedstat and stat of the driver's threads and of dbdyno itself",
         _of_tasks("driver", "dbdyno"),
         cures={"not supported": "needs a kernel with CONFIG_SCHED_INFO"},
+        enabling=Enabling("whether the client limits a measurement", "none"),
     ),
     _Witness(
         "block I/O delay",
@@ -102,6 +113,11 @@ _WITNESSES = (
             "off": "sysctl kernel.task_delayacct=1, then restart the server: only processes that start later "
             "have it; one without any delay stays unknown, unless delayacct is on the kernel's command line"
         },
+        enabling=Enabling(
+            "time that processes wait for block devices",
+            "root on the server's host",
+            (Step("sysctl -w kernel.task_delayacct=1", "root"), Step("restart the server")),
+        ),
     ),
     _Witness(
         "activity samples",
@@ -109,18 +125,29 @@ _WITNESSES = (
         lambda tables: tables["sampler"].filter(~_OF_MEMORY)["status"],
         noun="samples",
         cures={"off": "this engine has no activity view", "lost": "the server did not answer"},
+        enabling=Enabling("state, wait event and statement of each session, sampled by SQL"),
     ),
     _Witness(
         "wait event word",
         "the wait event in each backend's own memory (process_vm_readv), and its task's state at once after",
         lambda tables: tables["sampler"].filter(_OF_MEMORY)["status"],
         noun="samples",
+        enabling=Enabling(
+            "wait events sampled from the server's memory, at the same instant as the state of the process",
+            "the server's user, or CAP_SYS_PTRACE",
+            (Step(_WITH_RIGHTS.format(caps="sys_ptrace")),),
+        ),
     ),
     _Witness(
         "scheduler trace",
         "BPF on sched_switch and sched_wakeup: each sleep and each wait for a CPU, by wait event",
         lambda tables: tables["traced"]["status"],
         cures={"lost": "switches came faster than they could be written down"},
+        enabling=Enabling(
+            "every sleep and every wait for a CPU, measured at each switch",
+            "CAP_BPF and CAP_PERFMON; CAP_SYS_PTRACE if the server runs as another user",
+            (Step(_WITH_RIGHTS.format(caps="bpf,+perfmon,+sys_ptrace")),),
+        ),
     ),
     _Witness(
         "cgroup",
@@ -130,6 +157,7 @@ _WITNESSES = (
             "not supported": "the cpu controller is not enabled for the server's group",
             "not here": "the server, or its control group, is not seen from here",
         },
+        enabling=Enabling("CPU time and throttling of the server's control group", "none"),
     ),
     _Witness(
         "host",
@@ -137,6 +165,7 @@ _WITNESSES = (
         lambda tables: tables["host"].filter(~_in_files(["psi", *(f.key for f in files().values())]))[
             "status"
         ],
+        enabling=Enabling("CPU of the whole machine: other processes, steal", "none"),
     ),
     _Witness(
         "pressure",
@@ -146,6 +175,11 @@ _WITNESSES = (
             "not supported": "needs CONFIG_PSI and, on some kernels, psi=1 at boot",
             "off": "needs psi=1 at boot",
         },
+        enabling=Enabling(
+            "pressure (PSI): time that tasks of the machine wait for CPU, memory and I/O",
+            "root on this host",
+            (Step("add psi=1 to the kernel's command line and reboot"),),
+        ),
     ),
 )
 
@@ -154,6 +188,14 @@ _OTHERS = {
     "open files": "descriptors kept open for the files of tasks",
 }
 """What a watch tells of itself that is no series of reads -> provenance."""
+_OTHERS_ENABLED = {
+    "sampler priority": Enabling(
+        "samples on time on a busy machine",
+        "CAP_SYS_NICE",
+        (Step(_WITH_RIGHTS.format(caps="sys_nice")),),
+    ),
+    "open files": Enabling("cheap reads of many tasks", "", (Step("ulimit -n 65536"),)),
+}
 
 _UNTOLD = {
     "wait event word": ("not supported", "no such word of this server is known"),
@@ -183,7 +225,21 @@ def sources(
     said: Said = Said(),
 ) -> pl.DataFrame:
     """Table ``sources`` of a cell: the driver where we drive, the observers, the engine's own witnesses."""
-    told = {s.name: s for s in server.sources()}
+    found = judged(server.sources(), tables, enabled=enabled, driven=driven, said=said)
+    drivers = (_driver(tables),) if driven else ()
+    return rows("sources", [s.model_dump() for s in (*drivers, *found)])
+
+
+def judged(
+    of_engine: Sequence[Source],
+    tables: Tables,
+    *,
+    enabled: bool = True,
+    driven: bool = False,
+    said: Said = Said(),
+) -> list[Source]:
+    """The observers by what they read, then the engine's own."""
+    told = {s.name: s for s in of_engine}
     observed = [
         _judge(w, tables, told.get(w.name), enabled, said) for w in (*_WITNESSES, *_registered(tables))
     ]
@@ -191,15 +247,19 @@ def sources(
         observed = [s for s in observed if s.name != DRIVER_TASKS]
     observed += [_unread(name, *said.witnesses[name]) for name in _OTHERS if name in said.witnesses]
     names = {s.name for s in observed} | {"driver"}
-    engines = [s for s in told.values() if s.name not in names]
-    drivers = (_driver(tables),) if driven else ()
-    return rows("sources", [s.model_dump() for s in (*drivers, *observed, *engines)])
+    return [*observed, *(s for s in told.values() if s.name not in names)]
 
 
 def _unread(name: str, status: str, detail: str) -> Source:
     """What is no series of reads."""
     return Source.model_validate(
-        {"name": name, "provenance": _OTHERS[name], "status": status, "detail": detail}
+        {
+            "name": name,
+            "provenance": _OTHERS[name],
+            "status": status,
+            "detail": detail,
+            "enabling": _OTHERS_ENABLED[name],
+        }
     )
 
 
@@ -214,6 +274,13 @@ def _driver(tables: Tables) -> Source:
 
 
 def _judge(witness: _Witness, tables: Tables, told: Source | None, enabled: bool, said: Said) -> Source:
+    """With what would enable it: the engine's own words win."""
+    found = _judged(witness, tables, told, enabled, said)
+    enabling = told.enabling if told is not None and told.enabling.adds else witness.enabling
+    return found.model_copy(update={"enabling": enabling})
+
+
+def _judged(witness: _Witness, tables: Tables, told: Source | None, enabled: bool, said: Said) -> Source:
     """``ok`` as soon as one read is; the detail then counts those that are not."""
     provenance = told.provenance if told else witness.provenance
     if not enabled and witness.name != DRIVER_TASKS:
@@ -242,8 +309,11 @@ def _judge(witness: _Witness, tables: Tables, told: Source | None, enabled: bool
 
 def _untold(name: str, tables: Tables) -> tuple[str, str] | None:
     """Status and why of a witness that was not asked for."""
-    if _verdict(_counts(_of_tasks(*_ROLES)(tables))) == "not here":
+    tasks = _verdict(_counts(_of_tasks(*_ROLES)(tables)))
+    if tasks == "not here":
         return None
+    if tasks == "not permitted" and name in _UNTOLD:
+        return tasks, _CURES[tasks]
     return _UNTOLD.get(name)
 
 

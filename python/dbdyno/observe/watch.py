@@ -117,6 +117,18 @@ def open_observation(
     )
 
 
+def open_machine() -> Watch:
+    """The watch over this machine alone, where there is no server: dbdyno's own process stands for one."""
+    ours = os.getpid()
+    own = {"pid": ours, "tid": ours, "role": "other"}
+    groups_ = [{**g, "scope": "server"} for g in _of("driver", ours)]
+    machine = {"os": True, "tasks": [own], "cgroups": groups_, "host": True}
+    return Attended[Watch](
+        lambda _: _core.Watch(json.dumps({**machine, **How().spec(), "task_interval_ms": TASK_INTERVAL_MS})),
+        _left,
+    ).result()
+
+
 def check_exact(server: Server, how: How) -> None:
     """Before a start: raises :class:`TargetError` where the exact tier is demanded and cannot be had."""
     if how.enabled and how.waits == "exact" and server.watching is not None:  # else with the first load

@@ -14,28 +14,16 @@ from psycopg.rows import class_row
 from dbdyno.engines.postgres import connect, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.embedded.defaults import memory_limit_bytes
+from dbdyno.engines.postgres.enabling import Sight, monitoring, setting_on
 from dbdyno.engines.postgres.presence import Presence
 from dbdyno.engines.postgres.sessions import OWN_PROBE_SINCE, Recipe
 from dbdyno.engines.postgres.wait_events import NEWEST, words
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import TargetError
-from dbdyno.model.source import Source
+from dbdyno.model.source import Enabling, Source
 from dbdyno.model.wait_families import Helper
 
 # What the control connection's role sees of other sessions, and what the server records at all.
-
-
-class Sight(NamedTuple):
-    """Columns of ``sight.sql``."""
-
-    role: str  # quoted as SQL needs it
-    all_sessions: bool  # has pg_read_all_stats
-    states: bool  # track_activities
-    query_ids: bool  # compute_query_id, as it came out
-    io_timing: bool  # track_io_timing
-    statements_there: bool  # pg_stat_statements is installed beside the server
-    statements_loaded: bool  # it is in the server
-    statements_made: bool  # and its extension in this database
 
 
 def sight(connection: Connection) -> Sight:
@@ -52,6 +40,7 @@ def activity(seen: Sight) -> Source:
         provenance="pg_stat_get_activity(NULL), by a connection of its own",
         status="ok" if seen.all_sessions else "not permitted",
         detail=_hidden(seen),
+        enabling=monitoring(seen, "state, wait event and statement of each session, sampled by SQL"),
     )
 
 
@@ -63,6 +52,7 @@ def dim(seen: Sight) -> Iterator[Source]:
             provenance="pg_stat_get_activity(NULL)",
             status="not permitted",
             detail=_hidden(seen),
+            enabling=monitoring(seen, "states and wait events of sessions of other users"),
         )
     if not seen.states:
         yield Source(
@@ -71,6 +61,7 @@ def dim(seen: Sight) -> Iterator[Source]:
             status="off",
             detail="states and statements of sessions are unknown: set track_activities = on for the "
             "server or the role",
+            enabling=setting_on(seen, "track_activities", "states and statements of sessions"),
         )
     if not seen.query_ids:
         yield Source(
@@ -78,6 +69,7 @@ def dim(seen: Sight) -> Iterator[Source]:
             provenance="compute_query_id",
             status="off",
             detail="samples do not say which statement ran: compute_query_id = on makes them known",
+            enabling=setting_on(seen, "compute_query_id", "which statement each sample met"),
         )
     if not seen.io_timing:
         yield Source(
@@ -85,26 +77,8 @@ def dim(seen: Sight) -> Iterator[Source]:
             provenance="track_io_timing",
             status="off",
             detail="the server's own read and write times stay 0: track_io_timing = on",
+            enabling=setting_on(seen, "track_io_timing", "the server's own times of reads and writes"),
         )
-
-
-def statements(seen: Sight) -> Source:
-    """Statements executed and blocks dirtied, by the extension that counts them."""
-    missing = []
-    if not seen.statements_there:
-        missing.append("PostgreSQL's contrib modules installed on the server's host")
-    if not seen.statements_loaded:
-        missing.append("shared_preload_libraries = 'pg_stat_statements' and a restart")
-    if not seen.statements_made:
-        missing.append("CREATE EXTENSION pg_stat_statements in the database that dbdyno connects to")
-    return Source(
-        name="statement counters",
-        provenance="pg_stat_statements, all databases",
-        status="not supported" if missing else "ok",
-        detail=f"executions and blocks dirtied are unknown: needs {', and '.join(missing)}"
-        if missing
-        else "",
-    )
 
 
 def _hidden(seen: Sight) -> str:
@@ -145,7 +119,7 @@ def helpers() -> dict[str, Helper]:
 
 
 def sources(
-    version: int, scripts: Iterable[Recipe], seen: Sight, unprobed: str | None = None
+    version: int, scripts: Iterable[Recipe], seen: Sight, statements: Source, unprobed: str | None = None
 ) -> list[Source]:
     """The engine's witnesses. ``unprobed``: why the sessions were not asked."""
     return [
@@ -153,7 +127,7 @@ def sources(
         _server_counters(version),
         activity(seen),
         _executions(),
-        statements(seen),
+        statements,
         *dim(seen),
         *_words(version),
     ]
@@ -161,24 +135,27 @@ def sources(
 
 def _session_counters(version: int, script: bool, unprobed: str | None) -> Source:
     name = "engine counters, per session"
+    enabling = Enabling("logical reads and other work of each session, counted exactly")
     if version >= OWN_PROBE_SINCE:
         return Source(
             name=name,
             provenance="pg_stat_get_backend_io(own pid) after pg_stat_force_next_flush()",
             status="ok" if unprobed is None else "off",
             detail=unprobed or "",
+            enabling=enabling,
         )
     provenance = "pg_stat_get_xact_blocks_fetched(own tables and indexes), the session being one transaction"
     if unprobed is not None:
-        return Source(name=name, provenance=provenance, status="off", detail=unprobed)
+        return Source(name=name, provenance=provenance, status="off", detail=unprobed, enabling=enabling)
     if not script:
-        return Source(name=name, provenance=provenance, status="ok")
+        return Source(name=name, provenance=provenance, status="ok", enabling=enabling)
     return Source(
         name=name,
         provenance=provenance,
         status="not supported",
         detail="an own script cannot be put into one transaction: PostgreSQL 18 counts per session; "
         "counters of the whole database are read all the same",
+        enabling=enabling,
     )
 
 
@@ -189,7 +166,13 @@ def _server_counters(version: int) -> Source:
     detail = "a session reports when a transaction ends, once a second at most: the figures lag by that"
     if version < 150000:
         detail += ", and by the 0.5 s that version 14 may keep them"
-    return Source(name="engine counters, server-wide", provenance=views, status="ok", detail=detail)
+    return Source(
+        name="engine counters, server-wide",
+        provenance=views,
+        status="ok",
+        detail=detail,
+        enabling=Enabling("transactions, blocks, WAL, I/O of the whole server: the load profile"),
+    )
 
 
 def _words(version: int) -> list[Source]:
@@ -212,6 +195,7 @@ def _executions() -> Source:
         provenance="pg_stat_database.xact_commit",
         status="ok",
         detail="transactions of all clients of the database, the watchers' included: not exact per session",
+        enabling=Enabling("transactions of the database"),
     )
 
 

@@ -16,6 +16,7 @@ from dbdyno.engines.postgres import (
     connect,
     connection_options,
     counters,
+    enabling,
     facts,
     objects,
     observation,
@@ -61,6 +62,7 @@ class PostgresServer:
         here = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect)
         self._settings = Keeper(here)
         self._front = Fronting()
+        self._preloaded: enabling.Preloaded | None = None
         self._run: str | None = None  # which has claimed this server
         self._recipes: dict[_Key, Recipe] = {}
         self._scripts: dict[str, Recipe] = {}
@@ -83,8 +85,25 @@ class PostgresServer:
     def sources(self) -> Sequence[Source]:
         with suppress(psycopg.Error):  # else what was known last: a lost server has witnesses, too
             self._sight = sight(self._connection)
-        known = facts.sources(self.version, self._scripts.values(), self._sight, self._unprobed)
+        known = facts.sources(
+            self.version, self._scripts.values(), self._sight, self._statements(), self._unprobed
+        )
         return [*known, *self._presence.sources(), *self._front.sources()]
+
+    def _statements(self) -> Source:
+        """Libraries are looked at once: the list changes with a restart only."""
+        if not self._sight.statements_loaded and self._preloaded is None:
+            with suppress(psycopg.Error):
+                self._preloaded = enabling.preloaded(self._connection)
+        database = self._connection.info.dbname
+        return enabling.statements(
+            self._sight, database, self._preloaded, embedded=self._instance is not None
+        )
+
+    def enable(self, statement: str) -> None:
+        """A step of a source that is a statement."""
+        with _doing(statement):
+            self._connection.execute(statement.encode())
 
     def capacity(self) -> Capacity:
         with _doing("counting connections"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dbdyno.model.column import column
 from dbdyno.model.data_source import DataSource, Option, ProcessRate, TaskCounts
+from dbdyno.model.source import Enabling, Step
 
 _FLAG = "--trace-syscalls"
 
@@ -14,6 +15,11 @@ SYSTEM_CALLS = DataSource(
         "off": f"system calls are counted by the scheduler trace when asked for: {_FLAG}",
         "lost": "there were more tasks or kinds of system calls than the trace has room for",
     },
+    enabling=Enabling(
+        "number and duration of system calls by process",
+        "CAP_BPF and CAP_PERFMON, as the scheduler trace",
+        (Step(f"dbdyno run WORKLOAD {_FLAG}"),),
+    ),
     option=Option("syscalls", _FLAG, "Also count system calls (scheduler trace)."),
     counts=TaskCounts(
         table="syscalls",

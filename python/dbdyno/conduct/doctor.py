@@ -1,0 +1,165 @@
+"""What can be measured here, and what would make the rest available: a short look.
+
+The data sources are judged as those of a run; one is on the list by its registration. What else a run may
+need is a function in :data:`CHECKS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from dbdyno import limits, observe
+from dbdyno.conduct.cell import MachineClock, clock_of
+from dbdyno.engines import open_server
+from dbdyno.model.data_sources import SOURCES
+from dbdyno.model.environment import ServerFacts
+from dbdyno.model.errors import DbdynoError, NotPrivileged, TargetError
+from dbdyno.model.plan import LimitSpec, Observation
+from dbdyno.model.protocols import Clock, Pool, Server, Target, Watch
+from dbdyno.model.source import TRACE, Enabling, Source, Step
+from dbdyno.model.units import NS_PER_S
+
+_LEAD_NS, _LOOK_NS = NS_PER_S // 20, NS_PER_S * 3 // 10
+_OF_SERVER = ("activity samples", "wait event word")
+_SYSCTL = "sysctl -w "
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """``server`` None: ``trouble`` says why; the sources are then those of this machine."""
+
+    server: ServerFacts | None
+    sources: tuple[Source, ...]
+    trouble: DbdynoError | None
+    enable: Callable[[str], None] | None
+    """Executes a step that is a statement of the server. Raises :class:`TargetError`."""
+
+
+@contextlib.contextmanager
+def diagnosed(engine: str, target: Target) -> Iterator[Diagnosis]:
+    """What can be measured with the server of ``target``, which stays open meanwhile. Changes nothing."""
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(open_server(engine, target))
+            facts = server.facts()
+            sources = [*_looked(server), *(s for check in CHECKS for s in check(server, facts))]
+        except TargetError as e:
+            yield Diagnosis(None, tuple(_finished(_of_machine())), e, None)
+            return
+        yield Diagnosis(facts, tuple(_finished(sources)), None, getattr(server, "enable", None))
+
+
+def _looked(server: Server) -> list[Source]:
+    """The data sources, by what a short observation reads of them."""
+    if server.watching is None:
+        return [*server.sources()]
+    watch = observe.open_observation(server, Observation(), {})
+    tables = _read(watch, clock_of(server))
+    return observe.judged(server.sources(), tables, said=observe.Said.by(watch))
+
+
+def _of_machine() -> Iterator[Source]:
+    watch = observe.open_machine()
+    tables = _read(watch, MachineClock())
+    found = observe.judged((), tables, said=observe.Said.by(watch))
+    yield from (s for s in found if s.name not in _OF_SERVER)
+
+
+def _read(watch: Watch, clock: Clock) -> dict[str, pl.DataFrame]:
+    t0_ns = clock.now_ns() + _LEAD_NS
+    try:
+        watch.start(t0_ns, t0_ns + _LOOK_NS)
+        clock.sleep((_LEAD_NS + _LOOK_NS) / NS_PER_S)
+    finally:
+        watch.stop()
+    return observe.frames(watch)
+
+
+def _finished(found: Sequence[Source] | Iterator[Source]) -> Iterator[Source]:
+    """With the sources that are off unless asked for, and without steps that were taken already."""
+    known = {s.name: s for s in found}
+    for s in known.values():
+        left = tuple(step for step in s.enabling.steps if not _taken(step))
+        if s.status == "not here":
+            left = (Step(limits.other_host()),)
+        yield s.model_copy(update={"enabling": s.enabling._replace(steps=left)})
+    trace = known.get(TRACE)
+    for registered in SOURCES:
+        if registered.option is not None and registered.name not in known:
+            there = trace is not None and trace.status == "ok"
+            status, detail = (
+                ("off", registered.cures["off"]) if there or trace is None else (trace.status, trace.detail)
+            )
+            yield Source(
+                name=registered.name,
+                provenance=registered.provenance,
+                status=status,
+                detail=detail,
+                enabling=registered.enabling,
+            )
+
+
+def _taken(step: Step) -> bool:
+    """Of a kernel's parameter: whether it has the value."""
+    name, _, value = step.command.removeprefix(_SYSCTL).partition("=")
+    if not step.command.startswith(_SYSCTL):
+        return False
+    try:
+        return Path("/proc/sys", *name.split(".")).read_text().strip() == value
+    except OSError:
+        return False
+
+
+# -- what else a run may need: one function each ----------------------------------------------------
+
+
+def _control_groups(server: Server, facts: ServerFacts) -> Iterator[Source]:
+    """Limits of the server's processes. Makes no group: only looks whether one may be made."""
+    spec = LimitSpec(quota=1.0, cpus="0")
+
+    def attempt() -> str:
+        found = limits.decide(spec, limits.seen(facts.main_pid, facts.here, facts.here_detail))
+        if found.alone is not None:
+            raise NotPrivileged(found.alone)
+        return ", ".join(str(place.parent) for place in found.places)
+
+    if server.world is None:
+        adds = "variants with a CPU quota or a cpuset: --limit quota=1, cpus=0-3, the recipe limits"
+        right = "root, or a delegated control group"
+        yield _tried("control groups", "cgroup of the server's processes", Enabling(adds, right), attempt)
+
+
+def _pooler(server: Server, _facts: ServerFacts) -> Iterator[Source]:
+    """A connection pooler in front of the server."""
+    if (pooling := server.pooling) is not None:
+        adds = "variants behind a connection pooler: --limit pool=4, the recipe limits"
+        attempt = lambda: pooling.check_pool(Pool(1, "transaction", 1, "extended"))  # noqa: E731
+        yield _tried("connection pooler", "the pooler's program", Enabling(adds), attempt)
+
+
+Check = Callable[[Server, ServerFacts], Iterator[Source]]
+CHECKS: list[Check] = [_control_groups, _pooler]
+
+
+def _tried(name: str, provenance: str, enabling: Enabling, attempt: Callable[[], object]) -> Source:
+    """What ``attempt`` raises is why not, and its cure the step."""
+    try:
+        attempt()
+    except DbdynoError as e:
+        status = "not permitted" if isinstance(e, NotPrivileged) else "not supported"
+        steps = (Step(e.cure),) if e.cure else ()
+        return Source.model_validate(
+            {
+                "name": name,
+                "provenance": provenance,
+                "status": "not here" if isinstance(e, TargetError) and status != "not permitted" else status,
+                "detail": e.message,
+                "enabling": enabling._replace(steps=steps),
+            }
+        )
+    return Source(name=name, provenance=provenance, status="ok", enabling=enabling)
