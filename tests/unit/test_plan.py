@@ -157,7 +157,9 @@ params = { tables = "own" }
     [
         ("mesure = '5s'", "did you mean 'measure'"),
         ("[variants.a]\nparms = {}", "did you mean 'params'"),
-        ("a = 1\nmeasure = x", "line 2"),
+        ("a = 1\nmeasure = x", "r:2"),
+        ("measure = '5s'\n[variants.a]\nlimits = { qota = 1 }", "(?s)r:3: .*did you mean 'quota'"),
+        ('notes = """\nmesure = 3\n"""\nmesure = \'5s\'\nrepeets = 2', "(?s)2 errors.*r:4.*r:5"),
         ("repeats = 0", "repeats"),
         ("variants = 3", "variants must be tables"),
     ],

@@ -100,7 +100,7 @@ def recipe_check(file: Path) -> None:
       dbdyno recipes check mine.toml
     """
     request = conduct.Request(recipe=str(file))
-    plan, _ = conduct.make_plan(conduct.experiment_of(request), observe.host())
+    plan, _ = conduct.planned(request, observe.host())
     cells = f"{len(plan.cells)} measurements" if plan.adaptive is None else "an auto ladder"
     screen.say(
         f"{file}: valid: {cells}, {len(plan.variants)} variant{'' if len(plan.variants) == 1 else 's'}"

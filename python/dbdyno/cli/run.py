@@ -156,9 +156,8 @@ def run(**options: Any) -> None:
       dbdyno run recipes/limits.toml --until 2% --budget 30min
       dbdyno run --recipe demo --dry-run
     """
-    experiment = conduct.experiment_of(_request(options))
     host = observe.host()
-    plan, workload = conduct.make_plan(experiment, host)
+    plan, workload = conduct.planned(_request(options), host)
     if options["dry_run"]:
         print_json(plan.model_dump(mode="json")) if options["as_json"] else screen.plan_table(plan)
         return

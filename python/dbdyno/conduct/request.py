@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from dbdyno import engines, limits, observe
 from dbdyno.model.environment import Host
-from dbdyno.model.errors import RecipeError, UsageError, did_you_mean
+from dbdyno.model.errors import RecipeError, UsageError, did_you_mean, nearest
 from dbdyno.model.plan import Experiment, Plan, Workload
-from dbdyno.plan import parse_recipe, refusal, resolve
+from dbdyno.plan import Fault, key_lines, line_of, parse_recipe, recipe_error, refusal, resolve
 from dbdyno.store.files import read_limited
 
 
@@ -50,7 +50,7 @@ def find_recipe(name_or_path: str) -> tuple[Experiment, Path]:
             raise UsageError(
                 f"there is no file {path}", f"that recipe comes with dbdyno: dbdyno run --recipe {path.stem}"
             )
-        return parse_recipe(_read(path, "recipe"), path.stem), path.parent
+        return parse_recipe(_read(path, "recipe"), path.stem, str(path)), path.parent
     known = recipes()
     if name_or_path not in known:
         raise RecipeError(
@@ -100,10 +100,19 @@ class Request:
 
 def experiment_of(request: Request) -> Experiment:
     """The experiment asked for, its script's path made absolute. Raises :class:`UsageError`."""
-    named, recipe = request.workload, request.recipe
-    if named is not None and named.endswith(".toml"):
-        named, recipe = None, named
-    base, directory = find_recipe(recipe) if recipe else (Experiment(), Path.cwd())
+    _, recipe = _named(request)
+    return _overridden(request, *(find_recipe(recipe) if recipe else (Experiment(), Path.cwd())))
+
+
+def _named(request: Request) -> tuple[str | None, str | None]:
+    """Workload and recipe; a workload may be a recipe's file."""
+    if request.workload is not None and request.workload.endswith(".toml"):
+        return None, request.workload
+    return request.workload, request.recipe
+
+
+def _overridden(request: Request, base: Experiment, directory: Path) -> Experiment:
+    named, recipe = _named(request)
     if base.script is not None:
         base = base.model_copy(update={"script": str(directory / base.script)})
     given = {k: v for k, v in request.overrides.items() if v is not None}
@@ -137,6 +146,65 @@ def _validated(data: dict[str, Any]) -> Experiment:
         return Experiment.model_validate(data)
     except ValidationError as e:
         raise UsageError(*refusal(e)) from e
+
+
+def planned(request: Request, host: Host) -> tuple[Plan, Workload]:
+    """:func:`make_plan` of what was asked for. What is wrong in a recipe is said with its file and line."""
+    try:
+        return make_plan(experiment_of(request), host)
+    except RecipeError:
+        raise
+    except UsageError as e:
+        raise (_in_recipe(request, host, e) or e) from None
+
+
+def _in_recipe(request: Request, host: Host, error: UsageError | None) -> RecipeError | None:
+    """The error by the keys without which there is none, or another: each is taken out in turn."""
+    _, recipe = _named(request)
+    path = Path(recipe or "")
+    if path.suffix != ".toml":
+        return None
+    text = _read(path, "recipe")
+    lines, data, faults = key_lines(text), tomllib.loads(text), []
+
+    def attempt(tried: dict[str, Any]) -> UsageError | None:
+        try:
+            base = _validated({"name": path.stem, **tried})
+            make_plan(_overridden(request, base, path.parent), host)
+        except UsageError as e:
+            return e
+        return None
+
+    while error is not None:
+        others = {key: attempt(_without(data, key)) for key in _keys(data)}
+        guilty = [k for k, e in others.items() if e is None]
+        guilty += [k for k, e in others.items() if e is not None and e.message != error.message]
+        if not guilty:
+            break
+        key = min(guilty, key=lambda k: (others[k] is not None, k in (("workload",), ("script",))))
+        faults.append(Fault(line_of(lines, key), error.message, error.cure))
+        data, error = _without(data, key), others[key]
+    return recipe_error(str(path), faults) if faults else None
+
+
+def _keys(data: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """All keys with values; a table only where it is empty, or a variant."""
+    for name, value in data.items():
+        path = (*above, name)
+        if isinstance(value, dict) and value:
+            yield from _keys(value, path)
+        if not isinstance(value, dict) or not value or above == ("variants",):
+            yield path
+
+
+def _without(data: Mapping[str, Any], key: tuple[str, ...]) -> dict[str, Any]:
+    """In place of a wrong workload the nearest one, so that what else is wrong shows."""
+    name, *below = key
+    if key == ("workload",) and (near := nearest(str(data[name]), workloads())) is not None:
+        return {**data, name: near}
+    if not below:
+        return {k: v for k, v in data.items() if k != name}
+    return {**data, name: _without(data[name], tuple(below))}
 
 
 def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         window_of,
     )
     from dbdyno.plan.recipe import SCHEMA_FILE, parse_params, parse_recipe, recipe_schema, refusal
+    from dbdyno.plan.recipe_lines import Fault, key_lines, line_of, recipe_error
     from dbdyno.plan.variants import texts
 
 
@@ -43,6 +44,10 @@ lazy(
         "observed_cell": "dbdyno.plan.planner",
         "parse_ladder": "dbdyno.plan.ladder",
         "parse_params": "dbdyno.plan.recipe",
+        "Fault": "dbdyno.plan.recipe_lines",
+        "key_lines": "dbdyno.plan.recipe_lines",
+        "line_of": "dbdyno.plan.recipe_lines",
+        "recipe_error": "dbdyno.plan.recipe_lines",
         "parse_recipe": "dbdyno.plan.recipe",
         "recipe_schema": "dbdyno.plan.recipe",
         "refusal": "dbdyno.plan.recipe",

@@ -15,38 +15,60 @@ from itertools import pairwise
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from dbdyno.model.errors import RecipeError, UsageError, did_you_mean
 from dbdyno.model.plan import Experiment, Parameter, Strict, Workload
+from dbdyno.plan.recipe_lines import Fault, Path, key_lines, line_of, recipe_error
 
 
-def parse_recipe(text: str, name: str) -> Experiment:
+def parse_recipe(text: str, name: str, file: str | None = None) -> Experiment:
     """The experiment that ``text`` describes; ``name`` is its name where the text gives none.
 
-    Raises :class:`RecipeError` with the line of a TOML error, or the nearest key of an unknown one.
+    Raises :class:`RecipeError` with file and line of each error, and the nearest key of an unknown one.
     """
+    where = file or f"recipe {name}"
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as e:
-        raise RecipeError(f"recipe {name}: {_toml_words(str(e))}", _toml_cure(str(e))) from e
+        place = re.search(r" ?\(at line (\d+), column (\d+)\)", str(e))
+        line = int(place[1]) if place else text.count("\n") + 1
+        words = _toml_words(str(e)).replace(place[0] if place else "", "")
+        raise recipe_error(where, [Fault(line, words, _toml_cure(str(e)))]) from e
     except RecursionError:
-        raise RecipeError(f"recipe {name}: nested too deep", "a recipe needs at most four levels") from None
-    _check_variants(name, data.get("variants", {}))
+        raise RecipeError(f"{where}: nested too deep", "a recipe needs at most four levels") from None
+    lines = key_lines(text)
+    _check_variants(where, data.get("variants", {}), lines)
     try:
         return Experiment.model_validate({"name": name, **data})
     except ValidationError as e:
-        message, cure = refusal(e)
-        raise RecipeError(f"recipe {name}: {message}", cure) from e
+        faults = [Fault(line_of(lines, loc), *words) for loc, words in refusals(e)]
+        raise recipe_error(where, faults) from e
 
 
 def refusal(error: ValidationError) -> tuple[str, str]:
-    """What is wrong in an experiment, and the cure."""
-    first = error.errors()[0]
-    where = ".".join(str(p) for p in first["loc"])
-    if first["type"] == "extra_forbidden":
-        known = _fields_at(Experiment, first["loc"][:-1])
-        return f"unknown key {where}", did_you_mean(str(first["loc"][-1]), known)
-    return f"{where}: {first['msg']}", f"it says {first['input']!r}"
+    """What is wrong in an experiment, and the cure: the first of :func:`refusals`."""
+    return refusals(error)[0][1]
+
+
+def refusals(error: ValidationError) -> list[tuple[tuple[int | str, ...], tuple[str, str]]]:
+    """By place: what is wrong in an experiment, and the cure; once where several types were tried."""
+    return list({_known_place(e["loc"]): _refusal(e) for e in reversed(error.errors())}.items())[::-1]
+
+
+def _known_place(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Without the type that was tried: ``params.blocks.int``."""
+    maps = [n for n, part in enumerate(loc) if part in ("params", "settings")]
+    return loc[: maps[0] + 2] if maps else loc
+
+
+def _refusal(e: ErrorDetails) -> tuple[str, str]:
+    where = ".".join(str(p) for p in _known_place(e["loc"]))
+    if e["type"] == "extra_forbidden":
+        known = _fields_at(Experiment, e["loc"][:-1])
+        return f"unknown key {where}", did_you_mean(str(e["loc"][-1]), known)
+    words = e["msg"][:1].lower() + e["msg"][1:]
+    return f"{where}: {words.replace('input should be', 'must be')}", f"it is {e['input']!r}"
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
@@ -78,11 +100,13 @@ def _toml_cure(words: str) -> str:
     return "the format is TOML: key = value, texts in quotes"
 
 
-def _check_variants(name: str, variants: Any) -> None:
-    if not isinstance(variants, dict) or not all(isinstance(v, dict) for v in variants.values()):
-        raise RecipeError(
-            f"recipe {name}: variants must be tables", "write [variants.NAME] and its keys below"
-        )
+def _check_variants(where: str, variants: Any, lines: Mapping[Path, int]) -> None:
+    wrong: list[Path] = [] if isinstance(variants, dict) else [("variants",)]
+    if isinstance(variants, dict):
+        wrong = [("variants", name) for name, v in variants.items() if not isinstance(v, dict)]
+    if wrong:
+        cure = "write [variants.NAME] and its keys below"
+        raise recipe_error(where, [Fault(line_of(lines, w), "variants must be tables", cure) for w in wrong])
 
 
 # -- JSON Schema of recipes (draft 2020-12), for editors that check and complete TOML by one --

@@ -1,0 +1,70 @@
+"""On which line of a recipe's text a key stands: TOML's reader keeps no places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from dbdyno.model.errors import RecipeError
+
+Path = tuple[str, ...]
+_PART = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
+_KEYS = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_HEADER = re.compile(rf"\s*\[\[?\s*({_KEYS})\s*\]")
+_KEY = re.compile(rf"\s*({_KEYS})\s*=\s*(.*)")
+_INLINE = re.compile(rf"[{{,]\s*({_KEYS})\s*=")
+_LONG = re.compile(r"\"\"\"|'''")
+
+
+class Fault(NamedTuple):
+    """``line``: 0 where none is known."""
+
+    line: int
+    message: str
+    cure: str | None
+
+
+def key_lines(text: str) -> dict[Path, int]:
+    """Line (from 1) of every table and key of a TOML text that can be read."""
+    found: dict[Path, int] = {}
+    table: Path = ()
+    end: str | None = None  # of a string of several lines
+    for number, line in enumerate(text.splitlines(), start=1):
+        if end is not None:
+            end = None if end in line else end
+        elif header := _HEADER.match(line):
+            table = _path(header[1])
+            found.setdefault(table, number)
+        elif key := _KEY.match(line):
+            path = (*table, *_path(key[1]))
+            found.setdefault(path, number)
+            if key[2].startswith("{"):
+                inner = {(*path, *_path(m[1])): number for m in _INLINE.finditer(key[2])}
+                found = inner | found
+            quotes = _LONG.findall(key[2])
+            end = quotes[0] if len(quotes) == 1 else None
+    return found
+
+
+def line_of(lines: Mapping[Path, int], path: Sequence[int | str]) -> int:
+    """Of the key, or of the nearest table around it; 0: none."""
+    names = tuple(map(str, path))
+    return next((lines[names[:n]] for n in range(len(names), 0, -1) if names[:n] in lines), 0)
+
+
+def recipe_error(name: str, faults: Iterable[Fault]) -> RecipeError:
+    """``mine.toml:3: unknown key mesure``, with its cure; several as a list."""
+    found = sorted(set(faults))
+    if len(found) == 1:
+        return RecipeError(f"{_place(name, found[0].line)}: {found[0].message}", found[0].cure)
+    listed = [f"{_place(name, f.line)}: {f.message}" + (f"; {f.cure}" if f.cure else "") for f in found]
+    return RecipeError(f"{name}: {len(found)} errors", "\n  ".join(listed))
+
+
+def _place(name: str, line: int) -> str:
+    return f"{name}:{line}" if line else name
+
+
+def _path(keys: str) -> Path:
+    return tuple(part.strip("\"'") for part in re.findall(_PART, keys))

@@ -1,0 +1,59 @@
+"""What is wrong in a recipe is said with file, line and nearest name, all of it at once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dbdyno import conduct, observe
+from dbdyno.model.errors import RecipeError, UsageError
+
+WRONG = """\
+workload = "lia"
+measure = "5x"
+settle = "2 fortnights"
+baseline = "c"
+sessions = "9:1"
+[params]
+tabels = "own"
+[variants.a]
+limits = { quota = 100000.0 }
+[variants.b]
+limits = { period = "10ms" }
+"""
+
+
+def refused(path: Path, **overrides: object) -> UsageError:
+    request = conduct.Request(recipe=str(path), overrides=overrides)
+    with pytest.raises(UsageError) as e:
+        conduct.planned(request, observe.host())
+    return e.value
+
+
+def lines(error: UsageError, path: Path) -> list[int]:
+    return [int(n) for n in re.findall(re.escape(f"{path}:") + r"(\d+):", str(error))]
+
+
+def test_every_wrong_value_is_said_with_its_line(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(WRONG)
+    error = refused(recipe)
+    assert isinstance(error, RecipeError)
+    assert lines(error, recipe) == [1, 2, 3, 4, 5, 7, 9, 11]
+    assert "did you mean 'lio'" in str(error)
+    assert "did you mean 'tables'" in str(error)
+
+
+def test_an_option_that_is_wrong_is_not_the_recipes_fault(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('workload = "lio"\nmeasure = "5s"\n')
+    assert str(recipe) not in str(refused(recipe, measure="1ms"))
+
+
+def test_one_wrong_value_is_one_line_and_a_cure(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('workload = "lio"\n\nmeasure = "1ms"\n')
+    error = refused(recipe)
+    assert (error.message.startswith(f"{recipe}:3: "), bool(error.cure)) == (True, True)
