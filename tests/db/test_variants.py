@@ -132,3 +132,42 @@ def test_a_budget_begins_no_repeat_that_would_end_later(bench: Bench) -> None:
     done = bench.dbdyno("run", recipe, "--dsn", bench.dsn, "--json", timeout_s=120)
     assert done.returncode == 0, done.stderr
     assert "budget of 14.0 s" in json.loads(done.stdout)["run"]["stopped"]
+
+
+LEFT_OUT = """
+workload = "cpu"
+sessions = "1"
+measure = "1s"
+settle = "100ms"
+baseline = "pooled"
+driver = { protocol = "extended" }
+[variants.one]
+[variants.two]
+driver = { protocol = "simple" }
+[variants.pooled]
+limits = { pool = 1 }
+"""
+NO_POOLER = {"DBDYNO_PGBOUNCER": "/nonexistent"}
+
+
+def test_a_variant_that_cannot_be_had_here_is_left_out(bench: Bench, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(LEFT_OUT)
+    before = len(bench.runs())
+    insisted = bench.dbdyno("run", str(recipe), "--all-variants", **NO_POOLER)
+    assert (insisted.returncode, "variant pooled" in insisted.stderr) == (2, True), insisted.stderr
+    assert len(bench.runs()) == before
+    done = bench.dbdyno("run", str(recipe), **NO_POOLER)
+    assert done.returncode == 0, done.stderr
+    assert "variant pooled is left out" in done.stdout
+    plan = bench.last()["plan"]
+    assert [v["name"] for v in plan["variants"]] == ["one", "two"]
+    assert {c["variant"] for c in plan["cells"]} == {"one", "two"}
+    assert bench.last()["comparison"]["baseline"] == "one"
+
+
+def test_one_variant_is_no_comparison(bench: Bench, tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(LEFT_OUT.replace("[variants.two]", "[variants.two]\nlimits = { pool = 2 }"))
+    done = bench.dbdyno("run", str(recipe), **NO_POOLER)
+    assert (done.returncode, "PgBouncer" in done.stderr) == (2, True), done.stderr

@@ -84,3 +84,13 @@ def test_doctor_of_a_server_elsewhere(theirs: Elsewhere, cluster: Cluster) -> No
     assert found["activity samples"]["state"] == "on"
     (way,) = [c["command"] for c in found["os tasks"]["commands"]]
     assert "on its host" in way
+
+
+def test_limits_that_are_not_permitted_are_left_out(theirs: Elsewhere) -> None:
+    words = ("run", "--recipe", "limits", "--repeats", "1", "--sessions", "1", "--measure", "1s", "--json")
+    done = theirs.dbdyno(*words, world=as_user(), timeout_s=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    document = json.loads(done.stdout)
+    variants = {v["name"] for v in document["plan"]["variants"]}
+    left_out = {c["name"] for c in document["plan"]["choices"] if c["value"] == "left out"}
+    assert "none" in variants and "variant quota" in left_out, (variants, left_out)

@@ -103,6 +103,11 @@ if TYPE_CHECKING:
 )
 @click.option("--budget", metavar="TIME", help="Total time budget: 30min.")
 @click.option("--baseline", metavar="VARIANT", help="Variant to compare with.  [default: the first]")
+@click.option(
+    "--all-variants",
+    is_flag=True,
+    help="Stop if a variant cannot be had here.  [default: it is left out if two or more remain]",
+)
 @click.option("--seed", type=int, help="Random seed for order and sampling times.  [default: 1]")
 @click.option(
     "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples per second.  [default: 10]"
@@ -175,6 +180,7 @@ def run(**options: Any) -> None:
                 open_store(options["store"]),
                 progress,
                 interrupt,
+                all_variants=options["all_variants"],
             )
         except drive.Interrupted:
             screen.error("stopped before anything was measured; nothing was kept")

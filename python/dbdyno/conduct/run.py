@@ -33,8 +33,12 @@ def run(
     store: RunStore,
     listener: ProgressListener,
     interrupt: Interrupt,
+    *,
+    all_variants: bool = False,
 ) -> Run:
     """Executes ``plan``; every measured cell is saved before the next begins.
+
+    Variants that cannot be had here are left out, if others remain to compare; not with ``all_variants``.
 
     A fault after the first saved cell leaves a readable run, status "cut short" with the reason; one
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
@@ -58,7 +62,8 @@ def run(
             listener.opened(environment)
             derived = beside.enter_context(deriving(record, server))
             with Stage(server, plan, observe.topology(), journal, listener) as stage:
-                stage.check()
+                plan = stage.check(all_variants=all_variants)
+                record.write_plan(plan)
                 made = Preparation(server, plan, environment, store, listener, interrupt)
                 units = made.units(workload, record)
                 _climb(stage, units, record, environment, interrupt, derived)

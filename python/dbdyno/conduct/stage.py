@@ -5,17 +5,48 @@ What is changed is written to a journal first: `dbdyno clean` puts it back where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 
 from dbdyno import limits
 from dbdyno.conduct.progress import ProgressListener
-from dbdyno.model.errors import DbdynoError, UsageError
+from dbdyno.model.environment import ServerFacts
+from dbdyno.model.errors import (
+    DbdynoError,
+    NotAvailable,
+    NotPrivileged,
+    ServerBusy,
+    ServerLost,
+    TargetError,
+    Unreachable,
+    UsageError,
+)
 from dbdyno.model.plan import Plan, Variant
 from dbdyno.model.protocols import Configured, Journal, Load, Pool, Server, needed
 from dbdyno.model.results import Applied
 from dbdyno.model.topology import Topology
+from dbdyno.plan import without
 from dbdyno.store import left_over
+
+
+class _NotHere(Exception):
+    """A variant cannot be had on this machine or server."""
+
+    def __init__(self, error: DbdynoError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+@contextlib.contextmanager
+def _had_here(*refusals: type[DbdynoError]) -> Iterator[None]:
+    """What is refused because of this machine or server; not a lost server, nor one that others use."""
+    try:
+        yield
+    except (ServerBusy, ServerLost, Unreachable):
+        raise
+    except refusals as e:
+        raise _NotHere(e) from e
 
 
 class Stage:
@@ -43,19 +74,33 @@ class Stage:
             raise trouble[0]
 
     # -- before the start ---------------------------------------------------------------------------
-    def check(self) -> None:
-        """Looks at every variant before the first cell. Raises what cannot be applied, with the cure."""
+    def check(self, *, all_variants: bool = False) -> Plan:
+        """Looks at every variant before the first cell. The plan without those that cannot be had here, if
+        others remain to compare; else, and with ``all_variants``, raises why not, with the cure.
+        """
         self._tidy()
         facts = self.server.facts()
-        own_world = self.server.world is not None
+        refused: dict[str, DbdynoError] = {}
         for variant in self.plan.variants:
-            if own_world and (variant.limits.of_system or variant.limits.bind not in (None, "off")):
-                raise UsageError(
-                    f"variant {variant.name}: the {facts.engine} engine has no processes to limit",
-                    "leave out cpus, mems, quota, weight and bind",
-                )
-            self.server.check_driver(variant.driver)
+            try:
+                self.applied[variant.name] = self._checked(variant, facts)
+            except _NotHere as e:
+                refused[variant.name] = e.error
+        self._leave_out(refused, all_variants)
+        self._rehearse()
+        return self.plan
+
+    def _checked(self, variant: Variant, facts: ServerFacts) -> Applied:
+        own_world = self.server.world is not None
+        if own_world and (variant.limits.of_system or variant.limits.bind not in (None, "off")):
+            raise UsageError(
+                f"variant {variant.name}: the {facts.engine} engine has no processes to limit",
+                "leave out cpus, mems, quota, weight and bind",
+            )
+        self.server.check_driver(variant.driver)
+        with _had_here(NotPrivileged, NotAvailable):
             restarts = self._check_settings(variant)
+        with _had_here(UsageError, TargetError):
             means = limits.check(
                 variant.limits,
                 self._topology,
@@ -65,13 +110,22 @@ class Stage:
                 self._journal,
                 facts.here_detail,
             )
+        with _had_here(NotAvailable, TargetError):
             if (pool := self._pool(variant)) is not None:
                 needed(self.server.pooling, "use a connection pooler").check_pool(pool)
-            self.applied[variant.name] = Applied(
-                restarts=tuple(restarts), limits=tuple(m.words for m in means)
-            )
+        return Applied(restarts=tuple(restarts), limits=tuple(m.words for m in means))
 
-        self._rehearse()
+    def _leave_out(self, refused: Mapping[str, DbdynoError], all_variants: bool) -> None:
+        left = len(self.plan.variants) - len(refused)
+        if refused and (all_variants or left < 2):
+            name, error = next(iter(refused.items()))
+            several = len(self.plan.variants) > 1
+            raise type(error)(f"variant {name}: {error.message}" if several else error.message, error.cure)
+        for name, error in refused.items():
+            cure = f"; {error.cure}" if error.cure else ""
+            self.listener.noted(f"variant {name} is left out: {error.message}{cure}")
+        if refused:
+            self.plan = without(self.plan, {name: e.message for name, e in refused.items()})
 
     def _tidy(self) -> None:
         """Settings that a killed run left on this server would be taken for the server's own."""

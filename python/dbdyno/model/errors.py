@@ -6,6 +6,7 @@
     +-- UsageError              exit 2   wrong option, recipe, workload, script
     |   +-- RecipeError
     |   +-- ScriptError                  with line, column and the text around
+    |   +-- NotAvailable                 on this machine, or with this server
     +-- TargetError             exit 3   the database server
     |   +-- Unreachable
     |   +-- AuthenticationFailed
@@ -56,6 +57,10 @@ class RecipeError(UsageError):
 
 
 class ScriptError(UsageError):
+    pass
+
+
+class NotAvailable(UsageError):
     pass
 
 

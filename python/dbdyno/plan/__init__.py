@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         switch_ns,
         until_share,
         window_of,
+        without,
     )
     from dbdyno.plan.recipe import SCHEMA_FILE, parse_params, parse_recipe, recipe_schema, refusal
     from dbdyno.plan.recipe_lines import Fault, key_lines, line_of, recipe_error
@@ -59,5 +60,6 @@ lazy(
         "texts": "dbdyno.plan.variants",
         "until_share": "dbdyno.plan.planner",
         "window_of": "dbdyno.plan.planner",
+        "without": "dbdyno.plan.planner",
     },
 )

@@ -85,6 +85,29 @@ def resolve(
     return _within_budget(plan.model_copy(update={"expected_ns": expected_ns})).sealed()
 
 
+def without(plan: Plan, refused: Mapping[str, str]) -> Plan:
+    """Without these variants (name -> why); the first that is left takes the place of a missing baseline."""
+    experiment, choices = plan.experiment, list(plan.choices)
+    for name, why in refused.items():
+        choices.append(Choice(name=f"variant {name}", value="left out", reason=why))
+    variants = tuple(v for v in plan.variants if v.name not in refused)
+    if experiment.baseline in refused:
+        why = f"variant {experiment.baseline} is left out"
+        choices.append(Choice(name="baseline", value=variants[0].name, reason=why))
+        experiment = experiment.model_copy(update={"baseline": None})
+    left = plan.model_copy(
+        update={
+            "experiment": experiment,
+            "variants": variants,
+            "cells": tuple(c for c in plan.cells if c.variant not in refused),
+            "choices": tuple(choices),
+        }
+    )
+    rule = left.adaptive
+    expected_ns = _expected_ns(left.cells, left) if rule is None else _at_most_ns(left, rule)
+    return left.model_copy(update={"expected_ns": min(plan.expected_ns, expected_ns)}).sealed()
+
+
 def _at_most_ns(plan: Plan, rule: Adaptive) -> int:
     """For an auto ladder: all rungs it may have, in every repeat; of a goal's, the repeats of two."""
     blocks = rule.most_rungs * rule.repeats if rule.goal is None else rule.most_rungs + 2 * (rule.repeats - 1)

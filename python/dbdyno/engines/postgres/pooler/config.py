@@ -21,7 +21,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from dbdyno.engines.postgres import connect
-from dbdyno.model.errors import TargetError, UsageError
+from dbdyno.model.errors import NotAvailable, TargetError, UsageError
 from dbdyno.model.protocols import Load, Pool
 from dbdyno.model.tables import CoreColumn
 
@@ -49,12 +49,12 @@ class Program:
 
 def find_program() -> Program:
     """The one that ``DBDYNO_PGBOUNCER`` names, else the first on PATH or in a usual place. Raises
-    :class:`UsageError` with the way to install it."""
+    :class:`NotAvailable` with the way to install it."""
     given = os.environ.get(VARIABLE)
     path = given or shutil.which("pgbouncer") or shutil.which("pgbouncer", path=os.pathsep.join(PLACES))
     if path is None or not Path(path).is_file():
         where = f"{VARIABLE} names {given}, which is not there" if given else "it is not installed"
-        raise UsageError(
+        raise NotAvailable(
             f"a limit `pool` needs the connection pooler PgBouncer: {where}",
             "install it: apt install pgbouncer (Debian, Ubuntu) or dnf install pgbouncer (Fedora, RHEL with "
             f"EPEL); its service is not needed. One elsewhere is named by {VARIABLE}",
@@ -66,10 +66,10 @@ def _version(path: str) -> tuple[int, ...]:
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError) as e:
-        raise UsageError(f"{path} does not run: {e}", "is it made for this machine?") from e
+        raise NotAvailable(f"{path} does not run: {e}", "is it made for this machine?") from e
     found = re.search(r"PgBouncer (?:version )?(\d+(?:\.\d+)+)", done.stdout)
     if found is None:
-        raise UsageError(f"{path} does not say its version", "is it PgBouncer?")
+        raise NotAvailable(f"{path} does not say its version", "is it PgBouncer?")
     return tuple(map(int, found[1].split(".")))
 
 
