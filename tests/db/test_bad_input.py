@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dbdyno.engines.postgres.objects import MARK
+from tests.conftest import KINDS, Servers
+from tests.contract.plain_server import plain_server
 from tests.db.conftest import SHORT, Bench
 
 pytestmark = pytest.mark.db
@@ -107,3 +110,24 @@ def test_a_password_never_shows(bench: Bench) -> None:
     done = bench.here("run", "lio", "--dsn", f"postgresql://u:{secret}@127.0.0.1:1/db", "--sessions", "1")
     assert done.returncode == 3
     assert secret not in done.stdout + done.stderr
+
+
+def test_rights_are_asked_for_and_leave_no_error_in_the_log(servers: Servers, tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "home", tmp_path / "s")
+    for version in KINDS:
+        with plain_server(servers.bin_dir(version), hba=["local all all trust"]) as plain:
+            plain.ask("create role weak login")
+            weak = ("--dsn", plain.dsn.replace("user=boss", "user=weak"))
+            for words in (
+                ("run", "lio", "--sessions", "1", *SHORT, *weak),
+                ("run", "cpu", "--sessions", "1", "--setting", "work_mem=9MB", *SHORT, *weak),
+                ("observe", "--for", "1s", *weak),
+            ):
+                done = bench.here(*words)
+                assert done.returncode == (0 if words[0] == "observe" else 3), done.stderr
+            plain.ask(f"create schema dbdyno; comment on schema dbdyno is '{MARK}'")
+            done = bench.here("run", "lio", "--sessions", "1", *SHORT, *weak)
+            assert (done.returncode, "GRANT ALL ON SCHEMA dbdyno TO weak" in done.stderr) == (3, True), (
+                done.stderr
+            )
+            assert "ERROR" not in plain.log(), plain.log()

@@ -153,10 +153,12 @@ def prepare(connection: Connection, name: str, params: Mapping[str, Any], sessio
     own_schema(connection)
     stamp = f"dbdyno {name} v{half.version} blocks={blocks}"
     there = {n: s for kind, n, s in _made(connection) if kind == half.objects.kind}
+    missing = [n for n in wanted if there.get(n) != stamp]
+    if missing and not _may_build(connection):
+        raise NotPrivileged(f"schema {SCHEMA} belongs to another user", _foreign(connection.info.user))
     with _privileged(connection), connection.patient():
-        for object_name in wanted:
-            if there.get(object_name) != stamp:
-                _build(connection, name, half, object_name, blocks, stamp)
+        for object_name in missing:
+            _build(connection, name, half, object_name, blocks, stamp)
     return blocks
 
 
@@ -193,9 +195,19 @@ def _enough(asked: int, half: Half, params: Mapping[str, Any]) -> int:
 
 
 def own_schema(connection: Connection) -> None:
+    """Makes it where it is not there. The right is asked for first: the server's log stays free of errors."""
     if _ours(connection):
         return
-    database = connection.info.dbname
+    role, database, may = connection.execute(sql.text("may_create_schema").encode()).fetchone() or (
+        "",
+        "",
+        True,
+    )
+    if not may:
+        raise NotPrivileged(
+            f"no right to create the schema {SCHEMA} in database {connection.info.dbname}",
+            f"as owner of the database or superuser: GRANT CREATE ON DATABASE {database} TO {role};",
+        )
     try:
         with connection.transaction():
             connection.execute(f"create schema {SCHEMA}".encode())
@@ -205,15 +217,18 @@ def own_schema(connection: Connection) -> None:
             raise TargetError(
                 f"schema {SCHEMA} has just been created by another session", "try again"
             ) from None
-    except psycopg.errors.InsufficientPrivilege:
-        user = connection.execute("select current_user").fetchone()
-        grant = pgsql.SQL("GRANT CREATE ON DATABASE {} TO {}").format(
-            pgsql.Identifier(database), pgsql.Identifier(str((user or ("",))[0]))
-        )
-        raise NotPrivileged(
-            f"no right to create the schema {SCHEMA} in database {database}",
-            f"as owner of the database or superuser: {grant.as_string(connection)};",
-        ) from None
+
+
+def _may_build(connection: Connection) -> bool:
+    row = connection.execute(
+        "select bool_and(pg_catalog.has_schema_privilege(%s, p)) from unnest(array['create', 'usage']) as p",
+        (SCHEMA,),
+    ).fetchone()
+    return row is None or bool(row[0])
+
+
+def _foreign(user: str) -> str:
+    return f"as its owner: dbdyno clean, or GRANT ALL ON SCHEMA {SCHEMA} TO {user}"
 
 
 def _ours(connection: Connection) -> bool:
@@ -318,8 +333,7 @@ def _privileged(connection: Connection) -> Iterator[None]:
     """Errors while we work in our schema, with the cure."""
     user = connection.info.user
     cures = {
-        "42501": f"schema {SCHEMA} belongs to another user: as that one, dbdyno clean, "
-        f"or GRANT ALL ON SCHEMA {SCHEMA} TO {user}",
+        "42501": f"schema {SCHEMA} belongs to another user: {_foreign(user)}",
         "2BP01": "something of yours depends on it: drop that first",
         "53100": "the server's disk is full: make room there",
     }

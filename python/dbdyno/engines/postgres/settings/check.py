@@ -12,7 +12,7 @@ from dbdyno.engines.postgres import connect, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.settings import values
 from dbdyno.engines.postgres.settings.values import PRELOADING, Guc, Site
-from dbdyno.model.errors import NotPrivileged, ServerBusy, UsageError, did_you_mean
+from dbdyno.model.errors import NotAvailable, NotPrivileged, ServerBusy, UsageError, did_you_mean
 
 _OWN_CONNECTIONS = 3  # control, activity, calibration
 _SETTABLE = ("user", "superuser")  # of the contexts: in any session, so in a trial, too
@@ -73,6 +73,7 @@ def check(site: Site, settings: Mapping[str, str]) -> list[Asked]:
         if any(c in value for c in "\n\r\0"):
             raise UsageError(f"setting {name}: its value has more than one line", "write it in one")
     with connect.connect(site.dsn) as trial:
+        trial.execute(sql.text("quiet").encode())
         _load_libraries(trial, settings)
         known = values.read(trial)
         asked = [_look(known, settings, name, value) for name, value in settings.items()]
@@ -140,15 +141,10 @@ def _load_libraries(trial: Connection, settings: Mapping[str, str]) -> None:
 
 def _check_rights(site: Site, trial: Connection, asked: Sequence[Asked]) -> None:
     """Raises :class:`NotPrivileged` with every statement that is missing."""
-    role, missing = site.role(), []
-    for a in asked:
-        try:
-            _alter_nothing(trial, a)
-        except psycopg.errors.InsufficientPrivilege:
-            missing.append(f"GRANT ALTER SYSTEM ON PARAMETER {a.name} TO {role}")
-        except psycopg.Error:
-            if trial.closed:
-                raise
+    role = site.role()
+    missing = [
+        f"GRANT ALTER SYSTEM ON PARAMETER {a.name} TO {role}" for a in asked if not _may_alter(trial, a.name)
+    ]
     lacking_superuser = bool(missing) and trial.info.server_version < _GRANT_SINCE
     missing += [row[0] for row in trial.execute(sql.text("rights_to_configure").encode()).fetchall()]
     if lacking_superuser:
@@ -161,6 +157,16 @@ def _check_rights(site: Site, trial: Connection, asked: Sequence[Asked]) -> None
             f"role {role} may not change these settings of the server and put them back",
             f"connect as a superuser, or let one say: {'; '.join(missing)};",
         )
+
+
+def _may_alter(trial: Connection, name: str) -> bool:
+    """Asked, not tried."""
+    if trial.info.server_version < _GRANT_SINCE:
+        found = trial.execute("select rolsuper from pg_catalog.pg_roles where rolname = current_user")
+    else:
+        found = trial.execute(sql.text("may_alter_system").encode(), (name,))
+    row = found.fetchone()
+    return row is not None and bool(row[0])
 
 
 def _try(trial: Connection, asked: Asked) -> Asked:
@@ -262,7 +268,7 @@ def _check_restart(site: Site, wanting: Sequence[Asked]) -> None:
     said = ", ".join(f"{a.name} = {a.value}" for a in wanting)
     if site.instance is None:
         alter = "; ".join(statement(a.name, a.value).as_string(None) for a in wanting)
-        raise UsageError(
+        raise NotAvailable(
             f"{said} needs a restart, and dbdyno restarts only servers that it started itself",
             f"say {alter}; restart the server, and run twice: dbdyno compare RUN RUN. "
             "Or leave out --dsn: the embedded server may be restarted",
