@@ -244,13 +244,17 @@ def test_one_session_is_held_up_by_the_run_queue_alone():
     assert delay(figures, 1, 0.9) == pytest.approx(0.2)
 
 
-def test_sources_that_are_missing_are_told_with_their_cure():
+def test_sources_that_are_missing_stand_in_one_line():
     made = climb("fake:cpu=50ms", [1])
-    told = {"name": "cgroup", "provenance": "cpu.stat", "status": "not permitted", "detail": "run as root"}
-    made.cells[0].tables["sources"] = rows("sources", [told])  # type: ignore[index]
-    found = {f.id: f for f in _derive(made).findings}["source-missing-cgroup"]
-    assert found.advice == "run as root"
-    assert (found.said["status"], found.case) == ("not permitted", "needed")
+    told = [
+        {"name": name, "provenance": "cpu.stat", "status": "not permitted", "detail": "run as root"}
+        for name in ("cgroup", "block I/O delay", "sampler priority")
+    ]
+    made.cells[0].tables["sources"] = rows("sources", told)  # type: ignore[index]
+    found = {f.id: f for f in _derive(made).findings}["not-measured"]
+    assert found.said["names"] == "cgroup; block I/O delay"  # without the priority no figure is missing
+    assert found.value.value == 2
+    assert "dbdyno doctor" in found.text
 
 
 def test_uneven_sessions_are_told():

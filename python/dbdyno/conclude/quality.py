@@ -179,22 +179,15 @@ def long_calls(case: Case) -> Iterator[Claim]:
 
 
 def sources_missing(case: Case) -> Iterator[Claim]:
-    table = case.tables["cell_sources"].filter(pl.col("status") != "ok")
-    for (name, status), rows in table.group_by("name", "status", maintain_order=True):
-        n, all_of_them = rows["cell"].n_unique(), len(case.cells)
-        yield claim(
-            "source-missing",
-            {
-                "name": name,
-                "status": status,
-                "extent": "" if n == all_of_them else f" in {n} of {case.many(all_of_them)}",
-                "provenance": rows["provenance"][0],
-            },
-            case="spare" if name in MEANS else "needed",
-            each=str(name).replace(" ", "-"),
-            advice=listed([d for d in rows["detail"].to_list() if d], 2),
-            cells=rows["cell"].unique(maintain_order=True).to_list(),
-        )
+    """All in one line: what each would add, and how to get it, is for `dbdyno doctor`."""
+    lacking = (pl.col("status") != "ok") & ~pl.col("name").is_in(MEANS)
+    table = case.tables["cell_sources"].filter(lacking)
+    whole = len(case.cells)
+    counts = table.group_by("name", maintain_order=True).agg(pl.col("cell").n_unique()).rows()
+    names = [name if n == whole else f"{name} (in {n} of {case.many(whole)})" for name, n in counts]
+    if names:
+        cells = table["cell"].unique(maintain_order=True).to_list()
+        yield claim("not-measured", {"names": "; ".join(names)}, float(len(names)), cells=cells)
 
 
 def one_repeat(case: Case) -> Iterator[Claim]:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import polars as pl
-
 from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate, significant
@@ -40,17 +38,17 @@ from dbdyno.present.document import (
     Statements,
     known,
     remarks,
-    texts,
     word,
 )
 from dbdyno.present.selection import Pick
-from dbdyno.present.sources_used import in_words
 
 Details = Callable[[Results, Pick], list[Block]]
 _SEVERITIES = ("invalid", "warning", "note", "good")
 _MAIN = ("throughput", "response")
 _IN_WORDS = (headline.FIRST, *headline.PARAGRAPH)
 """Findings that the headline has."""
+NOT_MEASURED = "not-measured"
+"""The claim that a terminal shows beside the quality."""
 MOST = 3
 """Claims that are shown at once."""
 DETAILS: dict[str, tuple[Details, ...]] = {
@@ -113,12 +111,15 @@ def more(results: Results) -> list[Paragraph]:
     run = results.info.id
     options = " | ".join(f"--{name.replace('_', '-')}" for name in ("findings", *DETAILS))
     commands = [f"dbdyno show {run} {options}", *([f"dbdyno analyze {run}"] if results.scaling else [])]
-    return remarks([f"{_quality_title(results)}.", f"More: {'; '.join(commands)}; dbdyno report {run}"])
+    lacking = [f.text for f in results.findings if f.id == NOT_MEASURED]
+    return remarks(
+        [f"{_quality_title(results)}.", *lacking, f"More: {'; '.join(commands)}; dbdyno report {run}"]
+    )
 
 
 def findings(results: Results) -> list[Block]:
     """All findings, the gravest first; what was measured how well, and what was not."""
-    return [_statements(results, _by_severity(results)), *_quality(results)]
+    return [_statements(results, _by_severity(results)), *remarks(sources_used.words(results))]
 
 
 class _Builder:
@@ -137,7 +138,9 @@ class _Builder:
         claims, *tables = self.answers()
         rest = _statements(results, [f for f in _by_severity(results) if f not in self._grave])
         yield claims
-        yield Section(_quality_title(results), [rest, *_quality(results)], "quality", folded=True)
+        yield Section(
+            _quality_title(results), [rest, *remarks(sources_used.words(results))], "quality", folded=True
+        )
         if self.observed:
             drawn = _charts(charts.ledgers(results), "time")
             yield Section("Active sessions over time", drawn, "timeline", detail=True)
@@ -230,33 +233,16 @@ def _statement(f: Claim, whole: set[str]) -> Statement:
     return Statement(f.text, f.severity, "", f.severity, f.id, f.advice, note)
 
 
-def _missing(results: Results) -> list[tuple[str, str, str]]:
-    """Data sources that gave nothing: name, why, cure."""
-    rows = results.tables["sources"].filter(pl.col("status") != "ok").select("name", "status", "detail")
-    return [
-        (name, in_words(status), detail) for name, status, detail in rows.unique(maintain_order=True).rows()
-    ]
-
-
 def _quality_title(results: Results) -> str:
     count = {s: sum(f.severity == s for f in _by_severity(results)) for s in _SEVERITIES}
-    missing = len({name for name, *_ in _missing(results)})
     parts = [
         (count["invalid"], "part unusable", "parts unusable"),
         (count["warning"], "warning", "warnings"),
         (count["note"], "note", "notes"),
         (count["good"], "check passed", "checks passed"),
-        (missing, "data source not available", "data sources not available"),
     ]
     told = ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in parts if n)
     return f"Measurement quality: {told or 'nothing to remark'}"
-
-
-def _quality(results: Results) -> list[Block]:
-    missing = _missing(results)
-    heads = ("not available", "why", "cure")
-    blocks: list[Block] = [*remarks(sources_used.words(results))]
-    return [*blocks, texts("", heads, missing)] if missing else blocks
 
 
 def _peak(results: Results) -> list[KeyFigure]:

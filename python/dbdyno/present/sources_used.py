@@ -163,14 +163,12 @@ def named(source: str) -> str:
 
 
 def words(results: Results) -> list[str]:
-    """Sentences: how waits were measured, then why not better, and the cure."""
+    """Sentences: how waits were measured."""
     found = tiers(results)
     whole = results.tables["windows"].height
     told = [_tier(results, t, whole) for t in found]
     if not found:
         told.append("Waits: unknown. No data source read them together with the tasks.")
-    if {t.source for t in found} != {TRACE}:
-        told += _cures(results, found)
     return told
 
 
@@ -192,18 +190,6 @@ def _rate(results: Results, source: str) -> str:
     reads = results.tables["sources"].filter((pl.col("name") == name) & (pl.col("status") == "ok"))
     told: list[str] = reads["provenance"].str.extract(r"(\d[\d.]*) ?Hz").drop_nulls().to_list()
     return f" at {told[0]} Hz" if told else ""
-
-
-def _cures(results: Results, found: list[Tier]) -> list[str]:
-    """Why better data sources were not used."""
-    better = [TRACE]
-    if not any(t.source == "wait event word, estimated" for t in found):
-        better.append("wait event word")
-    rows = results.tables["sources"].filter(pl.col("name").is_in(better) & (pl.col("status") != "ok"))
-    return [
-        f"More exact: the {name}. It was not used: {in_words(status)}{f'; {detail}' if detail else ''}."
-        for name, status, detail in rows.select("name", "status", "detail").unique(maintain_order=True).rows()
-    ]
 
 
 # The same quantity from every data source, and how far they differ.
