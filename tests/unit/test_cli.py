@@ -140,7 +140,7 @@ def test_errors_have_one_form(words: str) -> None:
     message, cure = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (2, "")
     assert message.startswith("error: ")
-    assert cure.startswith("  dbdyno ")
+    assert cure.startswith("  ") and "dbdyno " in cure
 
 
 def test_runs_are_listed_with_sessions_peak_and_server(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -98,7 +98,7 @@ def machine_of(given: Mapping[str, Any]) -> Machine:
 
 
 def think_s(given: Mapping[str, Any]) -> float | None:
-    return None if given["think"] is None else parse_duration_ns(given["think"]) / 1e9
+    return None if given["think"] is None else parse_duration_ns(given["think"], "--think") / 1e9
 
 
 def of_files(given: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -91,6 +92,7 @@ Exit codes: 0 success; 1 internal error; 2 usage error; 3 server error; 4 run st
 """
 
 
+_NOT_ONE_OF = re.compile(r"'([^']*)' is not one of (.*)")
 _PLACES_CURE = (
     "name other places: DBDYNO_STORE for runs, DBDYNO_SERVER_DIR for the embedded server; in a container, "
     "docker run --user with a user that the image knows, or --env HOME=DIR"
@@ -169,7 +171,13 @@ def _said_by_click(e: click.ClickException) -> int:
         e.show()
         return e.exit_code
     message, context = e.format_message(), getattr(e, "ctx", None)
-    cure = None if context is None else f"{context.command_path} --help lists arguments and options"
+    path = "dbdyno" if context is None else context.command_path
+    cure = f"{path} --help lists arguments and options"
+    if isinstance(e, click.NoSuchOption):
+        message = f"no option {e.option_name}"
+        cure = f"{did_you_mean(e.option_name, e.possibilities)} {cure}" if e.possibilities else cure
+    elif (wrong := _NOT_ONE_OF.search(message)) is not None:
+        cure = did_you_mean(wrong[1], re.findall(r"'([^']*)'", wrong[2]))
     return _said(message[:1].lower() + message[1:].removesuffix("."), cure, e.exit_code)
 
 

@@ -10,6 +10,7 @@ import click
 from dbdyno import conduct, drive, observe, present
 from dbdyno.cli import screen
 from dbdyno.cli.options import (
+    checked_output,
     engine_option,
     json_option,
     open_store,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     "--output",
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),
+    callback=checked_output,
     help="Also write a report: .html, .md or .xlsx.",
 )
 @engine_option("System to observe.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +12,7 @@ import click
 
 from dbdyno.engines import DEFAULT, secret_in
 from dbdyno.model.data_sources import options as optional_sources
+from dbdyno.model.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from dbdyno.store import RunStore
@@ -76,6 +78,28 @@ def waits_options(f: _F) -> _F:
         "and CAP_SYS_PTRACE if the server runs as another user). auto uses the trace where permitted.  "
         "[default: auto]",
     )(f)
+
+
+_REPORTS = (".html", ".htm", ".md", ".xlsx")
+
+
+def checked_output(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
+    """A callback of ``--output`` of a report: whether it can be written shows before anything is measured."""
+    if path is None:
+        return None
+    if path.suffix not in _REPORTS:
+        given = f"ends in {path.suffix}" if path.suffix else "has no suffix"
+        near = did_you_mean(path.suffix, _REPORTS[:1] + _REPORTS[2:])
+        raise UsageError(f"{path}: a report's name {given}; it is .html, .md or .xlsx", near)
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"cannot write {path}: there is no directory {path.parent}", "make it, or name another"
+        )
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(
+            f"cannot write {path}: no permission", "name a place that you may write to (-o PATH)"
+        )
+    return path
 
 
 def run_argument(f: _F) -> _F:

@@ -11,6 +11,7 @@ from dbdyno import conduct, drive, observe, present
 from dbdyno.cli import screen
 from dbdyno.cli.options import (
     bin_dir_option,
+    checked_output,
     dsn_option,
     engine_option,
     json_option,
@@ -133,6 +134,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
+    callback=checked_output,
     help="Also write a report: .html, .md or .xlsx.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan and exit.")

@@ -55,7 +55,7 @@ def selftest(
       dbdyno selftest convoy think --measure 5s
       dbdyno selftest --json | jq '.[] | select(.verdict == "off")'
     """
-    measure_ns = parse_duration_ns(measure)
+    measure_ns = parse_duration_ns(measure, "--measure")
     if measure_ns < NS_PER_S:
         raise UsageError(f"--measure {measure}: a window must last at least 1s")
     from dbdyno.model.protocols import Target

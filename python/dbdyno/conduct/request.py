@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -77,7 +78,16 @@ def _read(path: Path, what: str) -> str:
         return read_limited(path).decode()
     except (OSError, UnicodeDecodeError) as e:
         reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"cannot read the {what} {path}: {reason}", "check the path") from e
+        raise UsageError(f"cannot read the {what} {path}: {reason}", _near_file(path)) from e
+
+
+def _near_file(path: Path) -> str:
+    """A file beside it with a name that is like it."""
+    with contextlib.suppress(OSError):
+        alike = [p.name for p in path.parent.iterdir() if p.suffix == path.suffix and p.name != path.name]
+        if (near := nearest(path.name, alike)) is not None:
+            return f"did you mean {str(path.with_name(near))!r}?"
+    return "check the path"
 
 
 def _toml(folder: str) -> list[tuple[str, str]]:

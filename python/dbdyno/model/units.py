@@ -21,11 +21,14 @@ FACTORS_NS = {
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ns|us|ms|s|min|h)?\s*\Z")
 
 
-def parse_duration_ns(text: str) -> int:
-    """``'300ms'`` -> 300000000. A bare number is seconds. Raises :class:`UsageError`."""
+def parse_duration_ns(text: str, option: str = "") -> int:
+    """``'300ms'`` -> 300000000. A bare number is seconds. Raises :class:`UsageError`, with ``option``."""
     match = _DURATION.match(text)
     if match is None:
-        raise UsageError(f"not a duration: {text!r}", "write a number and a unit: 10s, 300ms, 50us, 2min")
+        named = f"{option}: " if option else ""
+        raise UsageError(
+            f"{named}not a duration: {text!r}", "write a number and a unit: 10s, 300ms, 50us, 2min"
+        )
     return round(float(match[1]) * FACTORS_NS[match[2] or "s"])
 
 

@@ -118,7 +118,7 @@ def _within_budget(plan: Plan) -> Plan:
     """Raises :class:`UsageError` where not even one repeat fits."""
     if plan.experiment.budget is None:
         return plan
-    budget_ns = parse_duration_ns(plan.experiment.budget)
+    budget_ns = parse_duration_ns(plan.experiment.budget, "--budget")
     one_ns = _expected_ns([c for c in plan.cells if c.repeat == 1], plan)
     if one_ns > budget_ns:
         raise UsageError(
@@ -146,7 +146,8 @@ def _ladder(experiment: Experiment, cpus: float, choices: list[Choice]) -> tuple
 
 
 def _times(experiment: Experiment) -> tuple[int, int]:
-    settle_ns, measure_ns = parse_duration_ns(experiment.settle), parse_duration_ns(experiment.measure)
+    settle_ns = parse_duration_ns(experiment.settle, "--settle")
+    measure_ns = parse_duration_ns(experiment.measure, "--measure")
     if measure_ns < MIN_MEASURE_NS:
         raise UsageError(
             f"--measure {experiment.measure}: a window must last at least 1s",
@@ -169,7 +170,7 @@ def _call_target(
             raise UsageError(f"workload {workload.name} is not calibrated", "leave out --call-target")
         return None
     if experiment.call_target is not None:
-        target_ns = parse_duration_ns(experiment.call_target)
+        target_ns = parse_duration_ns(experiment.call_target, "--call-target")
         if not 10_000 <= target_ns <= measure_ns:
             raise UsageError(
                 f"--call-target {experiment.call_target}: outside 10us..{format_ns(measure_ns)} (the window)",
@@ -246,7 +247,7 @@ def _expected_ns(cells: Sequence[Cell], plan: Plan) -> int:
     kinds = len({tuple(v.params.items()) for v in plan.variants})
     total = kinds * _CALIBRATION_NS if plan.call_target_ns is not None else NS_PER_S
     total += deriving_ns(len(cells))
-    cool_down_ns = parse_duration_ns(plan.experiment.cool_down)
+    cool_down_ns = parse_duration_ns(plan.experiment.cool_down, "--cool-down")
     for before, cell in zip((None, *cells), cells, strict=False):
         last = None if before is None else variants[before.variant]
         total += switch_ns(last, variants[cell.variant]) + cool_down_ns
@@ -362,7 +363,7 @@ def observed_cell(number: int, window_ns: int) -> Cell:
 
 
 def _at_least(option: str, text: str) -> int:
-    value_ns = parse_duration_ns(text)
+    value_ns = parse_duration_ns(text, option)
     if value_ns < MIN_MEASURE_NS:
         raise UsageError(
             f"{option} {text}: a window must last at least 1s",

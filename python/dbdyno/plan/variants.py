@@ -55,7 +55,7 @@ def variants_of(
 def think_ns(experiment: Experiment, spec: VariantSpec) -> int:
     """Pause of a session between two calls, ns."""
     text = next((t for t in (spec.driver.think, experiment.driver.think, experiment.think) if t), None)
-    return parse_duration_ns(text) if text else 0
+    return parse_duration_ns(text, "--think") if text else 0
 
 
 def texts(settings: Mapping[str, Value]) -> dict[str, str]:

@@ -7,6 +7,7 @@ reads, writes and WAL. The README of this engine has what that costs.
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from dbdyno import _core
 from dbdyno.engines.postgres.embedded.programs import Programs
-from dbdyno.model.errors import ServerBusy, TargetError, TooFewConnections
+from dbdyno.model.errors import ServerBusy, TargetError, TooFewConnections, UsageError, did_you_mean
 
 _MB = 1 << 20
 _LEAST, _MOST = 128 * _MB, 1024 * _MB
@@ -119,6 +120,7 @@ _STATISTICS = {
     "track_io_timing": "on",
     "track_wal_io_timing": "on",
 }
+_UNKNOWN = re.compile(r'unrecognized configuration parameter "([^"]+)"')
 _NOT_THERE = re.compile(r'could not access file "(?:\$libdir/)?pg_stat_statements"')
 
 
@@ -137,11 +139,21 @@ def settings(wish: Wish, socket_dir: Path) -> dict[str, str]:
     return ours | _STATISTICS | dict(wish.settings)
 
 
+def _all_settings(bin_dir: Path) -> list[str]:
+    """Names of those that a file usually has: PostgreSQL, "postgres", --describe-config."""
+    words = [str(bin_dir / "postgres"), "--describe-config"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    return [line.partition("\t")[0] for line in done.stdout.splitlines()]
+
+
 def without_statements(
     base: Mapping[str, str], wish: Wish, error: TargetError, programs: Programs
 ) -> dict[str, str]:
     """``base`` without the library, which is not installed if ``error`` says so; raises ``error`` where it
     does not, or where the library was asked for."""
+    if unknown := _UNKNOWN.search(error.message):
+        names = _all_settings(programs.bin_dir)
+        raise UsageError(f"unknown server setting {unknown[1]!r}", did_you_mean(unknown[1], names)) from error
     if not _NOT_THERE.search(error.message) or _LIBRARIES in wish.settings:
         raise error
     print(f"{programs.bin_dir} has no pg_stat_statements: no figures per statement", file=sys.stderr)
