@@ -70,6 +70,17 @@ def test_doctor_of_a_server_of_another_user(world: World, theirs: Elsewhere, clu
         assert found[name]["state"] in ("not permitted", "remote"), found[name]
         assert found[name]["right"] and found[name]["commands"], found[name]
     assert found["activity samples"]["state"] == "on"
+    assert any("--trace-syscalls" in c["command"] for c in found["system calls"]["commands"])
+
+
+def test_doctor_as_text_keeps_80_columns_and_commands_whole(theirs: Elsewhere) -> None:
+    done = theirs.dbdyno("doctor", world=as_user())
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
+    whole = " ".join(done.stdout.replace("\\\n", " ").split())
+    document = json.loads(theirs.dbdyno("doctor", "--json", world=as_user()).stdout)
+    for source in document["sources"]:
+        assert all(c["command"] in whole for c in source["commands"]), source
 
 
 def test_doctor_of_a_server_elsewhere(theirs: Elsewhere, cluster: Cluster) -> None:

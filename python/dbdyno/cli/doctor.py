@@ -26,6 +26,8 @@ WIDTH = 80
 _STATES = {"ok": "on", "off": "available", "not here": "remote", "vanished": "lost"}
 _INDENT = 10
 _AS_ROOT = "sudo "
+_COMMAND_FOLLOWS = ": run dbdyno as root, or"
+"""In the reason of a source: what comes then is among the commands."""
 
 
 @click.command()
@@ -119,13 +121,13 @@ def _lines(found: conduct.Diagnosis) -> Iterator[str]:
         yield ""
         yield f"{s.name}: {_state(s)}"
         yield from _labelled("adds", s.enabling.adds)
-        yield from _labelled("why", s.detail)
+        yield from _labelled("why", s.detail.partition(_COMMAND_FOLLOWS)[0] if _steps(s) else s.detail)
         yield from _labelled("right", s.enabling.right)
         for n, step in enumerate(_steps(s)):
             yield from _command("enable" if n == 0 else "then", _typed(step))
     yield ""
     count = f"{len(read)} of {len(found.sources)} data sources are on."
-    later = any(step.how != "hand" for s in missing for step in _steps(s))
+    later = any(_doable(found, step) for s in missing for step in _steps(s))
     yield f"{count} dbdyno doctor --fix asks before each command." if later else count
 
 
@@ -136,16 +138,23 @@ def _heading(found: conduct.Diagnosis) -> str:
     return f"{s.product} {s.version} at {s.where}" + (" (embedded)" if s.embedded else "")
 
 
-def _labelled(label: str, text: str) -> list[str]:
+def _labelled(label: str, text: str, columns: int = WIDTH) -> list[str]:
     if not text:
         return []
     begin, later = f"  {label + ':':{_INDENT - 2}}", " " * _INDENT
-    return textwrap.wrap(text, WIDTH, initial_indent=begin, subsequent_indent=later, break_long_words=False)
+    return textwrap.wrap(
+        text,
+        columns,
+        initial_indent=begin,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _command(label: str, command: str) -> list[str]:
     """Lines that together are the command as it is typed."""
-    lines = _labelled(label, command)
+    lines = _labelled(label, command, WIDTH - 2)
     end = "" if command.endswith(";") or not command.startswith((_AS_ROOT, "dbdyno ")) else " \\"
     return [line + end for line in lines[:-1]] + lines[-1:]
 

@@ -16,6 +16,7 @@ import polars as pl
 from dbdyno import limits, observe
 from dbdyno.conduct.cell import MachineClock, clock_of
 from dbdyno.engines import open_server
+from dbdyno.model.data_source import DataSource
 from dbdyno.model.data_sources import SOURCES
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError, NotPrivileged, TargetError
@@ -91,17 +92,23 @@ def _finished(found: Sequence[Source] | Iterator[Source]) -> Iterator[Source]:
     trace = known.get(TRACE)
     for registered in SOURCES:
         if registered.option is not None and registered.name not in known:
-            there = trace is not None and trace.status == "ok"
-            status, detail = (
-                ("off", registered.cures["off"]) if there or trace is None else (trace.status, trace.detail)
-            )
-            yield Source(
-                name=registered.name,
-                provenance=registered.provenance,
-                status=status,
-                detail=detail,
-                enabling=registered.enabling,
-            )
+            yield _unasked(registered, registered.option.flag, trace)
+
+
+def _unasked(registered: DataSource, flag: str, trace: Source | None) -> Source:
+    """A source that is off unless asked for, and then read by the trace: it needs what that needs."""
+    made = Source(
+        name=registered.name,
+        provenance=registered.provenance,
+        status="off",
+        detail=registered.cures["off"],
+        enabling=registered.enabling,
+    )
+    if trace is None or trace.status == "ok":
+        return made
+    steps = tuple(Step(f"{step.command} {flag}", step.how) for step in trace.enabling.steps)
+    enabling = registered.enabling._replace(steps=steps)
+    return made.model_copy(update={"status": trace.status, "detail": trace.detail, "enabling": enabling})
 
 
 def _taken(step: Step) -> bool:
@@ -152,7 +159,7 @@ def _tried(name: str, provenance: str, enabling: Enabling, attempt: Callable[[],
         attempt()
     except DbdynoError as e:
         status = "not permitted" if isinstance(e, NotPrivileged) else "not supported"
-        steps = (Step(e.cure),) if e.cure else ()
+        steps = (Step(e.cure.removeprefix("run as root: ")),) if e.cure else ()
         return Source.model_validate(
             {
                 "name": name,

@@ -29,8 +29,8 @@ class _Witness:
 
 
 _WITH_RIGHTS = (
-    "sudo setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups --inh-caps=+{caps} --ambient-caps=+{caps} "
-    "$(command -v dbdyno) run WORKLOAD"
+    "sudo -E setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups --inh-caps=+{caps} "
+    "--ambient-caps=+{caps} $(command -v dbdyno) run WORKLOAD"
 )
 _ROLES = ("session", "helper:", "other")
 
@@ -95,7 +95,7 @@ _WITNESSES = (
         enabling=Enabling(
             "CPU, run queue and sleep of every session and helper, exactly",
             "none; where /proc hides other users' processes, the server's user or root",
-            (Step("sudo $(command -v dbdyno) run WORKLOAD --dsn DSN"),),
+            (Step("sudo -E $(command -v dbdyno) run WORKLOAD --dsn DSN"),),
         ),
     ),
     _Witness(
