@@ -26,9 +26,14 @@ _OBEYED = re.compile(
 
 
 def on_terminal(
-    *words: str, columns: int = 100, rows: int = 50, env: dict[str, str] | None = None, seconds: float = 60
+    *words: str,
+    columns: int = 100,
+    rows: int = 50,
+    env: dict[str, str] | None = None,
+    seconds: float = 60,
+    typed: str = "",
 ) -> tuple[int, str]:
-    """Exit code and all that was written to the terminal."""
+    """Exit code and all that was written to the terminal. ``typed``: waits there to be read."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     variables = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
@@ -38,6 +43,7 @@ def on_terminal(
         env={**variables, "TERM": "xterm-256color", **(env or {})},
     )  # fmt: skip
     os.close(theirs)
+    os.write(ours, typed.encode())
     written, end = b"", time.monotonic() + seconds
     while time.monotonic() < end:
         if not select.select([ours], [], [], 0.2)[0]:

@@ -98,7 +98,7 @@ def test_a_stored_observation_is_shown_reported_exported_rebuilt_and_removed(
     profile = json.loads(bench.here("show", run, "--profile", "--json").stdout)
     assert {"DB time", "DB CPU", "CPU WAIT"} <= {r["name"] for r in profile["profile"]}
     assert bench.here("show", run, "--profile", "--window", "9").returncode == 2
-    assert bench.here("rm", run).returncode == 0
+    assert bench.here("rm", "--yes", run).returncode == 0
     assert run not in [r["id"] for r in bench.runs()]
 
 

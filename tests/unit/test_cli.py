@@ -100,7 +100,7 @@ def test_stored_runs_show_export_and_rebuild(run, tmp_path: Path) -> None:  # ty
         assert written
         assert all(Path(w).exists() for w in written)
     assert Path(run("report", "last", "-o", str(tmp_path / "r.html")).output.strip()).exists()
-    run("rm", listed[0]["id"])
+    run("rm", "--yes", listed[0]["id"])
     assert json.loads(run("runs", "--json").output) == []
 
 
@@ -145,13 +145,14 @@ def test_errors_have_one_form(words: str) -> None:
 
 def test_runs_are_listed_with_sessions_peak_and_server(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     run("run", "lio", *FAKE, "--sessions", "1,2")
-    (line,) = run("runs").output.splitlines()[1:]
-    shown = re.split(r"\s{2,}", line)
-    assert shown[2:5] == ["1, 2", "200 calls/s", "complete"]
-    assert shown[5].startswith("fake 1.0")
+    (shown,) = json.loads(run("runs", "--json").output)
+    known = {"sessions": [1, 2], "peak_calls_per_s": 200.0, "target": "embedded", "server": "fake 1.0"}
+    assert {key: shown[key] for key in known} == known
+    assert len(run("runs").output.splitlines()[1:]) == 2  # and what was left out
     (plan,) = tmp_path.glob("store/*/plan.json")
     plan.write_text("[")
-    assert re.split(r"\s{2,}", run("runs").output.splitlines()[1])[2:] == ["complete"]
+    (shown,) = json.loads(run("runs", "--json").output)
+    assert (shown["sessions"], shown["status"]) == ([], "complete")
 
 
 def test_a_password_in_a_dsn_is_warned_of_by_the_engine_whose_dsn_it_is() -> None:

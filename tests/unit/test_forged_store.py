@@ -86,7 +86,7 @@ def test_an_id_that_is_not_the_directory_s_name_is_refused(run: Path, identity: 
         assert "the id in run.json" in done.output and len(done.output) < 600
     assert sorted(tmp_path.rglob("*")) == before
     assert "broken" in dbdyno("runs").output
-    assert dbdyno("rm", run.name).output == f"removed {run.name}\n"
+    assert dbdyno("rm", "--yes", run.name).output == f"removed {run.name}\n"
     assert not run.exists()
 
 
@@ -99,7 +99,7 @@ def test_a_directory_of_a_name_that_is_no_id_is_refused(run: Path) -> None:
 def test_rm_of_a_link_removes_the_link(run: Path, tmp_path: Path) -> None:
     target = run.rename(tmp_path / "precious")
     run.symlink_to(target)
-    assert dbdyno("rm", run.name).exit_code == 0
+    assert dbdyno("rm", "--yes", run.name).exit_code == 0
     assert not run.is_symlink() and (target / "run.json").exists()
 
 
@@ -159,7 +159,7 @@ def test_a_file_of_a_run_that_is_none(run: Path, name: str, damage: Callable[[Pa
     done = dbdyno("show", run.name)
     assert done.exit_code == (0 if name.startswith("derived") else 4), done.output  # derived anew from cells
     assert dbdyno("runs").exit_code == 0
-    assert dbdyno("rm", run.name).exit_code == 0
+    assert dbdyno("rm", "--yes", run.name).exit_code == 0
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -13,6 +13,8 @@ from dbdyno.cli.options import (
     checked_output,
     engine_option,
     json_option,
+    label_options,
+    labels_of,
     open_store,
     print_json,
     store_option,
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     callback=checked_output,
     help="Also write a report: .html, .md or .xlsx.",
 )
+@label_options
 @engine_option("System to observe.")
 @store_option
 @json_option
@@ -92,6 +95,7 @@ def observe_command(**options: Any) -> None:
     from dbdyno.cli.observe_listeners import LiveObservation
     from dbdyno.model.plan import Observation
 
+    labels = labels_of(options)
     host = observe.host()
     names = ("duration", "window", "user", "database", "application", "pids")
     experiment = conduct.observation_of(
@@ -110,7 +114,7 @@ def observe_command(**options: Any) -> None:
     with interrupt.caught(), listener:
         try:
             made = conduct.observe_server(
-                plan, host, target, open_store(options["store"]), listener, interrupt
+                plan, host, target, open_store(options["store"]), listener, interrupt, labels
             )
         except drive.Interrupted:
             screen.error("stopped before the first second was over; nothing was kept")

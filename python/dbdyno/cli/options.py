@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,7 @@ import click
 from dbdyno.engines import DEFAULT, secret_in
 from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.visible import one_line
 
 if TYPE_CHECKING:
     from dbdyno.store import RunStore
@@ -100,6 +102,33 @@ def checked_output(_context: click.Context, _parameter: click.Parameter, path: P
             f"cannot write {path}: no permission", "name a place that you may write to (-o PATH)"
         )
     return path
+
+
+def label_options(f: _F) -> _F:
+    """``--name``, ``--tag``, ``--note``: see :func:`labels_of`."""
+    f = click.option("--note", metavar="TEXT", help="A remark, kept with the run.")(f)
+    f = click.option("--tag", "tags", metavar="TAG", multiple=True, help="A tag; repeatable.")(f)
+    return click.option("--name", metavar="NAME", help="A name; it works wherever a run is asked for.")(f)
+
+
+_LONGEST_LABEL, _LONGEST_NOTE = 60, 2_000
+_TAKEN = re.compile(r"last|.*~.*|-.*|\d{8}-\d{6}-.*", re.DOTALL)
+
+
+def labels_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of name, tags and note that were given. Raises :class:`UsageError` where one cannot be used."""
+    tags = tuple(dict.fromkeys(tag.strip() for tag in given["tags"]))
+    found = {k: given[k].strip() for k in ("name", "note") if given[k] is not None}
+    for option, text in (*(("--tag", t) for t in tags), ("--name", found.get("name", "-"))):
+        if len(text) > _LONGEST_LABEL or one_line(text) != text or (option == "--tag" and not text):
+            raise UsageError(f"{option} {text[:80]!r}", f"one line of at most {_LONGEST_LABEL} characters")
+    if _TAKEN.fullmatch(name := found.get("name", "")):
+        raise UsageError(
+            f"--name {name!r} could be taken for something else", "not last, no ~, no id of a run"
+        )
+    if len(found.get("note", "")) > _LONGEST_NOTE:
+        raise UsageError("the note is too long", f"at most {_LONGEST_NOTE:,} characters")
+    return found | ({"tags": tags} if tags else {})
 
 
 def run_argument(f: _F) -> _F:

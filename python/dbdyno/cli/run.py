@@ -15,6 +15,8 @@ from dbdyno.cli.options import (
     dsn_option,
     engine_option,
     json_option,
+    label_options,
+    labels_of,
     open_store,
     print_json,
     store_option,
@@ -137,6 +139,7 @@ if TYPE_CHECKING:
     callback=checked_output,
     help="Also write a report: .html, .md or .xlsx.",
 )
+@label_options
 @click.option("--dry-run", is_flag=True, help="Show the plan and exit.")
 @store_option
 @json_option
@@ -163,6 +166,7 @@ def run(**options: Any) -> None:
       dbdyno run recipes/limits.toml --until 2% --budget 30min
       dbdyno run --recipe demo --dry-run
     """
+    labels = labels_of(options)
     host = observe.host()
     plan, workload = conduct.planned(_request(options), host)
     if options["dry_run"]:
@@ -182,6 +186,7 @@ def run(**options: Any) -> None:
                 open_store(options["store"]),
                 progress,
                 interrupt,
+                labels,
                 all_variants=options["all_variants"],
             )
         except drive.Interrupted:

@@ -1,4 +1,4 @@
-"""Stored runs: runs, show, report, export, rebuild, rm; and explain, for the claims that they make."""
+"""One stored run: show, report, export, rebuild; and explain, for the claims that it makes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ import click
 from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
-from dbdyno.cli.screen import aligned, width
 from dbdyno.model.errors import UsageError
-from dbdyno.model.units import format_ns, format_rate
-from dbdyno.store.listing import Listed, Outline, default_root, list_runs, outline
 
 if TYPE_CHECKING:
     import polars as pl
@@ -204,65 +201,6 @@ def rebuild(run: str, store: Path | None, as_json: bool) -> None:
     else:
         screen.out().print(present.summary(results))
         screen.say(f"report: {path}")
-
-
-@click.command("rm")
-@click.argument("run", metavar="RUN")
-@store_option
-def remove(run: str, store: Path | None) -> None:
-    """Remove a run from the store. If it is a link, only the link is removed.
-
-    \b
-    Examples:
-      dbdyno rm 20261121-104501-lio-3f9a
-    """
-    click.echo(f"removed {open_store(store).remove(run)}")
-
-
-_HEADS = ("run", "lasted", "sessions", "peak", "status", "server")
-_LISTED = 5  # numbers of sessions; of more the first and the last
-
-
-@click.command()
-@store_option
-@json_option
-def runs(store: Path | None, as_json: bool) -> None:
-    """List the runs of the store, oldest first.
-
-    \b
-    Examples:
-      dbdyno runs
-      dbdyno runs --json | jq -r '.[].id'
-    """
-    root = default_root() if store is None else store
-    found = list_runs(root)
-    if as_json:
-        print_json([dict(run.document) for run in found])
-    elif not found:
-        click.echo(f"no runs in {root}; make one: dbdyno run lio")
-    else:
-        for line in _table([_row(run, outline(run.path)) for run in found], width()):
-            click.echo(line)
-
-
-def _table(rows: Sequence[Sequence[str]], columns: int | None) -> list[str]:
-    """In ``columns`` columns: a terminal too narrow for all goes without the duration."""
-    lines = aligned(_HEADS, rows, [False] * len(_HEADS), columns)
-    if columns is not None and max(map(len, lines)) > columns:
-        heads, *rest = ([cell for head, cell in zip(_HEADS, row, strict=True) if head != "lasted"]
-                        for row in (_HEADS, *rows))  # fmt: skip
-        lines = aligned(heads, rest, [False] * len(heads), columns)
-    return lines
-
-
-def _row(run: Listed, seen: Outline) -> tuple[str, ...]:
-    """The id begins with the start in UTC."""
-    lasted = format_ns((run.ended - run.started).total_seconds() * 1e9) if run.ended else ""
-    sessions = ", ".join(map(str, seen.sessions))
-    if len(seen.sessions) > _LISTED:
-        sessions = f"{seen.sessions[0]} to {seen.sessions[-1]}"
-    peak = "" if seen.peak is None else f"{format_rate(seen.peak)} calls/s"
-    return run.id, lasted, sessions, peak, run.status, "; ".join(filter(None, (seen.server, run.reason)))
 
 
 @click.command("explain")

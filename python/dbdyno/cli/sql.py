@@ -94,7 +94,8 @@ def _text(words: tuple[str, ...]) -> str:
 
 def _runs(store: Path | None, wanted: tuple[str, ...]) -> tuple[list[Listed], list[str]]:
     """The runs that can be read, or those that are wanted; and a line on each of the others."""
-    from dbdyno.store.listing import default_root, find_run, list_run, list_runs
+    from dbdyno.store.listing import default_root, list_run, list_runs
+    from dbdyno.store.overview import find_run
 
     root = default_root() if store is None else store
     found = [list_run(find_run(root, w)) for w in wanted] if wanted else list_runs(root)
@@ -144,7 +145,7 @@ def _print_csv(answer: Answer) -> None:
     """Unknown is empty. A text that a spreadsheet would take for a formula gets an apostrophe in front."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(answer.names)
-    writer.writerows([_csv_cell(value) for value in row] for row in answer.rows)
+    writer.writerows([csv_cell(value) for value in row] for row in answer.rows)
 
 
 def _print_json(answer: Answer) -> None:
@@ -168,7 +169,7 @@ def _shown(value: Any) -> str:
     return str(plain).lower() if isinstance(plain, bool) else str(plain)
 
 
-def _csv_cell(value: Any) -> Any:
+def csv_cell(value: Any) -> Any:
     plain = _plain(value)
     if isinstance(plain, str):
         return f"'{plain}" if plain.startswith(_FORMULA_STARTS) else plain

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         ObservationListener,
         ProgressListener,
     )
-    from dbdyno.conduct.rebuild import derived_of, raw_tables, rebuild, reported, results_of
+    from dbdyno.conduct.rebuild import derived_of, labelled, raw_tables, rebuild, reported, results_of
     from dbdyno.conduct.request import (
         Request,
         experiment_of,
@@ -58,6 +58,7 @@ lazy(
         "diagnosed": "dbdyno.conduct.doctor",
         "experiment_of": "dbdyno.conduct.request",
         "find_recipe": "dbdyno.conduct.request",
+        "labelled": "dbdyno.conduct.rebuild",
         "reported": "dbdyno.conduct.rebuild",
         "make_plan": "dbdyno.conduct.request",
         "observation_of": "dbdyno.conduct.observation",

@@ -75,18 +75,20 @@ def observe_server(
     store: RunStore,
     listener: ObservationListener,
     interrupt: Interrupt,
+    labels: Mapping[str, Any] | None = None,
 ) -> Observed:
     """Observes until the time is over or an end is asked for; every window is saved as soon as it is over,
     and derived while the next one is under way.
 
     A fault after the first saved window leaves a readable run, status "cut short" with the reason; one
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
+    ``labels``: fields of :class:`dbdyno.model.results.Labels`.
     """
     ready()
     with open_server(plan.experiment.engine, target) as server:
         _check_capacity(server)
         observe.check_exact(server, observe.How.of(plan.experiment))
-        record = store.create(plan, workloads={OBSERVED.name: OBSERVED})
+        record = store.create(plan, workloads={OBSERVED.name: OBSERVED}, **(labels or {}))
         with contextlib.ExitStack() as beside:
             with ending(record):
                 listener.planned(plan, record.id)

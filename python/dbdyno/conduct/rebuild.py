@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -20,7 +21,7 @@ from dbdyno.engines import helpers, product, wait_families
 from dbdyno.model.environment import Environment
 from dbdyno.model.errors import StoreError
 from dbdyno.model.ledger_rows import of_older
-from dbdyno.model.results import Results
+from dbdyno.model.results import Results, RunInfo
 from dbdyno.model.tables import DERIVED, RAW
 from dbdyno.model.wait_families import TABLE as FAMILIES
 from dbdyno.store import DamagedCell, Parts, Run
@@ -37,6 +38,14 @@ def rebuild(record: Run, say: Say = _told) -> tuple[Results, Path]:
     """Windows, ledger, findings and report anew from raw data; the report's path."""
     results = _anew(record, say)
     return results, reported(record, results)
+
+
+def labelled(record: Run, labels: Mapping[str, Any]) -> RunInfo:
+    """Changes name, tags or note of a run that has ended, in what ``show`` prints and in the report, too."""
+    info = record.update_info(**labels)
+    with contextlib.suppress(StoreError):  # of its raw data, or no place to write
+        reported(record, results_of(record))
+    return info
 
 
 def reported(record: Run, results: Results) -> Path:

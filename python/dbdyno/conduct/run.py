@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
+from typing import Any
 
 from dbdyno import __version__, observe
 from dbdyno.account.ladder import just_measured
@@ -33,6 +35,7 @@ def run(
     store: RunStore,
     listener: ProgressListener,
     interrupt: Interrupt,
+    labels: Mapping[str, Any] | None = None,
     *,
     all_variants: bool = False,
 ) -> Run:
@@ -42,13 +45,14 @@ def run(
 
     A fault after the first saved cell leaves a readable run, status "cut short" with the reason; one
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
+    ``labels``: fields of :class:`dbdyno.model.results.Labels`.
     """
     ready()
     with open_server(plan.experiment.engine, target) as server, contextlib.ExitStack() as beside:
         plan = fitted(server, plan)
         check_capacity(server, plan)
         observe.check_exact(server, observe.How.of(plan.experiment))
-        record = store.create(plan)
+        record = store.create(plan, **(labels or {}))
         with ending(record), contextlib.closing(FileJournal(record.id)) as journal:
             server.claim(record.id)
             listener.planned(plan, record.id)

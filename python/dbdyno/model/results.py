@@ -33,10 +33,18 @@ class Applied(BaseModel):
     limits: tuple[str, ...] = ()  # how each was put on, in words
 
 
-class RunInfo(BaseModel):
-    """``run.json``: the run's identity, and how it ended."""
+class Labels(BaseModel):
+    """What the user calls a run; it can be changed later."""
 
     model_config = ConfigDict(frozen=True)
+
+    name: str = ""  # several runs may have one: the newest of them is meant
+    tags: tuple[str, ...] = ()
+    note: str = ""
+
+
+class RunInfo(Labels):
+    """``run.json``: the run's identity, and how it ended."""
 
     schema_version: int
     id: str  # "20261121-104501-lio-3f9a": sorts by time

@@ -17,8 +17,9 @@ FACTORS_NS = {
     "s": NS_PER_S,
     "min": 60 * NS_PER_S,
     "h": 3600 * NS_PER_S,
+    "d": 24 * 3600 * NS_PER_S,
 }
-_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ns|us|ms|s|min|h)?\s*\Z")
+_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ns|us|ms|s|min|h|d)?\s*\Z")
 
 
 def parse_duration_ns(text: str, option: str = "") -> int:

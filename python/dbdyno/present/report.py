@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dbdyno.model.claim import Claim
-from dbdyno.model.results import Results
+from dbdyno.model.results import Results, RunInfo
 from dbdyno.model.units import format_ns, format_rate, significant
 from dbdyno.present import (
     charts,
@@ -103,7 +103,15 @@ def lead(results: Results) -> list[Paragraph]:
         )
     if info.stopped is not None:
         notes.append(Paragraph(f"Stopped {info.stopped}"))
-    return [*notes, *(Paragraph(s, lead=True) for s in headline.sentences(results))]
+    answers = [Paragraph(s, lead=True) for s in headline.sentences(results)]
+    return [*notes, *answers, *remarks(_labels(info))]
+
+
+def _labels(info: RunInfo) -> list[str]:
+    """What the user calls the run."""
+    tags = f"Tags: {', '.join(info.tags)}" if info.tags else ""
+    words = (f"Name: {info.name}" if info.name else "", tags, f"Note: {info.note}" if info.note else "")
+    return ["; ".join(filter(None, words)) + "."] if any(words) else []
 
 
 def more(results: Results) -> list[Paragraph]:

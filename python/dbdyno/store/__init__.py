@@ -3,6 +3,7 @@
 ::
 
     ROOT/                              $XDG_DATA_HOME/dbdyno, else ~/.local/share/dbdyno (mode 0700)
+      .index.json                      what is listed of each run; can be made again
       20261121-104501-lio-3f9a/        a run
         run.json  plan.json  environment.json
         cells/0003-lio-base-s4-r1/     a cell, there whole or not at all
@@ -20,7 +21,8 @@ from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
     from dbdyno.store.journal import FileJournal, LeftOver, left_over
-    from dbdyno.store.listing import Listed, default_root, find_run, keep_shown, read_shown
+    from dbdyno.store.listing import Listed, default_root, keep_shown, read_shown
+    from dbdyno.store.overview import find_run
     from dbdyno.store.parts import Derived, Parts
     from dbdyno.store.run import DamagedCell, Run
     from dbdyno.store.runs import RunStore
@@ -38,7 +40,7 @@ lazy(
         "Run": "dbdyno.store.run",
         "RunStore": "dbdyno.store.runs",
         "default_root": "dbdyno.store.listing",
-        "find_run": "dbdyno.store.listing",
+        "find_run": "dbdyno.store.overview",
         "keep_shown": "dbdyno.store.listing",
         "left_over": "dbdyno.store.journal",
         "read_shown": "dbdyno.store.listing",

@@ -4,7 +4,6 @@ standard library, in no time.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -16,7 +15,7 @@ from typing import Any
 
 from dbdyno import __version__
 from dbdyno.model.column import DERIVED_VERSION, SCHEMA_VERSION
-from dbdyno.model.errors import NoSuchRun, SchemaTooNew, StoreError
+from dbdyno.model.errors import SchemaTooNew, StoreError
 from dbdyno.model.home import base_directory
 from dbdyno.model.visible import shortened
 from dbdyno.store import files
@@ -62,6 +61,9 @@ _DEFAULTS: dict[str, Any] = {
     "pid_start_ticks": 0,
     "applied": {},
     "stopped": None,
+    "name": "",
+    "tags": [],
+    "note": "",
 }
 """What is listed of :class:`dbdyno.model.results.RunInfo`, and what stands for a key that is not there."""
 
@@ -82,39 +84,6 @@ class Listed:
         return self.path.name
 
 
-@dataclass(frozen=True)
-class Outline:
-    """What a run measured, in short; empty where it cannot be read."""
-
-    sessions: Sequence[int] = ()
-    server: str = ""
-    peak: float | None = None  # calls/s: the greatest of its workloads and variants
-
-
-def outline(path: Path) -> Outline:
-    """From the JSON files of a run's directory; one that is missing or damaged leaves its part empty."""
-    plan, environment, claims = (
-        _part(path / name) for name in ("plan.json", "environment.json", "derived/findings.json")
-    )
-    try:
-        sessions = sorted({int(cell["sessions"]) for cell in plan["cells"]})
-        server = environment["server"]
-        where = "embedded" if server["embedded"] else f"at {server['where']}"
-        words = f"{server['engine']} {server['version']} {where}"
-        tops = [claim for claim in claims or () if claim["id"] == "peak"]
-        peaks = [float(claim["said"].get("calls", claim["value"]["value"])) for claim in tops]
-    except (TypeError, KeyError, ValueError):
-        return Outline()
-    return Outline(sessions, words, max(peaks, default=None))
-
-
-def _part(path: Path) -> Any:
-    try:
-        return files.from_json(files.read(path))
-    except (StoreError, ValueError):
-        return None
-
-
 def default_root() -> Path:
     """``$XDG_DATA_HOME/dbdyno``, else ``~/.local/share/dbdyno`` (XDG Base Directory Specification 0.8)."""
     return base_directory("XDG_DATA_HOME", ".local/share", "the run store", _STORE_CURE) / "dbdyno"
@@ -129,23 +98,6 @@ def run_ids(root: Path) -> Sequence[str]:
         if isinstance(error.__cause__, FileNotFoundError):
             return []
         raise
-
-
-def find_run(root: Path, wanted: str) -> Path:
-    """The directory of a run by its id, a unique beginning of it, or ``last``. Raises :class:`NoSuchRun`."""
-    ids = run_ids(root)
-    if wanted == "last":
-        if not ids:
-            raise NoSuchRun(f"no runs in {root}", "make one: dbdyno run lio")
-        return root / ids[-1]
-    matching = [i for i in ids if i == wanted] or [i for i in ids if wanted and i.startswith(wanted)]
-    if len(matching) == 1:
-        return root / matching[0]
-    if matching:
-        raise NoSuchRun(
-            f"{len(matching)} runs begin with {wanted!r}", f"give more of the id: {', '.join(matching[-5:])}"
-        )
-    raise NoSuchRun(f"no run {wanted!r} in {root}", _nearest(wanted, ids))
 
 
 def list_runs(root: Path) -> Sequence[Listed]:
@@ -216,6 +168,11 @@ def reason_if_ended(status: str, pid: int, start_ticks: int) -> str | None:
 
 def _listed(path: Path) -> Listed:
     _, whole = read_document(path)
+    return listed_of(path, whole)
+
+
+def listed_of(path: Path, whole: Mapping[str, Any]) -> Listed:
+    """Of ``run.json``, or what is listed of it. Raises :class:`StoreError` where it is damaged."""
     document = _DEFAULTS | {key: whole[key] for key in _DEFAULTS if key in whole}
     try:
         ended = reason_if_ended(document["status"], int(document["pid"]), int(document["pid_start_ticks"]))
@@ -224,6 +181,9 @@ def _listed(path: Path) -> Listed:
         status, reason = document["status"], document["reason"]
         if status not in _STATUSES or not isinstance(reason, str | None):
             raise ValueError("status")
+        texts = [document["name"], document["note"], *document["tags"]]
+        if not isinstance(document["tags"], list) or not all(isinstance(t, str) for t in texts):
+            raise ValueError("name, tags or note")
         until = None if document["ended"] is None else _time(document["ended"])
         return Listed(path, _time(document["started"]), until, status, reason, document)
     except (ValueError, TypeError, OverflowError) as error:
@@ -256,10 +216,3 @@ def _time_of(path: Path) -> datetime:
         return datetime.strptime(path.name[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
     except ValueError:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC)
-
-
-def _nearest(wanted: str, ids: Sequence[str]) -> str:
-    near = difflib.get_close_matches(wanted, ids, n=3, cutoff=0.4) or list(ids[-3:])
-    return (
-        f"nearest: {', '.join(near)}; all of them: dbdyno runs" if near else "there are none: dbdyno run lio"
-    )

@@ -20,7 +20,8 @@ from dbdyno.model.results import RunInfo
 from dbdyno.model.tables import SCHEMA_VERSION
 from dbdyno.store import files
 from dbdyno.store.files import read_limited
-from dbdyno.store.listing import Listed, default_root, find_run, list_run, list_runs, start_ticks
+from dbdyno.store.listing import Listed, default_root, list_run, list_runs, start_ticks
+from dbdyno.store.overview import find_run
 from dbdyno.store.run import Run, to_json
 
 _CALL_SIZES = ".call-sizes.json"
@@ -52,7 +53,7 @@ class RunStore:
         return Run(path)
 
     def open(self, wanted: str) -> Run:
-        """A run by its id, a unique beginning of it, or ``last``. Raises :class:`NoSuchRun`."""
+        """As :func:`find_run`. Raises :class:`NoSuchRun`."""
         return Run(find_run(self.root, wanted))
 
     def remove(self, wanted: str) -> str:

@@ -1,0 +1,342 @@
+"""The store as a history: runs, label, rm."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dbdyno import conduct
+from dbdyno.cli.options import (
+    json_option,
+    label_options,
+    labels_of,
+    open_store,
+    print_json,
+    store_option,
+)
+from dbdyno.cli.screen import aligned, width
+from dbdyno.model.errors import DbdynoError, UsageError, did_you_mean
+from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
+from dbdyno.store.listing import default_root
+from dbdyno.store.overview import Overview, find_run, overviews
+
+_COLUMNS = {
+    "run": 0,
+    "when": 5,
+    "name": 0,
+    "workload": 4,
+    "sessions": 1,
+    "peak": 0,
+    "target": 2,
+    "status": 0,
+    "server": 6,
+    "lasted": 7,
+    "tags": 3,
+    "remark": 8,
+}
+"""Heads, and which give way first where lines are too long: the highest. The id has start and workload."""
+_SHORTENED = ("name", "target", "tags", "remark", "workload")
+_LONGEST, _LEAST = 40, 12  # characters of a text; on a narrow terminal
+_MOST_SESSIONS = 3  # numbers of sessions; of more the first and the last
+_STATUSES = ("running", "complete", "cut short", "broken")
+
+
+@click.command()
+@click.option("--workload", metavar="NAME", help="Only runs of this workload, script, or 'observation'.")
+@click.option("--name", metavar="NAME", help="Only runs of this name; * and ? are wildcards.")
+@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only runs with this tag; repeatable.")
+@click.option(
+    "--target", metavar="TEXT", help="Only runs against a target that contains this: embedded, db1."
+)
+@click.option("--status", type=click.Choice(_STATUSES), help="Only runs of this status.")
+@click.option("--since", metavar="TIME", help="Only runs since then: 7d, 12h, or 2026-11-01.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the newest N.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print a Markdown table.")
+@store_option
+@json_option
+def runs(store: Path | None, as_json: bool, as_csv: bool, as_markdown: bool, **wanted: Any) -> None:
+    """List stored runs with their peak, target and status, oldest first.
+
+    \b
+    Examples:
+      dbdyno runs
+      dbdyno runs --workload lio --since 7d
+      dbdyno runs --tag nightly --status complete --limit 10
+      dbdyno runs --json | jq -r '.[].id'
+    """
+    if as_json + as_csv + as_markdown > 1:
+        raise UsageError("--json, --csv and --markdown exclude each other", "give one of them")
+    root = default_root() if store is None else store
+    all_runs = overviews(root)
+    found = select(all_runs, **wanted)
+    if as_json:
+        print_json([one.record() for one in found])
+    elif as_csv:
+        _print_csv(found)
+    elif not all_runs:
+        click.echo(f"no runs in {root}; make one: dbdyno run lio")
+    elif not found:
+        click.echo(f"none of {_counted(len(all_runs), 'run')} matches; {_there_are(all_runs, wanted)}")
+    else:
+        rows = [_row(one) for one in found]
+        click.echo(_markdown(rows).rstrip() if as_markdown else "\n".join(_table(rows, width())))
+
+
+def select(
+    found: Sequence[Overview],
+    *,
+    workload: str | None = None,
+    name: str | None = None,
+    tags: Sequence[str] = (),
+    target: str | None = None,
+    status: str | None = None,
+    since: str | None = None,
+    limit: int | None = None,
+) -> list[Overview]:
+    """Those that meet all conditions, oldest first. Raises :class:`UsageError` where ``since`` is no time."""
+    start = None if since is None else _since(since)
+    kept = [
+        one
+        for one in found
+        if (workload is None or one.outline.workload == workload)
+        and (name is None or fnmatchcase(one.run.document["name"], name))
+        and set(tags) <= set(one.run.document["tags"])
+        and (target is None or target.casefold() in one.outline.target.casefold())
+        and (status is None or one.run.status == status)
+        and (start is None or one.run.started >= start)
+    ]
+    return kept if limit is None else kept[-limit:]
+
+
+def _since(text: str) -> datetime:
+    """A duration before now, or a date with or without a time of day, in local time unless it has a zone."""
+    if re.fullmatch(r"\d{4}-\d\d-\d\d.*", text.strip()):
+        try:
+            return datetime.fromisoformat(text.strip()).astimezone(UTC)
+        except (ValueError, OverflowError) as error:
+            raise UsageError(f"--since {text}: no date", "write it as 2026-11-01, or 7d") from error
+    return datetime.now(UTC) - _duration(text)
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return timedelta(seconds=parse_duration_ns(text) / NS_PER_S)
+    except OverflowError as error:
+        raise UsageError(f"too long a time: {text}", "write a number and a unit: 30d, 12h") from error
+
+
+def _there_are(found: Sequence[Overview], wanted: dict[str, Any]) -> str:
+    """The nearest of the values that there are, of the first condition that none meets."""
+    known = {
+        "workload": {one.outline.workload for one in found},
+        "name": {one.run.document["name"] for one in found},
+        "tags": {tag for one in found for tag in one.run.document["tags"]},
+        "target": {one.outline.target for one in found},
+    }
+    for key, values in known.items():
+        words = wanted[key] if key == "tags" else (wanted[key],)
+        for word in words or ():
+            if word is not None and not any(fnmatchcase(v, word) or word in v for v in values if v):
+                option = key.removesuffix("s") if key == "tags" else key
+                return f"--{option} {word}: {did_you_mean(word, filter(None, values))}"
+    return "fewer conditions match more"
+
+
+def _row(one: Overview) -> dict[str, str]:
+    run, seen = one.run, one.outline
+    sessions = ", ".join(map(str, seen.sessions))
+    if len(seen.sessions) > _MOST_SESSIONS:
+        sessions = f"{seen.sessions[0]} to {seen.sessions[-1]}"
+    return {
+        "run": run.id,
+        "when": f"{run.started.astimezone():%Y-%m-%d %H:%M}",
+        "name": run.document["name"],
+        "workload": seen.workload,
+        "sessions": sessions,
+        "peak": seen.peak,
+        "target": seen.target,
+        "status": run.status,
+        "server": seen.server,
+        "lasted": format_ns((run.ended - run.started).total_seconds() * 1e9) if run.ended else "",
+        "tags": ", ".join(run.document["tags"]),
+        "remark": "; ".join(filter(None, (run.reason, run.document["note"]))),
+    }
+
+
+def _table(rows: Sequence[dict[str, str]], columns: int | None) -> list[str]:
+    """Lines of at most ``columns`` characters, as long as a column may give way."""
+    heads = [h for h in _COLUMNS if any(row[h] for row in rows)]
+    shown = [_lines(rows, heads, None)]
+    while columns is not None and _longest(shown[-1]) > columns:
+        shown.append(_lines(rows, heads, max(_LEAST, columns // 6)))
+        if _longest(shown[-1]) <= columns or not any(_COLUMNS[h] for h in heads):
+            break
+        heads.remove(max(heads, key=lambda h: _COLUMNS[h]))
+        shown.append(_lines(rows, heads, None))
+    gone = [h for h in _COLUMNS if h not in heads and any(row[h] for row in rows)]
+    return [*shown[-1], *([f"Not shown at this width: {', '.join(gone)}."] if gone else [])]
+
+
+def _lines(rows: Sequence[dict[str, str]], heads: Sequence[str], longest: int | None) -> list[str]:
+    def cell(head: str, text: str) -> str:
+        most = (longest or _LONGEST) if head in _SHORTENED else len(text)
+        return text if len(text) <= most else f"{text[: most - 1]}…"
+
+    return aligned(heads, [[cell(h, row[h]) for h in heads] for row in rows], [h == "peak" for h in heads])
+
+
+def _longest(lines: Sequence[str]) -> int:
+    return max(map(len, lines))
+
+
+def _markdown(rows: Sequence[dict[str, str]]) -> str:
+    from dbdyno.present.document import Document, texts
+    from dbdyno.present.media import markdown
+
+    return markdown.page(Document("Runs", [texts("", list(_COLUMNS), [list(r.values()) for r in rows])]))
+
+
+def _print_csv(found: Sequence[Overview]) -> None:
+    from dbdyno.cli.sql import csv_cell
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    records = [one.record() for one in found]
+    heads = [h for h in (records[0] if records else ()) if h not in ("applied", "pid", "pid_start_ticks")]
+    writer.writerow(heads)
+    writer.writerows([csv_cell(record[h]) for h in heads] for record in records)
+
+
+@click.command("label")
+@click.argument("run", metavar="RUN")
+@label_options
+@click.option("--untag", "untags", metavar="TAG", multiple=True, help="Remove this tag; repeatable.")
+@store_option
+@json_option
+def label(run: str, untags: tuple[str, ...], store: Path | None, as_json: bool, **given: Any) -> None:
+    """Show or change the name, the tags and the note of a stored run.
+
+    An empty text removes the name or the note.
+
+    \b
+    Examples:
+      dbdyno label last --name before-upgrade --tag nightly
+      dbdyno label before-upgrade --note "huge pages on"
+      dbdyno label last --untag nightly --name ""
+    """
+    record = open_store(store).open(run)
+    info, new = record.info, labels_of(given)
+    if unknown := [t for t in untags if t not in info.tags]:
+        raise UsageError(f"run {record.id} has no tag {unknown[0]!r}", did_you_mean(unknown[0], info.tags))
+    if untags or any(value is not None for value in given.values() if value != ()):
+        if info.status == "running":
+            raise UsageError(f"run {record.id} is still running", "label it when it has ended")
+        tags = [t for t in dict.fromkeys([*info.tags, *new.get("tags", ())]) if t not in untags]
+        info = conduct.labelled(record, {**new, "tags": tuple(tags)})
+    labels = {"id": info.id, "name": info.name, "tags": list(info.tags), "note": info.note}
+    if as_json:
+        print_json(labels)
+        return
+    for key, value in labels.items():
+        click.echo(f"{key:5} {', '.join(value) if isinstance(value, list) else value}".rstrip())
+
+
+_MOST_NAMED = 20
+
+
+@click.command("rm")
+@click.argument("wanted", nargs=-1, metavar="[RUN]...")
+@click.option("--older-than", metavar="TIME", help="All runs that began longer ago: 30d, 12h.")
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="All runs but the newest N.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@store_option
+def remove(
+    wanted: tuple[str, ...], older_than: str | None, keep: int | None, yes: bool, store: Path | None
+) -> None:
+    """Remove runs from the store, after showing them with their size and asking.
+
+    --older-than and --keep together remove the runs that both concern; neither touches a run in progress.
+    If a run is a link, only the link is removed.
+
+    \b
+    Examples:
+      dbdyno rm 20261121-104501-lio-3f9a
+      dbdyno rm last last~1
+      dbdyno rm --older-than 30d --keep 10 --yes
+    """
+    root = default_root() if store is None else store
+    paths = _chosen(root, wanted, older_than, keep)
+    if not paths:
+        click.echo("no runs to remove")
+        return
+    if not yes and not _agreed(root, paths):
+        click.echo("nothing was removed")
+        return
+    failed: list[DbdynoError] = []
+    for path in paths:
+        try:
+            click.echo(f"removed {open_store(root).remove(path.name)}")
+        except DbdynoError as error:
+            failed.append(error)
+    for first in failed:
+        raise first
+
+
+def _chosen(root: Path, wanted: Sequence[str], older_than: str | None, keep: int | None) -> list[Path]:
+    """Raises :class:`UsageError` where nothing was named, :class:`NoSuchRun`."""
+    if wanted and (older_than is not None or keep is not None):
+        raise UsageError("runs were named, and --older-than or --keep given", "one or the other")
+    if wanted:
+        return list(dict.fromkeys(find_run(root, word) for word in wanted))
+    if older_than is None and keep is None:
+        raise UsageError("no run was named", "dbdyno rm RUN, or --older-than 30d, or --keep 10; dbdyno runs")
+    found = overviews(root)
+    if keep:
+        found = found[:-keep]
+    if older_than is not None:
+        before = datetime.now(UTC) - _duration(older_than)
+        found = [one for one in found if one.run.started < before]
+    return [one.run.path for one in found if one.run.status != "running"]
+
+
+def _agreed(root: Path, paths: Sequence[Path]) -> bool:
+    """Raises :class:`UsageError` where nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise UsageError("rm asks before it removes, and standard input is no terminal", "add --yes")
+    known = {one.run.id: one for one in overviews(root)}
+    sizes = [_bytes(path) for path in paths]
+    rows = []
+    for path, size in list(zip(paths, sizes, strict=True))[:_MOST_NAMED]:
+        row = _row(known[path.name]) if path.name in known else dict.fromkeys(_COLUMNS, "")
+        what = "link" if path.is_symlink() else _in_mb(size)
+        rows.append([path.name, row["name"], row["peak"], row["status"], what])
+    for line in aligned(("run", "name", "peak", "status", "size"), rows, [False] * 4 + [True]):
+        click.echo(line)
+    if len(paths) > _MOST_NAMED:
+        click.echo(f"... and {len(paths) - _MOST_NAMED} more")
+    return click.confirm(f"Remove {_counted(len(paths), 'run')}, {_in_mb(sum(sizes))}?")
+
+
+def _bytes(path: Path) -> int:
+    """On the disk, of all files below; of a link none."""
+    if path.is_symlink():
+        return 0
+    files = (Path(place) / name for place, _, names in os.walk(path) for name in names)
+    return sum(f.lstat().st_blocks * 512 for f in files)
+
+
+def _in_mb(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

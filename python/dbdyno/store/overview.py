@@ -1,0 +1,215 @@
+"""Runs in short: what a list of them shows, and which run is meant by an id, a name, or ``last``.
+
+What is listed is read from a run's JSON files once, and kept in a file beside the runs until these change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dbdyno.model.errors import NoSuchRun, StoreError
+from dbdyno.store import files
+from dbdyno.store.listing import Listed, list_run, listed_of, run_ids
+
+INDEX = ".index.json"
+_VERSION = 1
+_STAMPED = ("run.json", "plan.json", "environment.json", "derived/manifest.json")
+_BACK = re.compile(r"(.+)~(\d{1,6})")
+_LAST = "last"
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a run measured, in short; empty where it cannot be read."""
+
+    workload: str = ""
+    sessions: Sequence[int] = ()
+    peak: str = ""
+    """The greatest of its workloads and variants: ``26.4 k LIO/s``."""
+    peak_calls_per_s: float | None = None
+    peak_sessions: int | None = None
+    target: str = ""
+    """``embedded``, ``db1:5432``."""
+    server: str = ""
+    """Engine and version."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    run: Listed
+    outline: Outline
+
+    def record(self) -> dict[str, Any]:
+        """JSON-ready; the keys of ``run.json``, then those of the outline."""
+        return {**self.run.document, **asdict(self.outline)}
+
+
+def overviews(root: Path) -> list[Overview]:
+    """All runs, oldest first; one that cannot be read has status ``broken`` and the reason."""
+    kept = _kept(root)
+    found, index = [], {}
+    for run_id in run_ids(root):
+        path = root / run_id
+        stamp = _stamp(path)
+        old = kept.get(run_id)
+        one = _of_record(path, old) if old is not None and old.get("stamp") == stamp else None
+        made = Overview(list_run(path), outline(path)) if one is None else one
+        found.append(made)
+        if made.run.status not in ("running", "broken"):
+            index[run_id] = old if one is not None else _record(made, stamp)
+    if index != kept and root.is_dir():
+        content = json.dumps({"version": _VERSION, "runs": index}, allow_nan=False).encode()
+        with contextlib.suppress(StoreError):  # a store that is only read
+            files.write_atomic(root / INDEX, content)
+    return found
+
+
+def outline(path: Path) -> Outline:
+    """From the JSON files of a run's directory; one that is missing or damaged leaves its part empty."""
+    plan, environment, claims = (
+        _part(path / name) for name in ("plan.json", "environment.json", "derived/findings.json")
+    )
+    fields: dict[str, Any] = {}
+    for make, document in ((_planned, plan), (_server, environment), (_peak, claims)):
+        with contextlib.suppress(TypeError, KeyError, ValueError, AttributeError):
+            fields |= make(document)
+    return Outline(**fields)
+
+
+def _planned(plan: Any) -> dict[str, Any]:
+    experiment = plan["experiment"]
+    script = experiment.get("script")
+    observed = "observation" if experiment.get("observation") else ""
+    workload = experiment.get("workload") or (Path(script).name if script else observed)
+    sessions = sorted({int(cell["sessions"]) for cell in plan["cells"]})
+    return {"workload": str(workload), "sessions": sessions}
+
+
+def _server(environment: Any) -> dict[str, Any]:
+    server = environment["server"]
+    where = str(server["where"]).partition(", database ")[0].removeprefix("socket ").replace(", port ", ":")
+    target = "embedded" if server["embedded"] else where
+    return {"target": target, "server": f"{server['engine']} {server['version']}"}
+
+
+def _peak(claims: Any) -> dict[str, Any]:
+    peaks = [c for c in claims or () if c["id"] == "peak" and c.get("value")]
+    if not peaks:
+        return {}
+    best = max(peaks, key=lambda c: float(c["value"]["value"]))
+    said = best.get("said") or {}
+    calls = float(said.get("calls", best["value"]["value"]))  # older runs: the claim's value
+    rate, at = str(said.get("rate") or f"{calls:.4g} calls/s"), said.get("sessions")
+    sessions = int(at) if at is not None else None
+    return {"peak": rate.partition(" (")[0], "peak_calls_per_s": calls, "peak_sessions": sessions}
+
+
+def _part(path: Path) -> Any:
+    try:
+        return files.from_json(files.read(path))
+    except (StoreError, ValueError):
+        return None
+
+
+# The index: a run's entry holds as long as its files have the same size, time and number.
+
+
+def _stamp(path: Path) -> list[list[int] | None]:
+    return [_stat(f"{path}/{name}") for name in _STAMPED]
+
+
+def _stat(path: str) -> list[int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116  thousands of them
+    except (OSError, ValueError):
+        return None
+    return [found.st_mtime_ns, found.st_size, found.st_ino]
+
+
+def _kept(root: Path) -> dict[str, Any]:
+    found = _part_plain(root / INDEX)
+    usable = isinstance(found, dict) and found.get("version") == _VERSION
+    runs = found.get("runs") if usable else None
+    return runs if isinstance(runs, dict) else {}
+
+
+def _part_plain(path: Path) -> Any:
+    try:
+        return json.loads(files.read(path)) if path.is_file() else None
+    except (StoreError, ValueError, OSError, RecursionError):
+        return None
+
+
+def _record(made: Overview, stamp: list[list[int] | None]) -> dict[str, Any]:
+    return {"stamp": stamp, "run": dict(made.run.document), "outline": asdict(made.outline)}
+
+
+def _of_record(path: Path, record: Any) -> Overview | None:
+    try:
+        seen = Outline(**record["outline"])
+        texts = (seen.workload, seen.peak, seen.target, seen.server)
+        if not all(isinstance(t, str) for t in texts) or not all(type(n) is int for n in seen.sessions):
+            return None
+        return Overview(listed_of(path, record["run"]), seen)
+    except (StoreError, TypeError, KeyError, AttributeError):
+        return None
+
+
+# Which run is meant.
+
+
+def find_run(root: Path, wanted: str) -> Path:
+    """The directory of a run by its id, a name, a unique beginning or end of an id, or ``last``.
+
+    Of several runs with one name the newest is meant. ``~1`` after ``last`` or a name: the one before, and so
+    on. Raises :class:`NoSuchRun`.
+    """
+    ids = run_ids(root)
+    if wanted in ids:
+        return root / wanted
+    if not ids:
+        raise NoSuchRun(f"no runs in {root}", "make one: dbdyno run lio")
+    word, back = _parsed(wanted)
+    names = _names(root) if word != _LAST else {}
+    those = ids if word == _LAST else names.get(word, [])
+    if those:
+        if back < len(those):
+            return root / those[-1 - back]
+        what = "the store has" if word == _LAST else f"{word!r} names"
+        plural = "run" if len(those) == 1 else "runs"
+        raise NoSuchRun(f"no run {wanted!r}: {what} {len(those)} {plural}", "list them: dbdyno runs")
+    matching = [i for i in ids if wanted and (i.startswith(wanted) or i.endswith(f"-{wanted}"))]
+    if len(matching) == 1:
+        return root / matching[0]
+    if matching:
+        raise NoSuchRun(
+            f"{len(matching)} runs begin with {wanted!r}", f"give more of the id: {', '.join(matching[-5:])}"
+        )
+    raise NoSuchRun(f"no run {wanted!r} in {root}", _nearest(wanted, ids, list(names)))
+
+
+def _parsed(wanted: str) -> tuple[str, int]:
+    match = _BACK.fullmatch(wanted)
+    return (match[1], int(match[2])) if match else (wanted, 0)
+
+
+def _names(root: Path) -> Mapping[str, list[str]]:
+    """Name -> ids of the runs that have it, oldest first."""
+    found: dict[str, list[str]] = {}
+    for one in overviews(root):
+        if name := one.run.document["name"]:
+            found.setdefault(name, []).append(one.run.id)
+    return found
+
+
+def _nearest(wanted: str, ids: Sequence[str], names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(wanted, [*names, *ids], n=3, cutoff=0.4) or list(ids[-3:])
+    return f"nearest: {', '.join(near)}; all of them: dbdyno runs"
