@@ -81,6 +81,7 @@ Examples:
   dbdyno topology                        sockets, NUMA nodes, cores, threads; which are usable
   dbdyno doctor                          what can be measured here, and what enables the rest
   dbdyno show last                       the results of the last run
+  dbdyno trend                           a figure over runs, and when it changed
   dbdyno explain cpu-wait                what a claim means, and what to do
   dbdyno show last --profile             load profile and top ten events of the last run
   dbdyno export last --to xlsx           an Excel workbook with charts
@@ -107,6 +108,7 @@ _PLACES = {
     "rebuild": "runs:rebuild",
     "label": "history:label",
     "rm": "history:remove",
+    "trend": "trend:trend",
     "sql": "sql:sql",
     "workloads": "recipes:workloads",
     "recipes": "recipes:recipes",

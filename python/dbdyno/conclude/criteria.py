@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.conclude import number_format as fmt
 from dbdyno.model.claim import Estimate
+from dbdyno.stats import change_points
 
 CPU_WAIT = 0.05
 """Share of session time in the run queue: less is not called CPU WAIT."""
@@ -23,6 +24,12 @@ def writes_as_planned(per_call: float, calls: float | None, changing: bool) -> b
     """Whether the sessions' own WAL (bytes per call) is what calls that change rows, or only read, write."""
     wrote = per_call >= LOG_RECORD
     return wrote if changing else not wrote or per_call * (calls or 0.0) <= STRAY_LOG
+
+
+LEAST_RUNS = change_points.LEAST
+"""Of a history: with fewer no change is looked for."""
+level_changes, level_outliers = change_points.changes, change_points.outliers
+"""When the level of a history changed, beyond chance; which runs lie far from the level around them."""
 
 
 def begins(shares: Sequence[tuple[float, Estimate]]) -> int | None:

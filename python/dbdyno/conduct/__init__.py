@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dbdyno.conduct.run import run
     from dbdyno.conduct.selftest import selftest
     from dbdyno.conduct.shown import shown
+    from dbdyno.conduct.trend import trend
 
 
 lazy(
@@ -74,6 +75,7 @@ lazy(
         "run": "dbdyno.conduct.run",
         "selftest": "dbdyno.conduct.selftest",
         "shown": "dbdyno.conduct.shown",
+        "trend": "dbdyno.conduct.trend",
         "whom_in_words": "dbdyno.conduct.observed:words",
         "workloads": "dbdyno.conduct.request",
     },

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from dbdyno.present.topology_picture import ascii_only
     from dbdyno.present.topology_picture import picture as topology_picture
     from dbdyno.present.topology_picture import write as write_topology_svg
+    from dbdyno.present.trend import document as trend
+    from dbdyno.present.trend import record as trend_record
 
 
 def write_report(results: Results, path: Path) -> Path:
@@ -95,6 +97,8 @@ lazy(
         "topology_parsable": "dbdyno.present.topology:parsable",
         "topology_picture": "dbdyno.present.topology_picture:picture",
         "topology_table": "dbdyno.present.topology:table",
+        "trend": "dbdyno.present.trend:document",
+        "trend_record": "dbdyno.present.trend:record",
         "write": "dbdyno.present.exports",
         "write_topology_svg": "dbdyno.present.topology_picture:write",
     },

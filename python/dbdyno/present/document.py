@@ -211,6 +211,8 @@ class Verbatim:
     """A text whose lines stay as they are."""
 
     text: str
+    sketch: bool = False
+    """A drawing made of characters: only where there are no drawings."""
 
 
 class Option(NamedTuple):

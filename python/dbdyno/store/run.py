@@ -182,6 +182,14 @@ class Run:
         except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
             raise StoreError(f"the derived tables of run {self.id} are damaged: {error}", _REBUILD) from error
 
+    def read_table(self, name: str) -> pl.DataFrame | None:
+        """A derived table alone; ``None``: it was not derived. Raises :class:`StoreError` on damage."""
+        content = files.read_one(self.path / "derived", f"{name}.parquet")
+        try:
+            return None if content is None else conformed(_SHOWN[name], [content])
+        except (ValueError, pl.exceptions.PolarsError) as error:
+            raise StoreError(f"{name}.parquet of run {self.id} is damaged: {error}", _REBUILD) from error
+
     def read_conclusions(self) -> Conclusions | None:
         """As last written; ``None``: none, or by other criteria. Raises :class:`StoreError` on damage."""
         from dbdyno.model.results import VERSION, Conclusions  # its validators take time to be built

@@ -89,7 +89,7 @@ def _part(block: Block, depth: int) -> Html:
         case Strip():
             return _strip(block)
         case Verbatim():
-            return el("pre", block.text)
+            return join() if block.sketch else el("pre", block.text)
         case Choice():
             return _choice(block, depth)
         case Section():

@@ -166,7 +166,7 @@ class _Page:
                     self.line(block.text)
                 case Statements():
                     self._statements(block)
-                case Verbatim():
+                case Verbatim(sketch=False):
                     for text in block.text.splitlines():
                         self._text(self._row, 0, text)
                         self._row += 1
