@@ -95,8 +95,9 @@ def test_stored_runs_show_export_and_rebuild(run, tmp_path: Path) -> None:  # ty
     assert [r["id"] for r in listed] == [first["run"]["id"]]
     assert json.loads(run("show", "last", "--json").output)["rungs"] == first["rungs"]
     assert json.loads(run("rebuild", "last", "--json").output)["findings"] == first["findings"]
-    for kind in ("csv", "xlsx", "parquet", "json"):
-        written = run("export", "last", "--to", kind, "-o", str(tmp_path / f"out-{kind}")).output.split()
+    for kind, *full in (("csv",), ("xlsx", "--full"), ("parquet",), ("json", "--full"), ("md",)):
+        words = ["export", "last", "--to", kind, "-o", str(tmp_path / f"out-{kind}"), *full]
+        written = run(*words).output.split()
         assert written
         assert all(Path(w).exists() for w in written)
     assert Path(run("report", "last", "-o", str(tmp_path / "r.html")).output.strip()).exists()
@@ -120,6 +121,7 @@ def test_earlier_names_of_options_are_still_accepted(run) -> None:  # type: igno
     run("run", "cpu", *FAKE, "--sessions", "1,2", "--witness", "sampled")
     new = run("show", "last", "--sessions", "2", "--cross-check").output
     assert run("show", "last", "--rung", "2", "--witnesses").output == new
+    assert run("show", "last", "--findings").output == run("show", "last", "--claims").output
     assert json.loads(run("show", "last", "--json").output)["plan"]["experiment"]["waits"] == "sampled"
 
 

@@ -148,8 +148,8 @@ def test_a_store_that_cannot_be_written_is_listed(store: Path) -> None:
 
 
 @pytest.mark.parametrize(("columns", "heads"), [
-    (80, ["run", "name", "sessions", "peak", "target", "status"]),
-    (120, ["run", "when", "name", "workload", "sessions", "peak", "target", "status"]),
+    (80, ["run", "name", "sess", "peak", "target", "status"]),
+    (120, ["run", "when", "name", "workload", "sess", "peak", "target", "status"]),
 ])  # fmt: skip
 def test_the_answer_stays_on_a_terminal(store: Path, columns: int, heads: list[str]) -> None:
     code, written = on_terminal("runs", columns=columns, env={"DBDYNO_STORE": str(store)})
@@ -160,7 +160,7 @@ def test_the_answer_stays_on_a_terminal(store: Path, columns: int, heads: list[s
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 140])
 def test_long_names_are_shortened_and_columns_named_that_are_left_out(columns: int) -> None:
-    heads = ("when", "name", "workload", "sessions", "peak", "target", "status", "server", "lasted", "tags",
+    heads = ("when", "name", "workload", "sess", "peak", "target", "status", "server", "lasted", "tags",
              "remark")  # fmt: skip
     row = {"run": "20260101-100000-lio-0001", **dict.fromkeys(heads, "1234567 " * 3)}
     *lines, left_out = _table([row], columns)

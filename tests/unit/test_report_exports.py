@@ -56,6 +56,16 @@ def test_json_holds_every_table_with_null_for_unknown(tmp_path: Path) -> None:
     assert found["tables"]["samples"][1]["task_ns"] == 2**60
 
 
+def test_without_raw_tables_json_is_the_document_and_folders_hold_what_was_derived(tmp_path: Path) -> None:
+    results = made.results()
+    (path,) = present.export(results, None, "json", tmp_path / "r.json")
+    assert json.loads(path.read_text()) == present.document(results)
+    written = {p.stem for p in present.export(results, None, "csv", tmp_path / "out")}
+    assert {"rungs", "findings", "run"} <= written and "samples" not in written
+    (path,) = present.export(results, None, "md", tmp_path / "r.md")
+    assert path.read_text().startswith("# ") and "| sess" in path.read_text().replace("| sessions", "| sess")
+
+
 def test_the_document_has_stable_keys_and_survives_json() -> None:
     found = present.document(made.results())
     assert list(found) == [

@@ -98,5 +98,5 @@ def test_the_interval_is_half_its_width_relative_to_the_rate() -> None:
 def test_texts_of_others_are_not_taken_for_markup() -> None:
     results = made.hostile()
     finding = results.findings[0].model_copy(update={"text": "[red]x[/red] [/]"})
-    told = printed(present.details(replace(results, findings=(finding,)), "findings"), 100)
+    told = printed(present.details(replace(results, findings=(finding,)), "claims"), 100)
     assert "[red]x[/red] [/]" in told

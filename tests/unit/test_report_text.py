@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 from dbdyno import present
 
 WORLDS: dict[str, Callable[[], Any]] = {"run": made.results, "observation": observed.results}
-TEXTS = ("summary", "findings", "profile", "events", "microstates", "cross_check")
+TEXTS = ("summary", "claims", "profile", "events", "microstates", "cross_check")
 
 
 @pytest.mark.parametrize("world", WORLDS)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 import polars as pl
 import pytest
@@ -17,11 +18,13 @@ from click.testing import CliRunner, Result
 from tests.fakery import climb
 from tests.on_terminal import on_terminal
 
-from dbdyno import conduct
+from dbdyno import conduct, present
 from dbdyno.cli.app import app
 from dbdyno.model.errors import UsageError
+from dbdyno.present.document import Chart, walk
 from dbdyno.stats.change_points import LEAST, changes, outliers
 from dbdyno.store import RunStore
+from dbdyno.store.overview import overviews
 
 NOISE = 0.02
 
@@ -75,6 +78,12 @@ def test_the_interval_holds_the_place() -> None:
         some = changes(series(seed, 16, 8, -0.06))
         held += any(c.low <= 8 <= c.high for c in some)
     assert held >= 0.8 * 60  # those that are not found count against it
+
+
+def test_levels_of_two_modes_have_a_ratio_and_no_outliers() -> None:
+    values = np.array([1.0] * 8 + [1.3, 1.5] * 4 + [1.6, 1.2] * 4)
+    assert all(c.ratio_low <= c.ratio <= c.ratio_high for c in changes(values))
+    assert outliers([1.0, 1.5] * 10, []) == []
 
 
 def test_too_few_equal_and_exact_series_are_no_change() -> None:
@@ -232,3 +241,11 @@ def test_it_is_written_as_a_file(tmp_path: Path, ending: str) -> None:
     content = path.read_bytes()
     assert len(content) > 1_000
     assert ending != "html" or (b'"trend"' in content and "┤".encode() not in content)
+
+
+@pytest.mark.usefixtures("changed")
+def test_the_chart_holds_to_vega_lite_s_schema(store: Path) -> None:
+    made = conduct.trend([one.run for one in overviews(store)], "throughput", None, None, None, print)
+    (chart,) = [b for b in walk(present.trend(made).blocks) if isinstance(b, Chart)]
+    alt.LayerChart.from_dict(chart.spec)  # raises where it does not
+    assert chart.marks == len(made.points) == 16

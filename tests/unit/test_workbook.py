@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 import xml.etree.ElementTree as ET
 import zipfile
 from pathlib import Path
 
+import polars as pl
 import pytest
 import report_results as made
 from tests.unit.test_documents import DOCUMENT, documents
@@ -193,7 +195,8 @@ def test_numbers_come_back_and_unknown_cells_are_absent(book: zipfile.ZipFile) -
     rungs = made.results().tables["rungs"]
     head, *rows = cells(book, "rungs")
     letters = {name: letter for letter, name in head.items()}
-    assert list(head.values()) == rungs.columns
+    assert list(head.values()) == [re.sub("_ns$", "_ms", name) for name in rungs.columns]
+    rungs = rungs.with_columns(pl.col("^.*_ns$") / 1e6).rename(lambda name: re.sub("_ns$", "_ms", name))
     for row, expected in zip(rows, rungs.to_dicts(), strict=True):
         for name, value in expected.items():
             if value is None:
@@ -206,8 +209,16 @@ def test_texts_that_look_like_formulas_stay_texts(book: zipfile.ZipFile) -> None
     _, row, second = cells(book, "samples")
     assert row["B"] == "=HYPERLINK(1)"
     assert "B" not in second
-    assert second["C"] == str(2**60)  # a number that a spreadsheet would round
+    assert second["C"] == pytest.approx(2**60 / 1e6)  # ns become ms
     assert "=cmd()" in [v for r in cells(book, "Environment") for v in r.values()]
+
+
+def test_sheets_begin_with_the_answer_and_none_is_empty(book: zipfile.ZipFile) -> None:
+    found = names(book)
+    assert found[:2] == ["answer", "Throughput by number of"]
+    assert "calls" not in found and {"rungs", "samples"} <= set(found)
+    assert found.index("rungs") < found.index("samples")
+    assert all(len(cells(book, name)) > 1 for name in found)
 
 
 def test_the_header_is_frozen(book: zipfile.ZipFile) -> None:

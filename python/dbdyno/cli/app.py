@@ -26,6 +26,7 @@ from dbdyno.model.visible import shortened
 RENAMED = {
     "witness": "waits",
     "witnesses": "cross-check",
+    "findings": "claims",
     "cell": "measurement",
     "rung": "sessions",
 }

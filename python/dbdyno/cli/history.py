@@ -34,7 +34,7 @@ _COLUMNS = {
     "when": 5,
     "name": 0,
     "workload": 4,
-    "sessions": 1,
+    "sess": 1,
     "peak": 0,
     "target": 2,
     "status": 0,
@@ -65,7 +65,7 @@ _STATUSES = ("running", "complete", "cut short", "broken")
 @store_option
 @json_option
 def runs(store: Path | None, as_json: bool, as_csv: bool, as_markdown: bool, **wanted: Any) -> None:
-    """List stored runs with their peak, target and status, oldest first.
+    """List stored runs: peak, target, status; the newest at the end.
 
     \b
     Examples:
@@ -154,15 +154,15 @@ def _there_are(found: Sequence[Overview], wanted: dict[str, Any]) -> str:
 
 def _row(one: Overview) -> dict[str, str]:
     run, seen = one.run, one.outline
-    sessions = ", ".join(map(str, seen.sessions))
+    sessions = ",".join(map(str, seen.sessions))
     if len(seen.sessions) > _MOST_SESSIONS:
-        sessions = f"{seen.sessions[0]} to {seen.sessions[-1]}"
+        sessions = f"{seen.sessions[0]}-{seen.sessions[-1]}"
     return {
         "run": run.id,
         "when": f"{run.started.astimezone():%Y-%m-%d %H:%M}",
         "name": run.document["name"],
         "workload": seen.workload,
-        "sessions": sessions,
+        "sess": sessions,
         "peak": seen.peak,
         "target": seen.target,
         "status": run.status,
@@ -223,7 +223,7 @@ def _print_csv(found: Sequence[Overview]) -> None:
 @store_option
 @json_option
 def label(run: str, untags: tuple[str, ...], store: Path | None, as_json: bool, **given: Any) -> None:
-    """Show or change the name, the tags and the note of a stored run.
+    """Show or change a run's name, tags and note.
 
     An empty text removes the name or the note.
 
@@ -262,7 +262,7 @@ _MOST_NAMED = 20
 def remove(
     wanted: tuple[str, ...], older_than: str | None, keep: int | None, yes: bool, store: Path | None
 ) -> None:
-    """Remove runs from the store, after showing them with their size and asking.
+    """Remove runs, after listing them with their size and asking.
 
     --older-than and --keep together remove the runs that both concern; neither touches a run in progress.
     If a run is a link, only the link is removed.

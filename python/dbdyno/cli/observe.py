@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 @store_option
 @json_option
 def observe_command(**options: Any) -> None:
-    """Observe an existing workload and show where its sessions' time goes.
+    """Show where the time of an existing workload goes.
 
     Nothing is changed on the server; dbdyno uses two connections. On a terminal it shows a live view (press h
     for the keys), elsewhere it prints one line per window; without --for it ends when the reader of the pipe

@@ -20,7 +20,7 @@ from dbdyno.model.errors import UsageError
 @engine_option("System whose workloads are listed.")
 @json_option
 def workloads(engine: str | None, as_json: bool) -> None:
-    """List the workloads with their parameters.
+    """List the workloads that can be run, with their parameters.
 
     \b
     Examples:
@@ -38,7 +38,9 @@ def workloads(engine: str | None, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def recipes(context: click.Context, as_json: bool) -> None:
-    """List the built-in recipes and the question each answers; create and check your own.
+    """List the recipes and the question that each answers.
+
+    Its commands create and check your own.
 
     \b
     Examples:

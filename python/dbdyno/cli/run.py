@@ -144,7 +144,7 @@ if TYPE_CHECKING:
 @store_option
 @json_option
 def run(**options: Any) -> None:
-    """Run WORKLOAD with rising numbers of sessions and account for every second.
+    """Measure throughput and session time as sessions increase.
 
     WORKLOAD is a name from `dbdyno workloads` or a recipe's .toml file; workload parameters may follow.
     Without --dsn, the embedded PostgreSQL is started, and stopped at the end.

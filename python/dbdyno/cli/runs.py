@@ -65,7 +65,7 @@ def _listed(values: list[Any]) -> str:
 
 
 _PARTS = {
-    "findings": ("findings",),
+    "claims": ("findings",),
     "profile": ("profile", "top_events"),
     "events": ("events",),
     "microstates": ("microstates",),
@@ -76,7 +76,7 @@ _PARTS = {
 
 @click.command()
 @run_argument
-@click.option("--findings", is_flag=True, help="All findings, and what was not measured and why.")
+@click.option("--claims", is_flag=True, help="All claims, and what was not measured and why.")
 @click.option(
     "--profile", is_flag=True, help="Load profile per second, transaction and call; top ten events."
 )
@@ -97,15 +97,16 @@ def show(
     as_json: bool,
     **parts: bool,
 ) -> None:
-    """Show the results of a run: throughput by load, where the time went, findings.
+    """Show the results of a run: throughput, session time, claims.
 
-    RUN is an id, the beginning of one, or "last". Options select tables, for the highest number of sessions,
-    for all windows of an observation, or for one measurement.
+    RUN is an id, the beginning of one, a name, or "last"; last~1 is the run before. Options select tables,
+    for the highest number of sessions, for all windows of an observation, or for one measurement.
 
     \b
     Examples:
       dbdyno show last
-      dbdyno show last --events --microstates
+      dbdyno show last --claims
+      dbdyno show nightly --events --microstates
       dbdyno show last --profile --sessions 8
       dbdyno show last --profile --json | jq .top_events
       dbdyno show 20261121-1045 --json | jq .rungs
@@ -140,7 +141,9 @@ def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict
 )
 @store_option
 def report_command(run: str, output: Path | None, store: Path | None) -> None:
-    """Write a run's report: one HTML file, self-contained, readable offline; or Markdown, or a workbook.
+    """Write the report of a run as HTML, Markdown or a workbook.
+
+    The HTML is one file that loads nothing.
 
     \b
     Examples:
@@ -158,20 +161,26 @@ def report_command(run: str, output: Path | None, store: Path | None) -> None:
     "--to",
     "kind",
     required=True,
-    type=click.Choice(["csv", "xlsx", "parquet", "json"]),
+    type=click.Choice(["csv", "xlsx", "parquet", "json", "md"]),
     help="Format.",
 )
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="File or folder.  [default: RUN.KIND here]"
 )
+@click.option("--full", is_flag=True, help="With the raw tables: samples, calls, counters ...")
 @store_option
-def export(run: str, kind: str, output: Path | None, store: Path | None) -> None:
-    """Export a run's tables: csv and parquet as a folder, xlsx with charts, json as one document.
+def export(run: str, kind: str, output: Path | None, full: bool, store: Path | None) -> None:
+    """Write a run's tables as CSV, Excel, Parquet, JSON, Markdown.
+
+    csv and parquet: a folder with a file for each table. xlsx: the answer, rungs and charts first, then the
+    derived tables, times in ms. json: what show --json prints. md: the report as text.
 
     \b
     Examples:
       dbdyno export last --to xlsx
       dbdyno export last --to csv -o tables/
+      dbdyno export last --to json --full
+      dbdyno export last --to md -o report.md
     """
     record = open_store(store).open(run)
     results = conduct.results_of(record)
@@ -180,7 +189,7 @@ def export(run: str, kind: str, output: Path | None, store: Path | None) -> None
         if output is not None
         else Path(record.id if kind in ("csv", "parquet") else f"{record.id}.{kind}")
     )
-    for written in present.export(results, conduct.raw_tables(record), kind, path):
+    for written in present.export(results, conduct.raw_tables(record) if full else None, kind, path):
         click.echo(written)
 
 
@@ -189,7 +198,9 @@ def export(run: str, kind: str, output: Path | None, store: Path | None) -> None
 @store_option
 @json_option
 def rebuild(run: str, store: Path | None, as_json: bool) -> None:
-    """Recalculate windows, ledger, claims and report of a run from its raw data.
+    """Derive the results of a run again from its raw data.
+
+    Windows, ledger, claims and report are replaced.
 
     \b
     Examples:
@@ -206,7 +217,9 @@ def rebuild(run: str, store: Path | None, as_json: bool) -> None:
 @click.command("explain")
 @click.argument("claim", metavar="[ID]", required=False)
 def explain(claim: str | None) -> None:
-    """Explain a claim: its question, criterion, sentences and advice. Without ID, list all claims.
+    """Explain what a claim means, when it is made, and what to do.
+
+    Without ID, list all claims.
 
     \b
     Examples:

@@ -41,7 +41,7 @@ def sql(
     store: Path | None,
     as_json: bool,
 ) -> None:
-    """Query the tables of all runs of the store with SQL.
+    """Query the tables of all stored runs with SQL.
 
     QUERY is a SELECT in DuckDB's dialect, the name of a file that holds one, or "-" for standard input. Each
     table begins with the columns run_id, started and title. SQL only reads, and only the tables of the store.

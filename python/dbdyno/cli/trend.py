@@ -53,10 +53,11 @@ def trend(
     store: Path | None,
     as_json: bool, **wanted: Any,
 ) -> None:  # fmt: skip
-    """Show a figure over runs, and when it changed: the run, by how much, both with 95 % intervals.
+    """Show when a figure changed from run to run, and by how much.
 
-    Runs are joined if workload, parameters, machine and target are the same; the others are counted with the
-    reason. At least 6 runs are needed. A single outlier makes no change.
+    Both the run and the size of the change have a 95 % interval. Runs are joined if workload, parameters,
+    machine and target are the same; the others are counted with the reason. At least 6 runs are needed. A
+    single outlier makes no change.
 
     \b
     Examples:

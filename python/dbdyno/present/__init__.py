@@ -56,7 +56,7 @@ def summary(results: Results) -> printed:
 
 
 def details(results: Results, name: str, cell: str | None = None) -> printed:
-    """``profile``, ``events``, ``microstates``, ``cross_check`` of a measurement, or ``findings``.
+    """``profile``, ``events``, ``microstates``, ``cross_check`` of a measurement, or ``claims``.
 
     Without ``cell``: of the top load, or of all windows of an observation. Raises UsageError where the run
     has no such cell.

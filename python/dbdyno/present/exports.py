@@ -1,4 +1,4 @@
-"""A run's tables for other programs: csv and parquet (a folder, a file a table), xlsx, json.
+"""A run's tables for other programs: csv and parquet (a folder, a file a table), xlsx, json, md.
 
 NULL stays empty (csv, xlsx) or null (parquet, json): an unknown figure never becomes 0. In csv a text that
 begins like a formula gets an apostrophe in front, because spreadsheets would run it; xlsx marks it as text.
@@ -79,48 +79,58 @@ def write(shown: Document, path: Path) -> Path:
     return write_atomic(path, page.encode("utf-8"))
 
 
-Kind = Literal["csv", "xlsx", "parquet", "json"]
+Kind = Literal["csv", "xlsx", "parquet", "json", "md"]
 Tables = Mapping[str, pl.DataFrame]
 _FINDING = ("id", "severity", "subject", "claim", "value", "unit", "low", "high", "evidence", "cure", "cells")
 _FINDINGS = {name: pl.Float64 if name in ("value", "low", "high") else pl.String for name in _FINDING}
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def export(results: Results, raw_tables: Tables, to: str, path: Path) -> list[Path]:
+def export(results: Results, raw_tables: Tables | None, to: str, path: Path) -> list[Path]:
     """Writes the run to ``path`` in the form ``to``; the files written.
 
-    ``path`` is a folder for csv and parquet, a file for xlsx and json. ``raw_tables``: all cells' rows of a
-    raw table in one frame, told apart by a column ``cell``. Raises UsageError on an unknown form, StoreError
-    where ``path`` cannot be written.
+    ``path`` is a folder for csv and parquet, else a file. ``raw_tables``: all cells' rows of a raw table in
+    one frame, told apart by a column ``cell``; ``None``: without them, and json without tables. Raises
+    UsageError on an unknown form, StoreError where ``path`` cannot be written.
     """
     if to == "csv":
         return _folder(results, raw_tables, path, "csv", _csv)
     if to == "parquet":
         return _folder(results, raw_tables, path, "parquet", _parquet)
     if to == "json":
-        tables = {n: jsondoc.plain(t) for n, t in all_tables(results, raw_tables).items()}
-        document = {**jsondoc.document(results), "tables": tables}
+        document = jsondoc.document(results)
+        if raw_tables is not None:
+            document["tables"] = {n: jsondoc.plain(t) for n, t in all_tables(results, raw_tables).items()}
         return [write_atomic(path, json.dumps(document, allow_nan=False).encode())]
     if to == "xlsx":
         from dbdyno.present import report
         from dbdyno.present.media import xlsx
 
         return [write_atomic(path, xlsx.workbook(report.document(results), all_tables(results, raw_tables)))]
+    if to == "md":
+        from dbdyno.present import report
+        from dbdyno.present.media import markdown
+
+        return [write_atomic(path, markdown.page(report.document(results)).encode())]
     raise UsageError(f"unknown form of export: {to}", f"choose one of {', '.join(get_args(Kind))}")
 
 
-def all_tables(results: Results, raw_tables: Tables) -> dict[str, pl.DataFrame]:
+def all_tables(results: Results, raw_tables: Tables | None) -> dict[str, pl.DataFrame]:
     """Derived tables, findings, then raw ones; where both have a name, the derived one holds all cells."""
     findings = pl.DataFrame(
         [{**jsondoc.finding(f), "cells": " ".join(f.cells)} for f in results.findings] or None,
         schema=_FINDINGS,
     )
-    raw = {n: t for n, t in raw_tables.items() if n not in results.tables}
+    raw = {n: t for n, t in (raw_tables or {}).items() if n not in results.tables}
     return {**{n: results.whole(n) for n in results.tables}, "findings": findings, **raw}
 
 
 def _folder(
-    results: Results, raw_tables: Tables, path: Path, ending: str, content: Callable[[pl.DataFrame], bytes]
+    results: Results,
+    raw_tables: Tables | None,
+    path: Path,
+    ending: str,
+    content: Callable[[pl.DataFrame], bytes],
 ) -> list[Path]:
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file", f"name a folder: {ending} writes one file a table")

@@ -81,10 +81,10 @@ def brief(results: Results) -> Document:
 
 
 def details(results: Results, name: str, cell: str | None = None) -> list[Block]:
-    """One of :data:`DETAILS`, of a cell; without one of the top load, or of all windows of an headline.
-    Or ``findings``: all of them. Raises UsageError where the run has no such cell.
+    """One of :data:`DETAILS`, of a cell; without one of the top load, or of all windows of an observation.
+    Or ``claims``: all of them. Raises UsageError where the run has no such cell.
     """
-    if name == "findings":
+    if name == "claims":
         return findings(results)
     pick = selection.pick_of(results, cell)
     if pick is None:
@@ -117,7 +117,7 @@ def _labels(info: RunInfo) -> list[str]:
 def more(results: Results) -> list[Paragraph]:
     """The commands that show the rest."""
     run = results.info.id
-    options = " | ".join(f"--{name.replace('_', '-')}" for name in ("findings", *DETAILS))
+    options = " | ".join(f"--{name.replace('_', '-')}" for name in ("claims", *DETAILS))
     commands = [f"dbdyno show {run} {options}", *([f"dbdyno analyze {run}"] if results.scaling else [])]
     lacking = [f.text for f in results.findings if f.id == NOT_MEASURED]
     return remarks(

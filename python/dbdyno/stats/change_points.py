@@ -42,6 +42,8 @@ _OF_SINGLE = 0.7
 _RESOLUTION = 1e-5
 """Deviation of a value, in logarithms, that means nothing."""
 _DRAWS, _FEW_DRAWS = 999, 199
+_MOST_OUTLYING = 0.25
+"""Share of the values that may be outliers."""
 _OUTLYING = 5.0
 """Robust standard deviations from its level: an outlier."""
 _SIGMA_OF_MAD = 1.4826
@@ -214,15 +216,18 @@ def _deviations(rows: Floats) -> Floats:
 
 
 def _outlying(residuals: Floats) -> NDArray[np.bool_]:
+    """None where they are more than :data:`_MOST_OUTLYING`: then the values have no single level."""
     spread = _SIGMA_OF_MAD * float(np.median(np.abs(residuals)))
-    return np.asarray(np.abs(residuals) > _OUTLYING * max(spread, _RESOLUTION))
+    found = np.asarray(np.abs(residuals) > _OUTLYING * max(spread, _RESOLUTION))
+    return np.asarray(found & (found.mean() <= _MOST_OUTLYING))
 
 
 def _ratio(before: Floats, after: Floats) -> tuple[float, float, float]:
     """With its 95 % interval, by the pooled variance of both sides."""
     residuals = np.concatenate([before - np.median(before), after - np.median(after)])
     kept = ~_outlying(residuals)
-    means = [Mean.of(side) for side in (before[kept[: len(before)]], after[kept[len(before) :]])]
+    sides = (before, kept[: len(before)]), (after, kept[len(before) :])
+    means = [Mean.of(side[some] if np.count_nonzero(some) > 1 else side) for side, some in sides]
     degrees = means[0].n + means[1].n - 2
     variance = (means[0].m2 + means[1].m2) / degrees
     half = students_quantile(degrees) * math.sqrt(variance * (1 / means[0].n + 1 / means[1].n))

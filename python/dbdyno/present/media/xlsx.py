@@ -10,8 +10,9 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import shorten, wrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import polars as pl
 import xlsxwriter  # type: ignore[import-untyped]
 
 from dbdyno.model import tables as schemas
@@ -37,9 +38,6 @@ from dbdyno.present.document import (
 )
 from dbdyno.present.media import xlsx_charts
 
-if TYPE_CHECKING:
-    import polars as pl
-
 MAX_ROWS = 1_048_575  # of a sheet, below its header
 _LONGEST_TEXT, _LONGEST_NAME = 32_767, 31
 _LINE, _WIDEST = 120, 60  # characters
@@ -51,14 +49,15 @@ _SAME = {"s": "seconds", "1/s": "/s"}
 """Units that a heading has in other letters."""
 _STORED = (
     ("_per_s", "#,##0.00"), ("aas", "0.000"), ("_cpus", "0.000"), ("wall_s", "0.000"), ("scaling", "0.0%"),
-    ("_starved", "0.0%"), ("relative_difference", "+0.0%;-0.0%;0.0%"), ("_ns", "#,##0"),
+    ("_starved", "0.0%"), ("relative_difference", "+0.0%;-0.0%;0.0%"), ("_ms", "#,##0.000"),
 )  # fmt: skip
 """Endings of the names of stored columns, and how their numbers are written."""
 
 
 def workbook(shown: Document, tables: Mapping[str, pl.DataFrame] | None = None) -> bytes:
-    """The workbook's bytes. ``tables`` have a sheet each at the end, under their names."""
-    buffer, tables = io.BytesIO(), tables or {}
+    """The workbook's bytes. ``tables`` have a sheet each at the end, under their names, but
+    for those without rows."""
+    buffer, tables = io.BytesIO(), {n: t for n, t in (tables or {}).items() if len(t)}
     safe = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
     with xlsxwriter.Workbook(buffer, {"in_memory": True, **safe}) as made:
         book = _Book(made, [*tables, xlsx_charts.SHEET])
@@ -305,7 +304,8 @@ def _style(cells: Sequence[Cell], kind: _Kind, with_unit: bool = False) -> str:
 def _stored(sheet: Any, name: str, table: pl.DataFrame, book: _Book) -> None:
     """Header frozen, filter on, widths by content; comments on the headings say what a column is."""
     sheet.freeze_panes(1, 0)
-    notes = {c.name: c.doc for c in schemas.TABLES.get(name, ())}
+    notes = {_heading(c.name): c.doc for c in schemas.TABLES.get(name, ())}
+    table = table.with_columns(pl.col(n) / 1e6 for n in _durations(table)).rename(_heading)
     for column, heading in enumerate(table.columns):
         sheet.write_string(0, column, heading, book.style("head"))
         if heading in notes and len(table) and len(table.columns) <= _WIDEST:
@@ -318,3 +318,12 @@ def _stored(sheet: Any, name: str, table: pl.DataFrame, book: _Book) -> None:
             xlsx_charts.write(sheet, row, column, value)
     if len(table) and table.columns:
         sheet.autofilter(0, 0, min(len(table), MAX_ROWS), len(table.columns) - 1)
+
+
+def _durations(table: pl.DataFrame) -> list[str]:
+    """Columns in ns, which become ms."""
+    return [n for n, kind in table.schema.items() if n.endswith("_ns") and kind.is_numeric()]
+
+
+def _heading(name: str) -> str:
+    return f"{name.removesuffix('_ns')}_ms" if name.endswith("_ns") else name
