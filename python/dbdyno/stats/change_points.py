@@ -219,7 +219,7 @@ def _outlying(residuals: Floats) -> NDArray[np.bool_]:
     """None where they are more than :data:`_MOST_OUTLYING`: then the values have no single level."""
     spread = _SIGMA_OF_MAD * float(np.median(np.abs(residuals)))
     found = np.asarray(np.abs(residuals) > _OUTLYING * max(spread, _RESOLUTION))
-    return np.asarray(found & (found.mean() <= _MOST_OUTLYING))
+    return found if found.mean() <= _MOST_OUTLYING else np.zeros_like(found)
 
 
 def _ratio(before: Floats, after: Floats) -> tuple[float, float, float]:
