@@ -204,9 +204,12 @@ def test_only_runs_of_one_workload_parameters_and_machine_are_joined(store: Path
     assert [c["id"] for c in made["claims"]] == ["trend-few"]
 
 
-def test_an_unusable_measurement_is_shown_and_not_concluded_from(store: Path, model: Path) -> None:
+@pytest.mark.parametrize("status", ["invalid", "client"])
+def test_an_unusable_measurement_is_shown_and_not_concluded_from(
+    store: Path, model: Path, status: str
+) -> None:
     for n in range(12):
-        add(store, model, n, 1.0 + 0.01 * (n % 3) if n < 8 else 0.5, "ok" if n < 8 else "invalid")
+        add(store, model, n, 1.0 + 0.01 * (n % 3) if n < 8 else 0.5, "ok" if n < 8 else status)
     made = record()
     assert [r["flagged"] for r in made["runs"]] == [False] * 8 + [True] * 4
     assert made["changes"] == [] and "x unusable" in dbdyno().output

@@ -10,6 +10,7 @@ import polars as pl
 from dbdyno.conclude.trend import concluded
 from dbdyno.model.errors import StoreError, UsageError, did_you_mean
 from dbdyno.model.plan import Plan
+from dbdyno.model.raw import LEFT_OUT
 from dbdyno.model.trend import ALIASES, FIGURES, Figure, LeftOut, Point, Trend
 from dbdyno.store import Listed, Run
 
@@ -126,7 +127,7 @@ class _Member:
         }  # fmt: skip
         self.point = Point(
             self.run.id, info.name, info.started, row[figure.column] or row["calls_per_s"], row["sessions"],
-            row["status"] == "invalid", {**versions, **around.server.settings},
+            row["status"] in LEFT_OUT, {**versions, **around.server.settings},
         )  # fmt: skip
 
 
@@ -141,7 +142,7 @@ def _row(
     found = [r for r in rows if r[column] and sessions in (None, r["sessions"])]
     if not found:
         return None, unit
-    good = [r for r in found if r["status"] != "invalid"] or found
+    good = [r for r in found if r["status"] not in LEFT_OUT] or found
     if figure.column == "work_per_s":
         return max(good, key=lambda r: float(r[column])), unit
     return max(found, key=lambda r: int(r["sessions"])), unit
