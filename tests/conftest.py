@@ -48,8 +48,9 @@ def server_home() -> Iterator[Path]:
     """
     home = Path(tempfile.mkdtemp(prefix="dyno-", dir="/tmp"))
     home.chmod(0o755)
-    before = {k: os.environ.get(k) for k in ("DBDYNO_SERVER_DIR", *_PG)}
+    before = {k: os.environ.get(k) for k in ("DBDYNO_SERVER_DIR", "DBDYNO_CONFIG", *_PG)}
     os.environ["DBDYNO_SERVER_DIR"] = str(clusters.server_dir(home / "s"))
+    os.environ["DBDYNO_CONFIG"] = ""
     for name in _PG:
         os.environ.pop(name, None)
     yield home

@@ -11,6 +11,7 @@ import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import screen
+from dbdyno.cli.completion import RUNS_OR_FILES
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conclude.scaling import NAMES
 from dbdyno.model.errors import UsageError
@@ -107,7 +108,7 @@ def of_files(given: Mapping[str, Any]) -> list[str]:
 
 
 @click.command()
-@click.argument("target", metavar="[FILE|RUN]", default="last")
+@click.argument("target", metavar="[FILE|RUN]", default="last", shell_complete=RUNS_OR_FILES)
 @click.option(
     "-o",
     "--output",

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from dbdyno import __version__
+from dbdyno.cli import config
 from dbdyno.cli.streams import guard, last
 from dbdyno.engines.attended import left_behind
 from dbdyno.lazy import at_once
@@ -54,13 +55,22 @@ class Commands(click.Group):
             module, _, attribute = self._places[cmd_name].partition(":")
             with at_once():
                 self.add_command(getattr(import_module(module), attribute), cmd_name)
-        return super().get_command(ctx, cmd_name)
+        command = super().get_command(ctx, cmd_name)
+        return None if command is None else config.with_amount(command)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Names alone: a line of help for each would load each command's module."""
+        from click.shell_completion import CompletionItem
+
+        names = (name for name in self.list_commands(ctx) if name.startswith(incomplete))
+        return [*map(CompletionItem, names), *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
-        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+        known = ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name) is not None
+        if name and not known:
             cure = REPLACED.get(name) or did_you_mean(name, self.list_commands(ctx))
             raise UsageError(f"no command {ctx.command_path} {name}", cure)
         return super().resolve_command(ctx, args)
@@ -87,6 +97,9 @@ Examples:
   dbdyno show last --profile             load profile and top ten events of the last run
   dbdyno export last --to xlsx           an Excel workbook with charts
   dbdyno sql "from rungs"                query the tables of all runs
+
+Defaults of options: ~/.config/dbdyno/config.toml, or the file that DBDYNO_CONFIG names. -q and -v may also
+follow the command. NO_COLOR turns colours off. Shell completion: dbdyno completion bash|zsh|fish.
 
 \b
 Exit codes: 0 success; 1 internal error; 2 usage error; 3 server error; 4 run store error;
@@ -121,6 +134,7 @@ _PLACES = {
     "doctor": "doctor:doctor",
     "explain": "runs:explain",
     "clean": "server:clean",
+    "completion": "completion:completion",
 }
 """Command -> its place in this package."""
 
@@ -137,8 +151,12 @@ _PLACES = {
     },
 )
 @click.version_option(__version__, prog_name="dbdyno")
-def app() -> None:
-    pass
+@click.pass_context
+def app(context: click.Context) -> None:
+    config.apply(context)
+
+
+app.params += config.amount_options(hidden=False)
 
 
 def _check_directory() -> None:
@@ -205,6 +223,10 @@ def _exit_code() -> int:
 
 def main() -> None:
     """Entry point of the program ``dbdyno``."""
+    if "_DBDYNO_COMPLETE" in os.environ:
+        from dbdyno.cli import completion
+
+        return completion.answer()
     last()
     guard()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's; else a thread for each CPU, none of use

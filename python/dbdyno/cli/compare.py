@@ -13,6 +13,7 @@ import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import screen
+from dbdyno.cli.completion import RUNS_OR_FILES
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conclude import compare as comparing
 from dbdyno.model.errors import UsageError, did_you_mean
@@ -165,8 +166,8 @@ class Share(click.ParamType[float]):
 
 
 @click.command()
-@click.argument("first", metavar="[RUN|FILE]", default="last")
-@click.argument("second", metavar="[RUN|FILE]", required=False)
+@click.argument("first", metavar="[RUN|FILE]", default="last", shell_complete=RUNS_OR_FILES)
+@click.argument("second", metavar="[RUN|FILE]", required=False, shell_complete=RUNS_OR_FILES)
 @click.option("--baseline", metavar="NAME", help="Variant to compare with.")
 @click.option("--margin", type=Share(), default="2%", show_default=True, help="Equivalence margin.")
 @click.option("--metric", metavar="NAME", help="Compare this metric only: calls_per_s, response_p95_ns, ...")

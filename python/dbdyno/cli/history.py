@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from dbdyno import conduct
+from dbdyno.cli import completion
 from dbdyno.cli.options import (
     json_option,
     label_options,
@@ -217,7 +218,7 @@ def _print_csv(found: Sequence[Overview]) -> None:
 
 
 @click.command("label")
-@click.argument("run", metavar="RUN")
+@click.argument("run", metavar="RUN", shell_complete=completion.RUNS)
 @label_options
 @click.option("--untag", "untags", metavar="TAG", multiple=True, help="Remove this tag; repeatable.")
 @store_option
@@ -254,7 +255,7 @@ _MOST_NAMED = 20
 
 
 @click.command("rm")
-@click.argument("wanted", nargs=-1, metavar="[RUN]...")
+@click.argument("wanted", nargs=-1, metavar="[RUN]...", shell_complete=completion.RUNS)
 @click.option("--older-than", metavar="TIME", help="All runs that began longer ago: 30d, 12h.")
 @click.option("--keep", type=click.IntRange(0), metavar="N", help="All runs but the newest N.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")

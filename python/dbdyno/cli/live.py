@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from dbdyno import present
 from dbdyno.cli import screen
+from dbdyno.cli.config import is_quiet, is_verbose
 from dbdyno.cli.console import live
 from dbdyno.conduct import NullProgressListener
 from dbdyno.conduct.progress import Tick
@@ -32,10 +34,15 @@ class LiveProgress(NullProgressListener):
 
     def __init__(self, plan: Plan, console: Console) -> None:
         self._plan, self._console = plan, console
-        self._live = live(console, refresh_per_second=8, transient=True) if console.is_terminal else None
+        self._live = (
+            live(console, refresh_per_second=8, transient=True)
+            if console.is_terminal and not console.quiet
+            else None
+        )
         self._table: tuple[Running, Callable[[Mapping[str, Any]], Row]] | None = None
         self._first: dict[str, Mapping[str, Any]] = {}  # by variant
         self._last: Tick | None = None
+        self._begun_s = time.monotonic()
 
     def __enter__(self) -> LiveProgress:
         if self._live:
@@ -63,6 +70,7 @@ class LiveProgress(NullProgressListener):
             self._print(line)
 
     def preparing(self, what: str) -> None:
+        self._step(what)
         self._status(Text(f"{what} ...", style="dim"))
 
     def opened(self, environment: Environment) -> None:
@@ -88,11 +96,10 @@ class LiveProgress(NullProgressListener):
             lines = (_status_line(self._plan, tick, self._last, parts) for parts in (3, 2, 1, 0))
             fitting = (line for line in lines if line.cell_len < self._console.width)
             self._status(next(fitting, Text(f"{tick.cell.sessions} sessions", no_wrap=True)))
-        if (
-            self._last is None
-            or self._last.cell.id != tick.cell.id
-            or tick.elapsed_s - self._last.elapsed_s >= 1
-        ):
+        if self._last is None or self._last.cell.id != tick.cell.id:
+            self._step(f"measurement {tick.cell.id}")
+            self._last = tick
+        elif tick.elapsed_s - self._last.elapsed_s >= 1:
             self._last = tick
 
     def measured(self, results: Results) -> None:
@@ -120,6 +127,11 @@ class LiveProgress(NullProgressListener):
 
     def _print(self, text: str, style: str = "") -> None:
         self._console.print(text, style=style, soft_wrap=True)
+
+    def _step(self, what: str) -> None:
+        """With ``--verbose``: a line with the time since the start."""
+        if is_verbose():
+            self._print(f"{time.monotonic() - self._begun_s:6.1f} s  {what}", "dim")
 
     def _status(self, text: Text) -> None:
         if self._live:
@@ -158,12 +170,8 @@ def _rates(tick: Tick, before: Tick | None) -> str:
     return rate + (f", {format_ns(in_call_ns / calls)} each" if calls > 0 else "")
 
 
-def progress(plan: Plan, *, quiet: bool) -> LiveProgress:
-    """On standard output; with ``--json`` on standard error, if that is a terminal."""
-    return LiveProgress(plan, _muted() if quiet else screen.out())
-
-
-def _muted() -> Console:
-    console = screen.err()
-    console.quiet = not console.is_terminal
-    return console
+def progress(plan: Plan, *, as_json: bool) -> LiveProgress:
+    """On standard output; with ``--json`` on standard error, if that is a terminal; not with ``--quiet``."""
+    console = screen.err() if as_json else screen.out()
+    console.quiet = is_quiet() or not (console.is_terminal or is_verbose() or not as_json)
+    return LiveProgress(plan, console)

@@ -9,6 +9,7 @@ import click
 
 from dbdyno import conduct, drive, observe, present
 from dbdyno.cli import screen
+from dbdyno.cli.config import is_quiet
 from dbdyno.cli.options import (
     checked_output,
     engine_option,
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     help="Refresh interval of the live view in seconds.",
 )
 @click.option("--lines", is_flag=True, help="Print one line per window instead of the live view.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only the final summary.")
 @click.option(
     "-o",
     "--output",
@@ -109,7 +109,7 @@ def observe_command(**options: Any) -> None:
     interrupt = drive.Interrupt(listener.heard)
     if isinstance(listener, LiveObservation):
         listener.on_quit(lambda: None if interrupt.stopping else interrupt.request())
-    elif not plan.expected_ns and not options["quiet"]:
+    elif not plan.expected_ns and not is_quiet():
         listener.on_unread(lambda: None if interrupt.stopping else interrupt.request())
     with interrupt.caught(), listener:
         try:
@@ -126,7 +126,7 @@ def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation |
     from dbdyno.cli.observe_listeners import LiveObservation, ObservationLines
 
     out, whom = screen.out(), conduct.whom_in_words(chosen)
-    silent = options["as_json"] or options["quiet"]
+    silent = options["as_json"] or is_quiet()
     if out.is_terminal and not silent and not options["lines"]:
         return LiveObservation(out, whom, options["refresh"])
     out.quiet = silent

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dbdyno.cli import completion
 from dbdyno.engines import DEFAULT, secret_in
 from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import UsageError, did_you_mean
@@ -37,7 +38,10 @@ def json_option(f: _F) -> _F:
 
 def engine_option(words: str) -> Callable[[_F], _F]:
     """Read before ``--dsn``, which is the engine's own."""
-    return click.option("--engine", metavar="NAME", is_eager=True, help=f"{words}  [default: {DEFAULT}]")
+    words = f"{words}  [default: {DEFAULT}]"
+    return click.option(
+        "--engine", metavar="NAME", is_eager=True, help=words, shell_complete=completion.ENGINES
+    )
 
 
 def warn_of_password(context: click.Context, _parameter: click.Parameter, dsn: str | None) -> str | None:
@@ -132,7 +136,7 @@ def labels_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_argument(f: _F) -> _F:
-    return click.argument("run", metavar="[RUN]", default="last")(f)
+    return click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.RUNS)(f)
 
 
 def open_store(path: Path | None) -> RunStore:

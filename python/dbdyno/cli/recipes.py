@@ -10,7 +10,7 @@ from shlex import quote
 import click
 
 from dbdyno import conduct, observe
-from dbdyno.cli import screen
+from dbdyno.cli import completion, screen
 from dbdyno.cli.app import Commands
 from dbdyno.cli.options import engine_option, json_option, print_json
 from dbdyno.model.errors import UsageError
@@ -67,7 +67,10 @@ def recipes(context: click.Context, as_json: bool) -> None:
 @recipes.command("new")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
-    "--like", metavar="NAME", help="Start from a copy of this recipe.  [default: a commented template]"
+    "--like",
+    metavar="NAME",
+    shell_complete=completion.RECIPES,
+    help="Start from a copy of this recipe.  [default: a commented template]",
 )
 def recipe_new(file: Path, like: str | None) -> None:
     """Write a new recipe to FILE, with its JSON Schema beside it for editors.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbdyno import conduct, drive, observe, present
-from dbdyno.cli import screen
+from dbdyno.cli import completion, screen
 from dbdyno.cli.options import (
     bin_dir_option,
     checked_output,
@@ -31,9 +31,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("workload", required=False)
+@click.argument("workload", required=False, shell_complete=completion.WORKLOADS_OR_FILES)
 @click.argument("more", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--recipe", metavar="NAME|FILE", help="Recipe to run; options override it.")
+@click.option(
+    "--recipe",
+    metavar="NAME|FILE",
+    shell_complete=completion.RECIPES_OR_FILES,
+    help="Recipe to run; options override it.",
+)
 @click.option(
     "--script",
     type=click.Path(path_type=Path),
@@ -174,7 +179,7 @@ def run(**options: Any) -> None:
         return
     from dbdyno.cli import live
 
-    progress = live.progress(plan, quiet=options["as_json"])
+    progress = live.progress(plan, as_json=options["as_json"])
     interrupt = drive.Interrupt(progress.heard)
     with interrupt.caught(), progress:
         try:

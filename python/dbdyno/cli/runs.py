@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dbdyno import conduct, present
-from dbdyno.cli import screen
+from dbdyno.cli import completion, screen
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
 from dbdyno.model.errors import UsageError
 
@@ -215,7 +215,7 @@ def rebuild(run: str, store: Path | None, as_json: bool) -> None:
 
 
 @click.command("explain")
-@click.argument("claim", metavar="[ID]", required=False)
+@click.argument("claim", metavar="[ID]", required=False, shell_complete=completion.CLAIMS)
 def explain(claim: str | None) -> None:
     """Explain what a claim means, when it is made, and what to do.
 

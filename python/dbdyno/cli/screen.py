@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbdyno import conduct, present
+from dbdyno.cli.config import is_quiet
 from dbdyno.model.visible import one_line, shortened
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Progress, or what to bear in mind: on standard error."""
-    err().print(text, soft_wrap=True)
+    """Progress, or what to bear in mind: on standard error; not with ``--quiet``."""
+    if not is_quiet():
+        err().print(text, soft_wrap=True)
 
 
 def error(message: str, cure: str | None = None) -> None:

@@ -1,0 +1,98 @@
+"""Shell completion: ``dbdyno completion``, and what options and arguments complete to.
+
+Those are names of files and directories: nothing is parsed, and no large library is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from importlib import resources
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
+
+from dbdyno import engines, store
+from dbdyno.cli.app import app
+from dbdyno.cli.config import find_config
+from dbdyno.store.listing import run_ids
+
+VARIABLE = "_DBDYNO_COMPLETE"
+"""Set by the shell's function when it asks: ``bash_complete``."""
+_SHELLS = ("bash", "zsh", "fish")
+
+_Names = Callable[[click.Context], Iterable[str]]
+_Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
+
+
+def _from(names: _Names, *, or_files: bool = False) -> _Completer:
+    """Those that begin as what was typed; ``or_files``: and files, by the shell itself."""
+
+    def complete(
+        context: click.Context, _parameter: click.Parameter, typed: str
+    ) -> list[CompletionItem[str]]:
+        found = [CompletionItem(name) for name in names(context) if name.startswith(typed)]
+        return [CompletionItem(typed, type="file"), *found] if or_files else found  # in this order for bash
+
+    return complete
+
+
+def _runs(context: click.Context) -> Iterable[str]:
+    """The newest first."""
+    root = context.params.get("store")
+    if root is None and (config := find_config()) is not None:
+        own = config.document.get(context.info_name or "", {})
+        root = own.get("store", config.document.get("store"))
+    return ["last", *reversed(run_ids(store.default_root() if root is None else Path(root).expanduser()))]
+
+
+def _toml(folder: str) -> _Names:
+    files = resources.files("dbdyno").joinpath(folder)
+    return lambda _context: sorted(f.name[:-5] for f in files.iterdir() if f.name.endswith(".toml"))
+
+
+def _claims(_context: click.Context) -> Iterable[str]:
+    """Heads of the catalogue's tables: parsing it takes three times as long as all the rest."""
+    files = resources.files("dbdyno").joinpath("conclude", "catalogue").iterdir()
+    texts = (f.read_text("utf-8") for f in files if f.name.endswith(".toml"))
+    return sorted(name for text in texts for name in re.findall(r"^\[([\w-]+)\]", text, re.MULTILINE))
+
+
+RUNS = _from(_runs)
+RUNS_OR_FILES = _from(_runs, or_files=True)
+WORKLOADS_OR_FILES = _from(_toml("workloads"), or_files=True)
+RECIPES = _from(_toml("recipes"))
+RECIPES_OR_FILES = _from(_toml("recipes"), or_files=True)
+CLAIMS = _from(_claims)
+ENGINES = _from(lambda _context: engines.names())
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell: commands, options, workloads, recipes, runs, claims.
+
+    \b
+    Examples:
+      eval "$(dbdyno completion bash)"          in ~/.bashrc
+      eval "$(dbdyno completion zsh)"           in ~/.zshrc, after compinit
+      dbdyno completion fish | source           in ~/.config/fish/config.fish
+      dbdyno completion bash > ~/.local/share/bash-completion/completions/dbdyno
+    """
+    click.echo(_shell(shell).source(), nl=False)
+
+
+def _shell(name: str) -> ShellComplete:
+    found = get_completion_class(name)
+    if found is None:
+        raise LookupError(name)
+    return found(app, {}, "dbdyno", VARIABLE)
+
+
+def answer() -> None:
+    """What a shell asked for; nothing where that fails, since whoever types has no use for an error."""
+    with suppress(Exception):
+        print(_shell(os.environ[VARIABLE].partition("_")[0]).complete())

@@ -1,0 +1,282 @@
+"""What holds for every command: ``--quiet``, ``--verbose``, and the file with defaults of options.
+
+A value is taken from the command line, else from the environment, else from the file (docs/config.md). The
+file is checked strictly: what it says about any command must be right before one is run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, cast
+
+import click
+from click.core import ParameterSource
+
+from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.home import base_directory
+
+VARIABLE = "DBDYNO_CONFIG"
+"""Names another file; empty: no file is read."""
+_CURE = f"edit the file, or ignore it: {VARIABLE}= dbdyno ..."
+_AMOUNT = "dbdyno.amount"  # key of click's Context.meta, which a command shares with its group
+_FILE = "dbdyno.config"  # the file's path, likewise
+_AMOUNTS = {"quiet": "Print results, warnings and errors only.", "verbose": "Also print each step."}
+
+
+def is_quiet() -> bool:
+    return _amount() == "quiet"
+
+
+def is_verbose() -> bool:
+    return _amount() == "verbose"
+
+
+def _amount() -> str | None:
+    context = click.get_current_context(silent=True)
+    return None if context is None else cast("str | None", context.meta.get(_AMOUNT))
+
+
+def _set_amount(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    """The command line's word holds against the file's."""
+    name, earlier = str(parameter.name), context.meta.get(_AMOUNT)
+    by_hand = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    if given and by_hand and earlier not in (None, name):
+        raise UsageError("--quiet and --verbose exclude each other", "give one of them")
+    if given and earlier is None:
+        context.meta[_AMOUNT] = name
+        _say_defaults(context)
+
+
+def _say_defaults(context: click.Context) -> None:
+    """With ``--verbose``, once both this and the file are known."""
+    own = [f"{k}={v}" for k, v in (context.default_map or {}).items() if not isinstance(v, dict)]
+    if own and is_verbose():
+        click.echo(f"defaults of {context.meta[_FILE]}: {', '.join(own)}", err=True)
+
+
+def amount_options(*, hidden: bool) -> list[click.Option]:
+    """``-q`` and ``-v``; the program's help shows them once, for all commands."""
+    return [
+        click.Option(
+            [f"-{name[0]}", f"--{name}"],
+            is_flag=True,
+            expose_value=False,
+            callback=_set_amount,
+            hidden=hidden,
+            help=words,
+        )
+        for name, words in _AMOUNTS.items()
+    ]
+
+
+def with_amount(command: click.Command) -> click.Command:
+    """``command``, which takes ``-q`` and ``-v``, unless it hands its words to another program."""
+    if not command.ignore_unknown_options and not any(p.name in _AMOUNTS for p in command.params):
+        command.params += amount_options(hidden=True)
+    return command
+
+
+# The file.
+
+
+@dataclass(frozen=True)
+class Config:
+    """A configuration file; ``document`` as it is written."""
+
+    path: Path
+    text: str
+    document: Mapping[str, Any]
+
+    def error(self, message: str, at: Sequence[str], cure: str | None = None) -> UsageError:
+        return UsageError(f"{self.path}:{self._line(at)}: {message}", cure or _CURE)
+
+    def _line(self, at: Sequence[str]) -> int:
+        """The line of a key by the tables above it; where it cannot be found, of the nearest table."""
+        table: tuple[str, ...] = ()
+        best = (0, 1)
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            if head := re.match(r"\s*\[+([^\[\]]+)\]", line):
+                here = table = _parts(head[1])
+            elif key := re.match(r"\s*([\w.\"' -]+?)\s*=", line):
+                here = (*table, *_parts(key[1]))
+            else:
+                continue
+            same = takewhile(lambda pair: pair[0] == pair[1], zip(here, at, strict=False))
+            best = max(best, (len(list(same)), number), key=lambda found: found[0])
+        return best[1]
+
+
+def _parts(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip(" \t\"'") for part in dotted.split("."))
+
+
+def find_config() -> Config | None:
+    """``$DBDYNO_CONFIG``, else ``dbdyno/config.toml`` in ``$XDG_CONFIG_HOME`` or ``~/.config``, if it exists.
+
+    Raises :class:`UsageError` with file and line.
+    """
+    from dbdyno.store.files import read_limited
+
+    path = _path()
+    if path is None:
+        return None
+    try:
+        text = read_limited(path).decode()
+        return Config(path, text, tomllib.loads(text))
+    except (OSError, UnicodeDecodeError) as e:
+        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"cannot read the configuration file {path}: {reason or e}", _CURE) from e
+    except tomllib.TOMLDecodeError as e:
+        place = re.search(r"\(at line (\d+), column \d+\)", str(e))
+        line = place[1] if place else text.count("\n") + 1
+        message = re.sub(r" \(at .*\)", "", str(e))
+        raise UsageError(f"{path}:{line}: {message[:1].lower()}{message[1:]}", _CURE) from e
+
+
+def _path() -> Path | None:
+    named = os.environ.get(VARIABLE)
+    if named is not None:
+        return Path(named) if named else None
+    try:
+        path = base_directory("XDG_CONFIG_HOME", ".config", "the configuration", _CURE) / "dbdyno/config.toml"
+        return path if path.exists() else None
+    except (OSError, UsageError):  # a home that is another user's, or none
+        return None
+
+
+def apply(context: click.Context) -> None:
+    """Makes the file's values the defaults of the command that ``context`` of the whole program is to run.
+
+    Raises :class:`UsageError`: an unknown command or option, or a value that the option does not take.
+    """
+    config = find_config()
+    group, name = context.command, context.invoked_subcommand
+    if config is None or name is None:
+        return
+    assert isinstance(group, click.Group)
+    shared = {k: v for k, v in config.document.items() if not isinstance(v, dict)}
+    _check_shared(config, group, context, shared)
+    for table in config.document.keys() - shared.keys():
+        _own(config, group, context, (table,), config.document[table])
+    command = group.get_command(context, name)
+    assert command is not None
+    context.meta[_FILE] = config.path
+    context.default_map = {name: _defaults(config, command, context, (name,), shared)}
+    _say_defaults(click.Context(command, info_name=name, parent=context))
+
+
+def _check_shared(
+    config: Config, group: click.Group, context: click.Context, shared: Mapping[str, Any]
+) -> None:
+    """Each must be an option of one command at least."""
+    known = {k for c in _commands(group, context) for k in _options(c)} if shared else set()
+    for key in shared.keys() - known:
+        raise config.error(f"no command has an option --{key}", (key,), did_you_mean(key, known))
+
+
+def _commands(group: click.Group, context: click.Context) -> Iterator[click.Command]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is not None:
+            yield command
+        if isinstance(command, click.Group):
+            yield from _commands(command, context)
+
+
+def _options(command: click.Command) -> dict[str, click.Option]:
+    """By long name: ``call-target``."""
+    return {
+        name.removeprefix("--"): p
+        for p in command.params
+        if isinstance(p, click.Option)
+        for name in p.opts
+        if name.startswith("--")
+    }
+
+
+def _own(
+    config: Config,
+    group: click.Group,
+    context: click.Context,
+    path: tuple[str, ...],
+    table: Mapping[str, Any],
+) -> None:
+    """Checks the table of one command."""
+    command = group.get_command(context, path[-1])
+    if command is None:
+        cure = did_you_mean(path[-1], group.list_commands(context))
+        raise config.error(f"no command dbdyno {' '.join(path)}", path, cure)
+    known = _options(command)
+    for key, value in table.items():
+        if isinstance(value, dict) and isinstance(command, click.Group):
+            _own(config, command, context, (*path, key), value)
+        elif key not in known:
+            message = f"dbdyno {' '.join(path)} has no option --{key}"
+            raise config.error(message, (*path, key), did_you_mean(key, known))
+        else:
+            _value(config, known[key], context, (*path, key), value)
+
+
+def _defaults(
+    config: Config,
+    command: click.Command,
+    context: click.Context,
+    path: tuple[str, ...],
+    shared: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Of a command and of those below it; its own table holds against ``shared``."""
+    own: Any = config.document
+    for name in path:
+        own = own.get(name, {})
+    known, found = _options(command), dict[str, Any]()
+    for at, values in (((), shared), (path, own)):
+        for key in values.keys() & known.keys():
+            value = _value(config, known[key], context, (*at, key), values[key])
+            found[str(known[key].name)] = value
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            found[name] = _defaults(config, below, context, (*path, name), shared)
+    return found
+
+
+def _value(
+    config: Config, option: click.Option, context: click.Context, at: tuple[str, ...], value: Any
+) -> Any:
+    """As the option takes it. ``~`` begins a path in the home directory."""
+    values = value if isinstance(value, list) else [value]
+    if isinstance(value, list) != option.multiple:
+        needed = "a list of values" if option.multiple else "one value"
+    elif option.is_flag:
+        needed = "" if isinstance(value, bool) else "true or false"
+    else:
+        right = all(isinstance(v, str | int | float) and not isinstance(v, bool) for v in values)
+        needed = "" if right else "a string or a number"
+    if needed:
+        raise config.error(f"{at[-1]} needs {needed}", at)
+    if option.name == "dsn":
+        _refuse_secret(config, at, str(value))
+    if isinstance(option.type, click.Path):
+        value = os.path.expanduser(str(value))  # noqa: PTH111  click makes it a path
+    try:
+        option.type_cast_value(context, value)
+    except click.BadParameter as e:
+        raise config.error(f"{at[-1]}: {e.message[:1].lower()}{e.message[1:].removesuffix('.')}", at) from e
+    return value
+
+
+def _refuse_secret(config: Config, at: tuple[str, ...], dsn: str) -> None:
+    """A password is refused whatever the file's mode: such files are copied and kept in repositories."""
+    from dbdyno.engines import DEFAULT, secret_in
+
+    table = config.document.get(at[0]) if len(at) > 1 else None
+    engine = {**config.document, **(table or {})}.get("engine", DEFAULT)
+    if (cure := secret_in(engine, dsn)) is not None:
+        raise config.error("dsn holds a password", at, cure)
