@@ -66,6 +66,20 @@ def test_starts_private_and_ends_with_its_owner(instance: tuple[Instance, Progra
     assert not server.socket_dir.exists()
 
 
+def test_a_home_may_have_any_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = home / "o'b, 5% x"
+    (odd / "run").mkdir(mode=0o700, parents=True)
+    odd.chmod(0o755)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(odd / "run"))
+    monkeypatch.setenv("DBDYNO_SERVER_DIR", str(odd / "servers"))
+    server, programs = instance_of(None)
+    server.open(programs, Wish())
+    assert ask(server, "select 1") == 1
+    with psycopg.connect(server.address) as connection:
+        assert connection.info.host == str(server.socket_dir)
+    server.close()
+
+
 def test_never_runs_as_root(instance: tuple[Instance, Programs]) -> None:
     server, programs = instance
     server.open(programs, Wish())

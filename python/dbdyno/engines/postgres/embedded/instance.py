@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import time
@@ -19,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from dbdyno.engines.postgres.embedded import cluster, defaults, files, postmaster
 from dbdyno.engines.postgres.embedded.account import Account, cure_of, explained, owner_of, refuse
@@ -103,7 +105,8 @@ class Instance:
     @property
     def address(self) -> str:
         """For libpq, of ours alone: empty values keep PGHOSTADDR and PGOPTIONS of the environment out."""
-        where = f"host={self.socket_dir} port={defaults.PORT}"
+        host = re.sub(r"(['\\])", r"\\\1", str(self.socket_dir))  # of a home with a blank in its name
+        where = f"host='{host}' port={defaults.PORT}"
         return f"{where} user={cluster.ROLE} dbname=postgres hostaddr='' options=''"
 
     def has_owner(self) -> bool:
@@ -387,7 +390,8 @@ class Instance:
             "owner_pid": owner,
             "pid": running.pid,
             "version": last.version,
-            "dsn": f"postgresql://{cluster.ROLE}@/postgres?host={self.socket_dir}&port={defaults.PORT}",
+            "dsn": f"postgresql://{cluster.ROLE}@/postgres?host={quote(str(self.socket_dir))}"
+            f"&port={defaults.PORT}",
             "socket": str(self.socket_dir),
             "data_dir": str(self.data),
             "log": str(self.log),
