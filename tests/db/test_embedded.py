@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -18,7 +19,7 @@ import pytest
 from dbdyno.engines.postgres import PostgresServer, embedded
 from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of, postmaster
 from dbdyno.engines.postgres.embedded.account import server_account
-from dbdyno.engines.postgres.embedded.places import check_private
+from dbdyno.engines.postgres.embedded.places import check_private, find_places
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.embedded.worker import Worker, argv
 from dbdyno.model.errors import ServerBusy, TargetError, TooFewConnections, Unreachable, UsageError
@@ -66,18 +67,17 @@ def test_starts_private_and_ends_with_its_owner(instance: tuple[Instance, Progra
     assert not server.socket_dir.exists()
 
 
-def test_a_home_may_have_any_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    odd = home / "o'b, 5% x"
-    (odd / "run").mkdir(mode=0o700, parents=True)
-    odd.chmod(0o755)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(odd / "run"))
-    monkeypatch.setenv("DBDYNO_SERVER_DIR", str(odd / "servers"))
-    server, programs = instance_of(None)
+def test_the_sockets_directory_may_have_any_name(home: Path) -> None:
+    odd = home.parent / "o'b 5% x"
+    odd.mkdir(mode=0o711)
+    places = replace(find_places(server_account()), runtime=odd)
+    server, programs = instance_of(None, places)
     server.open(programs, Wish())
     assert ask(server, "select 1") == 1
     with psycopg.connect(server.address) as connection:
         assert connection.info.host == str(server.socket_dir)
     server.close()
+    assert server.socket_dir.parent == odd
 
 
 def test_never_runs_as_root(instance: tuple[Instance, Programs]) -> None:

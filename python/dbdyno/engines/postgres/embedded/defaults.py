@@ -129,7 +129,7 @@ def settings(wish: Wish, socket_dir: Path) -> dict[str, str]:
     ours = {
         "listen_addresses": "",
         "port": str(PORT),
-        "unix_socket_directories": str(socket_dir),
+        "unix_socket_directories": '"{}"'.format(str(socket_dir).replace('"', '""')),  # one, with any name
         "unix_socket_permissions": "0700",
         "max_connections": str(wish.connections),
         "shared_buffers": shared_buffers(),

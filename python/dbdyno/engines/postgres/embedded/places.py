@@ -136,7 +136,8 @@ def runtime(account: Account) -> Path:
         candidates.insert(0, Path(given) / "dbdyno")
     for candidate in candidates:
         longest = os.fsencode(candidate / ("x" * 12) / SOCKET_NAME)
-        if len(longest) <= MAX_SOCKET_PATH_BYTES and _made(candidate, 0o711 if account.switch else 0o700):
+        usable = len(longest) <= MAX_SOCKET_PATH_BYTES and b"," not in longest  # libpq: a list of hosts
+        if usable and _made(candidate, 0o711 if account.switch else 0o700):
             check_private(candidate, writable_by=uid)
             return candidate
     raise TargetError(
