@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+ARCH ?= x86_64
 WORKERS := $(shell echo $$(( 2 * $$(nproc) )))  # tests wait for servers half of their time
 SLOW_FIRST := $(addprefix tests/,docs db contract worlds browser laws unit)  # what takes a minute is not begun last
 unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would compile it anew
@@ -34,8 +35,15 @@ $(VENV)/.built: $(VENV)/.deps $(RUST) pyproject.toml tools/bundle_charts.py
 	VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin develop --release --locked
 	touch $@
 
-wheel: build     ## A wheel in dist, which installs without Rust
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --locked --out dist
+wheel: build build/wheel/.deps  ## A wheel in dist that installs without Rust; ARCH=aarch64: for ARM (rustup target add)
+	$(BIN)/python tools/man_page.py
+	PATH="$(abspath build/wheel/bin):$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --locked --out dist \
+		--zig --target $(ARCH)-unknown-linux-gnu --compatibility manylinux_2_28
+
+build/wheel/.deps: requirements/wheel.lock  # zig links against the C library of manylinux_2_28, on any machine
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
 
 lint: lint-rust lint-python  ## Formatters, linters, strict types, layers
 

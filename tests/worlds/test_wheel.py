@@ -1,0 +1,149 @@
+"""The wheel: installed without Rust by an unprivileged user, in a home with blanks in its name.
+
+``DBDYNO_WHEEL`` names a wheel that was built before (`make wheel`); else one is built for this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import pytest
+
+from tests import elsewhere
+from tests.unit.test_cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+MOST_MIB = 560
+INSTALLER = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
+"""What a virtual environment brings itself, before anything is installed."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if named := os.environ.get("DBDYNO_WHEEL"):
+        return Path(named)
+    out = tmp_path_factory.mktemp("wheel")
+    programs = Path(sys.executable).parent
+    subprocess.run([sys.executable, ROOT / "tools" / "bundle_charts.py"], check=True)
+    subprocess.run([sys.executable, ROOT / "tools" / "man_page.py"], check=True)
+    subprocess.run(
+        [programs / "maturin", "build", "--release", "--locked", "--quiet", "--out", out],
+        cwd=ROOT, check=True, capture_output=True,
+    )  # fmt: skip
+    (found,) = out.glob("*.whl")
+    return found
+
+
+def test_it_fits_every_python_from_3_11_on_and_older_systems(wheel: Path) -> None:
+    assert re.search(r"-cp311-abi3-manylinux_2_\d+_(x86_64|aarch64)\.whl$", wheel.name)
+
+
+def test_it_holds_what_a_run_needs_and_no_tests(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    needed = {
+        "dbdyno/_core.abi3.so",
+        "dbdyno/present/assets/vega.js",
+        "dbdyno/recipes/demo.toml",
+        "dbdyno/workloads/lio.toml",
+        "dbdyno/templates/recipe.toml",
+        "dbdyno-0.1.0.data/data/share/man/man1/dbdyno.1",
+        "dbdyno-0.1.0.dist-info/licenses/LICENSE",
+        "dbdyno-0.1.0.dist-info/licenses/THIRD-PARTY-LICENSES.txt",
+    }
+    assert needed <= names
+    assert [n for n in names if re.search(r"(^|/)(tests?|driver|conftest|Cargo)[/.]|\.rs$", n)] == []
+
+
+def test_its_manual_page_names_every_command_and_option(wheel: Path) -> None:
+    page = zipfile.ZipFile(wheel).read("dbdyno-0.1.0.data/data/share/man/man1/dbdyno.1").decode()
+    plain = page.replace("\\-", "-")
+    for path, command in COMMANDS.items():
+        assert f".SS dbdyno {' '.join(path)}\n" in plain
+        options = (p for p in command.params if isinstance(p, click.Option) and not p.hidden)
+        assert [o for p in options for o in p.opts if o not in plain] == []
+
+
+@pytest.mark.parametrize(
+    "check", [["groff", "-ww", "-man", "-Tutf8"], ["mandoc", "-T", "lint", "-W", "error"]]
+)
+def test_its_manual_page_is_laid_out_without_warnings(wheel: Path, check: Sequence[str]) -> None:
+    if shutil.which(check[0]) is None:
+        pytest.skip(f"{check[0]} is not installed")
+    page = zipfile.ZipFile(wheel).read("dbdyno-0.1.0.data/data/share/man/man1/dbdyno.1")
+    done = subprocess.run(check, input=page, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def _python() -> str:
+    """One that the user can run: ours may be in root's home."""
+    for python in (f"{sys.base_prefix}/bin/python3", "/usr/bin/python3"):
+        words = "import ensurepip, ssl, sys; sys.exit(sys.version_info < (3, 11))"
+        trial = [*elsewhere.as_user(), "sh", "-c", 'exec "$@"', "sh", python, "-c", words]
+        if subprocess.run(trial, cwd="/", capture_output=True, check=False).returncode == 0:
+            return python
+    pytest.skip("no Python 3.11 with venv that an unprivileged user can run")
+
+
+class Installed:
+    """A virtual environment of the user's own, with the wheel and the locked dependencies."""
+
+    def __init__(self, home: Path, wheel: Path) -> None:
+        self.home = home
+        for file in (ROOT / "requirements" / "runtime.lock", wheel):
+            shutil.copy(file, home)  # the user may not be able to read the checkout
+        self.run(_python(), "-m", "venv", "a venv")
+        pip = (str(home / "a venv" / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-cache-dir")
+        self.run(*pip, "--require-hashes", "-r", "runtime.lock")
+        self.run(*pip, "--no-deps", wheel.name)
+
+    def run(self, *words: str) -> str:
+        """Standard output."""
+        kept = {k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_", "LANG", "LC_", "PATH"))}
+        places = {"HOME": str(self.home), "XDG_RUNTIME_DIR": str(self.home / "r")}
+        done = subprocess.run(
+            [*elsewhere.as_user(), *words],
+            env=kept | places, cwd=self.home, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def dbdyno(self, *words: str) -> str:
+        return self.run(str(self.home / "a venv" / "bin" / "dbdyno"), *words)
+
+
+@pytest.fixture(scope="module")
+def user(wheel: Path, server_home: Path) -> Installed:
+    home = server_home / "home with blanks"
+    for place in (home, home / "r"):
+        place.mkdir(mode=0o700)
+        os.chown(place, *elsewhere.test_user())
+    return Installed(home, wheel)
+
+
+@pytest.mark.db
+def test_an_unprivileged_user_installs_it_and_runs_lio(user: Installed) -> None:
+    said = user.dbdyno(
+        *("run", "lio", "--sessions", "1,2", "--measure", "1s", "--settle", "200ms"),
+        *("--call-target", "20ms", "--json", "-o", "a report.html"),
+    )
+    assert [rung["sessions"] for rung in json.loads(said)["rungs"]] == [1, 2]
+    assert "vega" in (user.home / "a report.html").read_text(encoding="utf-8")
+    (run,) = json.loads(user.dbdyno("runs", "--json"))
+    assert run["status"] == "complete"
+    assert (user.home / "a venv" / "share" / "man" / "man1" / "dbdyno.1").is_file()
+
+
+def test_it_takes_no_more_room_than_stated(user: Installed) -> None:
+    (site,) = (user.home / "a venv" / "lib").glob("python*/site-packages")
+    files = (p for p in site.rglob("*") if not p.is_symlink() and p.is_file())
+    own = (p for p in files if p.relative_to(site).parts[0].split("-")[0] not in INSTALLER)
+    assert sum(p.stat().st_blocks * 512 for p in own) / 2**20 <= MOST_MIB
