@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ARCH ?= x86_64
+ARCH ?= $(shell uname -m)
 WORKERS := $(shell echo $$(( 2 * $$(nproc) )))  # tests wait for servers half of their time
 SLOW_FIRST := $(addprefix tests/,docs db contract worlds browser laws unit)  # what takes a minute is not begun last
 unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would compile it anew
