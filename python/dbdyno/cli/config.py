@@ -121,11 +121,11 @@ def find_config() -> Config | None:
 
     Raises :class:`UsageError` with file and line.
     """
-    from dbdyno.store.files import read_limited
-
     path = _path()
     if path is None:
         return None
+    from dbdyno.store.files import read_limited  # not every start needs it
+
     try:
         text = read_limited(path).decode()
         return Config(path, text, tomllib.loads(text))
