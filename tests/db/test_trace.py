@@ -279,7 +279,7 @@ def test_time_throttled_by_a_quota_is_told_apart(sessions: Sessions) -> None:
     pids = [sessions.doing(SPIN, cpu) for cpu in cpus]
     here = presence.presence(sessions.control)
     assert here.main_pid is not None
-    with quota(here.main_pid, 0.05 * len(cpus)) as group:
+    with quota(here.main_pid, 0.05 * len(cpus)) as (group, *_):
         version = 1 if (group / "cpu.cfs_quota_us").exists() else 2
         groups = [{"scope": "server", "version": version, "path": str(group)}]
         watch, tables = _watched(_spec(sessions, pids, cgroups=groups), 4.0)

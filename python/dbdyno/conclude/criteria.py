@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.conclude import number_format as fmt
 from dbdyno.model.claim import Estimate
+from dbdyno.model.truth import Truth, Verdict
 from dbdyno.stats import change_points
 
 CPU_WAIT = 0.05
@@ -60,3 +61,39 @@ def _lower(share: Estimate) -> float:
 
 def _upper(share: Estimate) -> float:
     return share.value if share.high is None else share.high
+
+
+TRUTH, TRUTH_UNACCOUNTED = 0.02, 0.01
+"""An account, and the remainder, may differ from their truth by this share of the sessions' time."""
+TRUTH_BRIEF = 0.15
+"""CPU time of brief sessions may differ from its truth by this share: their ends are a mean, and some
+are under way when the window begins and ends."""
+TRUTH_CHANCE = 2.0
+"""An account may differ by so many times its own 95 % interval: about one in 10,000 does by chance."""
+LATE_READS = 0.05
+"""Where the truth holds on a busy machine, too, others' CPU time only delays reads: it explains no more."""
+
+
+def truth_verdict(truth: Truth, *, always: bool) -> Verdict:
+    """Whether an account is as it must be.
+
+    Ok: it differs from its truth by no more than ``allowed``, or than chance gives a sampled figure. Else
+    off; but inconclusive where what others did is enough to explain it: other processes and the hypervisor
+    took at least as large a share of the CPUs as the difference is of the sessions' time, and for at least
+    that share the sessions, or the driver for them, waited for a CPU. ``always``: the truth holds beside
+    other processes, too; then they explain :data:`LATE_READS` at most. Where it is not known what they took,
+    an account whose truth needs an idle machine is inconclusive.
+    """
+    if truth.off is None or truth.truth is None or truth.ledger is None:
+        return "unknown"
+    differs, chance = abs(truth.off), 0.0
+    if truth.low is not None and truth.high is not None and truth.account != "unaccounted":
+        end = truth.high if truth.truth > truth.ledger else truth.low
+        chance = TRUTH_CHANCE * abs(end - truth.ledger) / truth.wall
+    if differs <= max(truth.allowed, chance):
+        return "ok"
+    others = truth.disturbance
+    if others is None:
+        return "off" if always else "inconclusive"
+    most = LATE_READS if always else others.taken if others.waited is None else others.waited
+    return "inconclusive" if differs <= min(others.taken, most) else "off"

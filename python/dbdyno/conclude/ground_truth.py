@@ -1,34 +1,32 @@
-"""What the ledger must report for a load whose truth is known, and what it reports. Pure."""
+"""What the ledger must say of a load whose truth is known, and what it says. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.conclude.catalogue import sentence
+from dbdyno.conclude.catalogue import claim, sentence
+from dbdyno.conclude.criteria import TRUTH, TRUTH_BRIEF, TRUTH_UNACCOUNTED, truth_verdict
+from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import BY_LABEL
-from dbdyno.model.truth import Truth, TruthCase
+from dbdyno.model.tables import empty
+from dbdyno.model.truth import Disturbance, Truth, TruthCase
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
-
-ALLOWED = 0.02
-"""An account may differ from its truth by this share of the sessions' time."""
-UNACCOUNTED = 0.01
-BRIEF = 0.15
-"""CPU time of brief sessions may differ from its truth by this share: their ends are a mean, and some
-are on their way when the window begins and ends."""
 
 Tables = Mapping[str, pl.DataFrame]
 
 
 class Known(NamedTuple):
-    """An account, its truth in seconds per second, and where that comes from."""
+    """An account, its truth in seconds per second, and where that comes from: a case of the catalogue's
+    sentence, with its values."""
 
     account: str
     aas: float | None
-    source: str
-    """The case of the catalogue's entry ``truth``."""
+    why: str
+    said: Mapping[str, Any] = {}
+    always: bool = False  # also beside other processes
 
 
 class Brief(NamedTuple):
@@ -39,39 +37,107 @@ class Brief(NamedTuple):
     end_ns: float  # CPU time of the end of one, in ``cpus``
 
 
+class CpuUse(NamedTuple):
+    """What used the CPUs that the server may use, in CPUs."""
+
+    others: float  # all but the server's processes: dbdyno's own, too, and those that have ended
+    own: float  # dbdyno's, of these
+    steal: float  # withheld by the hypervisor
+    queued: float  # seconds per second that the server's processes waited for a CPU; not of those that ended
+
+
 class Facts(NamedTuple):
     """What is known of a measured case besides its tables."""
 
     sessions: int
     cpus: float  # that the server may use
-    others: float | None  # CPUs that all other processes of the host used
-    quota: float | None  # CPUs, where one was set
-    counted_ns: float | None  # the server's own timing of labels["commit"] per call
+    used: CpuUse | None  # None: not known
+    quota: float | None = None  # CPUs, where one was set
+    counted_ns: float | None = None  # the server's own timing of labels["commit"] per call
     brief: Brief | None = None
+    groups: Sequence[str] = ()  # control groups of the server's processes alone
+    capped: bool = False  # the server may use less CPU time than ``cpus`` CPUs have
 
 
 def truths(case: TruthCase, facts: Facts, tables: Tables, tier: str) -> list[Truth]:
     """Truth against ledger for one case, with its remainder."""
     book = _Book(tables)
-    if case.kind == "brief":
-        return [_brief(case, facts, book, tier)]
-    known = (*_KINDS[case.kind](case, facts, book), Known("unaccounted", 0.0, "nothing-left"))
-    return [_truth(case, k, facts, book, tier) for k in known]
+    allowed = TRUTH_BRIEF if case.kind == "brief" else TRUTH
+    wall = float(facts.sessions) if facts.brief is None else facts.brief.cpus or 1.0
+    disturbance = _disturbance(facts, book)
+    made = []
+    for known in _known(case, facts, book):
+        aas, low, high = book.account(known.account)
+        truth = Truth(
+            case=case.name,
+            tier=tier,
+            account=known.account,
+            truth=known.aas,
+            why=sentence("selftest-truth", known.said, case=known.why),
+            ledger=aas,
+            low=low,
+            high=high,
+            wall=wall,
+            allowed=TRUTH_UNACCOUNTED if known.account == "unaccounted" else allowed,
+            disturbance=disturbance,
+        )
+        made.append(judged(truth, always=known.always))
+    return made
 
 
-def _truth(case: TruthCase, known: Known, facts: Facts, book: _Book, tier: str) -> Truth:
-    aas, low, high = book.account(known.account)
-    return Truth(
-        case=case.name,
-        tier=tier,
-        account=known.account,
-        truth=known.aas,
-        why=sentence("truth", {"cpus": facts.cpus, "others": facts.others}, case=known.source),
-        ledger=aas,
-        low=low,
-        high=high,
-        wall=facts.sessions,
-        allowed=UNACCOUNTED if known.account == "unaccounted" else ALLOWED,
+def _disturbance(facts: Facts, book: _Book) -> Disturbance | None:
+    """A session waits as long as the driver does at most, while its answer lies there."""
+    used, waited = facts.used, None
+    if used is None:
+        return None
+    if facts.brief is None:
+        waited = used.queued / facts.sessions + book.used("driver", "runq_ns")
+    others = max(0.0, used.others - used.own)
+    return Disturbance(cpus=facts.cpus, others=others, steal=max(0.0, used.steal), waited=waited)
+
+
+def judged(truth: Truth, *, always: bool) -> Truth:
+    """``truth`` with its verdict, and the reason of one that is inconclusive."""
+    verdict, found, reason = truth_verdict(truth, always=always), truth.disturbance, ""
+    if verdict == "inconclusive":
+        said = {} if found is None else {"others": found.others, "steal": found.steal / found.cpus}
+        reason = sentence("selftest-account", said, case="busy" if said else "unseen")
+    return truth.model_copy(update={"verdict": verdict, "reason": reason})
+
+
+def accounts_of(case: TruthCase) -> list[str]:
+    """What is checked of a case, before it is measured."""
+    return [k.account for k in _known(case, Facts(1, 1.0, None), _Book({}))]
+
+
+def headline(found: Sequence[Truth], planned: int) -> Claim:
+    """What all accounts say. ``planned``: cases that were to be measured."""
+    by = {v: [t for t in found if t.verdict == v] for v in ("ok", "off", "inconclusive", "unknown")}
+    seen = [t.disturbance for t in by["inconclusive"] if t.disturbance is not None]
+    counts = {verdict: len(those) for verdict, those in by.items()}
+    done = len({t.case for t in found})
+    said = counts | {
+        "all": len(found) - counts["unknown"],
+        "cases": len({t.case for t in by["ok"]}),
+        "done": done,
+        "planned": planned,
+        "names": ", ".join(dict.fromkeys(f"{t.case}: {t.account}" for t in by["off"])),
+        "others": max((d.others for d in seen), default=0.0),
+        "steal": max((d.steal / d.cpus for d in seen), default=0.0),
+    }
+    case = next((v for v in ("off", "inconclusive", "ok") if by[v]), "none")
+    case = "unseen" if case == "inconclusive" and not seen else case
+    parts = {
+        "besides": case == "off" and counts["inconclusive"] > 0,
+        "unknown": counts["unknown"] > 0,
+        "cut": done < planned,
+    }
+    return claim(
+        "selftest",
+        said,
+        case=case,
+        parts=[name for name, there in parts.items() if there],
+        severity="warning" if case == "off" else "good" if case == "ok" else "note",
     )
 
 
@@ -80,7 +146,7 @@ class _Book:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        ledger = tables["ledger"]
+        ledger = self._table("ledger")
         self._rung = ledger.filter(
             (pl.col("scope") == "rung") | ((pl.col("scope") == "memo") & (pl.col("who") == "rung"))
         )
@@ -97,18 +163,37 @@ class _Book:
         return self._sum(self._rows(account, event or None))
 
     def calls_per_s(self) -> float | None:
-        rates = self._tables["rates"].filter((pl.col("scope") == "rung") & (pl.col("name") == "calls_per_s"))
+        rates = self._table("rates").filter((pl.col("scope") == "rung") & (pl.col("name") == "calls_per_s"))
         return None if rates.is_empty() else rates["value"][0]
+
+    def asleep(self, case: TruthCase) -> float | None:
+        """Sessions asleep in the calls' own sleep."""
+        rate = self.calls_per_s()
+        return None if rate is None else rate * case.sleep_ns / NS_PER_S
+
+    def group(self, groups: Sequence[str], key: str) -> float | None:
+        """Growth a second of a counter of the server's own control groups; times are CPUs."""
+        levels = self._table("cut_levels").filter((pl.col("origin") == "cgroup") & (pl.col("key") == key))
+        mine = levels.filter(pl.col("place").is_in(list(groups))).drop_nulls("delta")
+        return None if mine.is_empty() else float((mine["delta"] / mine["wall_ns"])[0])
+
+    def used(self, roles: str, figure: str = "run_ns") -> float:
+        """Seconds per second of tasks whose role matches."""
+        mine = self._table("cut_tasks").filter(pl.col("role").str.contains(roles)).drop_nulls(figure)
+        return float((mine[figure] / mine["over_ns"]).sum())
 
     def thinking(self) -> float | None:
         """Sessions between two calls, by the driver's clock: calls a second times the mean pause."""
-        s = self._tables["cell_sessions"].filter(pl.col("calls") > 1)
+        s = self._table("cell_sessions").filter(pl.col("calls") > 1)
         if s.is_empty():
             return None
         span = pl.col("last_end_ns") - pl.col("first_start_ns")
         pause = (span - pl.col("in_call_ns")) / (pl.col("calls") - 1)
         turn = pause + pl.col("in_call_ns") / pl.col("calls")
         return float(s.select((pause / turn).sum()).item())
+
+    def _table(self, name: str) -> pl.DataFrame:
+        return self._tables.get(name, empty(name))
 
     def _rows(self, account: str, event: str | None = None) -> pl.DataFrame:
         rows = self._rung.filter(pl.col("account") == account)
@@ -120,79 +205,87 @@ class _Book:
             return 0.0, None, None
         if rows["aas"].drop_nulls().is_empty():
             return None, None, None
-        return tuple(float(rows[c].sum()) for c in ("aas", "low", "high"))  # type: ignore[return-value]
+        low, high = (None if rows[end].null_count() else float(rows[end].sum()) for end in ("low", "high"))
+        return float(rows["aas"].sum()), low, high
 
 
-def _brief(case: TruthCase, facts: Facts, book: _Book, tier: str) -> Truth:
-    """Nobody drives them, so there is no time in calls: the CPU time alone is known."""
-    aas, low, high = book.account("run")
+def _known(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
+    yield from _KINDS[case.kind](case, facts, book)
+    if case.kind != "brief":  # nobody drives them, so there is no time in calls
+        yield Known("unaccounted", 0.0, "nothing", always=True)
+
+
+def _brief(_case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
     known = facts.brief
-    assert known is not None
-    return Truth(
-        case=case.name,
-        tier=tier,
-        account="run",
-        truth=known.cpus,
-        why=sentence("truth", {"rate": known.per_s, "end": round(known.end_ns)}, case="brief"),
-        ledger=aas,
-        low=low,
-        high=high,
-        wall=known.cpus or 1.0,
-        allowed=BRIEF,
-    )
+    if known is None:
+        yield Known("run", None, "unseen")
+    else:
+        yield Known("run", known.cpus, "brief", {"per_s": known.per_s, "end": round(known.end_ns)})
 
 
 def _asleep(case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
-    yield Known(f"sleep {case.labels['sleep']}", float(facts.sessions), "sleeps")
-    yield Known("run + runq", 0.0, "sleeps")
+    yield Known(f"sleep {case.labels['sleep']}", float(facts.sessions), "asleep")
+    yield Known("run + runq", 0.0, "asleep")
+
+
+def _loop(facts: Facts) -> Iterator[Known]:
+    yield Known("run + runq", float(facts.sessions), "loop", always=True)
+    yield Known("sleep", 0.0, "loop", always=True)
 
 
 def _spin(_case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
-    yield Known("run + runq", float(facts.sessions), "runnable")
-    yield Known("sleep", 0.0, "never-sleeps")
-    if facts.others is None:
-        yield Known("run", None, "not-seen")
+    yield from _loop(facts)
+    if facts.used is None or facts.capped:
+        why = "unseen" if facts.used is None else "capped"
+        yield from (Known(account, None, why) for account in ("run", "runq"))
         return
-    run = min(float(facts.sessions), facts.cpus - facts.others)
-    yield Known("run", run, "free-cpus")
-    yield Known("runq", facts.sessions - run, "beyond-free-cpus")
+    said = {"cpus": facts.cpus, "others": facts.used.others, "steal": facts.used.steal}
+    run = max(0.0, min(float(facts.sessions), facts.cpus - facts.used.others - facts.used.steal))
+    yield Known("run", run, "free", said, always=True)
+    said = {"run": run, "sessions": facts.sessions}
+    yield Known("runq", facts.sessions - run, "queue", said, always=True)
 
 
-def _quota(_case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
-    yield Known("run + runq", float(facts.sessions), "runnable")
-    yield Known("run", facts.quota, "quota")
-    left = None if facts.quota is None else facts.sessions - facts.quota
-    yield Known("runq", left, "beyond-quota")
+def _quota(_case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
+    """A quota is handed out in slices that may be overrun, and others may leave less: what counts is what the
+    group used."""
+    yield from _loop(facts)
+    usage = book.group(facts.groups, "usage_ns")
+    if usage is None:
+        yield from (Known(account, None, "uncounted") for account in ("run", "runq"))
+        return
+    periods, throttled = (book.group(facts.groups, key) or 0.0 for key in ("nr_periods", "nr_throttled"))
+    said = {"quota": facts.quota, "periods": periods, "throttled": throttled}
+    run = usage - book.used("^(other|helper)")
+    yield Known("run", run, "usage", said, always=True)
+    yield Known("runq", facts.sessions - run, "usage", said, always=True)
 
 
 def _convoy(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
-    held = _asleep_in_calls(case, book)
-    yield Known(f"sleep {case.labels['sleep']}", held, "holder")
+    held = book.asleep(case)
+    why = "uncalled" if held is None else ""
+    yield Known(f"sleep {case.labels['sleep']}", held, why or "holder")
     waiting = None if held is None else facts.sessions - 1.0
-    yield Known(f"sleep {case.labels['lock']}", waiting, "lock")
+    yield Known(f"sleep {case.labels['lock']}", waiting, why or "waiters")
 
 
 def _think(case: TruthCase, _facts: Facts, book: _Book) -> Iterator[Known]:
-    yield Known("client", book.thinking(), "driver-clock")
-    yield Known(f"sleep {case.labels['sleep']}", _asleep_in_calls(case, book), "sleep-of-calls")
+    asleep = book.asleep(case)
+    yield Known("client", book.thinking(), "clock")
+    yield Known(f"sleep {case.labels['sleep']}", asleep, "uncalled" if asleep is None else "calls")
 
 
 def _mixture(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
+    asleep, thinking = book.asleep(case), book.thinking()
     yield from _think(case, facts, book)
-    asleep, thinking = _asleep_in_calls(case, book), book.thinking()
     rest = None if asleep is None or thinking is None else facts.sessions - asleep - thinking
-    yield Known("run + runq", rest, "rest")
-
-
-def _asleep_in_calls(case: TruthCase, book: _Book) -> float | None:
-    rate = book.calls_per_s()
-    return None if rate is None else rate * case.sleep_ns / NS_PER_S
+    yield Known("run + runq", rest, "uncalled" if rest is None else "rest")
 
 
 def _commit(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
     rate, each_ns = book.calls_per_s(), facts.counted_ns
     total = None if rate is None or each_ns is None else rate * each_ns / NS_PER_S
-    yield Known(f"label {case.labels['commit']}", total, "not-timed" if total is None else "flush")
+    yield Known(f"label {case.labels['commit']}", total, "untimed" if total is None else "flush")
 
 
 _KINDS: dict[str, Callable[[TruthCase, Facts, _Book], Iterator[Known]]] = {
@@ -203,6 +296,7 @@ _KINDS: dict[str, Callable[[TruthCase, Facts, _Book], Iterator[Known]]] = {
     "think": _think,
     "mixture": _mixture,
     "commit": _commit,
+    "brief": _brief,
 }
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Kind = Literal["asleep", "spin", "quota", "convoy", "think", "mixture", "commit", "brief"]
+Verdict = Literal["ok", "off", "inconclusive", "unknown"]
 
 
 class TruthCase(BaseModel):
@@ -35,6 +36,24 @@ class TruthCase(BaseModel):
         return max(1, self.sessions + round(self.sessions_per_cpu * cpus))
 
 
+class Disturbance(BaseModel):
+    """What took the machine's CPUs in a window beside the load and dbdyno, in CPUs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cpus: float  # that the server may use
+    others: float  # other processes, those that have ended included
+    steal: float  # withheld by the hypervisor
+    waited: float | None = (
+        None  # of the sessions' time, for a CPU, by them or by the driver for them; at most
+    )
+
+    @property
+    def taken(self) -> float:
+        """Of the CPU time of ``cpus``."""
+        return (self.others + self.steal) / self.cpus
+
+
 class Truth(BaseModel):
     """One account of a case: what it must be, what the ledger says, in seconds per second."""
 
@@ -50,6 +69,9 @@ class Truth(BaseModel):
     high: float | None = None
     wall: float  # session seconds per second
     allowed: float  # share of wall
+    disturbance: Disturbance | None = None  # in the window; None: not known
+    verdict: Verdict = "unknown"  # dbdyno.conclude.criteria.truth_verdict
+    reason: str = ""  # of a verdict that is neither ok nor off
 
     @property
     def off(self) -> float | None:
@@ -57,9 +79,3 @@ class Truth(BaseModel):
         if self.truth is None or self.ledger is None:
             return None
         return (self.ledger - self.truth) / self.wall
-
-    @property
-    def verdict(self) -> Literal["ok", "off", "unknown"]:
-        if self.off is None:
-            return "unknown"
-        return "ok" if abs(self.off) <= self.allowed else "off"

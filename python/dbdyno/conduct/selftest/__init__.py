@@ -1,20 +1,21 @@
-"""Loads whose truth is known in advance, run for real: truth against ledger, for every tier of witness."""
+"""Loads whose truth is known in advance, run for real: truth against ledger, by each tier of waits."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import polars as pl
 
 from dbdyno.account import window
 from dbdyno.account.ledger import ledger
-from dbdyno.conclude.ground_truth import Facts, think_ns, truths
+from dbdyno.conclude.ground_truth import Facts, accounts_of, think_ns, truths
 from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.prepare import EXTRA_CONNECTIONS
-from dbdyno.conduct.selftest import other_processes
-from dbdyno.conduct.selftest.brief_sessions import observed_briefly
+from dbdyno.conduct.selftest.brief_sessions import lead_ns, observed_briefly
+from dbdyno.conduct.selftest.other_processes import Meter
 from dbdyno.conduct.selftest.quota import QuotaRefused, quota
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
@@ -23,21 +24,39 @@ from dbdyno.model.data_sources import TRACED
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan import Cell, Experiment, Plan
-from dbdyno.model.protocols import Progress, Server, Target, needed
+from dbdyno.model.protocols import Knowing, Progress, Server, Target, needed
 from dbdyno.model.raw import RawCell
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import empty
 from dbdyno.model.truth import Truth, TruthCase
 from dbdyno.model.units import NS_PER_S
+from dbdyno.plan import cell_expected_ns
 
-SETTLE_NS = NS_PER_S
+SETTLE_NS = NS_PER_S // 2
 BUDGET = 0.05
 """CPUs that reading wait event words may cost here, where throughput is no figure: a sample every 10 ms."""
 FLUSH_S = 1.5  # a session's statistics reach the server's within about a second
 SAMPLED = "sampled"
 
-Say = Callable[[str], None]
-OnTruths = Callable[[TruthCase, Sequence[Truth]], None]
+
+class Planned(NamedTuple):
+    """A case as it will be measured."""
+
+    case: TruthCase
+    sessions: int
+    accounts: Sequence[str]
+    expected_ns: int
+
+
+class SelfTestListener(Protocol):
+    """Follows a self-test."""
+
+    def planned(self, cases: Sequence[Planned]) -> None: ...
+
+    def tick(self, number: int, phase: str, share: float, left_s: float) -> None:
+        """In case ``number`` of the plan (from 0), of which ``share`` is done; time left for all."""
+
+    def measured(self, planned: Planned, found: Sequence[Truth]) -> None: ...
 
 
 def selftest(
@@ -47,24 +66,29 @@ def selftest(
     names: Sequence[str],
     measure_ns: int,
     interrupt: Interrupt,
-    say: Say,
-    on_truths: OnTruths,
-) -> list[Truth]:
+    listener: SelfTestListener,
+) -> None:
     """All cases, or those of ``names``; each one's figures are handed on as soon as they are there.
 
-    Raises :class:`UsageError` for a name that is none, :class:`TargetError` where the server fails.
+    Raises :class:`UsageError` for a name that is none, :class:`TargetError` where the server fails,
+    :class:`Interrupted` after the case that a signal ended early.
     """
     ready()
-    found: list[Truth] = []
     with open_server(engine, target) as server:
         server.claim("selftest")
-        for case in chosen(needed(server.truths, "run a self-test").truth_cases(), names):
+        known = needed(server.truths, "run a self-test")
+        cases = [
+            _Case(server, known, case, host, measure_ns, interrupt)
+            for case in chosen(known.truth_cases(), names)
+        ]
+        plan = [case.planned() for case in cases]
+        listener.planned(plan)
+        clock = _TimeLeft([p.expected_ns for p in plan], listener)
+        for number, (planned, case) in enumerate(zip(plan, cases, strict=True)):
             interrupt.check()
-            say(f"{case.name}: {case.title}")
-            mine = _Case(server, case, host, measure_ns, interrupt).truths()
-            on_truths(case, mine)
-            found += mine
-    return found
+            clock.begin(number)
+            listener.measured(planned, case.truths(clock))
+    interrupt.check()
 
 
 def chosen(cases: Sequence[TruthCase], names: Sequence[str]) -> list[TruthCase]:
@@ -75,64 +99,109 @@ def chosen(cases: Sequence[TruthCase], names: Sequence[str]) -> list[TruthCase]:
     return [c for c in cases if not names or c.name in names]
 
 
+class _TimeLeft:
+    """What is left, by what was expected, and by how much longer than that the cases took that are over."""
+
+    def __init__(self, expected_ns: Sequence[int], listener: SelfTestListener) -> None:
+        self._expected_ns, self._listener = expected_ns, listener
+        self._number = self._start_ns = self._began_ns = 0
+
+    def begin(self, number: int) -> None:
+        self._number, self._began_ns = number, time.monotonic_ns()
+        self._start_ns = self._start_ns or self._began_ns
+        self.tick("connecting")
+
+    def tick(self, phase: str) -> None:
+        now_ns, expected = time.monotonic_ns(), self._expected_ns
+        over_ns = sum(expected[: self._number])
+        slower = max(1.0, (self._began_ns - self._start_ns) / over_ns) if over_ns else 1.0
+        mine_ns = expected[self._number] * slower
+        spent_ns = min(mine_ns, now_ns - self._began_ns)
+        left_ns = mine_ns - spent_ns + slower * sum(expected[self._number + 1 :])
+        self._listener.tick(self._number, phase, spent_ns / mine_ns, left_ns / NS_PER_S)
+
+
 class _Case:
     """One case on one server."""
 
     def __init__(
-        self, server: Server, case: TruthCase, host: Host, measure_ns: int, interrupt: Interrupt
+        self,
+        server: Server,
+        known: Knowing,
+        case: TruthCase,
+        host: Host,
+        measure_ns: int,
+        interrupt: Interrupt,
     ) -> None:
-        self._server, self._case, self._interrupt = server, case, interrupt
+        self._server, self._known, self._case, self._interrupt = server, known, case, interrupt
         self._cpus = host.limits.usable_cpus
+        self._capped = host.limits.quota_cpus is not None and self._cpus == host.limits.quota_cpus
         self._sessions = case.count(self._cpus)
         self._measure_ns = measure_ns
-        self._facts = server.facts()
-        self._marks: dict[str, tuple[int, dict[int, int]]] = {}
+        self._main_pid = server.facts().main_pid
+        self._meter: Meter | None = None
 
-    def truths(self) -> list[Truth]:
+    def planned(self) -> Planned:
+        beside_ns = round(FLUSH_S * NS_PER_S) if self._case.counter else 0
+        if self._case.kind == "brief":
+            beside_ns = lead_ns(self._case)
+        expected_ns = cell_expected_ns(self._cell(), None, self._cpus) + beside_ns
+        return Planned(self._case, self._sessions, accounts_of(self._case), expected_ns)
+
+    def truths(self, clock: _TimeLeft) -> list[Truth]:
         room = self._server.capacity().free - EXTRA_CONNECTIONS
         if room < self._sessions:
             return [self._not_run(f"{self._sessions} sessions needed, the server has room for {room}")]
         try:
             with contextlib.ExitStack() as stack:
-                limit = self._limit(stack)
-                known = needed(self._server.truths, "run a self-test")
-                known.truth_setup(self._case)
-                stack.callback(known.truth_teardown, self._case)
+                cpus, groups = self._limit(stack)
+                self._known.truth_setup(self._case)
+                stack.callback(self._known.truth_teardown, self._case)
                 if self._case.kind == "brief":
-                    return self._observed()
-                raw, counted_ns = self._measured()
+                    raw, facts = self._observed(clock)
+                else:
+                    raw, counted_ns = self._measured(clock)
+                    used = None if self._meter is None else self._meter.used()
+                    facts = Facts(
+                        self._sessions, self._cpus, used, cpus, counted_ns, groups=groups, capped=self._capped
+                    )
         except QuotaRefused as e:
             return [self._not_run(str(e))]
-        if raw.meta.status == "invalid":
-            return [self._not_run(raw.meta.reason or "the window could not be used")]
-        facts = Facts(self._sessions, self._cpus, self._others(), limit, counted_ns)
-        return [t for tier, tables in tiers_of(raw) for t in truths(self._case, facts, tables, tier)]
-
-    def _observed(self) -> list[Truth]:
-        if self._facts.main_pid is None:
-            return [self._not_run("the server's processes are not on this host")]
-        raw, facts = observed_briefly(self._server, self._case, self._cpus, self._measure_ns, self._interrupt)
         if raw.meta.status != "ok":
             return [self._not_run(raw.meta.reason or "the window could not be used")]
         return [t for tier, tables in tiers_of(raw) for t in truths(self._case, facts, tables, tier)]
 
-    def _limit(self, stack: contextlib.ExitStack) -> float | None:
+    def _observed(self, clock: _TimeLeft) -> tuple[RawCell, Facts]:
+        if self._main_pid is None:
+            raise QuotaRefused("the server's processes are not on this host")
+        return observed_briefly(
+            self._server, self._case, self._cpus, self._measure_ns, self._interrupt, clock.tick
+        )
+
+    def _limit(self, stack: contextlib.ExitStack) -> tuple[float | None, Sequence[str]]:
+        """The quota, and the groups of the server's processes alone."""
         if not self._case.quota_per_cpu:
-            return None
-        if self._facts.main_pid is None:
+            return None, ()
+        if self._main_pid is None:
             raise QuotaRefused("the server's processes are not seen from here")
         cpus = self._case.quota_per_cpu * self._cpus
-        stack.enter_context(quota(self._facts.main_pid, cpus))
-        return cpus
+        return cpus, [str(g) for g in stack.enter_context(quota(self._main_pid, cpus))]
 
-    def _measured(self) -> tuple[RawCell, float | None]:
+    def _measured(self, clock: _TimeLeft) -> tuple[RawCell, float | None]:
         """The cell, and the server's own timing (ns a call) where the case names a counter."""
         before = self._counter()
         workload = needed(self._server.scripts, "run scripts").script(
             self._case.sql, f"{self._case.name}.sql"
         )
+
+        def on_tick(phase: str, elapsed_s: float, _p: Progress, _shares: Mapping[str, float]) -> None:
+            clock.tick(phase)
+            if self._meter is None and phase != "connecting":
+                t0_ns = time.monotonic_ns() + SETTLE_NS - round(elapsed_s * NS_PER_S)
+                self._meter = Meter(self._main_pid, t0_ns, t0_ns + self._measure_ns)
+
         raw = measure(
-            self._server, self._plan(), self._cell(), Unit(workload, None), self._interrupt, self._on_tick
+            self._server, self._plan(), self._cell(), Unit(workload, None), self._interrupt, on_tick
         )
         if before is None:
             return raw, None
@@ -171,21 +240,6 @@ class _Case:
             experiment=experiment, cpus=self._cpus, call_target_ns=None, cells=(self._cell(),), expected_ns=0
         )
 
-    def _on_tick(
-        self, phase: str, _elapsed_s: float, _progress: Progress, _shares: Mapping[str, float]
-    ) -> None:
-        """Reads what the other processes have used when the window opens and when it closes."""
-        main_pid = self._facts.main_pid
-        if main_pid is not None and phase in ("measuring", "last calls") and phase not in self._marks:
-            self._marks[phase] = (time.monotonic_ns(), other_processes.cpu_ns_of_others(main_pid))
-
-    def _others(self) -> float | None:
-        """CPUs that the other processes used in the window."""
-        if len(self._marks) < 2:
-            return None
-        (t0, before), (t1, after) = self._marks["measuring"], self._marks["last calls"]
-        return other_processes.grown_ns(before, after) / (t1 - t0)
-
     def _not_run(self, why: str) -> Truth:
         return Truth(
             case=self._case.name,
@@ -200,7 +254,7 @@ class _Case:
 
 
 def tiers_of(raw: RawCell) -> Iterator[tuple[str, Mapping[str, pl.DataFrame]]]:
-    """The derived tables by each tier that witnessed the cell."""
+    """The derived tables by each tier that there is of the cell."""
     sampled = RawCell(raw.meta, {**raw.tables, **{name: empty(name) for name in TRACED}})
     tiers = [(SAMPLED, sampled)]
     if raw.tables["traced"].filter(pl.col("status") == "ok").height:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from dbdyno import _core, observe
 from dbdyno.conclude.ground_truth import Brief, Facts
 from dbdyno.conduct.cell import Presence, read_mark
 from dbdyno.conduct.observed import Numbers, Window, closed
+from dbdyno.conduct.selftest.other_processes import Meter
 from dbdyno.drive import Interrupt
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan import Experiment, Observation, Plan
@@ -108,8 +110,18 @@ def _children_ns(main_pid: int) -> int:
     return (int(words[13]) + int(words[14])) * TICK_NS
 
 
+def lead_ns(case: TruthCase) -> int:
+    """What it takes besides the window: sessions without a call, until all of them have ended."""
+    return LEAD_NS + NS_PER_S * ENDS // case.rate + 2 * round(REAPED_S * NS_PER_S)
+
+
 def observed_briefly(
-    server: Server, case: TruthCase, cpus: float, measure_ns: int, interrupt: Interrupt
+    server: Server,
+    case: TruthCase,
+    cpus: float,
+    measure_ns: int,
+    interrupt: Interrupt,
+    tick: Callable[[str], None],
 ) -> tuple[RawCell, Facts]:
     """One window of an observation beside them, and what they used. Raises :class:`TargetError`."""
     experiment = Experiment(name="selftest", observation=Observation())
@@ -123,13 +135,15 @@ def observed_briefly(
     sessions = Sessions(server, case)
     watch.start(window.t0_ns, window.t1_ns)
     threads = sessions.start()
+    meter = Meter(main_pid, window.t0_ns, window.t1_ns)
     try:
-        _until(window.t0_ns, interrupt)
+        _until(window.t0_ns, interrupt, lambda: tick("settling"))
         window.first = read_mark(server, "t0")
-        _until(window.t1_ns, interrupt)
+        _until(window.t1_ns, interrupt, lambda: tick("measuring"))
         last = read_mark(server, "t1")
     finally:
         watch.stop()
+        cpu_used = meter.used()
         sessions.over.set()
         for thread in threads:
             thread.join()
@@ -137,10 +151,11 @@ def observed_briefly(
     away = presence.holes(window.t0_ns, window.t1_ns)
     raw = closed(server, plan, window, last, None, 1, Numbers(), away, now_ns=_core.now_ns())
     used = sessions.used(window.t0_ns, window.t1_ns, end_ns)
-    return raw, Facts(case.sessions, cpus, None, None, None, used)
+    return raw, Facts(case.sessions, cpus, cpu_used, brief=used)
 
 
-def _until(at_ns: int, interrupt: Interrupt) -> None:
+def _until(at_ns: int, interrupt: Interrupt, tick: Callable[[], None]) -> None:
     while (left_ns := at_ns - _core.now_ns()) > 0:
         interrupt.check()
+        tick()
         time.sleep(min(STEP_S, left_ns / NS_PER_S))

@@ -1,40 +1,112 @@
-"""CPU time of all processes that are not the server's: the witness that is independent of its own tasks."""
+"""CPU time of the machine, of the server's processes and of dbdyno, read apart from the ledger's own sources.
+
+What is left is that of all others, also of those that came and went between two reads.
+"""
 
 from __future__ import annotations
 
-import os
+import contextlib
+import threading
+import time
+from collections.abc import Set
 from pathlib import Path
+from typing import NamedTuple
 
-from dbdyno.limits.processes import tree
+from dbdyno.conclude.ground_truth import CpuUse
+from dbdyno.limits import processes
+from dbdyno.model.units import NS_PER_S, TICK_NS
 
-_PROC = Path("/proc")
-_NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-_UTIME, _STIME = 11, 12  # fields of stat after the name (proc_pid_stat(5): 14, 15)
-
-
-def cpu_ns_of_others(main_pid: int) -> dict[int, int]:
-    """CPU time (ns, in ticks) of every process that is not of the server's tree, by pid."""
-    server = tree(main_pid)
-    return {
-        pid: (int(fields[_UTIME]) + int(fields[_STIME])) * _NS_PER_TICK
-        for pid, fields in _stats()
-        if pid not in server
-    }
+_STEAL = 7
+_BUSY = (0, 1, 2, 5, 6)  # user nice system irq softirq, of user nice system idle iowait irq softirq steal
+_OWN, _CHILDREN = (11, 12), (13, 14)  # of stat after the name (proc_pid_stat(5): 14 to 17)
 
 
-def grown_ns(before: dict[int, int], after: dict[int, int]) -> int:
-    """CPU time between two readings; a process that ended in between is not in it."""
-    return sum(max(0, ns - before.get(pid, 0)) for pid, ns in after.items())
+class Reading(NamedTuple):
+    """CPU time (ns) since boot, or since the start of what used it."""
+
+    at_ns: int
+    busy_ns: int
+    steal_ns: int
+    server_ns: int
+    own_ns: int
+    queued_ns: int  # of the server's processes
 
 
-def _stats() -> list[tuple[int, list[str]]]:
-    found = []
-    for entry in _PROC.iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            text = (entry / "stat").read_text()
-        except OSError:
-            continue  # it has ended, or is hidden from us
-        found.append((int(entry.name), text.rpartition(")")[2].split()))
-    return found
+class Meter:
+    """Reads at both ends of a window, in a thread of its own."""
+
+    def __init__(self, main_pid: int | None, t0_ns: int, t1_ns: int) -> None:
+        self._main_pid, self._ends = main_pid, (t0_ns, t1_ns)
+        self._readings: list[Reading] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        if main_pid is not None:
+            self._thread.start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):  # the server has ended, or is hidden from us: nothing is known
+            for end_ns in self._ends:
+                self._over.wait(max(0, end_ns - time.monotonic_ns()) / NS_PER_S)
+                self._readings.append(read(self._main_pid or 0))
+
+    def used(self) -> CpuUse | None:
+        """CPUs in use between both ends; in a window that was cut short until now. ``None``: not known."""
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        return between(*self._readings) if len(self._readings) == 2 else None
+
+
+def read(main_pid: int, root: Path = processes.ROOT) -> Reading:
+    """Now, of the CPUs that the server's main process may use. Raises :class:`OSError`."""
+    busy_ns, steal_ns = cpu_times(
+        (root / "proc/stat").read_text(encoding="ascii"), processes.cpus_allowed(main_pid, root)
+    )
+    at_ns = time.monotonic_ns()
+    ended_ns = _cpu_ns(main_pid, root, _CHILDREN)
+    alive = [_alive(pid, root) for pid in processes.tree(main_pid, root)]
+    server_ns = ended_ns + sum(cpu_ns for cpu_ns, _ in alive)
+    return Reading(
+        at_ns, busy_ns, steal_ns, server_ns, time.process_time_ns(), sum(queued_ns for _, queued_ns in alive)
+    )
+
+
+def cpu_times(stat: str, cpus: Set[int]) -> tuple[int, int]:
+    """Busy and stolen time (ns) of these CPUs, by the lines of /proc/stat (proc_stat(5)).
+
+    Raises :class:`OSError` where it has none of them: a container may show its own numbers.
+    """
+    wanted = {f"cpu{cpu}" for cpu in cpus}
+    rows = [
+        [int(field) for field in fields]
+        for name, *fields in map(str.split, stat.splitlines())
+        if name in wanted
+    ]
+    if not rows:
+        raise OSError("no line of the CPUs that the server may use")
+    steal = sum(row[_STEAL] for row in rows if len(row) > _STEAL)
+    return sum(row[i] for row in rows for i in _BUSY if i < len(row)) * TICK_NS, steal * TICK_NS
+
+
+def between(first: Reading, last: Reading) -> CpuUse | None:
+    """In CPUs. ``None``: too short."""
+    span_ns = last.at_ns - first.at_ns
+    if span_ns < NS_PER_S // 2:
+        return None
+    busy, steal, server, own, queued = ((b - a) / span_ns for a, b in zip(first[1:], last[1:], strict=True))
+    return CpuUse(others=busy - server, own=own, steal=steal, queued=max(0.0, queued))
+
+
+def _alive(pid: int, root: Path) -> tuple[int, int]:
+    """CPU time and time in the run queue (ns)."""
+    try:
+        text = (root / f"proc/{pid}/schedstat").read_text(encoding="ascii")
+        return _cpu_ns(pid, root, _OWN), int(text.split()[1])
+    except OSError:
+        return 0, 0  # it has ended: its time is with that of the main process's children
+
+
+def _cpu_ns(pid: int, root: Path, which: tuple[int, int]) -> int:
+    text = (root / f"proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    fields = text.rpartition(")")[2].split()
+    return sum(int(fields[i]) for i in which) * TICK_NS

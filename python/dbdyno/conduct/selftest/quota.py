@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dbdyno import limits
+from dbdyno.limits import places
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan import LimitSpec
 from dbdyno.store import FileJournal
+
+_COUNTS = ("cpuacct.usage", "cpu.stat")  # files that hold the CPU time of a group, of v1 and of v2
 
 
 class QuotaRefused(Exception):
@@ -17,14 +20,26 @@ class QuotaRefused(Exception):
 
 
 @contextlib.contextmanager
-def quota(main_pid: int, cpus: float) -> Iterator[Path]:
-    """The server's tree in a group of its own with ``cpus`` CPUs; yields the group's directory.
+def quota(main_pid: int, cpus: float) -> Iterator[tuple[Path, ...]]:
+    """The server's tree in a group of its own with ``cpus`` CPUs; yields the directories of its groups, one
+    of which counts its CPU time where that can be had.
 
     Raises :class:`QuotaRefused`. A test that is killed is put back by ``dbdyno clean``.
     """
+    spec = LimitSpec(quota=cpus)
     try:
-        applied = limits.apply(LimitSpec(quota=cpus), main_pid, FileJournal("selftest"))
+        applied = limits.apply(spec, main_pid, FileJournal("selftest"))
     except DbdynoError as e:
         raise QuotaRefused(f"{e.message}; {e.cure}" if e.cure else e.message) from e
     with applied:
-        yield applied.groups[0]
+        if not any(_counts(group) for group in applied.groups):
+            with contextlib.suppress(places.Refused):  # then nothing says what the group used
+                for place in places.find(main_pid, ["cpuacct"]):
+                    applied.make(spec, place)
+                applied.settle()
+        yield applied.groups
+
+
+def _counts(group: Path) -> bool:
+    usage, stat = (group / name for name in _COUNTS)
+    return usage.exists() or "usage_usec" in places.words(stat)

@@ -1,0 +1,198 @@
+"""The self-test's verdicts: what is ok, off, inconclusive; who used the CPUs; what is said at the end."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+import polars as pl
+import pytest
+
+from dbdyno.conclude.criteria import LATE_READS, truth_verdict
+from dbdyno.conclude.ground_truth import CpuUse, Facts, accounts_of, headline, truths
+from dbdyno.conduct.selftest import other_processes
+from dbdyno.engines.postgres.truth import cases
+from dbdyno.model.tables import rows
+from dbdyno.model.truth import Disturbance, Truth, TruthCase
+
+CASES = {c.name: c for c in cases()}
+IDLE, S = CpuUse(others=0.05, own=0.04, steal=0.0, queued=0.1), 1_000_000_000
+STAT = """cpu  100 0 50 1000 10 5 5 20 0 0
+cpu0 60 0 20 500 5 5 0 15 0 0
+cpu1 40 0 30 500 5 0 5 5 0 0
+intr 1
+"""
+
+
+def others(taken: float, waited: float | None = None) -> Disturbance:
+    return Disturbance(cpus=2.0, others=taken * 2, steal=0.0, waited=waited)
+
+
+def account(off: float, **more: object) -> Truth:
+    """Of two sessions that should have slept all the time."""
+    known = {"case": "asleep", "tier": "sampled", "account": "sleep", "truth": 2.0, "why": "", "wall": 2.0}
+    return Truth.model_validate({**known, "ledger": 2.0 + 2 * off, "allowed": 0.02, **more})
+
+
+@pytest.mark.parametrize(
+    ("truth", "always", "verdict"),
+    [
+        (account(0.019), False, "ok"),
+        (account(-0.019), True, "ok"),
+        (account(0.03, disturbance=others(0.0)), False, "off"),
+        (account(0.03, disturbance=others(0.029)), False, "off"),
+        (account(-0.03, disturbance=others(0.031)), False, "inconclusive"),
+        (account(0.3, disturbance=others(0.9, waited=0.29)), False, "off"),
+        (account(0.3, disturbance=others(0.9, waited=0.31)), False, "inconclusive"),
+        (account(LATE_READS - 0.001, disturbance=others(0.9)), True, "inconclusive"),
+        (account(LATE_READS + 0.001, disturbance=others(0.9, waited=0.9)), True, "off"),
+        (account(0.03), False, "inconclusive"),
+        (account(0.03), True, "off"),
+        (account(0.03, low=2.02, high=2.10, disturbance=others(0.0)), False, "ok"),
+        (account(0.03, low=2.04, high=2.20, disturbance=others(0.0)), False, "off"),
+        (account(0.03, low=1.9, high=2.2, account="unaccounted", disturbance=others(0.0)), True, "off"),
+        (account(0.0, truth=None), False, "unknown"),
+        (account(0.0, ledger=None), False, "unknown"),
+    ],
+)
+def test_inconclusive_is_what_others_can_explain(truth: Truth, always: bool, verdict: str) -> None:
+    assert truth_verdict(truth, always=always) == verdict
+
+
+def booked(**accounts: float) -> dict[str, pl.DataFrame]:
+    """A ledger that says so of the rung, by account or ``account|detail``."""
+    said = [(*(*name.split("|"), None)[:2], aas) for name, aas in accounts.items()]
+    made = [
+        {"cell": "c", "scope": "rung", "who": "rung", "account": a, "detail": d, "aas": aas, "status": "ok"}
+        for a, d, aas in said
+    ]
+    table = pl.concat([rows("ledger", []), pl.DataFrame(made)], how="diagonal_relaxed")
+    return {"ledger": table}
+
+
+SPIN = {"run": 1.95, "runq": 2.05, "unaccounted": 0.0}
+
+
+def verdicts(case: TruthCase, facts: Facts, tables: Mapping[str, pl.DataFrame]) -> dict[str, str]:
+    return {t.account: t.verdict for t in truths(case, facts, tables, "sampled")}
+
+
+def test_a_ledger_that_is_right_is_ok() -> None:
+    facts = Facts(4, 2.0, IDLE)
+    assert set(verdicts(CASES["spin-2x"], facts, booked(**SPIN)).values()) == {"ok"}
+    assert list(verdicts(CASES["spin-2x"], facts, booked(**SPIN))) == accounts_of(CASES["spin-2x"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        ({"run": 1.7}, {"run + runq", "run"}),  # a part of a session's CPU time is lost
+        ({"run": 1.5, "runq": 1.5, "unaccounted": 1.0}, {"run + runq", "run", "runq", "unaccounted"}),
+        ({"runq": 1.5, "sleep|Timeout/PgSleep": 0.55}, {"run + runq", "runq", "sleep"}),
+        ({"run": 2.2, "runq": 1.8, "unaccounted": 0.05}, {"run", "runq", "unaccounted"}),
+    ],
+)
+@pytest.mark.parametrize("taken", [0.0, 0.9])
+def test_a_ledger_that_is_wrong_is_off(wrong: Mapping[str, float], found: set[str], taken: float) -> None:
+    """On an idle machine, and also where others took nearly all: CPU loops do not depend on them."""
+    used = IDLE._replace(others=0.05 + taken)
+    right = {"run": 1.95 - taken, "runq": 2.05 + taken, "unaccounted": 0.0}
+    shifted = {name: wrong[name] - SPIN.get(name, 0.0) for name in wrong}
+    ledger = right | {name: right.get(name, 0.0) + by for name, by in shifted.items()}
+    got = verdicts(CASES["spin-2x"], Facts(4, 2.0, used), booked(**ledger))
+    off = {name for name, verdict in got.items() if verdict == "off"}
+    assert off == found if not taken else off
+    assert {name for name, verdict in got.items() if verdict != "ok"} == found
+
+
+def test_a_ledger_that_says_nothing_is_unknown_or_off() -> None:
+    got = verdicts(CASES["asleep"], Facts(4, 2.0, IDLE), {})
+    assert got == {"sleep Timeout/PgSleep": "off", "run + runq": "ok", "unaccounted": "ok"}
+
+
+def groups(usage: float) -> pl.DataFrame:
+    figures = {"usage_ns": usage * 3 * S, "nr_periods": 30, "nr_throttled": 29}
+    common = {"cell": "c", "origin": "cgroup", "scope": "server", "place": "/g", "status": "ok"}
+    made = [{**common, "key": k, "delta": float(v), "wall_ns": 3 * S} for k, v in figures.items()]
+    return pl.concat([rows("cut_levels", []), pl.DataFrame(made)], how="diagonal_relaxed")
+
+
+def test_the_truth_of_a_quota_is_what_the_group_used() -> None:
+    helper = {"cell": "c", "role": "helper:wal writer", "run_ns": S * 3 // 100, "over_ns": 3 * S}
+    tasks = pl.concat([rows("cut_tasks", []), pl.DataFrame([helper])], how="diagonal_relaxed")
+    tables = {**booked(run=1.045, runq=0.955), "cut_levels": groups(1.055), "cut_tasks": tasks}
+    facts = Facts(2, 2.0, IDLE, quota=1.0, groups=("/g",))
+    found = {t.account: t for t in truths(CASES["quota"], facts, tables, "sampled")}
+    assert found["run"].truth == pytest.approx(1.045)
+    assert found["runq"].truth == pytest.approx(0.955)
+    assert {t.verdict for t in found.values()} == {"ok"}
+    elsewhere = verdicts(CASES["quota"], facts._replace(groups=("/other",)), tables)
+    assert elsewhere["run"] == elsewhere["runq"] == "unknown"
+
+
+def test_where_other_limits_hold_what_the_machine_gives_is_unknown() -> None:
+    for facts in (Facts(4, 2.0, None), Facts(4, 2.0, IDLE, capped=True)):
+        got = verdicts(CASES["spin-2x"], facts, booked(**SPIN))
+        assert (got["run"], got["runq"], got["run + runq"]) == ("unknown", "unknown", "ok")
+
+
+def test_cpu_times_are_of_the_cpus_that_the_server_may_use() -> None:
+    tick = 10_000_000
+    assert other_processes.cpu_times(STAT, {0, 1}) == (160 * tick, 20 * tick)
+    assert other_processes.cpu_times(STAT, {1, 7}) == (75 * tick, 5 * tick)
+    with pytest.raises(OSError, match="no line"):
+        other_processes.cpu_times(STAT, {4})
+    old = "cpu0 60 0 20 500\n"  # a kernel without the later columns
+    assert other_processes.cpu_times(old, {0}) == (80 * tick, 0)
+
+
+def test_steal_and_other_processes_are_what_is_left() -> None:
+    first = other_processes.Reading(0, 0, 0, 0, 0, 0)
+    last = other_processes.Reading(2 * S, 3 * S, S // 2, 2 * S, S // 10, S // 5)
+    used = other_processes.between(first, last)
+    assert used == CpuUse(others=0.5, own=0.05, steal=0.25, queued=0.1)
+    assert other_processes.between(first, last._replace(at_ns=S // 4)) is None
+
+
+def test_processes_that_come_and_go_between_two_readings_count() -> None:
+    with subprocess.Popen(["sleep", "60"]) as server:
+        meter = other_processes.Meter(server.pid, time.monotonic_ns(), time.monotonic_ns() + 60 * S)
+        begin = time.monotonic()
+        spent = 0
+        while spent < S // 2 or time.monotonic() - begin < 1:
+            burn = "import time; a = time.process_time_ns()\nwhile time.process_time_ns() - a < 10**8: pass"
+            subprocess.run([sys.executable, "-c", burn], check=True)
+            spent += 10**8
+        took = time.monotonic() - begin
+        used = meter.used()
+        server.kill()
+    assert used is not None
+    assert used.others - used.own > 0.5 * spent / S / took
+    assert other_processes.Meter(None, 0, 0).used() is None
+
+
+def judged(verdict: str, **more: object) -> Truth:
+    return account(0.0, verdict=verdict, **more)
+
+
+@pytest.mark.parametrize(
+    ("found", "case", "severity"),
+    [
+        (["ok", "ok"], "ok", "good"),
+        (["ok", "unknown"], "ok", "good"),
+        (["ok", "inconclusive"], "inconclusive", "note"),
+        (["ok", "inconclusive", "off"], "off", "warning"),
+        ([], "none", "note"),
+        (["unknown"], "none", "note"),
+    ],
+)
+def test_the_headline_says_the_worst(found: list[str], case: str, severity: str) -> None:
+    said = headline([judged(v, disturbance=others(0.4)) for v in found], 1)
+    assert (said.case, said.severity) == (case, severity)
+    assert said.said["off"] == found.count("off") and said.said["unknown"] == found.count("unknown")
+
+
+def test_the_headline_says_what_was_not_measured() -> None:
+    assert headline([judged("inconclusive")], 1).case == "unseen"
+    assert headline([judged("ok")], 3).said["done"] == 1
+    assert "1 of 3 cases" in headline([judged("ok")], 3).text
