@@ -13,7 +13,7 @@ from dbdyno.conclude.ground_truth import CpuUse, Facts, accounts_of, headline, t
 from dbdyno.conduct.selftest import other_processes
 from dbdyno.engines.postgres.truth import cases
 from dbdyno.model.tables import rows
-from dbdyno.model.truth import Disturbance, Truth, TruthCase
+from dbdyno.model.truth import Disturbance, Needs, Truth, TruthCase
 
 CASES = {c.name: c for c in cases()}
 IDLE, S = CpuUse(others=0.05, own=0.04, steal=0.0, queued=0.1), 1_000_000_000
@@ -24,8 +24,8 @@ intr 1
 """
 
 
-def others(taken: float, waited: float | None = None) -> Disturbance:
-    return Disturbance(cpus=2.0, others=taken * 2, steal=0.0, waited=waited)
+def others(taken: float, waited: float | None = None, driver: float = 0.0) -> Disturbance:
+    return Disturbance(cpus=2.0, others=taken * 2, steal=0.0, waited=waited, driver=driver)
 
 
 def account(off: float, **more: object) -> Truth:
@@ -35,28 +35,31 @@ def account(off: float, **more: object) -> Truth:
 
 
 @pytest.mark.parametrize(
-    ("truth", "always", "verdict"),
+    ("truth", "needs", "verdict"),
     [
-        (account(0.019), False, "ok"),
-        (account(-0.019), True, "ok"),
-        (account(0.03, disturbance=others(0.0)), False, "off"),
-        (account(0.03, disturbance=others(0.029)), False, "off"),
-        (account(-0.03, disturbance=others(0.031)), False, "inconclusive"),
-        (account(0.3, disturbance=others(0.9, waited=0.29)), False, "off"),
-        (account(0.3, disturbance=others(0.9, waited=0.31)), False, "inconclusive"),
-        (account(LATE_READS - 0.001, disturbance=others(0.9)), True, "inconclusive"),
-        (account(LATE_READS + 0.001, disturbance=others(0.9, waited=0.9)), True, "off"),
-        (account(0.03), False, "inconclusive"),
-        (account(0.03), True, "off"),
-        (account(0.03, low=2.02, high=2.10, disturbance=others(0.0)), False, "ok"),
-        (account(0.03, low=2.04, high=2.20, disturbance=others(0.0)), False, "off"),
-        (account(0.03, low=1.9, high=2.2, account="unaccounted", disturbance=others(0.0)), True, "off"),
-        (account(0.0, truth=None), False, "unknown"),
-        (account(0.0, ledger=None), False, "unknown"),
+        (account(0.019), "idle", "ok"),
+        (account(-0.019), "nothing", "ok"),
+        (account(0.03, disturbance=others(0.0)), "idle", "off"),
+        (account(0.03, disturbance=others(0.029)), "idle", "off"),
+        (account(-0.03, disturbance=others(0.031)), "idle", "inconclusive"),
+        (account(0.3, disturbance=others(0.9)), "idle", "inconclusive"),
+        (account(0.3, disturbance=others(0.9, waited=0.29 - LATE_READS)), "idle", "off"),
+        (account(0.3, disturbance=others(0.9, waited=0.31 - LATE_READS)), "idle", "inconclusive"),
+        (account(0.3, disturbance=others(0.9, driver=0.31 - LATE_READS)), "driver", "inconclusive"),
+        (account(0.3, disturbance=others(0.9, waited=0.9)), "driver", "off"),
+        (account(LATE_READS - 0.001, disturbance=others(0.9)), "nothing", "inconclusive"),
+        (account(LATE_READS + 0.001, disturbance=others(0.9, waited=0.9, driver=0.9)), "nothing", "off"),
+        (account(0.03), "idle", "inconclusive"),
+        (account(0.03), "nothing", "off"),
+        (account(0.03, low=2.02, high=2.10, disturbance=others(0.0)), "idle", "ok"),
+        (account(0.03, low=2.04, high=2.20, disturbance=others(0.0)), "idle", "off"),
+        (account(0.03, low=1.9, high=2.2, account="unaccounted", disturbance=others(0.0)), "nothing", "off"),
+        (account(0.0, truth=None), "idle", "unknown"),
+        (account(0.0, ledger=None), "idle", "unknown"),
     ],
 )
-def test_inconclusive_is_what_others_can_explain(truth: Truth, always: bool, verdict: str) -> None:
-    assert truth_verdict(truth, always=always) == verdict
+def test_inconclusive_is_what_others_can_explain(truth: Truth, needs: Needs, verdict: str) -> None:
+    assert truth_verdict(truth, needs) == verdict
 
 
 def booked(**accounts: float) -> dict[str, pl.DataFrame]:

@@ -8,7 +8,7 @@ import polars as pl
 
 from dbdyno.conclude import number_format as fmt
 from dbdyno.model.claim import Estimate
-from dbdyno.model.truth import Truth, Verdict
+from dbdyno.model.truth import Disturbance, Needs, Truth, Verdict
 from dbdyno.stats import change_points
 
 CPU_WAIT = 0.05
@@ -71,18 +71,18 @@ are under way when the window begins and ends."""
 TRUTH_CHANCE = 2.0
 """An account may differ by so many times its own 95 % interval: about one in 10,000 does by chance."""
 LATE_READS = 0.05
-"""Where the truth holds on a busy machine, too, others' CPU time only delays reads: it explains no more."""
+"""Others' CPU time may delay reads; this share of the sessions' time is the most that it explains so."""
 
 
-def truth_verdict(truth: Truth, *, always: bool) -> Verdict:
+def truth_verdict(truth: Truth, needs: Needs) -> Verdict:
     """Whether an account is as it must be.
 
     Ok: it differs from its truth by no more than ``allowed``, or than chance gives a sampled figure. Else
-    off; but inconclusive where what others did is enough to explain it: other processes and the hypervisor
-    took at least as large a share of the CPUs as the difference is of the sessions' time, and for at least
-    that share the sessions, or the driver for them, waited for a CPU. ``always``: the truth holds beside
-    other processes, too; then they explain :data:`LATE_READS` at most. Where it is not known what they took,
-    an account whose truth needs an idle machine is inconclusive.
+    off; but inconclusive where what others did is enough to explain it. That needs two things. Other
+    processes and the hypervisor took at least as large a share of the CPUs as the difference is of the
+    sessions' time. And something was late for at least that share: the reads (:data:`LATE_READS`); the
+    driver, where the account needs one that is in time; the sessions, where it needs an idle machine. Where
+    it is not known what others took, only an account that needs nothing can be off.
     """
     if truth.off is None or truth.truth is None or truth.ledger is None:
         return "unknown"
@@ -94,6 +94,13 @@ def truth_verdict(truth: Truth, *, always: bool) -> Verdict:
         return "ok"
     others = truth.disturbance
     if others is None:
-        return "off" if always else "inconclusive"
-    most = LATE_READS if always else others.taken if others.waited is None else others.waited
-    return "inconclusive" if differs <= min(others.taken, most) else "off"
+        return "off" if needs == "nothing" else "inconclusive"
+    return "inconclusive" if differs <= min(others.taken, _late(others, needs)) else "off"
+
+
+def _late(others: Disturbance, needs: Needs) -> float:
+    """Share of the sessions' time that may be elsewhere because something was late."""
+    if needs == "idle" and others.waited is None:
+        return 1.0
+    waited = others.waited if needs == "idle" and others.waited else 0.0
+    return LATE_READS + waited + (0.0 if needs == "nothing" else others.driver)

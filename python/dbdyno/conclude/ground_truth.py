@@ -12,7 +12,7 @@ from dbdyno.conclude.criteria import TRUTH, TRUTH_BRIEF, TRUTH_UNACCOUNTED, trut
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import BY_LABEL
 from dbdyno.model.tables import empty
-from dbdyno.model.truth import Disturbance, Truth, TruthCase
+from dbdyno.model.truth import Disturbance, Needs, Truth, TruthCase
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
 Tables = Mapping[str, pl.DataFrame]
@@ -26,7 +26,7 @@ class Known(NamedTuple):
     aas: float | None
     why: str
     said: Mapping[str, Any] = {}
-    always: bool = False  # also beside other processes
+    needs: Needs = "idle"
 
 
 class Brief(NamedTuple):
@@ -81,24 +81,26 @@ def truths(case: TruthCase, facts: Facts, tables: Tables, tier: str) -> list[Tru
             allowed=TRUTH_UNACCOUNTED if known.account == "unaccounted" else allowed,
             disturbance=disturbance,
         )
-        made.append(judged(truth, always=known.always))
+        made.append(judged(truth, known.needs))
     return made
 
 
 def _disturbance(facts: Facts, book: _Book) -> Disturbance | None:
-    """A session waits as long as the driver does at most, while its answer lies there."""
-    used, waited = facts.used, None
+    used = facts.used
     if used is None:
         return None
-    if facts.brief is None:
-        waited = used.queued / facts.sessions + book.used("driver", "runq_ns")
-    others = max(0.0, used.others - used.own)
-    return Disturbance(cpus=facts.cpus, others=others, steal=max(0.0, used.steal), waited=waited)
+    return Disturbance(
+        cpus=facts.cpus,
+        others=max(0.0, used.others - used.own),
+        steal=max(0.0, used.steal),
+        waited=None if facts.brief else used.queued / facts.sessions,
+        driver=book.used("^driver$", "runq_ns"),
+    )
 
 
-def judged(truth: Truth, *, always: bool) -> Truth:
+def judged(truth: Truth, needs: Needs) -> Truth:
     """``truth`` with its verdict, and the reason of one that is inconclusive."""
-    verdict, found, reason = truth_verdict(truth, always=always), truth.disturbance, ""
+    verdict, found, reason = truth_verdict(truth, needs), truth.disturbance, ""
     if verdict == "inconclusive":
         said = {} if found is None else {"others": found.others, "steal": found.steal / found.cpus}
         reason = sentence("selftest-account", said, case="busy" if said else "unseen")
@@ -212,7 +214,7 @@ class _Book:
 def _known(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
     yield from _KINDS[case.kind](case, facts, book)
     if case.kind != "brief":  # nobody drives them, so there is no time in calls
-        yield Known("unaccounted", 0.0, "nothing", always=True)
+        yield Known("unaccounted", 0.0, "nothing", needs="nothing")
 
 
 def _brief(_case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
@@ -229,8 +231,8 @@ def _asleep(case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
 
 
 def _loop(facts: Facts) -> Iterator[Known]:
-    yield Known("run + runq", float(facts.sessions), "loop", always=True)
-    yield Known("sleep", 0.0, "loop", always=True)
+    yield Known("run + runq", float(facts.sessions), "loop", needs="driver")
+    yield Known("sleep", 0.0, "loop", needs="nothing")
 
 
 def _spin(_case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
@@ -241,9 +243,9 @@ def _spin(_case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
         return
     said = {"cpus": facts.cpus, "others": facts.used.others, "steal": facts.used.steal}
     run = max(0.0, min(float(facts.sessions), facts.cpus - facts.used.others - facts.used.steal))
-    yield Known("run", run, "free", said, always=True)
+    yield Known("run", run, "free", said, "nothing")
     said = {"run": run, "sessions": facts.sessions}
-    yield Known("runq", facts.sessions - run, "queue", said, always=True)
+    yield Known("runq", facts.sessions - run, "queue", said, "driver")
 
 
 def _quota(_case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
@@ -257,8 +259,8 @@ def _quota(_case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
     periods, throttled = (book.group(facts.groups, key) or 0.0 for key in ("nr_periods", "nr_throttled"))
     said = {"quota": facts.quota, "periods": periods, "throttled": throttled}
     run = usage - book.used("^(other|helper)")
-    yield Known("run", run, "usage", said, always=True)
-    yield Known("runq", facts.sessions - run, "usage", said, always=True)
+    yield Known("run", run, "usage", said, "nothing")
+    yield Known("runq", facts.sessions - run, "usage", said, "driver")
 
 
 def _convoy(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:

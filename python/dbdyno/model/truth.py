@@ -7,6 +7,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Kind = Literal["asleep", "spin", "quota", "convoy", "think", "mixture", "commit", "brief"]
+Needs = Literal["nothing", "driver", "idle"]
+"""What the truth of an account needs: nothing but reads in time; a driver in time; an idle machine."""
 Verdict = Literal["ok", "off", "inconclusive", "unknown"]
 
 
@@ -44,9 +46,8 @@ class Disturbance(BaseModel):
     cpus: float  # that the server may use
     others: float  # other processes, those that have ended included
     steal: float  # withheld by the hypervisor
-    waited: float | None = (
-        None  # of the sessions' time, for a CPU, by them or by the driver for them; at most
-    )
+    waited: float | None = None  # of the sessions' time, by them for a CPU; None: not known
+    driver: float = 0.0  # of the window, by the driver for a CPU: no session waited longer for it
 
     @property
     def taken(self) -> float:
