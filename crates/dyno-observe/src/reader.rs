@@ -13,12 +13,24 @@ use crate::shared::Shared;
 use crate::signal::lock;
 use crate::task::Task;
 
+/// A task that is ready to run at t0 or t1 is read again each so often, until its figures have moved: the kernel
+/// books a wait in the run queue when it ends, and one that a quota throttles may wait for several periods.
+const AGAIN_NS: i64 = 5_000_000;
+/// So long at most: a read that is further from t0 or t1 is none of these.
+const SETTLING_NS: i64 = 200_000_000;
+
+/// Running or ready to: `proc_pid_stat(5)`.
+const READY: char = 'R';
+
 pub struct Reader {
     shared: Arc<Shared>,
     tasks: Vec<Arc<Task>>,
     fresh: Vec<Arc<Task>>,
     /// Of the tasks, as read last.
     scheds: Vec<Option<SchedStat>>,
+    /// Tasks whose figures may be old, as read at t0 or t1, and until when they are read again.
+    unsettled: Vec<(Arc<Task>, SchedStat)>,
+    settling_until_ns: i64,
     buffer: Buffer,
     ns_per_tick: i64,
 }
@@ -30,6 +42,8 @@ impl Reader {
             tasks: Vec::new(),
             fresh: Vec::new(),
             scheds: Vec::new(),
+            unsettled: Vec::new(),
+            settling_until_ns: 0,
             buffer: Buffer::default(),
             ns_per_tick: ns_per_tick(),
         }
@@ -42,13 +56,38 @@ impl Reader {
         self.shared.signal.tell(|s| s.ready += 1);
         loop {
             let due_ns = reads.next(last_ns, now_ns());
-            let stop = self.shared.signal.sleep_until(due_ns);
+            let stop = self.settle(due_ns) || self.shared.signal.sleep_until(due_ns);
             self.read(stop || due_ns == reads.t0_ns || due_ns == reads.t1_ns);
             if stop {
                 return;
             }
             last_ns = due_ns;
         }
+    }
+
+    /// Reads tasks again whose figures were old, before `due_ns`; true if the threads shall end.
+    fn settle(&mut self, due_ns: i64) -> bool {
+        while !self.unsettled.is_empty() {
+            let next_ns = now_ns() + AGAIN_NS;
+            if next_ns >= due_ns.min(self.settling_until_ns) {
+                self.unsettled.clear();
+                return false;
+            }
+            if self.shared.signal.sleep_until(next_ns) {
+                return true;
+            }
+            let mut rows = lock(&self.shared.tasks);
+            let (buffer, ns_per_tick) = (&mut self.buffer, self.ns_per_tick);
+            self.unsettled.retain(|(task, before)| {
+                let reading = task.read(buffer, ns_per_tick);
+                let same = reading.sched == Some(*before) && reading.stat.is_some_and(|s| s.state == READY);
+                if !same {
+                    rows.push(task, &reading);
+                }
+                same
+            });
+        }
+        false
     }
 
     /// `ends`: this is one of the reads from which differences are taken.
@@ -69,10 +108,16 @@ impl Reader {
         drop(roster);
         let mut rows = lock(&self.shared.tasks);
         self.scheds.clear();
+        self.unsettled.clear();
+        self.settling_until_ns = now_ns() + SETTLING_NS;
         for task in &self.tasks {
             let reading = task.read(&mut self.buffer, self.ns_per_tick);
             rows.push(task, &reading);
             self.scheds.push(reading.sched);
+            let ready = ends && task.of_server() && reading.stat.is_some_and(|s| s.state == READY);
+            if let Some(sched) = reading.sched.filter(|_| ready) {
+                self.unsettled.push((Arc::clone(task), sched));
+            }
         }
         // after all the others, as it takes long
         let last = self.tasks.len().saturating_sub(1);

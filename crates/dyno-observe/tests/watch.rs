@@ -34,6 +34,30 @@ fn every_task_is_read_before_t0_at_t0_at_t1_and_at_the_end() {
 }
 
 #[test]
+fn a_task_that_is_ready_at_t0_is_read_again_once_its_figures_have_moved() {
+    let (asleep, spinner) = (Sleeper::new(), Sleeper::spinning());
+    let spec = Spec {
+        sessions: vec![(0, TaskId::main(asleep.pid())), (1, TaskId::main(spinner.pid()))],
+        task_interval_ns: 10_000 * MS,
+        ..spec()
+    };
+    let (watch, t0, t1) = run(spec, Ok(None), 300);
+    let tasks = table(&watch, "tasks");
+    let (tids, before) = (numbers(&tasks, "tid"), numbers(&tasks, "before_ns"));
+    let figures = ["run_ns", "runq_ns", "slices"].map(|name| numbers(&tasks, name));
+    let inside = |pid: i64| -> Vec<[Option<i64>; 3]> {
+        (0..tids.len())
+            .filter(|&i| tids[i] == Some(pid) && (t0..t1).contains(&before[i].unwrap()))
+            .map(|i| [0, 1, 2].map(|f: usize| figures[f][i]))
+            .collect()
+    };
+    assert!(inside(asleep.pid()).len() <= 1, "asleep: its figures are booked");
+    let reads = inside(spinner.pid());
+    assert!(reads.len() <= 2, "{reads:?}");
+    assert!(reads.windows(2).all(|two| two[0] != two[1]), "{reads:?}");
+}
+
+#[test]
 fn roles_follow_sessions_helpers_and_others_and_all_are_read_as_tasks() {
     let (session, helper, other, main) = (Sleeper::new(), Sleeper::new(), Sleeper::new(), Sleeper::new());
     let named = [session.pid(), helper.pid(), other.pid()];

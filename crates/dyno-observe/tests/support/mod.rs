@@ -30,6 +30,16 @@ impl Sleeper {
         Self(Command::new("sleep").arg("1000").spawn().unwrap())
     }
 
+    /// Never asleep.
+    pub fn spinning() -> Self {
+        Self(
+            Command::new("sh")
+                .args(["-c", "while :; do :; done"])
+                .spawn()
+                .unwrap(),
+        )
+    }
+
     pub fn pid(&self) -> i64 {
         i64::from(self.0.id())
     }

@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.account.window.attribution import fold, sessions_of, workers
 from dbdyno.account.window.brief import brief_task, without_briefly_met
 from dbdyno.account.window.cells import for_each, middle
-from dbdyno.account.window.deltas import NEAR_NS, TASK, grown
+from dbdyno.account.window.deltas import NEAR_NS, SETTLED_NS, TASK, grown
 from dbdyno.account.window.samples import seen_spans
 from dbdyno.account.window.traced import traced_tasks
 from dbdyno.model.raw import RawCell
@@ -34,7 +34,8 @@ def reads_of(cell: RawCell) -> pl.DataFrame:
 
 def _cut(cell: RawCell) -> pl.DataFrame:
     meta = cell.meta
-    found = grown(_with_births(reads_of(cell), meta.t0_ns), meta.t0_ns, meta.t1_ns, _SURE, _MORE)
+    reads = _with_stale(_with_births(reads_of(cell), meta.t0_ns))
+    found = grown(reads, meta.t0_ns, meta.t1_ns, _SURE, _MORE)
     read = found.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")
     brief = _too_brief(cell, read)
     read = read.join(brief, on=list(TASK), how="anti", nulls_equal=True)
@@ -61,6 +62,19 @@ def _with_births(reads: pl.DataFrame, t0: int) -> pl.DataFrame:
     ]
     births = first.filter(fits).with_columns(*zeros, at_ns=birth, state=pl.lit("S"))
     return pl.concat([births, reads])
+
+
+def _with_stale(reads: pl.DataFrame) -> pl.DataFrame:
+    """``reads``, and whether there is a better one in place of each (``stale``).
+
+    The kernel books a wait in the run queue when it ends, so the figures of a task that is ready to run may
+    be as old as its wait. The reader looks at such a task again until they have moved.
+    """
+    reads = reads.sort("at_ns", maintain_order=True)
+    later = {n: pl.col(n).shift(-1).over(TASK) for n in ("at_ns", *_SURE)}
+    moved = pl.any_horizontal(later[n] > pl.col(n) for n in _SURE)
+    again = moved & (later["at_ns"] - pl.col("at_ns") <= SETTLED_NS)
+    return reads.with_columns(stale=((pl.col("state") == "R") & again).fill_null(False))
 
 
 def _own(reads: pl.DataFrame) -> pl.DataFrame:
