@@ -1,5 +1,6 @@
 """The self-test's verdicts: what is ok, off, inconclusive; who used the CPUs; what is said at the end."""
 
+import json
 import subprocess
 import sys
 import time
@@ -7,10 +8,13 @@ from collections.abc import Mapping
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
+from dbdyno import conduct
+from dbdyno.cli.app import app
 from dbdyno.conclude.criteria import LATE_READS, truth_verdict
 from dbdyno.conclude.ground_truth import CpuUse, Facts, accounts_of, headline, truths
-from dbdyno.conduct.selftest import other_processes
+from dbdyno.conduct.selftest import Planned, other_processes
 from dbdyno.engines.postgres.truth import cases
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import Disturbance, Needs, Truth, TruthCase
@@ -199,3 +203,24 @@ def test_the_headline_says_what_was_not_measured() -> None:
     assert headline([judged("inconclusive")], 1).case == "unseen"
     assert headline([judged("ok")], 3).said["done"] == 1
     assert "1 of 3 cases" in headline([judged("ok")], 3).text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "options", "code"),
+    [("inconclusive", [], 0), ("inconclusive", ["--strict"], 6), ("off", [], 6), ("ok", ["--strict"], 0)],
+)
+def test_the_exit_code_is_that_of_the_worst_account(
+    monkeypatch: pytest.MonkeyPatch, verdict: str, options: list[str], code: int
+) -> None:
+    """No machine is busy, and no ledger wrong, on demand."""
+
+    def measured(*said: object) -> None:
+        listener = said[-1]
+        planned = Planned(CASES["asleep"], 4, accounts_of(CASES["asleep"]), S)
+        listener.planned([planned])  # type: ignore[attr-defined]
+        listener.measured(planned, [judged(verdict, disturbance=others(0.4))])  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(conduct, "selftest", measured)
+    done = CliRunner().invoke(app, ["selftest", "--json", *options])
+    assert done.exit_code == code, done.output
+    assert [t["verdict"] for t in json.loads(done.stdout)] == [verdict]
