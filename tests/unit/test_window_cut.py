@@ -33,19 +33,14 @@ def test_reads_a_little_late_and_early_are_good_for_the_shortest_window():
     assert (row["status"], row["run_ns"]) == ("too short", None)
 
 
-@pytest.mark.parametrize(("state", "wall_ms", "runq_ms"), [("R", 9_970, 7_900), ("S", 9_996, 7_980)])
-def test_a_task_that_is_ready_is_cut_where_its_figures_are_of_that_moment(state, wall_ms, runq_ms):
-    """Reads 2 ms after t0 and before t1, and others once the wait that was under way has been booked."""
-    reads = [
-        (9.5, 0.5, 0.4),
-        (10.002, 0.5, 0.4),
-        (10.06, 0.51, 0.48),
-        (19.998, 2.4, 8.38),
-    ]
-    reads += [(20.03, 2.41, 8.38), (20.19, 2.5, 8.5)]
+@pytest.mark.parametrize(("state", "runq_ms"), [("R", 7_996), ("S", 7_980)])
+def test_a_wait_that_is_booked_later_counts_up_to_the_read(state, runq_ms):
+    """Of 80 ms that were booked within 58 ms of t0, 10 ms on a CPU, 32 ms lie before; at t1 it is 48 ms."""
+    reads = [(10.002, 0.5, 0.4), (10.06, 0.51, 0.48), (19.998, 2.4, 8.38), (20.03, 2.41, 8.45)]
     rows = [task_row(round(t * S), round(r * S), round(q * S), state=state) for t, r, q in reads]
     row = _one(cut_tasks([made_cell({"tasks": rows, "sessions": [session_row()]})]))
-    assert (row["wall_ns"], row["runq_ns"]) == (wall_ms * S // 1000, runq_ms * S // 1000)
+    assert (row["wall_ns"], row["run_ns"]) == (9_996 * S // 1000, 19 * S // 10)
+    assert row["runq_ns"] == runq_ms * S // 1000
 
 
 def test_a_pid_used_again_is_another_task():

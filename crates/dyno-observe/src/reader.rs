@@ -16,8 +16,8 @@ use crate::task::Task;
 /// A task that is ready to run at t0 or t1 is read again each so often, until its figures have moved: the kernel
 /// books a wait in the run queue when it ends, and one that a quota throttles may wait for several periods.
 const AGAIN_NS: i64 = 5_000_000;
-/// So long at most: a read that is further from t0 or t1 is none of these.
-const SETTLING_NS: i64 = 200_000_000;
+/// So long at most, so that no other read of all tasks lies in between.
+const SETTLING_NS: i64 = 450_000_000;
 
 /// Running or ready to: `proc_pid_stat(5)`.
 const READY: char = 'R';

@@ -16,9 +16,6 @@ from dbdyno.account.window.cells import SHORTEST_NS
 NEAR_NS = 200_000_000
 """A task whose reads end this much before those of others has vanished (all tasks are read within less)."""
 
-SETTLED_NS = 150_000_000
-"""A task's figures that were old at an end of the window are taken from its next read, if that is so near."""
-
 SAME_NS = 1_000_000
 """Reads of a task and of its labels lie no further apart; its birth lies further before its first read."""
 
@@ -27,14 +24,9 @@ ENDS = ("from_ns", "to_ns")
 
 
 def nearest(reads: pl.DataFrame, key: Sequence[str], to: int | str) -> pl.DataFrame:
-    """Of each ``key`` the read whose ``at_ns`` is nearest to ``to``: an instant, or a column of instants.
-
-    One that is ``stale``, where there is such a column, gives way to another that is about as near.
-    """
+    """Of each ``key`` the read whose ``at_ns`` is nearest to ``to``: an instant, or a column of instants."""
     instant = pl.lit(to) if isinstance(to, int) else pl.col(to)
     order = (pl.col("at_ns") - instant).abs()
-    if "stale" in reads.columns:
-        order += pl.when("stale").then(SETTLED_NS + 1).otherwise(0)
     return reads.sort(order, maintain_order=True).unique(key, keep="first", maintain_order=True)
 
 

@@ -9,12 +9,14 @@ import polars as pl
 from dbdyno.account.window.attribution import fold, sessions_of, workers
 from dbdyno.account.window.brief import brief_task, without_briefly_met
 from dbdyno.account.window.cells import for_each, middle
-from dbdyno.account.window.deltas import NEAR_NS, SETTLED_NS, TASK, grown
+from dbdyno.account.window.deltas import NEAR_NS, TASK, grown
 from dbdyno.account.window.samples import seen_spans
 from dbdyno.account.window.traced import traced_tasks
 from dbdyno.model.raw import RawCell
 from dbdyno.model.units import TICK_NS
 
+AGAIN_NS = 500_000_000
+"""A task is read again so soon only where it was ready to run; reads of all tasks are a second apart."""
 _SURE = ("run_ns", "runq_ns")
 _MORE = ("user_ns", "system_ns", "blkio_ns", "children_ns", "slices", "voluntary", "involuntary")
 _COLUMNS = ("pid", "tid", "start_ticks", "role", "session", "worker")
@@ -34,7 +36,7 @@ def reads_of(cell: RawCell) -> pl.DataFrame:
 
 def _cut(cell: RawCell) -> pl.DataFrame:
     meta = cell.meta
-    reads = _with_stale(_with_births(reads_of(cell), meta.t0_ns))
+    reads = _with_waits(_with_births(reads_of(cell), meta.t0_ns))
     found = grown(reads, meta.t0_ns, meta.t1_ns, _SURE, _MORE)
     read = found.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")
     brief = _too_brief(cell, read)
@@ -64,17 +66,18 @@ def _with_births(reads: pl.DataFrame, t0: int) -> pl.DataFrame:
     return pl.concat([births, reads])
 
 
-def _with_stale(reads: pl.DataFrame) -> pl.DataFrame:
-    """``reads``, and whether there is a better one in place of each (``stale``).
+def _with_waits(reads: pl.DataFrame) -> pl.DataFrame:
+    """``reads`` with the wait that was under way at each.
 
-    The kernel books a wait in the run queue when it ends, so the figures of a task that is ready to run may
-    be as old as its wait. The reader looks at such a task again until they have moved.
+    The kernel books a wait in the run queue when it ends. The reader looks at a task that was ready to run
+    again until its figures have moved: until then it waited or ran, so what has been booked by then beyond
+    the time since the read had been waited before it.
     """
     reads = reads.sort("at_ns", maintain_order=True)
-    later = {n: pl.col(n).shift(-1).over(TASK) for n in ("at_ns", *_SURE)}
-    moved = pl.any_horizontal(later[n] > pl.col(n) for n in _SURE)
-    again = moved & (later["at_ns"] - pl.col("at_ns") <= SETTLED_NS)
-    return reads.with_columns(stale=((pl.col("state") == "R") & again).fill_null(False))
+    since = {n: pl.col(n).shift(-1).over(TASK) - pl.col(n) for n in ("at_ns", *_SURE)}
+    waited = (pl.sum_horizontal(since[n] for n in _SURE) - since["at_ns"]).clip(0)
+    again = (pl.col("state") == "R") & (since["at_ns"] <= AGAIN_NS)
+    return reads.with_columns(pl.col("runq_ns") + pl.when(again).then(waited).otherwise(0).fill_null(0))
 
 
 def _own(reads: pl.DataFrame) -> pl.DataFrame:
