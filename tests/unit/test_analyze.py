@@ -1,5 +1,6 @@
 """Rungs and findings, end to end on the fake server: raw tables -> derive -> known figures."""
 
+import math
 from datetime import timedelta
 
 import polars as pl
@@ -41,17 +42,17 @@ def test_a_ladder_comes_out_at_known_figures():
 
 
 def test_repeats_give_students_interval():
-    """Rates of three worlds; mean +- 4.302653 s / sqrt(3)."""
+    """Rates of three worlds; the mean, times and over exp(4.302653 s / sqrt(3) / mean)."""
     made = climb("fake:cpus=2,cpu=20ms,spread=0.9", [3])
     cells = [climb(f"fake:cpus=2,cpu=20ms,spread=0.9,seed={n}", [3], repeats=n).cells[-1] for n in (1, 2, 3)]
     results = derive(made.info, made.plan, made.environment, cells)
     rates = results.tables["rates"].filter(scope="rung", name="calls_per_s")["value"]
     (row,) = _rungs(results)
     assert row["repeats"] == 3
-    half = 4.302653 * rates.std() / 3**0.5
+    factor = math.exp(4.302653 * rates.std() / 3**0.5 / rates.mean())
     assert row["calls_per_s"] == pytest.approx(rates.mean())
-    assert row["calls_per_s_low"] == pytest.approx(rates.mean() - half)
-    assert row["calls_per_s_high"] == pytest.approx(rates.mean() + half)
+    assert row["calls_per_s_low"] == pytest.approx(rates.mean() / factor)
+    assert row["calls_per_s_high"] == pytest.approx(rates.mean() * factor)
     assert row["calls"] == sum(c.tables["sessions"]["calls"].sum() for c in cells)
 
 

@@ -13,8 +13,8 @@ from dbdyno.account.window.counters import cut_levels
 from dbdyno.conclude import smt
 from dbdyno.model.errors import UsageError
 from dbdyno.model.topology import Purr, PurrRead, cores_bracket, cores_met, purr_use
-from dbdyno.observe import host, per_cpu
-from dbdyno.observe.host import busy_ns
+from dbdyno.observe import per_cpu
+from dbdyno.observe.host import Partition, busy_ns, partition, read, register
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 POWER7 = {1: (1.0, 0.62), 2: (1.4, 0.88), 4: (1.6, 1.0)}
@@ -134,7 +134,7 @@ def test_cores_unknown_without_topology_and_without_reads() -> None:
 @pytest.mark.parametrize("threads", POWER7)
 def test_purr_says_how_busy_a_core_of_power7_is(threads: int, tmp_path: Path) -> None:
     first, last = (
-        host.read(unpack(f"power7-{threads}-busy-{when}", tmp_path / when), at)
+        read(unpack(f"power7-{threads}-busy-{when}", tmp_path / when), at)
         for when, at in (("first", 100.0), ("last", 110.0))
     )
     assert first is not None and last is not None and first.timebase_hz == 512_000_000
@@ -171,8 +171,8 @@ def test_idle_that_outgrew_purr_is_cut_to_it() -> None:
 
 
 def test_what_the_kernel_prints() -> None:
-    assert host.register("1ab1834d5e\n") == 0x1AB1834D5E
-    assert host.register("") is None and host.register("<not supported>") is None
-    found = host.partition((GOLDEN / "power/lparcfg-shared.txt").read_text())
-    assert found == host.Partition(True, False, 1.5, 2, 981_734_567_890_123)
-    assert host.partition("garbage\n") == host.Partition(None, None, None, None, None)
+    assert register("1ab1834d5e\n") == 0x1AB1834D5E
+    assert register("") is None and register("<not supported>") is None
+    found = partition((GOLDEN / "power/lparcfg-shared.txt").read_text())
+    assert found == Partition(True, False, 1.5, 2, 981_734_567_890_123)
+    assert partition("garbage\n") == Partition(None, None, None, None, None)

@@ -62,7 +62,7 @@ CASES = [
     ("server sta", {"start", "status"}),
     ("run cpu", {"cpu", "cpu-query"}),
     ("rm 20260102", {RUNS[1]}),
-    ("explain cpu-w", {"cpu-wait", "cpu-wait-onset"}),
+    ("explain cpu-i", {"cpu-inflation"}),
     ("no-such-command x", set()),
 ]
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from dbdyno import present
 from dbdyno.present import rungs
 from dbdyno.present.document import Paragraph, Table
-from dbdyno.present.figures import half_width, percent
+from dbdyno.present.figures import ends, percent
 
 
 def printed(renderable: object, width: int) -> str:
@@ -86,10 +86,10 @@ def test_a_pipe_gets_no_control_codes() -> None:
     assert "\x1b" not in printed(present.summary(made.results(made.REPEATED)), 100)
 
 
-def test_the_interval_is_half_its_width_relative_to_the_rate() -> None:
+def test_the_interval_is_shown_relative_to_the_rate() -> None:
     row = {"calls_per_s": 50.0, "calls_per_s_low": 49.0, "calls_per_s_high": 51.0}
-    assert half_width(row) == pytest.approx(0.02)
-    assert half_width({**row, "calls_per_s_low": None}) is None
+    assert ends(row) == pytest.approx((0.98, 1.02))
+    assert ends({**row, "calls_per_s_low": None}) is None
     table = next(b for b in rungs.tables(made.results(made.REPEATED)) if isinstance(b, Table))
     intervals = next(n for n, c in enumerate(table.columns) if c.head == "±95%")
     assert {r.cells[intervals].text for r in table.rows} == {"2.0 %"}

@@ -20,7 +20,8 @@ from dbdyno.engines import DEFAULT
 from dbdyno.model.errors import EXIT_OFF, DbdynoError
 
 if TYPE_CHECKING:
-    from dbdyno.model.source import Source, Step
+    from dbdyno.model.data_source import Step
+    from dbdyno.model.source import Source
 
 WIDTH = 80
 _STATES = {"ok": "on", "off": "available", "not here": "remote", "vanished": "lost"}

@@ -16,13 +16,13 @@ import polars as pl
 from dbdyno import limits, observe
 from dbdyno.conduct.cell import MachineClock, clock_of
 from dbdyno.engines import open_server
-from dbdyno.model.data_source import DataSource
+from dbdyno.model.data_source import DataSource, Enabling, Step
 from dbdyno.model.data_sources import SOURCES
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError, NotPrivileged, TargetError
 from dbdyno.model.plan import LimitSpec, Observation
 from dbdyno.model.protocols import Clock, Pool, Server, Target, Watch
-from dbdyno.model.source import TRACE, Enabling, Source, Step
+from dbdyno.model.source import TRACE, Source
 from dbdyno.model.units import NS_PER_S
 
 _LEAD_NS, _LOOK_NS = NS_PER_S // 20, NS_PER_S * 3 // 10

@@ -7,10 +7,30 @@ reads (the core's watch, or :mod:`dbdyno.observe`) and what cuts (:mod:`dbdyno.a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from dbdyno.model.column import Column
-from dbdyno.model.source import NO_ENABLING, Enabling
+
+
+class Step(NamedTuple):
+    """One command on the way to a data source. ``how``: ``sql``, a statement that our role may execute and
+    that takes effect at once; ``root``, a command of the operating system for root; ``hand``, whatever needs
+    a restart, another role or a decision."""
+
+    command: str
+    how: Literal["sql", "root", "hand"] = "hand"
+
+
+class Enabling(NamedTuple):
+    """What a data source gives, and how to get it where it is not read."""
+
+    adds: str = ""
+    right: str = ""  # that it needs, or that the steps need
+    steps: tuple[Step, ...] = ()
+    state: str = ""  # in place of the status, where that says less: ``not loaded``
+
+
+NO_ENABLING = Enabling()
 
 
 class Option(NamedTuple):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from dbdyno.model.data_source import NO_ENABLING, Enabling
 
 Status = Literal["ok", "not here", "not permitted", "not supported", "off", "lost", "vanished"]
 """``ok``; ``not here`` (the server's processes are not seen here); ``not permitted`` (a right is missing);
@@ -19,27 +21,6 @@ TRACE = "scheduler trace"
 """The data source that measures every wait; the others sample."""
 MEANS = ("sampler priority", "open files")
 """Sources that say how others are read: without them no figure is missing."""
-
-
-class Step(NamedTuple):
-    """One command on the way to a data source. ``how``: ``sql``, a statement that our role may execute and
-    that takes effect at once; ``root``, a command of the operating system for root; ``hand``, whatever needs
-    a restart, another role or a decision."""
-
-    command: str
-    how: Literal["sql", "root", "hand"] = "hand"
-
-
-class Enabling(NamedTuple):
-    """What a data source gives, and how to get it where it is not read."""
-
-    adds: str = ""
-    right: str = ""  # that it needs, or that the steps need
-    steps: tuple[Step, ...] = ()
-    state: str = ""  # in place of the status, where that says less: ``not loaded``
-
-
-NO_ENABLING = Enabling()
 
 
 class Source(BaseModel):

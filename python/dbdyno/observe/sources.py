@@ -8,9 +8,10 @@ from typing import get_args
 
 import polars as pl
 
+from dbdyno.model.data_source import NO_ENABLING, Enabling, Step
 from dbdyno.model.data_sources import SOURCES, files
 from dbdyno.model.protocols import Server, Watch
-from dbdyno.model.source import NO_ENABLING, TRACE, Enabling, Source, Status, Step
+from dbdyno.model.source import TRACE, Source, Status
 from dbdyno.model.tables import Tables, rows
 from dbdyno.observe.watch import TRACED_EVENTS
 

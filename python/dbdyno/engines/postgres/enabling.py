@@ -11,7 +11,8 @@ from psycopg import sql as pgsql
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.model.source import Enabling, Source, Step
+from dbdyno.model.data_source import Enabling, Step
+from dbdyno.model.source import Source
 
 _LIBRARIES, _STATEMENTS = "shared_preload_libraries", "pg_stat_statements"
 _SUPERUSER = "superuser"

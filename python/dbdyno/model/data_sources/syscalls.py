@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dbdyno.model.column import column
-from dbdyno.model.data_source import DataSource, Option, ProcessRate, TaskCounts
-from dbdyno.model.source import Enabling, Step
+from dbdyno.model.data_source import DataSource, Enabling, Option, ProcessRate, Step, TaskCounts
 
 _FLAG = "--trace-syscalls"
 

@@ -55,7 +55,6 @@ class Instance:
         self.account = account
         self._worker = Worker(account)
 
-    # -- looking --------------------------------------------------------------------------------
     def started(self) -> Started | None:
         """What was started last."""
         try:
@@ -130,7 +129,6 @@ class Instance:
         with explained(), alone(self.directory / "start.lock"), self._worker:
             yield
 
-    # -- acting ---------------------------------------------------------------------------------
     def open(self, programs: Programs, wish: Wish) -> None:
         """The server runs when this returns: it did (to stay, or with a living owner), or we started it."""
         self.sessions = wish.sessions
