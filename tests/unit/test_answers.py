@@ -346,7 +346,7 @@ def test_a_paragraph_that_a_manager_can_read() -> None:
     run = results(FULL)
     (ladder,) = ladders_of(run)
     text = paragraph(answered(kneed(ladder, 10_000.0, 4.0, 0.0), run))
-    assert text.startswith("lio: 4 sessions deliver 40.0 k LIO/s, 4 times the throughput of one")
+    assert text.startswith("lio: 40.0 k LIO/s with 4 sessions, 4 times the throughput of one")
     assert "because sessions wait for a CPU (CPU WAIT): 100 %" in text
     assert text.endswith("growth with one knee has 90 % of the weight among the models tried.")
     assert 4 <= text.count(". ") + 1 <= 6
@@ -357,4 +357,4 @@ def test_without_a_fit_the_paragraph_says_so() -> None:
     bare = Scaling(ladder, (), pl.DataFrame(), pl.DataFrame(), refused=("2 loads tell nothing of scaling",))
     text = paragraph(answered(bare))
     assert text.endswith("No model is fitted to 2 load levels. 2 loads tell nothing of scaling.")
-    assert "mine: 2 sessions deliver 20.0 queries/s" in text
+    assert "mine: 20.0 queries/s with 2 sessions" in text

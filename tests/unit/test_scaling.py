@@ -203,3 +203,9 @@ def test_a_model_that_does_not_describe_the_points_is_not_called_the_best_one() 
     assert wild.best is None and "No model describes these points" in wild.refused[0]
     straight = scale(ladder([1, 2, 3, 4], [100.0, 201.0, 299.0, 402.0]))
     assert straight.best is not None and straight.best.model == "linear"
+
+
+def test_a_ladder_that_falls_from_the_start_has_answers() -> None:
+    """Its best law has no peak to the right of 1: what is sought there is unknown, and nothing fails."""
+    found = scale(ladder((1, 2, 4, 8, 12, 16, 24, 32), (1000, 960, 900, 810, 740, 690, 600, 520)))
+    assert found.fits and all(f.peak is None or f.peak.value <= 2 for f in found.fits)

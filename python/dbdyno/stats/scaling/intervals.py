@@ -44,13 +44,14 @@ class Profiled:
 
 
 def profiled(found: Fit, what: Derived) -> Profiled | None:
-    """``what`` as a parameter; None: it is of no meaning at the best fit."""
+    """``what`` as a parameter; None: it, or the model with it as one, is of no meaning at the best fit."""
     if not np.isfinite(what.of(found.p)):
         return None
     if what.model is None or what.turned is None:
         return Profiled(found.model, found.minima, what.at)
     turned = what.turned(found.minima)
-    return Profiled(what.model, turned[np.isfinite(turned).all(1)], what.at)
+    known = np.isfinite(turned).all(1)
+    return Profiled(what.model, turned[known], what.at) if known[0] else None
 
 
 def intervals(found: Fit, wanted: list[Profiled]) -> list[Interval]:
