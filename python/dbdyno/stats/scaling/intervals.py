@@ -50,7 +50,7 @@ def profiled(found: Fit, what: Derived) -> Profiled | None:
     if what.model is None or what.turned is None:
         return Profiled(found.model, found.minima, what.at)
     turned = what.turned(found.minima)
-    known = np.isfinite(turned).all(1)
+    known = np.asarray(np.isfinite(turned).all(1))
     return Profiled(what.model, turned[known], what.at) if known[0] else None
 
 
