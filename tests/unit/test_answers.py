@@ -12,6 +12,7 @@ from answer_cases import SMT8, Rung, kneed, points, results
 
 from dbdyno.conclude.cpu_wait import delay, load_until, observed
 from dbdyno.conclude.ladders import ladders_of
+from dbdyno.conclude.scaling import scale
 from dbdyno.conclude.scaling.scaled import answered, paragraph
 from dbdyno.model.analyses import Claim, Ladder, Machine, Scaling
 from dbdyno.model.plan import LimitSpec
@@ -225,7 +226,6 @@ def test_the_yield_s_interval_holds_those_of_all_fits_that_are_not_ruled_out() -
 @pytest.mark.parametrize(
     ("knee", "siblings", "case"),
     [
-        (4.0, PAIRS, "elsewhere"),
         (16.0, PAIRS, "at-cpus"),
         (8.0, None, "no-threads"),
         (8.0, tuple((n,) for n in range(16)), "none"),
@@ -358,3 +358,30 @@ def test_without_a_fit_the_paragraph_says_so() -> None:
     text = paragraph(answered(bare))
     assert text.endswith("No model is fitted to 2 load levels. 2 loads tell nothing of scaling.")
     assert "mine: 20.0 queries/s with 2 sessions" in text
+
+
+def test_smt_yield_is_that_of_the_measured_loads_where_there_is_one_a_core_and_one_a_cpu() -> None:
+    """1,040 at 16 CPUs over 800 at 8 cores; with repeats each climb's own ratio."""
+    rates = {1: 100.0, 2: 200.0, 4: 400.0, 8: 800.0, 16: 1040.0, 32: 1041.0, 64: 1039.0}
+
+    def of(*climbs: dict[int, float]) -> Claim:
+        rows = [
+            {"load": float(n), "repeat": r, "throughput": x}
+            for r, c in enumerate(climbs, 1)
+            for n, x in c.items()
+        ]
+        return said(scale(Ladder("mine", points(*rows), machine=SMT8)))["smt-yield"]
+
+    once = of(rates)
+    assert once.case == "measured" and once.value is not None
+    assert (once.value.value, once.value.low) == (pytest.approx(1.30), None)
+    thrice = of(rates, rates | {16: 1060.0}, rates | {16: 1050.0}).value
+    assert thrice is not None and thrice.low is not None and thrice.high is not None
+    assert thrice.value == pytest.approx(1.3125, abs=1e-3) and 1.25 < thrice.low < 1.30 < thrice.high < 1.38
+
+
+def test_growth_that_ends_below_the_cores_tells_nothing_of_smt() -> None:
+    rates = {n: 100.0 * (min(n, 4) + 0.2 * max(0, n - 4)) for n in (1, 2, 3, 4, 6, 8, 12, 16)}
+    rows = [{"load": float(n), "throughput": x} for n, x in rates.items()]
+    made = said(kneed(Ladder("mine", points(*rows), machine=SMT8), 100.0, 4.0, 0.2))["smt-yield"]
+    assert (made.case, made.value) == ("elsewhere", None)

@@ -17,10 +17,11 @@ import polars as pl
 from dbdyno.conclude import ladders
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.compare.effects import effect_of_pairs
 from dbdyno.conclude.ladders import Measured, cells_of
 from dbdyno.conclude.reason import CPU, RUN, RUNQ
 from dbdyno.model.analyses import Estimate, Fitted, Ladder, Machine, Scaling
-from dbdyno.model.claim import Claim
+from dbdyno.model.claim import GOOD_SCALING, Claim
 from dbdyno.model.errors import UsageError
 
 NEAR = 0.15
@@ -75,12 +76,17 @@ def _yield(scaling: Scaling, kind: str) -> Claim:
     machine, unit = scaling.ladder.machine, scaling.ladder.load_unit
     fits = _kneed(scaling)
     case = _unknown(scaling, kind)
+    measured = _measured(scaling.ladder)
+    at_cpus = bool(fits) and not _near(fits[0], machine.cores) and _near(fits[0], machine.cpus)
+    near = [f for f in fits if _near(f, machine.cores)]
+    if case is None and measured is not None and not at_cpus and (measured.low is not None or not near):
+        return _of_rungs(measured, near, scaling.ladder)
     if case is None and not fits:
         case = "no-fit"
     if case is None and not _near(fits[0], machine.cores):
         case = "at-cpus" if _near(fits[0], machine.cpus) else "elsewhere"
     if case is None:
-        return _told([f for f in fits if _near(f, machine.cores)], machine, scaling)
+        return _told(near, machine, scaling)
     knee = fmt.load(fits[0].knees[0].value, unit) if fits else ""
     said = {"cores": machine.cores, "cpus": machine.cpus, "reason": kind, "knee": knee}
     return claim("smt-yield", said, case=case)
@@ -118,17 +124,68 @@ def _ratio(fit: Fitted) -> Estimate | None:
     return next((p for p in fit.parameters if p.name == "yield"), None)
 
 
-def _told(fits: list[Fitted], machine: Machine, scaling: Scaling) -> Claim:
+def _measured(ladder: Ladder) -> Estimate | None:
+    """Throughput with a session for each CPU over that with one for each core; ``None``: a load is missing,
+    or throughput does not scale as far as the cores. The interval is over repeats; of one climb there is
+    none."""
+    machine = ladder.machine
+    cores, m = machine.cores or 0, machine.threads_per_core or 1
+    if machine.cpus not in (None, cores * m):
+        return None
+    at = {n: dict(ladder.points.filter(load=float(n)).select("repeat", "throughput").rows())
+          for n in (cores, cores * m)}  # fmt: skip
+    pairs = [(x, at[cores * m][r]) for r, x in at[cores].items() if x > 0 and at[cores * m].get(r, 0) > 0]
+    if not pairs or not _scales(ladder, cores):
+        return None
+    e = effect_of_pairs(pairs)
+    assert e.ratio is not None
+    method = fmt.REPEATS if e.low is not None else ""
+    return Estimate("SMT yield", e.ratio, _OF_ONE, e.low, e.high, method, e.std_err)
+
+
+def _scales(ladder: Ladder, cores: float) -> bool:
+    first = ladders.loads(ladder)[0]
+    efficiency = ladders.throughput(ladder, cores) / cores / (ladders.throughput(ladder, first) / first)
+    return efficiency >= GOOD_SCALING
+
+
+def _of_rungs(found: Estimate, fits: list[Fitted], ladder: Ladder) -> Claim:
+    """As measured, and what the best fit with a knee at the cores has."""
+    machine = ladder.machine
+    m, cores = machine.threads_per_core or 1, machine.cores or 0
+    said: dict[str, Any] = {
+        "ratio": fmt.plain(found.value) + fmt.spread(found),
+        "threads": m,
+        "share": fmt.percent((found.value - 1) / (m - 1)),
+        "low": fmt.load(cores, ladder.load_unit),
+        "high": fmt.load(cores * m, ladder.load_unit),
+    }
+    if fits:
+        fitted = _fitted(fits, m)
+        said |= {"model": fits[0].title, "fitted": fmt.plain(fitted.value) + fmt.spread(fitted)}
+    return claim("smt-yield", said, found, case="measured", parts=["fitted"] if fits else [])
+
+
+_OF_ONE = "of one thread's core"
+
+
+def _fitted(fits: list[Fitted], threads_per_core: int) -> Estimate:
     """By the best of ``fits``; the interval holds those of all of them, as none is ruled out."""
-    fit, m = fits[0], machine.threads_per_core
     ratio = _widest([r for f in fits if (r := _ratio(f)) is not None])
+    ends = [None if v is None else yield_of_slopes(v, threads_per_core) for v in (ratio.low, ratio.high)]
+    value = yield_of_slopes(ratio.value, threads_per_core)
+    return Estimate("SMT yield", value, _OF_ONE, ends[0], ends[1], ratio.method)
+
+
+def _told(fits: list[Fitted], machine: Machine, scaling: Scaling) -> Claim:
+    """By the fits."""
+    fit, m = fits[0], machine.threads_per_core
     assert m is not None
-    ends = [None if v is None else yield_of_slopes(v, m) for v in (ratio.low, ratio.high)]
-    value = yield_of_slopes(ratio.value, m)
-    found = Estimate("SMT yield", value, "of one thread's core", ends[0], ends[1], ratio.method)
+    found = _fitted(fits, m)
+    ratio = _widest([r for f in fits if (r := _ratio(f)) is not None])
     best = scaling.best
     said = {
-        "ratio": fmt.plain(value) + fmt.spread(found),
+        "ratio": fmt.plain(found.value) + fmt.spread(found),
         "threads": m,
         "share": fmt.percent(ratio.value) + fmt.percent_spread(ratio),
         "model": fit.title,
