@@ -54,17 +54,17 @@ def rungs(tables: Tables) -> pl.DataFrame:
     one. An observation has one row (rung 0, its windows as repeats) without the driver's figures."""
     made: list[Row] = []
     figures = tables["rates"].filter(pl.col("scope") == "rung")
-    parts = ByCell({"rates": figures, "cell_histogram": tables["cell_histogram"]})
+    parts = ByCell({"rates": figures})
     ledgers = _Ledgers(tables["ledger"])
     for key, cells in tables["windows"].group_by("workload", "variant", "sessions", maintain_order=True):
         head = dict(zip(("workload", "variant", "sessions"), key, strict=True))
-        made.append(head | _rung(parts, ledgers, cells))
+        made.append(head | _rung(parts, ledgers, cells, tables["cell_histogram"]))
     met = list(dict.fromkeys((r["workload"], r["variant"]) for r in made))
     made.sort(key=lambda r: (met.index((r["workload"], r["variant"])), r["sessions"]))
     return rows("rungs", [row | {"scaling": _scaling(row, made)} for row in made])
 
 
-def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame) -> Row:
+def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame, histogram: pl.DataFrame) -> Row:
     states = {c: _status(parts, c, s) for c, s in cells.select("cell", "status").rows()}
     ids = _best(states)
     figures = {c: _figures(parts, c) for c in ids}
@@ -81,7 +81,7 @@ def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame) -> Row:
         "top_wait": ledgers.top_wait(ids),
     }
     row |= {name: _value(_mean(f.get(name) for f in figures.values())) for name in _MEANS}
-    row |= _response(pl.concat([parts.table("cell_histogram", c) for c in ids]), figures.values())
+    row |= _response(histogram.filter(pl.col("cell").is_in(ids)), figures.values())
     row |= {n: _value(_mean(ledgers.account(c, a) for c in ids)) for n, a in _ACCOUNTS.items()}
     row["helpers_aas"] = _value(_mean(map(ledgers.helpers, ids)))
     return row
@@ -125,15 +125,18 @@ class _Ledgers:
     """What the rungs' and helpers' rows of a ledger say, by cell: one look at it for all cells."""
 
     def __init__(self, ledger: pl.DataFrame) -> None:
-        mine = ledger.filter(pl.col("scope").is_in(["rung", "helper"]) & ~BY_LABEL)
+        shown = pl.col("scope").is_in(["rung", "helper"]) & ~BY_LABEL
+        asked = ledger.lazy().filter(shown & pl.col("account").is_in(list(_ACCOUNTS.values())))
         known = pl.when(pl.col("aas").count() > 0).then(pl.col("aas").sum())
-        sums = mine.group_by("cell", "scope", "account").agg(known)
+        sums = asked.group_by("cell", "scope", "account").agg(known).collect()
         self._sums: dict[tuple[str, str, str], float | None] = {
-            (c, s, a): aas for c, s, a, aas in sums.rows()
+            (c, s, a): aas for c, s, a, aas in sums.iter_rows()
         }
-        sampled = mine.filter((pl.col("scope") == "rung") & pl.col("account").is_in(["sleep", "client"]))
-        self._hidden = set(sampled.filter(pl.col("status").str.contains(HIDDEN_STATUS))["cell"])
-        self._waits = sampled.filter(pl.col("detail").is_not_null() & (pl.col("account") == "sleep"))
+        sampled = asked.filter((pl.col("scope") == "rung") & pl.col("account").is_in(["sleep", "client"]))
+        hidden = sampled.filter(pl.col("status").str.contains(HIDDEN_STATUS))
+        self._hidden = set(hidden.select("cell").unique().collect()["cell"])
+        waits = sampled.filter(pl.col("detail").is_not_null() & (pl.col("account") == "sleep"))
+        self._waits = waits.select("cell", "detail", "aas").collect()
 
     def account(self, cell: str, account: str) -> float | None:
         """Sum over the account's rows of a cell's rung; NULL where they are unknown."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -55,9 +55,16 @@ class Figure(NamedTuple):
     source: str
 
 
-class _Cell(NamedTuple):
-    wall_s: float
-    figures: dict[str, Figure]
+_FIGURES = {
+    "cell": pl.String,
+    "wall_s": pl.Float64,
+    "name": pl.String,
+    "unit": pl.String,
+    "total": pl.Float64,
+    "status": pl.String,
+    "source": pl.String,
+}
+"""The columns of figures of cells."""
 
 
 def profile(tables: Tables) -> pl.DataFrame:
@@ -65,20 +72,20 @@ def profile(tables: Tables) -> pl.DataFrame:
     ``cut_sampler`` and ``cell_sessions``."""
     made: list[dict[str, Any]] = []
     for head, window, cell in of_cells(tables):
-        made += [head | row for row in _rows([_Cell(window["wall_s"], figures(cell, window))])]
+        known = [(window["cell"], window["wall_s"], n, *f) for n, f in figures(cell, window).items()]
+        made += [head | row for row in _rows(pl.DataFrame(known, schema=_FIGURES, orient="row"))]
     return rows("profile", made)
 
 
 def profile_total(windows: pl.DataFrame, profiles: pl.DataFrame) -> pl.DataFrame:
     """The same over all usable cells of a workload, variant and rung together (cell ``all``): the windows of
     an observation, or repeats. Sums over the wall time of the cells where a figure is known."""
-    figures: dict[str, dict[str, Figure]] = {}
     counted = profiles.filter(pl.col("name") != HIT_RATIO)
-    for cell, name, *figure in counted.select("cell", "name", *Figure._fields).iter_rows():
-        figures.setdefault(cell, {})[name] = Figure(*figure)
     made: list[dict[str, Any]] = []
     for head, cells in groups(windows):
-        made += [head | row for row in _rows([_Cell(w["wall_s"], figures[w["cell"]]) for w in cells])]
+        walls = pl.DataFrame({"cell": [w["cell"] for w in cells], "wall_s": [w["wall_s"] for w in cells]})
+        mine = counted.join(walls, on="cell", maintain_order="left").select(list(_FIGURES))
+        made += [head | row for row in _rows(mine)]
     return rows("profile", made)
 
 
@@ -132,48 +139,40 @@ def _transactions(commits: Figure, rollbacks: Figure) -> Figure:
     return Figure("count", commits.total + rollbacks.total, "ok", commits.source)
 
 
-def _rows(cells: list[_Cell]) -> Iterable[dict[str, Any]]:
-    names = list(dict.fromkeys(name for cell in cells for name in cell.figures))
-    for name in names:
-        yield _row(name, [c for c in cells if name in c.figures])
-    yield _hit_ratio(cells)
+def _rows(figures: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Of one cell, or of several together."""
+    known = figures.drop_nulls("total")
+    sums = known.group_by("name").agg(pl.col("total", "wall_s").sum(), n=pl.len())
+    summed = {name: more for name, *more in sums.rows()}
+    ratios = {column: _ratios(known, divisor) for column, divisor in _PER.items()}
+    said = pl.concat([known, figures]).unique("name", keep="first").select("name", "unit", "status", "source")
+    told = {row["name"]: row for row in said.to_dicts()}
+    for name, cells in figures.group_by("name", maintain_order=True).len().rows():
+        row = dict(told[name])
+        if name in summed:
+            total, wall, n = summed[name]
+            by = {} if name == OWN_SAMPLES else {column: of.get(name) for column, of in ratios.items()}
+            row |= {"total": total, "per_s": total / wall, **by}
+            row["status"] = row["status"] if n == cells else f"{n} of {cells} windows"
+        yield row
+    yield _hit_ratio(figures, known)
 
 
-def _row(name: str, cells: list[_Cell]) -> dict[str, Any]:
-    known = [c for c in cells if c.figures[name].total is not None]
-    told = (known or cells)[0].figures[name]
-    row: dict[str, Any] = {"name": name, "unit": told.unit, "status": told.status, "source": told.source}
-    if not known:
-        return row
-    total = _total(known, name)
-    by = {} if name == OWN_SAMPLES else _PER
-    per = {column: _per(name, divisor, known) for column, divisor in by.items()}
-    row |= {"total": total, "per_s": total / sum(c.wall_s for c in known), **per}
-    if len(known) < len(cells):
-        row["status"] = f"{len(known)} of {len(cells)} windows"
-    return row
+def _ratios(known: pl.DataFrame, divisor: str) -> dict[str, float]:
+    """Of each figure to ``divisor``, over the cells that know both."""
+    by = known.filter(pl.col("name") == divisor).select("cell", by="total")
+    both = known.join(by, on="cell").group_by("name").agg(pl.col("total", "by").sum())
+    return {name: total / by for name, total, by in both.rows() if by > 0}
 
 
-def _per(name: str, divisor: str, known: list[_Cell]) -> float | None:
-    """Over the cells that know both."""
-    both = [c for c in known if divisor in c.figures and c.figures[divisor].total is not None]
-    by = _total(both, divisor)
-    return _total(both, name) / by if by > 0 else None
-
-
-def _total(cells: list[_Cell], name: str) -> float:
-    return sum(c.figures[name].total or 0.0 for c in cells)
-
-
-def _hit_ratio(cells: list[_Cell]) -> dict[str, Any]:
+def _hit_ratio(figures: pl.DataFrame, known: pl.DataFrame) -> dict[str, Any]:
     logical, physical = "logical reads", "physical reads"
-    both = [c for c in cells if all(c.figures[n].total is not None for n in (logical, physical))]
-    read = _total(both, logical)
     row: dict[str, Any] = {"name": HIT_RATIO, "unit": "ratio", "source": "engine counters"}
-    if read > 0:
-        return row | {"total": 1 - _total(both, physical) / read, "status": "ok"}
-    bad = next((f for n in (logical, physical) if (f := cells[0].figures[n]).total is None), None)
-    return row | {"status": bad.status if bad else "no logical reads"}
+    if (misses := _ratios(known, logical).get(physical)) is not None:
+        return row | {"total": 1 - misses, "status": "ok"}
+    unknown = figures.filter((pl.col("cell") == figures["cell"][0]) & pl.col("total").is_null())
+    bad = dict(unknown.select("name", "status").rows())
+    return row | {"status": bad.get(logical) or bad.get(physical) or "no logical reads"}
 
 
 TOP = 10

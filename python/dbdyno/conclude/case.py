@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,12 +36,14 @@ Found = Sequence[tuple[Mapping[str, Any], Row]]
 
 # -- answers about single cells --
 
-VERSION = 3
+VERSION = 4
 """The questions' version: answers to others are no answers."""
 
 Facts = dict[str, dict[str, Any]]
 """Cell -> question -> answer, as JSON holds it."""
 
+_PLAIN = (float, bool, str)
+"""What JSON gives back as it was."""
 _Ask = TypeVar("_Ask", bound=Callable[..., Any])
 
 
@@ -54,10 +57,12 @@ def of_cell(ask: _Ask) -> _Ask:
     @functools.wraps(ask)
     def asked(case: Case, cell: Any, *more: str, **named: str) -> Any:
         known = case.facts.setdefault(cell if isinstance(cell, str) else cell["cell"], {})
-        key = ":".join((name, *more, *named.values()))
+        key = sys.intern(":".join((name, *more, *named.values()))) if more or named else name
         if key not in known:
             known[key] = _type_of(ask).dump_python(ask(case, cell, *more, **named), mode="json")
-        return _type_of(ask).validate_python(known[key])
+        value = known[key]
+        plain = not value or type(value) in _PLAIN
+        return value if plain else _type_of(ask).validate_python(value)
 
     return cast("_Ask", asked)
 
@@ -95,6 +100,7 @@ _OF_CELL = (
     *("rates", "ledger", "cut_levels", "cut_tasks", "cut_work", "cut_sampler", "served", "profile"),
     *("cell_progress", "cell_sessions", "cell_sampler", "top_events"),
 )
+OF_MEMO = ("account", "detail", "aas", "low", "high", "source")
 SESSION_LEDGER = "session_ledger"
 """The rows of single sessions in the ledger."""
 
@@ -153,11 +159,18 @@ class Case:
     def table(self, name: str, cell: str) -> pl.DataFrame:
         """The rows of one of the tables by cell."""
         if name == SESSION_LEDGER:
-            mine = self._parts.table("ledger", cell) if self.load is None else self.load(cell)["ledger"]
+            mine = self._rows("ledger", cell) if self.load is None else self.load(cell)["ledger"]
             return mine.filter(pl.col("who") == "session")
         if self.load is not None and name not in self.tables:
             return self.load(cell).get(name, empty(name))
-        return self._parts.table(name, cell)
+        return self._rows(name, cell)
+
+    def _rows(self, name: str, cell: str) -> pl.DataFrame:
+        """Where answers are kept few cells are asked: they are not taken apart for that."""
+        if self.load is None:
+            return self._parts.table(name, cell)
+        table = self.tables.get(name, empty(name))
+        return table.filter(pl.col("cell") == cell) if table.height else table
 
     def levels(self, cell: str, origin: str) -> pl.DataFrame:
         """The rows of ``cut_levels`` of a cell and origin."""
@@ -177,18 +190,19 @@ class Case:
     @of_cell
     def figures(self, cell: str) -> dict[str, float | None]:
         """The rung's rates of a cell, by name."""
-        return dict(figures_of(self._parts.table("rates", cell)))
+        return dict(figures_of(self._rows("rates", cell)))
 
     def accounts(self, cell: str, scope: str = "rung") -> pl.DataFrame:
         """The ledger's rows of a cell's rung, without parts of others; with scope ``memo`` its memos."""
-        mine = top_level(self._parts.table("ledger", cell)).filter(pl.col("scope") == scope)
+        mine = top_level(self._rows("ledger", cell)).filter(pl.col("scope") == scope)
         return mine.filter(pl.col("who") == "rung") if scope == "memo" else mine
 
     @of_cell
     def memo(self, cell: str, account: str) -> list[Row]:
         """Known memos of the rung under that account."""
         mine = self.accounts(cell, "memo")
-        return mine.filter((pl.col("account") == account) & pl.col("aas").is_not_null()).to_dicts()
+        known = mine.filter((pl.col("account") == account) & pl.col("aas").is_not_null())
+        return known.select(OF_MEMO).to_dicts()
 
     @of_cell
     def wall(self, cell: str) -> float:
@@ -198,12 +212,12 @@ class Case:
     @of_cell
     def aas(self, cell: str, *accounts: str, scope: str = "rung") -> float:
         """Sum of the known rows under these accounts."""
-        return known_sum(account_rows(self._parts.table("ledger", cell), *accounts, scope=scope)) or 0.0
+        return known_sum(account_rows(self._rows("ledger", cell), *accounts, scope=scope)) or 0.0
 
     @of_cell
     def known(self, cell: str, account: str) -> float | None:
         """Sum of the rung's known rows of an account; None: there are none."""
-        return known_sum(account_rows(self._parts.table("ledger", cell), account))
+        return known_sum(account_rows(self._rows("ledger", cell), account))
 
     @of_cell
     def served(self, cell: str) -> float:

@@ -11,7 +11,7 @@ import polars as pl
 
 from dbdyno.conclude import ladders
 from dbdyno.conclude import number_format as fmt
-from dbdyno.conclude.case import SESSION_LEDGER, Case, Row, at, ids, known_sum, of_cell
+from dbdyno.conclude.case import OF_MEMO, SESSION_LEDGER, Case, Row, at, ids, known_sum, of_cell
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.criteria import CPU_WAIT, begins, waiting
 from dbdyno.conclude.ladders import Measured, cells_of, machine_of
@@ -284,7 +284,7 @@ def hidden_run_queue(case: Case) -> Iterator[Claim]:
         wall = case.wall(cell["cell"])
         for row in _hidden(case, cell["cell"]):
             share = row["aas"] / wall if wall else 0.0
-            if (row["low"] or 0.0) > HIDDEN * wall and share > worst.get(row["detail"], (0.0,))[0]:
+            if share > worst.get(row["detail"], (0.0,))[0]:
                 worst[row["detail"]] = (share, cell, row)
     for detail, (_, cell, row) in sorted(worst.items(), key=lambda item: -item[1][0]):
         said = {"place": at(cell, case), "seconds": row["aas"], "event": detail, "source": row["source"]}
@@ -293,10 +293,13 @@ def hidden_run_queue(case: Case) -> Iterator[Claim]:
         yield claim("hidden-run-queue", said, value, case=kind, cells=(cell["cell"],), **ends)
 
 
+@of_cell
 def _hidden(case: Case, cell: str) -> list[Row]:
-    """Apportioned to the exact run queue where that was done, else the raw samples."""
-    parts = queue_labels(case.table("ledger", cell)).to_dicts()
-    return [r for r in parts or case.memo(cell, "label.runnable") if r["detail"] not in (None, NO_EVENT)]
+    """Apportioned to the exact run queue where that was done, else the raw samples; only what is reported."""
+    parts = queue_labels(case.table("ledger", cell)).select(OF_MEMO).to_dicts()
+    named = (r for r in parts or case.memo(cell, "label.runnable") if r["detail"] not in (None, NO_EVENT))
+    least = HIDDEN * case.wall(cell)
+    return [r for r in named if (r["low"] or 0.0) > least]
 
 
 def idle_burn(case: Case) -> Iterator[Claim]:

@@ -86,8 +86,10 @@ def ladders_of(results: Measured) -> tuple[Ladder, ...]:
     times are per the same unit. CPU and CPU WAIT are the ledger's, in seconds per second; NULL: not known.
     Cells that are invalid, or of which the driver was starved, are left out, and a note says so.
     """
-    parts = ByCell({name: results.tables[name] for name in ("rates", "ledger")})
     windows = results.tables["windows"].filter(pl.col("sessions") > 0)
+    if windows.is_empty():
+        return ()
+    parts = ByCell({name: results.tables[name] for name in ("rates", "ledger")})
     groups = list(windows.group_by("workload", "variant", maintain_order=True))
     many = len(groups) > 1
     return tuple(_ladder(results, parts, str(k[0]), str(k[1]), cells, many=many) for k, cells in groups)

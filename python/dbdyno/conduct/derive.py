@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 from pydantic import TypeAdapter
@@ -29,7 +29,7 @@ from dbdyno.conduct.rebuild import environment_of
 from dbdyno.conduct.schedule import sought
 from dbdyno.engines import wait_families
 from dbdyno.model.claim import Claim
-from dbdyno.model.derived import WHOLLY
+from dbdyno.model.derived import OF_SESSIONS, WHOLLY
 from dbdyno.model.environment import Environment
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Plan, Workload
@@ -37,7 +37,7 @@ from dbdyno.model.raw import RawCell, labelled
 from dbdyno.model.results import Conclusions, Results, RunInfo
 from dbdyno.model.session_time import judged
 from dbdyno.model.tables import DERIVED, empty
-from dbdyno.store import DamagedCell, Derived, Parts, Run
+from dbdyno.store import DamagedCell, Derived, Parts, Run, conformed, parquet
 
 MANY_ROWS = 1_000_000
 """Cells are derived together up to so many samples: a few at a time cost less than each by itself."""
@@ -137,8 +137,10 @@ HELD = (
     *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families"),
 )
 """Tables of a part that conclusions are drawn from."""
-_TOGETHER = 64
-"""Parts are held as one from so many on: a frame takes room, however short it is."""
+TOGETHER = 64
+"""So many cells become one part: a frame or a file takes room, however short it is."""
+_TOGETHER_ROWS = 500_000
+"""Or so many rows of single sessions."""
 _T = TypeVar("_T")
 _SECONDS = TypeAdapter(dict[str, Seconds])
 _WORKLOADS = TypeAdapter(dict[str, Workload])
@@ -148,13 +150,18 @@ def _silent(_: str) -> None: ...
 
 
 class Making:
-    """Of long runs it holds small tables, sums and facts; what sessions did one by one is in the store."""
+    """Of long runs it holds small tables, sums and facts; what sessions did one by one is in the store.
+
+    Those tables are held as Parquet, 64 windows together: of 24 hours that takes 10 MB, as frames 350 MB.
+    """
 
     def __init__(self, record: Run, parts: Parts | None = None, say: Callable[[str], None] = _silent) -> None:
         """``parts``: to be written there; else among the run's own. ``say`` is told of each cell."""
         self.record, self._say = record, say
         self._parts = record.parts if parts is None else parts
-        self._held: list[Part] = []
+        self._packed: list[_Packed] = []
+        self._recent: dict[str, Part] = {}  # by the name of the stored part
+        self._rows = 0  # of single sessions, in those
         self._done: set[str] = set()
         self._damaged: list[DamagedCell] = []
         self._environment = environment_of(record)
@@ -164,7 +171,8 @@ class Making:
         if (part := _read(self._parts.read(HELD))) is None:
             self._parts.clear()
         else:
-            self._hold(part)
+            self._packed.append(_packed([replace(part, tables=_small(part.tables))]))
+            self._done |= set(part.tables["windows"]["cell"])
         return self
 
     def more(self) -> None:
@@ -173,13 +181,14 @@ class Making:
             if cells:
                 part = part_of(cells, self.record.plan, self._environment)
                 self._parts.write(cells[0].id, _stored(part), _document(part))
-                self._hold(part)
+                self._hold(cells[0].id, part)
 
     def conclude(self) -> Results:
         """What all cells say together, new ones too; as it is to be stored."""
         self.more()
         record = Run(self.record.path)  # as it is by now
-        held = self._held or [part_of([], record.plan, self._environment)]
+        held = [*_unpacked(self._packed), *self._recent.values()]
+        held = held or [part_of([], record.plan, self._environment)]
         made = conclude(record.info, record.plan, self._environment, held, self._load)
         made = with_claims(made, self._damaged)
         kept = {name: table for name, table in made.tables.items() if name not in WHOLLY}
@@ -193,16 +202,47 @@ class Making:
                 yield from cells_of(self.record, self._damaged, [cell_id])
                 self._say(f"{number} of {len(ids)}")
 
-    def _hold(self, part: Part) -> None:
+    def _hold(self, name: str, part: Part) -> None:
         self._done |= set(part.tables["windows"]["cell"])
-        self._held.append(replace(part, tables=_small(part.tables)))
-        if len(self._held) > _TOGETHER:
-            self._held = [_joined_parts(self._held)]
+        self._recent[name] = replace(part, tables=_small(part.tables))
+        self._rows += sum(part.tables[t].height for t in OF_SESSIONS)
+        cells = sum(p.tables["windows"].height for p in self._recent.values())
+        if cells >= TOGETHER or self._rows >= _TOGETHER_ROWS:
+            self._pack()
+
+    def _pack(self) -> None:
+        """What is recent is held, and stored, as one."""
+        recent = list(self._recent.values())
+        self._packed.append(_packed(recent))
+        if len(recent) > 1:
+            self._parts.merge(list(self._recent), _document(_joined_parts(recent)))
+        self._recent, self._rows = {}, 0
 
     def _load(self, cell_id: str) -> Tables:
         """Of a cell that has to be asked something new."""
         cells = list(cells_of(self.record, [], [cell_id]))
         return part_of(cells, self.record.plan, self._environment).tables
+
+
+class _Packed(NamedTuple):
+    """Parts as one, their tables as Parquet."""
+
+    tables: dict[str, bytes]
+    rest: Part  # without tables
+
+
+def _packed(parts: Sequence[Part]) -> _Packed:
+    part = _joined_parts(parts)
+    return _Packed({t: parquet(frame) for t, frame in part.tables.items()}, replace(part, tables={}))
+
+
+def _unpacked(packed: Sequence[_Packed]) -> list[Part]:
+    """All as one part."""
+    if not packed:
+        return []
+    tables = {t: conformed(t, [p.tables[t] for p in packed]) for t in HELD}
+    rests = [p.rest for p in packed]
+    return [_merged_parts(tables, rests)]
 
 
 def keep(record: Run, results: Results) -> None:
@@ -251,8 +291,12 @@ def _small(tables: Mapping[str, pl.DataFrame]) -> Tables:
 
 
 def _joined_parts(parts: Sequence[Part]) -> Part:
+    return _merged_parts({name: pl.concat([p.tables[name] for p in parts]) for name in HELD}, parts)
+
+
+def _merged_parts(tables: Tables, parts: Sequence[Part]) -> Part:
     return Part(
-        {name: pl.concat([p.tables[name] for p in parts], rechunk=True) for name in HELD},
+        tables,
         _merged(p.facts for p in parts),
         _merged(p.seconds for p in parts),
         _merged(p.workloads for p in parts),

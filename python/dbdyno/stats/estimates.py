@@ -83,10 +83,13 @@ class Mean:
 
     @staticmethod
     def of(values: Iterable[float]) -> Mean:
-        mean = Mean()
-        for v in values:
-            mean = mean.merge(Mean(1, v))
-        return mean
+        """In two passes, as differences from the first: equal values have no spread."""
+        found = list(values)
+        if not found:
+            return Mean()
+        first, n = found[0], len(found)
+        value = first + sum(v - first for v in found) / n
+        return Mean(n, value, sum((v - value) * (v - value) for v in found))
 
     def merge(self, other: Mean) -> Mean:
         """Commutative and associative within rounding; ``Mean()`` is neutral."""

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
+    from dbdyno.store.files import parquet
     from dbdyno.store.journal import FileJournal, LeftOver, left_over
     from dbdyno.store.listing import Listed, default_root, keep_shown, read_shown
     from dbdyno.store.overview import find_run
-    from dbdyno.store.parts import Derived, Parts
+    from dbdyno.store.parts import Derived, Parts, conformed
     from dbdyno.store.run import DamagedCell, Run
     from dbdyno.store.runs import RunStore
 
@@ -39,10 +40,12 @@ lazy(
         "Parts": "dbdyno.store.parts",
         "Run": "dbdyno.store.run",
         "RunStore": "dbdyno.store.runs",
+        "conformed": "dbdyno.store.parts",
         "default_root": "dbdyno.store.listing",
         "find_run": "dbdyno.store.overview",
         "keep_shown": "dbdyno.store.listing",
         "left_over": "dbdyno.store.journal",
+        "parquet": "dbdyno.store.files",
         "read_shown": "dbdyno.store.listing",
     },
 )

@@ -95,6 +95,11 @@ def guard(path: Path) -> Iterator[None]:
         ) from error
 
 
+def in_order(name: str) -> tuple[int, str]:
+    """Key of names that begin with a number of four digits or more."""
+    return len(name.partition("-")[0]), name
+
+
 def make_directory(path: Path) -> None:
     """``path`` and its parents, readable by their owner alone."""
     with guard(path):

@@ -1,5 +1,6 @@
 """What was derived of a run cell by cell: ``parts/FIRST_CELL`` for each part, which is of one or more cells.
 
+Of a long run many parts become one as it goes on, so that the files are few.
 What a run says as a whole lies in ``derived``. The rows of single sessions, which only single views and
 exports need, stay here and are read when they are asked for.
 """
@@ -38,9 +39,10 @@ class Parts:
     def names(self) -> list[str]:
         """In the order of running; each is the id of its first cell."""
         try:
-            return sorted(p.name for p in self.path.iterdir() if not p.name.startswith("."))
+            found = [p.name for p in self.path.iterdir() if not p.name.startswith(".")]
         except (FileNotFoundError, NotADirectoryError):
             return []
+        return sorted(found, key=files.in_order)
 
     def write(self, name: str, tables: Mapping[str, pl.DataFrame], document: Mapping[str, Any]) -> None:
         """Not synced: what a crash takes of it is derived again. Raises :class:`StoreFull`."""
@@ -54,6 +56,25 @@ class Parts:
         files.make_directory(self.path)
         files.write_directory(self.path / name, contents, synced=False)
 
+    def merge(self, names: Sequence[str], document: Mapping[str, Any]) -> None:
+        """One part, of the first name, in place of those, which follow one another. Raises
+        :class:`StoreError`, :class:`StoreFull`; then they are as before."""
+        documents = [files.from_json(self._read(n, _DOCUMENT) or b"") for n in names]
+        told = {"format": _FORMAT, "tables": documents[0]["tables"], "merged": list(names), **document}
+        contents: dict[str, bytes] = {}
+        for table in documents[0]["tables"]:
+            for file in (f"{table}.parquet", f"{table}.sessions.parquet"):
+                if found := [c for n in names if (c := self._read(n, file))]:
+                    contents[file] = files.parquet(conformed(table, found))
+        contents[_DOCUMENT] = json.dumps(told).encode()
+        files.write_directory(self.path / names[0], contents, synced=False)
+        self._drop(names[1:])
+
+    def _drop(self, names: Sequence[str]) -> None:
+        with files.guard(self.path):
+            for name in names:
+                files.remove(self.path / name)
+
     def clear(self) -> None:
         with files.guard(self.path):
             files.remove(self.path)
@@ -61,15 +82,22 @@ class Parts:
     def read(self, tables: Sequence[str]) -> tuple[dict[str, pl.DataFrame], list[dict[str, Any]]] | None:
         """From all parts: tables without rows of single sessions, and each part's document; ``None``: they
         cannot be used."""
-        names = self.names()
         try:
-            documents = [files.from_json(self._read(n, _DOCUMENT) or b"") for n in names]
+            names, documents = self._documents()
             if not names or any(d["format"] != _FORMAT or set(tables) - set(d["tables"]) for d in documents):
                 return None
             found = {t: [self._read(n, f"{t}.parquet") for n in names] for t in tables}
             return {t: _rows(t, [c for c in contents if c]) for t, contents in found.items()}, documents
         except (StoreError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError):
             return None
+
+    def _documents(self) -> tuple[list[str], list[dict[str, Any]]]:
+        """Names and documents; parts that a merge which was cut short left behind are removed."""
+        found = {n: files.from_json(self._read(n, _DOCUMENT) or b"") for n in self.names()}
+        left = [n for first, d in found.items() for n in d.get("merged", ()) if n != first and n in found]
+        self._drop(left)
+        kept = {n: d for n, d in found.items() if n not in left}
+        return list(kept), list(kept.values())
 
     def _read(self, name: str, file: str) -> bytes | None:
         return files.read_one(self.path / name, file)
@@ -80,7 +108,9 @@ class Parts:
             return self.ask(table, _every)
         names = self.names()
         return self.ask(
-            table, lambda rows: rows.filter(pl.col("cell") == cell), names[: bisect(names, cell)][-1:]
+            table,
+            lambda rows: rows.filter(pl.col("cell") == cell),
+            names[: bisect(names, files.in_order(cell), key=files.in_order)][-1:],
         )
 
     def ask(self, table: str, query: Query, names: Sequence[str] | None = None) -> pl.DataFrame:

@@ -101,7 +101,7 @@ class Run:
             found = [p.name for p in (self.path / "cells").iterdir() if p.is_dir()]
         except FileNotFoundError:
             return []
-        return sorted(name for name in found if not name.startswith("."))
+        return sorted((name for name in found if not name.startswith(".")), key=files.in_order)
 
     def read_cell(self, cell_id: str) -> RawCell:
         """Raises :class:`StoreError` saying what is damaged."""
