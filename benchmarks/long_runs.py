@@ -23,7 +23,7 @@ from tests.fakery import WITH_ENGINES
 from dbdyno import conduct, observe
 from dbdyno.cli.app import app
 from dbdyno.conclude.case import VERSION
-from dbdyno.conduct.derive import HELD, Making, keep
+from dbdyno.conduct.derive import HELD, TOGETHER, Making, keep
 from dbdyno.drive import Interrupt
 from dbdyno.model.derived import OF_SESSIONS
 from dbdyno.model.protocols import Target
@@ -33,7 +33,7 @@ from dbdyno.plan import observed_cell
 from dbdyno.store import Run, RunStore
 
 SESSIONS, SECONDS = 300, 5
-WINDOWS = (60, 180, 1440)
+WINDOWS = (180, 1440, 8640)
 
 
 def main(_count: int, _seconds: float) -> None:
@@ -64,7 +64,7 @@ def _observed(directory: Path) -> Run:
 
 
 def _repeated(directory: Path, first: Run, count: int) -> Run:
-    """Its window ``count`` times; all but the last are derived."""
+    """Its window ``count`` times; all but the last are derived, and merged as they are while one observes."""
     run = RunStore(directory).create(first.plan, workloads=first.info.workloads)
     run.write_environment(first.environment)
     (name,) = first.cells()
@@ -73,17 +73,23 @@ def _repeated(directory: Path, first: Run, count: int) -> Run:
     sessions = {t: first.parts.of_sessions(t) for t in OF_SESSIONS}
     tables = {t: pl.concat([part[0].get(t, empty(t)), sessions.get(t, empty(t))]) for t in {*HELD, *sessions}}
     (document,) = part[1]
-    for number in range(1, count + 1):
-        cell = observed_cell(number, raw.meta.cell.measure_ns)
-        if number == count:
-            run.write_cell(RawCell(raw.meta.model_copy(update={"cell": cell}), raw.tables))
-            break
-        shutil.copytree(first.path / "cells" / name, run.path / "cells" / cell.id, copy_function=os.link)
-        later = (number - 1) * raw.meta.cell.measure_ns
-        moved = {t: _moved(frame, cell.id, number, later) for t, frame in tables.items()}
-        facts = {"version": VERSION, "cells": {cell.id: document["facts"]["cells"][name]}}
-        told = {"facts": facts, "seconds": {cell.id: document["seconds"][name]}}
-        run.parts.write(cell.id, moved, {"workloads": document["workloads"], **told})
+    length = raw.meta.cell.measure_ns
+    cells = [observed_cell(number, length) for number in range(1, count + 1)]
+    for first_of in range(0, count - 1, TOGETHER):
+        several = list(enumerate(cells[first_of : min(first_of + TOGETHER, count - 1)], first_of))
+        for _, cell in several:
+            shutil.copytree(first.path / "cells" / name, run.path / "cells" / cell.id, copy_function=os.link)
+        moved = {
+            t: pl.concat([_moved(frame, c.id, n + 1, n * length) for n, c in several])
+            for t, frame in tables.items()
+        }
+        facts = {c.id: document["facts"]["cells"][name] for _, c in several}
+        told = {
+            "facts": {"version": VERSION, "cells": facts},
+            "seconds": {c.id: document["seconds"][name] for _, c in several},
+        }
+        run.parts.write(several[0][1].id, moved, {"workloads": document["workloads"], **told})
+    run.write_cell(RawCell(raw.meta.model_copy(update={"cell": cells[-1]}), raw.tables))
     return run
 
 
