@@ -24,7 +24,7 @@ from dbdyno.engines import open_server
 from dbdyno.model.protocols import Progress, Target
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
-from dbdyno.store import Run, RunStore
+from dbdyno.store import Parts, Run, RunStore
 
 PATIENCE_S = 120.0
 
@@ -116,6 +116,42 @@ def test_rebuild_makes_all_parts_anew_in_place_of_those_there(tmp_path: Path, as
     assert asked == run.cells()
     same(results, before)
     assert sorted(p.name for p in run.path.iterdir() if p.name.startswith(".")) == []
+
+
+def test_of_a_long_run_parts_become_one_as_it_goes_on_and_the_end_reads_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    derive = sys.modules["dbdyno.conduct.derive"]
+    monkeypatch.setattr(derive, "TOGETHER", 3)
+    read: list[str] = []
+    real = Parts._documents
+    monkeypatch.setattr(Parts, "_documents", lambda self: [read.append("parts"), real(self)][1])
+    plan = planned(duration="80s")
+    run = conduct.observe_server(
+        plan, observe.host(), Target(dsn=LAW), RunStore(tmp_path), Told(), Interrupt()
+    ).record
+    cells = run.cells()
+    assert len(cells) == 8
+    assert run.parts.names() == [cells[0], cells[3], *cells[6:]]
+    assert read == []
+    shown, anew = conduct.results_of(run), derived_anew(run)
+    same(shown, anew)
+    for cell in cells:
+        assert_frame_equal(shown.of_cell("strips", cell), anew.of_cell("strips", cell), check_row_order=False)
+
+
+def test_what_a_merge_that_was_cut_short_left_behind_is_not_counted_twice(
+    tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["dbdyno.conduct.derive"], "TOGETHER", 2)
+    run = observed(tmp_path, Told())
+    before, names = conduct.results_of(run), run.cells()
+    assert run.parts.names() == [names[0], names[2]]
+    shutil.copytree(run.parts.path / names[2], run.parts.path / names[1])
+    shutil.rmtree(run.path / "derived")
+    asked.clear()
+    same(conduct.results_of(run), before)
+    assert asked == [] and run.parts.names() == [names[0], names[2]]
 
 
 def test_rows_of_one_cell_are_those_of_the_whole(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -52,13 +53,22 @@ def events(results: Results) -> pl.DataFrame:
 
 def microstates(results: Results) -> pl.DataFrame:
     """Table microstates of all windows together: a process's means over the time that it was seen."""
-    made = own_time(results, results.tables["microstates"])
-    made = made.group_by(_PROCESS, maintain_order=True).agg(
-        pl.col("session").drop_nulls().last(), pl.col("name").last(),
-        *(_mean(c, pl.col("wall_s").sum()) for c in _RATES),
-        pl.col("wall_s").sum().alias("seen_s"), _first_not_ok(), _all("source"),
-    )  # fmt: skip
+    made = results.ask("microstates", _Together(_walls(results)))
     return _conforming("microstates", made.rename({"seen_s": "wall_s"}))
+
+
+@dataclass(frozen=True)
+class _Together:
+    """A query; of the same windows the same."""
+
+    walls: tuple[tuple[str, float], ...]
+
+    def __call__(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        return _own_time(self.walls, rows).group_by(_PROCESS, maintain_order=True).agg(
+            pl.col("session").drop_nulls().last(), pl.col("name").last(),
+            *(_mean(c, pl.col("wall_s").sum()) for c in _RATES),
+            pl.col("wall_s").sum().alias("seen_s"), _first_not_ok(), _all("source"),
+        )  # fmt: skip
 
 
 def own_time(results: Results, rows: pl.DataFrame) -> pl.DataFrame:
@@ -66,13 +76,22 @@ def own_time(results: Results, rows: pl.DataFrame) -> pl.DataFrame:
 
     Both are the same but for a process that came or went inside it.
     """
+    return _own_time(_walls(results), rows.lazy()).collect()
+
+
+def _walls(results: Results) -> tuple[tuple[str, float], ...]:
+    return tuple(results.tables["windows"].select("cell", "wall_s").iter_rows())
+
+
+def _own_time(walls: tuple[tuple[str, float], ...], rows: pl.LazyFrame) -> pl.LazyFrame:
+    schema = {"cell": pl.String, "window_s": pl.Float64}
+    windows = pl.LazyFrame(list(walls), schema=schema, orient="row")
     whole, told = pl.sum_horizontal(_WHOLE, ignore_nulls=False), pl.sum_horizontal(_WHOLE)
-    walls = results.tables["windows"].select("cell", window_s="wall_s")
     there = (pl.col("wall_s") / pl.col("window_s")).clip(0.0, 1.0)
     # Without all states their sum is not known: how long it was there is, though reads are up to 1 s apart.
     partly = (told < _ALL) & (there > 0) & (there < _ALL)
     share = pl.when(whole > 0).then(whole).when(partly).then(there).otherwise(1.0)
-    joined = rows.join(walls, on="cell", how="left", maintain_order="left").with_columns(share=share)
+    joined = rows.join(windows, on="cell", how="left", maintain_order="left").with_columns(share=share)
     return joined.with_columns(pl.col(c) / pl.col("share") for c in _RATES).drop("window_s", "share")
 
 
