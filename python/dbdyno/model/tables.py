@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import polars as pl
@@ -62,7 +62,7 @@ def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     Raises :class:`ValueError` on an unknown column, an absent one that may not be NULL, or a NULL in one
     that may not hold it.
     """
-    exprs = _shaped(table, frame.columns)
+    exprs = shaped(table, frame.columns)
     needed = [c.name for c in TABLES[table] if not c.null]
     _whole(table, {n: frame[n].null_count() for n in needed})
     return frame.select(exprs)
@@ -70,12 +70,13 @@ def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 def conform_scanned(table: str, frame: pl.LazyFrame) -> pl.LazyFrame:
     """The same of a frame that is too long to be held: all of it is read once."""
-    exprs = _shaped(table, frame.collect_schema().names())
+    exprs = shaped(table, frame.collect_schema().names())
     _whole(table, frame.null_count().collect(engine="streaming").row(0, named=True))
     return frame.select(exprs)
 
 
-def _shaped(table: str, names: Sequence[str]) -> list[pl.Expr]:
+def shaped(table: str, names: Collection[str]) -> list[pl.Expr]:
+    """The columns of ``table``, of a frame with those of ``names``. Raises :class:`ValueError`."""
     columns = TABLES[table]
     if extra := set(names) - {c.name for c in columns}:
         raise ValueError(f"table {table}: unknown columns {sorted(extra)}")

@@ -20,7 +20,7 @@ import polars as pl
 from dbdyno.model.derived import OF_SESSIONS, WHOLLY
 from dbdyno.model.errors import StoreError
 from dbdyno.model.results import Query
-from dbdyno.model.tables import conform, conform_scanned, empty, schema
+from dbdyno.model.tables import conform, conform_scanned, empty, schema, shaped
 from dbdyno.store import files
 
 _FORMAT = 1
@@ -129,6 +129,35 @@ class Parts:
         if path not in self._sound:
             self._sound[path] = files.is_sound(path)
         return self._sound[path]
+
+
+class Stored(Mapping[str, pl.DataFrame]):
+    """Tables of Parquet files, of which each is parsed when it is asked for; their columns are looked at now.
+
+    Raises as :func:`conformed`.
+    """
+
+    def __init__(self, contents: Mapping[str, bytes], known: Mapping[str, str]) -> None:
+        """``known``: table -> its schema's name."""
+        self._contents = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
+        self._known, self._found = known, dict[str, pl.DataFrame]()
+        for table, content in self._contents.items():
+            with _readable():
+                shaped(known[table], pl.read_parquet_schema(io.BytesIO(content)))
+
+    def __getitem__(self, table: str) -> pl.DataFrame:
+        if table not in self._found:
+            self._found[table] = conformed(self._known[table], [self._contents[table]])
+        return self._found[table]
+
+    def __contains__(self, table: object) -> bool:
+        return table in self._contents
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._contents)
+
+    def __len__(self) -> int:
+        return len(self._contents)
 
 
 class Derived(Mapping[str, pl.DataFrame]):

@@ -21,7 +21,7 @@ from dbdyno.model.results import RunInfo, RunStatus
 from dbdyno.model.tables import DERIVED, LABELS, RAW, conform, empty
 from dbdyno.store import files
 from dbdyno.store.listing import read_document, reason_if_ended
-from dbdyno.store.parts import Derived, Parts, conformed, scanned
+from dbdyno.store.parts import Derived, Parts, Stored, conformed, scanned
 
 if TYPE_CHECKING:
     from dbdyno.model.results import Conclusions
@@ -177,8 +177,9 @@ class Run:
                     contents.setdefault(f"{now}.parquet", contents[f"{older}.parquet"])
             findings = _FINDINGS.validate_json(contents.get("findings.json", b""))
             files.from_json(contents["findings.json"])  # the numbers
-            tables = _tables(contents, _SHOWN)
-            return (tables if tables.keys() >= set(WHOLLY) else Derived(tables, self.parts)), findings
+            if all(f"{t}.parquet" in contents for t in WHOLLY):  # as older versions stored them
+                return _tables(contents, _SHOWN), findings
+            return Derived(Stored(contents, _SHOWN), self.parts), findings
         except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
             raise StoreError(f"the derived tables of run {self.id} are damaged: {error}", _REBUILD) from error
 
