@@ -67,8 +67,8 @@ class _Together:
         return _own_time(self.walls, rows).group_by(_PROCESS, maintain_order=True).agg(
             pl.col("session").drop_nulls().last(), pl.col("name").last(),
             *(_mean(c, pl.col("wall_s").sum()) for c in _RATES),
-            pl.col("wall_s").sum().alias("seen_s"), _first_not_ok(), _all("source"),
-        )  # fmt: skip
+            pl.col("wall_s").sum().alias("seen_s"), _first_not_ok(), pl.col("source").unique(),
+        ).with_columns(pl.col("source").list.sort().list.join(", "))  # fmt: skip
 
 
 def own_time(results: Results, rows: pl.DataFrame) -> pl.DataFrame:
@@ -97,7 +97,7 @@ def _own_time(walls: tuple[tuple[str, float], ...], rows: pl.LazyFrame) -> pl.La
 
 def _mean(column: str, whole: pl.Expr) -> pl.Expr:
     value, wall = pl.col(column), pl.col("wall_s")
-    asked = whole.first() - wall.filter(value.is_null()).sum()
+    asked = whole - pl.when(value.is_null()).then(wall).otherwise(0.0).sum()  # a filter is not streamed
     return pl.when(value.null_count() < pl.len()).then((value * wall).sum() / asked).alias(column)
 
 
