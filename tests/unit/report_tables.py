@@ -124,8 +124,8 @@ def strips(accounts: Accounts, sessions: int, known: bool, seed: str) -> Iterato
             for part, weight in weights.items():
                 if weight > 0:
                     yield {
-                        "session": session, "start_s": float(second), "end_s": second + 1.0, "part": part,
-                        "share": weight / whole,
+                        "session": session, "pid": 5000 + session, "start_s": float(second),
+                        "end_s": second + 1.0, "part": part, "share": weight / whole,
                     }  # fmt: skip
 
 

@@ -132,6 +132,21 @@ def test_a_processs_rows_of_the_strip_go_through_all_windows() -> None:
     assert found.pieces[0][len(found.pieces[0]) // 2] is None  # in the gap
 
 
+def test_a_piece_of_many_windows_holds_all_their_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dbdyno.present import strips
+
+    monkeypatch.setattr(strips, "MAX_PIECES", 4)
+    results = observed.results()
+    shown = strips.parts(results)
+    found = strips.strip(results, None, shown)
+    assert found is not None and "up to 2 windows" in found.caption
+    assert (found.names[0], found.start_s, found.end_s) == ("pid 5000", 0, 80)
+    mine = results.tables["strips"].filter((pl.col("session") == 0) & pl.col("repeat").is_in([1, 2]))
+    total = mine["share"].sum()
+    for part, percent in zip(shown, found.pieces[0][0] or (), strict=True):
+        assert percent == round(100 * mine.filter(part=part)["share"].sum() / total)
+
+
 def test_the_choices_are_windows() -> None:
     shown = selection.picks(observed.results()).shown
     assert [p.label for p in shown[:2]] == ["all windows", "window 10:45:01 to 10:45:11 UTC"]

@@ -194,6 +194,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
     "strips": (
         *CELL,
         _c("session", "i64", "session"),
+        _c("pid", "i64", "its process; of several the one with the lowest number", null=True),
         _c("start_s", "f64", "since t0"),
         _c("end_s", "f64", "since t0"),
         _c("part", "str", "run | runq | a wait class in words | asleep | unknown"),

@@ -263,9 +263,22 @@ def methods(results: Results) -> list[Block]:
 
 
 def _seen(results: Results, table: str, key: str) -> tuple[tuple[str, ...], str]:
-    rows = _rows(results.tables[table], table, key)
+    if table == "microstates":  # too many to be held
+        rows = results.ask(table, _of_processes)
+    else:
+        rows = _kinds(_rows(results.tables[table], table, key).lazy()).collect()
     sources = tuple(s for s in rows["source"].unique(maintain_order=True).to_list() if s)
     return sources, _status(rows)
+
+
+def _of_processes(rows: pl.LazyFrame) -> pl.LazyFrame:
+    return _kinds(rows.rename({"usr": "value"}))
+
+
+def _kinds(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """n: how many rows are known, or not, from the same source with the same status."""
+    known = pl.col("value").is_not_null().alias("known")
+    return rows.group_by(known, "source", "status", maintain_order=True).agg(n=pl.len())
 
 
 def _rows(frame: pl.DataFrame, table: str, key: str) -> pl.DataFrame:
@@ -287,12 +300,13 @@ def _status(rows: pl.DataFrame) -> str:
     """``known``, ``known; 3 of 4 tasks in 1 of 8``, ``unknown in 2 of 8: why``."""
     if rows.is_empty():
         return "not in this run"
-    unknown = rows.filter(pl.col("value").is_null())
-    partly = rows.filter(pl.col("value").is_not_null() & ~pl.col("status").is_in(["ok", "bracket"]))
-    if unknown.is_empty():
-        return f"known; {_reasons(partly)} in {len(partly)} of {len(rows)}" if len(partly) else "known"
+    unknown = rows.filter(~pl.col("known"))
+    partly = rows.filter(pl.col("known") & ~pl.col("status").is_in(["ok", "bracket"]))
+    few, some, n = (frame["n"].sum() for frame in (unknown, partly, rows))
+    if not few:
+        return f"known; {_reasons(partly)} in {some} of {n}" if some else "known"
     why = f": {reasons}" if (reasons := _reasons(unknown)) else ""
-    return f"unknown in {len(unknown)} of {len(rows)}{why}"
+    return f"unknown in {few} of {n}{why}"
 
 
 def _reasons(rows: pl.DataFrame) -> str:

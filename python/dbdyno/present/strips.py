@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import polars as pl
 
 from dbdyno.model.results import Results
@@ -64,84 +67,141 @@ def strips(results: Results, pick: Pick) -> list[Block]:
 
 def strip(results: Results, cell: str | None, shown: list[str], name: str = "strip") -> Strip | None:
     """The most active sessions of one cell, or of all windows in a row; ``None`` where there are none."""
-    rows = _rows(results, cell)
+    idle = (*_clients(results, shown), "unknown")
+    bins = _bins(results) if cell is None else None
+    found = _of_rows(_rows(results, cell), idle) if bins is None else _of_bins(results, bins, idle)
+    if found is None:
+        return None
+    sums = found.sums.with_columns(whole=pl.col("s").sum().over("who", "piece"))
+    sums = sums.with_columns(percent=(100 * pl.col("s") / pl.col("whole")).round(0).cast(pl.Int64))
+    percent = {(w, p, part): v for w, part, p, v in sums.select("who", "part", "piece", "percent").rows()}
+    seen = {(w, p) for w, p, _ in percent}
+    paint = colours(results, shown)
+    note = f" A piece of a row holds up to {bins.most} windows." if bins else ""
+    return Strip(
+        id=name,
+        title="Each session over time",
+        caption=f"{_CAPTION}{note} {sources_used.caption(results)}",
+        parts=[(label(results, p), paint[p]) for p in shown],
+        names=[f"pid {who}" if who > 0 else f"session {_LEAST - who}" for who in found.kept],
+        pieces=[
+            [
+                [percent.get((w, p, part), 0) for part in shown] if (w, p) in seen else None
+                for p in range(found.pieces)
+            ]
+            for w in found.kept
+        ],
+        start_s=round(found.start_s, 3),
+        end_s=round(found.end_s, 3),
+        left_out=found.left_out,
+    )
+
+
+class _Drawn(NamedTuple):
+    sums: pl.DataFrame
+    """who, part, piece, s: its seconds."""
+    kept: list[int]
+    left_out: int
+    pieces: int
+    start_s: float
+    end_s: float
+
+
+_LEAST = -1
+_WHO = pl.coalesce("pid", _LEAST - pl.col("session")).alias("who")
+"""A session's number is its window's own; its process is the same in all. Without one: below zero."""
+_SPENT = ((pl.col("end_s") - pl.col("start_s")) * pl.col("share")).alias("s")
+
+
+def _of_rows(rows: pl.DataFrame, idle: tuple[str, ...]) -> _Drawn | None:
+    """In pieces of the rows' own length."""
     if rows.is_empty():
         return None
     start, end = number(rows["start_s"].min()), number(rows["end_s"].max())
     if not end > start:
         return None
+    kept, left_out = _kept(_Busy(idle)(rows.lazy()).collect())
     count = _pieces(rows, end - start)
-    width = (end - start) / count
-    idle = [*_clients(results, shown), "unknown"]
-    busy = rows.filter(~pl.col("part").is_in(idle)).group_by("who").agg(
-        ((pl.col("end_s") - pl.col("start_s")) * pl.col("share")).sum().alias("busy")
-    )  # fmt: skip
-    order = rows.select("who", "session").unique("who").join(busy, on="who", how="left")
-    order = order.sort(pl.col("busy").fill_null(0.0), "session", descending=[True, False])
-    kept = order.head(MAX_ROWS).sort("session", "who")
-    names = kept["who"].to_list()
-    sums = (
-        _cut(rows.filter(pl.col("who").is_in(names)), start, width, count)
-        .group_by("who", "part", "piece")
-        .agg(pl.col("s").sum())
-        .with_columns(whole=pl.col("s").sum().over("who", "piece"))
-        .with_columns(percent=(100 * pl.col("s") / pl.col("whole")).round(0).cast(pl.Int64))
-    )
-    found = {(w, p, part): v for w, part, p, v in sums.select("who", "part", "piece", "percent").rows()}
-    seen = {(w, p) for w, p, _ in found}
-    paint = colours(results, shown)
-    return Strip(
-        id=name,
-        title="Each session over time",
-        caption=f"{_CAPTION} {sources_used.caption(results)}",
-        parts=[(label(results, p), paint[p]) for p in shown],
-        names=[f"session {n}" if n is not None else w for w, n in kept.select("who", "session").rows()],
-        pieces=[
-            [[found.get((w, p, part), 0) for part in shown] if (w, p) in seen else None for p in range(count)]
-            for w in names
-        ],
-        start_s=round(start, 3),
-        end_s=round(end, 3),
-        left_out=len(order) - len(kept),
-    )
+    mine = rows.with_columns(_WHO).filter(pl.col("who").is_in(kept))
+    sums = _cut(mine, start, (end - start) / count, count).group_by("who", "part", "piece")
+    return _Drawn(sums.agg(pl.col("s").sum()), kept, left_out, count, start, end)
 
 
 def _rows(results: Results, cell: str | None) -> pl.DataFrame:
-    """who (a text that tells sessions apart), session, start_s, end_s, part, share."""
-    who = pl.col("session").cast(pl.String).alias("who")
     if cell is not None:
-        return results.of_cell("strips", cell).with_columns(who)
-    many = results.tables["windows"].height > MAX_PIECES
-    table = results.ask("strips", _coarse) if many else results.tables["strips"]
+        return results.of_cell("strips", cell).with_columns(pid=pl.lit(None, pl.Int64))
     offsets = figures.windows(results).select("cell", offset="start_s")
-    processes = results.ask("microstates", _processes)
-    # A session's number is its window's own; its process is the same in all.
-    named = processes.select("cell", "session", pl.format("pid {}", "pid").alias("process"))
-    named = named.unique(["cell", "session"], keep="first", maintain_order=True)  # of several in turn, one
-    joined = table.join(offsets, on="cell").join(named, on=["cell", "session"], how="left")
-    shifted = [(pl.col(c) + pl.col("offset")).alias(c) for c in ("start_s", "end_s")]
-    session = pl.when(pl.col("process").is_null()).then("session").alias("session")
-    return joined.with_columns(*shifted, pl.coalesce("process", who).alias("who"), session)
+    joined = results.tables["strips"].join(offsets, on="cell")
+    return joined.with_columns((pl.col(c) + pl.col("offset")).alias(c) for c in ("start_s", "end_s"))
+
+
+class _Bins(NamedTuple):
+    """Pieces of several windows."""
+
+    cells: tuple[tuple[str, int], ...]
+    """Cell -> its piece: the one in which its middle lies."""
+    most: int
+    """So many windows are in one at most."""
+    pieces: int
+    width_s: float
+
+
+def _bins(results: Results) -> _Bins | None:
+    """Each of as many windows' length, so that there are MAX_PIECES at most; ``None``: windows are few."""
+    windows = figures.windows(results)
+    if windows.height <= MAX_PIECES:
+        return None
+    step, end = number(windows["start_s"].diff().median()), number(windows["end_s"].max())
+    width = step * -(-end // (step * MAX_PIECES))
+    middle = (pl.col("start_s") + pl.col("end_s")) / 2
+    placed = windows.select("cell", piece=(middle / width).floor().cast(pl.Int64))
+    most = placed.group_by("piece").len()["len"].max()
+    return _Bins(tuple(placed.rows()), int(number(most)), int(-(-end // width)), width)
+
+
+def _of_bins(results: Results, bins: _Bins, idle: tuple[str, ...]) -> _Drawn | None:
+    """Summed as the rows are read: those of all windows would not fit into memory."""
+    busy = results.ask("strips", _Busy(idle))
+    if busy.is_empty():
+        return None
+    kept, left_out = _kept(busy)
+    sums = results.ask("strips", _Binned(bins.cells, tuple(kept)))
+    return _Drawn(sums, kept, left_out, bins.pieces, 0.0, bins.pieces * bins.width_s)
+
+
+def _kept(busy: pl.DataFrame) -> tuple[list[int], int]:
+    """The busiest in the order of the drawing, and how many are left out."""
+    most = busy.sort(-pl.col("busy"), pl.col("who").abs())["who"].head(MAX_ROWS).to_list()
+    return sorted(most, key=lambda who: (who < 0, abs(who))), busy.height - len(most)
+
+
+@dataclass(frozen=True)
+class _Busy:
+    """A query: each session's seconds in parts that are not idle."""
+
+    idle: tuple[str, ...]
+
+    def __call__(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        spent = pl.when(pl.col("part").is_in(self.idle)).then(0.0).otherwise(_SPENT)
+        return rows.group_by(_WHO).agg(busy=spent.sum())
+
+
+@dataclass(frozen=True)
+class _Binned:
+    """A query: seconds by session, part and piece."""
+
+    cells: tuple[tuple[str, int], ...]
+    kept: tuple[int, ...]
+
+    def __call__(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        schema = {"cell": pl.String, "piece": pl.Int64}
+        pieces = pl.LazyFrame(list(self.cells), schema=schema, orient="row")
+        mine = rows.select("cell", "part", _WHO, _SPENT).filter(pl.col("who").is_in(self.kept))
+        return mine.join(pieces, on="cell").group_by("who", "part", "piece").agg(pl.col("s").sum())
 
 
 def _parts(rows: pl.LazyFrame) -> pl.LazyFrame:
     return rows.select("part").unique()
-
-
-def _processes(rows: pl.LazyFrame) -> pl.LazyFrame:
-    whose = (pl.col("role") == "session") & ~pl.col("worker")
-    return rows.filter(whose).select("cell", "session", "pid")
-
-
-def _coarse(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """A window as one: no piece of the drawing is shorter."""
-    start, end = pl.col("start_s"), pl.col("end_s")
-    spent = ((end - start) * pl.col("share")).sum()
-    return (
-        rows.group_by("cell", "session", "part")
-        .agg(start.min(), end.max(), share=spent)
-        .with_columns(share=pl.col("share") / (pl.col("end_s") - pl.col("start_s")))
-    )
 
 
 def _cut(rows: pl.DataFrame, start: float, width: float, count: int) -> pl.DataFrame:

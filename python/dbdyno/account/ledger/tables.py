@@ -170,12 +170,16 @@ def strips_of(found: Joint, cut: Tables) -> pl.DataFrame:
     )
     t0 = cut["windows"].select("cell", "t0_ns")
     rows = rows.join(t0, on="cell", maintain_order="left")
+    tasks = found.tasks.filter((pl.col("role") == "session") & ~pl.col("worker"))
+    processes = tasks.group_by("cell", "session").agg(pl.col("pid").min())
+    rows = rows.join(processes, on=["cell", "session"], how="left", maintain_order="left")
     whole = pl.col("time").sum().over("bin")
     return conform(
         "strips",
         rows.select(
             *keys,
             "session",
+            "pid",
             "part",
             start_s=(pl.col("start_ns") - pl.col("t0_ns")) / NS_PER_S,
             end_s=(pl.col("end_ns") - pl.col("t0_ns")) / NS_PER_S,
