@@ -98,7 +98,7 @@ class State:
 def rows(world: World, phase: str, work_per_call: int) -> list[Row]:
     """Rows of the table counters: of a load at its t0 or t1 (or the world's end, if that is earlier)."""
     now_ns = world.machine.now_ns
-    if world.schedule is not None:
+    if world.schedule is not None and phase in ("t0", "t1"):
         now_ns = min(now_ns, world.schedule.t0_ns if phase == "t0" else world.schedule.t1_ns)
     head = {"before_ns": now_ns, "after_ns": now_ns, "phase": phase, "scope": "server", "status": "ok"}
     reset_ns = world.reset_ns if world.reset_ns is not None and world.reset_ns <= now_ns else None

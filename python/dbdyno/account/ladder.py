@@ -45,6 +45,9 @@ _ACCOUNTS = {
     "unaccounted_aas": "unaccounted",
 }
 _WAITS = ("sleep", "client", "unaccounted")
+_WHOLE = {("rung", account) for account in _ACCOUNTS.values()}
+WORTH_NAMING = 0.01
+"""Share of the sessions' time below which a wait is not named."""
 _WORST = get_args(RungStatus)
 
 
@@ -152,8 +155,12 @@ class _Ledgers:
         return None if self.account(cell, "run") is None else 0.0
 
     def top_wait(self, cells: Iterable[str]) -> str | None:
-        waits = self._waits.filter(pl.col("cell").is_in(list(cells)) & (pl.col("aas") > 0))
+        """The wait that sessions slept in most, of those with at least :data:`WORTH_NAMING` of their time."""
+        mine = list(cells)
+        whole = sum(v or 0.0 for (c, s, a), v in self._sums.items() if c in mine and (s, a) in _WHOLE)
+        waits = self._waits.filter(pl.col("cell").is_in(mine) & (pl.col("aas") > 0))
         most = waits.group_by("detail").agg(pl.col("aas").sum()).sort("aas", "detail", descending=True)
+        most = most.filter(pl.col("aas") >= WORTH_NAMING * whole)
         return None if most.is_empty() else str(most["detail"][0])
 
 

@@ -1,10 +1,11 @@
 """Tables ``profile``: what was done in a window, per second, transaction, execution and call; and
 ``top_events``: the ten largest parts of the foreground's DB time, DB CPU and CPU WAIT among them.
 
-Every figure is scaled to the window: a counter by its growth between the reads nearest to t0 and t1 over the
-time between them. Counters are the server's as a whole, what dbdyno's own samples add included (a row says
-how many there were), and lag by what the server has not yet reported. A column without its divisor is NULL:
-the divisor's own row (transactions, executions, calls) says why.
+Every figure is scaled to the window. What the calls of a load of our own did is counted from before the
+barrier until all sessions have reported, less dbdyno's own statements, and the window has the part of its
+calls: so it agrees with the headline. Other counters grow between the reads nearest to t0 and t1; they, and an
+observation's, lag by what the server has not yet reported, and hold dbdyno's samples. A column without its
+divisor is NULL: the divisor's own row (transactions, executions, calls) says why.
 """
 
 from __future__ import annotations

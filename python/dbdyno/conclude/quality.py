@@ -133,9 +133,14 @@ def _stolen(case: Case, cell: str) -> float:
     return float(stolen["delta"][0] / stolen["wall_ns"][0] / cpus["last"][0])
 
 
+FOREIGN = 0.10
+"""Others' CPU time, of the tasks' that are known and in CPUs: less is within what ticks explain."""
+
+
 def foreign_load(case: Case) -> Iterator[Claim]:
     """CPU time of the machine that neither the server's tasks nor dbdyno's used."""
-    more = (pl.col("verdict") == "differs") & (pl.col("relative_difference") > 0)
+    used = pl.col("value") * (1 - 1 / (1 + pl.col("relative_difference")))
+    more = (pl.col("relative_difference") > FOREIGN) & (used > FOREIGN)
     rows = _complete(case).filter((pl.col("quantity") == "cpu_used_machine") & more).to_dicts()
     found = [({"used": r["value"] * (1 - 1 / (1 + r["relative_difference"]))}, r) for r in rows]
     severity = "note" if case.observed else None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -66,6 +67,11 @@ class Presence:
 
 
 PHASES = ("t0", "t1")
+BEGIN, END = "start", "end"
+"""Before the barrier, with all sessions parked; and once all of them have left and reported what they did:
+between the two the server's counters are exact."""
+LEFT_S, LEFT_STEP_S = 2.0, 0.02
+"""At most so long the end waits for the sessions to leave the server."""
 LOST = (ServerLost, Unreachable)
 """What says that the server, or the way to it, is gone; any other error is an answer."""
 
@@ -148,6 +154,7 @@ class _Asked:
     def __init__(self, server: Server, load: Load, *, enabled: bool) -> None:
         self._server, self._load, self._enabled = server, load, enabled
         self._marks: list[Mark] = []
+        self._whole: list[pl.DataFrame] = []
         self._progress: list[dict[str, int]] = []
         self.lost: str | None = None  # the error of a server that no longer answered
 
@@ -158,6 +165,14 @@ class _Asked:
         self.lost = mark.lost or mark.refused
         self._marks.append(mark)
 
+    def whole(self, phase: str, leaving: Sequence[int] = ()) -> None:
+        """Counters alone, at :data:`BEGIN` and :data:`END`; ``leaving``: processes that must have ended."""
+        if not self._enabled or self.lost or self._server.counting is None:
+            return
+        with suppress(TargetError):  # then there are those of t0 and t1
+            _until_gone(self._server, leaving)
+            self._whole.append(self._server.counting.counters(phase))
+
     def driver(self, now_ns: int) -> Progress:
         found = Progress(*self._load.progress())
         if not self._progress or now_ns - self._progress[-1]["at_ns"] >= NS_PER_S:
@@ -167,11 +182,20 @@ class _Asked:
     def tables(self, counters: pl.DataFrame, host: pl.DataFrame) -> dict[str, pl.DataFrame]:
         """``counters`` of the load with the server's own, who was connected, and ``host`` CPU by CPU, too."""
         return {
-            "counters": pl.concat([counters, *(m.counters for m in self._marks)]),
+            "counters": pl.concat([counters, *(m.counters for m in self._marks), *self._whole]),
             "backends": pl.concat([empty("backends"), *(m.backends for m in self._marks)]),
             "host": pl.concat([host, *(m.host for m in self._marks)]),
             "progress": rows("progress", self._progress),
         }
+
+
+def _until_gone(server: Server, pids: Sequence[int]) -> None:
+    """A session reports the last of what it did when it leaves."""
+    if server.listing is None or server.world is not None or not pids:
+        return
+    until_s = time.monotonic() + LEFT_S
+    while time.monotonic() < until_s and server.listing.backends()["pid"].is_in(pids).any():
+        time.sleep(LEFT_STEP_S)
 
 
 def measure(
@@ -212,8 +236,9 @@ def _measure(
     presence: Presence,
 ) -> RawCell:
     experiment = plan.experiment
-    watch = observe.open_watch(server, load, observe.How.of(experiment))
     asked = _Asked(server, load, enabled=experiment.observe)
+    asked.whole(BEGIN)
+    watch = observe.open_watch(server, load, observe.How.of(experiment))
     clock = _Clock.ahead(load, cell)
     watch.start(clock.t0_ns, clock.t1_ns)
     try:
@@ -224,6 +249,7 @@ def _measure(
     on_tick("closing", (end_ns - clock.start_ns) / NS_PER_S, load.progress(), {})
     drive.finish(load)
     tables = {**drive.frames(load), **observe.frames(watch)}
+    asked.whole(END, tables["sessions"]["backend_pid"].drop_nulls().to_list())
     tables |= asked.tables(tables["counters"], tables["host"])
     tables["sources"] = observe.sources(
         server, tables, enabled=experiment.observe, said=observe.Said.by(watch)

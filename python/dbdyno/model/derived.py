@@ -238,7 +238,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
             null=True,
         ),
         _c("tolerance", "f64", "a difference up to this agrees, in the unit", null=True),
-        _c("verdict", "str", "reference | agrees | differs | unknown"),
+        _c("verdict", "str", "reference | agrees | differs | not comparable | unknown"),
         _c("status", "str", "why unknown"),
         _c("reason", "str", "reason for the tolerance, and possible causes of a difference", null=True),
     ),

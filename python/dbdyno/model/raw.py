@@ -19,6 +19,9 @@ AWAY = ("dbdyno was stopped", "the machine was suspended")
 SLOW = "the server answered "
 """How it begins for a window at whose end the server took long to answer."""
 
+OWN = {"transactions_committed": "own_transactions", "executions": "own_executions"}
+"""Counter -> the counter of what dbdyno's own connections and probes have added to it, samples left out."""
+
 CellStatus = Literal["ok", "short", "invalid"]
 RungStatus = Literal["ok", "short", "client", "invalid"]
 LEFT_OUT: tuple[RungStatus, ...] = ("client", "invalid")

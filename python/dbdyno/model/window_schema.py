@@ -156,10 +156,16 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("scope", "str", "server | driver | database | host"),
         _c("place", "str", "path of the group", null=True),
         _c("key", "str", "name of the counter"),
-        _c("delta", "f64", "its growth between the reads nearest to t0 and t1", null=True),
+        _c("delta", "f64", "its growth in the window", null=True),
         _c("wall_ns", "i64", "time between those reads", null=True),
         _c("first", "f64", "value at the first of them", null=True),
         _c("last", "f64", "value at the last of them", null=True),
         _c("status", "str", "of the reads; also: reset"),
+        _c(
+            "own",
+            "f64",
+            "growth by dbdyno's own statements, taken off; NULL: delta lags and holds them",
+            null=True,
+        ),
     ),
 }

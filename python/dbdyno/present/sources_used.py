@@ -24,6 +24,7 @@ from dbdyno.present.document import (
     Tone,
     known,
     numeric,
+    remarks,
     table,
     word,
 )
@@ -60,7 +61,7 @@ _OPTIONAL = ("pool_queue_aas",)
 """Not unknown but not there, where no row of the ledger says otherwise: a rung without a pooler."""
 _FIXED = {
     "scaling": "the rate of this rung or of the lowest one is unknown",
-    "top_wait": "no wait was seen, or there were no activity samples",
+    "top_wait": "no wait took 1 % of session time, or there were no activity samples",
 }
 
 
@@ -196,6 +197,10 @@ def _rate(results: Results, source: str) -> str:
 
 MAX_COLUMNS = 60
 Record = dict[str, Any]
+_TOLERANCES = (
+    "Sources agree up to a difference of 2 % (CPU time, DB time) or 0.5 % (counts). They are not comparable "
+    "where a larger difference lies within a source's resolution or lag, or in what it measures besides."
+)
 _TONES: dict[str, Tone] = {"differs": "warning", "agrees": "good"}
 
 
@@ -208,7 +213,8 @@ def cross_check(results: Results, pick: Pick) -> list[Block]:
         return [Paragraph(f"Cross-check {pick.at}: no quantity has more than one data source.", "muted")]
     order = [r["quantity"] for r in found]
     rows = sorted(found, key=lambda r: order.index(r["quantity"]))
-    return [table(f"Cross-check of data sources {pick.at}{pick.which}", _COLUMNS, rows, named=True)]
+    title = f"Cross-check of data sources {pick.at}{pick.which}"
+    return [table(title, _COLUMNS, rows, named=True), *remarks([_TOLERANCES])]
 
 
 def differences(results: Results) -> Section | None:

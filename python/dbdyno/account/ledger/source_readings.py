@@ -16,30 +16,39 @@ from dbdyno.model.tables import Tables
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import AT_CLIENT, families_of
 
-TOLERANCE: dict[str, tuple[float, float]] = {
-    # quantity: (relative, absolute); a difference within either agrees
-    "cpu_used": (0.05, 0.05),  # cores; task figures are up to a tick old, one tick a task and read
-    "cpu_sessions": (0.05, 0.05),
-    "cpu_used_machine": (0.10, 0.10),  # cores; /proc/stat is sampled by ticks
-    "db_time": (0.05, 0.05),  # seconds per second
-    "run_and_runq": (0.10, 0.10),  # seconds per second; besides, the samples' own interval
-    "executions": (0.0, 0.01),  # calls: they are whole, and sums of quotients are not
-    "work_per_call": (1e-6, 0.0),
-    "logical_reads": (0.05, 100.0),  # blocks a second
+TOLERANCE: dict[str, float] = {
+    # quantity: how far apart two sources may be, relative to the first: 2 % for time, 0.5 % for counts
+    "cpu_used": 0.02,
+    "cpu_sessions": 0.02,
+    "cpu_used_machine": 0.02,
+    "db_time": 0.02,
+    "run_and_runq": 0.02,
+    "executions": 1e-9,  # whole calls; sums of quotients are not
+    "work_per_call": 0.005,
+    "logical_reads": 0.005,
 }
 LAG_S = 1.0
-"""A server reports its sessions' figures this much later: at most once a second by the
+"""Within a window a server reports its sessions' figures this much later: at most once a second by the
 engines that there are, and a statement under way shows nothing before its end."""
+TICK_S = 0.004
+"""A task's figures are up to a tick old at a read."""
+TRIP_S = 0.005
+"""A message's way to the server or back, and what the server has of that: about one time slice at most."""
+ANY = float("inf")
 
 
 class SourceReading(NamedTuple):
+    """``low_by`` and ``high_by``: so far below and above the reference the source may be for ``reason``, in
+    units; a difference that is beyond the tolerance and within these is not comparable."""
+
     quantity: str
     source: str
     value: float | None
     unit: str
     status: str
     reason: str = ""
-    lag_s: float = 0.0  # adds its share of the window to the tolerance
+    low_by: float = 0.0
+    high_by: float = 0.0
     interval_of: str | None = None  # memo of the rung whose interval may hold the reference, too
 
 
@@ -74,13 +83,11 @@ def rung_rate(cut: Tables, name: str) -> dict[str, Any] | None:
 _UNIT = "seconds per second"
 _SERVED = ("run", "runq", "sleep", UNLABELLED)
 _BEHIND = "the server does not see the pool's queue"
-_LEDGER = "run, run queue and sleep outside class Client; a driver's call is longer by the way to it and back"
-_DB_TIME_SCOPE = (
-    "a session is active from when it got a CPU for a call until its end: run-queue time before that "
-    "is missing, and the server reports late"
-)
+_LEDGER = "calls are so short that the way to the server and back counts"
+_DB_TIME_SCOPE = "of all calls since the start; run-queue time before a call gets a CPU is missing"
+_LATE = "the server reports up to 1 s late"
 _NAMELESS = "the trace could not read the wait events: sleep for the client cannot be separated"
-_STATE = "share of samples in state active: time in the run queue under state idle is missing"
+_STATE = "samples in state active: run-queue time under state idle is missing"
 
 
 def db_time(cut: Tables) -> Iterator[SourceReading]:
@@ -90,22 +97,59 @@ def db_time(cut: Tables) -> Iterator[SourceReading]:
         driven = in_call(cut["cell_sessions"], window["t0_ns"], window["t1_ns"])
         yield SourceReading("db_time", "driver", driven, _UNIT, "ok" if driven else "no measured calls")
     queued = rung(cut["ledger"], QUEUE)["aas"]
-    yield _ledger(cut)
-    yield from _traced(cut, float(queued.sum()))
+    trips = trips_of(cut)
+    yield _ledger(cut, trips)
+    yield from _traced(cut, float(queued.sum()), trips)
     if queued.len():
         yield SourceReading("db_time", "engine counters", None, _UNIT, _BEHIND)
         return
     value, status = level(cut, "engine", "db_time_ns", "server", absent="off")
-    yield SourceReading("db_time", "engine counters", value, _UNIT, status, _DB_TIME_SCOPE, lag_s=LAG_S)
+    waits, late = (
+        float(rung(cut["ledger"], "runq")["aas"].drop_nulls().sum()),
+        _late(cut, "db_time_ns", value),
+    )
+    yield SourceReading(
+        "db_time",
+        "engine counters",
+        value,
+        _UNIT,
+        status,
+        _LATE if late else _DB_TIME_SCOPE,
+        low_by=waits + trips + late,
+        high_by=trips + late,
+    )
     active = rung(cut["ledger"], "naive.active", "memo")["aas"].drop_nulls()
     value = float(active.sum()) if len(active) else None
     status = "ok" if value is not None else "off"
     yield SourceReading(
-        "db_time", "activity samples: active", value, _UNIT, status, _STATE, interval_of="naive.active"
+        "db_time",
+        "activity samples: active",
+        value,
+        _UNIT,
+        status,
+        _STATE,
+        low_by=waits + trips,
+        high_by=trips,
+        interval_of="naive.active",
     )
 
 
-def _ledger(cut: Tables) -> SourceReading:
+def trips_of(cut: Tables) -> float:
+    """Seconds per second that messages to the sessions and back may be on their way."""
+    rate, each = (rung_rate(cut, name) for name in ("calls_per_s", "round_trips_per_call"))
+    known = rate is not None and rate["value"] is not None
+    return float(TRIP_S * rate["value"] * ((each and each["value"]) or 1.0)) if rate and known else 0.0
+
+
+def _late(cut: Tables, key: str, value: float | None) -> float:
+    """What of a counter may not have been reported within the window, or too much."""
+    mine = cut["cut_levels"].filter((pl.col("origin") == "engine") & (pl.col("key") == key))
+    exact = mine.filter(pl.col("own").is_not_null() & (pl.col("scope") == "server")).height > 0
+    wall_s = cut["windows"]["wall_s"][0]
+    return 0.0 if exact or value is None else abs(value) * LAG_S / wall_s
+
+
+def _ledger(cut: Tables, trips: float) -> SourceReading:
     """All accounts of the sessions but client and unaccounted."""
     sampled = rung(cut["ledger"], "client")
     if not sampled["aas"].drop_nulls().len() or hidden(sampled):
@@ -113,10 +157,11 @@ def _ledger(cut: Tables) -> SourceReading:
             "db_time", "ledger", None, _UNIT, str(sampled["status"][0]) if sampled.height else "off"
         )
     rows = account_rows(cut["ledger"], *_SERVED, QUEUE)
-    return SourceReading("db_time", "ledger", float(rows["aas"].drop_nulls().sum()), _UNIT, "ok", _LEDGER)
+    value = float(rows["aas"].drop_nulls().sum())
+    return SourceReading("db_time", "ledger", value, _UNIT, "ok", _LEDGER, trips, trips)
 
 
-def _traced(cut: Tables, queued: float) -> Iterator[SourceReading]:
+def _traced(cut: Tables, queued: float, trips: float) -> Iterator[SourceReading]:
     """Run and run queue of the sessions' tasks, and their sleeps other than at the client; a pool's queue is
     ``queued``."""
     tasks = cut["cut_traced"].filter(pl.col("role") == "session")
@@ -136,11 +181,15 @@ def _traced(cut: Tables, queued: float) -> Iterator[SourceReading]:
         return
     runnable = float(((known["run_ns"] + known["runq_ns"]) / known["over_ns"]).sum())
     asleep = float((slept["sleep_ns"] / slept["over_ns"]).sum() or 0.0)
-    yield SourceReading("db_time", TRACE, runnable + asleep + queued, _UNIT, "ok", _LEDGER)
+    value = runnable + asleep + queued
+    yield SourceReading("db_time", TRACE, value, _UNIT, "ok", _LEDGER, trips, trips)
 
 
 _READS = "logical reads"
-_SERVERS = "all of the server's sessions, dbdyno's own too; the server reports late"
+_VARIES = "this workload does not promise the same work in each call"
+_OTHERS = "the server counts other sessions and dbdyno's own statements, too"
+_STATEMENT_BLOCKS = 20.0
+"""Catalog blocks that a statement of dbdyno's, or a connection, may read."""
 
 
 def executions(cut: Tables) -> Iterator[SourceReading]:
@@ -176,13 +225,13 @@ def work(cut: Tables) -> Iterator[SourceReading]:
         return
     mine = cut["rates"].filter((pl.col("name") == "work_per_call") & (pl.col("scope") == "session"))
     known = mine.filter(pl.col("source").str.starts_with("engine"))["value"].drop_nulls().sort()
+    calibrated = rung_rate(cut, "work_per_call_calibrated")
+    free = ("", 0.0, 0.0) if calibrated is not None else (_VARIES, ANY, ANY)
     yield SourceReading("work_per_call", whole["source"], whole["value"], whole["unit"], whole["status"])
     if len(known):
-        yield SourceReading("work_per_call", "engine counters, lowest session", known[0], whole["unit"], "ok")
-        yield SourceReading(
-            "work_per_call", "engine counters, highest session", known[-1], whole["unit"], "ok"
-        )
-    calibrated = rung_rate(cut, "work_per_call_calibrated")
+        for which, value in (("lowest", known[0]), ("highest", known[-1])):
+            source = f"engine counters, {which} session"
+            yield SourceReading("work_per_call", source, value, whole["unit"], "ok", *free)
     if calibrated is not None and whole["source"] != "calibration":
         yield SourceReading("work_per_call", "calibration", calibrated["value"], whole["unit"], "ok")
 
@@ -198,7 +247,19 @@ def logical_reads(cut: Tables) -> Iterator[SourceReading]:
     yield SourceReading("logical_reads", source, rate["value"], unit, rate["status"])
     value, status = level(cut, "engine", "logical_reads", "server", absent="off")
     value = None if value is None else value * NS_PER_S
-    yield SourceReading("logical_reads", "engine counters", value, unit, status, _SERVERS, lag_s=LAG_S)
+    late = _late(cut, "logical_reads", value)
+    more = ANY if (cut["cut_tasks"]["role"] == "other").any() else _STATEMENT_BLOCKS * _own_statements(cut)
+    reason = _LATE if late else _OTHERS
+    yield SourceReading("logical_reads", "engine counters", value, unit, status, reason, late, late + more)
+
+
+def _own_statements(cut: Tables) -> float:
+    """Statements a second of dbdyno's own, samples included."""
+    rows = cut["cut_levels"].filter(
+        (pl.col("key") == "transactions_committed") & (pl.col("scope") == "server")
+    )
+    known = rows.drop_nulls(["own", "wall_ns"])
+    return float(known["own"][0] / known["wall_ns"][0] * NS_PER_S) if known.height else 0.0
 
 
 def _calibrated_reads(cut: Tables) -> bool:

@@ -1,18 +1,22 @@
 """Cross-check: the same quantity from every data source, with relative differences and a verdict.
 
 The first source that knows a quantity is the reference; another agrees where it differs by no more than
-the stated tolerance. A ``reason`` says where a tolerance comes from and what a difference may mean: some
-sources measure something else, and are shown for that ("active without wait event" is not CPU time).
+the stated tolerance: 2 % for CPU and DB time, 0.5 % for counts. Where it differs by more, but a source's
+resolution, its lag or what it measures besides may do that, the two are not comparable, and ``reason`` says
+why; else it differs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from dbdyno.account.ledger.source_readings import (
+    ANY,
+    TICK_S,
     TOLERANCE,
     SourceReading,
     db_time,
@@ -20,6 +24,7 @@ from dbdyno.account.ledger.source_readings import (
     level,
     logical_reads,
     rung,
+    trips_of,
     work,
 )
 from dbdyno.model.brief import BRIEF, MAIN
@@ -27,6 +32,7 @@ from dbdyno.model.column import CELL
 from dbdyno.model.session_time import UNLABELLED
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import ByCell, Tables, empty, rows
+from dbdyno.model.units import NS_PER_S
 
 _SERVER = ("session", "helper:", "other", BRIEF)
 _BESIDE = ("driver", "pooler", "dbdyno")
@@ -35,8 +41,13 @@ _NEAR_NS = 200_000_000
 """All tasks are read within less; one whose reads begin or end further from the others' came or went."""
 PARTLY = "ended ones as far as read"
 """A source that says so tells the least that it can have been."""
-_TICKS = "/proc/stat counts by ticks; more than the tasks: something else was at work on this machine"
-_NAIVE = "not CPU time: it holds waits for a CPU, and misses CPU time under another label"
+_TICKS = "/proc/stat counts by ticks, and counts other processes, too"
+_HERTZ = 100
+"""So often at least /proc/stat looks at each CPU."""
+_SHARED = "other processes are in this group, too"
+_STALE = "tasks are read up to a tick late"
+_BRIEFLY = "tasks are read up to a tick late, and time in the run queue is too short to be booked exactly"
+_NAIVE = "not CPU time: it includes waits for a CPU, and misses CPU time under another label"
 
 
 class _Used(NamedTuple):
@@ -53,7 +64,9 @@ def cpu(cut: Tables) -> Iterator[SourceReading]:
     yield SourceReading("cpu_used", used.source, used.cores, "cores", used.status, used.reason)
     value, status = level(cut, "cgroup", "usage_ns", "server", absent="not here")
     source = "cgroup, driver included" if shared else "cgroup"
-    yield SourceReading("cpu_used", source, value, "cores", status, "tasks are read up to a tick late")
+    stale, reason = _stale(cut["cut_tasks"], None), _SHARED if shared else _STALE
+    more = ANY if shared else stale
+    yield SourceReading("cpu_used", source, value, "cores", status, reason, stale, more)
     yield _rest_of_machine(cut, used.cores if shared else None)
     yield from _traced(cut, None if shared else _SERVER, "cpu_used")
     value, status = level(cut, "engine", "cpu_ns", "server", absent="not supported")
@@ -71,7 +84,7 @@ def sessions_cpu(cut: Tables) -> Iterator[SourceReading]:
     value = float(naive.sum()) if len(naive) else None
     status = "ok" if value is not None else "off"
     source = f"activity samples: {UNLABELLED}"
-    yield SourceReading("cpu_sessions", source, value, "cores", status, _NAIVE, interval_of="naive.cpu")
+    yield SourceReading("cpu_sessions", source, value, "cores", status, _NAIVE, ANY, ANY)
 
 
 def machine(cut: Tables) -> Iterator[SourceReading]:
@@ -80,7 +93,7 @@ def machine(cut: Tables) -> Iterator[SourceReading]:
     source = f"{used.source}, driver included"
     yield SourceReading("cpu_used_machine", source, used.cores, "cores", used.status, used.reason)
     busy, status = _busy(cut)
-    yield SourceReading("cpu_used_machine", "host", busy, "cores", status, _TICKS)
+    yield SourceReading("cpu_used_machine", "host", busy, "cores", status, _TICKS, _ticks(cut, busy), ANY)
     steal, status = level(cut, "host", "cpu.steal_ns")
     yield SourceReading("steal", "host", steal, "cores", status)
 
@@ -95,7 +108,8 @@ def runnable(cut: Tables) -> Iterator[SourceReading]:
     if cut["cut_traced"].height:
         known = [v for v, _ in traced if v is not None]
         value = sum(known) if len(known) == 2 else None
-        yield SourceReading("run_and_runq", TRACE, value, unit, traced[0][1])
+        stale = 2 * _stale(cut["cut_tasks"], ("session",)) + trips_of(cut)  # run and run queue
+        yield SourceReading("run_and_runq", TRACE, value, unit, traced[0][1], _BRIEFLY, stale, stale)
     memo, client = rung(cut["ledger"], "runnable", "memo"), rung(cut["ledger"], "client")
     sampled = client.height > 0 and client["aas"].null_count() == 0 and both is not None
     value = (float(memo["aas"].sum()) if memo.height else 0.0) if sampled else None
@@ -119,6 +133,22 @@ def _used(
         why = bad if bad.height else mine
         return None, str(why["status"][0]) if why.height else "off"
     return float((mine[name] / mine["over_ns"]).sum()), "ok"
+
+
+def _stale(tasks: pl.DataFrame, roles: tuple[str, ...] | None) -> float:
+    """Cores by which two reads of tasks that ran may be wrong."""
+    ran = _of_roles(tasks, roles).filter((pl.col("run_ns") > 0) & (pl.col("over_ns") > 0))
+    return float((2 * TICK_S * NS_PER_S / ran["over_ns"]).sum() or 0.0)
+
+
+def _ticks(cut: Tables, busy: float | None) -> float:
+    """Cores by which what ticks saw may be wrong, at 95 %: a share of so many looks."""
+    cpus = cut["cut_levels"].filter((pl.col("origin") == "host") & (pl.col("key") == "cpus"))["last"]
+    if busy is None or not len(cpus) or cpus[0] is None:
+        return 0.0
+    share = min(1.0, max(0.0, busy / cpus[0]))
+    looks = _HERTZ * cpus[0] * cut["windows"]["wall_s"][0]
+    return float(2 * cpus[0] * math.sqrt(share * (1 - share) / looks))
 
 
 def _brief() -> pl.Expr:
@@ -168,15 +198,15 @@ def _rest_of_machine(cut: Tables, shared_used: float | None) -> SourceReading:
     """The whole machine less what is not the server's."""
     busy, status = _busy(cut)
     if shared_used is not None:
-        return SourceReading("cpu_used", "host: whole machine", busy, "cores", status, _TICKS)
+        ticks = _ticks(cut, busy)
+        return SourceReading("cpu_used", "host: whole machine", busy, "cores", status, _TICKS, ticks, ANY)
     others = cut["cut_tasks"].filter(pl.col("role").is_in(_BESIDE)).drop_nulls("run_ns")
     less = float((others["run_ns"] / others["over_ns"]).sum() or 0.0)
     here = cut["cut_tasks"].filter((pl.col("role") == "session") & pl.col("run_ns").is_not_null()).height > 0
     if busy is None or not here:
         return SourceReading("cpu_used", "host", None, "cores", status if busy is None else "not here")
-    return SourceReading(
-        "cpu_used", "host: whole machine less driver and dbdyno", busy - less, "cores", "ok", _TICKS
-    )
+    name, ticks = "host: whole machine less driver and dbdyno", _ticks(cut, busy)
+    return SourceReading("cpu_used", name, busy - less, "cores", "ok", _TICKS, ticks, ANY)
 
 
 def _busy(cut: Tables) -> tuple[float | None, str]:
@@ -199,7 +229,8 @@ def _traced(cut: Tables, roles: tuple[str, ...] | None, quantity: str) -> Iterat
     value, status = _used(trace, roles)
     if missed:
         value, status = None, f"{missed} of {tasks.height} tasks not traced"
-    yield SourceReading(quantity, TRACE, value, "cores", status, "tasks are read up to a tick late")
+    stale = _stale(cut["cut_tasks"], roles)
+    yield SourceReading(quantity, TRACE, value, "cores", status, _STALE, stale, stale)
 
 
 def _shares_group(cut: Tables) -> bool:
@@ -231,11 +262,11 @@ def cross_check(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
         window = mine["windows"].row(0, named=True)
         head = {name: window[name] for name in _CELL}
         heard = [t for hear in _OBSERVED for t in hear(mine)]
-        made += [head | row for row in _judged(heard, mine["ledger"], window["wall_s"])]
+        made += [head | row for row in _judged(heard, mine["ledger"])]
     return rows("data_sources", made)
 
 
-def _judged(heard: list[SourceReading], ledger: pl.DataFrame, wall_s: float) -> Iterator[dict[str, Any]]:
+def _judged(heard: list[SourceReading], ledger: pl.DataFrame) -> Iterator[dict[str, Any]]:
     references: dict[str, float] = {}
     for t in heard:
         row = {name: getattr(t, name) for name in ("quantity", "source", "value", "unit", "status")}
@@ -246,16 +277,14 @@ def _judged(heard: list[SourceReading], ledger: pl.DataFrame, wall_s: float) -> 
         elif t.value is not None:
             reference = references[t.quantity]
             difference = t.value - reference
-            row["tolerance"] = _tolerance(t, reference, wall_s)
+            row["tolerance"] = allowed = TOLERANCE[t.quantity] * abs(reference)
             row["relative_difference"] = difference / reference if reference else None
-            agrees = abs(difference) <= row["tolerance"] or _inside(t, reference, ledger)
-            row["verdict"] = "agrees" if agrees else "differs"
+            row["verdict"] = "differs"
+            if abs(difference) <= allowed or _inside(t, reference, ledger):
+                row["verdict"] = "agrees"
+            elif -t.low_by - allowed <= difference <= t.high_by + allowed:
+                row["verdict"] = "not comparable"
         yield row
-
-
-def _tolerance(t: SourceReading, reference: float, wall_s: float) -> float:
-    relative, absolute = TOLERANCE[t.quantity]
-    return max((relative + t.lag_s / wall_s) * abs(reference), absolute)
 
 
 def _inside(t: SourceReading, reference: float, ledger: pl.DataFrame) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
 from dbdyno.account.window.cells import for_each, middle
-from dbdyno.model.raw import RawCell
+from dbdyno.model.raw import OWN, RawCell
+from dbdyno.model.wait_families import LOG_BYTES
 
 _GAUGES = ("cpus", "procs_running", "procs_blocked")
 _LEVEL = ["origin", "scope", "place", "key", "gauge"]
@@ -89,9 +90,76 @@ def _levels(cell: RawCell) -> pl.DataFrame | None:
         .otherwise(pl.lit("too short"))
     )
     cut = found.with_columns(delta=pl.when(known).then("growth"), status=status).drop("growth", "reset")
+    cut = _by_calls(cut, cell)
     failed = reads.join(cut, on=_LEVEL, how="anti", nulls_equal=True)
     failed = failed.group_by(_LEVEL, maintain_order=True).agg(pl.col("status").first())
     return pl.concat([cut, failed], how="diagonal_relaxed").drop("gauge")
+
+
+BY_CALLS = (
+    *("logical_reads", "physical_reads", "blocks_dirtied", "executions", "db_time_ns", LOG_BYTES),
+    *("transactions_committed", "transactions_rolled_back", "temporary_bytes"),
+)
+"""What sessions do in calls. The server hears of it late, so these are counted from before the barrier until
+all sessions have left and reported, and the window has the part of its calls."""
+
+
+def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    """``delta`` of what a load of our own did, without dbdyno's statements (``own``, scaled alike)."""
+    share = _share_of_calls(cell)
+    names = pl.col("name").is_in([*BY_CALLS, *OWN.values()]) & pl.col("scope").is_in(["server", "database"])
+    counters = cell.tables["counters"].filter(names & (pl.col("status") == "ok"))
+    first, last = (
+        counters.filter(pl.col("phase") == phase).select("scope", "name", pl.col("value").alias(phase))
+        for phase in ("start", "end")
+    )
+    grown = first.join(last, on=["scope", "name"]).with_columns(grown=pl.col("end") - pl.col("start"))
+    if share is None or grown.is_empty():
+        return found.with_columns(own=pl.lit(None, pl.Float64))
+    own = _own(cell, dict(grown.select("name", "grown").rows()))
+    grown = grown.with_columns(
+        own=pl.col("name").replace_strict(own, default=0.0, return_dtype=pl.Float64)
+    ).filter(pl.col("name").is_in(BY_CALLS) & (pl.col("grown") >= 0))
+    mine = grown.select(
+        "scope",
+        origin=pl.lit("engine"),
+        key="name",
+        by_calls=(pl.col("grown") - pl.col("own")).clip(0) * share,
+        own=pl.col("own") * share,
+    )
+    joined = found.join(mine, on=["origin", "scope", "key"], how="left", maintain_order="left")
+    whole = pl.col("by_calls").is_not_null() & pl.col("delta").is_not_null()
+    length = pl.when(whole).then(pl.lit(cell.meta.t1_ns - cell.meta.t0_ns)).otherwise("wall_ns")
+    return joined.with_columns(delta=pl.when(whole).then("by_calls").otherwise("delta"), wall_ns=length).drop(
+        "by_calls"
+    )
+
+
+def _share_of_calls(cell: RawCell) -> float | None:
+    """Calls in the window, by the sessions' rates, over all calls from the barrier on."""
+    sessions = cell.tables["sessions"]
+    calls = (
+        sessions.select((pl.col("calls_total") + pl.col("errors_total")).sum()).item()
+        if sessions.height
+        else 0
+    )
+    span = pl.col("last_end_ns") - pl.col("first_start_ns")
+    rate = sessions.filter(span > 0).select(((pl.col("calls") + pl.col("errors")) / span).sum()).item()
+    return rate * (cell.meta.t1_ns - cell.meta.t0_ns) / calls if calls and rate else None
+
+
+def _own(cell: RawCell, grown: Mapping[str, float]) -> dict[str, float]:
+    """What dbdyno's own connections added: statements, samples and probes, each a transaction; blocks that a
+    probe reads."""
+    samples = cell.tables["sampler"].filter(
+        (pl.col("via").fill_null("sql") == "sql") & (pl.col("status") == "ok")
+    )
+    probes = _work(cell)
+    counted = probes.filter(pl.col("is_work")) if probes is not None else None
+    found = {name: grown.get(own, 0.0) + samples.height for name, own in OWN.items()}
+    if counted is not None and "lio" in counted["name"]:
+        found["logical_reads"] = 2 * float(counted["probe"].sum() or 0.0)
+    return found
 
 
 def _told_of_reset(found: pl.DataFrame) -> pl.Expr:

@@ -65,6 +65,8 @@ class Connection(Traced):
     """See the module."""
 
     _patience_s: float | None = PATIENCE_S
+    statements = 0
+    """Sent so far; each is a transaction of its own where nothing else is said."""
 
     @contextmanager
     def patient(self) -> Iterator[None]:
@@ -94,6 +96,7 @@ class Connection(Traced):
         """
         if timeout is not None:
             return super().wait(gen, interval, timeout)
+        self.statements += 1
         before = requests()
         try:
             return self._answer(gen, _Patience(self._patience_s, before))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
@@ -14,8 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
+from dbdyno.model.raw import OWN
 
 FILES = ("counters", "counters_profile")
+WHOLE = ("start", "end")
+"""Phases between which the growth of a counter is exact: everybody has reported."""
+REPORTS_ON_REQUEST = 15
+"""Since this version a session can be made to report; before, figures are up to half a second old."""
+COLLECTOR_S = 0.6
 
 
 class Counter(BaseModel):
@@ -56,8 +63,11 @@ def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[
 
     Raises :class:`psycopg.Error` where the connection is lost.
     """
-    counters = server_wide(connection.info.server_version // 10000)
-    records = []
+    major = connection.info.server_version // 10000
+    if phase in WHOLE:
+        _reported(connection, major)
+    counters = server_wide(major)
+    records: list[dict[str, Any]] = []
     for file, extension in dict.fromkeys((c.sql, c.extension) for c in counters):
         text = _statement(connection, file, extension)
         before_ns = now_ns()
@@ -79,6 +89,20 @@ def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[
                 }
             )
     return records
+
+
+def _reported(connection: Connection, major: int) -> None:
+    if major < REPORTS_ON_REQUEST:
+        time.sleep(COLLECTOR_S)
+    else:
+        connection.execute(sql.text("probe_flush_18").encode())
+
+
+def own(added: Mapping[str, int], phase: str, at_ns: int) -> list[dict[str, Any]]:
+    """Rows of what dbdyno itself has ``added`` so far to counters."""
+    head = {"before_ns": at_ns, "after_ns": at_ns, "phase": phase, "scope": "server", "status": "ok"}
+    head |= {"kind": "counter", "unit": "count"}
+    return [head | {"name": OWN[name], "value": float(value)} for name, value in added.items()]
 
 
 def _statement(connection: Connection, file: str, extension: str | None) -> str | None:

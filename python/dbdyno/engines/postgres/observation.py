@@ -17,6 +17,8 @@ from dbdyno.model.plan import Observation
 
 OBSERVER = "dbdyno activity"
 """application_name of the connections that sample: never a session that is observed."""
+TO_BEGIN = {"transactions_committed": 3, "executions": 1}
+"""Of such a connection before its first sample: connecting, trying the query, preparing it."""
 _CLIENT = "(backend_type = 'client backend' or backend_type is null and datid is not null)"
 _MOST_NAMED = 8
 _LARGEST_PID = 2**31 - 1

@@ -39,6 +39,7 @@ from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError, TargetError
 from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
 from dbdyno.model.protocols import Capacity, Configured, Journal, Load, Pool, Undo
+from dbdyno.model.raw import OWN
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
@@ -67,6 +68,8 @@ class PostgresServer:
         self._recipes: dict[_Key, Recipe] = {}
         self._scripts: dict[str, Recipe] = {}
         self._script_settings: dict[str, dict[str, str]] = {}  # by script: of the loads of known truth
+        self._probed = False  # by transactions of their own
+        self._added = dict.fromkeys(OWN, 0)  # by samplers and probes
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
         # It has every capability itself, and no world of its own.
         self.counting = self.listing = self.watching = self.settings = self
@@ -236,7 +239,9 @@ class PostgresServer:
         self._unprobed = self._front.unprobed()
         if self._unprobed is None and self.version >= sessions.OWN_PROBE_SINCE:
             self._unprobed = facts.probe_refusal(self._connection, count, here=self._presence.here)
-        return sessions.probe(recipe, self.version) if self._unprobed is None else None
+        probe = sessions.probe(recipe, self.version) if self._unprobed is None else None
+        self._probed = probe is not None and bool(probe["flush"])
+        return probe
 
     def _recipe(self, workload: Workload, params: Mapping[str, Any]) -> Recipe:
         if workload.name in self._scripts:
@@ -252,7 +257,11 @@ class PostgresServer:
     # -- watching -------------------------------------------------------------------------------
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
         with _doing("preparing the activity samples"):
-            half = self._watch_half(observation.activity_sql(self._connection), load.backends())
+            numbered = load.backends()
+            probed = len(numbered) if self._probed else 0
+            for name, added in self._added.items():
+                self._added[name] = added + observation.TO_BEGIN[name] + sessions.PROBING[name] * probed
+            half = self._watch_half(observation.activity_sql(self._connection), numbered)
             return self._front.watched(self._connection, half)
 
     def observation_spec(
@@ -301,6 +310,8 @@ class PostgresServer:
     def counters(self, phase: str) -> pl.DataFrame:
         with _doing("reading counters"):
             read = counters.read(self._connection, phase, _core.now_ns)
+        added = {name: self._connection.statements + more for name, more in self._added.items()}
+        read += counters.own(added, phase, _core.now_ns())
         return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])
 
     # -- loads of known truth -------------------------------------------------------------------

@@ -184,6 +184,11 @@ def shared(connection: Connection, recipe: Recipe) -> list[str]:
     return [s for s in setup(connection, recipe, inherited, None) if not s.startswith("BEGIN")]
 
 
+PROBING = {"transactions_committed": 7, "executions": 4}
+"""Of a session's probes, counted after the barrier: twice a flush and a read after the last call; of those
+before it all transactions but the first, which are reported late."""
+
+
 def probe(recipe: Recipe, version: int) -> dict[str, Any] | None:
     """How a session's own counters are read; None: they cannot be."""
     if version >= OWN_PROBE_SINCE:
