@@ -3,8 +3,8 @@
 
 Every figure is scaled to the window. What the calls of a load of our own did is counted from before the
 barrier until all sessions have reported, less dbdyno's own statements, and the window has the part of its
-calls: so it agrees with the headline. Other counters grow between the reads nearest to t0 and t1; they, and an
-observation's, lag by what the server has not yet reported, and hold dbdyno's samples. A column without its
+calls: it agrees with the headline. Other counters grow between the reads nearest to t0 and t1; they, and an
+observation's, lag by what is not yet reported, and hold dbdyno's samples. A column without its
 divisor is NULL: the divisor's own row (transactions, executions, calls) says why.
 """
 
@@ -97,6 +97,10 @@ def figures(cell: Tables, window: Mapping[str, Any]) -> dict[str, Figure]:
     found[SERVERS_TIME] = _counted(cell, "db_time_ns", "s", wall, 1 / NS_PER_S)
     found[DB_CPU] = _of_time(account(cell["ledger"], "run"), wall)
     found[CPU_WAIT] = _of_time(account(cell["ledger"], "runq"), wall)
+    if not window["sessions"] and _nobody(cell):
+        found |= dict.fromkeys(
+            (DB_TIME, DB_CPU, CPU_WAIT), Figure("s", 0.0, "ok", "activity samples: nobody")
+        )
     found |= {n: _counted(cell, key, unit, wall) for n, key, unit in _COUNTERS}
     found[TRANSACTIONS] = _transactions(found["commits"], found["rollbacks"])
     if window["sessions"]:
@@ -106,6 +110,15 @@ def figures(cell: Tables, window: Mapping[str, Any]) -> dict[str, Figure]:
     samples = cell["cut_sampler"].filter(pl.col("via") == "sql").height
     found[OWN_SAMPLES] = Figure("count", float(samples), "ok", "activity samples")
     return found
+
+
+def _nobody(cell: Tables) -> bool:
+    """The server was asked, and no session was there: that is no time, not unknown time."""
+    theirs = (pl.col("scope") == "brief") | (
+        pl.col("account").is_in(["run", "client", "sleep", "unaccounted"])
+    )
+    met = cell["ledger"].filter(pl.col("scope").is_in(["rung", "brief"]) & theirs)
+    return met.is_empty() and cell["cut_sampler"].filter(pl.col("via") == "sql").height > 0
 
 
 def _of_time(time: Time, wall: float) -> Figure:

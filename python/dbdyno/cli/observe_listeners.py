@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -118,6 +120,7 @@ def _top(seen: Glance) -> str:
 
 SECONDS = 5.0  # the view shows so much of the past
 NOTICE_S = 8.0
+KEYS_S = 0.15
 
 
 class LiveObservation(NullObservationListener):
@@ -131,7 +134,8 @@ class LiveObservation(NullObservationListener):
         self._glance: Glance | None = None
         self._rows: list[Row] = []
         self._notices: list[str] = []
-        self._drawn_s = self._noticed_s = 0.0
+        self._drawn_s = self._noticed_s = self._ticked_s = 0.0
+        self._over, self._obeying = threading.Event(), threading.Lock()
         self._began_s, self._began_cpu_s = time.monotonic(), time.process_time()
         self._stack = contextlib.ExitStack()
         self._live = live(console, screen=True, auto_refresh=False)
@@ -140,6 +144,8 @@ class LiveObservation(NullObservationListener):
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._keys.listening())
             stack.enter_context(self._live)
+            stack.callback(self._over.set)
+            threading.Thread(target=self._tend, name="dbdyno-keys", daemon=True).start()
             self._stack = stack.pop_all()
         return self
 
@@ -157,7 +163,8 @@ class LiveObservation(NullObservationListener):
     def heard(self, count: int) -> None:
         """A signal came in, or the key q."""
         if count == 1:
-            self._header = replace(self._header, notice="ending: the window under way is saved")
+            self._header = replace(self._header, notice="saving ...")
+            self._noticed_s = math.inf
             self._draw()
 
     def opened(self, environment: Environment) -> None:
@@ -176,13 +183,26 @@ class LiveObservation(NullObservationListener):
         self._header = replace(self._header, notice=text)
         self._draw()
 
-    def tick(self, look: Look) -> None:
-        keys = self._keys.pressed()
-        for key in keys:
-            self._view.press(key, self._shown())
-        if self._view.ended:
-            self._view.ended = False
+    def _tend(self) -> None:
+        """Keys count, too, while the observation connects, asks the server or saves."""
+        while not self._over.wait(KEYS_S):
+            if time.monotonic() - self._ticked_s > KEYS_S:
+                self._obey()
+
+    def _obey(self) -> bool:
+        """Whether a key was pressed."""
+        with self._obeying:
+            keys = self._keys.pressed()
+            for key in keys:
+                self._view.press(key, self._shown())
+            ended, self._view.ended = self._view.ended, False
+        if ended:
             self._stop()
+        return bool(keys)
+
+    def tick(self, look: Look) -> None:
+        self._ticked_s = time.monotonic()
+        keys = self._obey()
         due = time.monotonic() - self._drawn_s >= self._refresh_s
         if due and not self._view.frozen:
             self._read(look)

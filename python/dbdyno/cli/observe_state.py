@@ -209,7 +209,7 @@ class Keyboard:
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
         try:
-            tty.setcbreak(descriptor)
+            tty.setcbreak(descriptor, termios.TCSANOW)  # a key pressed before counts
             now = termios.tcgetattr(descriptor)
             now[6][termios.VSUSP] = os.fpathconf(descriptor, "PC_VDISABLE").to_bytes(1, "little")
             termios.tcsetattr(descriptor, termios.TCSANOW, now)

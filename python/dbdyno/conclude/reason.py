@@ -267,6 +267,8 @@ def session_time(top: Row, subject: str = "") -> Claim:
 # -- how active the sessions of an existing workload were --
 
 ACTIVITY = "activity"
+IDLE = 0.0005
+"""Sessions active on average: fewer are shown as 0."""
 TOP = 3
 """The largest parts of DB time are named up to so many."""
 
@@ -302,6 +304,8 @@ def activity(results: Results) -> Claim:
         "gap": float(gaps.sum()) / NS_PER_S,
     }
     hidden = found.get("sessions-hidden")
+    if db_time is not None and db_time < IDLE and not said["brief"]:
+        return claim(ACTIVITY, said, Estimate("DB time", db_time, "s/s"), case="idle")
     case = "known" if db_time is not None else "brief" if status == STATUS else "unknown"
     if case == "unknown" and hidden is not None:
         text = hidden.text.partition(":")[0]

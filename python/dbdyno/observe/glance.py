@@ -148,6 +148,8 @@ class Glance:
     brief: Brief | None = None
     resting: int = 0
     """More sessions, which did nothing but wait for their client: where only sums are wanted."""
+    nobody: bool = False
+    """The server was asked, and has no session."""
 
     def total(self, part: str) -> float | None:
         """Sum over the sessions of ``run``, ``runq``, ``sleep``, ``client``, ``db_time``; known ones only.
@@ -159,7 +161,7 @@ class Glance:
         known = [v for s in self.sessions if (v := getattr(s, part)) is not None]
         if self.resting:
             known.append(float(self.resting) if part == "client" else 0.0)
-        found = sum(known) if known else None
+        found = sum(known) if known else 0.0 if self.nobody else None
         if self.brief is None:
             return found
         theirs: float | None = getattr(self.brief, part)
@@ -223,7 +225,13 @@ def glance(
         machine=machine(recent),
         brief=unmet,
         resting=rest.height,
+        nobody=samples.is_empty() and not rest.height and _asked(everything),
     )
+
+
+def _asked(recent: Tables) -> bool:
+    sampler = recent["sampler"]
+    return sampler.filter((pl.col("via").fill_null("sql") == "sql") & (pl.col("status") == "ok")).height > 0
 
 
 def _by_task(frame: pl.DataFrame) -> pl.DataFrame:

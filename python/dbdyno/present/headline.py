@@ -90,6 +90,15 @@ def _filter(results: Results) -> list[str]:
     return [f"Only sessions with {words}."] if words else []
 
 
+def idle(results: Results) -> bool:
+    """An observation in which no session did anything."""
+    found = overview(results) if figures.is_observation(results) else None
+    return found is not None and found.db_time is not None and found.db_time < LEAST and not found.brief
+
+
+LEAST = 0.0005
+"""Seconds per second: less is shown as 0."""
+
 # A run: the figures of its ladders.
 
 FIRST = "client-limited"

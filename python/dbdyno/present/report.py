@@ -170,6 +170,8 @@ class _Builder:
         if results.comparison is not None:
             compared = compare.brief(results.comparison, results.info.id)
             yield Section("Variants compared", compared, "comparison")
+        if self.observed and headline.idle(results):
+            return
         if self.observed:
             yield Section("Top events", [self._choice(profile.top_events)], "top")
             told = [Paragraph(a.text) for a in results.answers if a.id != headline.ACTIVITY]
