@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import IO, Any
 
@@ -13,13 +14,17 @@ from rich.text import Text
 from dbdyno.cli.streams import Guarded
 from dbdyno.model.visible import shortened, visible
 
+_FILE = 120
+"""Columns of what is no terminal: no figure of a table need be left out."""
+
 
 class SafeConsole(Console):
     """Texts are made visible and shortened before they are laid out. No markup: names may hold brackets."""
 
     def __init__(self, stream: IO[str]) -> None:
         under = stream.stream if isinstance(stream, Guarded) else stream
-        super().__init__(file=under, highlight=False, markup=False, emoji=False)
+        fixed = None if under.isatty() or "COLUMNS" in os.environ else _FILE
+        super().__init__(file=under, highlight=False, markup=False, emoji=False, width=fixed)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         if isinstance(renderable, str):

@@ -1,7 +1,12 @@
-"""The climb as it happens: finished rungs as lines, the running one below them, with the time left."""
+"""The climb as it happens: finished rungs as lines, the running one below them, with the time left.
+
+On a terminal all of it makes room for the results at the end; in a log it stays.
+"""
 
 from __future__ import annotations
 
+import sys
+import textwrap
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -19,7 +24,8 @@ from dbdyno.conduct.progress import Tick
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Calibration, Plan
 from dbdyno.model.results import Results
-from dbdyno.model.units import format_ns, format_rate
+from dbdyno.model.units import counted, format_ns, format_rate
+from dbdyno.model.visible import visible
 
 if TYPE_CHECKING:
     from dbdyno.present.document import Row
@@ -35,10 +41,11 @@ class LiveProgress(NullProgressListener):
     def __init__(self, plan: Plan, console: Console) -> None:
         self._plan, self._console = plan, console
         self._live = (
-            live(console, refresh_per_second=8, transient=True)
+            live(console, refresh_per_second=4, transient=True)
             if console.is_terminal and not console.quiet
             else None
         )
+        self._lines: list[Text] = []  # above the moving one
         self._table: tuple[Running, Callable[[Mapping[str, Any]], Row]] | None = None
         self._first: dict[str, Mapping[str, Any]] = {}  # by variant
         self._last: Tick | None = None
@@ -89,13 +96,12 @@ class LiveProgress(NullProgressListener):
         self._print(f"call{label}: {size}, {format_ns(c.measured_ns)} ({c.basis} time){work}")
 
     def noted(self, words: str) -> None:
-        self._print(words)
+        """It stays."""
+        self._console.print(words)
 
     def tick(self, tick: Tick) -> None:
         if self._live:
-            lines = (_status_line(self._plan, tick, self._last, parts) for parts in (3, 2, 1, 0))
-            fitting = (line for line in lines if line.cell_len < self._console.width)
-            self._status(next(fitting, Text(f"{tick.cell.sessions} sessions", no_wrap=True)))
+            self._status(_status_line(self._plan, tick, self._last, self._console.width - 1))
         if self._last is None or self._last.cell.id != tick.cell.id:
             self._step(f"measurement {tick.cell.id}")
             self._last = tick
@@ -108,9 +114,9 @@ class LiveProgress(NullProgressListener):
             work = results.info.workloads[row["workload"]].work_short
             room = min(self._console.width, 120) - len(self._variant("variant"))
             self._table = present.running_rungs(work, room)
-            self._console.print(self._variant("variant") + self._table[0].head().printed())
+            self._add(self._variant("variant") + self._table[0].head().printed())
         table, line = self._table
-        self._console.print(self._variant(row["variant"]) + table.row(line(row)).printed())
+        self._add(self._variant(row["variant"]) + table.row(line(row)).printed())
 
     def _variant(self, name: str) -> Text:
         """A column of its own where there are several."""
@@ -126,7 +132,15 @@ class LiveProgress(NullProgressListener):
         return {**row, "scaling": scaling}
 
     def _print(self, text: str, style: str = "") -> None:
-        self._console.print(text, style=style, soft_wrap=True)
+        width = self._console.width if self._live else sys.maxsize
+        for line in textwrap.wrap(visible(text), width, break_on_hyphens=False):
+            self._add(Text(line, style, no_wrap=True))
+
+    def _add(self, line: Text) -> None:
+        """Below the others: drawn with the moving one, or printed."""
+        self._lines.append(line)
+        if self._live is None:
+            self._console.print(line, soft_wrap=True)
 
     def _step(self, what: str) -> None:
         """With ``--verbose``: a line with the time since the start."""
@@ -134,30 +148,36 @@ class LiveProgress(NullProgressListener):
             self._print(f"{time.monotonic() - self._begun_s:6.1f} s  {what}", "dim")
 
     def _status(self, text: Text) -> None:
+        """The lines that there is room for above ``text``."""
         if self._live:
-            self._live.update(text)
+            room = max(1, self._console.height - 2)
+            self._live.update(Text("\n", no_wrap=True, overflow="crop").join([*self._lines[-room:], text]))
 
 
-def _status_line(plan: Plan, tick: Tick, before: Tick | None, parts: int) -> Text:
-    """``[3/4] 8 sessions measuring ####....  12.3 calls/s  run or queue 93 %  1 min 20 s left``.
+def _status_line(plan: Plan, tick: Tick, before: Tick | None, width: int) -> Text:
+    """``[3/4]  8 sessions  measuring  ####....  12.3 calls/s  CPU WAIT 93 %  80 s left``.
 
-    ``parts``: 3 all of it, 2 without shares of time, 1 nor the bar, 0 nor rates.
+    Where it is too long, the shares of time go first, then the bar; place and time left are the last.
     """
     cell = tick.cell
-    whole_s = (cell.settle_ns + cell.measure_ns) / 1e9
-    filled = round(_BAR * min(1.0, tick.elapsed_s / whole_s))
-    variant = f"{cell.variant}, " if len(plan.variants) > 1 else ""
-    of = f"/{len(plan.cells)}" if plan.adaptive is None else ""
-    head = f"[{tick.number}{of}] {variant}{cell.sessions} sessions "
-    text = Text(head, style="cyan", no_wrap=True)
-    text.append(f"{tick.phase:10} ")
-    text.append("#" * filled + "." * (_BAR - filled) if parts > 1 else "", style="green")
-    text.append(_rates(tick, before) if parts > 0 else "")
-    for name, share in sorted(tick.shares.items(), key=lambda s: -s[1])[: _SHARES if parts > 2 else 0]:
-        text.append(f"  {name} {share:.0%}", style="dim")
-    most = "" if plan.adaptive is None else "at most "
-    text.append(f"  {most}{format_ns(tick.left_s * 1e9)} left")
-    return text
+    filled = round(_BAR * min(1.0, tick.elapsed_s / ((cell.settle_ns + cell.measure_ns) / 1e9)))
+    of, most = (f"/{len(plan.cells)}", "") if plan.adaptive is None else ("", "at most ")
+    shares = sorted(tick.shares.items(), key=lambda s: -s[1])[:_SHARES]
+    parts = [  # how soon it goes, its words, their style
+        (0, f"[{tick.number}{of}]", "cyan"),
+        (3, cell.variant if len(plan.variants) > 1 else "", "cyan"),
+        (1, counted(cell.sessions, "session"), "cyan"),
+        (2, tick.phase, ""),
+        (5, "#" * filled + "." * (_BAR - filled), "green"),
+        (4, _rates(tick, before), ""),
+        (6, "  ".join(f"{name} {share:.0%}" for name, share in shares), "dim"),
+        (0, f"{most}{screen.in_minutes(tick.left_s * 1e9)} left", ""),
+    ]
+    for last in range(6, -1, -1):
+        line = Text("  ").join(Text(words, style) for rank, words, style in parts if words and rank <= last)
+        if line.cell_len <= width:
+            break
+    return line
 
 
 def _rates(tick: Tick, before: Tick | None) -> str:
@@ -165,13 +185,13 @@ def _rates(tick: Tick, before: Tick | None) -> str:
     if before is None or before.cell.id != tick.cell.id or tick.elapsed_s <= before.elapsed_s:
         return ""
     calls = tick.progress.calls - before.progress.calls
-    rate = f"  {format_rate(calls / (tick.elapsed_s - before.elapsed_s))} calls/s"
+    rate = f"{format_rate(calls / (tick.elapsed_s - before.elapsed_s))} calls/s"
     in_call_ns = tick.progress.in_call_ns - before.progress.in_call_ns
     return rate + (f", {format_ns(in_call_ns / calls)} each" if calls > 0 else "")
 
 
 def progress(plan: Plan, *, as_json: bool) -> LiveProgress:
-    """On standard output; with ``--json`` on standard error, if that is a terminal; not with ``--quiet``."""
-    console = screen.err() if as_json else screen.out()
+    """On standard error; with ``--json`` only if that is a terminal; not with ``--quiet``."""
+    console = screen.err()
     console.quiet = is_quiet() or not (console.is_terminal or is_verbose() or not as_json)
     return LiveProgress(plan, console)

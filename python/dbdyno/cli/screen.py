@@ -135,23 +135,26 @@ def plan_table(plan: Plan) -> None:
 
 
 def summary(results: Results) -> None:
-    """What a run says in short, at its end."""
-    out().print()
-    out().print(present.summary(results))
-    out().print()
+    """What a run that has just ended says in short."""
+    out().print(present.summary(results, "last"))
 
 
 def places(record: Run, results: Results, output: Path | None, *, quiet: bool) -> None:
-    """Where everything is, once it is written: the report of a long run takes a while.
+    """Where the page is, once it is written: that of a long run takes a while.
 
-    ``output``: another place for a report."""
-    if not quiet:
-        say(f"run:    {record.path}")
+    ``output``: another place for it."""
     path = conduct.reported(record, results)
     if output is not None:
         path = present.write_report(results, output)
     if not quiet:
-        say(f"report: {path}")
+        say(f"report: {near(path)}")
+
+
+def near(path: Path) -> str:
+    """The path from here, or the whole of it where that is no longer."""
+    whole = str(path.absolute())
+    here = os.path.relpath(whole)
+    return here if len(here) < len(whole) else whole
 
 
 def _table(*heads: str) -> Table:

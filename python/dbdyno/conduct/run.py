@@ -71,7 +71,7 @@ def run(
                 made = Preparation(server, plan, environment, store, listener, interrupt)
                 units = made.units(workload, record)
                 _climb(stage, units, record, environment, interrupt, derived)
-        derived.finish(listener.noted)
+        derived.finish(listener.preparing)
     return record
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -215,6 +216,15 @@ def verdict_text(verdict: str, margin: float, further: int | None = None) -> str
     if verdict == "undecided" and further is not None:
         return f"undecided, about {further:,} more repeat{'' if further == 1 else 's'} would decide"
     return verdict
+
+
+def ratio_text(effect: Effect, ratio: float) -> str:
+    """A ratio, or an end of its interval, rounded to two digits of the interval's half width."""
+    if effect.low is None or effect.high is None:
+        return f"{ratio:.2f}"
+    half = (effect.high - effect.low) / 2
+    decimals = 3 if half <= 0 else max(1 if half >= 10 else 2, min(4, 1 - math.floor(math.log10(half))))
+    return f"{ratio:.{decimals}f}"
 
 
 def value_text(unit: str, value: float) -> str:

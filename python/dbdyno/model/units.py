@@ -53,12 +53,19 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{value:,.{max(0, min(decimals, 12))}f}"
 
 
-def format_rate(value: float) -> str:
+def format_rate(value: float, digits: int = 3) -> str:
     """A rate with a magnitude letter: ``6.21 M``, ``312 k``, ``41.3``."""
     for letter, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= factor:
-            return f"{significant(value / factor)} {letter}"
-    return significant(value)
+            return f"{significant(value / factor, digits)} {letter}"
+    return significant(value, digits)
+
+
+def digits_within(relative: float | None) -> int:
+    """Significant digits of a figure with an interval of this share to both sides: between two and four."""
+    if relative is None or not math.isfinite(relative) or relative <= 0:
+        return 3
+    return max(2, min(4, 1 - math.floor(math.log10(relative))))
 
 
 def counted(number: float, what: str) -> str:

@@ -47,12 +47,12 @@ def write_report(results: Results, path: Path) -> Path:
     return exports.write(report.document(results), path)
 
 
-def summary(results: Results) -> printed:
-    """What ``dbdyno run`` and ``dbdyno show`` print at the end, as wide as the console."""
+def summary(results: Results, run: str = "") -> printed:
+    """What ``dbdyno run`` and ``dbdyno show`` print at the end, as wide as the console. ``run``: its name."""
     from dbdyno.present import report
     from dbdyno.present.media.text import Printed
 
-    return Printed(report.brief(results))
+    return Printed(report.brief(results, run))
 
 
 def details(results: Results, name: str, cell: str | None = None) -> printed:

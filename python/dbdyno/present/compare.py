@@ -55,14 +55,16 @@ def _sections(made: Comparison) -> Iterator[Section]:
     if others:
         shown = [Section(_where(made, p), [rows.others(others, p, made.margin)]) for p in tops]
         each = [Section(t.title, _quantity(made, t), folded=True) for t in others]
-        yield Section("Other quantities", [*shown, *each], "quantities")
+        yield Section("Other quantities", [*shown, *each], "quantities", minor=True)
     if made.why:
         rest = [p for p in rows.places(first) if p not in tops]
         below = [Section(_where(made, p), [*_whys(made, [p])], folded=True) for p in rest]
-        yield Section("Why: where the session time went", [*_whys(made, tops), *below], "why")
+        yield Section("Why: where the session time went", [*_whys(made, tops), *below], "why", minor=True)
     if made.differences:
-        yield Section("Differences in environment, settings and plan", [_differences(made)], "differences")
-    yield Section("Notes", remarks(made.notes), "method")
+        yield Section(
+            "Differences in environment, settings and plan", [_differences(made)], "differences", minor=True
+        )
+    yield Section("Notes", remarks(made.notes), "method", minor=True)
 
 
 def _where(made: Comparison, place: rows.Place) -> str:
@@ -78,7 +80,8 @@ def _quantity(made: Comparison, t: MetricTable) -> list[Block]:
     for place in rows.places(t) if made.kind == "variants" else ():
         title = f"{t.title}, {_where(made, place)}; ratio to {made.baseline}"
         following = rows.neighbours(t, place, made.margin)
-        blocks += [rows.ranks(t, place, made.margin, title), *([following] if following else [])]
+        blocks.append(rows.ranks(t, place, made.margin, title))
+        blocks += [Section("", [following], minor=True)] if following else []
     return [*blocks, *remarks(rows.claim_notes(t))]
 
 

@@ -15,39 +15,43 @@ from dbdyno.model.comparison import (
     Line,
     MetricTable,
     Why,
+    ratio_text,
     value_text,
     verdict_text,
 )
 from dbdyno.model.units import counted
 from dbdyno.present.accounts import BRACKET, NAMES, THROTTLED
 from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, Tone, known, numeric, table, word
-from dbdyno.present.figures import grouped
+from dbdyno.present.figures import grouped, plus_minus
 from dbdyno.present.page import Html, el
 from dbdyno.present.palette import var
 
-_EFFECT = (
+EFFECT = (
+    Column("verdict"),
     numeric("ratio"),
     Column("95 % interval", rank=1),
-    numeric("p (Holm)", 4),
-    numeric("p (perm.)", 5),
-    numeric("n"),
-    Column("verdict"),
+    numeric("n", 2),
+    numeric("p (Holm)", 5),
+    numeric("p (perm.)", 6),
 )
+"""The answer first: where a line is too long, it is the last to go."""
 _RANK = (
-    numeric("", 6),
+    numeric("", 7),
     Column("variant"),
-    numeric("mean", 2),
-    numeric("±95 %", 3),
-    *_EFFECT,
+    *EFFECT[:4],
+    numeric("mean", 3),
+    numeric("±95 %", 4),
+    *EFFECT[4:],
 )
 _RUNGS = (
     Column("ladder"),
     numeric("sessions"),
+    *EFFECT[:4],
     numeric("A", 3),
     numeric("B", 3),
-    *_EFFECT,
+    *EFFECT[4:],
 )
-_NEXT = (Column("variant"), Column("against"), *_EFFECT)
+_NEXT = (Column("variant"), Column("against"), *EFFECT)
 _MINOR = 0.02
 """Accounts below this share of all change are left out where space is short."""
 _TONES: dict[str, Tone] = {"better": "good", "worse": "invalid", "undecided": "warning"}
@@ -111,20 +115,22 @@ def others(tables: Sequence[MetricTable], place: Place, margin: float) -> Table:
 def rank_rows(table: MetricTable, place: Place, margin: float) -> Iterator[Row]:
     claims = {c.variant: c for c in at(place, table.claims) if not c.neighbours}
     for line in at(place, table.lines):
-        half = None if line.low is None or line.high is None else (line.high - line.low) / 2
-        relative = None if half is None or not line.mean else half / line.mean
-        own = [
-            Cell(str(line.rank), line.rank),
-            word(line.variant),
-            figure(table.unit, line.mean),
-            known(relative, lambda v: f"{100 * v:.1f} %"),
-        ]
+        ends = None
+        if line.low is not None and line.high is not None and line.mean:
+            ends = line.low / line.mean, line.high / line.mean
         claim = claims.get(line.variant)
-        if claim is None:
-            repeats_of = Cell(str(line.repeats), line.repeats)
-            yield Row([*own, word("baseline"), *[_NOTHING] * 3, repeats_of, _NOTHING])
-        else:
-            yield Row([*own, *_effect(claim, margin)], _TONES.get(claim.verdict, ""))
+        effect = _baseline(line.repeats) if claim is None else _effect(claim, margin)
+        yield Row(
+            [
+                Cell(str(line.rank), line.rank),
+                word(line.variant),
+                *effect[:4],
+                figure(table.unit, line.mean),
+                plus_minus(ends),
+                *effect[4:],
+            ],
+            "" if claim is None else _TONES.get(claim.verdict, ""),
+        )
 
 
 def rungs(table: MetricTable, margin: float, title: str) -> Table:
@@ -134,8 +140,9 @@ def rungs(table: MetricTable, margin: float, title: str) -> Table:
     for c in table.claims:
         place = Place(c.workload, c.series, c.sessions)
         sides = (figure(table.unit, means[(*place, v)]) for v in (c.baseline, c.variant))
-        cells = [word(" ".join(filter(None, place[:2]))), Cell(str(c.sessions), c.sessions), *sides]
-        rows.append(Row([*cells, *_effect(c, margin)], _TONES.get(c.verdict, "")))
+        where = [word(" ".join(filter(None, place[:2]))), Cell(str(c.sessions), c.sessions)]
+        effect = _effect(c, margin)
+        rows.append(Row([*where, *effect[:4], *sides, *effect[4:]], _TONES.get(c.verdict, "")))
     return Table(title, _RUNGS, rows)
 
 
@@ -154,15 +161,27 @@ def figure(unit: str, value: float) -> Cell:
     return Cell(value_text("ns" if unit == "ns" else "", value), value, unit)
 
 
+def effect(claim: Contrast | None, made: Comparison, variant: str, repeats: int) -> list[Cell]:
+    """Cells of :data:`EFFECT` of a variant at a rung."""
+    if claim is not None:
+        return _effect(claim, made.margin)
+    own = _baseline(repeats)
+    return own if variant == made.baseline else [word("not compared"), *own[1:]]
+
+
+def _baseline(repeats: int) -> list[Cell]:
+    return [word("baseline"), *[_NOTHING] * 2, Cell(str(repeats), repeats), *[_NOTHING] * 2]
+
+
 def _effect(claim: Contrast, margin: float) -> list[Cell]:
     e = claim.effect
     return [
-        known(e.ratio, lambda v: f"{v:.3f}"),
+        Cell(verdict(claim, margin), claim.verdict),
+        known(e.ratio, lambda v: ratio_text(e, v)),
         word(interval(e)),
+        word(repeats(e)),
         Cell(p_text(claim.p_holm), claim.p_holm),
         Cell(p_text(e.p_permutation), e.p_permutation),
-        word(repeats(e)),
-        Cell(verdict(claim, margin), claim.verdict),
     ]
 
 
@@ -189,7 +208,7 @@ def interval(e: Effect) -> str:
     """``0.817..0.833``; in brackets where it is of the windows alone."""
     if e.low is None or e.high is None:
         return UNKNOWN
-    ends = f"{e.low:.3f}..{e.high:.3f}"
+    ends = f"{ratio_text(e, e.low)}..{ratio_text(e, e.high)}"
     return f"({ends})" if e.basis == "within the window only" else ends
 
 
@@ -330,7 +349,7 @@ def _row(n: int, claim: Contrast, low: float, high: float, made: Comparison) -> 
     hollow = claim.verdict == "undecided"
     fill = var("card") if hollow else colour
     middle = _x(e.ratio or 1.0, low, high)
-    tip = f"{e.ratio or 1:.3f} [{interval(e)}]"
+    tip = f"{ratio_text(e, e.ratio or 1.0)} [{interval(e)}]"
     yield el("circle", el("title", tip), cx=middle, cy=y, r=4.5, fill=fill, stroke=colour, stroke_width=2)
     yield el("text", verdict(claim, made.margin), x=_WIDTH - _RIGHT + 10, y=y + 4, style=f"fill:{colour}")
 

@@ -79,6 +79,8 @@ class Row(NamedTuple):
     tone: Tone = ""
     minor: bool = False
     """Left out where space is short, and it is said so."""
+    key: bool = False
+    """Kept where other rows are left out for want of lines."""
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,8 @@ class Section:
     """A detail: a page opens it on demand, a terminal leaves it out."""
     detail: bool = False
     """A terminal leaves it out."""
+    minor: bool = False
+    """A terminal leaves it out where lines are few, and names it."""
 
 
 Block = Paragraph | Statements | Table | Chart | Drawing | Strip | Verbatim | Choice | Section

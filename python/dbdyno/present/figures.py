@@ -12,7 +12,7 @@ import polars as pl
 from dbdyno.model.claim import Estimate
 from dbdyno.model.results import Results
 from dbdyno.model.units import NS_PER_S, counted, significant
-from dbdyno.present.document import UNKNOWN
+from dbdyno.present.document import UNKNOWN, Cell
 
 _QUANTITIES = {
     "cpu_used": "CPU used",
@@ -97,6 +97,22 @@ def ends(row: Mapping[str, Any]) -> tuple[float, float] | None:
     """The 95 % interval of calls/s over them, which holds 1; ``None`` with one repeat."""
     low, high, value = (row.get(f"calls_per_s{end}") for end in ("_low", "_high", ""))
     return None if low is None or high is None or not value else (low / value, high / value)
+
+
+def half_width(ends: tuple[float, float] | None) -> float | None:
+    """Half of an interval whose ends are over the figure itself."""
+    return None if ends is None else (ends[1] - ends[0]) / 2
+
+
+def plus_minus(ends: tuple[float, float] | None) -> Cell:
+    """``1.2 %``; ``-45 +82 %`` where the ends, over the figure itself, are not as far to both sides."""
+    half = half_width(ends)
+    if ends is None or half is None:
+        return Cell("")
+    below, above = 1 - ends[0], ends[1] - 1
+    if above - below >= 0.05:
+        return Cell(f"-{percent(below)} +{percent(above)} %", half)
+    return Cell(f"{percent(half, digits=1 if half < 0.1 else 0)} %", half)
 
 
 def cpus_text(cpus: float) -> str:

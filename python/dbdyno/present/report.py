@@ -47,8 +47,6 @@ _SEVERITIES = ("invalid", "warning", "note", "good")
 _MAIN = ("throughput", "response")
 _IN_WORDS = (headline.FIRST, *headline.PARAGRAPH)
 """Findings that the headline has."""
-NOT_MEASURED = "not-measured"
-"""The claim that a terminal shows beside the quality."""
 MOST = 3
 """Claims that are shown at once."""
 DETAILS: dict[str, tuple[Details, ...]] = {
@@ -69,15 +67,20 @@ def document(results: Results) -> Document:
         lead=lead(results),
         figures=_observed(results) if made.observed else _peak(results),
         footer=_footer(results),
-        more=more(results),
+        more=more(results, results.info.id),
     )
 
 
-def brief(results: Results) -> Document:
-    """The same without what a terminal leaves out: quicker to make."""
+def brief(results: Results, run: str = "") -> Document:
+    """What a terminal shows: the answer, the table, the gravest claims. ``run``: how a command names it."""
     made = _Builder(results)
-    sections = [s for s in made.answers() if s.blocks]
-    return Document(headline.title(results), sections, lead=lead(results), more=more(results))
+    sections = [s for s in made.screen() if s.blocks]
+    return Document(
+        headline.title(results),
+        sections,
+        lead=lead(results, together=True),
+        more=more(results, run or results.info.id),
+    )
 
 
 def details(results: Results, name: str, cell: str | None = None) -> list[Block]:
@@ -92,8 +95,8 @@ def details(results: Results, name: str, cell: str | None = None) -> list[Block]
     return [b for make in DETAILS[name] for b in make(results, pick)]
 
 
-def lead(results: Results) -> list[Paragraph]:
-    """How the run ended where it did not end well; the answer in words."""
+def lead(results: Results, together: bool = False) -> list[Paragraph]:
+    """How the run ended where it did not end well; the answer, of variants ``together`` by their effects."""
     info = results.info
     notes = []
     if info.status != "complete":
@@ -103,8 +106,9 @@ def lead(results: Results) -> list[Paragraph]:
         )
     if info.stopped is not None:
         notes.append(Paragraph(f"Stopped {info.stopped}"))
-    answers = [Paragraph(s, lead=True) for s in headline.sentences(results)]
-    return [*notes, *answers, *remarks(_labels(info))]
+    compared = results.comparison if together else None
+    told = headline.sentences(results) if compared is None else compared.summary
+    return [*notes, *(Paragraph(s, lead=True) for s in told), *remarks(_labels(info))]
 
 
 def _labels(info: RunInfo) -> list[str]:
@@ -114,15 +118,10 @@ def _labels(info: RunInfo) -> list[str]:
     return ["; ".join(filter(None, words)) + "."] if any(words) else []
 
 
-def more(results: Results) -> list[Paragraph]:
-    """The commands that show the rest."""
-    run = results.info.id
-    options = " | ".join(f"--{name.replace('_', '-')}" for name in ("claims", *DETAILS))
-    commands = [f"dbdyno show {run} {options}", *([f"dbdyno analyze {run}"] if results.scaling else [])]
-    lacking = [f.text for f in results.findings if f.id == NOT_MEASURED]
-    return remarks(
-        [f"{_quality_title(results)}.", *lacking, f"More: {'; '.join(commands)}; dbdyno report {run}"]
-    )
+def more(results: Results, run: str) -> list[Paragraph]:
+    """How many claims there are besides, and the command that shows them."""
+    count = len(_by_severity(results)) - len(_grave(results))
+    return remarks([f"{count} more: dbdyno show {run} --claims"] if count else [])
 
 
 def findings(results: Results) -> list[Block]:
@@ -137,7 +136,7 @@ class _Builder:
         self.results = results
         self.observed = figures.is_observation(results)
         self._picks = selection.picks(results)
-        self._grave = [f for f in _by_severity(results) if f.severity in ("invalid", "warning")][:MOST]
+        self._grave = _grave(results)
 
     def sections(self) -> Iterator[Section]:
         """In reading order."""
@@ -163,8 +162,22 @@ class _Builder:
             yield Section("Top events", [self._choice(profile.top_events)], "top", detail=True)
         yield from self._details(rates)
 
+    def screen(self) -> Iterator[Section]:
+        """What a terminal shows: the table, then the claims that matter."""
+        results = self.results
+        if self.observed:
+            yield Section("", [self._choice(profile.top_events)])
+            told = [Paragraph(a.text) for a in results.answers if a.id != headline.ACTIVITY]
+            yield Section("", told)
+        else:
+            yield Section("", rungs.tables(results, together=True))
+        yield Section("", [_statements(results, self._grave)] if self._grave else [])
+        together = None if self.observed else placement.section(results)
+        if together is not None:
+            yield replace(together, minor=True)
+
     def answers(self) -> Iterator[Section]:
-        """What a terminal shows, too: the claims that matter, then tables."""
+        """The claims that matter, then tables."""
         results, grave = self.results, self._grave
         yield Section("", [_statements(results, grave)] if grave else [], "findings")
         if results.comparison is not None:
@@ -226,6 +239,11 @@ def _charts(groups: Iterable[charts.Group], part: str, main: bool | None = None)
 def _by_severity(results: Results) -> list[Claim]:
     told = [f for f in results.findings if f.id not in _IN_WORDS]
     return sorted(told, key=lambda f: _SEVERITIES.index(f.severity))
+
+
+def _grave(results: Results) -> list[Claim]:
+    """What limits the trust in the figures: at most three."""
+    return [f for f in _by_severity(results) if f.severity in ("invalid", "warning")][:MOST]
 
 
 def _statements(results: Results, found: Iterable[Claim]) -> Statements:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dbdyno.model.comparison import Comparison
 from dbdyno.model.results import Results
-from dbdyno.model.units import format_ns, format_rate, significant
-from dbdyno.present import accounts, figures, sources_used
+from dbdyno.model.units import digits_within, format_ns, format_rate, significant
+from dbdyno.present import accounts, compare_rows, figures, sources_used
 from dbdyno.present.document import (
     UNKNOWN,
     Block,
@@ -32,6 +33,16 @@ Made = tuple[Column, Callable[[Record], Cell]]
 _TONES: dict[str, Tone] = {"invalid": "invalid", "client": "warning", "short": "warning"}
 _STATUS = {"client": "limited by the client"}
 _PARTS = ("run", "runq", "sleep", "client", "pool_queue", "unaccounted")
+_OF_VARIANTS = (
+    "work_per_s",
+    "calls_per_s_low",
+    "calls_per_s",
+    "response_p95_ns",
+    "run_aas",
+    "runq_aas",
+    "sleep_aas",
+    "client_aas",
+)
 _COLOURS = {"sleep": "sleep-3", "pool_queue": "pool-queue"}
 _LEGEND = "CPU to unaccounted: shares of session time. Efficiency: of perfect scaling."
 
@@ -53,18 +64,17 @@ def _ns(name: str) -> Callable[[Record], Cell]:
 
 
 def _rate(name: str) -> Callable[[Record], Cell]:
-    return lambda r: known(r.get(name), format_rate)
+    """Rounded by its interval, which is that of the calls."""
+
+    def cell(r: Record) -> Cell:
+        digits = digits_within(figures.half_width(figures.ends(r)))
+        return known(r.get(name), lambda v: format_rate(v, digits))
+
+    return cell
 
 
 def _interval(r: Record) -> Cell:
-    """``1.2 %``; ``-45 +82 %`` where the ends are not as far to both sides."""
-    ends = figures.ends(r)
-    if ends is None:
-        return Cell("")
-    below, above = 1 - ends[0], ends[1] - 1
-    if above - below < 0.05:
-        return Cell(f"{percent((above + below) / 2, digits=1)} %", (above + below) / 2)
-    return Cell(f"-{percent(below)} +{percent(above)} %", (above + below) / 2)
+    return figures.plus_minus(figures.ends(r))
 
 
 def _bar(r: Record) -> Cell:
@@ -84,7 +94,7 @@ def _top_wait(r: Record) -> Cell:
 _MARKS = {"client": "*", "invalid": "!"}
 _MARKED = {
     "client": "* limited by the client: in no conclusion",
-    "invalid": "! unusable, for the reason given by dbdyno show --claims: in no conclusion",
+    "invalid": "! unusable (reason: dbdyno show last --claims): in no conclusion",
 }
 
 
@@ -97,16 +107,16 @@ def columns(work: str) -> dict[str, Made]:
     return {
         "sessions": (_number("sess", 4, 0, "sessions"), _sessions),
         "calls_per_s": (_number("calls/s", 7, 0, ""), _rate("calls_per_s")),
-        "calls_per_s_low": (_number("±95%", 5, 4, "±95 %"), _interval),
-        "work_per_s": (_number(f"{work}/s"[:8], 8, 3, f"{work}/s"), _rate("work_per_s")),
+        "calls_per_s_low": (_number("±95%", 5, 2, "±95 %"), _interval),
+        "work_per_s": (_number(f"{work}/s"[:8], 8, 1, f"{work}/s"), _rate("work_per_s")),
         "scaling": (_number("eff%", 5, 5, "efficiency, %"), lambda r: known(r.get("scaling"), percent)),
         "response_mean_ns": (_number("mean", 7, 12, ""), _ns("response_mean_ns")),
         "response_p50_ns": (_number("p50", 7, 14, ""), _ns("response_p50_ns")),
-        "response_p95_ns": (_number("p95", 7, 2, ""), _ns("response_p95_ns")),
+        "response_p95_ns": (_number("p95", 7, 3, ""), _ns("response_p95_ns")),
         "response_p99_ns": (_number("p99", 7, 13, ""), _ns("response_p99_ns")),
         "": (Column("", name="session time"), _bar),
         "run_aas": (_number("CPU%", 4, 6, "CPU, %"), _share("run_aas")),
-        "runq_aas": (_number("WAIT%", 5, 1, "CPU WAIT, %"), _share("runq_aas")),
+        "runq_aas": (_number("WAIT%", 5, 4, "CPU WAIT, %"), _share("runq_aas")),
         "sleep_aas": (_number("sleep%", 6, 7, "sleep, %"), _share("sleep_aas")),
         "client_aas": (_number("clnt%", 5, 9, "client, %"), _share("client_aas")),
         "pool_queue_aas": (_number("pool%", 5, 8, "pool queue, %"), _share("pool_queue_aas")),
@@ -140,18 +150,23 @@ def running(work: str) -> tuple[list[Column], Callable[[Record], Row]]:
     return [c for c, _ in shown], lambda r: _row(r, shown)
 
 
-def _row(r: Record, made: list[Made]) -> Row:
-    return Row([cell(r) for _, cell in made], _TONES.get(str(r.get("status")), ""))
+def _row(r: Record, made: list[Made], key: bool = False) -> Row:
+    return Row([cell(r) for _, cell in made], _TONES.get(str(r.get("status")), ""), key=key)
 
 
-def tables(results: Results) -> list[Block]:
-    """A table a series; then what the columns mean, and why a figure is unknown."""
-    series = figures.series_of(results)
+def tables(results: Results, together: bool = False) -> list[Block]:
+    """A table a series, or of variants ``together`` one by their effects; then what the columns mean, and why
+    a figure is unknown."""
+    series, shown = figures.series_of(results), list[Block]()
     if not series:
-        return [Paragraph("No rung was measured.", "muted")]
-    shown = [t for s in series for t in _series(results, s, s.label if len(series) > 1 else "")]
+        return [Paragraph("No load was measured.", "muted")]
+    if together and results.comparison is not None and len({s.workload for s in series}) == 1:
+        legend, shown = [], [_effects(results, results.comparison)]
+    else:
+        legend = [_LEGEND]
+        shown = [t for s in series for t in _series(results, s, s.label if len(series) > 1 else "")]
     marked = [words for status, words in _MARKED.items() if status in set(results.tables["rungs"]["status"])]
-    return [*shown, *remarks([*marked, _LEGEND, *_unknown(results, columns("work"))])]
+    return [*shown, *remarks([*marked, *legend, *_unknown(results, columns("work"))])]
 
 
 def _series(results: Results, series: Series, title: str) -> list[Block]:
@@ -162,11 +177,39 @@ def _series(results: Results, series: Series, title: str) -> list[Block]:
         "pool_queue_aas": not figures.has_pool(frame),
     }
     made = [m for n, m in columns(figures.work_short(results, series.workload)).items() if not absent.get(n)]
-    rows = [_row(r, made) for r in frame.to_dicts()]
+    peak = frame["calls_per_s"].max()
+    rows = [_row(r, made, r["calls_per_s"] == peak) for r in frame.to_dicts()]
     found = accounts.throttled(results, series)
     words = ", ".join(f"{bracket} at {n} sessions" for n, bracket in sorted(found.items()))
     throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {words}."
     return [Table(title, [c for c, _ in made], rows), *remarks([throttled] if found else [])]
+
+
+def _effects(results: Results, made: Comparison) -> Table:
+    """A row for each variant at each number of sessions: its effect, then the figures of its rung."""
+    first, rungs = made.metrics[0], results.tables["rungs"]
+    claims = {(c.sessions, c.variant): c for c in first.claims if not c.neighbours}
+    ranks = {(x.sessions, x.variant): x.rank for x in first.lines}
+    found = columns(figures.work_short(results, rungs["workload"][0]))
+    own = [
+        (column._replace(rank=len(compare_rows.EFFECT) + n), cell)
+        for n, (column, cell) in enumerate(found[name] for name in _OF_VARIANTS)
+    ]
+    rows = []
+    for r in rungs.to_dicts():
+        place = r["sessions"], r["variant"]
+        effect = compare_rows.effect(claims.get(place), made, r["variant"], r["repeats"])[:4]
+        row = _row(r, own, key=ranks.get(place) == 1)
+        cells = [_sessions(r), word(r["variant"]), *effect, *row.cells]
+        rows.append((r["sessions"], ranks.get(place, len(ranks)), row._replace(cells=cells)))
+    heads = [
+        found["sessions"][0],
+        Column("variant", shortens=True),
+        *compare_rows.EFFECT[:4],
+        *(c for c, _ in own),
+    ]
+    rows.sort(key=lambda r: r[:2])
+    return Table(f"{first.title}; ratio to {made.baseline}", heads, [row for *_, row in rows])
 
 
 def further(results: Results) -> Section:

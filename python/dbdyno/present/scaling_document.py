@@ -174,7 +174,9 @@ def section(scalings: Sequence[Scaling]) -> Section | None:
     many = len(scalings) > 1
     parts: list[Block] = []
     for n, one in enumerate(scalings):
-        more = Section("All answers, models, every load", [*_answers(one), *_tables(one)], folded=True)
+        more = Section(
+            "All answers, models, every load", [*_answers(one), *_models(one), *_measured(one)], folded=True
+        )
         blocks: list[Block] = [*_lead(one), *_charts(one, n), more]
         parts += [Section(one.ladder.name, blocks)] if many else blocks
     return Section("Scalability", parts, "scaling")
@@ -192,11 +194,12 @@ def _sections(scaling: Scaling, number: int, name: str) -> Iterator[Section]:
     yield Section("The ladder and the model", _charts(scaling, number), f"charts{name}")
     answers = _answers(scaling)
     if answers:
-        yield Section("Answers", answers, f"answers{name}")
-    yield Section("Model and measurements", _tables(scaling), f"model{name}")
+        yield Section("Answers", answers, f"answers{name}", minor=True)
+    yield Section("", _measured(scaling), f"measured{name}")
+    yield Section("Models", _models(scaling), f"model{name}", minor=True)
     caveats = remarks(_caveats(scaling))
     if caveats:
-        yield Section("Notes", caveats, f"notes{name}")
+        yield Section("Notes", caveats, f"notes{name}", minor=True)
 
 
 def _title(scaling: Scaling) -> str:
@@ -247,7 +250,11 @@ def _answer_title(answer: Claim) -> str:
     return _TITLES.get(answer.id, answer.id.replace("-", " ").capitalize())
 
 
-def _tables(scaling: Scaling) -> list[Block]:
+def _measured(scaling: Scaling) -> list[Block]:
+    return [] if scaling.ladder.points.is_empty() else [measured(scaling)]
+
+
+def _models(scaling: Scaling) -> list[Block]:
     blocks: list[Block] = []
     best = scaling.best
     if best is not None:
@@ -260,10 +267,7 @@ def _tables(scaling: Scaling) -> list[Block]:
         others = [_parameters(f, f.title) for f in scaling.fits[1:]]
         blocks += [Section("Figures of the other models", others, folded=True)] if others else []
     costs = per_work(scaling.regressions)
-    blocks += [costs] if costs is not None else []
-    if not scaling.ladder.points.is_empty():
-        blocks.append(measured(scaling))
-    return blocks
+    return [*blocks, *([costs] if costs is not None else [])]
 
 
 def _chosen(scaling: Scaling, fit: Fitted) -> str:

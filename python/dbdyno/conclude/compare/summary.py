@@ -25,6 +25,7 @@ from dbdyno.model.comparison import (
     Line,
     MetricTable,
     Why,
+    ratio_text,
     value_text,
     verdict_text,
 )
@@ -68,11 +69,12 @@ def _ranked(table: MetricTable, lines: Sequence[Line], sessions: int, margin: fl
 
 def _effect(found: Contrast, margin: float) -> str:
     e = found.effect
-    verdict = verdict_text(found.verdict, margin, found.further_repeats)
+    verdict = verdict_text(found.verdict, margin)
     if e.ratio is None:
         return verdict
-    ends = f" ({e.low:.3f} to {e.high:.3f})" if e.low is not None and e.high is not None else ""
-    return f"{e.ratio:.3f}{ends} of {found.baseline}: {verdict}"
+    low, high = ((None if end is None else ratio_text(e, end)) for end in (e.low, e.high))
+    ends = f" ({low} to {high})" if low is not None and high is not None else ""
+    return f"{ratio_text(e, e.ratio)} times {found.baseline}{ends}, {verdict}"
 
 
 def _limit(results: Results) -> float | None:

@@ -1,7 +1,11 @@
-"""A document as lines of a given width. No figure is cut: where room is short, whole columns go, by rank."""
+"""A document as lines of a given width. No figure is cut: where room is short, whole columns go, by rank.
+
+A terminal shows a document on one screen: what is minor goes first, the answer stays. A file gets all of it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import NamedTuple
@@ -9,6 +13,7 @@ from typing import NamedTuple
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from dbdyno.model.units import counted
 from dbdyno.model.visible import one_line
 from dbdyno.present.document import (
     Block,
@@ -29,8 +34,39 @@ _STYLES: dict[Tone, str] = {
 }  # fmt: skip
 _MARKS: dict[Tone, str] = {"warning": "!", "invalid": "!"}
 _GAP = "  "
+_UNITS = re.compile(r"(?<=\d) (?=%|(?:[kMG]|[mun]?s|min)\b)")
+"""A number and its unit stay in one line."""
 _LEAST, _SHORTENED = 16, 24
 """Columns that a text is left with at least: one that wraps, one that shortens."""
+
+
+SCREEN = 23
+"""Lines of a document on a terminal: 25 with the two of its files."""
+
+
+class Room(NamedTuple):
+    """What a screen has room for."""
+
+    minor: bool = True
+    """Sections that may be left out."""
+    rows: int | None = None
+    """Rows of a table; ``None``: all."""
+    advice: bool = True
+    """What to do about a claim."""
+    lead: int | None = None
+    """Paragraphs of the answer."""
+
+
+_ALL = Room()
+_ROOMS = (
+    _ALL,
+    Room(minor=False),
+    Room(minor=False, rows=12),
+    Room(minor=False, rows=12, advice=False),
+    Room(minor=False, rows=12, advice=False, lead=1),
+    Room(minor=False, rows=8, advice=False, lead=1),
+    Room(minor=False, rows=5, advice=False, lead=1),
+)
 
 
 class Line(NamedTuple):
@@ -49,7 +85,12 @@ class Printed:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
-        made = document(self.shown, width) if isinstance(self.shown, Document) else lines(self.shown, width)
+        if not isinstance(self.shown, Document):
+            made: Iterable[Line] = lines(self.shown, width)
+        elif console.is_terminal:
+            made = on_screen(self.shown, width)
+        else:
+            made = document(self.shown, width)
         yield from (n.printed() for n in made)
 
 
@@ -70,31 +111,51 @@ class Running:
         return Line(next(_lines(texts, self._columns, self._widths)), _STYLES[row.tone])
 
 
-def document(shown: Document, width: int) -> Iterator[Line]:
+def on_screen(shown: Document, width: int, most: int = SCREEN) -> list[Line]:
+    """As much of it as fits into ``most`` lines: details go first, then rows and advice."""
+    made: list[Line] = []
+    for room in _ROOMS:
+        made = [*document(shown, width, room)]
+        if len(made) <= most:
+            return made
+    after = [*_after(shown, width, _ROOMS[-1])]
+    return [*made[: most - len(after) - 1], Line("..."), *after]
+
+
+def document(shown: Document, width: int, room: Room = _ALL) -> Iterator[Line]:
     """Title, answer, blocks without details, and where those are."""
     yield from _wrapped(shown.title, width, "bold")
-    yield from lines([*shown.lead, *shown.blocks], width)
+    answers = [p for p in shown.lead if p.lead][: room.lead]
+    lead = [p for p in shown.lead if not p.lead or p in answers]
+    yield from lines([*lead, *shown.blocks], width, room)
+    yield from _after(shown, width, room)
+
+
+def _after(shown: Document, width: int, room: Room) -> Iterator[Line]:
+    left = [b.title for b in shown.blocks if isinstance(b, Section) and b.minor and b.title]
+    if left and not room.minor:
+        yield from _wrapped(f"Further: {'; '.join(left)}. All of it: append | less", width, "dim")
     yield from lines(shown.more, width)
 
 
-def lines(blocks: Iterable[Block], width: int) -> Iterator[Line]:
+def lines(blocks: Iterable[Block], width: int, room: Room = _ALL) -> Iterator[Line]:
     """Blocks one below the other; a table with a title stands apart from what is above it."""
     for n, block in enumerate(blocks):
         match block:
             case Paragraph():
                 yield from _wrapped(block.text, width, _STYLES[block.tone])
             case Statements():
-                yield from _statements(block, width)
+                yield from _statements(block, width, room.advice)
             case Table():
                 if block.title and n:
                     yield Line("")
-                yield from _table(block, width)
+                yield from _table(block, width, room.rows)
             case Verbatim():
                 yield from (Line(one_line(t)) for t in block.text.splitlines())
             case Choice() if block.options:
-                yield from lines(block.options[0].blocks, width)
-            case Section(folded=False, detail=False):
-                inner = list(lines(block.blocks, width))
+                yield from lines(block.options[0].blocks, width, room)
+            case Section(folded=False, detail=False) if room.minor or not block.minor:
+                inner = list(lines(block.blocks, width, room))
                 if inner and (n or block.title):
                     yield Line("")
                 if inner and block.title:
@@ -108,25 +169,28 @@ def _wrapped(text: str, width: int, style: str = "", indent: str = "", first: st
     """Lines that end at a word."""
     indent = indent if width > 2 * len(indent) else ""
     for paragraph in text.splitlines():
+        joined = _UNITS.sub("\N{NO-BREAK SPACE}", one_line(paragraph))
         for part in wrap(
-            one_line(paragraph), max(width, 1), initial_indent=first, subsequent_indent=indent,
+            joined, max(width, 1), initial_indent=first, subsequent_indent=indent,
             break_long_words=False, break_on_hyphens=False,
         ):  # fmt: skip
-            yield Line(part, style)
+            yield Line(part.replace("\N{NO-BREAK SPACE}", " "), style)
 
 
-def _statements(shown: Statements, width: int) -> Iterator[Line]:
+def _statements(shown: Statements, width: int, advice: bool) -> Iterator[Line]:
     for item in shown.items:
         evidence = f"  ({item.evidence})" if item.evidence else ""
         text = f"{_MARKS.get(item.tone, '-')} {item.text}{evidence}"
         yield from _wrapped(text, width, _STYLES[item.tone], indent="  ")
-        yield from _wrapped(item.advice, width, "dim", indent="  ", first="  ")
+        if advice:
+            yield from _wrapped(item.advice, width, "dim", indent="  ", first="  ")
 
 
-def _table(shown: Table, width: int) -> Iterator[Line]:
+def _table(shown: Table, width: int, most: int | None) -> Iterator[Line]:
     """A line each row; which columns and rows are left out is said below."""
     table = shown.shown(sketches=True)
-    major = [r for r in table.rows if not r.minor]
+    counting = [r for r in table.rows if not r.minor]
+    major = _some(counting, most)
     rows = [[one_line(c.text) for c in r.cells] for r in major]
     heads = [c.head for c in table.columns]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)] if heads else []
@@ -140,7 +204,18 @@ def _table(shown: Table, width: int) -> Iterator[Line]:
     for row, texts in zip(major, rows, strict=True):
         for text in _lines([texts[n] for n in kept], columns, fitted):
             yield Line(text, _STYLES[row.tone])
-    yield from _wrapped(_left_out(table, kept, len(table.rows) - len(major)), width, "dim")
+    yield from _wrapped(_left_out(table, kept, len(counting), len(major)), width, "dim")
+
+
+def _some(rows: list[Row], most: int | None) -> list[Row]:
+    """The first, the last, those that count, and some between."""
+    if most is None or len(rows) <= most:
+        return rows
+    step = (len(rows) - 1) / (most - 1)
+    kept = {round(n * step) for n in range(most)}
+    for key in (n for n, r in enumerate(rows) if r.key and n not in kept):
+        kept = kept - {min((k for k in kept if 0 < k < len(rows) - 1), key=lambda k: abs(k - key))} | {key}
+    return [rows[n] for n in sorted(kept)]
 
 
 def _kept(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
@@ -186,8 +261,10 @@ def _within(text: str, column: Column, width: int) -> list[str]:
     return wrap(text, width, break_on_hyphens=False)
 
 
-def _left_out(table: Table, kept: Sequence[int], minor: int) -> str:
+def _left_out(table: Table, kept: Sequence[int], counting: int, shown: int) -> str:
     heads = [c.head for n, c in enumerate(table.columns) if n not in kept and c.head]
     told = [f"Not shown at this width: {', '.join(dict.fromkeys(heads))}."] if heads else []
-    told += [f"{minor} smaller {'row' if minor == 1 else 'rows'} not shown."] if minor else []
+    told += [f"{counting - shown} of {counting} rows not shown."] if shown < counting else []
+    minor = len(table.rows) - counting
+    told += [f"{counted(minor, 'smaller row')} not shown."] if minor else []
     return " ".join(told)
