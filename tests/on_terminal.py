@@ -64,3 +64,25 @@ def obeyed(written: str) -> Sequence[str]:
     plain = _OURS.sub("", written).replace("\r\n", "\n")
     plain = re.sub("\r(?=\n|$)|^\r|\r$", "", plain, flags=re.M)
     return _OBEYED.findall(plain)
+
+
+def screen(written: str, columns: int) -> list[str]:
+    """The lines that are left on a terminal of so many columns, those that have scrolled off it included."""
+    lines: list[str] = [""]
+    row = place = 0
+    for part in re.findall("\x1b\\[[0-9;?]*[A-Za-z]|[\r\n]|[^\r\n\x1b]", written):
+        if part == "\r":
+            place = 0
+        elif part == "\n":
+            row += 1
+        elif part == "\x1b[2K":
+            lines[row] = ""
+        elif up := re.fullmatch("\x1b\\[(\\d+)A", part):
+            row = max(0, row - int(up[1]))
+        elif part[0] != "\x1b":
+            row, place = (row + 1, 0) if place == columns else (row, place)
+        lines += [""] * (row + 1 - len(lines))
+        if part not in "\r\n" and part[0] != "\x1b":
+            lines[row] = lines[row][:place].ljust(place) + part + lines[row][place + 1 :]
+            place += 1
+    return "\n".join(line.rstrip() for line in lines).rstrip("\n").split("\n")

@@ -35,8 +35,8 @@ def text(made: Comparison, width: int = 100) -> str:
 
 def test_the_terminal_shows_rank_ratio_interval_both_p_and_verdict() -> None:
     shown = text(compare_variants(noisy(WORLD)))
-    line = next(x for x in shown.splitlines() if re.match(r"3  third +\d", x))
-    assert re.search(r"0\.\d{3} +0\.\d{3}\.\.0\.\d{3} +\S+ +0\.031 +6 +worse$", line)
+    line = next(x for x in shown.splitlines() if re.match(r"3  third +worse", x))
+    assert re.search(r"worse +(0\.\d+) +0\.\d+\.\.0\.\d+ +6 +\S.* 0\.031$", line)
     assert "CPU WAIT" in shown and "paired by block" in shown
 
 
@@ -44,7 +44,9 @@ def test_the_terminal_shows_rank_ratio_interval_both_p_and_verdict() -> None:
 def test_a_narrow_terminal_keeps_n_and_verdict_and_says_what_it_leaves_out(width: int) -> None:
     shown = text(compare_runs(noisy(WORLD, id="first"), noisy(WORLD, seed=2, id="other")), width).splitlines()
     heads = [x for x in shown if x.startswith("ladder")]
-    assert heads and all(x.endswith(" n  verdict") and len(x) <= width for x in heads)
+    assert heads and all(
+        x.split()[2] == "verdict" and {"ratio", "n"} <= set(x.split()) and len(x) <= width for x in heads
+    )
     assert "p (Holm), p (perm.)." in " ".join(shown[shown.index(heads[0]) :])
     assert any(x.startswith("Not shown at this width: ") for x in shown)
 
@@ -56,7 +58,7 @@ def test_two_runs_have_a_row_for_each_number_of_sessions() -> None:
     assert [(r.cells[0].text, r.cells[1].value) for r in rungs.rows] == [
         (f"lio {v}", n) for v in ("base", "second", "third") for n in (1, 4)
     ]
-    assert {r.cells[-1].value for r in rungs.rows} <= {"undecided", "better", "worse", "no difference"}
+    assert {r.cells[2].value for r in rungs.rows} <= {"undecided", "better", "worse", "no difference"}
 
 
 def test_reasons_hold_every_account_and_mark_the_small_ones() -> None:

@@ -223,7 +223,7 @@ def ratio_text(effect: Effect, ratio: float) -> str:
     if effect.low is None or effect.high is None:
         return f"{ratio:.2f}"
     half = (effect.high - effect.low) / 2
-    decimals = 3 if half <= 0 else max(1 if half >= 10 else 2, min(4, 1 - math.floor(math.log10(half))))
+    decimals = 3 if half <= 0 else max(1 if half >= 10 else 2, min(3, 1 - math.floor(math.log10(half))))
     return f"{ratio:.{decimals}f}"
 
 

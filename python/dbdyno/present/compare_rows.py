@@ -30,7 +30,7 @@ EFFECT = (
     Column("verdict"),
     numeric("ratio"),
     Column("95 % interval", rank=1),
-    numeric("n", 2),
+    numeric("n"),
     numeric("p (Holm)", 5),
     numeric("p (perm.)", 6),
 )

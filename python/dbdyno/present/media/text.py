@@ -211,10 +211,12 @@ def _some(rows: list[Row], most: int | None) -> list[Row]:
     """The first, the last, those that count, and some between."""
     if most is None or len(rows) <= most:
         return rows
-    step = (len(rows) - 1) / (most - 1)
+    step, last = (len(rows) - 1) / (most - 1), len(rows) - 1
     kept = {round(n * step) for n in range(most)}
     for key in (n for n, r in enumerate(rows) if r.key and n not in kept):
-        kept = kept - {min((k for k in kept if 0 < k < len(rows) - 1), key=lambda k: abs(k - key))} | {key}
+        between = [n for n in kept if 0 < n < last and not rows[n].key]
+        if between:
+            kept = kept - {min(between, key=lambda n: abs(n - key))} | {key}
     return [rows[n] for n in sorted(kept)]
 
 

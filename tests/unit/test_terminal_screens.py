@@ -1,0 +1,142 @@
+"""What is left on a real terminal: the answer on one screen, the table once, nothing important cut."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import report_results as made
+from rich.text import Text
+from tests.fakery import WITH_ENGINES
+from tests.on_terminal import on_terminal, screen
+
+from dbdyno.cli.live import _status_line
+from dbdyno.conduct.progress import Tick
+from dbdyno.model.plan import Cell, Plan
+from dbdyno.model.protocols import Progress
+from dbdyno.present.document import Row, word
+from dbdyno.present.media.text import _some
+
+FAKE = ("--engine", "fake", "--call-target", "10ms", "--measure", "2s", "--settle", "0s")
+LAW = "fake:cpus=2,cpu=10ms"
+COMMANDS = {
+    "ladder": ("run", "lio", *FAKE, "--dsn", LAW, "--sessions", "1,2,4,8", "--repeats", "3"),
+    "long ladder": ("run", "lio", *FAKE, "--dsn", LAW, "--sessions", "1:16"),
+    "variants": ("run", "recipe.toml", *FAKE, "--dsn", LAW),
+    "observation": ("observe", "--engine", "fake", "--dsn", f"{LAW},sessions=3", "--for", "6s", "--quiet"),
+}
+RECIPE = """workload = "lio"
+sessions = "2,8"
+repeats = 3
+[variants.all-cpus]
+[variants.quota-of-one]
+limits = { quota = 1 }
+[variants.quota-of-one-and-a-half]
+limits = { quota = 1.5 }
+"""
+COLUMNS = (80, 120, 200)
+
+
+Screens = dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("screens")
+    (root / "recipe.toml").write_text(RECIPE)
+    return root
+
+
+@pytest.fixture(scope="module")
+def ends(store: Path) -> Screens:
+    """How each kind of run ends at 80 columns; each in a store of its own."""
+    return {kind: on_screen(store, kind, *words) for kind, words in COMMANDS.items()}
+
+
+def on_screen(root: Path, kind: str, *words: str, columns: int = 80) -> list[str]:
+    code, written = on_terminal(
+        *(str(root / w) if w == "recipe.toml" else w for w in words),
+        columns=columns, rows=24, env={"DBDYNO_STORE": str(root / kind), "PYTHONPATH": WITH_ENGINES}, seconds=240,
+    )  # fmt: skip
+    lines = screen(written, columns)
+    assert code == 0, lines
+    return lines
+
+
+def heads(lines: list[str]) -> list[list[str]]:
+    return [x.split() for x in lines if x.split()[:1] == ["sess"]]
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_a_run_is_shown_on_one_screen(store: Path, ends: Screens, kind: str, columns: int) -> None:
+    lines = ends[kind] if columns == 80 else on_screen(store, kind, "show", "last", columns=columns)
+    assert len(lines) <= 25 and max(map(len, lines)) <= columns, lines
+    assert len([x for x in lines if x.startswith(("! ", "- "))]) <= 3
+    if kind != "observation":
+        assert len(heads(lines)) == 1 and "LIO/s" in heads(lines)[0]
+    if kind == "ladder":
+        assert "±95%" in heads(lines)[0]
+    if kind == "variants":
+        assert heads(lines)[0][:4] == ["sess", "variant", "verdict", "ratio"] and "n" in heads(lines)[0]
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_it_ends_with_the_path_of_its_page_and_nothing_of_its_progress(ends: Screens, kind: str) -> None:
+    assert any("report.html" in x for x in ends[kind][-3:])
+    assert not any(" left" in x or "measuring" in x for x in ends[kind])
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_a_comparison_is_shown_on_one_screen_and_keeps_its_verdict(
+    store: Path, ends: Screens, columns: int
+) -> None:
+    lines = on_screen(store, "variants", "compare", "last", columns=columns)
+    assert ends and len(lines) <= 25 and max(map(len, lines)) <= columns
+    heads = [x.split() for x in lines if "verdict" in x.split()]
+    assert heads and all({"variant", "ratio", "interval", "n"} <= set(h) for h in heads)
+
+
+def test_without_a_terminal_progress_goes_to_standard_error_and_the_table_is_whole(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dbdyno", *COMMANDS["long ladder"]],
+        capture_output=True, text=True, check=True,
+        env={**os.environ, "DBDYNO_STORE": str(tmp_path), "PYTHONPATH": WITH_ENGINES},
+    )  # fmt: skip
+    table = done.stdout[done.stdout.index("\nsess") :].splitlines()
+    assert [int(x.split()[0]) for x in table[2:18]] == list(range(1, 17))
+    assert {"p50", "p99", "unac%"} <= set(table[1].split())
+    assert "\x1b" not in done.stdout + done.stderr
+    assert len(heads(done.stdout.splitlines())) == len(heads(done.stderr.splitlines())) == 1
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 80, 120, 200])
+def test_place_and_time_left_are_the_last_to_leave_the_line_of_progress(columns: int) -> None:
+    cell = Cell(
+        id="x", workload="lio", variant="a-rather-long-variant", sessions=128, repeat=1, params={},
+        settle_ns=0, measure_ns=10**10,
+    )  # fmt: skip
+    plan = made.results().plan.model_copy(update={"cells": (cell,) * 12})
+    tick = Tick(cell, 3, "measuring", 5.0, Progress(100, 0, 0, 0), {"CPU WAIT": 0.93, "CPU": 0.07}, 754.0)
+    line = _line(plan, tick, columns)
+    assert len(line) <= columns
+    assert line.startswith("[3/12]") and line.endswith("13 min left")
+    assert columns < 40 or "128 sessions" in line
+    assert columns < 120 or "CPU WAIT 93%" in line
+
+
+def _line(plan: Plan, tick: Tick, columns: int) -> str:
+    line: Text = _status_line(plan, tick, None, columns)
+    return line.plain
+
+
+@pytest.mark.parametrize("most", [2, 5, 12])
+def test_of_many_rows_the_first_the_last_and_those_that_count_stay(most: int) -> None:
+    rows = [Row([word(str(n))], key=n in (17, 64)) for n in range(70)]
+    kept = [int(r.cells[0].text) for r in _some(rows, most)]
+    assert kept == sorted(set(kept)) and len(kept) == most
+    assert kept[0] == 0 and kept[-1] == 69
+    assert most < 4 or {17, 64} <= set(kept)
