@@ -223,7 +223,7 @@ def test_what_is_no_pgbouncer_is_refused(server18: PostgresServer, monkeypatch: 
 @pytest.mark.parametrize(
     ("pool", "words"),
     [
-        (Pool(0, "transaction", 4, "extended"), "serves nobody"),
+        (Pool(0, "transaction", 4, "extended"), "at least one server connection"),
         (Pool(2, "statement", 4, "extended"), "no pool mode statement"),
         (Pool(2, "session", 4), "pool_mode = transaction"),
     ],

@@ -197,7 +197,7 @@ def test_files_can_say_that_higher_is_better(invoke: Invoke) -> None:
     [
         (("n.txt", "none.txt"), "no file none.txt"),
         (("n.txt", "n.txt"), "twice"),
-        (("n.txt",), "one sample alone"),
+        (("n.txt",), "one sample cannot be compared"),
         (("n.txt", "empty.txt"), "no values"),
         (("n.txt", "bad.txt"), "line 2: 'x' is not a number"),
         (("n.txt", "nan.txt"), "not a finite number"),

@@ -206,7 +206,7 @@ def test_more_lags_than_points() -> None:
 
 def test_a_point_that_decides_is_named() -> None:
     made = regress([1, 1.1, 1.2, 0.9, 10], [0.5, 0.52, 0.51, 0.49, 3.0], ordered=False)
-    assert any("decides the line" in n for n in made.notes)
+    assert any("determines the line" in n for n in made.notes)
 
 
 def _ladder(loads: object, rate: object, cpu: object, **more: object) -> Ladder:

@@ -123,8 +123,8 @@ def test_unknown_waits_say_why() -> None:
     results = made.results(made.REMOTE)
     found = profile.wait_events(results, top(results))
     cells = {r.cells[2][0:4:3] for r in shown(found).rows[:-1]}
-    assert cells == {("?", "the server's processes are not seen from here")}
-    assert "? CPU, CPU WAIT: the server's processes are not seen from here." in notes(found)
+    assert cells == {("?", "the server's processes are not visible from here")}
+    assert "? CPU, CPU WAIT: the server's processes are not visible from here." in notes(found)
 
 
 def test_processes_are_sorted_and_workers_stand_below_their_leader() -> None:
@@ -163,7 +163,7 @@ def test_an_unknown_state_is_a_dash_with_its_reason() -> None:
     )
     remote = made.results(made.REMOTE)
     assert any(
-        n.startswith("- USR, SYS, WAIT") and n.endswith("the server's processes are not seen from here.")
+        n.startswith("- USR, SYS, WAIT") and n.endswith("the server's processes are not visible from here.")
         for n in processes.unknown(remote, top(remote))
     )
 

@@ -72,7 +72,7 @@ def test_a_quiet_run_ends_within_a_screen() -> None:
 
 def test_unknown_figures_get_a_footnote_with_reason_and_cure() -> None:
     text = " ".join(printed(present.summary(made.results(made.REMOTE)), 100).split())
-    assert "? CPU%, WAIT%, unac%: os tasks: the server's processes are not seen from here" in text
+    assert "? CPU%, WAIT%, unac%: os tasks: the server's processes are not visible from here" in text
     assert "run dbdyno there" in text
 
 

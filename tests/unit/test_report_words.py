@@ -142,7 +142,7 @@ def test_reasons_are_said_once_for_columns_that_share_them() -> None:
     ((why, cure), columns), *rest = groups.items()
     assert not rest
     assert columns == ["run_aas", "runq_aas"]
-    assert "not seen from here" in why
+    assert "not visible from here" in why
     assert "run dbdyno there" in cure
 
 
@@ -151,4 +151,4 @@ def test_methods_say_which_source_and_what_is_unknown_in_this_run() -> None:
     there = {m.figure: m for m in run_facts.methods_of(made.results(made.REMOTE))}
     assert here["CPU WAIT"].sources == ("os tasks",)
     assert here["CPU WAIT"].status == "known"
-    assert there["CPU WAIT"].status == "unknown in 6 of 6: the server's processes are not seen from here"
+    assert there["CPU WAIT"].status == "unknown in 6 of 6: the server's processes are not visible from here"

@@ -193,7 +193,7 @@ def test_the_command_writes_the_other_forms(tmp_path: Path) -> None:
     [
         (["--table", "--json"], "exclude each other"),
         (["--root", "{empty}"], "has no CPU information"),
-        (["--root", "{text}"], "is no recorded machine"),
+        (["--root", "{text}"], "is not a recorded machine"),
         (["--record", "{empty}/none/x.tar"], "cannot write"),
         (["--svg", "{empty}/none/x.svg"], "cannot write"),
     ],

@@ -211,12 +211,13 @@ def compare(
     store: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare the variants of a run, two runs, or two files of numbers: ratio, 95 % interval, verdict.
+    """Compare the variants of a run, two runs, or two files.
 
-    One run: its variants, in pairs by block. Two runs: the second relative to the first. Two files (one
-    number per line, or CSV with --column): medians as in benchstat, and the ratio of means. The verdict is
-    better, worse, no difference above the margin, or undecided, with the number of repeats that would
-    decide. Runs of two machines, or two CSV files of sessions and throughput: also both ladders.
+    Shows ratio, 95 % interval and verdict. One run: its variants, in pairs by block. Two runs: the second
+    relative to the first. Two files of numbers (one per line, or CSV with --column): medians as in
+    benchstat, and the ratio of means. The verdict is better, worse, no difference above the margin, or
+    undecided, with the number of repeats that would decide. Runs of two machines, or two CSV files of
+    sessions and throughput: also both ladders.
 
     \b
     Examples:
@@ -306,7 +307,7 @@ def _runs(
 
 def _two_files(first: str, second: str | None) -> tuple[Path, Path]:
     if second is None:
-        raise UsageError(f"{first} is a file: one sample alone", "name a second file")
+        raise UsageError(f"{first} is a file: one sample cannot be compared", "name a second file")
     paths = Path(first), Path(second)
     missing = [p for p in paths if not p.is_file()]
     if missing:

@@ -73,7 +73,9 @@ ENGINES = _from(lambda _context: engines.names())
 @click.command()
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    """Print the completion script of a shell: commands, options, workloads, recipes, runs, claims.
+    """Print the completion script of a shell.
+
+    It completes commands, options, workloads, recipes, runs and claims.
 
     \b
     Examples:

@@ -41,18 +41,18 @@ _COMMAND_FOLLOWS = ": run dbdyno as root, or"
     help="Ask for each command that can be executed at once, and execute it after y. Commands that need a "
     "restart, sudo or another role are only shown.",
 )
-@click.option("--strict", is_flag=True, help="Exit code 6 if a source is not on that is not off by choice.")
+@click.option("--strict", is_flag=True, help="Exit code 6 unless every source is on, or off by choice.")
 @json_option
 def doctor(
     engine: str | None, dsn: str | None, bin_dir: Path | None, fix: bool, strict: bool, as_json: bool
 ) -> None:
-    """What can be measured here? List every data source, and what enables those that are not read.
+    """Show what can be measured here, and what enables the rest.
 
-    States: on; available (off by choice); not permitted (a right is missing); not loaded (a library of the
-    server); not supported (version, kernel, or not installed); remote (the server's processes are not visible
-    from here); lost. Nothing is changed without --fix, and then nothing without asking. Without --dsn, it
-    looks at the embedded PostgreSQL. Exit code 3 if the server cannot be reached: the sources of this machine
-    are listed all the same.
+    States of a data source: on; available (off by choice); not permitted (a right is missing); not loaded (a
+    library of the server); not supported (version, kernel, or not installed); remote (the server's
+    processes are not visible from here); lost. Nothing is changed without --fix, and then nothing without
+    asking. Without --dsn, it looks at the embedded PostgreSQL. Exit code 3 if the server cannot be
+    reached: the sources of this machine are listed all the same.
 
     \b
     Examples:

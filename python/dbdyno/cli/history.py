@@ -256,8 +256,8 @@ _MOST_NAMED = 20
 
 @click.command("rm")
 @click.argument("wanted", nargs=-1, metavar="[RUN]...", shell_complete=completion.RUNS)
-@click.option("--older-than", metavar="TIME", help="All runs that began longer ago: 30d, 12h.")
-@click.option("--keep", type=click.IntRange(0), metavar="N", help="All runs but the newest N.")
+@click.option("--older-than", metavar="TIME", help="Runs that started longer ago than this: 30d, 12h.")
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="All runs except the newest N.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @store_option
 def remove(

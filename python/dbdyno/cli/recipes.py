@@ -73,7 +73,9 @@ def recipes(context: click.Context, as_json: bool) -> None:
     help="Start from a copy of this recipe.  [default: a commented template]",
 )
 def recipe_new(file: Path, like: str | None) -> None:
-    """Write a new recipe to FILE, with its JSON Schema beside it for editors.
+    """Write a new recipe to FILE, and its JSON Schema beside it.
+
+    Editors use the schema to complete and check recipes.
 
     \b
     Examples:
@@ -98,7 +100,7 @@ def recipe_new(file: Path, like: str | None) -> None:
 @recipes.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
 def recipe_check(file: Path) -> None:
-    """Check a recipe without running it: its keys, its workload, its variants.
+    """Check a recipe: keys, workload, variants; nothing runs.
 
     \b
     Examples:

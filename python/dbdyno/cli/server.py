@@ -38,7 +38,9 @@ def server() -> None:
 def start(
     bin_dir: Path | None, max_connections: int | None, settings: tuple[str, ...], fresh: bool, as_json: bool
 ) -> None:
-    """Start it; it runs until `dbdyno server stop`, and `dbdyno run` uses it.
+    """Start it and leave it running.
+
+    It runs until `dbdyno server stop`; `dbdyno run` uses it.
 
     \b
     Examples:
@@ -124,7 +126,7 @@ _OF_SYSTEM, _OF_SERVER = ("group", "affinity"), ("settings", "pooler")
 @dsn_option
 @bin_dir_option
 def clean(engine: str | None, dsn: str | None, bin_dir: Path | None) -> None:
-    """Restore what killed runs changed, and remove dbdyno's schema from a database.
+    """Restore what killed runs changed; drop dbdyno's schema.
 
     A run restores everything when it ends, also after an error or Ctrl-C. A run that was killed leaves a
     journal. clean restores the control groups and affinities in it, and the settings and poolers of the

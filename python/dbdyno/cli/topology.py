@@ -38,7 +38,9 @@ _WIDTH = 100  # where the output is no terminal
 def topology(
     as_table: bool, as_parse: bool, svg: Path | None, as_json: bool, root: Path, record: Path | None
 ) -> None:
-    """Show the machine: sockets, NUMA nodes, cores, threads, caches, and which CPUs may be used, and why.
+    """Show the machine: cores, threads, and which CPUs may be used.
+
+    Sockets, NUMA nodes and caches, too, and the reason why a CPU may not be used.
 
     Needs no privileges and no server. Unknown values are listed with what would provide them.
 

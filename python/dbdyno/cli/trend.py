@@ -29,9 +29,9 @@ from dbdyno.store.overview import overviews
     "--sessions",
     type=click.IntRange(1),
     metavar="N",
-    help="At N sessions.  [default: at the peak; other figures than throughput: at the most sessions]",
+    help="At N sessions.  [default: at the peak; for figures other than throughput: at the highest N]",
 )
-@click.option("--variant", metavar="NAME", help="Of this variant.  [default: the first]")
+@click.option("--variant", metavar="NAME", help="The variant.  [default: the first]")
 @click.option("--name", metavar="NAME", help="Only runs of this name; * and ? are wildcards.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only runs with this tag; repeatable.")
 @click.option(
@@ -57,7 +57,7 @@ def trend(
 
     Both the run and the size of the change have a 95 % interval. Runs are joined if workload, parameters,
     machine and target are the same; the others are counted with the reason. At least 6 runs are needed. A
-    single outlier makes no change.
+    single outlier is not a change.
 
     \b
     Examples:

@@ -42,7 +42,9 @@ def inflation(core_yield: float, threads_per_core: int = 2) -> float:
     Raises :class:`UsageError` for a yield that is not above 0.
     """
     if core_yield <= 0:
-        raise UsageError(f"a yield of {core_yield:g} is none", "throughput of a full core over one thread's")
+        raise UsageError(
+            f"a yield of {core_yield:g} is not above 0", "throughput of a full core over one thread's"
+        )
     return threads_per_core / core_yield
 
 

@@ -37,7 +37,7 @@ def trend(
     read = [_Member(run, wanted, sessions, variant) for run in runs]
     usable = [m for m in read if not m.why and (machine or "").casefold() in m.keys["machine"].casefold()]
     if not usable:
-        why = (read[-1].why or "other machines") if read else "there is none"
+        why = (read[-1].why or "other machines") if read else "there are no runs"
         raise UsageError(f"no run has this figure: {why}", "dbdyno runs lists them; --figure, --sessions")
     newest = usable[-1]
     joined: list[Point] = []

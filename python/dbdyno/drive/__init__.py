@@ -1,6 +1,6 @@
 """The load of one cell, in its order: connect, park, start together, end by themselves, probe, close.
 
-The counting rule (DESIGN, section 4) is kept by the core; this room keeps the phases and the interrupts.
+The counting rule (docs/concepts.md) is kept by the core; this room keeps the phases and the interrupts.
 """
 
 from typing import TYPE_CHECKING

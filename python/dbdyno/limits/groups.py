@@ -226,7 +226,7 @@ def gather(main_pid: int, group: Path) -> None:
         if not (left := outside(main_pid, group)):
             return
         move(left, group)
-    raise Refused(f"processes of the server escape from control group {group}", places.as_root())
+    raise Refused(f"processes of the server cannot be kept in control group {group}", places.as_root())
 
 
 def move(pids: Iterable[int], group: Path) -> None:

@@ -43,7 +43,7 @@ def period_us(spec: LimitSpec) -> int:
     """Period of the quota. Raises :class:`UsageError` outside of what the kernel takes, 1 ms to 1 s."""
     period_ns = parse_duration_ns(spec.period or _DEFAULT_PERIOD)
     if not PERIOD_NS[0] <= period_ns <= PERIOD_NS[1]:
-        raise UsageError(f"period = {spec.period!r}: the kernel takes 1ms to 1s", "100ms is the usual one")
+        raise UsageError(f"period = {spec.period!r}: the kernel accepts 1ms to 1s", "100ms is the usual one")
     return period_ns // 1000
 
 

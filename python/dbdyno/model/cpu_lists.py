@@ -27,7 +27,7 @@ def parse(listed: str, what: str) -> tuple[int, ...]:
             )
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
         if last < first or step == 0:
-            raise UsageError(f"{what} = {listed!r}: {part.strip()!r} is no range", _CURE)
+            raise UsageError(f"{what} = {listed!r}: {part.strip()!r} is not a range", _CURE)
         found.update(range(first, last + 1, step))
     return tuple(sorted(found))
 

@@ -224,7 +224,7 @@ def opened(tree: Path) -> Iterator[Path]:
             with tarfile.open(tree) as tar:
                 _unpack(tar, Path(folder))
         except (OSError, EOFError, tarfile.TarError) as e:
-            raise UsageError(f"{tree} is no recorded machine: {e}", "--record FILE writes one") from None
+            raise UsageError(f"{tree} is not a recorded machine: {e}", "--record FILE writes one") from None
         yield Path(folder)
 
 

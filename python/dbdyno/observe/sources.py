@@ -79,7 +79,7 @@ def _known(statuses: pl.Series) -> Callable[[Tables], pl.Series]:
 
 
 _OF_MEMORY = (pl.col("via") == "memory").fill_null(False)
-_NOT_HERE = "the server's processes are not seen from here"
+_NOT_HERE = "the server's processes are not visible from here"
 _CURES: dict[str, str] = {
     "not here": _NOT_HERE,
     "not permitted": "run as the server's user or as root (/proc may be mounted with hidepid)",
@@ -156,7 +156,7 @@ _WITNESSES = (
         lambda tables: tables["cgroup"].filter(pl.col("scope") == "server")["status"],
         cures={
             "not supported": "the cpu controller is not enabled for the server's group",
-            "not here": "the server, or its control group, is not seen from here",
+            "not here": "the server, or its control group, is not visible from here",
         },
         enabling=Enabling("CPU time and throttling of the server's control group", "none"),
     ),

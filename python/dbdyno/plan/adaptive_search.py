@@ -226,8 +226,7 @@ def parse_goal(text: str) -> Goal:
         raise UsageError(f"--target {text}: {metric!r} is not measured", _FORMS)
     rate = metric == "throughput"
     if (relation[0] == ">") != rate:
-        way = "above" if rate else "below"
-        raise UsageError(f"--target {text}: {metric} is looked for {way} a limit", _FORMS)
+        raise UsageError(f"--target {text}: {metric} needs {'>' if rate else '<'}", _FORMS)
     units = _PER_S if rate else _NS
     if unit not in units:
         what = "calls per second" if rate else "a unit of time"

@@ -24,9 +24,7 @@ from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
 from dbdyno.plan.ladder import Place, chosen_order, default_ladder, parse_ladder, places
 from dbdyno.plan.variants import think_ns, variants_of
 
-MIN_MEASURE_NS = (
-    NS_PER_S  # the ledger's figures of foreign tasks move only at ticks and switches (DESIGN 3.1)
-)
+MIN_MEASURE_NS = NS_PER_S  # the ledger's figures of foreign tasks move only at ticks and switches
 MAX_TARGET_NS = 300_000_000  # the articles' call
 MIN_TARGET_NS = 1_000_000
 CALLS_IN_WINDOW = 20  # at the ladder's top a window should hold about that many calls a session

@@ -11,7 +11,7 @@ from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
 from dbdyno.present.figures import Series, of_series
 
-BRACKET = "runq.throttled_bracket"  # lies inside runq: shown beside it, never added (DESIGN, section 3)
+BRACKET = "runq.throttled_bracket"  # lies inside runq: shown beside it, never added
 THROTTLED = "runq.throttled"
 POOLER = "pooler"  # the data source of the queue for a pool's connections
 INSIDE = (BRACKET, THROTTLED, "block_io")  # parts of other accounts

@@ -112,7 +112,7 @@ def export(results: Results, raw_tables: Tables | None, to: str, path: Path) -> 
         from dbdyno.present.media import markdown
 
         return [write_atomic(path, markdown.page(report.document(results)).encode())]
-    raise UsageError(f"unknown form of export: {to}", f"choose one of {', '.join(get_args(Kind))}")
+    raise UsageError(f"unknown export format {to!r}", f"choose one of {', '.join(get_args(Kind))}")
 
 
 def all_tables(results: Results, raw_tables: Tables | None) -> dict[str, pl.DataFrame]:

@@ -39,8 +39,8 @@ STATES = (
     State("sleep", "SLP", "asleep in anything else", True),
     State("unaccounted", "UNAC", "signed remainder: these seven add up to 100", True),
     State("block_io", "BLKIO", "block I/O delay; lies inside SLP and LOCK", True, 3),
-    State("voluntary_per_s", "VCX/s", "voluntary context switches a second", False, 1),
-    State("involuntary_per_s", "ICX/s", "involuntary context switches a second", False, 2),
+    State("voluntary_per_s", "VCX/s", "voluntary context switches per second", False, 1),
+    State("involuntary_per_s", "ICX/s", "involuntary context switches per second", False, 2),
     *(State(r.column.name, r.heading, r.title, False, 4) for r in process_rates()),
 )
 _TICKS = "too little CPU time to tell USR from SYS: no clock tick fell on it"
@@ -59,7 +59,11 @@ def tables(results: Results, pick: Pick, most: int = MAX_ROWS) -> list[Block]:
     """Sessions with their parallel workers, the server's own processes, and who else is seen."""
     rows = _folded(rows_of(results, "microstates", pick).to_dicts())
     if not rows:
-        return [Paragraph("No process was seen: microstates need the server's tasks on this host.", "muted")]
+        return [
+            Paragraph(
+                "No processes were visible: microstates need the server's processes on this host.", "muted"
+            )
+        ]
     role = {
         "Sessions": [r for r in rows if r["role"] in _SESSIONS],
         "Server processes": [r for r in rows if r["role"].startswith("helper")],

@@ -266,7 +266,7 @@ def _wait_notes(frame: pl.DataFrame) -> list[str]:
     if len(frame.filter(pl.col("run").is_null() & traced)):
         notes.append(f"- CPU: {_UNDIVIDED}; nor does it read the state.")
     if len(frame) and frame["waits_per_s"].null_count() == len(frame):
-        notes.append("- waits a second: only the scheduler trace counts them.")
+        notes.append("- waits per second: counted only by the scheduler trace.")
     return notes
 
 

@@ -102,7 +102,9 @@ def lead(results: Results, together: bool = False) -> list[Paragraph]:
     if info.status != "complete":
         reason = info.reason or "no reason was recorded"
         notes.append(
-            Paragraph(f"This run is {info.status}: {reason}. It holds what was measured.", "warning")
+            Paragraph(
+                f"This run is {info.status}: {reason}. It contains what was measured until then.", "warning"
+            )
         )
     if info.stopped is not None:
         notes.append(Paragraph(f"Stopped {info.stopped}"))

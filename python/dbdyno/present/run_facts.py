@@ -120,7 +120,7 @@ def _host(results: Results) -> Facts:
     yield "Distribution", host.distribution
     yield "Virtualisation", host.virtualisation
     yield "Clock source", host.clocksource
-    yield "Clock ticks", f"{host.clock_ticks_per_s} ticks a second (user and kernel CPU time)"
+    yield "Clock ticks", f"{host.clock_ticks_per_s} ticks per second (user and kernel CPU time)"
     yield "Notes", "; ".join(host.notes)
 
 
@@ -135,7 +135,7 @@ def _plan(results: Results) -> Facts:
     yield "Variants", ", ".join(dict.fromkeys(c.variant for c in p.cells))
     yield "Stopped", results.info.stopped
     yield "Parameters", _pairs(e.params)
-    yield "Sampling", f"{e.sample_hz:g} a second" if e.observe else "off (--no-observe)"
+    yield "Sampling", f"{e.sample_hz:g} per second" if e.observe else "off (--no-observe)"
     yield "Seed", str(e.seed)
     yield "Expected", ("at most " if p.adaptive is not None else "") + format_ns(p.expected_ns)
     yield "Digest", p.digest
@@ -147,7 +147,7 @@ def _observation(p: Plan, asked: Observation) -> Facts:
     yield "Windows of", asked.window
     yield "Sessions", ", ".join(f"{n} {v}" for n, v in headline.of_plan(asked)) or "all"
     yield "Waits", p.experiment.waits
-    yield "Sampling", f"{p.experiment.sample_hz:g} a second by SQL"
+    yield "Sampling", f"{p.experiment.sample_hz:g} per second by SQL"
     yield "Digest", p.digest
 
 

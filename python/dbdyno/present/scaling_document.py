@@ -218,7 +218,7 @@ def _title(scaling: Scaling) -> str:
 def _machine(known: Machine) -> str:
     """``8 cores, 16 CPUs``; empty: nothing is known."""
     counts = [counted(n, what) for n, what in ((known.cores, "core"), (known.cpus, "CPU")) if n]
-    threads = f"{known.threads_per_core} threads a core" if known.threads_per_core else ""
+    threads = f"{counted(known.threads_per_core, 'thread')} per core" if known.threads_per_core else ""
     return ", ".join(p for p in (known.model, *counts, threads) if p)
 
 

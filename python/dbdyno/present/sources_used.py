@@ -48,7 +48,7 @@ _LEDGER = {
 # Where no row says why: the source that would have told.
 _SOURCE_OF = {"helpers_aas": "os tasks", "driver_cpus": "driver tasks", "driver_starved": "driver tasks"}
 _WORDS = {
-    "not here": "the server's processes are not seen from here",
+    "not here": "the server's processes are not visible from here",
     "not permitted": "a right is missing",
     "not supported": "this kernel or server version does not offer it",
     "off": "it was switched off",

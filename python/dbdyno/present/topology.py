@@ -125,7 +125,7 @@ def _smt(t: Topology) -> str:
     if not threads:
         return state
     span = f"{threads[0]}" if len(threads) == 1 else f"{threads[0]} to {threads[-1]}"
-    return f"{state}; {span} thread{'' if threads == [1] else 's'} a core online"
+    return f"{state}; {span} thread{'' if threads == [1] else 's'} per core online"
 
 
 def _frequencies(t: Topology) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Table ``rates``: everything normalised on time, per call, per work unit.
 
-A session's rate is its calls over its own first-start to last-end; the rung's is their sum (DESIGN,
-section 4). CPU per call is the sessions' CPU time per second over their calls per second.
+A session's rate is its calls over its own first-start to last-end; the rung's is their sum
+(docs/concepts.md). CPU per call is the sessions' CPU time per second over their calls per second.
 """
 
 from __future__ import annotations

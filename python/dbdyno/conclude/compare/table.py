@@ -272,7 +272,7 @@ def _chosen(matches: Sequence[Match], options: Options) -> list[Metric]:
     if first is None and not same:
         raise UsageError("the calls are of different size", "measure both with the same --call-target")
     if first is None:
-        raise UsageError("no cell of the comparison has a rate", "look at the runs: dbdyno show RUN")
+        raise UsageError("no measurement of the comparison has a rate", "look at the runs: dbdyno show RUN")
     return [first, *(m for m in known if m is not first)]
 
 

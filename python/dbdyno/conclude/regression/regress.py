@@ -259,9 +259,9 @@ def _numbers(values: ArrayLike, what: str) -> Floats:
     except (TypeError, ValueError) as e:
         raise UsageError(f"{what} is not all numbers", _CURE) from e
     if not np.isfinite(found).all():
-        raise UsageError(f"{what} holds values that are not finite", f"leave these points out; {_CURE}")
+        raise UsageError(f"{what} has values that are not finite", f"leave these points out; {_CURE}")
     if (found < 0).any():
-        raise UsageError(f"{what} holds negative values", f"rates cannot be negative; {_CURE}")
+        raise UsageError(f"{what} has negative values", f"rates cannot be negative; {_CURE}")
     return found
 
 

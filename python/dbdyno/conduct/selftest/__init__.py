@@ -187,7 +187,7 @@ class _Case:
         if not self._case.quota_per_cpu:
             return None, ()
         if self._main_pid is None:
-            raise QuotaRefused("the server's processes are not seen from here")
+            raise QuotaRefused("the server's processes are not visible from here")
         cpus = self._case.quota_per_cpu * self._cpus
         return cpus, [str(g) for g in stack.enter_context(quota(self._main_pid, cpus))]
 

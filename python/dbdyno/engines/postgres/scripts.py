@@ -183,7 +183,7 @@ class Script:
                 found.append(statement)
             start += len(piece)
         if not found:
-            raise ScriptError(f"{self.name} holds no statement", "write an SQL statement into it")
+            raise ScriptError(f"{self.name} contains no statement", "add an SQL statement")
         self._closes_transactions(found)
         return found
 

@@ -31,7 +31,7 @@ SYSTEM_CALLS = DataSource(
             column("syscalls_per_s", "f64", "system calls, where traced", null=True),
             figure="calls",
             heading="SCL/s",
-            title="system calls a second",
+            title="system calls per second",
         ),
     ),
 )

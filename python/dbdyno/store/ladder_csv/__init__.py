@@ -108,7 +108,9 @@ def ladder_of(
     columns, machine = columns or Columns(), machine or Machine()
     unit = None if columns.response_unit is None else is_time_unit(columns.response_unit)
     if columns.response_unit is not None and unit is None:
-        raise UsageError(f"{columns.response_unit!r} is no unit of time", "--response-unit s, ms, us or ns")
+        raise UsageError(
+            f"{columns.response_unit!r} is not a unit of time", "--response-unit s, ms, us or ns"
+        )
     table = sheet(text, source, columns.decimal)
     table = replace(table, header=table.header or _from_comment(table))
     found, notes = _columns(table, columns)

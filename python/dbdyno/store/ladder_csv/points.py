@@ -65,7 +65,9 @@ def _value(table: Sheet, line: int, text: str, role: str, column: Placed) -> flo
         shown = text if len(text) <= 40 else f"{text[:39]}…"
         raise UsageError(f"{place}: {shown!r} is not a number", "digits alone; units belong in the header")
     if not math.isfinite(value):
-        raise UsageError(f"{place}: {text} is no measurement", "leave the line out" if needed else _EMPTY)
+        raise UsageError(
+            f"{place}: {text} is not a measured value", "leave the line out" if needed else _EMPTY
+        )
     _in_range(place, text, value, role)
     return value
 

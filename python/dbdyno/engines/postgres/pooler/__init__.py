@@ -161,7 +161,7 @@ def _check_pool(pool: Pool, program: Program) -> None:
     if pool.mode not in ("transaction", "session"):
         raise UsageError(f"there is no pool mode {pool.mode}", "write transaction or session")
     if pool.size < 1:
-        raise UsageError(f"a pool of {pool.size} server connections serves nobody", "pool = 1 or more")
+        raise UsageError(f"a pool needs at least one server connection, not {pool.size}", "pool = 1 or more")
     if pool.mode == "session" and pool.clients > pool.size:
         raise UsageError(
             f"pool_mode = session with {pool.size} server connections and {pool.clients} sessions: a session "
