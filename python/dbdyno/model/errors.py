@@ -114,6 +114,8 @@ class StoreFull(StoreError):
 
 # The nearest name, for errors that say the cure.
 
+_MOST_NAMES = 40  # more are no list that anyone reads
+
 
 def nearest(word: str, names: Iterable[str]) -> str | None:
     """The name most like ``word``, or None if none is near."""
@@ -122,11 +124,14 @@ def nearest(word: str, names: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """A sentence with the nearest name, or with all of them."""
+    """A sentence with the nearest name, or with all of them; of very many with the five nearest."""
     known = sorted(names)
     near = nearest(word, known)
     if near is not None:
         return f"did you mean {near!r}?"
+    if len(known) > _MOST_NAMES:
+        found = difflib.get_close_matches(word, known, n=5, cutoff=0)
+        return f"the nearest of {len(known)} names: {', '.join(found)}"
     return f"known: {', '.join(known)}" if known else "there are none"
 
 
