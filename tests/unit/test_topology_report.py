@@ -250,5 +250,5 @@ def test_a_tar_cut_short_is_said(tmp_path: Path) -> None:
     record(tmp_path / "here.tar.gz")
     whole = (tmp_path / "here.tar.gz").read_bytes()
     (tmp_path / "cut.tar.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UsageError, match="no recorded machine"), opened(tmp_path / "cut.tar.gz"):
+    with pytest.raises(UsageError, match="not a recorded machine"), opened(tmp_path / "cut.tar.gz"):
         pass

@@ -7,11 +7,9 @@ file is checked strictly: what it says about any command must be right before on
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -94,26 +92,9 @@ class Config:
     document: Mapping[str, Any]
 
     def error(self, message: str, at: Sequence[str], cure: str | None = None) -> UsageError:
-        return UsageError(f"{self.path}:{self._line(at)}: {message}", cure or _CURE)
+        from dbdyno.plan import key_lines, line_of  # for errors alone
 
-    def _line(self, at: Sequence[str]) -> int:
-        """The line of a key by the tables above it; where it cannot be found, of the nearest table."""
-        table: tuple[str, ...] = ()
-        best = (0, 1)
-        for number, line in enumerate(self.text.splitlines(), start=1):
-            if head := re.match(r"\s*\[+([^\[\]]+)\]", line):
-                here = table = _parts(head[1])
-            elif key := re.match(r"\s*([\w.\"' -]+?)\s*=", line):
-                here = (*table, *_parts(key[1]))
-            else:
-                continue
-            same = takewhile(lambda pair: pair[0] == pair[1], zip(here, at, strict=False))
-            best = max(best, (len(list(same)), number), key=lambda found: found[0])
-        return best[1]
-
-
-def _parts(dotted: str) -> tuple[str, ...]:
-    return tuple(part.strip(" \t\"'") for part in dotted.split("."))
+        return UsageError(f"{self.path}:{line_of(key_lines(self.text), at) or 1}: {message}", cure or _CURE)
 
 
 def find_config() -> Config | None:
@@ -133,9 +114,9 @@ def find_config() -> Config | None:
         reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
         raise UsageError(f"cannot read the configuration file {path}: {reason or e}", _CURE) from e
     except tomllib.TOMLDecodeError as e:
-        place = re.search(r"\(at line (\d+), column \d+\)", str(e))
-        line = place[1] if place else text.count("\n") + 1
-        message = re.sub(r" \(at .*\)", "", str(e))
+        from dbdyno.plan import syntax_error
+
+        line, message = syntax_error(text, e)
         raise UsageError(f"{path}:{line}: {message[:1].lower()}{message[1:]}", _CURE) from e
 
 

@@ -32,9 +32,7 @@ def workload(name: str, engine: str = "") -> Workload:
     if name not in known and name in recipes():
         raise UsageError(f"{name!r} is a recipe, not a workload", f"dbdyno run --recipe {name}")
     if name not in known:
-        raise UsageError(
-            f"no workload {name!r}", f"{did_you_mean(name, known)} `dbdyno workloads` lists them"
-        )
+        raise UsageError(f"no workload {name!r}", did_you_mean(name, known))
     return known[name]
 
 
@@ -54,9 +52,8 @@ def find_recipe(name_or_path: str) -> tuple[Experiment, Path]:
         return parse_recipe(_read(path, "recipe"), path.stem, str(path)), path.parent
     known = recipes()
     if name_or_path not in known:
-        raise RecipeError(
-            f"no recipe {name_or_path!r}", f"{did_you_mean(name_or_path, known)} a file needs .toml"
-        )
+        cure = did_you_mean(name_or_path, known)
+        raise RecipeError(f"no recipe {name_or_path!r} (a file's name ends in .toml)", cure)
     return known[name_or_path], Path.cwd()
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         without,
     )
     from dbdyno.plan.recipe import SCHEMA_FILE, parse_params, parse_recipe, recipe_schema, refusal
-    from dbdyno.plan.recipe_lines import Fault, key_lines, line_of, recipe_error
+    from dbdyno.plan.recipe_lines import Fault, key_lines, line_of, recipe_error, syntax_error
     from dbdyno.plan.variants import texts
 
 
@@ -49,6 +49,7 @@ lazy(
         "key_lines": "dbdyno.plan.recipe_lines",
         "line_of": "dbdyno.plan.recipe_lines",
         "recipe_error": "dbdyno.plan.recipe_lines",
+        "syntax_error": "dbdyno.plan.recipe_lines",
         "parse_recipe": "dbdyno.plan.recipe",
         "recipe_schema": "dbdyno.plan.recipe",
         "refusal": "dbdyno.plan.recipe",

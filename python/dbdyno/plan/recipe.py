@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from dbdyno.model.errors import RecipeError, UsageError, did_you_mean
 from dbdyno.model.plan import Experiment, Parameter, Strict, Workload
-from dbdyno.plan.recipe_lines import Fault, Path, key_lines, line_of, recipe_error
+from dbdyno.plan.recipe_lines import Fault, Path, key_lines, line_of, recipe_error, syntax_error
 
 
 def parse_recipe(text: str, name: str, file: str | None = None) -> Experiment:
@@ -31,10 +31,8 @@ def parse_recipe(text: str, name: str, file: str | None = None) -> Experiment:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as e:
-        place = re.search(r" ?\(at line (\d+), column (\d+)\)", str(e))
-        line = int(place[1]) if place else text.count("\n") + 1
-        words = _toml_words(str(e)).replace(place[0] if place else "", "")
-        raise recipe_error(where, [Fault(line, words, _toml_cure(str(e)))]) from e
+        line, words = syntax_error(text, e)
+        raise recipe_error(where, [Fault(line, _toml_words(words), _toml_cure(words))]) from e
     except RecursionError:
         raise RecipeError(f"{where}: nested too deep", "a recipe needs at most four levels") from None
     lines = key_lines(text)

@@ -1,4 +1,4 @@
-"""On which line of a recipe's text a key stands: TOML's reader keeps no places."""
+"""On which line of a TOML text a key stands: TOML's reader keeps no places."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def key_lines(text: str) -> dict[Path, int]:
             found.setdefault(table, number)
         elif key := _KEY.match(line):
             path = (*table, *_path(key[1]))
-            found.setdefault(path, number)
+            for end_of in range(len(table) + 1, len(path) + 1):  # a dotted key makes the tables above it
+                found.setdefault(path[:end_of], number)
             if key[2].startswith("{"):
                 inner = {(*path, *_path(m[1])): number for m in _INLINE.finditer(key[2])}
                 found = inner | found
@@ -51,6 +52,13 @@ def line_of(lines: Mapping[Path, int], path: Sequence[int | str]) -> int:
     """Of the key, or of the nearest table around it; 0: none."""
     names = tuple(map(str, path))
     return next((lines[names[:n]] for n in range(len(names), 0, -1) if names[:n] in lines), 0)
+
+
+def syntax_error(text: str, error: Exception) -> tuple[int, str]:
+    """Line and words of a TOMLDecodeError; what ends too early ends on the last line."""
+    place = re.search(r" ?\((?:at line (\d+), column \d+|at end of document)\)", str(error))
+    line = int(place[1]) if place and place[1] else text.count("\n") + 1
+    return line, str(error).replace(place[0] if place else "", "")
 
 
 def recipe_error(name: str, faults: Iterable[Fault]) -> RecipeError:

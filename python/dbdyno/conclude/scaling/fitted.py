@@ -127,7 +127,6 @@ class _Case:
     points: Points
     seed: int
     bends: bool
-    bend_p: float | None
 
     @property
     def repeated(self) -> bool:
@@ -147,7 +146,7 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
     points = points_of(ladder)
     chosen = choose(points, names, ladder.think_s)
     p = straight_p(points.n, points.x, seed)
-    case = _Case(ladder, points, seed, p is not None and p <= ALPHA, p)
+    case = _Case(ladder, points, seed, p is not None and p <= ALPHA)
     unfit = remarks.unfit(chosen.weighed, case.bends) if models is None else None
     left_out, notes = remarks.left_out(chosen, len(points.loads)), remarks.plateaus(chosen)
     if not chosen.weighed or unfit is not None:
