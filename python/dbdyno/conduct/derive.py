@@ -69,6 +69,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables |= accounts(tables, window.sample_chunks(cells))
     tables["data_sources"] = cross_check(tables, tables["ledger"])
     tables["rates"] = judged(tables, plan)
+    tables["over_time"] = window.over_time(cells)
     tables["profile"] = profile(tables)
     found, facts = seconds(tables), Facts()
     tables["top_events"] = top_events(tables["windows"], found)
@@ -134,7 +135,7 @@ def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
 
 HELD = (
     *("windows", "rates", "ledger", "cores", "events", "profile", "top_events", "data_sources", "rounds"),
-    *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families"),
+    *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families", "over_time"),
 )
 """Tables of a part that conclusions are drawn from."""
 TOGETHER = 64

@@ -200,6 +200,15 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("part", "str", "run | runq | a wait class in words | asleep | unknown"),
         _c("share", "f64", "of that time"),
     ),
+    "over_time": (
+        *CELL,
+        _c("start_s", "f64", "since t0: when the driver was asked, about once a second"),
+        _c("end_s", "f64", "when it was asked next"),
+        _c("calls", "i64", "calls that ended in between"),
+        _c("errors", "i64", "calls that ended in an error"),
+        _c("calls_per_s", "f64", "calls / (end_s - start_s)"),
+        _c("response_mean_ns", "f64", "mean duration of those calls; NULL: none ended", null=True),
+    ),
     "profile": (
         *CELL,
         _c("name", "str", "DB time, DB CPU, CPU WAIT, logical reads, WAL, commits, ..."),

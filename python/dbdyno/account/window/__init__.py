@@ -10,7 +10,7 @@ from dbdyno.account.window.bins import cut_bins
 from dbdyno.account.window.cells import of_cells, windows
 from dbdyno.account.window.cores import cores_of
 from dbdyno.account.window.counters import cut_levels, cut_work
-from dbdyno.account.window.rates import rates_of
+from dbdyno.account.window.rates import over_time, rates_of
 from dbdyno.account.window.rounds import cut_rounds
 from dbdyno.account.window.samples import cut_sampler, cut_samples, sample_chunks
 from dbdyno.account.window.tasks import cut_tasks
@@ -35,6 +35,7 @@ __all__ = [
     "cut_waits",
     "cut_without_samples",
     "cut_work",
+    "over_time",
     "rates",
     "sample_chunks",
     "windows",

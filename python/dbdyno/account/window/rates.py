@@ -15,7 +15,7 @@ from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import key
 from dbdyno.model.data_sources import files
 from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import ByCell, Tables, quantiles_ns, rows
+from dbdyno.model.tables import ByCell, Tables, conform, empty, quantiles_ns, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import LOG_BYTES
 from dbdyno.stats.autocorrelation import correlated
@@ -46,6 +46,24 @@ def _bins(cell: RawCell) -> pl.DataFrame:
     asked = cell.tables["progress"].filter(inside).sort("at_ns")
     grown = asked.select(pl.col("at_ns", "calls", "in_call_ns").diff()).drop_nulls()
     return grown.filter(pl.col("at_ns") > 0).with_columns(rate=NS_PER_S * pl.col("calls") / pl.col("at_ns"))
+
+
+def over_time(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``over_time``: calls and their mean duration from one look at the driver to the next."""
+    return pl.concat([empty("over_time"), *map(_over_time, cells)])
+
+
+def _over_time(cell: RawCell) -> pl.DataFrame:
+    inside = pl.col("at_ns").is_between(cell.meta.t0_ns, cell.meta.t1_ns)
+    since = (pl.col("at_ns") - cell.meta.t0_ns) / NS_PER_S
+    calls, spent = pl.col("calls").diff(), pl.col("in_call_ns").diff()
+    looks = cell.tables["progress"].filter(inside).sort("at_ns").select(
+        start_s=since.shift(1), end_s=since, calls=calls, errors=pl.col("errors").diff(),
+        calls_per_s=calls / since.diff(), response_mean_ns=pl.when(calls > 0).then(spent / calls),
+    )  # fmt: skip
+    named = [pl.lit(value).alias(name) for name, value in key(cell).items()]
+    kept = looks.filter(pl.col("end_s") > pl.col("start_s"))
+    return conform("over_time", kept.select(*named, pl.all()))
 
 
 def _response(bins: pl.DataFrame) -> float | None:
