@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,8 @@ from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.ledger_rows import with_parents
 from dbdyno.model.plan import Calibration, Cell, Choice, Experiment, Plan, Workload
 from dbdyno.model.results import Results, RunInfo
+from dbdyno.present import report
+from dbdyno.present.document import Chart, walk
 from dbdyno.present.headline import PARAGRAPH
 
 WORK_PER_CALL = 132_280.0
@@ -86,6 +89,12 @@ def answered(plain: Results) -> Results:
     return replace(plain, findings=(*others, *headline(case)))
 
 
+def charts_of(results: Results) -> list[Chart]:
+    """All charts of its report, by their names alone."""
+    found = [b for b in walk(report.document(results).blocks) if isinstance(b, Chart)]
+    return [replace(c, id=re.sub(r"^[a-z]+-\d+-", "", c.id)) for c in found]
+
+
 def hostile() -> Results:
     """Texts that try to break out of HTML, and that a spreadsheet would take for formulas."""
     plain = results()
@@ -145,6 +154,7 @@ def _cell(world: World, cell: Cell) -> dict[str, list[dict[str, Any]]]:
         "events": finer.events(total, cell.sessions, known),
         "microstates": finer.microstates(total, cell.sessions, known),
         "strips": finer.strips(total, cell.sessions, known, cell.id),
+        "over_time": finer.over_time(rate, cell.sessions),
         "profile": finer.profile(total, rate, WORK_PER_CALL, known),
         "top_events": finer.top_events(total, known),
         "data_sources": _sources_said(world, cell),

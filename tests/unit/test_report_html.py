@@ -14,7 +14,6 @@ import report_results as made
 
 from dbdyno import present
 from dbdyno.model.errors import DbdynoError, StoreError, UsageError
-from dbdyno.present import charts
 from dbdyno.present.page import charts_code, el, join
 
 _LOADING = {"src", "href", "srcset", "data", "action", "poster"}
@@ -71,7 +70,7 @@ def test_texts_of_others_cannot_break_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("world", [made.SMALL, made.LARGE, made.REPEATED, made.REMOTE])
 def test_every_chart_is_a_valid_specification(world: made.World) -> None:
     results = made.results(world)
-    drawn = [c for g in (*charts.groups(results), *charts.ledgers(results)) for c in g.charts]
+    drawn = made.charts_of(results)
     assert len(drawn) >= 8
     for chart in drawn:
         alt.LayerChart.from_dict(chart.spec)  # raises where Vega-Lite's schema does not hold
@@ -79,7 +78,7 @@ def test_every_chart_is_a_valid_specification(world: made.World) -> None:
 
 
 def specs(results: Any) -> dict[str, dict[str, Any]]:
-    return {c.id: c.spec for g in (*charts.groups(results), *charts.ledgers(results)) for c in g.charts}
+    return {c.id: c.spec for c in made.charts_of(results)}
 
 
 def values(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -114,13 +113,12 @@ def test_one_colour_a_meaning_in_all_charts() -> None:
             for key, colour in zip(scale["domain"], scale["range"], strict=True):
                 found.setdefault(key, set()).add(colour)
     assert found["runq:no wait event"] == {"var(--runq)"}
-    assert found["sleep:LWLock"] == {"var(--sleep-3)"}
     assert found["runq:LWLock"] == {"url(#hatch-sleep-3)"}
     assert all(len(colours) == 1 for colours in found.values())
 
 
 def test_unknown_accounts_are_not_drawn_and_named() -> None:
-    (chart,) = [c for g in charts.ledgers(made.results(made.REMOTE)) for c in g.charts if c.id == "stack-aas"]
+    (chart,) = [c for c in made.charts_of(made.results(made.REMOTE)) if c.id == "stack-aas"]
     assert not {"run", "runq"} & {r["key"] for r in values(chart.spec) if "key" in r}
     assert "CPU WAIT" in chart.caption
 

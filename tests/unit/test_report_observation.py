@@ -12,12 +12,13 @@ import altair as alt
 import polars as pl
 import pytest
 import report_observation as observed
+import report_results
 from rich.console import Console
 from shown import as_text
 
 from dbdyno import present
 from dbdyno.model.plan import Observation
-from dbdyno.present import accounts, charts, figures, headline, processes, profile, report, selection
+from dbdyno.present import accounts, figures, headline, processes, profile, report, selection
 from dbdyno.present import selection as combine
 from dbdyno.present.document import Paragraph, Table
 
@@ -70,7 +71,7 @@ def test_no_word_of_rungs(tmp_path: Path) -> None:
 
 def test_windows_lie_in_time_and_gaps_stay_open() -> None:
     results = observed.results()
-    (chart,) = [c for g in charts.ledgers(results) for c in g.charts]
+    (chart,) = report_results.charts_of(results)
     alt.LayerChart.from_dict(chart.spec)
     rows = [r for d in chart.spec["datasets"].values() for r in d if "label" in r]
     assert sorted({(r["start_s"], r["end_s"]) for r in rows}) == [

@@ -59,7 +59,8 @@ def ends(store: Path) -> Screens:
 def on_screen(root: Path, kind: str, *words: str, columns: int = 80) -> list[str]:
     code, written = on_terminal(
         *(str(root / w) if w == "recipe.toml" else w for w in words),
-        columns=columns, rows=24, env={"DBDYNO_STORE": str(root / kind), "PYTHONPATH": WITH_ENGINES}, seconds=240,
+        columns=columns, rows=24, seconds=240,
+        env={"DBDYNO_STORE": str(root / kind), "PYTHONPATH": WITH_ENGINES},
     )  # fmt: skip
     lines = screen(written, columns)
     assert code == 0, lines

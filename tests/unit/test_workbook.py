@@ -15,7 +15,6 @@ from tests.unit.test_documents import DOCUMENT, documents
 from tests.unit.test_report_exports import RAW
 
 from dbdyno import present
-from dbdyno.present import charts
 from dbdyno.present.document import (
     Cell,
     Column,
@@ -146,7 +145,7 @@ def test_documents_of_every_kind_can_be_opened(kind: str) -> None:
 
 def test_charts_are_excels_own_and_draw_what_is_on_their_sheet() -> None:
     results = made.results()
-    drawn = [c for g in (*charts.groups(results), *charts.ledgers(results)) for c in g.charts]
+    drawn = made.charts_of(results)
     book = opened(Document("d", [Section("charts", drawn)]))
     found = [ET.fromstring(book.read(n)) for n in sorted(book.namelist()) if n.startswith("xl/charts/chart")]
     by_title = {_text(c.find(f"{_DRAWN}chart/{_DRAWN}title")): c for c in found}
@@ -159,7 +158,7 @@ def test_charts_are_excels_own_and_draw_what_is_on_their_sheet() -> None:
     striped = [
         s for s in stack.iter(f"{_DRAWN}ser") if "pattFill" in {t.tag.rpartition("}")[2] for t in s.iter()}
     ]
-    assert len(striped) == 3  # CPU WAIT under IO, LWLock and Client
+    assert len(striped) == 2  # CPU WAIT under the largest waits; a legend has room for no more
     for chart in found:
         for formula in chart.iter(f"{_DRAWN}f"):
             assert (formula.text or "").startswith("'chart data'!")
@@ -173,8 +172,8 @@ def test_a_runs_workbook_has_answer_rungs_and_figures_first_and_every_table_last
 ) -> None:
     found = names(book)
     stored = [
-        "windows", "rates", "ledger", "events", "microstates", "strips", "profile", "top_events",
-        "data_sources", "rungs", "sources", "histogram", "wait_families", "findings", "samples",
+        "windows", "rates", "ledger", "events", "microstates", "strips", "over_time", "profile",
+        "top_events", "data_sources", "rungs", "sources", "histogram", "wait_families", "findings", "samples",
     ]  # fmt: skip
     assert found[0] == "answer" and found[-len(stored) :] == stored
     head, first = cells(book, found[1])[1:3]

@@ -108,6 +108,35 @@ def stack(results: Results, places: pl.DataFrame) -> pl.DataFrame:
     return piled(rows.join(told, on="key").sort("place", "order"))
 
 
+_ROOM = 8
+_SMALL = 0.005
+"""Of a place's time: a segment that nowhere takes more is not worth an entry of the legend by itself."""
+
+
+def few(rows: pl.DataFrame) -> pl.DataFrame:
+    """A stack with its smallest segments as one, where they are too many for a legend or too small to be
+    seen."""
+    share = (pl.col("aas").abs() / pl.col("aas").abs().sum().over("place")).alias("share")
+    sizes = rows.with_columns(share).group_by("key").agg(pl.col("share").max()).sort("share", "key")
+    parts = [(key, size) for key, size in sizes.rows() if key not in (*_FIRST, *_LAST)]
+    over = rows["key"].n_unique() - _ROOM + 1
+    small = [key for n, (key, size) in enumerate(parts) if size < _SMALL or (n < over and over > 1)]
+    if len(small) < 2:
+        return rows
+    rest, last = pl.col("key").is_in(small), max(rows["order"].to_list())
+    as_one = {
+        "key": pl.lit("rest"), "account": pl.lit("rest"), "label": pl.lit(f"other ({len(small)})"),
+        "family": pl.lit("rest"), "waiting": pl.lit(False), "order": pl.lit(last - 2),
+    }  # fmt: skip
+    made = rows.filter(rest).with_columns(**as_one).group_by("place", *as_one, maintain_order=True).agg(
+        *(pl.col(c).sum() for c in ("aas", "low", "high")), pl.col("runq").first(),
+        pl.col("label").first().alias("events"), pl.col("source").first(),
+    )  # fmt: skip
+    kept = rows.filter(~rest).drop("y0", "y1")
+    both = pl.concat([kept, made.select(kept.columns)], how="vertical_relaxed")
+    return piled(both.sort("place", "order", maintain_order=True))
+
+
 def piled(rows: pl.DataFrame) -> pl.DataFrame:
     """With y0 and y1, each place's segments one on the other; a negative remainder hangs below zero."""
     aas = pl.col("aas")
@@ -174,7 +203,8 @@ def _segments(rows: pl.DataFrame, families: WaitFamilies) -> list[Segment]:
     keys = [k for k in dict.fromkeys((*_FIRST, *further, *middle, *clients, *_LAST)) if k in accounts]
     made = [_segment(k, families) for k in keys]
     split = any(k.startswith("runq:") for k in keys)  # elsewhere, where a place has it whole
-    return [s._replace(label="CPU WAIT, not divided") if split and s.key == "runq" else s for s in made]
+    whole = Segment("runq", "CPU WAIT, not divided", "runq-whole", False)
+    return [whole if split and s.key == "runq" else s for s in made]
 
 
 def _segment(key: str, families: WaitFamilies) -> Segment:

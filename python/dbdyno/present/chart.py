@@ -94,12 +94,30 @@ def rungs_axis() -> Spec:
     return channel("sessions:O", title="sessions", axis=axis, scale={"type": "band", "paddingInner": 0.15})
 
 
+ROOM = 8
+"""Entries of a legend; the last of them stands for all others."""
+
+
 def series_scale(labels: Sequence[str]) -> Spec:
-    return {"domain": list(labels), "range": [var(SERIES[i % len(SERIES)]) for i in range(len(labels))]}
+    own = _own(labels)
+    return {
+        "domain": list(labels),
+        "range": [var(SERIES[i]) for i in range(own)] + [_GREY] * (len(labels) - own),
+    }
 
 
 def series_keys(labels: Sequence[str], mark: Literal["line", "fill"] = "line") -> list[Key]:
-    return [Key(label, var(SERIES[i % len(SERIES)]), mark) for i, label in enumerate(labels)]
+    own = _own(labels)
+    keys = [Key(label, var(SERIES[i]), mark) for i, label in enumerate(labels[:own])]
+    return [*keys, *([Key(f"other ({len(labels) - own})", _GREY, mark)] if own < len(labels) else [])]
+
+
+_GREY = var("client")
+
+
+def _own(labels: Sequence[str]) -> int:
+    """How many have a colour of their own, with room in the legend for one entry more."""
+    return len(labels) if len(labels) < ROOM else ROOM - 2
 
 
 def rule(rows: Sequence[Spec], at: Mapping[str, Any], colour: str, dash: Sequence[int] = ()) -> Spec:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -27,7 +28,7 @@ from dbdyno.present.chart import (
     tips,
 )
 from dbdyno.present.document import Chart, Key
-from dbdyno.present.figures import Series, is_observation, of_series, series_of
+from dbdyno.present.figures import Series, of_series, series_of
 from dbdyno.present.palette import var
 
 _STATISTICS = {"mean": "mean", "p50": "median", "p95": "95 %", "p99": "99 %"}
@@ -44,44 +45,44 @@ class Group(NamedTuple):
     charts: list[Chart]
 
 
-def groups(results: Results) -> list[Group]:
-    """Charts of rate and response: per workload those that compare its variants, then each variant's own."""
-    series = [] if is_observation(results) else series_of(results)
-    workloads = list(dict.fromkeys(s.workload for s in series))
-    made: list[Group] = []
-    for workload in workloads:
+def main(results: Results) -> list[Group]:
+    """The first charts, by workload: throughput beside where the time went, then response times."""
+    series = series_of(results)
+    made = []
+    for workload in dict.fromkeys(s.workload for s in series):
         mine = [s for s in series if s.workload == workload]
-        shared = [draw(results, mine) for draw in (throughput, response, percentiles)]
-        made.append(_group(workload if len(workloads) > 1 else "", shared))
-        own = [_group(s.label, [draw(results, s) for draw in (spread, distribution)]) for s in mine]
-        if len(series) > 1:
-            made += own
-        else:
-            made[-1].charts.extend(own[0].charts)
+        stacks = [_titled(charts_time.time_stack(results, s, "aas"), s, series) for s in mine]
+        drawn = [throughput(results, mine), *stacks, response(results, mine)]
+        if len(series) == 1:
+            drawn.append(charts_time.time_stack(results, mine[0], "share"))
+        made.append(_group(workload if len(series) > len(mine) else "", drawn))
     return [g for g in made if g.charts]
 
 
-def ledgers(results: Results) -> list[Group]:
-    """Charts of where the time went, each variant's own; over time for an observation."""
-    if is_observation(results):
-        made = [_group("", [charts_time.timeline(results)])]
-    else:
-        series = series_of(results)
-        made = [_group(s.label if len(series) > 1 else "", _time(results, s)) for s in series]
+def durations(results: Results) -> list[Group]:
+    """How long calls took at the top: per workload all variants, then each variant's own."""
+    series = series_of(results)
+    made = []
+    for workload in dict.fromkeys(s.workload for s in series):
+        mine = [s for s in series if s.workload == workload]
+        own = [_titled(distribution(results, s), s, series) for s in mine]
+        made.append(_group(workload if len(series) > len(mine) else "", [percentiles(results, mine), *own]))
     return [g for g in made if g.charts]
+
+
+def each(results: Results, draw: Callable[[Results, Series], Chart | None]) -> list[Group]:
+    """One chart for each variant, as long as they have something to show."""
+    series = series_of(results)
+    found = _group("", [_titled(draw(results, s), s, series) for s in series])
+    return [found] if found.charts else []
+
+
+def _titled(drawn: Chart | None, series: Series, of: list[Series]) -> Chart | None:
+    return replace(drawn, title=f"{drawn.title}: {series.label}") if drawn and len(of) > 1 else drawn
 
 
 def _group(heading: str, drawn: Iterable[Chart | None]) -> Group:
     return Group(heading, [c for c in drawn if c])
-
-
-def _time(results: Results, series: Series) -> list[Chart | None]:
-    return [
-        charts_time.time_stack(results, series, "aas"),
-        charts_time.time_stack(results, series, "share"),
-        charts_time.cpu_by_source(results, series),
-        charts_time.helpers(results, series),
-    ]
 
 
 def throughput(results: Results, series: list[Series]) -> Chart | None:
@@ -95,14 +96,17 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     if not rows:
         return None
     repeated = [r for r in rows if r["low"] is not None]
-    top, cap = max(r["sessions"] for r in rows), 1.18 * max(r["high"] or r["rate"] for r in rows)
+    top, most = max(r["sessions"] for r in rows), 1.5 * max(r["rate"] for r in rows)
+    cap = 1.18 * max(
+        min(most, r["high"] or r["rate"]) for r in rows
+    )  # two repeats may have an endless interval
     labels = [s.label for s in series]
     base = {"x": sessions_axis(), "color": coloured("series", labels)}
     y = channel("rate:Q", title=unit, axis={"format": "~s"}, scale={"domain": [0, cap], "nice": False})
     perfect = layer(
         _perfect(rows, labels, top, cap), "line", strokeDash=[6, 4], strokeWidth=1.5, opacity=0.75
     )
-    intervals = layer(repeated, "rule", strokeWidth=2)
+    intervals = layer([{**r, "high": min(cap, r["high"])} for r in repeated], "rule", strokeWidth=2)
     ends = [("low:Q", ".4~s", "95 % from"), ("high:Q", ".4~s", "95 % to")] if repeated else []
     tooltip = tips(
         "series:N", "sessions:Q", ("rate:Q", ".4~s", unit), *ends,

@@ -7,9 +7,11 @@ from typing import Any, Literal
 import polars as pl
 
 from dbdyno.model.results import Results
+from dbdyno.model.units import significant
 from dbdyno.present import accounts, figures
 from dbdyno.present.chart import (
     HEIGHT,
+    ROOM,
     Spec,
     channel,
     chart,
@@ -21,12 +23,16 @@ from dbdyno.present.chart import (
     rungs_axis,
     series_keys,
     sessions_axis,
+    time_unit,
     tips,
 )
-from dbdyno.present.document import Chart, Key
-from dbdyno.present.figures import Series, gaps, of_series, stretches
-from dbdyno.present.palette import SERIES, account_colours, hatch_css, hatched, var
+from dbdyno.present.document import Block, Chart, Key, Paragraph
+from dbdyno.present.figures import Series, gaps, of_series, series_of, stretches
+from dbdyno.present.palette import account_colours, hatch_css, hatched, var
+from dbdyno.present.selection import Pick
 
+WORTH = 0.005
+"""Of the CPUs: a chart of less shows nothing."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _STACKS = {
     "aas": ("seconds per second", "Where session time went", "~g"),
@@ -47,7 +53,7 @@ _CAPTIONS = {
 def time_stack(results: Results, series: Series, measure: Literal["aas", "share"]) -> Chart | None:
     """Stacked bars, one a rung; a negative remainder hangs below zero."""
     places = accounts.at_rungs(results, series)
-    rows = accounts.stack(results, places)
+    rows = accounts.few(accounts.stack(results, places))
     if rows.is_empty():
         return None
     over = pl.col("place") if measure == "share" else pl.lit(1)
@@ -73,13 +79,13 @@ def timeline(results: Results) -> Chart | None:
     places = stretches(results)
     rows = accounts.stack(results, places.select("cell", "place", "weight"))
     client = rows.filter(pl.col("key") == "client")
-    rows = rows.filter(pl.col("key") != "client")
+    rows = accounts.few(rows.filter(pl.col("key") != "client"))
     if rows.is_empty():
         return None
     spans = places.group_by("place").agg(
         pl.col("start_s").min(), pl.col("end_s").max(), pl.col("clock").first()
     )
-    drawn = _told(accounts.piled(rows), None).join(spans, on="place", maintain_order="left")
+    drawn = _told(rows, None).join(spans, on="place", maintain_order="left")
     axis = channel("start_s:Q", title="seconds since the start", scale={"nice": False})
     span = {"x": axis, "x2": {"field": "end_s"}}
     first = [("clock:N", "", "from"), ("end_s:Q", ".1f", "to second")]
@@ -107,6 +113,84 @@ def timeline(results: Results) -> Chart | None:
         legend=_keys(rows),
         wide=True,
     )
+
+
+_LOOKS = 120
+"""Pieces of a measurement that a chart has room for; longer ones are put together from several looks."""
+_SLOW = 2.5
+"""Looks so many times as long as the median: the driver could not be asked in between."""
+
+
+def within(results: Results, pick: Pick) -> list[Block]:
+    """Throughput and mean response time of one measurement, from one look at the driver to the next."""
+    rows = _looks(results, pick)
+    if len(rows) < 2:
+        return []
+    gaps_ = rows.filter(
+        pl.col("end_s") - pl.col("start_s") > _SLOW * (pl.col("end_s") - pl.col("start_s")).median()
+    )
+    unit, factor = time_unit(number(rows["response_mean_ns"].max()))
+    shown = rows.with_columns(time=pl.col("response_mean_ns") / factor)
+    drawn = (
+        ("calls_per_s", "calls/s", f"Throughput over time, {pick.at}", "series-1",
+         "Calls that ended between two looks at the driver, about one a second."),
+        ("time", f"mean response time, {unit}", f"Response time over time, {pick.at}", "stat-p95",
+         "Mean duration of the calls that ended in between; percentiles are stored for the whole alone."),
+    )  # fmt: skip
+    made = [_over_time(shown, gaps_, pick, *words) for words in drawn]
+    return [c for c in made if c]
+
+
+def _looks(results: Results, pick: Pick) -> pl.DataFrame:
+    """Rows of table ``over_time`` of a measurement, several as one where they are many."""
+    rows = results.of_cell("over_time", pick.cell) if pick.cell else results.tables["over_time"].clear()
+    size = -(-len(rows) // _LOOKS) or 1
+    calls, spent = pl.col("calls").sum(), (pl.col("response_mean_ns") * pl.col("calls")).sum()
+    return (
+        rows.sort("start_s")
+        .group_by(pl.int_range(pl.len()) // size, maintain_order=True)
+        .agg(
+            pl.col("start_s").min(), pl.col("end_s").max(), calls, pl.col("errors").sum(),
+            response_mean_ns=pl.when(calls > 0).then(spent / calls),
+        )
+        .with_columns(calls_per_s=pl.col("calls") / (pl.col("end_s") - pl.col("start_s")))
+    )  # fmt: skip
+
+
+def _over_time(
+    rows: pl.DataFrame,
+    slow: pl.DataFrame,
+    pick: Pick,
+    column: str,
+    unit: str,
+    title: str,
+    paint: str,
+    words: str,
+) -> Chart | None:
+    """A step for each look; grey where the driver was not asked for long."""
+    known = rows.filter(pl.col(column).is_not_null()).select(
+        "start_s", "end_s", "calls", "errors", value=pl.col(column).round(4)
+    )
+    if known.is_empty():
+        return None
+    axis = channel("start_s:Q", title="seconds since the start of the measurement", scale={"nice": False})
+    span = {"x": axis, "x2": {"field": "end_s"}}
+    y = channel("value:Q", title=unit, scale={"zero": True})
+    tooltip = tips(
+        ("start_s:Q", ".1f", "from second"), ("end_s:Q", ".1f", "to second"), ("value:Q", ",.4~r", unit),
+        ("calls:Q", ",", "calls ended"), ("errors:Q", ",", "errors"),
+    )  # fmt: skip
+    grey = encoded(
+        layer(slow.select("start_s", "end_s"), "rect", color=var("line"), opacity=0.6),
+        **span, y={"value": 0}, y2={"value": HEIGHT},
+    )  # fmt: skip
+    area = encoded(
+        layer(known, "bar", color=var(paint), opacity=0.25), **span, y=y, y2={"datum": 0}, tooltip=tooltip
+    )
+    step = encoded(layer(known, "rule", color=var(paint), strokeWidth=2.5), **span, y=y)
+    told = f"{words} Grey: the driver could not be asked in between." if len(slow) else words
+    name = "calls-over-time" if column == "calls_per_s" else "response-over-time"
+    return chart(f"{pick.key}-{name}", title, told, [grey, area, step], f"{title}, in {unit}", known)
 
 
 def _fills(rows: pl.DataFrame) -> dict[str, tuple[str, bool]]:
@@ -169,7 +253,7 @@ def _caption(results: Results, places: pl.DataFrame, words: str) -> str:
 def cpu_by_source(results: Results, series: Series) -> Chart | None:
     """The same quantity, CPU used, from every data source."""
     rows = _cpu_rows(results, series)
-    if rows.is_empty():
+    if not number(rows["value"].max()):
         return None
     names = rows["source"].unique(maintain_order=True).to_list()
     base = {
@@ -224,7 +308,7 @@ def _cpu_rows(results: Results, series: Series) -> pl.DataFrame:
 def helpers(results: Results, series: Series) -> Chart | None:
     """CPU of the server's own processes, which work for all sessions."""
     rows = _helper_rows(results, series)
-    if rows.is_empty():
+    if _used(rows) < WORTH * (figures.usable_cpus(results) or 1):
         return None
     names = rows["who"].unique(maintain_order=True).to_list()
     bars = encoded(
@@ -245,12 +329,28 @@ def helpers(results: Results, series: Series) -> Chart | None:
     )
 
 
+def _used(rows: pl.DataFrame) -> float:
+    """CPUs at the rung where it is most."""
+    return number(rows.group_by("sessions").agg(pl.col("aas").sum())["aas"].max())
+
+
+def idle_helpers(results: Results) -> list[Block]:
+    """A line in place of a chart that would show next to nothing."""
+    whole = WORTH * (figures.usable_cpus(results) or 1)
+    found = [_used(rows) for s in series_of(results) if len(rows := _helper_rows(results, s))]
+    if not found or max(found) >= whole:
+        return []
+    return [
+        Paragraph(f"CPU of the server's own processes: at most {significant(max(found), 2)} CPUs.", "muted")
+    ]
+
+
 def _helper_rows(results: Results, series: Series) -> pl.DataFrame:
     """CPU per rung and process, mean over the cells; the smallest processes come together as one."""
     rows = accounts.leaves(of_series(results.tables["ledger"], series), "helper")
     cpu = rows.filter(pl.col("account").is_in(["run", "run.user", "run.system"]) & (pl.col("aas") > 0))
     totals = cpu.group_by("who").agg(pl.col("aas").sum()).sort(["aas", "who"], descending=[True, False])
-    order = [*totals["who"].to_list()[: len(SERIES) - 1], "other processes"]
+    order = [*totals["who"].to_list()[: ROOM - 2], "other processes"]
     who = pl.when(pl.col("who").is_in(order)).then("who").otherwise(pl.lit(order[-1])).alias("who")
     cells = of_series(results.tables["windows"], series).group_by("sessions").agg(pl.len().alias("cells"))
     return (

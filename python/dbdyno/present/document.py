@@ -81,6 +81,8 @@ class Row(NamedTuple):
     """Left out where space is short, and it is said so."""
     key: bool = False
     """Kept where other rows are left out for want of lines."""
+    id: str = ""
+    """Unique in its document: what claims refer to."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,8 @@ class Paragraph:
     tone: Tone = ""
     lead: bool = False
     """An answer, not a remark."""
+    links: Sequence[tuple[str, str]] = ()
+    """Parts of the text in their order, and the ids of what shows their figures."""
 
 
 class Statement(NamedTuple):
@@ -143,6 +147,8 @@ class Statement(NamedTuple):
     """What to do about it."""
     note: str = ""
     """Its interval, what it rests on: where there is room."""
+    target: str = ""
+    """The id of the chart, row or section that shows its figure."""
 
 
 @dataclass(frozen=True)
@@ -150,12 +156,16 @@ class Statements:
     """A list of claims."""
 
     items: Sequence[Statement]
+    brief: bool = False
+    """A page shows their texts, and the rest of each on demand."""
 
 
 class KeyFigure(NamedTuple):
     name: str
     cell: Cell
     note: str = ""
+    target: str = ""
+    """The id of what shows it in full."""
 
 
 class Key(NamedTuple):
@@ -219,7 +229,7 @@ class Verbatim:
 
 class Option(NamedTuple):
     key: str
-    """The same in all choices of a document: a page changes them together."""
+    """The same in all choices of a document, which a page changes together by one selector."""
     label: str
     blocks: Sequence[Block]
 
@@ -245,6 +255,8 @@ class Section:
     """A terminal leaves it out."""
     minor: bool = False
     """A terminal leaves it out where lines are few, and names it."""
+    name: str = ""
+    """In a table of contents, where the title is long."""
 
 
 Block = Paragraph | Statements | Table | Chart | Drawing | Strip | Verbatim | Choice | Section

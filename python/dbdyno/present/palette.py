@@ -31,7 +31,11 @@ _COLOURS = {
     "sleep-3": ("#c9a400", "#e0c341"),
     "sleep-4": ("#6f5fb0", "#9a8be0"),
     "sleep-5": ("#7a6a3f", "#b3a06b"),
+    "sleep-6": ("#3f8f93", "#5fb9bd"),
     "sleep-other": ("#8d7b8a", "#a896a5"),
+    "sleep-unseen": ("#c9b3d9", "#6d5a80"),
+    "runq-whole": ("#f0a76f", "#b3591a"),
+    "rest": ("#b7c9a8", "#6e8560"),
     "pool-queue": ("#f0a6a0", "#a8524c"),
     "client": ("#c3cad2", "#56616d"),
     "unaccounted": ("#3f4752", "#c9d1da"),
@@ -60,9 +64,9 @@ _FAMILIES = {
     "asleep": "sleep-other",
     "no wait event": "sleep-other",
     "active without wait event": "sleep-other",
-    "seen by no sample": "sleep-other",
+    "seen by no sample": "sleep-unseen",
 }
-_SPARE = ("sleep-5", "sleep-4", "sleep-1", "sleep-2", "sleep-3")
+_SPARE = ("sleep-6", "sleep-5", "sleep-4", "sleep-1", "sleep-2", "sleep-3")
 SERIES = tuple(n for n in _COLOURS if n.startswith("series-"))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from dbdyno.model.claim import Claim
@@ -11,6 +12,7 @@ from dbdyno.model.results import Results, RunInfo
 from dbdyno.model.units import format_ns, format_rate, significant
 from dbdyno.present import (
     charts,
+    charts_time,
     compare,
     figures,
     headline,
@@ -41,10 +43,10 @@ from dbdyno.present.document import (
     word,
 )
 from dbdyno.present.selection import Pick
+from dbdyno.present.targets import Targets, row_id
 
 Details = Callable[[Results, Pick], list[Block]]
 _SEVERITIES = ("invalid", "warning", "note", "good")
-_MAIN = ("throughput", "response")
 _IN_WORDS = (headline.FIRST, *headline.PARAGRAPH)
 """Findings that the headline has."""
 MOST = 3
@@ -61,11 +63,12 @@ DETAILS: dict[str, tuple[Details, ...]] = {
 def document(results: Results) -> Document:
     """All of it, for every medium; a terminal shows the answer, the table and the claims that matter."""
     made = _Builder(results)
+    sections = [s for s in made.sections() if s.blocks]
     return Document(
         headline.title(results),
-        [s for s in made.sections() if s.blocks],
-        lead=lead(results),
-        figures=_observed(results) if made.observed else _peak(results),
+        sections,
+        lead=_linked(results, lead(results), made.targets),
+        figures=_observed(results) if made.observed else _peak(results, made.targets),
         footer=_footer(results),
         more=more(results, results.info.id),
     )
@@ -120,6 +123,14 @@ def _labels(info: RunInfo) -> list[str]:
     return ["; ".join(filter(None, words)) + "."] if any(words) else []
 
 
+def _linked(results: Results, words: Sequence[Paragraph], targets: Targets) -> list[Paragraph]:
+    """Each claim in them with the place of its figure."""
+    told = [(c.text.removeprefix(f"{c.subject}: "), targets.of(c)) for c in results.findings]
+    places = [(text, place) for text, place in told if text and place]
+    order = [sorted((p for p in places if p[0] in w.text), key=lambda p: w.text.index(p[0])) for w in words]
+    return [replace(w, links=links) for w, links in zip(words, order, strict=True)]
+
+
 def more(results: Results, run: str) -> list[Paragraph]:
     """How many claims there are besides, and the command that shows them."""
     count = len(_by_severity(results)) - len(_grave(results))
@@ -143,26 +154,36 @@ class _Builder:
     def sections(self) -> Iterator[Section]:
         """In reading order."""
         results = self.results
-        rates = charts.groups(results)
-        claims, *tables = self.answers()
-        rest = _statements(results, [f for f in _by_severity(results) if f not in self._grave])
-        yield claims
-        yield Section(
-            _quality_title(results), [rest, *remarks(sources_used.words(results))], "quality", folded=True
-        )
-        if self.observed:
-            drawn = _charts(charts.ledgers(results), "time")
+        rest = [s for s in self._figures() if s.blocks]
+        self.targets = targets = Targets(results, rest)
+        others = [f for f in _by_severity(results) if f not in self._grave]
+        quality: list[Block] = [_statements(results, others, targets), *remarks(sources_used.words(results))]
+        grave: list[Block] = [_statements(results, self._grave, targets, True)] if self._grave else []
+        yield Section("", grave, "findings")
+        yield Section(_quality_title(results), quality, "quality", folded=True, name="Measurement quality")
+        yield from rest
+
+    def _figures(self) -> Iterator[Section]:
+        """The sections after the claims."""
+        results, observed = self.results, self.observed
+        _, *tables = self.answers()
+        if observed:
+            drawn = _charts([charts.Group("", [c])] if (c := charts_time.timeline(results)) else [], "time")
             yield Section("Active sessions over time", drawn, "timeline", detail=True)
         else:
-            yield Section("Throughput and response time", _charts(rates, "rate", True), "charts", detail=True)
+            first = _charts(charts.main(results), "main")
+            yield Section(
+                "Throughput, and where the time went", first, "charts", detail=True, name="Throughput"
+            )
         yield from tables
-        yield Section("Where the time went", self._ledger(), "ledger", detail=True)
+        if not observed:
+            yield Section("Top events", [self._choice(profile.top_events)], "top", detail=True)
         ladders = scaling_document.section(results.scaling)
         if ladders is not None:
             yield replace(ladders, detail=True)
-        if not self.observed:
-            yield Section("Top events", [self._choice(profile.top_events)], "top", detail=True)
-        yield from self._details(rates)
+        # Top SQL
+        yield Section("Sessions", self._sessions(), "sessions", detail=True)
+        yield from self._details()
 
     def screen(self) -> Iterator[Section]:
         """What a terminal shows: the table, then the claims that matter."""
@@ -198,22 +219,28 @@ class _Builder:
         if together is not None:
             yield together
 
-    def _ledger(self) -> list[Block]:
-        """The stack, each session over time, every wait."""
+    def _sessions(self) -> list[Block]:
+        """Throughput and latency over time, each session over time; how even they are, every process."""
         results = self.results
-        drawn = [] if self.observed else _charts(charts.ledgers(results), "time")
-        notes = remarks(sources_used.words(results))
-        return [*drawn, self._choice(strips.strips, profile.wait_events), *notes]
+        spread = _charts(charts.each(results, charts.spread), "rate")
+        processes_ = Section(
+            "Microstates of every process", [self._choice(processes.tables)], "microstates", folded=True
+        )
+        return [self._choice(charts_time.within, strips.strips), *spread, processes_]
 
-    def _details(self, rates: list[charts.Group]) -> Iterator[Section]:
-        results, title = self.results, "Sessions and processes"
-        title = title if self.observed else "Microstates of every process"
+    def _details(self) -> Iterator[Section]:
+        results = self.results
         differences = sources_used.differences(results)
         checks = [self._choice(sources_used.cross_check), *([differences] if differences else [])]
-        yield Section("Response time in detail", _charts(rates, "rate", False), "response", detail=True)
-        yield Section("Load profile", [self._choice(profile.load_profile)], "profile", detail=True)
-        yield Section(title, [self._choice(processes.tables)], "microstates", detail=True)
-        yield Section("Cross-check of data sources", checks, "cross-check", detail=True)
+        drawn = [*charts.each(results, charts_time.cpu_by_source), *charts.each(results, charts_time.helpers)]
+        checks = [*_charts(drawn, "time"), *charts_time.idle_helpers(results), *checks]
+        waits = [self._choice(profile.wait_events), *remarks(sources_used.words(results))]
+        if not self.observed:
+            took = _charts(charts.durations(results), "rate")
+            yield Section("Response time in detail", took, "response", detail=True)
+        yield Section("Every wait event", waits, "waits", folded=True)
+        yield Section("Load profile", [self._choice(profile.load_profile)], "profile", folded=True)
+        yield Section("Cross-check of data sources", checks, "cross-check", folded=True)
         yield Section("Environment", run_facts.environment(results), "environment", folded=True)
         plan = "Plan" if self.observed else "Plan and calibration"
         yield Section(plan, run_facts.plan(results), "plan", folded=True)
@@ -228,12 +255,12 @@ class _Builder:
         return Choice(name, some, self._picks.note)
 
 
-def _charts(groups: Iterable[charts.Group], part: str, main: bool | None = None) -> list[Block]:
-    """``main``: those that a page begins with, or the others; ``None``: all."""
+def _charts(groups: Iterable[charts.Group], part: str) -> list[Block]:
+    """``part``: what their ids begin with, which are unique with the number of the chart."""
     blocks: list[Block] = []
-    for n, group in enumerate(groups):
-        drawn = [c for c in group.charts if main is None or (c.id in _MAIN) is main]
-        named = [replace(c, id=f"{part}-{n}-{c.id}") for c in drawn]
+    number = count()
+    for group in groups:
+        named = [replace(c, id=f"{part}-{next(number)}-{c.id}") for c in group.charts]
         blocks += [Section(group.heading, named)] if named and group.heading else named
     return blocks
 
@@ -248,19 +275,21 @@ def _grave(results: Results) -> list[Claim]:
     return [f for f in _by_severity(results) if f.severity in ("invalid", "warning")][:MOST]
 
 
-def _statements(results: Results, found: Iterable[Claim]) -> Statements:
+def _statements(
+    results: Results, found: Iterable[Claim], targets: Targets | None = None, brief: bool = False
+) -> Statements:
     whole = set(results.tables["windows"]["cell"])
-    return Statements([_statement(f, whole) for f in found])
+    return Statements([_statement(f, whole, targets.of(f) if targets else "") for f in found], brief)
 
 
-def _statement(f: Claim, whole: set[str]) -> Statement:
+def _statement(f: Claim, whole: set[str], target: str = "") -> Statement:
     v = f.value
     interval = ""
     if v is not None and v.low is not None and v.high is not None and v.low != v.high:
         interval = f"95 % interval {significant(v.low)} to {significant(v.high)} {v.unit}"
     about = "" if not f.cells else "all measurements" if whole <= set(f.cells) else ", ".join(f.cells)
     note = " · ".join(t for t in (interval, f.evidence and f"rests on: {f.evidence}", about) if t)
-    return Statement(f.text, f.severity, "", f.severity, f.id, f.advice, note)
+    return Statement(f.text, f.severity, "", f.severity, f.id, f.advice, note, target)
 
 
 def _quality_title(results: Results) -> str:
@@ -275,7 +304,7 @@ def _quality_title(results: Results) -> str:
     return f"Measurement quality: {told or 'nothing to remark'}"
 
 
-def _peak(results: Results) -> list[KeyFigure]:
+def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
     """The headline's figures: of the first series, or of the best where there are several."""
     found = [a for s in figures.series_of(results) if (a := headline.answer(results, s)) and a.peak]
     if not found:
@@ -285,14 +314,16 @@ def _peak(results: Results) -> list[KeyFigure]:
     whose = f" ({best.series.label})" if len(found) > 1 else ""
     rate, scaling, sessions = peak[best.rate_column], peak["scaling"], top["sessions"]
     efficiency = "efficiency unknown" if scaling is None else f"efficiency {figures.percent(scaling)} %"
+    number = figures.series_of(results).index(best.series)
+    row = targets.named(row_id(number, peak["sessions"]))
+    drawn, took = targets.named("throughput", best.series.label), targets.named("response", best.series.label)
+    stack, p95 = targets.named("stack-aas", best.series.label), known(peak["response_p95_ns"], format_ns)
     return [
-        KeyFigure(f"Peak throughput{whose}", known(rate, format_rate, best.unit)),
-        KeyFigure("Sessions at the peak", known(peak["sessions"], str), efficiency),
-        KeyFigure(
-            "95 % of calls at the peak within", known(peak["response_p95_ns"], format_ns), "response time"
-        ),
-        KeyFigure(f"CPU WAIT at {sessions} sessions", *_part(top, "runq_aas")),
-        KeyFigure(f"On a CPU at {sessions} sessions", *_part(top, "run_aas")),
+        KeyFigure(f"Peak throughput{whose}", known(rate, format_rate, best.unit), target=drawn),
+        KeyFigure("Sessions at the peak", known(peak["sessions"], str), efficiency, row),
+        KeyFigure("95 % of calls at the peak within", p95, "response time", took),
+        KeyFigure(f"CPU WAIT at {sessions} sessions", *_part(top, "runq_aas"), stack),
+        KeyFigure(f"On a CPU at {sessions} sessions", *_part(top, "run_aas"), stack),
     ]
 
 

@@ -26,6 +26,7 @@ from dbdyno.present.document import (
     word,
 )
 from dbdyno.present.figures import Series, percent
+from dbdyno.present.targets import row_id
 
 Record = Mapping[str, Any]
 """A row of table ``rungs``; what is absent is unknown."""
@@ -177,8 +178,11 @@ def _series(results: Results, series: Series, title: str) -> list[Block]:
         "pool_queue_aas": not figures.has_pool(frame),
     }
     made = [m for n, m in columns(figures.work_short(results, series.workload)).items() if not absent.get(n)]
-    peak = frame["calls_per_s"].max()
-    rows = [_row(r, made, r["calls_per_s"] == peak) for r in frame.to_dicts()]
+    number, peak = figures.series_of(results).index(series), frame["calls_per_s"].max()
+    rows = [
+        _row(r, made, r["calls_per_s"] == peak)._replace(id=row_id(number, r["sessions"]))
+        for r in frame.to_dicts()
+    ]
     found = accounts.throttled(results, series)
     words = ", ".join(f"{bracket} at {n} sessions" for n, bracket in sorted(found.items()))
     throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {words}."

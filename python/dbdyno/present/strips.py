@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import polars as pl
@@ -10,7 +11,7 @@ import polars as pl
 from dbdyno.model.results import Results
 from dbdyno.model.wait_families import AT_CLIENT, families_of
 from dbdyno.present import figures, sources_used
-from dbdyno.present.chart import number
+from dbdyno.present.chart import ROOM, number
 from dbdyno.present.document import Block, Paragraph, Strip
 from dbdyno.present.palette import account_colours
 from dbdyno.present.selection import Pick
@@ -62,7 +63,32 @@ def strips(results: Results, pick: Pick) -> list[Block]:
     """The strip of one pick, or a remark why there is none."""
     shown = parts(results)
     made = strip(results, pick.cell, shown, f"strip-{pick.key}") if shown else None
-    return [Paragraph(_NONE, "muted") if made is None else made]
+    if made is None:
+        return [Paragraph(_NONE, "muted")]
+    return [replace(_few(made), title=f"{made.title}, {pick.at}")]
+
+
+def _few(shown: Strip) -> Strip:
+    """The least parts as one where a legend has no room for all."""
+    over = len(shown.parts) - ROOM
+    if over <= 0:
+        return shown
+    spent = [sum(p[n] for row in shown.pieces for p in row if p) for n in range(len(shown.parts))]
+    waits = [n for n, (_, colour) in enumerate(shown.parts) if colour not in ("", "run", "runq", "client")]
+    rest = set(sorted(waits, key=lambda n: spent[n])[: over + 1])
+    kept = [n for n in range(len(shown.parts)) if n not in rest]
+    at = sum(n < min(rest) for n in kept)
+    parts = [shown.parts[n] for n in kept]
+    parts.insert(at, (f"other ({len(rest)})", "rest"))
+
+    def merged(piece: Sequence[int] | None) -> list[int] | None:
+        if piece is None:
+            return None
+        values = [piece[n] for n in kept]
+        values.insert(at, sum(piece[n] for n in rest))
+        return values
+
+    return replace(shown, parts=parts, pieces=[[merged(p) for p in row] for row in shown.pieces])
 
 
 def strip(results: Results, cell: str | None, shown: list[str], name: str = "strip") -> Strip | None:

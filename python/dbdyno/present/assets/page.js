@@ -58,9 +58,18 @@
     );
   }
 
-  function drawAll() {
-    return Promise.all(Array.prototype.map.call(document.querySelectorAll("figure.chart"), draw));
+  // A chart that is folded away or not chosen has no width to be drawn in: it is drawn when it comes in sight.
+  function drawShown() {
+    return Promise.all(Array.prototype.filter.call(document.querySelectorAll("figure.chart"), function (figure) {
+      return figure.offsetWidth > 0 && !figure.dataset.drawn;
+    }).map(draw));
   }
+
+  function drawAll() {
+    document.querySelectorAll("figure.chart").forEach(function (figure) { delete figure.dataset.drawn; });
+    return drawShown();
+  }
+  document.addEventListener("toggle", drawShown, true);
 
   document.querySelectorAll("button.log").forEach(function (button) {
     button.hidden = false;
@@ -73,22 +82,34 @@
     });
   });
 
-  // Every select chooses for all choices that have the same option.
-  function pick(key) {
-    document.querySelectorAll(".choice").forEach(function (choice) {
-      var options = Array.prototype.filter.call(choice.children, function (part) { return part.dataset.pick; });
-      if (!options.some(function (part) { return part.dataset.pick === key; })) return;
-      options.forEach(function (part) { part.hidden = part.dataset.pick !== key; });
-      var select = choice.querySelector("select.pick");
-      if (select) select.value = key;
-    });
+  // One selector for all choices of the page.
+  var chosen = document.getElementById("pick");
+  function pick() {
+    document.querySelectorAll(".of").forEach(function (part) { part.hidden = part.dataset.pick !== chosen.value; });
     if (window.dbdynoStrips) window.dbdynoStrips();
+    drawShown();
   }
-  document.querySelectorAll("select.pick").forEach(function (select) {
-    select.closest("label").hidden = false;
-    select.addEventListener("change", function () { pick(select.value); });
-  });
+  if (chosen) {
+    chosen.closest("label").hidden = false;
+    chosen.addEventListener("change", pick);
+    if (chosen.selectedIndex > 0) pick();  // the browser remembered it
+  }
   if (window.dbdynoStrips) window.dbdynoStrips();
+
+  // The contents mark the section in sight: the last one that begins above the upper third of the window.
+  var links = Array.prototype.slice.call(document.querySelectorAll(".toc li a"));
+  function mark() {
+    var now = null;
+    links.forEach(function (link) {
+      var part = document.getElementById(link.hash.slice(1));
+      if (part && part.getBoundingClientRect().top < innerHeight / 3) now = link;
+    });
+    links.forEach(function (link) {
+      if (link === now) link.setAttribute("aria-current", "true"); else link.removeAttribute("aria-current");
+    });
+  }
+  addEventListener("scroll", mark, { passive: true });
+  mark();
 
   var system = matchMedia("(prefers-color-scheme: dark)");
   var toggle = document.getElementById("theme");

@@ -28,7 +28,7 @@ from dbdyno.present.document import (
     Verbatim,
     walk,
 )
-from dbdyno.present.page import Html, asset, charts_code, el, join
+from dbdyno.present.page import Content, Html, asset, charts_code, el, join
 from dbdyno.present.page import page as whole
 
 _DRAWING = Html(
@@ -48,7 +48,8 @@ def page(shown: Document) -> str:
     held = [_data("specs", charts)] if code else []
     held += [_data("strips", strips)] if strips else []
     footer = el("footer", el("div", shown.footer)) if shown.footer else None
-    body = [_header(shown, bool(charts)), el("main", parts(shown.blocks), id="content"), footer]
+    main = el("main", parts(shown.blocks), id="content")
+    body = [_contents(shown, blocks), el("div", _header(shown), main, footer, class_="page")]
     return whole(shown.title, join(*body, *held, _hatches() if charts else None), scripts=code)
 
 
@@ -62,25 +63,70 @@ def parts(blocks: Iterable[Block], depth: int = 2) -> Html:
     return join(*made)
 
 
-def _header(shown: Document, charts: bool) -> Html:
+def _contents(shown: Document, blocks: Sequence[Block]) -> Html:
+    """What stays in sight: links to the sections, and the one selector for all choices."""
+    charts = any(isinstance(b, Chart) for b in blocks)
     button = el("button", "light / dark", id="theme", type="button", hidden=True) if charts else None
     top = el("div", el("span", "dbdyno", class_="brand"), button, class_="top")
-    tiles = el("dl", *map(_tile, shown.figures), class_="tiles") if shown.figures else None
+    sections = [b for b in shown.blocks if isinstance(b, Section) and b.id and b.title]
+    links = [el("li", el("a", b.name or b.title, href=f"#{b.id}")) for b in sections]
     skip = el("a", "Skip to the content", href="#content", class_="skip")
-    return el("header", skip, el("div", top, el("h1", shown.title), parts(shown.lead), tiles))
+    return el(
+        "nav", skip, top, _selector(blocks), el("ol", *links) if links else None, class_="toc",
+        aria_label="Contents",
+    )  # fmt: skip
+
+
+def _selector(blocks: Iterable[Block]) -> Html | None:
+    """For all choices of the page: hidden until page.js is there to obey it."""
+    choices = [b for b in blocks if isinstance(b, Choice)]
+    labels = {o.key: o.label for c in choices for o in c.options}
+    if len(labels) < 2:
+        return None
+    options = [el("option", text, value=key, selected=n == 0) for n, (key, text) in enumerate(labels.items())]
+    chosen = el("select", *options, id="pick")
+    first = next(iter(labels.values()))
+    still = el("p", f"Shown: {first}. To choose another needs JavaScript.", class_="foot")
+    notes = [el("p", n, class_="foot") for n in dict.fromkeys(c.note for c in choices) if n]
+    label = el("label", f"{choices[0].name} ", chosen, class_="choose", hidden=True)
+    return join(label, el("noscript", still), *notes)
+
+
+def _header(shown: Document) -> Html:
+    tiles = el("dl", *map(_tile, shown.figures), class_="tiles") if shown.figures else None
+    return el("header", el("div", el("h1", shown.title), parts(shown.lead), tiles))
+
+
+def _linked(text: str, target: str) -> Content:
+    return el("a", text, href=f"#{target}", class_="to") if target else text
+
+
+def _paragraph(shown: Paragraph) -> Html:
+    made: list[Content] = []
+    rest = shown.text
+    for part, target in shown.links:
+        before, found, after = rest.partition(part)
+        if found:
+            made += [before, _linked(part, target)]
+            rest = after
+    return el("p", *made, rest, class_="lead" if shown.lead else shown.tone or None)
 
 
 def _tile(shown: KeyFigure) -> Html:
     note = ", ".join(t for t in (shown.cell.unit, shown.note) if t)
-    return el("div", el("dt", shown.name), el("dd", shown.cell.text, el("small", note) if note else None))
+    return el(
+        "div",
+        el("dt", _linked(shown.name, shown.target)),
+        el("dd", shown.cell.text, el("small", note) if note else None),
+    )
 
 
 def _part(block: Block, depth: int) -> Html:
     match block:
         case Paragraph():
-            return el("p", block.text, class_="lead" if block.lead else block.tone or None)
+            return _paragraph(block)
         case Statements():
-            return el("ul", *map(_statement, block.items), class_="findings") if block.items else join()
+            return _statements(block) if block.items else join()
         case Table():
             return _table(block.shown(sketches=False, bars=True))
         case Drawing():
@@ -151,72 +197,93 @@ def _strip_data(shown: Strip) -> dict[str, Any]:
 
 
 def _choice(shown: Choice, depth: int) -> Html:
-    """A select, and the options, all but the first hidden; page.js keeps all choices on one option."""
-    options = [el("option", o.label, value=o.key, selected=n == 0) for n, o in enumerate(shown.options)]
-    select = el(
-        "label", f"{shown.name} ", el("select", *options, class_="pick"), class_="choose", hidden=True
-    )
+    """The options, all but the first hidden; page.js keeps all choices on the selector's."""
     some = [
         el("div", parts(o.blocks, depth), class_="of", data_pick=o.key, hidden=n > 0)
         for n, o in enumerate(shown.options)
     ]
-    note = el("p", shown.note, class_="foot") if shown.note else None
-    return el("div", select if len(options) > 1 else None, *some, note, class_="choice")
+    return el("div", *some, class_="choice")
 
 
-def _statement(item: Statement) -> Html:
+def _statements(shown: Statements) -> Html:
+    names = "findings brief" if shown.brief else "findings"
+    return el("ul", *(_statement(item, shown.brief) for item in shown.items), class_=names)
+
+
+def _statement(item: Statement, brief: bool) -> Html:
     title = el("span", item.title, class_="tag") if item.title else None
     evidence = el("span", f" ({item.evidence})", class_="foot") if item.evidence else None
     advice = el("div", f"What to do: {item.advice}") if item.advice else None
     note = el("div", item.note, class_="foot") if item.note else None
-    claim = item.id or None
-    return el(
-        "li", title, el("span", item.text), evidence, advice, note, class_=item.tone or None, data_claim=claim
-    )
+    told = join(title, el("span", _linked(item.text, item.target)), evidence)
+    whole = el("details", el("summary", told), advice, note) if brief else join(told, advice, note)
+    return el("li", whole, class_=item.tone or None, data_claim=item.id or None)
+
+
+_PAGE_PX, _CHAR_PX, _PAD_PX, _WORD = 700.0, 5.9, 8.0, 16
+"""Room for a table on a printed page (A4 less its margins), by the type that page.css prints tables in: a
+character's width, what a column has besides, and letters of a text that stay together."""
 
 
 def _table(shown: Table) -> Html:
-    """It scrolls sideways in its own box, which takes the focus so that keys scroll it."""
-    heads = (
-        el("thead", el("tr", *map(_head, shown.columns)))
-        if any(c.head or c.name for c in shown.columns)
-        else None
-    )
-    numeric = [c.number for c in shown.columns]
-    rows = [el("tr", *map(_cell, range(len(numeric)), r.cells, numeric)) for r in shown.rows]
+    """It scrolls sideways in its own box, which takes the focus so that keys scroll it; on paper columns of
+    high rank give way."""
+    off = _unprinted(shown)
+    classes = [_classes(c.number and "num", n in off and "off") for n, c in enumerate(shown.columns)]
+    named = any(c.head or c.name for c in shown.columns)
+    made = [_head(c, classes[n]) for n, c in enumerate(shown.columns)]
+    heads = el("thead", el("tr", *made)) if named else None
+    rows = [el("tr", *map(_cell, range(len(classes)), r.cells, classes), id=r.id or None) for r in shown.rows]
     caption = el("caption", el("span", shown.title)) if shown.title else None
     name = "named" if shown.named else None if heads else "facts"
-    made = el("table", caption, heads, el("tbody", *rows), class_=name)
-    return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=shown.title or "table")
+    table = el("table", caption, heads, el("tbody", *rows), class_=name)
+    box = el("div", table, class_="scroll", tabindex=0, role="region", aria_label=shown.title or "table")
+    left = ", ".join(c.name or c.head for n, c in enumerate(shown.columns) if n in off)
+    return join(box, el("p", f"Not on paper: {left}.", class_="foot paper") if left else None)
 
 
-def _head(column: Column) -> Html:
+def _unprinted(shown: Table) -> set[int]:
+    """Columns for which a printed page has no room, the highest rank first."""
+    widths = [_width(c, [r.cells[n] for r in shown.rows]) for n, c in enumerate(shown.columns)]
+    kept = set(range(len(widths)))
+    for rank in sorted({c.rank for c in shown.columns if c.rank}, reverse=True):
+        if sum(widths[n] for n in kept) <= _PAGE_PX:
+            break
+        kept -= {n for n, c in enumerate(shown.columns) if c.rank == rank}
+    return set(range(len(widths))) - kept
+
+
+def _width(column: Column, cells: Sequence[Cell]) -> float:
+    """Pixels that it needs at least: heads wrap at words, texts do, numbers do not."""
+    words = max(map(len, (column.name or column.head).split()), default=0)
+    texts = max((len(c.text) for c in cells), default=0)
+    bar = 70.0 if any(c.bar for c in cells) else 0.0
+    return _PAD_PX + bar + _CHAR_PX * max(words, texts if column.number else min(texts, _WORD))
+
+
+def _head(column: Column, classes: str | None) -> Html:
     text = column.name or column.head
-    return el(
-        "th",
-        el("abbr", text, title=column.note) if column.note else text,
-        scope="col",
-        class_=_num(column.number),
-    )
+    told = el("abbr", text, title=column.note) if column.note else text
+    return el("th", told, scope="col", class_=classes)
 
 
-def _cell(number: int, cell: Cell, numeric: bool) -> Html:
+def _cell(number: int, cell: Cell, classes: str | None) -> Html:
     """The first of a row names it."""
     unknown = cell.text == UNKNOWN
     note = cell.note or (_UNKNOWN if unknown else "")
-    classes = " ".join(filter(None, ("unknown" if unknown else "", cell.tone and f"tone {cell.tone}")))
-    text = el("span", cell.text, title=note or None, class_=classes or None) if note or classes else cell.text
+    tone = _classes(unknown and "unknown", cell.tone and f"tone {cell.tone}")
+    text = el("span", cell.text, title=note or None, class_=tone) if note or tone else cell.text
     widths = [
         el("i", style=f"width:{100 * share:.1f}%;background:{palette.var(colour)}")
         for share, colour in cell.bar
     ]
     bar = el("span", *widths, class_="bar", aria_hidden="true") if widths else None
     scope = {"scope": "row"} if number == 0 else {}
-    return el("td" if number else "th", text, bar, class_=_num(numeric), **scope)
+    return el("td" if number else "th", text, bar, class_=classes, **scope)
 
 
-def _num(number: bool) -> str | None:
-    return "num" if number else None
+def _classes(*names: str | bool) -> str | None:
+    return " ".join(n for n in names if isinstance(n, str) and n) or None
 
 
 def _section(shown: Section, depth: int) -> Html:
