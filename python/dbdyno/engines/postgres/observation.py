@@ -19,7 +19,10 @@ OBSERVER = "dbdyno activity"
 """application_name of the connections that sample: never a session that is observed."""
 TO_BEGIN = {"transactions_committed": 3, "executions": 1}
 """Of such a connection before its first sample: connecting, trying the query, preparing it."""
-_CLIENT = "(backend_type = 'client backend' or backend_type is null and datid is not null)"
+_CLIENT = (
+    "(backend_type = 'client backend' or backend_type is null and datid is not null"
+    " and coalesce(leader_pid, pid) = pid)"  # a parallel worker that ends has no type any more
+)
 _MOST_NAMED = 8
 _LARGEST_PID = 2**31 - 1
 

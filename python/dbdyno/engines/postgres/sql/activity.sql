@@ -5,9 +5,10 @@ select pid,
        case
            when backend_type = 'client backend' then null
            when backend_type is not null then lower(backend_type)
+           when coalesce(leader_pid, pid) <> pid then 'parallel worker'  -- that ends: it has no type any more
            when datid is null then 'unknown'
        end as helper,
-       case when backend_type is null then 'hidden' else state end as state,
+       case when backend_type is null and coalesce(leader_pid, pid) = pid then 'hidden' else state end as state,
        wait_event_type as wait_class,
        wait_event,
        query_id,
