@@ -54,7 +54,14 @@ def events(results: Results) -> pl.DataFrame:
 def microstates(results: Results) -> pl.DataFrame:
     """Table microstates of all windows together: a process's means over the time that it was seen."""
     made = results.ask("microstates", _Together(_walls(results)))
+    sources = results.ask("microstates", _sources).sort("source").group_by(_PROCESS)
+    joined = sources.agg(pl.col("source").str.join(", "))
+    made = made.join(joined, on=_PROCESS, how="left", nulls_equal=True, maintain_order="left")
     return _conforming("microstates", made.rename({"seen_s": "wall_s"}))
+
+
+def _sources(rows: pl.LazyFrame) -> pl.LazyFrame:
+    return rows.select(*_PROCESS, "source").unique()
 
 
 @dataclass(frozen=True)
@@ -65,10 +72,10 @@ class _Together:
 
     def __call__(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         return _own_time(self.walls, rows).group_by(_PROCESS, maintain_order=True).agg(
-            pl.col("session").drop_nulls().last(), pl.col("name").last(),
+            pl.col("session").last(ignore_nulls=True), pl.col("name").last(),
             *(_mean(c, pl.col("wall_s").sum()) for c in _RATES),
-            pl.col("wall_s").sum().alias("seen_s"), _first_not_ok(), pl.col("source").unique(),
-        ).with_columns(pl.col("source").list.sort().list.join(", "))  # fmt: skip
+            pl.col("wall_s").sum().alias("seen_s"), _first_not_ok(),
+        )  # fmt: skip
 
 
 def own_time(results: Results, rows: pl.DataFrame) -> pl.DataFrame:
@@ -107,7 +114,7 @@ def _known_sum(column: str) -> pl.Expr:
 
 
 def _first_not_ok() -> pl.Expr:
-    told = pl.col("status").filter(pl.col("status") != "ok").first()
+    told = pl.when(pl.col("status") != "ok").then("status").first(ignore_nulls=True)
     return told.fill_null("ok").alias("status")
 
 
