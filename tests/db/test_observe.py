@@ -173,7 +173,7 @@ def _cells(bench: Bench, pid: int) -> list[Path]:
 def test_the_server_restarts_in_the_middle(fresh_bench: Bench, tmp_path: Path) -> None:
     bench = fresh_bench
     bench.dbdyno("server", "start")
-    watching = "select 1 from pg_stat_activity where application_name = 'dbdyno activity'"
+    watching = "select 1 from pg_stat_activity where application_name like 'dbdyno activity%'"
     with contextlib.ExitStack() as stack:
         stack.enter_context(sleepers(bench, tmp_path, 2))
         observing = stack.enter_context(bench.background("observe", "--dsn", bench.dsn, "--window", "60s"))

@@ -16,7 +16,7 @@ from dbdyno.model.data_sources import TRACED
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Watch
 from dbdyno.model.raw import CellMeta, CellStatus, RawCell
-from dbdyno.model.rawtables import CLIENT_BACKEND
+from dbdyno.model.rawtables import CLIENT_BACKEND, OWN_CONNECTION
 from dbdyno.model.tables import RAW, empty
 from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import OBSERVED, observed_cell
@@ -243,6 +243,9 @@ def closed(
     tables = numbers.of(observe.frames(window.watch))
     tables["counters"] = pl.concat([window.first.counters, last.counters])
     tables["backends"] = pl.concat([window.first.backends, last.backends])
+    own = tables["backends"].filter(pl.col("kind") == OWN_CONNECTION)["pid"].unique().to_list()
+    ours = pl.when(pl.col("pid").is_in(own)).then(pl.lit("dbdyno")).otherwise("role").alias("role")
+    tables |= {name: tables[name].with_columns(ours) for name in TRACED if name in tables and own}
     tables["host"] = pl.concat([tables["host"], window.first.host, last.host])
     tables["sources"] = observe.sources(server, tables, driven=False, said=observe.Said.by(window.watch))
     t1_ns = _end_ns(window, tables, end, now_ns)

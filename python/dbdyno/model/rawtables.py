@@ -26,6 +26,8 @@ _TASK = (
     _c("start_ticks", "i64", "start time since boot in clock ticks: part of the key", null=True),
 )
 
+OWN_CONNECTION = "dbdyno"
+"""Kind, in table ``backends``, of the connections of this very process."""
 CLIENT_BACKEND = "client backend"
 """Kind of a session in the table ``backends``."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -15,8 +16,8 @@ from dbdyno.engines.postgres.sessions import literal
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Observation
 
-OBSERVER = "dbdyno activity"
-"""application_name of the connections that sample: never a session that is observed."""
+OBSERVER = f"dbdyno activity {os.getpid()}"
+"""application_name of our connections that sample: never a session that is observed. Another dbdyno's are."""
 TO_BEGIN = {"transactions_committed": 3, "executions": 1}
 """Of such a connection before its first sample: connecting, trying the query, preparing it."""
 _CLIENT = (

@@ -40,6 +40,7 @@ from dbdyno.model.errors import DbdynoError, TargetError
 from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
 from dbdyno.model.protocols import Capacity, Configured, Journal, Load, Pool, Undo
 from dbdyno.model.raw import OWN
+from dbdyno.model.rawtables import OWN_CONNECTION
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
@@ -300,7 +301,11 @@ class PostgresServer:
 
     def backends(self) -> pl.DataFrame:
         with _doing("asking who is connected"):
-            return rows("backends", sessions.backends(self._connection, _core.now_ns))
+            found = sessions.backends(self._connection, _core.now_ns)
+        for row in found:
+            if row["application"] == observation.OBSERVER or row["pid"] == self._connection.info.backend_pid:
+                row["kind"] = OWN_CONNECTION
+        return rows("backends", found)
 
     def clock_facts(self) -> Mapping[str, str]:
         programs = None if self._instance is None else self._instance.bin_dir
