@@ -85,7 +85,7 @@ _SERVED = ("run", "runq", "sleep", UNLABELLED)
 _BEHIND = "the server does not see the pool's queue"
 _LEDGER = "calls are so short that the way to the server and back counts"
 _DB_TIME_SCOPE = "of all calls since the start; run-queue time before a call gets a CPU is missing"
-_LATE = "the server reports up to 1 s late"
+_LATE = "the server reports up to 1 s late, and nothing of a transaction in progress"
 _NAMELESS = "the trace could not read the wait events: sleep for the client cannot be separated"
 _STATE = "samples in state active: run-queue time under state idle is missing"
 
@@ -250,7 +250,9 @@ def logical_reads(cut: Tables) -> Iterator[SourceReading]:
     late = _late(cut, "logical_reads", value)
     more = ANY if (cut["cut_tasks"]["role"] == "other").any() else _STATEMENT_BLOCKS * _own_statements(cut)
     reason = _LATE if late else _OTHERS
-    yield SourceReading("logical_reads", "engine counters", value, unit, status, reason, late, late + more)
+    yield SourceReading(
+        "logical_reads", "engine counters", value, unit, status, reason, ANY if late else 0.0, late + more
+    )
 
 
 def _own_statements(cut: Tables) -> float:

@@ -114,7 +114,7 @@ def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
         for phase in ("start", "end")
     )
     grown = first.join(last, on=["scope", "name"]).with_columns(grown=pl.col("end") - pl.col("start"))
-    if share is None or grown.is_empty():
+    if share is None or not grown["name"].is_in([*OWN.values()]).any():  # else warm-up calls are in it
         return found.with_columns(own=pl.lit(None, pl.Float64))
     own = _own(cell, dict(grown.select("name", "grown").rows()))
     grown = grown.with_columns(

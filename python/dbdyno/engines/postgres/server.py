@@ -70,6 +70,7 @@ class PostgresServer:
         self._scripts: dict[str, Recipe] = {}
         self._script_settings: dict[str, dict[str, str]] = {}  # by script: of the loads of known truth
         self._probed = False  # by transactions of their own
+        self._exact = True  # what sessions did before the barrier has been reported there
         self._added = dict.fromkeys(OWN, 0)  # by samplers and probes
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
         # It has every capability itself, and no world of its own.
@@ -241,6 +242,7 @@ class PostgresServer:
         if self._unprobed is None and self.version >= sessions.OWN_PROBE_SINCE:
             self._unprobed = facts.probe_refusal(self._connection, count, here=self._presence.here)
         probe = sessions.probe(recipe, self.version) if self._unprobed is None else None
+        self._exact = self.version >= sessions.OWN_PROBE_SINCE or recipe.half is None
         self._probed = probe is not None and bool(probe["flush"])
         return probe
 
@@ -315,8 +317,9 @@ class PostgresServer:
     def counters(self, phase: str) -> pl.DataFrame:
         with _doing("reading counters"):
             read = counters.read(self._connection, phase, _core.now_ns)
-        added = {name: self._connection.statements + more for name, more in self._added.items()}
-        read += counters.own(added, phase, _core.now_ns())
+        if self._exact:
+            added = {name: self._connection.statements + more for name, more in self._added.items()}
+            read += counters.own(added, phase, _core.now_ns())
         return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])
 
     # -- loads of known truth -------------------------------------------------------------------
