@@ -105,7 +105,7 @@ def _check(bench: Bench, stops: Sequence[tuple[int, int]], rest_ns: int) -> list
 def test_stops_and_a_closed_terminal_in_a_run(bench: Bench) -> None:
     words = ("run", "lio", "--dsn", bench.dsn, "--setting", "work_mem=5MB", "--sessions", "1,2,3,4,1,2")
     with on_a_terminal(bench, *words, *BRIEF, "--settle", "1s") as terminal:
-        for phase in ("calibrating", "1 sessions +settling", "2 sessions +measuring"):
+        for phase in ("calibrating", "1 session +settling", "2 sessions +measuring"):
             terminal.until(phase)
             terminal.stop()
         terminal.until("4 sessions +settling")
@@ -160,12 +160,13 @@ def test_an_observation_without_an_end_ends_with_its_reader(bench: Bench) -> Non
 
 @contextlib.contextmanager
 def _piped(bench: Bench, argv: list[str], after: str = "run ") -> Iterator[subprocess.Popen[bytes]]:
-    """Its standard output is read up to a line that begins so, and closed."""
+    """What it prints is read up to a line that begins so; then its standard output is closed."""
     with subprocess.Popen(
         argv, env=bench.env, cwd=bench.home, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        assert process.stdout is not None
-        while not process.stdout.readline().decode().startswith(after):
+        assert process.stdout is not None and process.stderr is not None
+        printed = process.stderr if after == "run " else process.stdout
+        while not printed.readline().decode().startswith(after):
             assert process.poll() is None
         process.stdout.close()
         yield process

@@ -96,7 +96,7 @@ def peak(ladder: Ladder, best: Fitted | None = None, rows: Sequence[Row] = (), s
     said |= {"reached": fmt.load(reached, ladder.load_unit), "calls": top.value if calls is None else calls}
     said["share"] = ladders.throughput(ladder, reached) / top.value
     if calls is not None and unit != "calls/s":
-        said["rate"] += f" ({fmt.rate(calls, 'calls/s')})"
+        said["rate"] += f", {fmt.rate(calls, 'calls/s')},"
     parts = {"grows": where == last and _grows(ladder), "plateau": reached < where, "p95": p95 is not None}
     shown = [part for part, holds in parts.items() if holds]
     if best is not None and best.peak is not None:

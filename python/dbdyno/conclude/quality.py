@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.background import is_pooled
-from dbdyno.conclude.case import Case, Row, at, ids, listed, of_cell, where
+from dbdyno.conclude.case import Case, Row, at, ids, listed, of_cell
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model import session_time
 from dbdyno.model.claim import Claim
@@ -74,7 +75,8 @@ def client_limits(case: Case) -> Iterator[Claim]:
 def _all_at(cells: list[Row], case: Case) -> str:
     """``at 500 and 1000 sessions``; with the variant where there are several."""
     if len({c["variant"] for c in case.cells}) > 1:
-        return f"at {listed(list(dict.fromkeys(where(c, case) for c in cells)), 3)}"
+        loads = (f"{fmt.load(c['sessions'])} ({c['variant']})" for c in cells)
+        return f"at {listed(list(loads), 3)}"
     counts = sorted({c["sessions"] for c in cells})
     *first, last = (str(n) for n in counts)
     numbers = f"{', '.join(first)} and {last}" if first else last

@@ -186,7 +186,9 @@ def _effect(claim: Contrast, margin: float) -> list[Cell]:
 
 
 def verdict(claim: Contrast, margin: float) -> str:
-    """``better``; ``undecided (+6)``: so many more repeats would decide."""
+    """``better``; ``undecided (+6)``: so many more repeats would decide; ``equal within 2 %``: the margin."""
+    if claim.verdict == "no difference":
+        return f"equal within {100 * margin:g} %"
     if claim.verdict == "undecided" and claim.further_repeats is not None:
         return f"undecided (+{claim.further_repeats:,})"
     return verdict_text(claim.verdict, margin)

@@ -208,7 +208,7 @@ def _effects(results: Results, made: Comparison) -> Table:
         rows.append((r["sessions"], ranks.get(place, len(ranks)), row._replace(cells=cells)))
     heads = [
         found["sessions"][0],
-        Column("variant", shortens=True),
+        Column("variant", wraps=True),
         *compare_rows.EFFECT[:4],
         *(c for c, _ in own),
     ]
