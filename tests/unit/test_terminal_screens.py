@@ -26,7 +26,7 @@ COMMANDS = {
     "ladder": ("run", "lio", *FAKE, "--dsn", LAW, "--sessions", "1,2,4,8", "--repeats", "3"),
     "long ladder": ("run", "lio", *FAKE, "--dsn", LAW, "--sessions", "1:16"),
     "variants": ("run", "recipe.toml", *FAKE, "--dsn", LAW),
-    "observation": ("observe", "--engine", "fake", "--dsn", LAW, "--for", "6s", "--quiet"),
+    "observation": ("observe", "--engine", "fake", "--dsn", f"{LAW},foreign=3", "--for", "6s", "--quiet"),
 }
 RECIPE = """workload = "lio"
 sessions = "2,8"

@@ -139,9 +139,8 @@ def _end(made: conduct.Observed, options: dict[str, Any], interrupt: drive.Inter
         print_json(present.document(results))
     else:
         screen.summary(results)
+        screen.out().print(f"cost: {cost_in_words(made.cost)}")
     screen.places(made.record, results, options["output"], quiet=options["as_json"])
-    if not options["as_json"]:
-        screen.say(f"cost:   {cost_in_words(made.cost)}")
     if made.record.info.status != "complete":
         screen.error(f"the observation was cut short: {made.record.info.reason}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)

@@ -40,8 +40,8 @@ _LEAST, _SHORTENED = 16, 24
 """Columns that a text is left with at least: one that wraps, one that shortens."""
 
 
-SCREEN = 23
-"""Lines of a document on a terminal: 25 with the two of its files."""
+SCREEN = 22
+"""Lines of a document on a terminal: 25 with the path of its page, and what observing cost."""
 
 
 class Room(NamedTuple):
