@@ -42,7 +42,7 @@ class LiveProgress(NullProgressListener):
         self._plan, self._console = plan, console
         self._live = (
             live(console, refresh_per_second=4, transient=True)
-            if console.is_terminal and not console.quiet
+            if console.is_terminal and not (console.is_dumb_terminal or console.quiet)
             else None
         )
         self._lines: list[Text] = []  # above the moving one
