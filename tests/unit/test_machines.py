@@ -149,7 +149,7 @@ def test_loads_of_one_side_are_interpolated() -> None:
     assert made.at_loads[0].throughput.a is not None
     assert made.at_loads[0].throughput.a.value == pytest.approx(200)
     assert made.one_session.ratio is None
-    assert "begin the ladder at 1" in made.one_session.reason
+    assert "start the ladder at 1" in made.one_session.reason
 
 
 def test_a_models_band_stands_in_for_repeats() -> None:

@@ -124,7 +124,7 @@ def test_equal_variants_are_called_so() -> None:
     ("toml", "message"),
     [
         ('[limits]\nperiod="50ms"', "period without a quota"),
-        ('[limits]\ncpus="3-1"', "no range"),
+        ('[limits]\ncpus="3-1"', "not a range"),
         ('[limits]\npool_mode="session"', "pool mode without a pool"),
         ('[variants."a/b"]\n', "not a name"),
         ('baseline="b"\n[variants.a]\n', "no variant"),

@@ -128,7 +128,7 @@ def test_a_run_that_measured_nothing_still_has_a_page(tmp_path: Path) -> None:
     for table_ in results.tables:
         results.tables[table_] = results.tables[table_].clear()  # type: ignore[index]
     page = present.write_report(results, tmp_path / "r.html").read_text("utf-8")
-    assert "No rung was measured." in page
+    assert "No load was measured." in page
 
 
 def test_a_run_cut_short_says_so(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_the_model_that_is_asked_for_comes_first_with_what_the_data_say(plateau:
     forced = scaled(PLATEAU, model="amdahl")
     assert forced.best is not None and forced.best.model == "amdahl"
     assert forced.best.weight < 0.05
-    assert "was asked for" in forced.notes[0]
+    assert "was requested" in forced.notes[0]
     assert "Requested model: Amdahl" in text(forced) and "Best model: " in text(plateau)
     assert [f.model for f in forced.fits].count("amdahl") == 1
     with pytest.raises(UsageError, match="no model 'x'"):
@@ -237,7 +237,7 @@ def test_the_command_reads_standard_input_and_prints_json() -> None:
         (("-", "--cpus", "4", "--cores", "8"), "4 CPUs of 8 cores"),
         (("-", "--cpus", "16", "--cores", "4", "--threads-per-core", "2"), "more than"),
         (("-", "--where", "db"), "not a condition"),
-        (("-", "--response-unit", "min"), "no unit of time"),
+        (("-", "--response-unit", "min"), "is not a unit of time"),
         (("-", "--think", "long"), "not a duration"),
         (("-", "--response-target", "0"), "not a time above 0"),
         (("-", "--predict", "-1"), "-1"),

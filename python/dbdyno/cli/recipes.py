@@ -14,6 +14,7 @@ from dbdyno.cli import completion, screen
 from dbdyno.cli.app import Commands
 from dbdyno.cli.options import engine_option, json_option, print_json
 from dbdyno.model.errors import UsageError
+from dbdyno.model.units import counted
 
 
 @click.command()
@@ -108,10 +109,8 @@ def recipe_check(file: Path) -> None:
     """
     request = conduct.Request(recipe=str(file))
     plan, _ = conduct.planned(request, observe.host())
-    cells = f"{len(plan.cells)} measurements" if plan.adaptive is None else "an auto ladder"
-    screen.say(
-        f"{file}: valid: {cells}, {len(plan.variants)} variant{'' if len(plan.variants) == 1 else 's'}"
-    )
+    cells = counted(len(plan.cells), "measurement") if plan.adaptive is None else "an auto ladder"
+    screen.say(f"{file}: valid: {cells}, {counted(len(plan.variants), 'variant')}")
 
 
 @recipes.command("schema")

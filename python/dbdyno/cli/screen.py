@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dbdyno import conduct, present
 from dbdyno.cli.config import is_quiet
+from dbdyno.model.units import counted
 from dbdyno.model.visible import one_line, shortened
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def plan_lines(plan: Plan) -> list[str]:
     shown = ", ".join(map(str, rungs)) if len(rungs) <= 12 else f"{rungs[0]}, {rungs[1]} ... {rungs[-1]}"
     repeats = max((c.repeat for c in plan.cells), default=1)
     again = f"; {repeats} repeats" if repeats > 1 else ""
-    cells, about = f"{len(plan.cells)} measurements, sessions {shown}{again}", "about"
+    cells, about = f"{counted(len(plan.cells), 'measurement')}, sessions {shown}{again}", "about"
     if plan.adaptive is not None:
         cells, about = _auto_words(plan, plan.adaptive), "at most"
     lines = [

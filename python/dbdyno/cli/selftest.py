@@ -13,7 +13,7 @@ from dbdyno.cli import screen
 from dbdyno.cli.options import bin_dir_option, dsn_option, engine_option, json_option, print_json
 from dbdyno.engines import DEFAULT
 from dbdyno.model.errors import EXIT_INTERRUPTED, EXIT_OFF, DbdynoError, UsageError
-from dbdyno.model.units import NS_PER_S, parse_duration_ns
+from dbdyno.model.units import NS_PER_S, counted, parse_duration_ns
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -127,7 +127,7 @@ class _Shown:
     def planned(self, cases: Sequence[Planned]) -> None:
         self._plan = list(cases)
         whole = screen.in_minutes(sum(p.expected_ns for p in cases))
-        self._say(f"{len(cases)} cases, about {whole} in total", "bold")
+        self._say(f"{counted(len(cases), 'case')}, about {whole} in total", "bold")
         wide = max((len(p.case.name) for p in cases), default=0)
         for p in cases:
             self._say(f"  {p.case.name:{wide}}  sessions {p.sessions:2}  {', '.join(p.accounts)}", "dim")

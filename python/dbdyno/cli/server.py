@@ -148,7 +148,7 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None) -> None:
                 work.put_back(_OF_SERVER, server.settings.put_back)
             work.say_what_stays("it is another server's: name that one with --dsn")
             for line in server.clean():
-                work.say(line)
+                work.say(f"removed {line}")
     except TargetError:
         work.say_what_stays("the server cannot be reached")
         raise

@@ -161,12 +161,13 @@ class _Beside:
         self._hurry()
         assert self._process.stdin is not None
         self._process.stdin.close()
-        said_s = time.monotonic()
+        said_s, said = time.monotonic(), ""
         while self._process.poll() is None:
             time.sleep(_LOOK_S)
-            if time.monotonic() - said_s > _SAID_S:
-                said_s = time.monotonic()
-                say(f"deriving: {len(self._record.parts.names())} of {len(self._record.cells())}")
+            words = f"deriving: {len(self._record.parts.names())} of {len(self._record.cells())}"
+            if time.monotonic() - said_s > _SAID_S and words != said:
+                said_s, said = time.monotonic(), words
+                say(words)
         if self._process.returncode:
             from dbdyno.conduct.rebuild import conclude
 
