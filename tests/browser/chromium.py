@@ -5,9 +5,11 @@ No driver program, no websocket, no port: https://chromedevtools.github.io/devto
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -19,6 +21,11 @@ _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
     "--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars",
 )  # fmt: skip
+
+
+_TOO_WIDE_TO_PRINT = """Array.from(document.querySelectorAll("body *")).filter(function (node) {
+  return node.getBoundingClientRect().right > innerWidth + 1;
+}).map(function (node) { return node.outerHTML.slice(0, 200); })"""
 
 
 class Chromium:
@@ -127,6 +134,19 @@ class Page:
     def prefer(self, scheme: str) -> None:
         """Changes what the system prefers, while the page is open."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def printed(self) -> tuple[int, list[str]]:
+        """Pages on A4 as the page's own style asks for it, and what is wider than the paper."""
+        self._call("Emulation.setEmulatedMedia", media="print")
+        margins = 210 - 2 * 11  # mm, as in page.css
+        width = round(margins / 25.4 * 96)
+        self._call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False
+        )
+        wide: list[str] = self.evaluate(_TOO_WIDE_TO_PRINT)
+        data = base64.b64decode(self._call("Page.printToPDF", preferCSSPageSize=True)["data"])
+        self._call("Emulation.setEmulatedMedia", media="")
+        return len(re.findall(rb"/Type\s*/Page\b", data)), wide
 
     def errors(self) -> list[str]:
         """Exceptions, and warnings and errors of the console."""

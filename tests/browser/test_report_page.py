@@ -17,10 +17,12 @@ from dbdyno import present
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]
 CHARTS = [
-    "throughput", "response", "stack-aas", "stack-share", "cpu", "helpers", "percentiles", "spread",
-    "distribution",
+    "throughput", "stack-aas", "response", "stack-share", "calls-over-time", "response-over-time", "spread",
+    "percentiles", "distribution", "cpu", "helpers",
 ]  # fmt: skip
-FIGURES = """Array.from(document.querySelectorAll("figure.chart"), function (node) {
+FIGURES = """Array.from(document.querySelectorAll("figure.chart")).filter(
+  f => f.offsetWidth > 0
+).map(function (node) {
   function all(selector) { return Array.from(node.querySelectorAll(selector)); }
   return {
     id: node.id, drawn: node.dataset.drawn, wanted: Number(node.dataset.marks), text: node.innerText,
@@ -33,8 +35,9 @@ FIGURES = """Array.from(document.querySelectorAll("figure.chart"), function (nod
     paint: all(".role-mark > path").map(function (p) { return p.outerHTML; })
   };
 })"""
+DRAWN = "Array.from(document.querySelectorAll('figure.chart')).every(f => !f.offsetWidth || f.dataset.drawn)"
 TOO_WIDE = """Array.from(document.querySelectorAll("body *")).filter(function (node) {
-  return !node.closest(".scroll") && node.getBoundingClientRect().right > innerWidth + 1;
+  return !node.closest(".scroll, .toc ol") && node.getBoundingClientRect().right > innerWidth + 1;
 }).map(function (node) { return node.outerHTML.slice(0, 200); })"""
 
 
@@ -54,6 +57,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def figures(page: Page) -> list[dict[str, Any]]:
+    """All that are shown, what is folded opened first."""
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    page.wait(
+        "Array.from(document.querySelectorAll('figure.chart')).every(f => !f.offsetWidth || f.dataset.drawn)"
+    )
     found: list[dict[str, Any]] = page.evaluate(FIGURES)
     return found
 
@@ -76,9 +84,9 @@ def test_the_page_draws_all_its_charts_and_loads_nothing(
 
 def test_the_charts_are_those_that_the_report_promises(pages: dict[str, Path], open_page: Open) -> None:
     found = figures(open_page(pages["small"]))
-    assert [f["id"].split("-", 2)[2] for f in found] == CHARTS
-    assert [f["lines"] for f in found[:2]] == [2, 4]  # perfect and measured; mean and three percentiles
-    assert "CPU WAIT under LWLock" in found[2]["text"]
+    assert [re.sub(r"^([a-z]+-\d+|c\d+)-", "", f["id"]) for f in found] == CHARTS
+    assert [f["lines"] for f in found[:3:2]] == [2, 4]  # perfect and measured; mean and three percentiles
+    assert "CPU WAIT under LWLock" in found[1]["text"]
 
 
 @pytest.mark.parametrize("name", ["small", "large", "repeated", "hostile", "observation"])
@@ -119,11 +127,11 @@ def test_the_button_turns_the_colours_over(pages: dict[str, Path], open_page: Op
 
 def test_the_scale_turns_logarithmic(pages: dict[str, Path], open_page: Open) -> None:
     page = open_page(pages["large"])
-    before = figures(page)[1]
+    before = figures(page)[2]
     page.evaluate("document.querySelector('button.log').click()")
-    page.wait(f"{FIGURES}[1].labels.join() !== {','.join(before['labels'])!r}")
+    page.wait(f"{FIGURES}[2].labels.join() !== {','.join(before['labels'])!r}")
     assert page.errors() == []
-    assert figures(page)[1]["marks"] == before["marks"]
+    assert figures(page)[2]["marks"] == before["marks"]
 
 
 def test_tables_wider_than_a_phone_scroll_and_take_the_focus(pages: dict[str, Path], open_page: Open) -> None:
@@ -211,28 +219,89 @@ def test_the_strip_is_read_with_the_keyboard(pages: dict[str, Path], open_page: 
 CHOSEN = """Array.from(document.querySelectorAll("[data-pick]"))
   .filter(function (n) { return n.offsetHeight > 0 && n.querySelector("caption"); })
   .map(function (n) { return n.querySelector("caption").innerText; })"""
-SELECTED = "Array.from(document.querySelectorAll('select.pick')).map(s => s.selectedOptions[0].text)"
+SELECTORS = "Array.from(document.querySelectorAll('select')).map(s => s.selectedOptions[0].text)"
 
 
-def test_one_select_chooses_the_rung_everywhere(pages: dict[str, Path], open_page: Open) -> None:
+def test_one_selector_chooses_the_rung_everywhere(pages: dict[str, Path], open_page: Open) -> None:
     page = open_page(pages["small"])
+    shown = figures(page)
     before = page.evaluate(CHOSEN)
     assert len(before) == 5 and all("8 sessions" in c for c in before), before
-    assert page.evaluate(
-        "document.querySelector('.of:not([hidden]) .strip svg').getAttribute('aria-label')"
-    ).startswith("Heat strip of 8 sessions")
+    label = "document.querySelector('.of:not([hidden]) .strip svg').getAttribute('aria-label')"
+    assert page.evaluate(label).startswith("Heat strip of 8 sessions")
     page.evaluate("""(function () {
-      var select = document.querySelector("#profile select");
+      var select = document.getElementById("pick");
       select.value = Array.from(select.options).filter(o => o.text === "3 sessions")[0].value;
       select.dispatchEvent(new Event("change"));
     })()""")
     after = page.evaluate(CHOSEN)
     assert len(after) == 5 and all("3 sessions" in c for c in after), after
-    assert set(page.evaluate(SELECTED)) == {"3 sessions"}
-    assert page.evaluate(
-        "document.querySelector('.of:not([hidden]) .strip svg').getAttribute('aria-label')"
-    ).startswith("Heat strip of 3 sessions")
+    assert page.evaluate(SELECTORS) == ["3 sessions"]
+    assert page.evaluate(label).startswith("Heat strip of 3 sessions")
+    others = figures(page)  # its own charts are drawn now
+    assert len(others) == len(shown) and {f["drawn"] for f in others} == {"yes"}
     assert page.errors() == []
+
+
+WORLDS = ["small", "large", "repeated", "remote", "hostile", "single", "observation"]
+
+
+@pytest.mark.parametrize("width, height", [(1280, 900), (390, 1400)])
+@pytest.mark.parametrize("name", ["small", "repeated", "hostile"])
+def test_the_first_chart_stands_early(
+    pages: dict[str, Path], open_page: Open, name: str, width: int, height: int
+) -> None:
+    page = open_page(pages[name], width=width)
+    assert page.evaluate("document.querySelector('.plot').getBoundingClientRect().top") < height
+
+
+KEYS = """Array.from(document.querySelectorAll(".legend")).map(function (legend) {
+  return Array.from(legend.children).map(k => k.firstChild.className + k.firstChild.dataset.style);
+})"""
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_links_lead_somewhere_and_legends_are_short(
+    pages: dict[str, Path], open_page: Open, name: str
+) -> None:
+    page = open_page(pages[name])
+    lost = "Array.from(document.querySelectorAll('a[href]')).filter(a => !document.querySelector(a.hash))"
+    assert page.evaluate(f"{lost}.map(a => a.outerHTML)") == []
+    ids = page.evaluate("Array.from(document.querySelectorAll('[id]')).map(n => n.id)")
+    assert len(ids) == len(set(ids))
+    keys = page.evaluate(KEYS)
+    assert keys and max(map(len, keys)) <= 8
+    assert all(len(set(k)) == len(k) for k in keys), keys  # no two entries look alike
+    assert page.evaluate("document.querySelectorAll('main a.to, header a.to').length") > 0
+
+
+def test_a_claims_link_leads_to_its_row(pages: dict[str, Path], open_page: Open) -> None:
+    page = open_page(pages["small"])
+    page.evaluate("Array.from(document.querySelectorAll('.tiles a'))[1].click()")
+    assert page.evaluate("document.querySelector('tr:target th').innerText") == "2"  # sessions at the peak
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_contents_stay_in_sight(pages: dict[str, Path], open_page: Open, width: int) -> None:
+    page = open_page(pages["small"], width=width)
+    assert page.evaluate("document.querySelectorAll('.toc a[href^=\"#\"]').length") > 8
+    page.evaluate("document.getElementById('sessions').scrollIntoView()")
+    page.wait("scrollY > 1000")
+    seen = page.evaluate("document.querySelector('.toc').getBoundingClientRect().toJSON()")
+    assert seen["top"] == 0 and 0 < seen["bottom"] <= 900
+    assert width > 390 or seen["bottom"] < 120
+    page.wait("document.querySelector('.toc a[aria-current]') !== null")
+    assert page.evaluate("document.querySelector('.toc a[aria-current]').hash") == "#sessions"
+    assert page.evaluate("document.getElementById('sessions').getBoundingClientRect().top") >= (
+        0 if width > 390 else seen["bottom"] - 1
+    )
+
+
+@pytest.mark.parametrize("name", ["small", "repeated", "hostile", "observation"])
+def test_in_print_it_is_short_and_nothing_is_cut(pages: dict[str, Path], open_page: Open, name: str) -> None:
+    pages_, wide = open_page(pages[name]).printed()
+    assert 1 <= pages_ <= 12
+    assert wide == []
 
 
 def test_intervals_of_microstates_are_said_on_hovering(pages: dict[str, Path], open_page: Open) -> None:
@@ -244,7 +313,7 @@ def test_intervals_of_microstates_are_said_on_hovering(pages: dict[str, Path], o
 def test_an_observation_is_drawn_over_time_with_its_gap(pages: dict[str, Path], open_page: Open) -> None:
     page = open_page(pages["observation"])
     assert page.errors() == []
-    (timeline,) = figures(page)
+    timeline, *_ = figures(page)
     assert timeline["id"].endswith("timeline") and timeline["drawn"] == "yes"
     assert timeline["marks"] > timeline["wanted"] > 0  # the gap is one more
     assert page.evaluate("document.querySelectorAll('.of:not([hidden]) .strip path').length") == 6

@@ -125,7 +125,9 @@ def _labels(info: RunInfo) -> list[str]:
 
 def _linked(results: Results, words: Sequence[Paragraph], targets: Targets) -> list[Paragraph]:
     """Each claim in them with the place of its figure."""
-    told = [(c.text.removeprefix(f"{c.subject}: "), targets.of(c)) for c in results.findings]
+    told = [
+        (c.text.removeprefix(f"{c.subject}: "), targets.of(c)) for c in (*results.findings, *results.answers)
+    ]
     places = [(text, place) for text, place in told if text and place]
     order = [sorted((p for p in places if p[0] in w.text), key=lambda p: w.text.index(p[0])) for w in words]
     return [replace(w, links=links) for w, links in zip(words, order, strict=True)]
