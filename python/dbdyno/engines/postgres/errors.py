@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import socket
 import struct
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from threading import Timer
 from types import TracebackType
 from typing import NamedTuple
@@ -279,3 +279,24 @@ def _mysql(heard: bytes) -> str | None:
         number = version.removeprefix("5.5.5-").split("-")[0]  # MariaDB says 5.5.5 to old clients
         return f"{'MariaDB' if 'MariaDB' in version else 'MySQL'} {number}"
     return "MySQL or MariaDB, which refuses this host" if heard[4] == _MYSQL_ERROR else None
+
+
+@contextmanager
+def recognised() -> Iterator[None]:
+    """The first answers of a server that speaks the protocol, but may be another product."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AssertionError) as e:
+        raise TargetError(
+            f"looking at the server: it does not answer as PostgreSQL does ({str(e) or type(e).__name__})",
+            "check host and port: connect to PostgreSQL itself",
+        ) from None
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Errors of the server, with what we were doing."""
+    try:
+        yield
+    except psycopg.Error as e:
+        raise server_error(e, what) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -29,7 +29,7 @@ from dbdyno.engines.postgres import (
 )
 from dbdyno.engines.postgres.calibrate import Bench, calibrate
 from dbdyno.engines.postgres.embedded import Instance
-from dbdyno.engines.postgres.errors import server_error
+from dbdyno.engines.postgres.errors import doing, recognised
 from dbdyno.engines.postgres.facts import sight
 from dbdyno.engines.postgres.pooler import Fronting
 from dbdyno.engines.postgres.pooler import put_back as end_pooler
@@ -37,7 +37,7 @@ from dbdyno.engines.postgres.sessions import Recipe
 from dbdyno.engines.postgres.settings import Keeper, Site
 from dbdyno.engines.postgres.wait_events import families, word_spec
 from dbdyno.model.environment import ServerFacts
-from dbdyno.model.errors import DbdynoError, TargetError
+from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
 from dbdyno.model.protocols import Capacity, Configured, Journal, Load, Pool, Undo
 from dbdyno.model.raw import OWN
@@ -57,7 +57,7 @@ class PostgresServer:
         self._dsn, self._instance = dsn, instance
         self._connection = connect.connect(dsn)
         self.version: int = self._connection.info.server_version  # 180004
-        with _doing("looking at the server"), _recognised():
+        with doing("looking at the server"), recognised():
             self._presence = presence.presence(self._connection)
             self._identity = facts.identity(self._connection)
             self._sight = sight(self._connection)
@@ -86,7 +86,7 @@ class PostgresServer:
         return families()
 
     def facts(self) -> ServerFacts:
-        with _doing("asking for settings"):
+        with doing("asking for settings"):
             return facts.facts(self._connection, self._presence, embedded=self._instance is not None)
 
     def sources(self) -> Sequence[Source]:
@@ -109,15 +109,15 @@ class PostgresServer:
 
     def enable(self, statement: str) -> None:
         """A step of a source that is a statement."""
-        with _doing(statement):
+        with doing(statement):
             self._connection.execute(statement.encode())
 
     def capacity(self) -> Capacity:
-        with _doing("counting connections"):
+        with doing("counting connections"):
             return sessions.capacity(self._connection)
 
     def claim(self, run: str) -> None:
-        with _doing("claiming the server"):
+        with doing("claiming the server"):
             sessions.claim(self._connection, run)
         self._run = run
 
@@ -126,7 +126,7 @@ class PostgresServer:
         self._connection.close()
         connection = connect.connect(self._dsn)
         try:
-            with _doing("looking at the server again"):
+            with doing("looking at the server again"):
                 facts.check_same(self._identity, facts.identity(connection))
                 self._presence = presence.presence(connection)
                 if self._run is not None:
@@ -139,22 +139,22 @@ class PostgresServer:
 
     # -- settings of a variant ------------------------------------------------------------------
     def check_settings(self, settings: Mapping[str, str]) -> Sequence[str]:
-        with _doing("checking settings"):
+        with doing("checking settings"):
             return self._settings.check(settings)
 
     def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
-        with _doing("changing settings"):
+        with doing("changing settings"):
             return self._settings.configure(settings, journal)
 
     def put_back(self, undo: Undo) -> str | None:
         if undo.kind == "pooler":
             return end_pooler(undo)
-        with _doing("putting back settings"):
+        with doing("putting back settings"):
             return self._settings.put_back(undo) if undo.kind == "settings" else None
 
     # -- how calls are sent ---------------------------------------------------------------------
     def check_driver(self, driver: DriverSetup) -> None:
-        with _doing("checking how calls are sent"):
+        with doing("checking how calls are sent"):
             sessions.check_driver(self._connection, driver)
 
     # -- a pooler in front ----------------------------------------------------------------------
@@ -170,7 +170,7 @@ class PostgresServer:
         if workload.name in self._scripts:
             return
         half = objects.half_of(workload.name).with_params(params)
-        with _doing(f"preparing {workload.name}"):
+        with doing(f"preparing {workload.name}"):
             blocks = objects.prepare(self._connection, workload.name, params, sessions)
         self._recipes[_key(workload, params)] = Recipe(
             name=workload.name,
@@ -183,7 +183,7 @@ class PostgresServer:
         )
 
     def script(self, text: str, name: str) -> Workload:
-        with _doing("checking the script"):
+        with doing("checking the script"):
             workload, statements = scripts.as_workload(self._connection, text, name)
         settings = self._script_settings.get(workload.name, {})
         self._scripts[workload.name] = Recipe(workload.name, False, settings, statements)
@@ -198,7 +198,7 @@ class PostgresServer:
         size: int | None = None,
     ) -> Calibration:
         recipe = self._recipe(workload, params)
-        with _doing(f"calibrating {workload.name}"), connect.connect(self._dsn) as connection:
+        with doing(f"calibrating {workload.name}"), connect.connect(self._dsn) as connection:
             for statement in sessions.entries(self._connection, recipe, 1, 1)[0]["setup"]:
                 connection.execute(statement.encode())
             pid = connection.info.backend_pid
@@ -218,7 +218,7 @@ class PostgresServer:
         recipe = replace(self._recipe(workload, cell.params), varied=self._settings.names)
         size = 1 if calibration is None else calibration.size
         self.check_driver(cell.driver)
-        with _doing(f"preparing {cell.sessions} sessions"):
+        with doing(f"preparing {cell.sessions} sessions"):
             entries = sessions.entries(self._connection, recipe, cell.sessions, size, cell.driver)
             probe = self._probe(recipe, cell.sessions)
         spec = {
@@ -234,7 +234,7 @@ class PostgresServer:
             "grace_ms": sessions.GRACE_MS,
         }
         if self._front.pool is not None:
-            with _doing("preparing the pool"):
+            with doing("preparing the pool"):
                 settings = sessions.shared(self._connection, recipe)
                 return self._front.load(self._connection, spec, settings, cell.sessions)
         return cast(Load, _core.Load("postgres", json.dumps(spec)))
@@ -261,7 +261,7 @@ class PostgresServer:
 
     # -- watching -------------------------------------------------------------------------------
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
-        with _doing("preparing the activity samples"):
+        with doing("preparing the activity samples"):
             numbered = load.backends()
             probed = len(numbered) if self._probed else 0
             for name, added in self._added.items():
@@ -272,7 +272,7 @@ class PostgresServer:
     def observation_spec(
         self, chosen: Observation, known: Mapping[tuple[int, int], int]
     ) -> Mapping[str, Any]:
-        with _doing("choosing sessions"):
+        with doing("choosing sessions"):
             query = observation.activity_sql(self._connection, chosen)
         numbered = [(session, *task) for task, session in known.items()]
         return {**self._watch_half(query, numbered), "adopt": True}
@@ -304,7 +304,7 @@ class PostgresServer:
                 yield pid, f"helper:{what}"
 
     def backends(self) -> pl.DataFrame:
-        with _doing("asking who is connected"):
+        with doing("asking who is connected"):
             found = sessions.backends(self._connection, _core.now_ns)
         for row in found:
             if row["application"] == observation.OBSERVER or row["pid"] == self._connection.info.backend_pid:
@@ -313,11 +313,11 @@ class PostgresServer:
 
     def clock_facts(self) -> Mapping[str, str]:
         programs = None if self._instance is None else self._instance.bin_dir
-        with _doing("asking for the clock"):
+        with doing("asking for the clock"):
             return timing.clock_facts(self._connection, self._presence.main_pid, programs)
 
     def counters(self, phase: str) -> pl.DataFrame:
-        with _doing("reading counters"):
+        with doing("reading counters"):
             read = counters.read(self._connection, phase, _core.now_ns)
         if self._exact:
             added = {name: self._connection.statements + more for name, more in self._added.items()}
@@ -325,11 +325,11 @@ class PostgresServer:
         return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])
 
     def statements(self, phase: str) -> pl.DataFrame:
-        with _doing("reading counters of statements"):
+        with doing("reading counters of statements"):
             return self._statement_reader.read(self._connection, phase, _core.now_ns)
 
     def executed(self, first: pl.DataFrame, last: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
-        with _doing("reading texts of statements"):
+        with doing("reading texts of statements"):
             return self._statement_reader.executed(self._connection, first, last)
 
     # -- loads of known truth -------------------------------------------------------------------
@@ -337,7 +337,7 @@ class PostgresServer:
         return truth.cases()
 
     def truth_setup(self, case: TruthCase) -> None:
-        with _doing(f"preparing {case.name}"):
+        with doing(f"preparing {case.name}"):
             objects.own_schema(self._connection)
             with self._connection.patient():
                 for statement in case.setup:
@@ -362,17 +362,17 @@ class PostgresServer:
         return row is not None and bool(row[0])
 
     def truth_teardown(self, case: TruthCase) -> None:
-        with _doing(f"tidying up after {case.name}"), self._connection.patient():
+        with doing(f"tidying up after {case.name}"), self._connection.patient():
             for statement in case.teardown:
                 self._connection.execute(statement.encode())
 
     def brief_session(self, case: TruthCase) -> int | None:
-        with _doing(f"running {case.name}"):
+        with doing(f"running {case.name}"):
             return truth.brief_session(self._dsn, case)
 
     # -- the end --------------------------------------------------------------------------------
     def clean(self) -> Sequence[str]:
-        with _doing("removing dbdyno's objects"):
+        with doing("removing dbdyno's objects"):
             return objects.clean(self._connection)
 
     def close(self) -> None:
@@ -384,24 +384,3 @@ class PostgresServer:
 
 def _key(workload: Workload, params: Mapping[str, Any]) -> _Key:
     return workload.name, tuple(sorted(params.items()))
-
-
-@contextmanager
-def _recognised() -> Iterator[None]:
-    """The first answers of a server that speaks the protocol, but may be another product."""
-    try:
-        yield
-    except (ValueError, TypeError, LookupError, AssertionError) as e:
-        raise TargetError(
-            f"looking at the server: it does not answer as PostgreSQL does ({str(e) or type(e).__name__})",
-            "check host and port: connect to PostgreSQL itself",
-        ) from None
-
-
-@contextmanager
-def _doing(what: str) -> Iterator[None]:
-    """Errors of the server, with what we were doing."""
-    try:
-        yield
-    except psycopg.Error as e:
-        raise server_error(e, what) from None
