@@ -109,7 +109,7 @@ def columns(work: str) -> dict[str, Made]:
         "sessions": (_number("sess", 4, 0, "sessions"), _sessions),
         "calls_per_s": (_number("calls/s", 7, 0, ""), _rate("calls_per_s")),
         "calls_per_s_low": (_number("±95%", 5, 2, "±95 %"), _interval),
-        "work_per_s": (_number(f"{work}/s"[:8], 8, 1, f"{work}/s"), _rate("work_per_s")),
+        "work_per_s": (_number(f"{work}/s", 8, 1, f"{work}/s"), _rate("work_per_s")),
         "scaling": (_number("eff%", 5, 5, "efficiency, %"), lambda r: known(r.get("scaling"), percent)),
         "response_mean_ns": (_number("mean", 7, 12, ""), _ns("response_mean_ns")),
         "response_p50_ns": (_number("p50", 7, 14, ""), _ns("response_p50_ns")),
