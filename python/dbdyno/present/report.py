@@ -24,7 +24,6 @@ from dbdyno.present import (
     scaling_document,
     selection,
     sources_used,
-    statements,
     strips,
 )
 from dbdyno.present.document import (
@@ -54,7 +53,6 @@ MOST = 3
 """Claims that are shown at once."""
 DETAILS: dict[str, tuple[Details, ...]] = {
     "profile": (profile.load_profile, profile.top_events),
-    "statements": (statements.top_sql,),
     "events": (profile.wait_events,),
     "microstates": (processes.tables,),
     "cross_check": (sources_used.cross_check,),
@@ -185,8 +183,7 @@ class _Builder:
         ladders = scaling_document.section(results.scaling)
         if ladders is not None:
             yield replace(ladders, detail=True)
-        if statements.there(results):
-            yield Section("Top SQL", [self._choice(statements.top_sql)], "statements", detail=True)
+        # Top SQL
         yield Section("Sessions", self._sessions(), "sessions", detail=True)
         yield from self._details()
 
