@@ -288,5 +288,5 @@ watch.start(t0, t0 + 400_000_000)
 time.sleep(0.5)
 watch.stop()
 samples = from_core("samples", watch.tables()["samples"]).to_dict(as_series=False)
-print(json.dumps(dict(witnesses=watch.source_status(), trouble=watch.trouble(), samples=samples)))
+print(json.dumps(dict(data_sources=watch.source_status(), trouble=watch.trouble(), samples=samples)))
 """

@@ -33,7 +33,7 @@ def test_the_headline_names_peak_limit_and_where_the_time_goes() -> None:
     assert limit.said["top_share"] == pytest.approx(0.21, abs=0.005)
     assert found["session-time"].said["shares"]["runq_aas"] == pytest.approx(0.68, abs=0.005)
     (text,) = headline.sentences(made.results())
-    assert text.startswith("Peak throughput 12.4 M LIO/s (93.6 calls/s) at 2 sessions, 1.95 times that")
+    assert text.startswith("Peak throughput 12.4 M LIO/s, 93.6 calls/s, at 2 sessions, 1.95 times that")
     assert "Throughput does not scale beyond 2 sessions:" in text
     assert "Session time at 8 sessions: CPU WAIT 68 %" in text
 

@@ -123,7 +123,7 @@ def test_its_ladder_scales_and_its_variants_are_compared(
 def test_it_is_shown_and_exported(program: Program) -> None:
     page = (program.home / "report.html").read_text()
     assert "Second 0.1" in page and "asleep in Mutex" in page and "asleep in Disk" in page
-    assert "Mutex/Page" in program("show last") and "Mutex/Page" in program("show last --profile")
+    assert "Mutex/Page" in program("show last --events") and "Mutex/Page" in program("show last --profile")
     assert len(json.loads(program("show last --json"))["windows"]) == 8
     program("export last --to csv -o tables")
     assert pl.read_csv(program.home / "tables" / "rungs.csv").height == 4
@@ -133,7 +133,7 @@ def test_it_is_shown_and_exported(program: Program) -> None:
 def test_a_stored_run_outlives_its_engine(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dbdyno.engines._installed", dict)
     assert program("run step --engine second", 2).startswith("error: no engine 'second'")
-    assert "Mutex/Page" in program("show last")
+    assert "Mutex/Page" in program("show last --events")
     assert derived_anew(RunStore(program.home / "store").open("last")).tables["ledger"].height
 
 

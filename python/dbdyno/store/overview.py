@@ -109,7 +109,7 @@ def _peak(claims: Any) -> dict[str, Any]:
     calls = float(said.get("calls", best["value"]["value"]))  # older runs: the claim's value
     rate, at = str(said.get("rate") or f"{calls:.4g} calls/s"), said.get("sessions")
     sessions = int(at) if at is not None else None
-    return {"peak": rate.partition(" (")[0], "peak_calls_per_s": calls, "peak_sessions": sessions}
+    return {"peak": re.split(r", | \(", rate)[0], "peak_calls_per_s": calls, "peak_sessions": sessions}
 
 
 def _part(path: Path) -> Any:

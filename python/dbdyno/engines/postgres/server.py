@@ -56,6 +56,7 @@ class PostgresServer:
         self._dsn, self._instance = dsn, instance
         self._connection = connect.connect(dsn)
         self.version: int = self._connection.info.server_version  # 180004
+        self._database = self._connection.info.dbname
         with doing("looking at the server"), recognised():
             self._presence = presence.presence(self._connection)
             self._identity = facts.identity(self._connection)
@@ -88,7 +89,7 @@ class PostgresServer:
             return facts.facts(self._connection, self._presence, embedded=self._instance is not None)
 
     def sources(self) -> Sequence[Source]:
-        with suppress(psycopg.Error):  # else what was known last: a lost server has witnesses, too
+        with suppress(psycopg.Error):  # else what was known last: a lost server has data sources, too
             self._sight = sight(self._connection)
         known = facts.sources(
             self.version, self._scripts.values(), self._sight, self._statements(), self._unprobed
@@ -100,9 +101,8 @@ class PostgresServer:
         if not self._sight.statements_loaded and self._preloaded is None:
             with suppress(psycopg.Error):
                 self._preloaded = enabling.preloaded(self._connection)
-        database = self._connection.info.dbname
         return enabling.statements(
-            self._sight, database, self._preloaded, embedded=self._instance is not None
+            self._sight, self._database, self._preloaded, embedded=self._instance is not None
         )
 
     def enable(self, statement: str) -> None:
