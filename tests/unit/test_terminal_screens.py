@@ -108,7 +108,7 @@ def test_without_a_terminal_progress_goes_to_standard_error_and_the_table_is_who
         capture_output=True, text=True, check=True,
         env={**os.environ, "DBDYNO_STORE": str(tmp_path), "PYTHONPATH": WITH_ENGINES},
     )  # fmt: skip
-    table = done.stdout[done.stdout.index("\nsess") :].splitlines()
+    table = done.stdout[done.stdout.index("\nsess ") :].splitlines()
     assert [int(x.split()[0]) for x in table[2:18]] == list(range(1, 17))
     assert {"p50", "p99", "unac%"} <= set(table[1].split())
     assert "\x1b" not in done.stdout + done.stderr
