@@ -43,6 +43,14 @@ def test_a_wait_that_is_booked_later_counts_up_to_the_read(state, runq_ms):
     assert row["runq_ns"] == runq_ms * S // 1000
 
 
+def test_run_time_that_is_booked_by_the_tick_is_no_wait():
+    """A task that only runs: 4 ms are booked 1 ms after t0, and nothing ever in the run queue."""
+    reads = [(10.002, 0.5, 0.4), (10.003, 0.504, 0.4), (19.998, 10.496, 0.4), (19.999, 10.5, 0.4)]
+    rows = [task_row(round(t * S), round(r * S), round(q * S), state="R") for t, r, q in reads]
+    row = _one(cut_tasks([made_cell({"tasks": rows, "sessions": [session_row()]})]))
+    assert (row["run_ns"], row["runq_ns"]) == (9_996 * S // 1000, 0)
+
+
 def test_a_pid_used_again_is_another_task():
     """Pid 100 ends at 14 s (start 7); a stranger (start 9) has it from 15 s: two tasks, both partial."""
     old = [task_row(t * S, (t - 10) * S // 2, 0) for t in (10, 12, 14)]

@@ -75,7 +75,8 @@ def _with_waits(reads: pl.DataFrame) -> pl.DataFrame:
     """
     reads = reads.sort("at_ns", maintain_order=True)
     since = {n: pl.col(n).shift(-1).over(TASK) - pl.col(n) for n in ("at_ns", *_SURE)}
-    waited = (pl.sum_horizontal(since[n] for n in _SURE) - since["at_ns"]).clip(0)
+    beyond = pl.sum_horizontal(since[n] for n in _SURE) - since["at_ns"]
+    waited = pl.min_horizontal(beyond, since["runq_ns"]).clip(0)  # run time is booked late, too, by a tick
     again = (pl.col("state") == "R") & (since["at_ns"] <= AGAIN_NS)
     return reads.with_columns(pl.col("runq_ns") + pl.when(again).then(waited).otherwise(0).fill_null(0))
 
