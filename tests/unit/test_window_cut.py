@@ -48,7 +48,7 @@ def test_run_time_that_is_booked_by_the_tick_is_no_wait():
     reads = [(10.002, 0.5, 0.4), (10.003, 0.504, 0.4), (19.998, 10.496, 0.4), (19.999, 10.5, 0.4)]
     rows = [task_row(round(t * S), round(r * S), round(q * S), state="R") for t, r, q in reads]
     row = _one(cut_tasks([made_cell({"tasks": rows, "sessions": [session_row()]})]))
-    assert (row["run_ns"], row["runq_ns"]) == (9_996 * S // 1000, 0)
+    assert (row["run_ns"], row["runq_ns"]) == (10 * S, 0)
 
 
 def test_a_pid_used_again_is_another_task():
