@@ -25,6 +25,12 @@ _OBEYED = re.compile(
 )
 
 
+def unset() -> dict[str, str]:
+    """Our environment without what says how large a terminal is and whether it has colours: pytest's workers
+    have such variables."""
+    return {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
+
+
 def on_terminal(
     *words: str,
     columns: int = 100,
@@ -36,11 +42,10 @@ def on_terminal(
     """Exit code and all that was written to the terminal. ``typed``: waits there to be read."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    variables = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
     program = subprocess.Popen(
         [sys.executable, "-m", "dbdyno", *words],
         stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True, start_new_session=True,
-        env={**variables, "TERM": "xterm-256color", **(env or {})},
+        env={**unset(), "TERM": "xterm-256color", **(env or {})},
     )  # fmt: skip
     os.close(theirs)
     os.write(ours, typed.encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 import report_results as made
 from rich.text import Text
 from tests.fakery import WITH_ENGINES
-from tests.on_terminal import on_terminal, screen
+from tests.on_terminal import on_terminal, screen, unset
 
 from dbdyno.cli.live import _status_line
 from dbdyno.conduct.progress import Tick
@@ -106,7 +105,7 @@ def test_without_a_terminal_progress_goes_to_standard_error_and_the_table_is_who
     done = subprocess.run(
         [sys.executable, "-m", "dbdyno", *COMMANDS["long ladder"]],
         capture_output=True, text=True, check=True,
-        env={**os.environ, "DBDYNO_STORE": str(tmp_path), "PYTHONPATH": WITH_ENGINES},
+        env={**unset(), "DBDYNO_STORE": str(tmp_path), "PYTHONPATH": WITH_ENGINES},
     )  # fmt: skip
     table = done.stdout[done.stdout.index("\nsess ") :].splitlines()
     assert [int(x.split()[0]) for x in table[2:18]] == list(range(1, 17))
