@@ -16,6 +16,7 @@ from dbdyno.model.protocols import Target, Watch
 from dbdyno.model.raw import CellMeta, RawCell
 from dbdyno.model.results import RunInfo
 from dbdyno.model.tables import RAW, empty, from_core, rows
+from dbdyno.store import Run, RunStore
 from tests.fake_engine import FakeServer, wait_families
 
 ROOT = Path(__file__).parents[1]
@@ -282,3 +283,12 @@ def sample_row(
         "task_state": task_state,
         "status": "ok" if task_state else "not here",
     } | changes
+
+
+def recorded(store: RunStore, made: Climb) -> Run:
+    """A run of ``store`` with the climb's raw data; it has no derived data and goes on."""
+    run = store.create(made.plan, workloads=made.info.workloads)
+    run.write_environment(made.environment)
+    for cell in made.cells:
+        run.write_cell(cell)
+    return run

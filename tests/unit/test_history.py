@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.fakery import climb
+from tests.fakery import climb, recorded
 from tests.on_terminal import on_terminal
 
 from dbdyno import conduct
@@ -25,10 +25,7 @@ from dbdyno.store.overview import INDEX, overviews
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
-    run = RunStore(tmp_path_factory.mktemp("model")).create(made.plan, workloads=made.info.workloads)
-    run.write_environment(made.environment)
-    for cell in made.cells:
-        run.write_cell(cell)
+    run = recorded(RunStore(tmp_path_factory.mktemp("model")), made)
     run.finish("complete")
     conduct.rebuild(run)
     return run.path

@@ -122,7 +122,7 @@ def test_observation_switched_off_reads_the_drivers_threads_alone_and_says_so() 
 
 def test_a_witness_that_was_refused_says_why_itself() -> None:
     said = Said(
-        witnesses={"scheduler trace": ("not permitted", "needs CAP_BPF"), "sampler priority": ("ok", "")}
+        states={"scheduler trace": ("not permitted", "needs CAP_BPF"), "sampler priority": ("ok", "")}
     )
     found = judged(tables(tasks=tasks({})), said=said)
     assert (found["scheduler trace"]["status"], found["scheduler trace"]["detail"]) == (
@@ -131,7 +131,7 @@ def test_a_witness_that_was_refused_says_why_itself() -> None:
     )
     assert found["sampler priority"]["status"] == "ok"
     refused = sampler("lost").with_columns(via=pl.lit("memory"))
-    said = Said(witnesses={"wait event word": ("not permitted", "another uid")})
+    said = Said(states={"wait event word": ("not permitted", "another uid")})
     word = judged(tables(tasks=tasks({}), sampler=refused), said=said)["wait event word"]
     assert (word["status"], word["detail"]) == ("not permitted", "another uid")
 

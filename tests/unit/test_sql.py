@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 from click.testing import CliRunner
-from tests.fakery import Climb, climb
+from tests.fakery import Climb, climb, recorded
 from tests.on_terminal import on_terminal
 
 from dbdyno.cli.app import app
@@ -40,10 +40,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, made: Climb) -> Path:
     """A store of two complete runs."""
     store = RunStore(tmp_path_factory.mktemp("whole"))
     for _ in range(2):
-        run = store.create(made.plan, workloads=made.info.workloads)
-        run.write_environment(made.environment)
-        for cell in made.cells:
-            run.write_cell(cell)
+        run = recorded(store, made)
         results = derive(run.info, made.plan, made.environment, made.cells)
         run.write_derived(results.tables, results.findings)
         run.finish("complete")

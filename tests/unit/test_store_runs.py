@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.fakery import Climb, climb
+from tests.fakery import Climb, climb, recorded
 
 from dbdyno.conduct.derive import derive
 from dbdyno.model.errors import NoSuchRun, SchemaTooNew, StoreError, StoreFull
@@ -38,10 +38,7 @@ def store(tmp_path: Path) -> RunStore:
 @pytest.fixture
 def run(store: RunStore, made: Climb, derived: Results) -> Run:
     """A complete run of two cells."""
-    new = store.create(made.plan, workloads=made.info.workloads)
-    new.write_environment(made.environment)
-    for cell in made.cells:
-        new.write_cell(cell)
+    new = recorded(store, made)
     new.write_derived(derived.tables, derived.findings)
     new.finish("complete")
     return new

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fakery import climb
+from tests.fakery import climb, recorded
 from tests.on_terminal import STEERING, obeyed, on_terminal
 
 from dbdyno.conduct.derive import derive
@@ -30,10 +30,7 @@ def forged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with one run, each of whose texts steers a terminal."""
     made = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
     root = tmp_path_factory.mktemp("forged")
-    run = RunStore(root).create(made.plan, workloads=made.info.workloads)
-    run.write_environment(made.environment)
-    for cell in made.cells:
-        run.write_cell(cell)
+    run = recorded(RunStore(root), made)
     results = derive(run.info, made.plan, made.environment, made.cells)
     run.write_derived(results.tables, results.findings)
     run.finish("cut short", "the server said")

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner, Result
-from tests.fakery import climb
+from tests.fakery import climb, recorded
 from tests.on_terminal import on_terminal
 
 from dbdyno import conduct, present
@@ -99,10 +99,7 @@ def test_too_few_equal_and_exact_series_are_no_change() -> None:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
-    run = RunStore(tmp_path_factory.mktemp("model")).create(made.plan, workloads=made.info.workloads)
-    run.write_environment(made.environment)
-    for cell in made.cells:
-        run.write_cell(cell)
+    run = recorded(RunStore(tmp_path_factory.mktemp("model")), made)
     run.finish("complete")
     conduct.rebuild(run)
     return run.path

@@ -78,20 +78,27 @@ def _yield(scaling: Scaling, kind: str) -> Claim:
     machine, unit = scaling.ladder.machine, scaling.ladder.load_unit
     fits = _kneed(scaling)
     case = _unknown(scaling, kind)
-    measured = _measured(scaling.ladder)
-    at_cpus = bool(fits) and not _near(fits[0], machine.cores) and _near(fits[0], machine.cpus)
-    near = [f for f in fits if _near(f, machine.cores)]
-    if case is None and measured is not None and not at_cpus and (measured.low is not None or not near):
-        return _of_rungs(measured, near, scaling.ladder)
-    if case is None and not fits:
-        case = "no-fit"
-    if case is None and not _near(fits[0], machine.cores):
-        case = "at-cpus" if _near(fits[0], machine.cpus) else "elsewhere"
     if case is None:
-        return _told(near, machine, scaling)
+        near = [f for f in fits if _near(f, machine.cores)]
+        misplaced = _misplaced(fits, machine)
+        measured = None if misplaced == "at-cpus" else _measured(scaling.ladder)
+        if measured is not None and (measured.low is not None or not near):
+            return _of_rungs(measured, near, scaling.ladder)
+        if misplaced is None:
+            return _of_fits(near, machine, scaling)
+        case = misplaced
     knee = fmt.load(fits[0].knees[0].value, unit) if fits else ""
     said = {"cores": machine.cores, "cpus": machine.cpus, "reason": kind, "knee": knee}
     return claim("smt-yield", said, case=case)
+
+
+def _misplaced(fits: list[Fitted], machine: Machine) -> str | None:
+    """Where the best fit has its knee, or that it has none: a case of the entry. ``None``: at the cores."""
+    if not fits:
+        return "no-fit"
+    if _near(fits[0], machine.cores):
+        return None
+    return "at-cpus" if _near(fits[0], machine.cpus) else "elsewhere"
 
 
 def _near(fit: Fitted, count: float | None) -> bool:
@@ -163,7 +170,7 @@ def _of_rungs(found: Estimate, fits: list[Fitted], ladder: Ladder) -> Claim:
         "high": fmt.load(cores * m, ladder.load_unit),
     }
     if fits:
-        fitted = _fitted(fits, m)
+        fitted = _yield_of(_growth(fits), m)
         said |= {"model": fits[0].title, "fitted": fmt.plain(fitted.value) + fmt.spread(fitted)}
     return claim("smt-yield", said, found, case="measured", parts=["fitted"] if fits else [])
 
@@ -171,20 +178,22 @@ def _of_rungs(found: Estimate, fits: list[Fitted], ladder: Ladder) -> Claim:
 _OF_ONE = "of one thread's core"
 
 
-def _fitted(fits: list[Fitted], threads_per_core: int) -> Estimate:
-    """By the best of ``fits``; the interval holds those of all of them, as none is ruled out."""
-    ratio = _widest([r for f in fits if (r := _ratio(f)) is not None])
+def _growth(fits: list[Fitted]) -> Estimate:
+    """Of the best of ``fits``; the interval holds those of all of them, as none is ruled out."""
+    return _widest([r for f in fits if (r := _ratio(f)) is not None])
+
+
+def _yield_of(ratio: Estimate, threads_per_core: int) -> Estimate:
     ends = [None if v is None else yield_of_slopes(v, threads_per_core) for v in (ratio.low, ratio.high)]
     value = yield_of_slopes(ratio.value, threads_per_core)
     return Estimate("SMT yield", value, _OF_ONE, ends[0], ends[1], ratio.method)
 
 
-def _told(fits: list[Fitted], machine: Machine, scaling: Scaling) -> Claim:
-    """By the fits."""
+def _of_fits(fits: list[Fitted], machine: Machine, scaling: Scaling) -> Claim:
     fit, m = fits[0], machine.threads_per_core
     assert m is not None
-    found = _fitted(fits, m)
-    ratio = _widest([r for f in fits if (r := _ratio(f)) is not None])
+    ratio = _growth(fits)
+    found = _yield_of(ratio, m)
     best = scaling.best
     said = {
         "ratio": fmt.plain(found.value) + fmt.spread(found),

@@ -123,7 +123,7 @@ def _joined(parts: Sequence[Tables]) -> Tables:
 
 
 def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
-    """Every witness in each state it was in, once: as the cells met it, else as the server announced it."""
+    """Every data source in each of its states, once: as the cells met it, else as the server announced it."""
     columns = ("name", "provenance", "status", "detail")
     met = of_cells.select(columns).unique(maintain_order=True)
     told = [s.model_dump() for s in environment.sources if s.name not in set(met["name"])]

@@ -179,7 +179,7 @@ class Stage:
         self.applied[variant.name] = known.model_copy(update={"settings": dict(done.in_force)})
 
     def look(self) -> None:
-        """Tells what of the limits is in force no more: a service manager may take groups for its own."""
+        """Reports limits that are no longer in force: a service manager may take groups for its own."""
         if self._limited is not None and (why := self._limited.broken()) is not None:
             self.listener.noted(f"limits are not in force as they were set: {why}")
 

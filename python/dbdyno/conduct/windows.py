@@ -65,7 +65,7 @@ class Windows:
         self._stored = 0
         self._asked_ns = 0
         self._troubles: set[str] = set()
-        self._failing: dict[str, str] | None = None  # of the window before: witness -> why
+        self._failing: dict[str, str] | None = None  # of the window before: data source -> why
         self._before: Watch | None = None  # for the live view, whose seconds reach back
         self.costing = Costing(clock)
         self._presence = Presence(server)
@@ -220,7 +220,7 @@ class Windows:
         yield raw
 
     def _tell_changes(self, raw: RawCell) -> None:
-        """Rights that were taken or given since the window before, witnesses that broke off or came back."""
+        """Rights taken or given since the window before, data sources that broke off or came back."""
         rows = raw.tables["sources"].filter(pl.col("status") != "ok")
         failing = {
             name: f"{status}: {detail}"

@@ -151,7 +151,7 @@ class Applied:
         self._undos.remove(one)
 
     def broken(self) -> str | None:
-        """What of the limits is in force no more, because somebody or the server itself changed it."""
+        """Limits that are no longer in force, because another process or the server itself changed them."""
         tree = processes.tree(self._main_pid)
         for group, content in self._groups.items():
             for name, value in content.items():

@@ -1,9 +1,9 @@
 """Sessions that came and went between two samples of the server's activity: what is known of them all.
 
-The server's main process is told a child's whole CPU time when it ends (``children_ns``: proc_pid_stat(5),
-fields 16 and 17; exact but for the rounding to ticks, as cputime_adjust in the kernel scales a process's
-ticks to the time it ran). What was read of children that ended is taken off; the rest is of those never read.
-The scheduler trace follows each of them from its birth, by itself.
+The kernel adds a child's whole CPU time to the server's main process when it ends (``children_ns``:
+proc_pid_stat(5), fields 16 and 17; exact but for the rounding to ticks, as cputime_adjust in the kernel
+scales a process's ticks to the time it ran). What was read of children that ended is taken off; the rest is
+of those never read. The scheduler trace follows each of them from its birth, by itself.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def material(cpu: Any, of: Any) -> Any:
 
 
 def children(tasks: pl.DataFrame, t0_ns: int, t1_ns: int) -> Children | None:
-    """Children in the raw table ``tasks``, between its reads nearest to t0 and t1; None: not told."""
+    """Children in the raw table ``tasks``, between its reads nearest to t0 and t1; None: unknown."""
     tasks = tasks.with_columns(at_ns=(pl.col("before_ns") + pl.col("after_ns")) // 2)
     good = tasks.filter((pl.col("status") == "ok") & (pl.col("pid") == pl.col("tid")))
     main = good.filter(pl.col("role") == MAIN).drop_nulls("children_ns")

@@ -45,7 +45,7 @@ class Host(BaseModel):
     limits: Limits
     memory_bytes: int | None
     clocksource: str | None = None  # that the kernel reads the time from
-    siblings: tuple[tuple[int, ...], ...] | None = None  # CPUs of each core; None: not told, or an older run
+    siblings: tuple[tuple[int, ...], ...] | None = None  # CPUs of each core; None: unknown, or an older run
     notes: tuple[str, ...] = ()
 
 

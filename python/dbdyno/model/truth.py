@@ -51,7 +51,7 @@ class Disturbance(BaseModel):
 
     @property
     def taken(self) -> float:
-        """Of the CPU time of ``cpus``."""
+        """Share of the CPU time of ``cpus``."""
         return (self.others + self.steal) / self.cpus
 
 

@@ -1,4 +1,4 @@
-"""How far each witness of a cell got: rows of the table ``sources``, judged by what was actually read."""
+"""How far each data source of a cell got: rows of the table ``sources``, judged by what was actually read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DRIVER_TASKS = "driver tasks"
 
 
 @dataclass(frozen=True)
-class _Witness:
+class _Spec:
     name: str
     provenance: str
     statuses: Callable[[Tables], pl.Series]  # of every single read
@@ -61,7 +61,7 @@ def _in_files(keys: Sequence[str]) -> pl.Expr:
     return pl.any_horizontal(pl.col("key").str.starts_with(f"{k}.") for k in keys)
 
 
-def _registered(tables: Tables) -> Iterator[_Witness]:
+def _registered(tables: Tables) -> Iterator[_Spec]:
     """Sources of the registry; one that is off unless asked for is among them where it was read."""
     for s in SOURCES:
         if s.file is not None:
@@ -71,7 +71,7 @@ def _registered(tables: Tables) -> Iterator[_Witness]:
         else:
             continue
         if s.option is None or read.len():
-            yield _Witness(s.name, s.provenance, _known(read), cures=s.cures, enabling=s.enabling)
+            yield _Spec(s.name, s.provenance, _known(read), cures=s.cures, enabling=s.enabling)
 
 
 def _known(statuses: pl.Series) -> Callable[[Tables], pl.Series]:
@@ -87,8 +87,8 @@ _CURES: dict[str, str] = {
     "lost": "the source broke off",
     "vanished": "the tasks ended before they could be read",
 }
-_WITNESSES = (
-    _Witness(
+_SPECS = (
+    _Spec(
         "os tasks",
         "/proc/PID/task/TID/schedstat (run, run queue) and stat (user, kernel, state) of the server's tasks",
         _of_tasks(*_ROLES),
@@ -99,14 +99,14 @@ _WITNESSES = (
             (Step("sudo -E $(command -v dbdyno) run WORKLOAD --dsn DSN"),),
         ),
     ),
-    _Witness(
+    _Spec(
         DRIVER_TASKS,
         "/proc/PID/task/TID/schedstat and stat of the driver's threads and of dbdyno itself",
         _of_tasks("driver", "dbdyno"),
         cures={"not supported": "needs a kernel with CONFIG_SCHED_INFO"},
         enabling=Enabling("whether the client limits a measurement", "none"),
     ),
-    _Witness(
+    _Spec(
         "block I/O delay",
         "/proc/PID/task/TID/stat, field 42, of the server's tasks",
         _block_io,
@@ -120,7 +120,7 @@ _WITNESSES = (
             (Step("sysctl -w kernel.task_delayacct=1", "root"), Step("restart the server")),
         ),
     ),
-    _Witness(
+    _Spec(
         "activity samples",
         "the server's activity view, each row with its task's state (R, S, D) read at once after",
         lambda tables: tables["sampler"].filter(~_OF_MEMORY)["status"],
@@ -128,7 +128,7 @@ _WITNESSES = (
         cures={"off": "this engine has no activity view", "lost": "the server did not answer"},
         enabling=Enabling("state, wait event and statement of each session, sampled by SQL"),
     ),
-    _Witness(
+    _Spec(
         "wait event word",
         "the wait event in each backend's own memory (process_vm_readv), and its task's state at once after",
         lambda tables: tables["sampler"].filter(_OF_MEMORY)["status"],
@@ -139,7 +139,7 @@ _WITNESSES = (
             (Step(_WITH_RIGHTS.format(caps="sys_ptrace")),),
         ),
     ),
-    _Witness(
+    _Spec(
         "scheduler trace",
         "BPF on sched_switch and sched_wakeup: each sleep and each wait for a CPU, by wait event",
         lambda tables: tables["traced"]["status"],
@@ -150,7 +150,7 @@ _WITNESSES = (
             (Step(_WITH_RIGHTS.format(caps="bpf,+perfmon,+sys_ptrace")),),
         ),
     ),
-    _Witness(
+    _Spec(
         "cgroup",
         "cpu.stat and cpuacct of the server's control groups",
         lambda tables: tables["cgroup"].filter(pl.col("scope") == "server")["status"],
@@ -160,7 +160,7 @@ _WITNESSES = (
         },
         enabling=Enabling("CPU time and throttling of the server's control group", "none"),
     ),
-    _Witness(
+    _Spec(
         "host",
         "/proc/stat, all CPUs, in clock ticks",
         lambda tables: tables["host"].filter(~_in_files(["psi", *(f.key for f in files().values())]))[
@@ -168,7 +168,7 @@ _WITNESSES = (
         ],
         enabling=Enabling("CPU of the whole machine: other processes, steal", "none"),
     ),
-    _Witness(
+    _Spec(
         "pressure",
         "/proc/pressure/{cpu,io,memory}, the total of each",
         lambda tables: tables["host"].filter(_in_files(["psi"]))["status"],
@@ -202,7 +202,7 @@ _UNTOLD = {
     "wait event word": ("not supported", "no such word of this server is known"),
     "scheduler trace": ("off", "switched off with --waits sampled"),
 }
-"""Of a witness that was not asked for -> status and why."""
+"""A data source that was not asked for: status and why."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class Said:
     """What a watch says of itself."""
 
     trouble: str | None = None  # the first thing that went wrong with the activity samples
-    witnesses: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> (status, detail)
+    states: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> (status, detail)
 
     @staticmethod
     def by(watch: Watch) -> Said:
@@ -225,7 +225,7 @@ def sources(
     driven: bool = True,
     said: Said = Said(),
 ) -> pl.DataFrame:
-    """Table ``sources`` of a cell: the driver where we drive, the observers, the engine's own witnesses."""
+    """Table ``sources`` of a cell: the driver where we drive, the observers, the engine's own."""
     found = judged(server.sources(), tables, enabled=enabled, driven=driven, said=said)
     drivers = (_driver(tables),) if driven else ()
     return rows("sources", [s.model_dump() for s in (*drivers, *found)])
@@ -241,12 +241,10 @@ def judged(
 ) -> list[Source]:
     """The observers by what they read, then the engine's own."""
     told = {s.name: s for s in of_engine}
-    observed = [
-        _judge(w, tables, told.get(w.name), enabled, said) for w in (*_WITNESSES, *_registered(tables))
-    ]
+    observed = [_judge(w, tables, told.get(w.name), enabled, said) for w in (*_SPECS, *_registered(tables))]
     if not driven:
         observed = [s for s in observed if s.name != DRIVER_TASKS]
-    observed += [_unread(name, *said.witnesses[name]) for name in _OTHERS if name in said.witnesses]
+    observed += [_unread(name, *said.states[name]) for name in _OTHERS if name in said.states]
     names = {s.name for s in observed} | {"driver"}
     return [*observed, *(s for s in told.values() if s.name not in names)]
 
@@ -274,42 +272,42 @@ def _driver(tables: Tables) -> Source:
     )
 
 
-def _judge(witness: _Witness, tables: Tables, told: Source | None, enabled: bool, said: Said) -> Source:
+def _judge(spec: _Spec, tables: Tables, told: Source | None, enabled: bool, said: Said) -> Source:
     """With what would enable it: the engine's own words win."""
-    found = _judged(witness, tables, told, enabled, said)
-    enabling = told.enabling if told is not None and told.enabling.adds else witness.enabling
+    found = _judged(spec, tables, told, enabled, said)
+    enabling = told.enabling if told is not None and told.enabling.adds else spec.enabling
     return found.model_copy(update={"enabling": enabling})
 
 
-def _judged(witness: _Witness, tables: Tables, told: Source | None, enabled: bool, said: Said) -> Source:
+def _judged(spec: _Spec, tables: Tables, told: Source | None, enabled: bool, said: Said) -> Source:
     """``ok`` as soon as one read is; the detail then counts those that are not."""
-    provenance = told.provenance if told else witness.provenance
-    if not enabled and witness.name != DRIVER_TASKS:
-        return Source(name=witness.name, provenance=provenance, status="off", detail=_CURES["off"])
-    counts = _counts(witness.statuses(tables))
-    announced = said.witnesses.get(witness.name)
+    provenance = told.provenance if told else spec.provenance
+    if not enabled and spec.name != DRIVER_TASKS:
+        return Source(name=spec.name, provenance=provenance, status="off", detail=_CURES["off"])
+    counts = _counts(spec.statuses(tables))
+    announced = said.states.get(spec.name)
     if announced is None and not counts:
-        announced = _untold(witness.name, tables)
+        announced = _untold(spec.name, tables)
     if announced is not None and (not counts or "ok" not in (*counts, announced[0])):  # it told why
         return Source.model_validate(
-            {"name": witness.name, "provenance": provenance, "status": announced[0], "detail": announced[1]}
+            {"name": spec.name, "provenance": provenance, "status": announced[0], "detail": announced[1]}
         )
     status = _verdict(counts)
-    detail = _cure(witness, status) if status != "ok" else _exceptions(counts, witness.noun)
-    unnamed = said.witnesses.get(TRACED_EVENTS, ("ok", ""))
-    if witness.name == TRACE and status == "ok" and unnamed[0] != "ok":
+    detail = _cure(spec, status) if status != "ok" else _exceptions(counts, spec.noun)
+    unnamed = said.states.get(TRACED_EVENTS, ("ok", ""))
+    if spec.name == TRACE and status == "ok" and unnamed[0] != "ok":
         detail = "; ".join(
             d for d in (detail, f"run, run queue and sleep without wait events: {unnamed[1]}") if d
         )
-    if said.trouble and witness.name == "activity samples" and "lost" in counts:
+    if said.trouble and spec.name == "activity samples" and "lost" in counts:
         detail = f"{detail}: {said.trouble}"
     if told and told.detail and status != "ok":
         detail = f"{detail}; {told.detail}"
-    return Source(name=witness.name, provenance=provenance, status=status, detail=detail)
+    return Source(name=spec.name, provenance=provenance, status=status, detail=detail)
 
 
 def _untold(name: str, tables: Tables) -> tuple[str, str] | None:
-    """Status and why of a witness that was not asked for."""
+    """Status and why of a data source that was not asked for."""
     tasks = _verdict(_counts(_of_tasks(*_ROLES)(tables)))
     if tasks == "not here":
         return None
@@ -329,8 +327,8 @@ def _verdict(counts: Mapping[Status, int]) -> Status:
     return "ok" if "ok" in counts else max(counts, key=lambda status: counts[status])
 
 
-def _cure(witness: _Witness, status: Status) -> str:
-    return (witness.cures or {}).get(status) or _CURES.get(status, "")
+def _cure(spec: _Spec, status: Status) -> str:
+    return (spec.cures or {}).get(status) or _CURES.get(status, "")
 
 
 def _exceptions(counts: Mapping[Status, int], noun: str) -> str:

@@ -49,7 +49,7 @@ def key_lines(text: str) -> dict[Path, int]:
 
 
 def line_of(lines: Mapping[Path, int], path: Sequence[int | str]) -> int:
-    """Of the key, or of the nearest table around it; 0: none."""
+    """Line of the key, or of the nearest table around it; 0: none."""
     names = tuple(map(str, path))
     return next((lines[names[:n]] for n in range(len(names), 0, -1) if names[:n] in lines), 0)
 

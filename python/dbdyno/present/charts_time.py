@@ -32,7 +32,7 @@ from dbdyno.present.palette import account_colours, hatch_css, hatched, var
 from dbdyno.present.selection import Pick
 
 WORTH = 0.005
-"""Of the CPUs: a chart of less shows nothing."""
+"""Share of the CPUs: a chart of less shows nothing."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _STACKS = {
     "aas": ("seconds per second", "Where session time went", "~g"),

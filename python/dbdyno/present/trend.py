@@ -31,7 +31,7 @@ from dbdyno.present.palette import var
 FORMAT = 1
 _LINES, _COLUMNS = 9, 62
 _SHOWN_ROWS = 6
-"""Of the newest runs, and those beside a change: the others where there is room."""
+"""The newest runs, and those beside a change; others are shown where there is room."""
 
 
 def document(trend: Trend) -> Document:

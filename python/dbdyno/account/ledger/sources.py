@@ -165,9 +165,9 @@ def _of_roles(tasks: pl.DataFrame, roles: tuple[str, ...] | None) -> pl.DataFram
 def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
     """The tasks, and processes of the server that ended in the window: most of those were never read.
 
-    The main process is told a child's whole CPU time when it ends. A child that was read and ended is in
-    that, so its own row is left out; one that lived before the window brings CPU time from then, which cannot
-    be taken off: then only what was read counts.
+    The kernel adds a child's whole CPU time to the main process when it ends. A child that was read and
+    ended is in that, so its own row is left out; one that lived before the window brings CPU time from then,
+    which cannot be taken off: then only what was read counts.
     """
     tasks = cut["cut_tasks"]
     value, status = _used(tasks, roles)

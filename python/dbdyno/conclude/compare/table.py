@@ -103,16 +103,15 @@ def judge(
         better = (effect.ratio > 1) == higher_is_better
         return Judgement("better" if better else "worse", None, "")
     further = _further(effect, margin, alpha / family)
-    return Judgement("undecided", further, _because(effect, family, alpha) if clear else "")
+    return Judgement("undecided", further, _because(effect, few, family, alpha) if clear else "")
 
 
 def _small(effect: Effect) -> str:
     return sentence("verdict-note", {"change": 100 * (effect.ratio or 1) - 100}, case="margin")
 
 
-def _because(effect: Effect, family: int, alpha: float) -> str:
+def _because(effect: Effect, few: bool, family: int, alpha: float) -> str:
     """Why an interval that is clear of 1 is not enough."""
-    few = _too_few(effect, effect.n_baseline, effect.n_variant)
     if few or (careful_p(effect) or 1.0) >= alpha / family > (effect.p or 1.0):
         return sentence("verdict-note", {"repeats": min(effect.n_baseline, effect.n_variant)}, case="few")
     return sentence("verdict-note", {"others": family - 1}, case="family") if family > 1 else ""

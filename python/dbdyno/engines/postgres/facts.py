@@ -35,7 +35,7 @@ def sight(connection: Connection) -> Sight:
 
 
 def activity(seen: Sight) -> Source:
-    """The activity view as a witness. Its reads are ok even where others' columns are NULL."""
+    """The activity view as a data source. Its reads are ok even where others' columns are NULL."""
     return Source(
         name="activity samples",
         provenance="pg_stat_get_activity(NULL), by a connection of its own",
@@ -122,7 +122,7 @@ def helpers() -> dict[str, Helper]:
 def sources(
     version: int, scripts: Iterable[Recipe], seen: Sight, statements: Source, unprobed: str | None = None
 ) -> list[Source]:
-    """The engine's witnesses. ``unprobed``: why the sessions were not asked."""
+    """The engine's data sources. ``unprobed``: why the sessions were not asked."""
     return [
         _session_counters(version, any(True for _ in scripts), unprobed),
         _server_counters(version),

@@ -1,4 +1,4 @@
-"""A table somebody wrote as text: its lines, separators, header the way its numbers are written,
+"""A table written as text: its lines, separators, header the way its numbers are written,
 and what a column is, by its heading."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """PgBouncer: its program, its version, its configuration for one cell, what its console says (docs/pool.md).
 
 ``total_wait_time`` is booked when a client gets its connection. What those that wait now have waited so far
-is told beside it (SHOW CLIENTS), so the two together grow with the clock, and are cut where the window is.
+is reported beside it (SHOW CLIENTS), so both together grow with the clock, and are cut where the window is.
 """
 
 from __future__ import annotations
