@@ -11,6 +11,7 @@ use crate::schedstat::SchedStat;
 use crate::schedule::Reads;
 use crate::shared::Shared;
 use crate::signal::lock;
+use crate::status::Status;
 use crate::task::Task;
 
 /// A task that is ready to run at t0 or t1 is read again each so often, until its figures have moved: the kernel
@@ -78,14 +79,20 @@ impl Reader {
             }
             let mut rows = lock(&self.shared.tasks);
             let (buffer, ns_per_tick) = (&mut self.buffer, self.ns_per_tick);
+            let mut ended = Vec::new();
             self.unsettled.retain(|(task, before)| {
                 let reading = task.read(buffer, ns_per_tick);
                 let same = reading.sched == Some(*before) && reading.stat.is_some_and(|s| s.state == READY);
                 if !same {
                     rows.push(task, &reading);
                 }
+                if reading.status == Status::Vanished {
+                    ended.push(Arc::clone(task)); // its last row is written
+                }
                 same
             });
+            drop(rows);
+            lock(&self.shared.roster).forget_gone(&ended);
         }
         false
     }
