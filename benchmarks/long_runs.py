@@ -68,8 +68,8 @@ def _repeated(directory: Path, first: Run, count: int) -> Run:
     run = RunStore(directory).create(first.plan, workloads=first.info.workloads)
     run.write_environment(first.environment)
     (name,) = first.cells()
-    raw, part = first.read_cell(name), first.parts.read(HELD)
-    assert part is not None
+    raw = first.read_cell(name)
+    (part,) = first.parts.read(HELD)
     sessions = {t: first.parts.of_sessions(t) for t in OF_SESSIONS}
     tables = {t: pl.concat([part[0].get(t, empty(t)), sessions.get(t, empty(t))]) for t in {*HELD, *sessions}}
     (document,) = part[1]

@@ -146,13 +146,13 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 REFUSE = """
 import json, sys
-from dbdyno import limits
+from dbdyno.limits import check  # loaded now: Python's own modules may be readable to root alone
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.topology import Topology
 from dbdyno.model.plan import LimitSpec
 {become}
 try:
-    means = limits.check(
+    means = check(
         LimitSpec.model_validate_json(sys.argv[3]), Topology.model_validate_json(sys.argv[4]),
         int(sys.argv[2]), True, 1)
     print(json.dumps(["none", [m.words for m in means]]))

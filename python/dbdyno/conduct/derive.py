@@ -31,7 +31,7 @@ from dbdyno.engines import wait_families
 from dbdyno.model.claim import Claim
 from dbdyno.model.derived import OF_SESSIONS, WHOLLY
 from dbdyno.model.environment import Environment
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.model.plan import Plan, Workload
 from dbdyno.model.raw import RawCell, labelled
 from dbdyno.model.results import Conclusions, Results, RunInfo
@@ -169,11 +169,13 @@ class Making:
 
     def resume(self) -> Making:
         """Takes what was derived before; where a part of it cannot be used, nothing of it is."""
-        if (part := _read(self._parts.read(HELD))) is None:
+        try:
+            for part in map(_read, self._parts.read(HELD)):
+                self._packed.append(_packed([replace(part, tables=_small(part.tables))]))
+                self._done |= set(part.tables["windows"]["cell"])
+        except StoreError:
+            self._packed, self._done = [], set()
             self._parts.clear()
-        else:
-            self._packed.append(_packed([replace(part, tables=_small(part.tables))]))
-            self._done |= set(part.tables["windows"]["cell"])
         return self
 
     def more(self) -> None:
@@ -312,19 +314,17 @@ def _document(part: Part) -> dict[str, Any]:
     }
 
 
-def _read(stored: tuple[Tables, list[dict[str, Any]]] | None) -> Part | None:
-    """``None``: it answers other questions, or is damaged."""
-    if stored is None:
-        return None
+def _read(stored: tuple[Tables, Sequence[dict[str, Any]]]) -> Part:
+    """Raises :class:`StoreError`: it answers other questions, or is damaged."""
     tables, documents = stored
     try:
         answers = [facts_of_json(d["facts"]) for d in documents]
         if None in answers:
-            return None
+            raise StoreError("derived by another version")
         found = [_SECONDS.validate_python(d["seconds"]) for d in documents]
         workloads = [_WORKLOADS.validate_python(d["workloads"]) for d in documents]
-    except (ValueError, KeyError, TypeError):
-        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"derived answers are damaged: {error}") from error
     return Part(tables, _merged(filter(None, answers)), _merged(found), _merged(workloads))
 
 

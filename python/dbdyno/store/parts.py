@@ -79,17 +79,26 @@ class Parts:
         with files.guard(self.path):
             files.remove(self.path)
 
-    def read(self, tables: Sequence[str]) -> tuple[dict[str, pl.DataFrame], list[dict[str, Any]]] | None:
-        """From all parts: tables without rows of single sessions, and each part's document; ``None``: they
-        cannot be used."""
+    def read(
+        self, tables: Sequence[str], together: int = 16
+    ) -> Iterator[tuple[dict[str, pl.DataFrame], list[dict[str, Any]]]]:
+        """``together`` parts at a time: tables without rows of single sessions, and each part's document.
+
+        Raises :class:`StoreError` where they cannot be used.
+        """
         try:
             names, documents = self._documents()
             if not names or any(d["format"] != _FORMAT or set(tables) - set(d["tables"]) for d in documents):
-                return None
-            found = {t: [self._read(n, f"{t}.parquet") for n in names] for t in tables}
-            return {t: _rows(t, [c for c in contents if c]) for t, contents in found.items()}, documents
-        except (StoreError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError):
-            return None
+                raise StoreError(f"no derived tables of this version in {self.path}", _REBUILD)
+            for first in range(0, len(names), together):
+                few = slice(first, first + together)
+                found = {t: [self._read(n, f"{t}.parquet") for n in names[few]] for t in tables}
+                yield (
+                    {t: _rows(t, [c for c in contents if c]) for t, contents in found.items()},
+                    documents[few],
+                )
+        except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
+            raise StoreError(f"derived tables in {self.path} are damaged: {error}", _REBUILD) from error
 
     def _documents(self) -> tuple[list[str], list[dict[str, Any]]]:
         """Names and documents; parts that a merge which was cut short left behind are removed."""
