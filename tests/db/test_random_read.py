@@ -33,7 +33,7 @@ def test_a_run_verifies_its_work(bench: Bench, update: int, lio: float) -> None:
     assert done.returncode == 0, done.stderr
     document = bench.last()
     found = findings(document)
-    assert found["writes-as-planned"]["severity"] == "good"
+    assert found["writes-as-planned"]["severity"] == "good", found
     exact = found.get("work-constant")
     nearly = found.get("work-not-constant", {"severity": "note"})
     assert (exact is not None) if update == 0 else nearly["severity"] == "note"

@@ -182,10 +182,14 @@ class Case:
         return self.tables["windows"].to_dicts()
 
     @cached_property
+    def valid(self) -> list[Row]:
+        """Those limited by the client too: what a call did is counted there as well."""
+        return [c for c in self.cells if c["status"] != "invalid"]
+
+    @cached_property
     def usable(self) -> list[Row]:
         """The valid cells that were not limited by the client."""
-        windows = (c for c in self.cells if c["status"] != "invalid")
-        return [c for c in windows if not is_limit(self.figures(c["cell"]))]
+        return [c for c in self.valid if not is_limit(self.figures(c["cell"]))]
 
     @of_cell
     def figures(self, cell: str) -> dict[str, float | None]:

@@ -120,7 +120,7 @@ def _with_errors(case: Case) -> pl.DataFrame:
 def changes(case: Case) -> Iterator[Claim]:
     """What only reads makes no WAL, and what changes rows does: by the sessions' own counters."""
     found: dict[bool, list[tuple[float, Row]]] = {False: [], True: []}
-    for cell in case.usable:
+    for cell in case.valid:
         wal = _own_wal(case, cell["cell"])
         workload = case.workloads.get(cell["workload"])
         if wal is None or workload is None or workload.changes_with is None:
@@ -200,7 +200,7 @@ def cached(case: Case) -> Iterator[Claim]:
 
 def _promises(case: Case) -> Iterator[tuple[Row, _Reads, bool]]:
     """Cells whose reads are known, and whether their workload promises that they are cached."""
-    for cell in case.usable:
+    for cell in case.valid:
         workload, reads = case.workloads.get(cell["workload"]), _reads(case, cell["cell"])
         if workload is not None and workload.cached is not None and reads is not None:
             yield cell, reads, workload.cached
