@@ -232,6 +232,16 @@ def test_counts_are_compared_over_all_calls_to_half_a_percent(deviation: float, 
     assert levels["delta"] == pytest.approx(100), "without dbdyno's own 40"
 
 
+def test_counters_that_were_read_once_say_nothing():
+    """Cut short at once: the read at the start is the one at the end, too."""
+    once = [c | {"before_ns": 10 * S, "after_ns": 10 * S} for c in _counted(150_000.0, 40.0)]
+    counters = [*once, *_probes(1000.0, 150)]
+    sessions = [session_row(calls=100, calls_total=150, first_start_ns=10 * S, last_end_ns=20 * S)]
+    found = _cross_checked(made_cell({"sessions": sessions, "counters": counters}))
+    row = found.filter(quantity="logical_reads", source="engine counters").row(0, named=True)
+    assert (row["value"], row["verdict"]) == (None, "unknown")
+
+
 @pytest.mark.parametrize(
     ("deviation", "verdict"), [(1.015, "agrees"), (1.04, "differs"), (0.96, "differs"), (0.985, "agrees")]
 )

@@ -130,9 +130,11 @@ def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
     joined = found.join(mine, on=["origin", "scope", "key"], how="left", maintain_order="left")
     whole = pl.col("by_calls").is_not_null() & pl.col("delta").is_not_null()
     length = pl.when(whole).then(pl.lit(cell.meta.t1_ns - cell.meta.t0_ns)).otherwise("wall_ns")
-    return joined.with_columns(delta=pl.when(whole).then("by_calls").otherwise("delta"), wall_ns=length).drop(
-        "by_calls"
-    )
+    return joined.with_columns(
+        delta=pl.when(whole).then("by_calls").otherwise("delta"),
+        own=pl.when(whole).then("own"),
+        wall_ns=length,
+    ).drop("by_calls")
 
 
 def _share_of_calls(cell: RawCell) -> float | None:
