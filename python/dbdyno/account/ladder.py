@@ -156,7 +156,7 @@ class _Ledgers:
 
     def top_wait(self, cells: Iterable[str]) -> str | None:
         """The wait that sessions slept in most, of those with at least :data:`WORTH_NAMING` of their time."""
-        mine = list(cells)
+        mine = set(cells)
         whole = sum(v or 0.0 for (c, s, a), v in self._sums.items() if c in mine and (s, a) in _WHOLE)
         waits = self._waits.filter(pl.col("cell").is_in(mine) & (pl.col("aas") > 0))
         most = waits.group_by("detail").agg(pl.col("aas").sum()).sort("aas", "detail", descending=True)
