@@ -11,9 +11,9 @@ from tests.examples import examples
 
 from dbdyno.model.analyses import POINTS, Ladder, Machine
 from dbdyno.model.errors import DbdynoError, UsageError
-from dbdyno.store import ladder_csv
-from dbdyno.store.ladder_csv import Columns, ladder_of, read_ladder
-from dbdyno.store.ladder_csv.text import named, number
+from dbdyno.store.ladder_csv import Columns, ladder_of, read_ladder, read_numbers
+from dbdyno.store.ladder_csv.headings import named
+from dbdyno.store.ladder_csv.text import number
 
 FOUR = "1,100\n2,190\n4,350\n8,500\n"
 
@@ -55,7 +55,11 @@ def test_ways_to_write_the_same_ladder(text: str) -> None:
     [
         ("1;1.100,5\n2;2.190\n4;4.350\n8;7.500,25", 7500.25),
         ("1 10,5\n2 19,2\n4 35\n8 75,25", 75.25),
-        ('N,X\n1,100\n2,190\n4,350\n8,"1,500"', 1500.0),
+        ('N,X,cpu\n1,100,0.5\n2,190,1.0\n4,350,1.5\n8,"1,500",1.9', 1500.0),
+        ('N,X\n1,"0,500"\n2,"0,900"\n4,"1,000"\n8,"1,100"', 1.1),
+        ("N;X\n1;100\n2;1.000.000\n4;1.500.000\n8;1.900.500", 1900500.0),
+        ("N X\n1 1,250\n2 1,500\n4 1,600\n8 12345,5", 12345.5),
+        ("N,X\n1,1.052\n2,2.101\n4,4.190\n8,7.330", 7.33),  # commas part the columns: the dot is decimal
         ("N\tX\n1\t1 100\n2\t2 190\n4\t4 350\n8\t1'234'500.5", 1234500.5),
         ("N X\n1 1e2\n2 1.9E2\n4 350.\n8 5e+2", 500.0),
     ],
@@ -64,12 +68,22 @@ def test_decimal_commas_and_parted_thousands(text: str, last: float) -> None:
     assert pairs(read(text))[-1] == (8, last)
 
 
-def test_a_comma_that_may_be_either_is_said_and_can_be_told() -> None:
-    text = "N;X\n1;1,100\n2;2,190\n4;4,350\n8;7,500"
-    guessed = read(text)
-    assert pairs(guessed)[-1] == (8, 7.5)
-    assert "--decimal '.'" in guessed.notes[0]
-    assert pairs(read(text, decimal="."))[-1] == (8, 7500)
+@pytest.mark.parametrize(
+    ("text", "dot", "comma"),
+    [
+        ("N;X\n1;1,100\n2;2,190\n4;4,350\n8;7,500", 7500, 7.5),
+        ("N;X\n1;1.100\n2;2.190\n4;4.350\n8;7.500", 7.5, 7500),
+        ("N\tX\n1\t100\n2\t190\n4\t350\n8\t7.500", 7.5, 7500),
+        ('N,X\n1,"1,100"\n2,"2,190"\n4,"4,350"\n8,"7,500"', 7500, 7.5),
+        ("N,X\n1,812\n2,1.610\n4,2.900\n8,7.500", 7.5, 7500),  # 812 before 1.610: more likely thousands
+    ],
+)
+def test_a_number_that_can_be_read_in_two_ways_is_asked_about(text: str, dot: float, comma: float) -> None:
+    with pytest.raises(UsageError, match="is either") as e:
+        read(text)
+    assert e.value.cure and "--decimal '.' reads" in e.value.cure and "--decimal ',' reads" in e.value.cure
+    assert pairs(read(text, decimal="."))[-1] == (8, dot)
+    assert pairs(read(text, decimal=","))[-1] == (8, comma)
 
 
 @pytest.mark.parametrize(
@@ -159,10 +173,8 @@ def test_columns_can_be_named_numbered_and_lines_chosen() -> None:
     assert "'clients'" in str(e.value)
 
 
-def test_as_many_loads_as_the_models_need() -> None:
-    from dbdyno.stats.scaling import choose
-
-    assert ladder_csv.FEWEST == choose.FEWEST
+def test_loads_need_not_be_whole() -> None:
+    assert pairs(read("N,tps\n0.5,50\n1.25,120\n7.75,500"))[0] == (0.5, 50)
 
 
 def line(n: int, new: str) -> str:
@@ -192,9 +204,9 @@ def line(n: int, new: str) -> str:
         (line(4, "4,"), "line 4, tps: no value"),
         (line(4, "4"), "line 4, tps: no value"),
         (line(4, "4,1,500"), "line 4 has 3 fields"),
-        (line(4, "0,350"), "line 4, sessions: 0 is not a whole number"),
-        (line(4, "4.5,350"), "line 4, sessions: 4.5 is not a whole number"),
-        ("N,X\n1,1\n2,2\n4,3\n4,4\n", "3 different loads: at least 4"),
+        (line(4, "0,350"), "line 4, sessions is zero"),
+        (line(4, "4,1e300"), "line 4, tps: 1e300 is out of range"),
+        ("N,X\n1,1\n2,2\n2,3\n2,4\n", "2 different loads: at least 3"),
         ("N,X,R\n1,1,0\n", "line 2, R is zero"),
         ("N,X\n" + "1,1\n" * 20001, "a log, not a ladder"),
     ],
@@ -251,3 +263,41 @@ def test_a_number_written_either_way_is_that_number(value: float, decimal: str) 
     swap = str.maketrans(",.", ".,")
     text = f"{value:,.6f}"
     assert number(text.translate(swap) if decimal == "," else text, decimal) == pytest.approx(value, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "expected"),
+    [
+        ("1\n2.5\n3e2\n", None, [1, 2.5, 300]),
+        ("# of a run\nms\n1,5\n2,25\n", None, [1.5, 2.25]),
+        ("time (ms)\n1.5\n2.25\n", None, [1.5, 2.25]),
+        ("a,b\n1,5\n2,6\n", "B", [5, 6]),
+        ("a;b\n1,5;5,5\n2,5;6,25\n", "b", [5.5, 6.25]),
+        ("1 100\n2 190\n", "2", [100, 190]),
+        ("ms\n1\n2\n", "ms", [1, 2]),
+        ("1e300\n2e300\n", None, [1e300, 2e300]),
+    ],
+)
+def test_numbers_of_a_file(tmp_path: Path, text: str, column: str | None, expected: list[float]) -> None:
+    (path := tmp_path / "numbers.csv").write_text(text)
+    assert read_numbers(path, column) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "said"),
+    [
+        ("", None, "no values"),
+        ("ms\n", None, "no values"),
+        ("1\nabc\n", None, "line 2, column 1: 'abc' is not a number"),
+        ("1\nnan\n", None, "line 2, column 1: nan is not a measured value"),
+        ("1,100\n2,200\n", None, "line 1, column 1: 1,100 is either 1,100 or 1.1"),
+        ("a,b\n1,5\n", None, "is a table"),
+        ("a,b\n1,5\n", "c", "no column 'c'"),
+        ("a,b\n1,\n", "b", "line 2, b: no value"),
+    ],
+)
+def test_numbers_that_are_none(tmp_path: Path, text: str, column: str | None, said: str) -> None:
+    (path := tmp_path / "numbers.csv").write_text(text)
+    with pytest.raises(UsageError, match=said) as e:
+        read_numbers(path, column)
+    assert e.value.cure

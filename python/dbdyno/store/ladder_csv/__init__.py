@@ -13,23 +13,21 @@ from pathlib import Path
 import polars as pl
 
 from dbdyno.model.analyses import Ladder, Machine
-from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.errors import UsageError
+from dbdyno.store.ladder_csv.headings import TIMES, Named, is_time_unit, named
 from dbdyno.store.ladder_csv.points import records_of, to_points
 from dbdyno.store.ladder_csv.text import (
-    TIMES,
-    Named,
     Sheet,
     is_missing,
     is_number,
-    is_time_unit,
-    named,
+    read_numbers,
     read_text,
     sheet,
     source_name,
 )
 
-FEWEST = 4
-"""Different loads below which no model can be told from another."""
+FEWEST = 3
+"""Different loads that make a ladder."""
 _NEEDED = ("load", "throughput")
 _OPTIONS = {"load": "--load", "throughput": "--throughput", "response_s": "--response", "repeat": "--repeat"}
 _NAMES = {"load": "sessions", "throughput": "throughput", "response_s": "response time", "repeat": "repeat"}
@@ -136,7 +134,7 @@ def _columns(table: Sheet, columns: Columns) -> tuple[dict[str, Column], list[st
     if header is None:
         return _by_place(table, columns), []
     _no_twins(table, header)
-    chosen = {r: _find(table, header, name, _OPTIONS.get(r, r)) for r, name in columns.chosen().items()}
+    chosen = {r: table.place(name, _OPTIONS.get(r, r)) for r, name in columns.chosen().items()}
     guesses = {i: k for i, h in enumerate(header) if i not in chosen.values() and (k := named(h))}
     found = {}
     for role, i in chosen.items():
@@ -161,8 +159,7 @@ def _columns(table: Sheet, columns: Columns) -> tuple[dict[str, Column], list[st
 def _by_place(table: Sheet, columns: Columns) -> dict[str, Column]:
     """Without a header: two columns are load and throughput; of more each is named by its number."""
     wide = len(table.lines[0].fields) if table.lines else 0
-    numbered = tuple(str(i + 1) for i in range(wide))
-    chosen = {r: _find(table, numbered, n, _OPTIONS.get(r, r)) for r, n in columns.chosen().items()}
+    chosen = {r: table.place(n, _OPTIONS.get(r, r)) for r, n in columns.chosen().items()}
     if wide > 2 and not set(_NEEDED) <= set(chosen):
         raise UsageError(
             f"{table.source} has {wide} columns and no header",
@@ -195,16 +192,6 @@ def _best(table: Sheet, role: str, found: Mapping[int, Named], header: tuple[str
     return Column(best[0], header[best[0]], found[best[0]])
 
 
-def _find(table: Sheet, header: tuple[str, ...], name: str, option: str) -> int:
-    """A column by its heading (case does not matter), or by its number."""
-    folded = [h.strip().casefold() for h in header]
-    if name.strip().casefold() in folded:
-        return folded.index(name.strip().casefold())
-    if name.isascii() and name.isdigit() and 1 <= int(name) <= len(header):
-        return int(name) - 1
-    raise UsageError(f"{table.source} has no column {name!r} ({option})", did_you_mean(name, header))
-
-
 def _no_twins(table: Sheet, header: tuple[str, ...]) -> None:
     folded = [h.strip().casefold() for h in header]
     twin = next((h for i, h in enumerate(header) if h and folded[i] in folded[:i]), None)
@@ -222,7 +209,7 @@ def _unit(heading: str) -> str:
 def _places(table: Sheet, columns: Columns) -> dict[int, str]:
     if columns.where and table.header is None:
         raise UsageError(f"{table.source} has no header to pick lines by", "add a header line")
-    return {_find(table, table.header or (), n, "--where"): v.strip() for n, v in columns.where.items()}
+    return {table.place(n, "--where"): v.strip() for n, v in columns.where.items()}
 
 
 def _wanted(fields: tuple[str, ...], where: Mapping[int, str]) -> bool:
@@ -253,10 +240,9 @@ def _enough(source: str, points: pl.DataFrame) -> None:
     loads = points["load"].n_unique()
     if loads < FEWEST:
         raise UsageError(
-            f"{source} has {loads} different load{'' if loads == 1 else 's'}: at least {FEWEST} are needed, "
-            "and more than a model has parameters (2 to 5) to be distinguished from others",
+            f"{source} has {loads} different load{'' if loads == 1 else 's'}: at least {FEWEST} are needed",
             "measure more loads: 1, 2, 4, 8, ... to twice the CPUs",
         )
 
 
-__all__ = ["FEWEST", "Column", "Columns", "ladder_of", "read_ladder"]
+__all__ = ["FEWEST", "Column", "Columns", "ladder_of", "read_ladder", "read_numbers"]

@@ -11,10 +11,13 @@ import polars as pl
 
 from dbdyno.model.analyses import POINTS
 from dbdyno.model.errors import UsageError
-from dbdyno.store.ladder_csv.text import TIMES, Named, Sheet, is_missing, number
+from dbdyno.store.ladder_csv.headings import TIMES, Named
+from dbdyno.store.ladder_csv.text import Line, Sheet, is_missing
 
 _CPU = ("cpu", "cpu_user", "cpu_system", "cpu_wait")
 _TIMES = ("response_s", "response_p95_s")
+MOST = 1e30
+"""Figures beyond are none that were measured, and their squares no numbers."""
 _EMPTY = "leave the field empty where it was not measured"
 
 
@@ -43,27 +46,20 @@ def records_of(table: Sheet, found: Mapping[str, Placed]) -> list[Record]:
     """Raises UsageError with the line of whatever is no good number."""
     made = []
     for line in table.lines:
-        values = {
-            role: _value(table, line.number, line.fields[c.index], role, c)
-            for role, c in found.items()
-            if role != "repeat"
-        }
+        values = {role: _value(table, line, role, c.index) for role, c in found.items() if role != "repeat"}
         repeat = line.fields[found["repeat"].index] if "repeat" in found else None
         made.append(Record(line.number, line.fields, values, repeat))
     return made
 
 
-def _value(table: Sheet, line: int, text: str, role: str, column: Placed) -> float | None:
-    place = f"{table.source}, line {line}, {column.heading}"
+def _value(table: Sheet, line: Line, role: str, index: int) -> float | None:
+    text, place = line.fields[index], table.where(line, index)
     needed = role in ("load", "throughput")
     if is_missing(text):
         if needed:
             raise UsageError(f"{place}: no value", "leave out lines that were not measured")
         return None
-    value = number(text, table.decimal)
-    if value is None:
-        shown = text if len(text) <= 40 else f"{text[:39]}…"
-        raise UsageError(f"{place}: {shown!r} is not a number", "digits alone; units belong in the header")
+    value = table.number(line, index)
     if not math.isfinite(value):
         raise UsageError(
             f"{place}: {text} is not a measured value", "leave the line out" if needed else _EMPTY
@@ -77,10 +73,10 @@ def _in_range(place: str, text: str, value: float, role: str) -> None:
         raise UsageError(f"{place}: {text} is negative", "a ladder has no negative figures: measure again")
     if role == "throughput" and value == 0:
         raise UsageError(f"{place} is zero: nothing was done there", "leave out loads without work")
-    if role == "load" and (value < 1 or value != round(value)):
-        raise UsageError(
-            f"{place}: {text} is not a whole number of 1 or more", "loads are counted: 1, 2, 4, ..."
-        )
+    if role == "load" and value == 0:
+        raise UsageError(f"{place} is zero: no load", "leave the line out: a ladder begins above 0")
+    if value > MOST:
+        raise UsageError(f"{place}: {text} is out of range", "at most 1e30")
     if role in (*_TIMES, "duration") and value == 0:
         raise UsageError(f"{place} is zero: no work takes no time", _EMPTY)
 

@@ -1,9 +1,9 @@
-"""A table written as text: its lines, separators, header the way its numbers are written,
-and what a column is, by its heading."""
+"""A table written as text: its lines, separators, header, and the way its numbers are written."""
 
 from __future__ import annotations
 
 import csv
+import math
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from dbdyno.model.errors import UsageError
+from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.store.files import read_limited
 
 MOST_BYTES = 16 << 20
@@ -19,9 +19,17 @@ MOST_LINES = 20_000
 """A ladder has tens of rungs: a file beyond this is a log, and a fit of it would take hours."""
 
 FORM = "a header and a line a rung: sessions,throughput (docs/analyze.md)"
+_NUMBERS = "one number per line (# begins a comment), or a table with a header and --column NAME"
 _MISSING = frozenset({"", "na", "n/a", "null", "none", "-", "?", "."})
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)\Z", re.IGNORECASE)
 _GROUPS = " '’_\u00a0\u202f\u2009"  # what parts thousands besides a comma or a dot
+_EITHER = re.compile(r"[-+]?[1-9]\d{0,2}([.,])\d{3}\Z", re.ASCII)  # 1,234: thousands, or a decimal sign?
+UNKNOWN = "?"
+"""Decimal sign of a table in which no number shows it."""
+_MAGIC = {
+    b"PK\x03\x04": "an Excel workbook or a ZIP archive", b"\xd0\xcf\x11\xe0": "an Excel workbook",
+    b"\x1f\x8b": "compressed (gzip)", b"PAR1": "a Parquet file", b"%PDF": "a PDF",
+}  # fmt: skip
 _RULE = re.compile(r"[-+|:=\s]*[-=]{2}[-+|:=\s]*\Z")  # ----+---- under a header
 _FOOT = re.compile(r"\(\d+ rows?\)\Z")
 
@@ -40,7 +48,44 @@ class Sheet:
     lines: tuple[Line, ...]
     comment: tuple[str, ...] | None
     decimal: str
+    """``.``, ``,`` or :data:`UNKNOWN`."""
     notes: tuple[str, ...] = ()
+
+    def place(self, name: str, option: str) -> int:
+        """Index of a column by its heading (case does not matter), or by its number from 1."""
+        wide = len(self.lines[0].fields) if self.lines else 0
+        header = self.header or tuple(str(i + 1) for i in range(wide))
+        folded = [h.strip().casefold() for h in header]
+        if name.strip().casefold() in folded:
+            return folded.index(name.strip().casefold())
+        if name.isascii() and name.isdigit() and 1 <= int(name) <= len(header):
+            return int(name) - 1
+        raise UsageError(f"{self.source} has no column {name!r} ({option})", did_you_mean(name, header))
+
+    def number(self, line: Line, index: int) -> float:
+        """A field as a number, nan and inf included. Raises UsageError naming the line: it is none, or one
+        that can be read in two ways."""
+        text = line.fields[index]
+        value = number(text, "." if self.decimal == UNKNOWN else self.decimal)
+        if value is None:
+            shown = text if len(text) <= 40 else f"{text[:39]}…"
+            raise UsageError(
+                f"{self.where(line, index)}: {shown!r} is not a number",
+                "digits alone: units belong in the header (response_ms, ktps, cpu_pct)",
+            )
+        if self.decimal == UNKNOWN and (match := _EITHER.match(text.strip())):
+            grouped, sign = number(text, "," if match[1] == "." else "."), match[1]
+            other = "." if sign == "," else ","
+            raise UsageError(
+                f"{self.where(line, index)}: {text} is either {grouped:,.0f} or {number(text, sign):g}",
+                f"--decimal '{other}' reads {grouped:.0f}, --decimal '{sign}' reads {number(text, sign):g}",
+            )
+        return value
+
+    def where(self, line: Line, index: int) -> str:
+        """``ladder.csv, line 3, tps``."""
+        heading = (self.header[index] if self.header else "") or f"column {index + 1}"
+        return f"{self.source}, line {line.number}, {heading}"
 
 
 def read_text(path: str | Path) -> str:
@@ -75,9 +120,53 @@ def _decoded(content: bytes, name: str) -> str:
             text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = content.decode("cp1252", errors="replace")
-    if any(c < " " and c not in "\t\n\r\f" for c in text) or "\ufffd" in text:
-        raise UsageError(f"{name} is binary, not text", FORM)
+    kind = next((k for magic, k in _MAGIC.items() if content.startswith(magic)), None)
+    if kind or any(c < " " and c not in "\t\n\r\f" for c in text) or "\ufffd" in text:
+        kind = kind or "binary"
+        raise UsageError(f"{name} is {kind}, not text", f"save it as CSV: {FORM}")
     return text
+
+
+def read_numbers(path: str | Path, column: str | None = None, decimal: str | None = None) -> list[float]:
+    """The numbers of a file: one per line, under a heading or none; or column ``column`` of a table.
+
+    ``decimal``: the decimal sign, where the file does not show it. Raises UsageError with line and cure:
+    not a number, not finite, missing, or read in two ways; a table without ``column``.
+    """
+    source, numbered = source_name(path), _content(read_text(path))[0]
+    if not numbered:
+        raise UsageError(f"{source} has no values", _NUMBERS)
+    first, *others = (line for _, line in numbered)
+    headed = not is_number(first) and not re.search(r"[,;|\t]", first) and bool(others) and _is_one(others[0])
+    plain = headed or _is_one(first)
+    table = _sheet(numbered, "\0" if plain else None, source, decimal, least=1)
+    if plain or (column is None and len(table.header or "1") == 1):
+        index = 0
+    elif column is None:
+        names = table.header or [str(i + 1) for i in range(len(table.lines[0].fields))]
+        raise UsageError(f"{source} is a table", f"choose a column: --column {' | '.join(names)}")
+    else:
+        index = table.place(column, "--column")
+    values = [_finite(table, line, index) for line in table.lines]
+    if not values:
+        raise UsageError(f"{source} has no values", _NUMBERS)
+    return values
+
+
+def _is_one(line: str) -> bool:
+    """A number without blanks between thousands: 1 234 is rather two columns."""
+    return is_number(line) and len(line.split()) == 1
+
+
+def _finite(table: Sheet, line: Line, index: int) -> float:
+    if is_missing(line.fields[index]):
+        raise UsageError(f"{table.where(line, index)}: no value", "leave the line out")
+    value = table.number(line, index)
+    if not math.isfinite(value):
+        raise UsageError(
+            f"{table.where(line, index)}: {line.fields[index]} is not a measured value", "leave the line out"
+        )
+    return value
 
 
 def sheet(text: str, source: str, decimal: str | None = None) -> Sheet:
@@ -90,14 +179,25 @@ def sheet(text: str, source: str, decimal: str | None = None) -> Sheet:
             f"{source} has {len(numbered):,} lines: a log, not a ladder (at most {MOST_LINES:,})",
             "sum it up: one line per load and repeat",
         )
-    separator = _separator([line for _, line in numbered])
-    lines = _split(numbered, separator, source)
+    return _sheet(numbered, None, source, decimal, comment)
+
+
+def _sheet(
+    numbered: Sequence[tuple[int, str]],
+    separator: str | None,
+    source: str,
+    decimal: str | None,
+    comment: str | None = None,
+    least: int = 2,
+) -> Sheet:
+    """``separator`` None: as the first line shows it."""
+    separator = separator or _separator([line for _, line in numbered])
+    lines = _split(numbered, separator, source, least)
     above = _fields(comment, separator) if comment else None
-    first = lines[0]
-    header = None if any(is_number(f) for f in first.fields) else first.fields
-    rest = lines if header is None else lines[1:]
-    sign, notes = (decimal, ()) if decimal else _decimal((f for n in rest for f in n.fields), separator)
-    return Sheet(source, header, tuple(rest), above, sign, notes)
+    header = None if any(is_number(f) for f in lines[0].fields) else lines[0].fields
+    rest = tuple(lines if header is None else (n for n in lines if n.fields != header))
+    sign, notes = (decimal, ()) if decimal else _decimal(rest, separator)
+    return Sheet(source, header, rest, above, sign, notes)
 
 
 def is_missing(text: str) -> bool:
@@ -114,7 +214,7 @@ def number(text: str, decimal: str) -> float | None:
     if _NOT_FINITE.match(word):
         return float(word.lower().replace("infinity", "inf"))
     other = "," if decimal == "." else "."
-    whole = rf"(?:\d{{1,3}}(?:[{re.escape(other)}{_GROUPS}]\d{{3}})+|\d+)"
+    whole = rf"(?:[1-9]\d{{0,2}}(?:[{re.escape(other)}{_GROUPS}]\d{{3}})+|\d+)"
     if not re.fullmatch(
         rf"[-+]?(?:{whole}(?:[{decimal}]\d+)?|[{decimal}]\d+)(?:[eE][-+]?\d+)?", word, re.ASCII
     ):
@@ -153,15 +253,18 @@ def _separator(lines: Sequence[str]) -> str:
     return r"\s{2,}|\t" if len(wide[0]) > 1 and len({len(w) for w in wide}) == 1 else r"\s+"
 
 
-def _split(numbered: Iterable[tuple[int, str]], separator: str, source: str) -> list[Line]:
+def _split(numbered: Iterable[tuple[int, str]], separator: str, source: str, least: int) -> list[Line]:
     made: list[Line] = []
     for n, line in numbered:
         fields = _fields(line, separator)
         wide = len(made[0].fields) if made else len(fields)
         while len(fields) > wide and not fields[-1]:  # a separator at the end of the line
             fields = fields[:-1]
-        if len(fields) < 2 and not made:
-            raise UsageError(f"{source}, line {n}: one column, two are needed: sessions and throughput", FORM)
+        if len(fields) < least and not made:
+            raise UsageError(
+                f"{source}, line {n}: one column, two are needed: sessions and throughput",
+                f"{FORM}; a title begins with #",
+            )
         if len(fields) > wide:
             raise UsageError(
                 f"{source}, line {n} has {len(fields)} fields, the first line {wide}",
@@ -174,6 +277,8 @@ def _split(numbered: Iterable[tuple[int, str]], separator: str, source: str) -> 
 def _fields(line: str, separator: str) -> tuple[str, ...]:
     if len(separator) > 1:
         return tuple(f.strip("\"'") for f in re.split(separator, line.strip()))
+    if separator == "\0":
+        return (line,)
     if separator == "|":
         line = line.strip("| ")
     try:
@@ -183,189 +288,25 @@ def _fields(line: str, separator: str) -> tuple[str, ...]:
     return tuple(f.strip() for f in record)
 
 
-def _decimal(fields: Iterable[str], separator: str) -> tuple[str, tuple[str, ...]]:
-    """The decimal sign that all numbers agree with; where both may be, by the separator, and said so."""
-    with_comma = [f for f in fields if "," in f and is_number(f)]
-    if not with_comma:
-        return ".", ()
-    as_dot, as_comma = ([number(f, sign) is not None for f in with_comma] for sign in ".,")
-    if not all(as_dot):
-        return ",", ()
-    if not all(as_comma) or any("." in f for f in with_comma):
-        return ".", ()
-    sign = "," if separator == ";" else "."
-    shown = with_comma[0]
-    value = number(shown, sign)
-    other = "." if sign == "," else ","
-    return sign, (f"{shown} was read as {value:g}; if that is wrong: --decimal '{other}'",)
+def _decimal(lines: Sequence[Line], separator: str) -> tuple[str, tuple[str, ...]]:
+    """The decimal sign that the numbers show: one of 0,5 or 12.34 or 1.234,5 or 1,234,567 is enough. Where
+    none does it is a dot, :data:`UNKNOWN` if a number like 1,234 may be either. In columns parted by commas,
+    all of whose numbers have three digits after a dot, it is that dot, and said so."""
+    columns = list(zip(*(n.fields for n in lines), strict=True))
+    written = [f.strip() for c in columns for f in c if ("," in f or "." in f) and is_number(f)]
+    either = [f for f in written if _EITHER.match(f)]
+    shown = {_shown(f) for f in written if not _EITHER.match(f)}
+    if shown or not either:
+        return ("," if "," in shown else "."), ()
+    of_either = [c for c in columns if any(_EITHER.match(f.strip()) for f in c)]
+    same = all(_EITHER.match(f.strip()) for c in of_either for f in c if is_number(f))
+    if separator == "," and same and not any("," in f for f in either):
+        return ".", (f"{either[0]} was read as {float(either[0]):g}; if that is wrong: --decimal ','",)
+    return UNKNOWN, ()
 
 
-TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-"""Units of time in seconds."""
-_TIME_WORDS = {
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
-    **dict.fromkeys(("ms", "msec", "msecs", "millis", "millisecond", "milliseconds"), "ms"),
-    **dict.fromkeys(("us", "usec", "usecs", "micros", "microsecond", "microseconds"), "us"),
-    **dict.fromkeys(("ns", "nsec", "nsecs", "nanos", "nanosecond", "nanoseconds"), "ns"),
-}
-_SECOND = ("s", "sec", "secs", "second", "seconds")
-_MINUTE = ("m", "min", "mins", "minute", "minutes")
-
-LOADS = {
-    "sessions": 0, "load": 0,
-    "clients": 1, "threads": 1, "users": 1, "n": 1, "concurrency": 1, "connections": 1, "workers": 1,
-    "processors": 1, "procs": 1, "processes": 1, "backends": 1, "terminals": 1, "streams": 1, "jobs": 1,
-    "vus": 1, "conns": 1, "parallelism": 1, "mpl": 1, "size": 1, "level": 1, "p": 2, "cores": 2, "cpus": 2,
-}  # fmt: skip
-"""Heading -> rank: of two that may be the load the lower rank is it."""
-_UNITS_OF_LOAD = {"procs": "processes", "conns": "connections", "vus": "users", "terminals": "terminals"}
-_NO_UNIT = frozenset({"load", "n", "concurrency", "parallelism", "mpl", "size", "level", "p"})
-_FILLERS = frozenset(
-    {"num", "number", "no", "nr", "of", "count", "concurrent", "active", "db", "virtual", "the"}
-)
-
-_RATES = {
-    "tps": "transactions/s", "qps": "queries/s", "rps": "requests/s", "ops": "operations/s", "iops": "I/Os/s",
-    "rate": "", "throughput": "", "tput": "", "thruput": "", "xput": "", "x": "", "performance": "",
-    "capacity": "", "tpm": "transactions/s", "tpmc": "transactions/s",
-}  # fmt: skip
-_AVERAGE = frozenset({"mean", "avg", "average"})
-_RESPONSE = frozenset({"response", "latency", "lat", "rt", "resp", "responsetime", "r", "residence"})
-_P95 = frozenset({"p95", "95th", "95", "q95", "pct95", "perc95", "p95th"})
-_OF_CPU = frozenset({"time", "used", "usage", "util", "utilization", "utilisation", "busy", "total", "aas"})
-_CPUS: dict[frozenset[str], str] = {
-    frozenset({"cpu"}): "cpu",
-    frozenset({"cpus"}): "cpu",
-    frozenset({"run"}): "cpu",
-    **{frozenset({c, w}): "cpu_user" for c in ("cpu", "run") for w in ("user", "usr")},
-    **{frozenset({c, w}): "cpu_system" for c in ("cpu", "run") for w in ("system", "sys", "kernel")},
-    **{frozenset({"cpu", w}): "cpu_wait" for w in ("wait", "waiting", "delay", "runq")},
-    frozenset({"runq"}): "cpu_wait",
-    frozenset({"run", "queue"}): "cpu_wait",
-}
-_DURATIONS = frozenset({"duration", "elapsed", "measured", "measure", "window", "runtime", "interval"})
-_REPEATS = frozenset(
-    {"repeat", "run", "rep", "replicate", "replication", "iteration", "iter", "round", "trial", "repetition"}
-    | {"block", "pass", "sample"}
-)
-
-
-@dataclass(frozen=True)
-class Named:
-    """A column: ``role`` is one of Ladder.points' columns, ``duration`` or ``cpu_per_unit``.
-
-    ``unit``: of a time s, ms, us, ns; of CPU also ``%``; of load and throughput what is counted; empty: the
-    heading does not say. ``factor`` turns throughput into one per second.
-    """
-
-    role: str
-    rank: int = 1
-    unit: str = ""
-    factor: float = 1.0
-
-
-def named(heading: str) -> Named | None:
-    """``None``: nothing that a ladder has. ``response_ms`` -> response_s, unit ms; ``Users`` -> load."""
-    words, bracket = _words(heading)
-    rate = _rate(words, bracket)
-    if rate is not None:
-        return rate
-    found, unit = _time(words, bracket)
-    return _load(found, unit) or _cpu(words, found, unit) or _response(found, unit) or _other(found, unit)
-
-
-def is_time_unit(text: str) -> str | None:
-    return _TIME_WORDS.get(text.strip().lower().replace("µ", "u").replace("μ", "u"))
-
-
-def _words(heading: str) -> tuple[list[str], str]:
-    """``avgLatency (ms)`` -> ["avg", "latency"], "ms"."""
-    text = heading.strip().replace("µ", "u").replace("μ", "u")
-    match = re.search(r"[(\[]\s*([^)\]]*?)\s*[)\]]\s*\Z", text)
-    bracket = match[1] if match else ""
-    base = text[: match.start()] if match else text
-    base = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", base).lower()
-    return re.findall(r"[^\W_]+|[%/]", base), bracket
-
-
-def _rate(words: list[str], bracket: str) -> Named | None:
-    """``tps``, ``calls_per_s``, ``throughput (MB/s)``, ``queries/min``."""
-    unit, per = bracket, re.split(r"\s*(?:/|\bper\b)\s*", bracket.lower())
-    factor, rank = 1.0, 1
-    rest = [w for w in words if w not in _AVERAGE | {"total"}]
-    if len(rest) >= 3 and rest[-2] in ("per", "/") and rest[-1] in _SECOND + _MINUTE:
-        factor = 1 / 60 if rest[-1] in _MINUTE else 1.0
-        rest, counted = rest[:-2], " ".join(rest[:-2])
-        if "cpu" in rest:
-            return None
-        unit = "" if counted in _RATES else f"{counted}/s"
-        return Named("throughput", 1 if counted == "work" else 0, unit or _RATES[counted], factor)
-    rest = ["".join(rest)]  # tpmC, thru-put
-    if rest[0] not in _RATES:
-        return None
-    if len(per) == 2 and per[1] in _MINUTE:
-        factor, unit = 1 / 60, f"{bracket.split('/')[0].strip()}/s"
-    elif len(per) != 2:
-        unit = ""
-    if rest[0] in ("tpm", "tpmc"):
-        factor = 1 / 60
-    rank = 0 if rest[0] in ("throughput", "tput", "thruput", "xput") else 1
-    return Named("throughput", rank, unit or _RATES[rest[0]], factor)
-
-
-def _time(words: list[str], bracket: str) -> tuple[list[str], str]:
-    """Words without the unit, and the unit."""
-    unit = is_time_unit(bracket) or ("%" if bracket.strip() in ("%", "percent", "pct") else "")
-    if unit or len(words) < 2:
-        return words, unit
-    last = words[-1]
-    if last in _TIME_WORDS:
-        return words[:-1], _TIME_WORDS[last]
-    return (words[:-1], "%") if last in ("%", "pct", "percent") and words[0] != "95" else (words, "")
-
-
-def _load(words: list[str], unit: str) -> Named | None:
-    rest = [w for w in words if w not in _FILLERS] or words
-    if unit or len(rest) != 1 or rest[0] == "cpu":
-        return None
-    word = rest[0] if rest[0] in LOADS else f"{rest[0]}s"
-    if word not in LOADS and f"{rest[0]}es" in LOADS:
-        word = f"{rest[0]}es"
-    if word not in LOADS:
-        return None
-    counted = "" if word in _NO_UNIT else _UNITS_OF_LOAD.get(word, word)
-    return Named("load", LOADS[word], counted)
-
-
-def _cpu(words: list[str], found: list[str], unit: str) -> Named | None:
-    if found[:2] == ["cpu", "per"] and len(found) == 3 and found[2] != "work" and unit in TIMES:
-        return Named("cpu_per_unit", unit=unit)
-    if len(words) > 2 and words[-2] in ("per", "/") and words[-1] in _SECOND:  # CPU seconds per second
-        found, unit = [w for w in words[:-2] if w not in _SECOND], ""
-    kept = frozenset(found) - _OF_CPU - _AVERAGE
-    role = _CPUS.get(kept)
-    if role is None or (kept == frozenset({"run"}) and "aas" not in found):
-        return None
-    return Named(role, 0 if unit == "" else 1, unit)
-
-
-def _response(words: list[str], unit: str) -> Named | None:
-    rest = [w for w in words if w not in {"time", "times", "the", "in"}]
-    plain = [w for w in rest if w not in _AVERAGE]
-    if len(plain) == 1 and plain[0] in _RESPONSE:
-        return Named("response_s", 0 if len(plain) == len(rest) else 1, unit)
-    if not plain and rest and unit in TIMES:
-        return Named("response_s", 2, unit)
-    others = set(rest) - _P95 - _RESPONSE - {"percentile", "pct", "ile", "th", "%"}
-    if set(rest) & _P95 and not others:
-        return Named("response_p95_s", 1, unit)
-    return None
-
-
-def _other(words: list[str], unit: str) -> Named | None:
-    rest = [w for w in words if w not in _FILLERS | {"id", "time"}]
-    if len(rest) != 1:
-        return None
-    if rest[0] in _REPEATS and not unit:
-        return Named("repeat")
-    return Named("duration", unit=unit or "s") if rest[0] in _DURATIONS and unit != "%" else None
+def _shown(text: str) -> str:
+    """The decimal sign of a number that has a comma or a dot, and cannot be read in two ways."""
+    last = "," if text.rfind(",") > text.rfind(".") else "."
+    other = "." if last == "," else ","
+    return other if text.count(last) > 1 else last
