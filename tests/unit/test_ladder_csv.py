@@ -96,16 +96,45 @@ def test_a_number_that_can_be_read_in_two_ways_is_asked_about(text: str, dot: fl
         ("Latency (µs)", "response_s", "us", 1), ("avgResponseTime_ms", "response_s", "ms", 1),
         ("95th percentile ms", "response_p95_s", "ms", 1), ("sys cpu", "cpu_system", "", 1),
         ("CPU (%)", "cpu", "%", 1), ("run queue", "cpu_wait", "", 1), ("Run #", "repeat", "", 1),
+        ("ktps", "throughput", "transactions/s", 1e3), ("tps (k)", "throughput", "transactions/s", 1e3),
+        ("TPS_k", "throughput", "transactions/s", 1e3),
+        ("Mtx/h", "throughput", "transactions/s", 1e6 / 3600),
+        ("tx/hour", "throughput", "transactions/s", 1 / 3600),
+        ("tpm", "throughput", "transactions/s", 1 / 60),
+        ("requests per minute", "throughput", "requests/s", 1 / 60),
+        ("NOPM", "throughput", "orders/s", 1 / 60),
+        ("Throughput (k tx/s)", "throughput", "transactions/s", 1e3),
+        ("ops/ms", "throughput", "operations/s", 1e3), ("ops/s (x1000)", "throughput", "operations/s", 1e3),
+        ("million rows/h", "throughput", "rows/s", 1e6 / 3600),
+        ("throughput per hour", "throughput", "", 1 / 3600), ("QphH", "throughput", "queries/s", 1 / 3600),
+        ("kIOPS", "throughput", "I/Os/s", 1e3), ("txn_rate", "throughput", "transactions/s", 1),
+        ("TxnRate", "throughput", "transactions/s", 1), ("reqrate", "throughput", "requests/s", 1),
+        ("req_rate", "throughput", "requests/s", 1), ("MB/s", "throughput", "MB/s", 1),
+        ("calls", "throughput", "calls/s", 1), ("Requests", "throughput", "requests/s", 1),
+        ("nodes", "load", "nodes", 1), ("nodeCount", "load", "nodes", 1),
+        ("Instances", "load", "instances", 1), ("aas", "load", "active sessions", 1),
+        ("AAS", "load", "active sessions", 1), ("dop", "load", "parallel workers", 1),
+        ("Degree of Parallelism", "load", "parallel workers", 1), ("degree", "load", "parallel workers", 1),
+        ("queue_depth", "load", "I/Os in flight", 1), ("queueDepth", "load", "I/Os in flight", 1),
+        ("QUEUE DEPTH", "load", "I/Os in flight", 1), ("iodepth", "load", "I/Os in flight", 1),
+        ("ioDepth", "load", "I/Os in flight", 1), ("n_clients", "load", "clients", 1),
+        ("nthreads", "load", "threads", 1), ("thds", "load", "threads", 1),
+        ("responseTimeMs", "response_s", "ms", 1), ("cpu_pct", "cpu", "%", 1),
+        ("duration (h)", "duration", "h", 1),
     ],
 )  # fmt: skip
 def test_headings(heading: str, role: str, unit: str, factor: float) -> None:
     found = named(heading)
     assert found is not None
-    assert (found.role, found.unit, found.factor) == (role, unit, factor)
+    assert (found.role, found.unit, found.factor) == (role, unit, pytest.approx(factor))
 
 
 @pytest.mark.parametrize(
-    "heading", ["throughput_stddev", "iowait", "response_p50_ns", "variant", "host", "max_ms"]
+    "heading",
+    [
+        *("throughput_stddev", "iowait", "response_p50_ns", "variant", "host", "max_ms", "err/s", "hit rate"),
+        *("error rate", "latency_min", "p99", "time", "retries", "noise", "ms", "cpu count"),
+    ],
 )
 def test_headings_of_nothing_a_ladder_has(heading: str) -> None:
     assert named(heading) is None
@@ -122,6 +151,141 @@ def test_units_become_the_contracts() -> None:
     assert [rows[n]["cpu"] for n in (1, 8)] == [0.5, 1.5]
     assert [rows[n]["cpu_user"] for n in (1, 4, 8)] == [0.45, None, 1.5]
     assert (ladder.load_unit, ladder.throughput_unit) == ("clients", "transactions/s")
+
+
+@pytest.mark.parametrize(
+    ("head", "options", "factor", "unit"),
+    [
+        ("sessions,ktps", {}, 1e-3, "transactions/s"),
+        ("sessions,X", {"throughput_unit": "k orders/s"}, 1e-3, "orders/s"),
+        ("sessions,tpm", {}, 60, "transactions/s"),
+        ("sessions,tpm", {"throughput_unit": "orders"}, 60, "orders/s"),
+        ("sessions,tps", {"throughput_unit": "calls/min"}, 60, "calls/s"),  # what the option says of the file
+        ("sessions,Mtx/h", {}, 3600e-6, "transactions/s"),
+        ("sessions,calls", {"duration": "30s"}, 30, "calls/s"),
+        ("sessions,calls", {"duration": "2min"}, 120, "calls/s"),
+        ("sessions,n_done", {"throughput": "n_done", "throughput_unit": "rows/h"}, 3600, "rows/s"),
+    ],
+)
+def test_throughput_is_per_second_whatever_the_unit_of_the_file(
+    head: str, options: dict[str, str], factor: float, unit: str
+) -> None:
+    ladder = read(f"{head}\n" + "".join(f"{n},{x * factor!r}\n" for n, x in RATES), **options)
+    assert [x for _, x in pairs(ladder)] == pytest.approx([x for _, x in RATES])
+    assert ladder.throughput_unit == unit
+
+
+RATES = [(1, 955.2), (2, 1879.1), (4, 3690.4), (8, 6907.8), (16, 8100.3), (32, 8210.9)]
+
+
+def table(head: str, *columns: float | list[float]) -> str:
+    """Load, throughput, and columns: their figures, or what they are times load / throughput."""
+    every = [c if isinstance(c, list) else [c * n / x for n, x in RATES] for c in columns]
+    lines = (",".join(map(repr, (*rung, *more))) for rung, *more in zip(RATES, *every, strict=True))
+    return "\n".join([head, *lines]) + "\n"
+
+
+def test_a_duration_applies_to_counts_and_to_cpu() -> None:
+    text = "sessions,calls,cpu_s,cpu_user_ms,duration_min\n" + "".join(
+        f"{n},{x * 120!r},{n * 0.9 * 120!r},{n * 0.6 * 120_000!r},2\n" for n, x in RATES
+    )
+    for made in (read(text), read(text, duration="2min", duration_unit="min")):
+        assert [x for _, x in pairs(made)] == pytest.approx([x for _, x in RATES])
+        assert made.points["cpu"].to_list() == pytest.approx([0.9 * n for n, _ in RATES])
+        assert made.points["cpu_user"].to_list() == pytest.approx([0.6 * n for n, _ in RATES])
+    with pytest.raises(UsageError, match="line 3, duration_min: no value"):
+        read("N,calls,duration_min\n1,100,1\n2,200,\n4,400,1\n")
+    with pytest.raises(UsageError, match="60000 has no unit") as e:
+        read("N,calls,duration\n1,100,60000\n2,200,60000\n4,400,60000\n")
+    assert e.value.cure and "--duration-unit ms" in e.value.cure
+
+
+@pytest.mark.parametrize(
+    ("head", "response", "cure"),
+    [
+        ("sessions,tps,response_s", 1e3, "--response-unit ms"),
+        ("sessions,tps,response_s", 1e6, "--response-unit us"),
+        ("sessions,tps,response_ms", 0.9, "--response-unit s"),
+        (
+            "sessions,tps,response_ms",
+            60e3,
+            "--throughput-unit 'transactions/min'",
+        ),
+        ("sessions,tps,response_ms", 3600e3, "--throughput-unit 'transactions/h'"),
+        ("sessions,ktps,response_ms", 1e3, "--throughput-unit 'transactions/s'"),
+        ("nodes,tps,response_s", 1e3, "--response-unit ms"),
+    ],
+)
+def test_little_s_law_refuses_a_wrong_unit(head: str, response: float | list[float], cure: str) -> None:
+    with pytest.raises(UsageError, match=r"f\.csv, line 2: .* calls in progress, too (many|few)") as e:
+        read(table(head, response))
+    assert e.value.cure and cure in e.value.cure
+
+
+@pytest.mark.parametrize(
+    ("head", "response", "options"),
+    [
+        ("sessions,tps,response_ms", 1e3, {}),
+        ("sessions,tps,response_ms", 300, {}),  # sessions think, or the client is slow
+        ("users,tps,response_ms", [1 + n * n / 100 for n, _ in RATES], {}),  # 30 ms of work to 1 s of thought
+        ("sessions,tps,response_ms", 1.4e3, {}),  # other calls than those counted
+        ("nodes,tps,response_ms", 40e3, {}),  # 40 sessions on a node
+        ("dop,queries/h,response_s", [3600 / x for _, x in RATES], {}),  # one query at a time
+        ("sessions,tps,response_s", 1e3, {"response_unit": "ms"}),
+        ("sessions,tps,response_ms", 1, {"response_unit": "s"}),
+        ("sessions,tps,response_s", 1e3, {"response": "none"}),
+    ],
+)
+def test_little_s_law_lets_pass_what_may_be(
+    head: str, response: float | list[float], options: dict[str, str]
+) -> None:
+    assert len(read(table(head, response), **options).points) == len(RATES)
+
+
+def test_a_think_time_explains_short_response_times() -> None:
+    text = table("sessions,tps,response_ms", 0.9)
+    with pytest.raises(UsageError, match="too few") as e:
+        read(text)
+    assert e.value.cure and "--think TIME" in e.value.cure
+    ladder = ladder_of(text, "f.csv", think_s=0.001)
+    assert ladder.points["response_s"][0] == pytest.approx(0.9e-3 / 955.2)
+    with pytest.raises(UsageError, match="too many"):
+        ladder_of(text, "f.csv", think_s=10.0)
+
+
+def test_mean_and_percentile_are_in_like_units() -> None:
+    with pytest.raises(UsageError, match="p95_s and response_ms"):
+        read(table("sessions,tps,response_ms,p95_s", 1e3, 2e3))
+    ladder = read(table("sessions,tps,response_ms,p95", 1e3, 2e3))
+    assert ladder.points["response_p95_s"][0] == pytest.approx(2 / 955.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said", "cure"),
+    [
+        (table("sessions,tps,cpu", [12, 24, 48, 96, 99, 100]), {}, "more than 8 CPUs", "--cpu-unit %"),
+        (table("nodes,tps,cpu", [3, 6, 12, 24, 48, 96]), {}, "more than 8 CPUs", "--cpu-unit %"),
+        (table("sessions,tps"), {"load": "tps", "throughput": "2"}, "tps cannot be both", "own"),
+        (table("sessions,tps"), {"load": "tps", "throughput": "tps"}, "both --load and --throughput", "own"),
+        (table("sessions,tps"), {"response": "tps"}, "no column for the throughput", "--throughput"),
+        ("1,2\n2,4\n4,8\n", {"load": "2"}, "column 2 cannot be both", "own"),
+        (
+            table("sessions,tps,rate", [2 * x for _, x in RATES]),
+            {},
+            "tps or rate",
+            "--throughput tps or --throughput rate",
+        ),
+        (table("Sitzungen,tps"), {}, "no column for the sessions", "--load Sitzungen"),
+        (table("sessions,tps"), {"throughput_unit": "a/b/c"}, "not a unit of throughput", "orders/s"),
+        (table("sessions,tps"), {"response_unit": "parsec"}, "not a unit of time", "ms"),
+    ],
+)
+def test_what_does_not_fit_together_is_asked_about(
+    text: str, options: dict[str, str], said: str, cure: str
+) -> None:
+    with pytest.raises(UsageError, match=said) as e:
+        read(text, Machine(cpus=8), **options)
+    assert cure in (e.value.cure or "")
 
 
 def test_a_response_time_without_a_unit_goes_by_littles_law() -> None:
@@ -161,10 +325,11 @@ def test_two_ladders_in_a_file_are_not_taken_for_repeats() -> None:
 
 def test_columns_can_be_named_numbered_and_lines_chosen() -> None:
     text = "threads,clients,a,b,db\n" + "".join(
-        f"9,{n},{n},{10 * n},{d}\n" for n in (1, 2, 4, 8) for d in "xy"
+        f"{n + 1},{n},{n},{10 * n},{d}\n" for n in (1, 2, 4, 8) for d in "xy"
     )
-    with pytest.raises(UsageError, match="threads or clients"):
+    with pytest.raises(UsageError, match="threads or clients") as e:
         read(text, throughput="b")
+    assert e.value.cure == "choose one: --load threads or --load clients"
     ladder = read(text, load="Clients", throughput="4", where={"db": "y"})
     assert pairs(ladder) == [(1, 10), (2, 20), (4, 40), (8, 80)]
     assert ladder.notes == ("columns left out: threads, a, db",)
@@ -241,7 +406,7 @@ def test_what_spreadsheets_write(tmp_path: Path, encoding: str) -> None:
             encoding
         )
     )
-    ladder = read_ladder(path, load_unit="Leute")
+    ladder = read_ladder(path, Columns(load_unit="Leute"))
     assert pairs(ladder)[-1] == (8, 500)
     assert (ladder.name, ladder.load_unit) == ("ladder.csv", "Leute")
 

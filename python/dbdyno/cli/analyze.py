@@ -30,7 +30,17 @@ _COLUMNS = {
     "response": "response time, mean",
     "response_p95": "response time, 95th percentile",
     "cpu": "CPU seconds per second",
+    "cpu_user": "its user part",
+    "cpu_system": "its system part",
+    "cpu_wait": "seconds in the run queue per second",
     "repeat": "number of the repeat",
+}
+_UNITS = {
+    "load": ("UNIT", "Unit of load: threads."),
+    "throughput": ("UNIT", "Unit of throughput in the file: orders/s, k tx/h."),
+    "response": ("s|ms|us|ns", "Unit of response times, whatever the headings say."),
+    "duration": ("s|ms|us|ns", "Unit of a column of durations."),
+    "cpu": ("%|s|ms|us|ns", "Unit of CPU columns; times are over the duration."),
 }
 
 
@@ -40,7 +50,13 @@ def column_options(f: _F) -> _F:
         "--where", metavar="COL=VALUE", multiple=True, help="Only lines with this value in this column."
     )(f)
     f = click.option("--decimal", type=click.Choice([".", ","]), help="Decimal sign.  [default: detected]")(f)
-    f = click.option("--response-unit", metavar="s|ms|us|ns", help="Unit of response times without one.")(f)
+    for name, (metavar, what) in reversed(_UNITS.items()):
+        f = click.option(f"--{name}-unit", metavar=metavar, help=what)(f)
+    f = click.option(
+        "--duration",
+        metavar="COL|TIME",
+        help="Length of each measurement, for columns of counts and CPU seconds: a column, or 60s.",
+    )(f)
     for name, what in reversed(_COLUMNS.items()):
         option = f"--{name.replace('_', '-')}"
         f = click.option(option, name, metavar="COL", help=f"Column of a file: {what}.")(f)
@@ -49,8 +65,6 @@ def column_options(f: _F) -> _F:
 
 def machine_options(f: _F) -> _F:
     """What a file does not say."""
-    f = click.option("--throughput-unit", metavar="UNIT", help="Unit of throughput: orders/s.")(f)
-    f = click.option("--load-unit", metavar="UNIT", help="Unit of load: threads.")(f)
     f = click.option("--think", metavar="TIME", help="Think time between calls: 10ms.")(f)
     f = click.option("--threads-per-core", type=click.IntRange(1, 16), help="Hardware threads of a core.")(f)
     f = click.option("--cores", type=float, metavar="N", help="Cores of the measured machine.")(f)
@@ -69,7 +83,8 @@ def columns_of(given: Mapping[str, Any]) -> Columns:
         if not sign or not name.strip():
             raise UsageError(f"--where {text!r}: not a condition", "write COLUMN=VALUE")
         where[name.strip()] = value
-    names = {name: given[name] for name in (*_COLUMNS, "response_unit", "decimal")}
+    units = (f"{name}_unit" for name in _UNITS)
+    names = {name: given[name] for name in (*_COLUMNS, *units, "duration", "decimal")}
     return Columns(**names, where=where)
 
 
@@ -85,14 +100,19 @@ def machine_of(given: Mapping[str, Any]) -> Machine:
         raise UsageError(
             f"{cpus:g} CPUs of {cores:g} cores", "CPUs are hardware threads: --cpus is the larger"
         )
-    if cpus and cores and threads and cpus > cores * threads:
+    if cpus and cores and threads and cpus != cores * threads:
         raise UsageError(
-            f"{cpus:g} CPUs are more than {cores:g} cores of {threads} threads", "leave one of the three out"
+            f"{cores:g} cores with {threads} threads each are {cores * threads:g} CPUs, not {cpus:g}",
+            "leave out one of --cpus, --cores, --threads-per-core: it follows from the others",
         )
     if cpus is None and cores and threads:
         cpus = cores * threads
     if cores is None and cpus and threads:
         cores = cpus / threads
+        if cpus == int(cpus) and cores != int(cores):  # a limit need not be whole
+            raise UsageError(
+                f"{cpus:g} CPUs are not a whole number of cores with {threads} threads each", "--cores N"
+            )
     if threads is None and cpus and cores and (cpus / cores).is_integer():
         threads = int(cpus / cores)
     return Machine(cpus=cpus, cores=cores, threads_per_core=threads)
@@ -190,14 +210,7 @@ def _of_file(target: str, model: str | None, seed: int, given: dict[str, Any]) -
     from dbdyno.conclude.scaling.scaled import scaled
     from dbdyno.store.ladder_csv import read_ladder
 
-    ladder = read_ladder(
-        target,
-        columns_of(given),
-        machine=machine_of(given),
-        think_s=think_s(given),
-        load_unit=given["load_unit"],
-        throughput_unit=given["throughput_unit"],
-    )
+    ladder = read_ladder(target, columns_of(given), machine=machine_of(given), think_s=think_s(given))
     return (scaled(ladder, model=model, seed=seed),)
 
 
@@ -238,4 +251,5 @@ def _positive(loads: tuple[float, ...], rates: tuple[float, ...]) -> None:
 
 def _is_file(word: str) -> bool:
     """A file, or what was surely meant to be one: a run's id has no dot and no slash."""
-    return word == "-" or Path(word).is_file() or "/" in word or "." in word
+    path = Path(word)
+    return word == "-" or (path.exists() and not path.is_dir()) or "/" in word or "." in word

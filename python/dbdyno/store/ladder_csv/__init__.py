@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from dbdyno.model.analyses import Ladder, Machine
 from dbdyno.model.errors import UsageError
-from dbdyno.store.ladder_csv.headings import TIMES, Named, is_time_unit, named
+from dbdyno.store.ladder_csv.headings import Named, is_time_unit, named, unit_of
 from dbdyno.store.ladder_csv.points import records_of, to_points
+from dbdyno.store.ladder_csv.quantities import TIME_OPTION, Reading
 from dbdyno.store.ladder_csv.text import (
     Sheet,
     is_missing,
@@ -29,17 +31,18 @@ from dbdyno.store.ladder_csv.text import (
 FEWEST = 3
 """Different loads that make a ladder."""
 _NEEDED = ("load", "throughput")
-_OPTIONS = {"load": "--load", "throughput": "--throughput", "response_s": "--response", "repeat": "--repeat"}
 _NAMES = {"load": "sessions", "throughput": "throughput", "response_s": "response time", "repeat": "repeat"}
+_NONE = "none"
 _HINTS = {
-    "load": "sessions, clients, threads, users, connections, processors, N",
-    "throughput": "throughput, tps, qps, rate, ops/s, X",
+    "load": "sessions, clients, threads, users, connections, nodes, processors, N",
+    "throughput": "throughput, tps, ktps, rate, calls, orders/s, X",
 }
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column is what: a heading, or its number from 1. ``None``: guessed by the heading."""
+    """Which column is what: a heading, or its number from 1; ``none``: no column. ``None``: guessed by the
+    heading. Units are those of the file, whatever its headings say."""
 
     load: str | None = None
     throughput: str | None = None
@@ -50,20 +53,43 @@ class Columns:
     cpu_system: str | None = None
     cpu_wait: str | None = None
     repeat: str | None = None
+    duration: str | None = None
+    """Or how long each measurement lasted: ``60s``."""
+    load_unit: str | None = None
+    throughput_unit: str | None = None
     response_unit: str | None = None
-    """s, ms, us or ns, where the heading does not say."""
+    """Of response times: s, ms, us, ns, ..."""
+    duration_unit: str | None = None
+    cpu_unit: str | None = None
+    """A unit of time, or ``%``."""
     decimal: str | None = None
     """``.`` or ``,`` where numbers like 1,234 may be either."""
     where: Mapping[str, str] = field(default_factory=dict)
     """Only lines that have these values in these columns."""
 
     def chosen(self) -> dict[str, str]:
+        duration = None if TIME_OPTION.match(self.duration or "") else self.duration
         pairs = {
             "load": self.load, "throughput": self.throughput, "response_s": self.response,
             "response_p95_s": self.response_p95, "cpu": self.cpu, "cpu_user": self.cpu_user,
             "cpu_system": self.cpu_system, "cpu_wait": self.cpu_wait, "repeat": self.repeat,
+            "duration": duration,
         }  # fmt: skip
         return {role: name for role, name in pairs.items() if name is not None}
+
+    def in_known_units(self) -> Columns:
+        """Raises UsageError: no such unit."""
+        units: dict[str, Any] = {}
+        for name in ("response_unit", "duration_unit", "cpu_unit"):
+            given = getattr(self, name)
+            known = None if given is None else is_time_unit(given)
+            if name == "cpu_unit" and given in ("%", "percent", "pct"):
+                known = "%"
+            if given is not None and known is None:
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} {given!r}: not a unit of time", f"{option} s, ms, us or ns")
+            units[name] = known
+        return replace(self, **units)
 
 
 @dataclass(frozen=True)
@@ -81,50 +107,39 @@ def read_ladder(
     *,
     machine: Machine | None = None,
     think_s: float | None = None,
-    load_unit: str | None = None,
-    throughput_unit: str | None = None,
 ) -> Ladder:
     """The ladder in a file of text, or in standard input (``-``). Raises UsageError with line and cure."""
-    source = source_name(path)
-    name = "standard input" if str(path) == "-" else Path(path).name
-    made = ladder_of(read_text(path), source, columns, machine)
-    return Ladder(
-        name=name,
-        points=made.points,
-        throughput_unit=throughput_unit or made.throughput_unit,
-        load_unit=load_unit or made.load_unit,
-        machine=made.machine,
-        think_s=think_s,
-        notes=made.notes,
-    )
+    made = ladder_of(read_text(path), source_name(path), columns, machine, think_s)
+    return replace(made, name="standard input" if str(path) == "-" else Path(path).name)
 
 
 def ladder_of(
-    text: str, source: str, columns: Columns | None = None, machine: Machine | None = None
+    text: str,
+    source: str,
+    columns: Columns | None = None,
+    machine: Machine | None = None,
+    think_s: float | None = None,
 ) -> Ladder:
     """The ladder in ``text``; ``source`` is what errors call it."""
-    columns, machine = columns or Columns(), machine or Machine()
-    unit = None if columns.response_unit is None else is_time_unit(columns.response_unit)
-    if columns.response_unit is not None and unit is None:
-        raise UsageError(
-            f"{columns.response_unit!r} is not a unit of time", "--response-unit s, ms, us or ns"
-        )
-    table = sheet(text, source, columns.decimal)
+    asked, machine = (columns or Columns()).in_known_units(), machine or Machine()
+    table = sheet(text, source, asked.decimal)
     table = replace(table, header=table.header or _from_comment(table))
-    found, notes = _columns(table, columns)
-    where = _places(table, columns)
+    found, notes = _columns(table, asked)
+    where = _places(table, asked)
     table = replace(table, lines=tuple(n for n in table.lines if _wanted(n.fields, where)))
     records = records_of(table, found)
     _one_ladder(table, found)
-    points, said = to_points(source, found, records, unit, machine.cpus)
+    reading = Reading(table, found, records, asked, machine.cpus, think_s)
+    points, unit = to_points(reading)
     _enough(source, points)
     return Ladder(
         name=source,
         points=points,
-        throughput_unit=found["throughput"].kind.unit or "units/s",
-        load_unit=found["load"].kind.unit or "sessions",
+        throughput_unit=unit,
+        load_unit=asked.load_unit or found["load"].kind.unit or "sessions",
         machine=machine,
-        notes=(*table.notes, *notes, *said),
+        think_s=think_s,
+        notes=(*table.notes, *notes, *reading.notes),
     )
 
 
@@ -132,34 +147,71 @@ def _columns(table: Sheet, columns: Columns) -> tuple[dict[str, Column], list[st
     """Role -> column, and what was left out. Raises UsageError where one is missing or two may be it."""
     header = table.header
     if header is None:
-        return _by_place(table, columns), []
+        return _different(table, _by_place(table, columns)), []
     _no_twins(table, header)
-    chosen = {r: table.place(name, _OPTIONS.get(r, r)) for r, name in columns.chosen().items()}
+    chosen = _chosen(table, columns)
     guesses = {i: k for i, h in enumerate(header) if i not in chosen.values() and (k := named(h))}
-    found = {}
-    for role, i in chosen.items():
-        kind = named(header[i])
-        found[role] = Column(
-            i, header[i], kind if kind and kind.role == role else Named(role, unit=_unit(header[i]))
-        )
+    found = {
+        role: Column(i, header[i], _kind(header[i], role)) for role, i in chosen.items() if i is not None
+    }
     for role in dict.fromkeys(k.role for k in guesses.values()):
-        if role not in found:
+        if role not in chosen:
             found[role] = _best(table, role, {i: k for i, k in guesses.items() if k.role == role}, header)
+    used = {c.index for c in found.values()}
     for role in _NEEDED:
         if role not in found:
-            raise UsageError(
-                f"{table.source}: no column for the {_NAMES[role]} among {', '.join(header)}",
-                f"name it: {_OPTIONS[role]} COLUMN; known headings: {_HINTS[role]}",
-            )
-    used = {c.index for c in found.values()}
+            raise _no_column(table, role, header, used)
     left = [h or f"column {i + 1}" for i, h in enumerate(header) if i not in used]
-    return found, [f"columns left out: {', '.join(left)}"] if left else []
+    return _different(table, found), [f"columns left out: {', '.join(left)}"] if left else []
+
+
+def _chosen(table: Sheet, columns: Columns) -> dict[str, int | None]:
+    """Role -> index of the column that an option names; None: it shall have none."""
+    named_so = {h.strip().casefold() for h in table.header or ()}
+    none = {r for r, n in columns.chosen().items() if n.casefold() == _NONE and _NONE not in named_so}
+    return {r: None if r in none else table.place(n, _option(r)) for r, n in columns.chosen().items()}
+
+
+def _kind(heading: str, role: str) -> Named:
+    """Of a heading whose role is known."""
+    kind = named(heading)
+    if kind is not None and kind.role == role:
+        return kind
+    return Named(role, unit=unit_of(heading) if role not in _NEEDED else "")
+
+
+def _option(role: str) -> str:
+    return f"--{role.removesuffix('_s').replace('_', '-')}"
+
+
+def _no_column(table: Sheet, role: str, header: tuple[str, ...], used: set[int]) -> UsageError:
+    """With the option that names the likeliest of the columns that hold numbers."""
+    free = [i for i in range(len(header)) if i not in used and header[i]]
+    of_numbers = [i for i in free if table.lines and all(is_number(n.fields[i]) for n in table.lines)]
+    likely = header[of_numbers[0]] if of_numbers else "COLUMN"
+    return UsageError(
+        f"{table.source}: no column for the {_NAMES[role]} among {', '.join(header)}",
+        f"name it: {_option(role)} {likely}; known headings: {_HINTS[role]}",
+    )
+
+
+def _different(table: Sheet, found: dict[str, Column]) -> dict[str, Column]:
+    """Raises UsageError: one column for two of load, throughput, times, CPU."""
+    seen: dict[int, str] = {}
+    for role, column in found.items():
+        other = seen.setdefault(column.index, role)
+        if other != role:
+            raise UsageError(
+                f"{table.source}: {column.heading} cannot be both {_option(other)} and {_option(role)}",
+                "each has a column of its own",
+            )
+    return found
 
 
 def _by_place(table: Sheet, columns: Columns) -> dict[str, Column]:
     """Without a header: two columns are load and throughput; of more each is named by its number."""
     wide = len(table.lines[0].fields) if table.lines else 0
-    chosen = {r: table.place(n, _OPTIONS.get(r, r)) for r, n in columns.chosen().items()}
+    chosen = {r: i for r, i in _chosen(table, columns).items() if i is not None}
     if wide > 2 and not set(_NEEDED) <= set(chosen):
         raise UsageError(
             f"{table.source} has {wide} columns and no header",
@@ -182,12 +234,13 @@ def _from_comment(table: Sheet) -> tuple[str, ...] | None:
 def _best(table: Sheet, role: str, found: Mapping[int, Named], header: tuple[str, ...]) -> Column:
     rank = min(k.rank for k in found.values())
     best = [i for i, k in found.items() if k.rank == rank]
+    if role == "load" and len(best) > 1:  # what is the same on all lines describes the machine, or the client
+        best = [i for i in best if len({n.fields[i] for n in table.lines}) > 1] or best
     if len(best) > 1:
         names = " or ".join(header[i] for i in best)
-        option = _OPTIONS.get(role, f"--{role.removesuffix('_s').replace('_', '-')}")
+        cures = " or ".join(f"{_option(role)} {header[i]}" for i in best)
         raise UsageError(
-            f"{table.source}: the {_NAMES.get(role, role)} may be {names}",
-            f"choose one: {option} {header[best[0]]}",
+            f"{table.source}: the {_NAMES.get(role, role)} may be {names}", f"choose one: {cures}"
         )
     return Column(best[0], header[best[0]], found[best[0]])
 
@@ -197,13 +250,6 @@ def _no_twins(table: Sheet, header: tuple[str, ...]) -> None:
     twin = next((h for i, h in enumerate(header) if h and folded[i] in folded[:i]), None)
     if twin is not None:
         raise UsageError(f"{table.source} has two columns {twin!r}", "give each a heading of its own")
-
-
-def _unit(heading: str) -> str:
-    """The unit of time that any heading ends with: ``what_it_took_ms``."""
-    words = heading.replace("(", " ").replace(")", " ").replace("_", " ").split()
-    unit = is_time_unit(words[-1]) if len(words) > 1 else None
-    return unit if unit in TIMES else ""
 
 
 def _places(table: Sheet, columns: Columns) -> dict[int, str]:

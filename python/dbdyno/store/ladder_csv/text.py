@@ -62,23 +62,25 @@ class Sheet:
             return int(name) - 1
         raise UsageError(f"{self.source} has no column {name!r} ({option})", did_you_mean(name, header))
 
-    def number(self, line: Line, index: int) -> float:
-        """A field as a number, nan and inf included. Raises UsageError naming the line: it is none, or one
-        that can be read in two ways."""
-        text = line.fields[index]
+    def number(self, line: Line, index: int, sign: str = "") -> float:
+        """A field as a number, nan and inf included, without a ``sign`` behind it. Raises UsageError naming
+        the line: it is none, or one that can be read in two ways."""
+        text = line.fields[index].removesuffix(sign).strip()
         value = number(text, "." if self.decimal == UNKNOWN else self.decimal)
         if value is None:
             shown = text if len(text) <= 40 else f"{text[:39]}…"
             raise UsageError(
                 f"{self.where(line, index)}: {shown!r} is not a number",
-                "digits alone: units belong in the header (response_ms, ktps, cpu_pct)",
+                "digits alone: units belong in the header (response_ms, ktps, cpu_pct)"
+                if any(c.isdigit() for c in text)
+                else "leave the line out, or begin it with #",
             )
-        if self.decimal == UNKNOWN and (match := _EITHER.match(text.strip())):
-            grouped, sign = number(text, "," if match[1] == "." else "."), match[1]
-            other = "." if sign == "," else ","
+        if self.decimal == UNKNOWN and (match := _EITHER.match(text)):
+            decimal, other = match[1], "." if match[1] == "," else ","
+            small, large = number(text, decimal), number(text, other)
             raise UsageError(
-                f"{self.where(line, index)}: {text} is either {grouped:,.0f} or {number(text, sign):g}",
-                f"--decimal '{other}' reads {grouped:.0f}, --decimal '{sign}' reads {number(text, sign):g}",
+                f"{self.where(line, index)}: {text} is either {large:,.0f} or {small:g}",
+                f"--decimal '{other}' reads {large:.0f}, --decimal '{decimal}' reads {small:g}",
             )
         return value
 
@@ -121,9 +123,11 @@ def _decoded(content: bytes, name: str) -> str:
     except UnicodeDecodeError:
         text = content.decode("cp1252", errors="replace")
     kind = next((k for magic, k in _MAGIC.items() if content.startswith(magic)), None)
+    if text.lstrip()[:1] == "{" or re.match(r"\s*\[\s*[\[{]", text):
+        kind = "JSON"
     if kind or any(c < " " and c not in "\t\n\r\f" for c in text) or "\ufffd" in text:
         kind = kind or "binary"
-        raise UsageError(f"{name} is {kind}, not text", f"save it as CSV: {FORM}")
+        raise UsageError(f"{name} is {kind}, not a table of text", f"save it as CSV: {FORM}")
     return text
 
 
@@ -194,10 +198,15 @@ def _sheet(
     separator = separator or _separator([line for _, line in numbered])
     lines = _split(numbered, separator, source, least)
     above = _fields(comment, separator) if comment else None
-    header = None if any(is_number(f) for f in lines[0].fields) else lines[0].fields
+    header = None if _are_numbers(lines[0].fields) else lines[0].fields
     rest = tuple(lines if header is None else (n for n in lines if n.fields != header))
     sign, notes = (decimal, ()) if decimal else _decimal(rest, separator)
     return Sheet(source, header, rest, above, sign, notes)
+
+
+def _are_numbers(fields: Sequence[str]) -> bool:
+    """Not a header: of that at most a third are numbers, as in sessions,tps,95."""
+    return 3 * sum(is_number(f) for f in fields) > len(fields)
 
 
 def is_missing(text: str) -> bool:
@@ -240,17 +249,21 @@ def _content(text: str) -> tuple[list[tuple[int, str]], str | None]:
 
 
 def _separator(lines: Sequence[str]) -> str:
-    """A character, or a pattern for white space."""
-    first = lines[0]
+    """A character that most lines have, or a pattern for white space."""
+    some = lines[:50]
     for sign in "\t;|":
-        if sign in first:
+        if 2 * sum(sign in line for line in some) > len(some):
             return sign
-    words = first.split()
-    decimals = len(words) > 1 and all(re.fullmatch(r"[-+]?\d+(,\d+)?", w, re.ASCII) for w in words)
-    if "," in first and not decimals:
+    commas = [line for line in some if "," in line and not _are_decimals(line.split())]
+    if 2 * len(commas) > len(some):
         return ","
     wide = [re.split(r"\s{2,}|\t", line.strip()) for line in lines[:50]]
     return r"\s{2,}|\t" if len(wide[0]) > 1 and len({len(w) for w in wide}) == 1 else r"\s+"
+
+
+def _are_decimals(words: Sequence[str]) -> bool:
+    """``8 75,25``: white space parts the columns."""
+    return len(words) > 1 and all(re.fullmatch(r"[-+]?\d+(,\d+)?", w, re.ASCII) for w in words)
 
 
 def _split(numbered: Iterable[tuple[int, str]], separator: str, source: str, least: int) -> list[Line]:
@@ -266,9 +279,10 @@ def _split(numbered: Iterable[tuple[int, str]], separator: str, source: str, lea
                 f"{FORM}; a title begins with #",
             )
         if len(fields) > wide:
+            cure = 'quote numbers with commas between thousands: 8,"12,345"'
             raise UsageError(
                 f"{source}, line {n} has {len(fields)} fields, the first line {wide}",
-                'quote numbers with commas between thousands: 8,"12,345"',
+                cure if separator == "," else f"a table has the same columns in all lines: {FORM}",
             )
         made.append(Line(n, fields + ("",) * (wide - len(fields))))
     return made

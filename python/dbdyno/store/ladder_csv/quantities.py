@@ -1,0 +1,352 @@
+"""Columns of a file in the units of a ladder: per second, seconds, CPU seconds per second.
+
+What the file says is compared with Little's law for a closed system, N = X (R + Z): load, throughput,
+response time and think time. A factor of 60 or 1,000 between the two sides is a wrong unit, and is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dbdyno.model.errors import UsageError
+from dbdyno.model.units import parse_duration_ns
+from dbdyno.store.ladder_csv.headings import TIMES, Named, Rate, rate_unit
+from dbdyno.store.ladder_csv.text import Line, Sheet
+
+if TYPE_CHECKING:
+    from dbdyno.store.ladder_csv import Column, Columns
+
+Values = list[float | None]
+MOST_PRESENT = 3.0
+"""Calls in progress per session above which a unit is wrong; up to it R may be of other calls than X."""
+LEAST_PRESENT = 1 / 30
+"""Without a known think time a share of its time in calls below which a session's figures are looked at."""
+LONG_S = 10_000
+"""A measurement that lasts longer without a unit is rather one of milliseconds."""
+MANY_CPUS = 5.0
+"""CPUs used by a session from which on the figure is rather a percentage."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line and the numbers in the columns that are used."""
+
+    line: Line
+    values: dict[str, float | None]
+    repeat: str | None
+
+
+@dataclass
+class Reading:
+    """Lines, columns and options, and what is said of them on the way."""
+
+    table: Sheet
+    found: dict[str, Column]
+    records: Sequence[Record]
+    asked: Columns
+    cpus: float | None
+    think_s: float | None
+    notes: list[str] = field(default_factory=list)
+
+    def column(self, role: str) -> Values:
+        return [r.values[role] for r in self.records]
+
+    def kind(self, role: str) -> Named:
+        return self.found[role].kind
+
+    def heading(self, role: str) -> str:
+        return self.found[role].heading
+
+    def error(self, problem: str, cure: str) -> UsageError:
+        return UsageError(f"{self.table.source}: {problem}", cure)
+
+
+def quantities(reading: Reading) -> tuple[dict[str, Values], str]:
+    """Columns of ``Ladder.points`` but ``repeat``, and the unit of throughput."""
+    rate = _rate(reading)
+    made: dict[str, Values] = {"load": reading.column("load"), "throughput": _throughput(reading, rate)}
+    for role in ("response_s", "response_p95_s"):
+        if role in reading.found:
+            made[role] = _seconds(reading, role, made)
+    if "response_s" in made:
+        _little(reading, made, rate)
+    for role in ("cpu", "cpu_user", "cpu_system", "cpu_wait"):
+        values = _cpu(reading, role, made["throughput"])
+        if values is not None:
+            made[role] = values
+    return made, f"{rate.counted or 'units'}/s"
+
+
+# -- throughput --
+
+
+def _rate(reading: Reading) -> Rate:
+    """The unit of throughput: the option's, and what that leaves open is the heading's."""
+    kind, option = reading.kind("throughput"), reading.asked.throughput_unit
+    own = Rate(kind.unit.removesuffix("/s"), kind.factor * TIMES[kind.per or "s"], kind.per)
+    if option is None:
+        return own
+    asked = rate_unit(option)
+    if asked is None:
+        raise UsageError(
+            f"--throughput-unit {option!r}: not a unit of throughput", "orders/s, k tx/h, MB/s, orders"
+        )
+    if not asked.per:
+        return Rate(asked.counted or own.counted, own.scale * asked.scale, own.per)
+    if own.per not in ("", asked.per):
+        reading.notes.append(f"{reading.heading('throughput')} was read as {option}, by --throughput-unit")
+    return Rate(asked.counted or own.counted, asked.scale, asked.per)
+
+
+def _throughput(reading: Reading, rate: Rate) -> Values:
+    values, heading = reading.column("throughput"), reading.heading("throughput")
+    unit = f"{rate.counted or 'units'}/s"
+    if reading.kind("throughput").is_count and not rate.per:
+        lasted = durations(reading)
+        if lasted is not None:
+            reading.notes.append(f"{heading} was divided by the duration")
+            return [v * rate.scale / d for v, d in zip(values, lasted, strict=True) if v is not None]
+        reading.notes.append(
+            f"{heading} was taken as {unit}; if it is a count: --duration 60s, or a column duration_s"
+        )
+    if rate.factor != 1:
+        reading.notes.append(f"{heading}: 1 in the file is {rate.factor:,.6g} {unit}")
+    return [None if v is None else v * rate.factor for v in values]
+
+
+def durations(reading: Reading) -> list[float] | None:
+    """Seconds that each line was measured; None: the file does not say. Raises UsageError: one has none."""
+    option = reading.asked.duration
+    if "duration" not in reading.found:
+        return (
+            None if option is None else [parse_duration_ns(option, "--duration") / 1e9] * len(reading.records)
+        )
+    raw, heading, index = reading.column("duration"), *_of(reading, "duration")
+    unit = reading.asked.duration_unit or reading.kind("duration").unit
+    if not unit:
+        longest = max((v for v in raw if v is not None), default=0.0)
+        if longest > LONG_S:
+            raise reading.error(
+                f"{heading} {longest:g} has no unit", "--duration-unit ms, or name the column duration_ms"
+            )
+        unit = "s"
+    for record, value in zip(reading.records, raw, strict=True):
+        if value is None:
+            raise UsageError(
+                f"{reading.table.where(record.line, index)}: no value",
+                "counts need the time they were made in",
+            )
+    return [v * TIMES[unit] for v in raw if v is not None]
+
+
+def _of(reading: Reading, role: str) -> tuple[str, int]:
+    return reading.found[role].heading, reading.found[role].index
+
+
+# -- response times, and Little's law --
+
+
+def _seconds(reading: Reading, role: str, made: dict[str, Values]) -> Values:
+    raw, heading = reading.column(role), reading.heading(role)
+    unit = reading.asked.response_unit or reading.kind(role).unit
+    if unit not in TIMES:
+        fitting = _fitting_units(reading, role, made)
+        if len(fitting) != 1:
+            raise reading.error(
+                f"{heading} has no unit, and {'none agrees' if not fitting else 'several agree'} "
+                "with sessions / throughput",
+                "name it in the header (response_ms), or with --response-unit ms",
+            )
+        unit = fitting[0]
+        reading.notes.append(f"{heading} has no unit: taken for {unit}, as sessions / throughput has it")
+    made_s: Values = [None if v is None else v * TIMES[unit] for v in raw]
+    if role == "response_p95_s":
+        _above_the_mean(reading, made, made_s)
+    return made_s
+
+
+def _fitting_units(reading: Reading, role: str, made: dict[str, Values]) -> list[str]:
+    """Units with which Little's law holds: R X <= N for a closed system, and above a thirtieth of it unless
+    sessions think 30 times longer than they wait. A 95th percentile is near the mean, where that is known."""
+    raw = reading.column(role)
+    if role == "response_p95_s" and "response_s" in made:
+        ratio = _median_ratio(raw, made["response_s"])
+        return [u for u in _CLOCK if ratio is not None and 1 / 3 <= ratio * TIMES[u] < 1000 / 3]
+    if not reading.kind("load").closed:
+        return []
+    found = []
+    for unit in _CLOCK:
+        scaled: Values = [None if v is None else v * TIMES[unit] for v in raw]
+        present = _present(made, scaled, reading.think_s)
+        if present and LEAST_PRESENT <= statistics.median(present) <= MOST_PRESENT:
+            found.append(unit)
+    return found
+
+
+_CLOCK = ("s", "ms", "us", "ns")
+
+
+def _present(made: dict[str, Values], response_s: Values, think_s: float | None) -> list[float]:
+    """Calls in progress, and sessions that think, per session: 1 by Little's law."""
+    lines = zip(made["load"], made["throughput"], response_s, strict=True)
+    return [x * (r + (think_s or 0.0)) / n for n, x, r in lines if n and x and r]
+
+
+def _median_ratio(values: Values, others: Values) -> float | None:
+    ratios = [v / w for v, w in zip(values, others, strict=True) if v and w]
+    return statistics.median(ratios) if ratios else None
+
+
+def _above_the_mean(reading: Reading, made: dict[str, Values], p95_s: Values) -> None:
+    ratio = _median_ratio(p95_s, made["response_s"]) if "response_s" in made else None
+    if ratio is not None and not 1 / 3 < ratio < 300:
+        names = f"{reading.heading('response_p95_s')} and {reading.heading('response_s')}"
+        raise reading.error(
+            f"{names}: the 95th percentile is {ratio:,.3g} times the mean: their units differ",
+            "name each unit in its heading (p95_ms, response_s), and leave --response-unit out",
+        )
+
+
+def _little(reading: Reading, made: dict[str, Values], rate: Rate) -> None:
+    """Raises UsageError where a unit is wrong: more calls in progress than there are sessions, or so few that
+    1,000 or 60 times as many are just as many as there are sessions."""
+    present = _present(made, made["response_s"], reading.think_s)
+    if not present:
+        return
+    middle, closed = statistics.median(present), reading.kind("load").closed
+    cures = _cures(reading, rate, middle)
+    if not closed:  # a node has any number of sessions: told from a wrong unit only if that fits
+        if cures and middle > 300 and reading.asked.response_unit is None:
+            raise _disagrees(reading, made, middle, cures)
+        return
+    if middle > MOST_PRESENT:
+        raise _disagrees(reading, made, middle, cures)
+    if middle > 1.1:
+        reading.notes.append(
+            f"throughput x response time is {middle:.2g} times the {_loads(reading)}: more calls in progress "
+            "than one each"
+        )
+    if middle < LEAST_PRESENT and not reading.think_s:
+        always = [u for f, u in cures if sum(0.5 <= s * f <= 1.2 for s in present) >= 0.9 * len(present)]
+        if always:
+            raise _disagrees(reading, made, middle, cures)
+        reading.notes.append(
+            f"the {_loads(reading)} are in calls {100 * middle:.2g} % of the time: if they pause between "
+            "calls, --think TIME; if not, a unit is wrong"
+        )
+
+
+def _cures(reading: Reading, rate: Rate, middle: float) -> list[tuple[float, str]]:
+    """Other units with which the law holds, and what ``middle`` times them is; the likeliest first."""
+    unit = reading.asked.response_unit or reading.kind("response_s").unit or "s"
+    counted, per = rate.counted or "units", rate.per or "s"
+    other = [(TIMES[u] / TIMES[unit], f"--response-unit {u}") for u in _CLOCK if u != unit]
+    other += [
+        (TIMES[per] / TIMES[p], f"--throughput-unit '{counted}/{p}'") for p in ("s", "min", "h") if p != per
+    ]
+    if rate.scale > 1:
+        other.append((1 / rate.scale, f"--throughput-unit '{counted}/{per}'"))
+    else:
+        other.append((1e3, f"--throughput-unit 'k {counted}/{per}'"))
+    fits = [(f, cure) for f, cure in other if 0.3 <= middle * f <= 1.2]
+    return sorted(fits, key=lambda c: abs(c[0] * middle - 1))
+
+
+def _disagrees(
+    reading: Reading, made: dict[str, Values], middle: float, cures: Sequence[tuple[float, str]]
+) -> UsageError:
+    lines = zip(reading.records, made["load"], made["throughput"], made["response_s"], strict=True)
+    record, n, x, r = next((c, n, x, r) for c, n, x, r in lines if n and x and r)
+    calls, think = x * (r + (reading.think_s or 0.0)), reading.think_s
+    times = f"({r:.4g} s + {think:g} s)" if think else f"{r:.4g} s"
+    wrong = "many" if middle > 1 else "few"
+    problem = (
+        f"{reading.table.source}, line {record.line.number}: {x:,.4g}/s x {times} = {calls:,.4g} calls in "
+        f"progress, too {wrong} for {n:g} {_loads(reading, n)} (N = X (R + Z), Little's law): a unit is wrong"
+    )
+    ways = [cure for _, cure in cures] or ["--response-unit ms", "--throughput-unit 'orders/min'"]
+    if middle < 1:
+        ways.append("--think TIME if there is a pause between calls")
+    else:
+        ways.append("--response none leaves the column out")
+    return UsageError(problem, "; ".join(ways))
+
+
+def _loads(reading: Reading, n: float = 2) -> str:
+    unit = reading.asked.load_unit or reading.kind("load").unit or "sessions"
+    return unit.removesuffix("s") if n == 1 else unit
+
+
+# -- CPU --
+
+
+def _cpu(reading: Reading, role: str, throughput: Values) -> Values | None:
+    """CPU seconds per second; ``None``: not there, or in a unit that is unknown (said in the notes)."""
+    if role not in reading.found:
+        if role == "cpu" and "cpu_per_unit" in reading.found:
+            factor = TIMES[reading.kind("cpu_per_unit").unit]
+            pairs = zip(reading.column("cpu_per_unit"), throughput, strict=True)
+            return [None if v is None or x is None else v * factor * x for v, x in pairs]
+        return None
+    unit = reading.asked.cpu_unit or reading.kind(role).unit
+    if unit == "%":
+        return _of_percent(reading, role)
+    if unit in TIMES:
+        return _of_seconds(reading, role, unit)
+    values = reading.column(role)
+    _possible(reading, role, values)
+    return values
+
+
+def _possible(reading: Reading, role: str, values: Values) -> None:
+    """Raises UsageError: more CPUs than the machine has, or than sessions can use. CPU WAIT may be any."""
+    if role == "cpu_wait":
+        return
+    heading, most = reading.heading(role), max((v for v in values if v is not None), default=0.0)
+    each = _median_ratio(values, reading.column("load")) or 0.0
+    too_many = reading.cpus is not None and most > 1.1 * reading.cpus
+    if too_many or (reading.kind("load").closed and each > MANY_CPUS):
+        than = f"more than {reading.cpus:g} CPUs" if too_many else f"{each:.3g} CPUs per session"
+        raise reading.error(
+            f"{heading} {most:g}, as CPU seconds per second, is {than}",
+            "--cpu-unit % if it is per cent, --cpu-unit s if it is CPU seconds of a measurement",
+        )
+
+
+def _of_percent(reading: Reading, role: str) -> Values | None:
+    """Above 100 it is of one CPU; else of the machine, whose CPUs must be known."""
+    raw, heading, cpus = reading.column(role), reading.heading(role), reading.cpus
+    if max((v for v in raw if v is not None), default=0) > 100:
+        reading.notes.append(f"{heading} goes beyond 100 %: taken as per cent of one CPU")
+        values: Values = [None if v is None else v / 100 for v in raw]
+        _possible(reading, role, values)
+        return values
+    if cpus is None:
+        reading.notes.append(f"{heading} was left out: per cent of how many CPUs? --cpus N")
+        return None
+    reading.notes.append(f"{heading} was taken as per cent of {cpus:g} CPUs")
+    return [None if v is None else v / 100 * cpus for v in raw]
+
+
+def _of_seconds(reading: Reading, role: str, unit: str) -> Values | None:
+    """Over the line's duration where there is one; else as per second, if sessions could use that."""
+    heading = reading.heading(role)
+    seconds: Values = [None if v is None else v * TIMES[unit] for v in reading.column(role)]
+    lasted = durations(reading)
+    if lasted is not None:
+        values: Values = [None if v is None else v / d for v, d in zip(seconds, lasted, strict=True)]
+        _possible(reading, role, values)
+        return values
+    if any(v is not None and v > 1.5 * n for v, n in zip(seconds, reading.column("load"), strict=True) if n):
+        reading.notes.append(f"{heading} was left out: CPU seconds over how long? --duration 60s")
+        return None
+    reading.notes.append(f"{heading} was taken as CPU seconds per second; if it is not: --duration 60s")
+    return seconds
+
+
+TIME_OPTION = re.compile(r"\d+(\.\d+)?\s*[a-z]+\Z")
+"""``--duration 60s``, which is no column."""
