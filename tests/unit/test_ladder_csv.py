@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from dbdyno.model.analyses import POINTS, Ladder, Machine
+from dbdyno.model.analyses import POINTS, Ladder
 from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.store.ladder_csv import Columns, ladder_of, read_ladder, read_numbers
 from dbdyno.store.ladder_csv.headings import named
@@ -18,8 +18,8 @@ from dbdyno.store.ladder_csv.text import number
 FOUR = "1,100\n2,190\n4,350\n8,500\n"
 
 
-def read(text: str, machine: Machine | None = None, **columns: object) -> Ladder:
-    return ladder_of(text, "f.csv", Columns(**columns), machine)  # type: ignore[arg-type]
+def read(text: str, **columns: object) -> Ladder:
+    return ladder_of(text, "f.csv", Columns(**columns))  # type: ignore[arg-type]
 
 
 def pairs(ladder: Ladder) -> list[tuple[float, float]]:
@@ -140,169 +140,6 @@ def test_headings_of_nothing_a_ladder_has(heading: str) -> None:
     assert named(heading) is None
 
 
-def test_units_become_the_contracts() -> None:
-    ladder = read(
-        "clients,tps,lat_ms,p95_us,cpu_seconds,duration,cpu_user (%)\n"
-        "1,100,10,12000,5,10,45\n2,190,10.5,13000,11,10,90\n4,350,11,15000,20,10,\n8,500,16,20000,30,20,150\n"
-    )
-    rows = {r["load"]: r for r in ladder.points.to_dicts()}
-    assert rows[2]["response_s"] == pytest.approx(0.0105)
-    assert rows[2]["response_p95_s"] == pytest.approx(0.013)
-    assert [rows[n]["cpu"] for n in (1, 8)] == [0.5, 1.5]
-    assert [rows[n]["cpu_user"] for n in (1, 4, 8)] == [0.45, None, 1.5]
-    assert (ladder.load_unit, ladder.throughput_unit) == ("clients", "transactions/s")
-
-
-@pytest.mark.parametrize(
-    ("head", "options", "factor", "unit"),
-    [
-        ("sessions,ktps", {}, 1e-3, "transactions/s"),
-        ("sessions,X", {"throughput_unit": "k orders/s"}, 1e-3, "orders/s"),
-        ("sessions,tpm", {}, 60, "transactions/s"),
-        ("sessions,tpm", {"throughput_unit": "orders"}, 60, "orders/s"),
-        ("sessions,tps", {"throughput_unit": "calls/min"}, 60, "calls/s"),  # what the option says of the file
-        ("sessions,Mtx/h", {}, 3600e-6, "transactions/s"),
-        ("sessions,calls", {"duration": "30s"}, 30, "calls/s"),
-        ("sessions,calls", {"duration": "2min"}, 120, "calls/s"),
-        ("sessions,n_done", {"throughput": "n_done", "throughput_unit": "rows/h"}, 3600, "rows/s"),
-    ],
-)
-def test_throughput_is_per_second_whatever_the_unit_of_the_file(
-    head: str, options: dict[str, str], factor: float, unit: str
-) -> None:
-    ladder = read(f"{head}\n" + "".join(f"{n},{x * factor!r}\n" for n, x in RATES), **options)
-    assert [x for _, x in pairs(ladder)] == pytest.approx([x for _, x in RATES])
-    assert ladder.throughput_unit == unit
-
-
-RATES = [(1, 955.2), (2, 1879.1), (4, 3690.4), (8, 6907.8), (16, 8100.3), (32, 8210.9)]
-
-
-def table(head: str, *columns: float | list[float]) -> str:
-    """Load, throughput, and columns: their figures, or what they are times load / throughput."""
-    every = [c if isinstance(c, list) else [c * n / x for n, x in RATES] for c in columns]
-    lines = (",".join(map(repr, (*rung, *more))) for rung, *more in zip(RATES, *every, strict=True))
-    return "\n".join([head, *lines]) + "\n"
-
-
-def test_a_duration_applies_to_counts_and_to_cpu() -> None:
-    text = "sessions,calls,cpu_s,cpu_user_ms,duration_min\n" + "".join(
-        f"{n},{x * 120!r},{n * 0.9 * 120!r},{n * 0.6 * 120_000!r},2\n" for n, x in RATES
-    )
-    for made in (read(text), read(text, duration="2min", duration_unit="min")):
-        assert [x for _, x in pairs(made)] == pytest.approx([x for _, x in RATES])
-        assert made.points["cpu"].to_list() == pytest.approx([0.9 * n for n, _ in RATES])
-        assert made.points["cpu_user"].to_list() == pytest.approx([0.6 * n for n, _ in RATES])
-    with pytest.raises(UsageError, match="line 3, duration_min: no value"):
-        read("N,calls,duration_min\n1,100,1\n2,200,\n4,400,1\n")
-    with pytest.raises(UsageError, match="60000 has no unit") as e:
-        read("N,calls,duration\n1,100,60000\n2,200,60000\n4,400,60000\n")
-    assert e.value.cure and "--duration-unit ms" in e.value.cure
-
-
-@pytest.mark.parametrize(
-    ("head", "response", "cure"),
-    [
-        ("sessions,tps,response_s", 1e3, "--response-unit ms"),
-        ("sessions,tps,response_s", 1e6, "--response-unit us"),
-        ("sessions,tps,response_ms", 0.9, "--response-unit s"),
-        (
-            "sessions,tps,response_ms",
-            60e3,
-            "--throughput-unit 'transactions/min'",
-        ),
-        ("sessions,tps,response_ms", 3600e3, "--throughput-unit 'transactions/h'"),
-        ("sessions,ktps,response_ms", 1e3, "--throughput-unit 'transactions/s'"),
-        ("nodes,tps,response_s", 1e3, "--response-unit ms"),
-    ],
-)
-def test_little_s_law_refuses_a_wrong_unit(head: str, response: float | list[float], cure: str) -> None:
-    with pytest.raises(UsageError, match=r"f\.csv, line 2: .* calls in progress, too (many|few)") as e:
-        read(table(head, response))
-    assert e.value.cure and cure in e.value.cure
-
-
-@pytest.mark.parametrize(
-    ("head", "response", "options"),
-    [
-        ("sessions,tps,response_ms", 1e3, {}),
-        ("sessions,tps,response_ms", 300, {}),  # sessions think, or the client is slow
-        ("users,tps,response_ms", [1 + n * n / 100 for n, _ in RATES], {}),  # 30 ms of work to 1 s of thought
-        ("sessions,tps,response_ms", 1.4e3, {}),  # other calls than those counted
-        ("nodes,tps,response_ms", 40e3, {}),  # 40 sessions on a node
-        ("dop,queries/h,response_s", [3600 / x for _, x in RATES], {}),  # one query at a time
-        ("sessions,tps,response_s", 1e3, {"response_unit": "ms"}),
-        ("sessions,tps,response_ms", 1, {"response_unit": "s"}),
-        ("sessions,tps,response_s", 1e3, {"response": "none"}),
-    ],
-)
-def test_little_s_law_lets_pass_what_may_be(
-    head: str, response: float | list[float], options: dict[str, str]
-) -> None:
-    assert len(read(table(head, response), **options).points) == len(RATES)
-
-
-def test_a_think_time_explains_short_response_times() -> None:
-    text = table("sessions,tps,response_ms", 0.9)
-    with pytest.raises(UsageError, match="too few") as e:
-        read(text)
-    assert e.value.cure and "--think TIME" in e.value.cure
-    ladder = ladder_of(text, "f.csv", think_s=0.001)
-    assert ladder.points["response_s"][0] == pytest.approx(0.9e-3 / 955.2)
-    with pytest.raises(UsageError, match="too many"):
-        ladder_of(text, "f.csv", think_s=10.0)
-
-
-def test_mean_and_percentile_are_in_like_units() -> None:
-    with pytest.raises(UsageError, match="p95_s and response_ms"):
-        read(table("sessions,tps,response_ms,p95_s", 1e3, 2e3))
-    ladder = read(table("sessions,tps,response_ms,p95", 1e3, 2e3))
-    assert ladder.points["response_p95_s"][0] == pytest.approx(2 / 955.2)
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "said", "cure"),
-    [
-        (table("sessions,tps,cpu", [12, 24, 48, 96, 99, 100]), {}, "more than 8 CPUs", "--cpu-unit %"),
-        (table("nodes,tps,cpu", [3, 6, 12, 24, 48, 96]), {}, "more than 8 CPUs", "--cpu-unit %"),
-        (table("sessions,tps"), {"load": "tps", "throughput": "2"}, "tps cannot be both", "own"),
-        (table("sessions,tps"), {"load": "tps", "throughput": "tps"}, "both --load and --throughput", "own"),
-        (table("sessions,tps"), {"response": "tps"}, "no column for the throughput", "--throughput"),
-        ("1,2\n2,4\n4,8\n", {"load": "2"}, "column 2 cannot be both", "own"),
-        (
-            table("sessions,tps,rate", [2 * x for _, x in RATES]),
-            {},
-            "tps or rate",
-            "--throughput tps or --throughput rate",
-        ),
-        (table("Sitzungen,tps"), {}, "no column for the sessions", "--load Sitzungen"),
-        (table("sessions,tps"), {"throughput_unit": "a/b/c"}, "not a unit of throughput", "orders/s"),
-        (table("sessions,tps"), {"response_unit": "parsec"}, "not a unit of time", "ms"),
-    ],
-)
-def test_what_does_not_fit_together_is_asked_about(
-    text: str, options: dict[str, str], said: str, cure: str
-) -> None:
-    with pytest.raises(UsageError, match=said) as e:
-        read(text, Machine(cpus=8), **options)
-    assert cure in (e.value.cure or "")
-
-
-def test_a_response_time_without_a_unit_goes_by_littles_law() -> None:
-    ladder = read("N,X,R\n1,100,10\n2,190,10.5\n4,350,11.4\n8,500,16")
-    assert ladder.points["response_s"][3] == pytest.approx(0.016)
-    assert "taken for ms" in ladder.notes[0]
-    with pytest.raises(UsageError, match="has no unit"):
-        read("N,X,R\n1,100,3e12\n2,190,3e12\n4,350,3e12\n8,500,3e12")
-
-
-def test_per_cent_of_cpu_needs_the_machine() -> None:
-    text = "N,X,cpu%\n1,100,20\n2,190,40\n4,350,80\n8,500,95"
-    assert read(text).points["cpu"].is_null().all()
-    assert "--cpus" in read(text).notes[0]
-    assert read(text, Machine(cpus=4)).points["cpu"].to_list() == [0.8, 1.6, 3.2, 3.8]
-
-
 def test_loads_that_come_again_are_repeats() -> None:
     ladder = read("N,X\n" + FOUR + FOUR)
     assert ladder.points["repeat"].to_list() == [1, 2] * 4
@@ -396,6 +233,65 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=said) as e:
             read_ladder(path)
         assert e.value.cure
+
+
+SESSIONS = "sessions,tps\n" + FOUR
+
+
+@pytest.mark.parametrize(
+    ("content", "last"),
+    [
+        ("\ufeff" + SESSIONS, 500),
+        (SESSIONS.replace("\n", "\r\n"), 500),
+        (SESSIONS.replace("\n", "\r"), 500),
+        ("\n\n" + SESSIONS.replace("\n", "\n\n"), 500),
+        ("# host=db1\n" + SESSIONS.replace("\n", " # fine\n"), 500),
+        ('"Sessions","TPS"\n"1","100"\n"2","190"\n"4","350"\n"8","500"\n', 500),
+        ("sessions;tps\n" + FOUR.replace(",", ";").replace("350", "350,5"), 500),
+        ("sessions , tps ,\n" + FOUR.replace("\n", ",\n"), 500),
+        (SESSIONS + SESSIONS, 500),  # the header again
+        ("sessions,tps,95\n" + FOUR.replace("\n", ",9\n"), 500),
+        ("date,sessions,tps\n" + "".join(f"2026-11-22 10:00,{x}\n" for x in FOUR.split()), 500),
+        ("scale clients threads tps lat_avg_ms\n1 1 2 100 9.9\n1 2 2 190 9\n1 8 2 500 9\n", 500),  # pgbench
+        ("VU,NOPM\n1,6000\n2,11400\n8,30000\n", 500),  # HammerDB
+        (
+            " clients |  tps\n---------+-----\n"
+            + "".join(f" {x.replace(',', ' | ')}\n" for x in FOUR.split()),
+            500,
+        ),
+        ("sessions,tps,response_ms\n1,100,9\n2,190,\n8,500,-\n", 500),
+        ("n,x\n" + "".join(f"{n},{n / (1 + n / 100)!r}\n" for n in range(1, 2001)), 2000 / 21),
+    ],
+)
+def test_odd_files_that_are_ladders(tmp_path: Path, content: str, last: float) -> None:
+    (path := tmp_path / "ladder.csv").write_bytes(content.encode())
+    assert pairs(read_ladder(path))[-1][1] == pytest.approx(last)
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "cure"),
+    [
+        (b"", "is empty", "sessions,throughput"),
+        (bytes(range(256)), "is binary", "save it as CSV"),
+        (b"PK\x03\x04\x14\x00\x06\x00", "an Excel workbook", "save it as CSV"),
+        (b"\x1f\x8b\x08\x00", "compressed", "save it as CSV"),
+        (b'[{"sessions": 1, "tps": 955}]', "is JSON", "save it as CSV"),
+        (SESSIONS.encode("utf-16-le"), "is binary", "save it as CSV"),
+        (b"Results of May\n" + SESSIONS.encode(), "line 1: one column", "a title begins with #"),
+        (SESSIONS.encode() + b"Total,1140\n", "line 6, sessions: 'Total' is not a number", "begin it with #"),
+        (b"sessions,tps\n1,1.2k\n2,2.3k\n4,4k\n", "line 2, tps: '1.2k' is not a number", "ktps"),
+        (b"sessions,tps\n1,100 tx/s\n2,190\n4,350\n", "line 2, tps: '100 tx/s' is not a number", "header"),
+        (b"sessions,tps\n0,0\n" + FOUR.encode(), "line 2, sessions is zero", "leave the line out"),
+        (FOUR.replace("\n", ",9\n").encode(), "3 columns and no header", "--load 1 --throughput 2"),
+        (b"threads,tps,qps\n1,100,2000\n2,190,3800\n4,350,7000\n", "tps or qps", "--throughput tps"),
+        (b"number of clients: 1\nlatency average = 1.0 ms\n", "line 2 has 5 fields", "same columns"),
+    ],
+)
+def test_odd_files_that_are_none(tmp_path: Path, content: bytes, said: str, cure: str) -> None:
+    (path := tmp_path / "ladder.csv").write_bytes(content)
+    with pytest.raises(UsageError, match=said) as e:
+        read_ladder(path)
+    assert cure in (e.value.cure or "")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -235,16 +236,24 @@ def test_the_command_reads_standard_input_and_prints_json() -> None:
     [
         (("no.csv",), "cannot read"),
         (("-", "--cpus", "4", "--cores", "8"), "4 CPUs of 8 cores"),
-        (("-", "--cpus", "16", "--cores", "4", "--threads-per-core", "2"), "more than"),
+        (("-", "--cpus", "16", "--cores", "4", "--threads-per-core", "2"), "are 8 CPUs, not 16"),
+        (("-", "--cpus", "7", "--threads-per-core", "2"), "not a whole number of cores"),
         (("-", "--where", "db"), "not a condition"),
-        (("-", "--response-unit", "min"), "is not a unit of time"),
+        (("-", "--response-unit", "parsec"), "not a unit of time"),
+        (("-", "--load", "tps", "--throughput", "2"), "tps cannot be both --load and --throughput"),
+        (("fifo",), "it is a FIFO"),
+        (("/dev/null",), "it is a device"),
         (("-", "--think", "long"), "not a duration"),
         (("-", "--response-target", "0"), "not a time above 0"),
         (("-", "--predict", "-1"), "-1"),
         (("last", "--cpus", "4"), "to files only"),
     ],
 )
-def test_wrong_words(words: tuple[str, ...], said: str) -> None:
+def test_wrong_words(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("fifo")
     out = run(*words, text=CSV)
     assert isinstance(out.exception, UsageError), out.output
     assert said in str(out.exception)
