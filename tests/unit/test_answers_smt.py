@@ -26,8 +26,6 @@ PAIRS = ((0, 2), (1, 3))
 def test_cpu_per_unit_of_work_rises_by_threads_over_yield(threads: int) -> None:
     throughput = POWER7[threads][0]
     assert smt.inflation(throughput, threads) == pytest.approx(threads / throughput)
-    ratio = (throughput - 1) / (threads - 1)  # growth beyond the cores against that below
-    assert smt.yield_of_slopes(ratio, threads) == pytest.approx(throughput)
 
 
 def test_no_yield_is_refused() -> None:

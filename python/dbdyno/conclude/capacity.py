@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dbdyno.conclude import ladders
+from dbdyno.conclude import ladders, smt
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row
 from dbdyno.conclude.catalogue import claim
@@ -126,7 +126,9 @@ def _knees(scaling: Scaling) -> Iterator[Claim]:
     measured = ladders.knee(ladder)
     if measured is not None:
         said = _knee_values(scaling, measured) | {"session": ladder.load_unit.removesuffix("s")}
-        if fits and scaling.best is not None:
+        if (tied := smt.knee_at_cores(ladder)) is not None:
+            fits, said["model"] = (tied,), f"with bends at {fmt.plain(tied.value)} and at the CPUs"
+        if fits:
             said["model_load"] = fmt.load(fits[0].value, ladder.load_unit) + fmt.spread(fits[0])
         yield claim("knee", said, measured, parts=["model"] if fits else [])
     for knee, name in zip(fits[1:], ("second-knee", "third-knee"), strict=False):

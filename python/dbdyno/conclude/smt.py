@@ -8,8 +8,8 @@ nothing has become slower but the sharing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -20,20 +20,14 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare.effects import effect_of_pairs
 from dbdyno.conclude.ladders import Measured, cells_of
 from dbdyno.conclude.reason import CPU, RUN, RUNQ
-from dbdyno.model.analyses import Estimate, Fitted, Ladder, Machine, Scaling
+from dbdyno.model.analyses import Estimate, Ladder, Machine, Scaling
 from dbdyno.model.claim import GOOD_SCALING, Claim
 from dbdyno.model.errors import UsageError
+from dbdyno.stats.estimates import positive_interval
+from dbdyno.stats.tied import Tied, tied
 
-NEAR = 0.15
-"""A knee this near to the number of cores, relative to it, is taken for the cores' (half a core at least)."""
-
-
-def yield_of_slopes(ratio: float, threads_per_core: int) -> float:
-    """Yield of a core with all threads busy: 1 + (m - 1) r, growth beyond the cores being r times that below.
-
-    With X(N) = x N up to K cores and x r for each further thread, X(m K) / X(K) = 1 + (m - 1) r.
-    """
-    return 1 + (threads_per_core - 1) * ratio
+_WHOLE = 0.95
+"""From this part of the threads on a yield says that they do not share a core."""
 
 
 def inflation(core_yield: float, threads_per_core: int = 2) -> float:
@@ -48,16 +42,8 @@ def inflation(core_yield: float, threads_per_core: int = 2) -> float:
     return threads_per_core / core_yield
 
 
-def near_cores(knee: float, low: float | None, high: float | None, cores: float) -> bool:
-    """Whether a knee may be that of the cores: by its interval, or nearer than :data:`NEAR`."""
-    inside = low is not None and high is not None and low <= cores <= high
-    return inside or abs(knee - cores) <= max(0.5, NEAR * cores)
-
-
 # -- claims --
 
-SEEN = 0.05
-"""Weight that a fit with knees must have at least for its slopes to be believed."""
 CPU_BOUND = (CPU, RUN, RUNQ, "unknown", "no bend")
 
 
@@ -73,42 +59,34 @@ def threads(scaling: Scaling, results: Measured | None, kind: str) -> Iterator[C
 
 # -- yield ----------------------------------------------------------------------------------------
 
+_OF_ONE = "of one thread's core"
+TIED = "fit with bends at the cores and the CPUs"
+
 
 def _yield(scaling: Scaling, kind: str) -> Claim:
-    machine, unit = scaling.ladder.machine, scaling.ladder.load_unit
-    fits = _kneed(scaling)
-    case = _unknown(scaling, kind)
+    ladder, machine = scaling.ladder, scaling.ladder.machine
+    bend, case = ladders.knee(ladder), _unknown(ladder, kind)
+    if case is None and bend is not None and bend.high is not None and bend.high < (machine.cores or 0):
+        case = "elsewhere"
     if case is None:
-        near = [f for f in fits if _near(f, machine.cores)]
-        misplaced = _misplaced(fits, machine)
-        measured = None if misplaced == "at-cpus" else _measured(scaling.ladder)
-        if measured is not None and (measured.low is not None or not near):
-            return _of_rungs(measured, near, scaling.ladder)
-        if misplaced is None:
-            return _of_fits(near, machine, scaling)
-        case = misplaced
-    knee = fmt.load(fits[0].knees[0].value, unit) if fits else ""
+        fit = _tied(ladder)
+        measured, fitted = _measured(ladder, fit), _fitted(fit)
+        found = measured or (fitted if fit is not None and _holds(fit, machine.cores or 0) else None)
+        case = "no-fit" if found is None else None
+        if found is not None and found.value >= _WHOLE * (machine.threads_per_core or 1):
+            case = "at-cpus"
+        elif found is not None:
+            return _known(
+                found, fitted if measured is not None else None, ladder, by_rungs=measured is not None
+            )
+    knee = fmt.load(bend.value, ladder.load_unit) if bend is not None else ""
     said = {"cores": machine.cores, "cpus": machine.cpus, "reason": kind, "knee": knee}
-    return claim("smt-yield", said, case=case)
+    return claim("smt-yield", said, case=case or "")
 
 
-def _misplaced(fits: list[Fitted], machine: Machine) -> str | None:
-    """Where the best fit has its knee, or that it has none: a case of the entry. ``None``: at the cores."""
-    if not fits:
-        return "no-fit"
-    if _near(fits[0], machine.cores):
-        return None
-    return "at-cpus" if _near(fits[0], machine.cpus) else "elsewhere"
-
-
-def _near(fit: Fitted, count: float | None) -> bool:
-    knee = fit.knees[0]
-    return count is not None and near_cores(knee.value, knee.low, knee.high, count)
-
-
-def _unknown(scaling: Scaling, kind: str) -> str | None:
-    """Which of the entry's cases says why nothing is known, whatever the fits; ``None``: none does."""
-    machine, measured = scaling.ladder.machine, ladders.loads(scaling.ladder)
+def _unknown(ladder: Ladder, kind: str) -> str | None:
+    """Which of the entry's cases says why nothing is known, whatever was measured; ``None``: none does."""
+    machine, measured = ladder.machine, ladders.loads(ladder)
     if machine.threads_per_core == 1:
         return "none"
     if machine.threads_per_core is None or machine.cores is None:
@@ -120,98 +98,104 @@ def _unknown(scaling: Scaling, kind: str) -> str | None:
     return None if kind.partition(":")[0] in CPU_BOUND else "other-reason"
 
 
-def _kneed(scaling: Scaling) -> list[Fitted]:
-    """The fits that have a knee, best first, without those that the data all but rule out."""
-    fits = [f for f in scaling.fits if f.knees and _ratio(f) is not None]
-    return [f for f in fits if f.weight >= SEEN or f is scaling.best]
-
-
-def _ratio(fit: Fitted) -> Estimate | None:
-    """Growth beyond the first knee over that below it."""
-    if fit.model == "plateau":
-        return Estimate("yield", 0.0, "", 0.0, 0.0, "by the model")
-    return next((p for p in fit.parameters if p.name == "yield"), None)
-
-
-def _measured(ladder: Ladder) -> Estimate | None:
-    """Throughput with a session for each CPU over that with one for each core; ``None``: a load is missing,
-    or throughput does not scale as far as the cores. The interval is over repeats; of one climb there is
-    none."""
+def _tied(ladder: Ladder) -> Tied | None:
+    """``None``: the machine has no SMT, or is unknown; or there are too few loads."""
     machine = ladder.machine
-    cores, m = machine.cores or 0, machine.threads_per_core or 1
+    cores, m = machine.cores, machine.threads_per_core
+    if cores is None or m is None or m < 2 or (machine.cpus is not None and machine.cpus <= cores):
+        return None
+    points = ladder.points.filter(pl.col("throughput") > 0)
+    loads, rates = points["load"].to_list(), points["throughput"].to_list()
+    return tied(loads, rates, cores, m, machine.cpus or cores * m)
+
+
+def knee_at_cores(ladder: Ladder) -> Estimate | None:
+    """The number of cores, where growth with bends at the cores and at the CPUs describes the ladder, and the
+    first bend is that of the cores; its interval is where the fit does not exclude it. ``None``: it is not
+    known, or growth does not bend there."""
+    fit, cores = _tied(ladder), ladder.machine.cores
+    if fit is None or cores is None or not _holds(fit, cores) or fit.core_yield >= _WHOLE * _threads(ladder):
+        return None
+    return Estimate("knee", cores, ladder.load_unit, method=TIED)
+
+
+def _threads(ladder: Ladder) -> int:
+    return ladder.machine.threads_per_core or 1
+
+
+def _holds(fit: Tied, cores: float) -> bool:
+    """Whether the fit describes the ladder, and its first bend may be that of the cores."""
+    return fit.error <= _ROUGH and fit.knee95 is not None and fit.knee95[0] <= cores <= fit.knee95[1]
+
+
+_ROUGH = 0.2
+"""Relative error of a fit that describes nothing."""
+
+
+def _fitted(fit: Tied | None) -> Estimate | None:
+    if fit is None:
+        return None
+    low, high = fit.yield95 or (None, None)
+    return Estimate("SMT yield", fit.core_yield, _OF_ONE, low, high, TIED)
+
+
+def _measured(ladder: Ladder, fit: Tied | None) -> Estimate | None:
+    """Throughput with a session for each CPU over that with one for each core; ``None``: a load is missing.
+    The interval is over repeats; of fewer than three climbs by the scatter about the fit, where known."""
+    machine = ladder.machine
+    cores, m = machine.cores or 0, _threads(ladder)
     if machine.cpus not in (None, cores * m):
         return None
     at = {n: dict(ladder.points.filter(load=float(n)).select("repeat", "throughput").rows())
           for n in (cores, cores * m)}  # fmt: skip
     pairs = [(x, at[cores * m][r]) for r, x in at[cores].items() if x > 0 and at[cores * m].get(r, 0) > 0]
-    if not pairs or not _scales(ladder, cores):
+    if not pairs:
         return None
     e = effect_of_pairs(pairs)
     assert e.ratio is not None
-    method = fmt.REPEATS if e.low is not None else ""
-    return Estimate("SMT yield", e.ratio, _OF_ONE, e.low, e.high, method, e.std_err)
+    noise = None if fit is None else fit.noise
+    if len(pairs) > 2 or fit is None or noise is None:
+        method = fmt.REPEATS if e.low is not None else ""
+        return Estimate("SMT yield", e.ratio, _OF_ONE, e.low, e.high, method, e.std_err)
+    error = noise * math.sqrt(2 / len(pairs))
+    low, high = positive_interval(e.ratio, error * e.ratio, fit.degrees) or (None, None)
+    return Estimate("SMT yield", e.ratio, _OF_ONE, low, high, f"scatter about a {TIED}", error * e.ratio)
 
 
-def _scales(ladder: Ladder, cores: float) -> bool:
-    first = ladders.loads(ladder)[0]
-    efficiency = ladders.throughput(ladder, cores) / cores / (ladders.throughput(ladder, first) / first)
-    return efficiency >= GOOD_SCALING
+def _known(found: Estimate, fitted: Estimate | None, ladder: Ladder, *, by_rungs: bool) -> Claim:
+    """``fitted``: what the fit has, beside what was measured."""
+    cores, m = ladder.machine.cores or 0, _threads(ladder)
+    low, high = cores, ladder.machine.cpus or cores * m
+    said = _words(found, m) | {
+        "low": fmt.load(low, ladder.load_unit),
+        "high": fmt.load(high, ladder.load_unit),
+        "one": ladder.load_unit.removesuffix("s"),
+    }
+    parts = ["less"] if found.value < 1 and (found.high is None or found.high < 1) else []
+    if by_rungs and (efficiency := ladders.efficiencies(ladder)[cores]) < GOOD_SCALING:
+        said["efficiency"] = efficiency
+        parts.append("slowed")
+    parts += ["no-interval"] if found.low is None else []
+    if fitted is not None:
+        said["fitted"] = fmt.plain(fitted.value) + fmt.spread(fitted)
+        parts += ["differs"] if _apart(found, fitted) else []
+    return claim("smt-yield", said, found, case="measured" if by_rungs else "known", parts=parts)
 
 
-def _of_rungs(found: Estimate, fits: list[Fitted], ladder: Ladder) -> Claim:
-    """As measured, and what the best fit with a knee at the cores has."""
-    machine = ladder.machine
-    m, cores = machine.threads_per_core or 1, machine.cores or 0
-    said: dict[str, Any] = {
+def _words(found: Estimate, m: int) -> dict[str, Any]:
+    return {
         "ratio": fmt.plain(found.value) + fmt.spread(found),
         "threads": m,
+        "all": "Both" if m == 2 else f"All {m}",
         "share": fmt.percent((found.value - 1) / (m - 1)),
-        "low": fmt.load(cores, ladder.load_unit),
-        "high": fmt.load(cores * m, ladder.load_unit),
     }
-    if fits:
-        fitted = _yield_of(_growth(fits), m)
-        said |= {"model": fits[0].title, "fitted": fmt.plain(fitted.value) + fmt.spread(fitted)}
-    return claim("smt-yield", said, found, case="measured", parts=["fitted"] if fits else [])
 
 
-_OF_ONE = "of one thread's core"
-
-
-def _growth(fits: list[Fitted]) -> Estimate:
-    """Of the best of ``fits``; the interval holds those of all of them, as none is ruled out."""
-    return _widest([r for f in fits if (r := _ratio(f)) is not None])
-
-
-def _yield_of(ratio: Estimate, threads_per_core: int) -> Estimate:
-    ends = [None if v is None else yield_of_slopes(v, threads_per_core) for v in (ratio.low, ratio.high)]
-    value = yield_of_slopes(ratio.value, threads_per_core)
-    return Estimate("SMT yield", value, _OF_ONE, ends[0], ends[1], ratio.method)
-
-
-def _of_fits(fits: list[Fitted], machine: Machine, scaling: Scaling) -> Claim:
-    fit, m = fits[0], machine.threads_per_core
-    assert m is not None
-    ratio = _growth(fits)
-    found = _yield_of(ratio, m)
-    best = scaling.best
-    said = {
-        "ratio": fmt.plain(found.value) + fmt.spread(found),
-        "threads": m,
-        "share": fmt.percent(ratio.value) + fmt.percent_spread(ratio),
-        "model": fit.title,
-        "knee": fmt.load(fit.knees[0].value, scaling.ladder.load_unit),
-        "cores": fmt.whole(machine.cores or 0),
-        "best": "" if fit is best or best is None else f"; the best fit is {best.title}",
-    }
-    return claim("smt-yield", said, found, case="known")
-
-
-def _widest(ratios: list[Estimate]) -> Estimate:
-    """The first, with an interval that holds all of theirs; without one where one has none."""
-    lows, highs = ([getattr(r, end) for r in ratios] for end in ("low", "high"))
-    known = None not in lows and None not in highs
-    return replace(ratios[0], low=min(lows) if known else None, high=max(highs) if known else None)
+def _apart(a: Estimate, b: Estimate) -> bool:
+    """Whether the intervals of both are known and do not meet."""
+    if a.low is None or a.high is None or b.low is None or b.high is None:
+        return False
+    return a.low > b.high or b.low > a.high
 
 
 # -- CPU per unit of work -------------------------------------------------------------------------

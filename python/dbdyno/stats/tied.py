@@ -1,0 +1,187 @@
+"""Growth that bends at two known loads: as many as cores, and as many as threads (CPUs).
+
+X(N) = rate (min(N, c) + r (min(N, C) - c) + s (N - C)) / (1 + sigma (N - 1)), terms below 0 left out, with
+c cores and C CPUs known. Without sigma it is linear in rate, rate r and rate s; sigma is what every load
+loses to contention, as in Amdahl's law. Residuals are relative to the curve, so that an error in proportion
+to throughput has the same weight everywhere. Throughput with all threads over that with one a core is the
+yield.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbdyno.stats.estimates import students_quantile
+
+Floats = NDArray[np.float64]
+Interval = tuple[float, float] | None
+
+EXACT = 1e-6
+"""Relative residuals of this size are rounding: they say nothing of noise."""
+_REACH, _PLACES = 2.0, 60
+"""The first bend is sought from the cores over this to the cores times this, at so many places a side."""
+_STEPS = 30
+
+
+@dataclass(frozen=True)
+class Tied:
+    """The fit; intervals are of 95 %, ``None`` where no point is left for the noise or the fit is exact."""
+
+    core_yield: float
+    yield95: Interval
+    knee95: Interval
+    """Where the first bend may be, the second staying at the CPUs: as far as the sum of squares does not
+    exclude it. An end beyond which it was not sought is infinite, or 0."""
+    error: float
+    """Relative standard deviation of a point from the curve, 0 where it is exact."""
+    degrees: int
+    sigma: float
+    curve: Floats
+    """Throughput at the loads that were fitted."""
+
+    @property
+    def noise(self) -> float | None:
+        """Relative standard deviation of one measurement; ``None``: not known."""
+        return self.error if self.degrees > 0 and self.error > EXACT else None
+
+
+@dataclass(frozen=True)
+class _Form:
+    """One of the two: with contention, or without."""
+
+    sigma: float
+    value: float
+    std_err: float
+    """Of the logarithm of the yield."""
+    curve: Floats
+    rss: float
+    degrees: int
+
+
+def tied(n: Sequence[float], x: Sequence[float], cores: float, threads: int, cpus: float) -> Tied | None:
+    """``n``: loads; ``x``: throughputs above 0. ``threads``: of a core, two at least; ``cpus``: where the
+    second bend is. ``None``: no load up to the cores or none above, or too few different loads."""
+    loads, rates = np.asarray(n, dtype=float), np.asarray(x, dtype=float)
+    straight = _form(loads, rates, cores, threads, cpus, bent=False)
+    if straight is None:
+        return None
+    bent = _form(loads, rates, cores, threads, cpus, bent=True)
+    near = [straight] if bent is None else [straight, bent]
+    best = straight if bent is None or not _excluded(straight, bent) else bent
+    near = [best] if best is bent else near
+    error = math.sqrt(best.rss / best.degrees) if best.degrees > 0 else 0.0
+    ends = [e for f in near if (e := _ends(f)) is not None]
+    known = best.degrees > 0 and error > EXACT and len(ends) == len(near)
+    around = (min(low for low, _ in ends), max(high for _, high in ends)) if known else None
+    knees = [k for f in near if f.degrees > 0 and (k := _knee(loads, rates, cores, cpus, f)) is not None]
+    knee = (min(low for low, _ in knees), max(high for _, high in knees)) if knees else None
+    return Tied(best.value, around, knee, error, best.degrees, best.sigma, best.curve)
+
+
+def _excluded(straight: _Form, bent: _Form) -> bool:
+    """By the sum of squares that sigma saves, beyond chance."""
+    least = max(bent.rss, len(bent.curve) * EXACT**2)
+    return straight.rss > least * (1 + students_quantile(bent.degrees) ** 2 / bent.degrees)
+
+
+def _ends(form: _Form) -> Interval:
+    if form.degrees < 1:
+        return None
+    half = min(students_quantile(form.degrees) * form.std_err, 50.0)
+    return form.value * math.exp(-half), form.value * math.exp(half)
+
+
+def _columns(n: Floats, knee: float, cpus: float) -> Floats:
+    """The parts, the last only where loads tell it from the one before."""
+    made = _parts(n, knee, cpus)
+    return made if made[:, 2].any() and len(np.unique(n[n > knee])) > 1 else made[:, :2]
+
+
+def _parts(n: Floats, knee: float, cpus: float) -> Floats:
+    """Of each load up to the knee, from there to the CPUs, and beyond."""
+    made = [np.minimum(n, knee), np.clip(np.minimum(n, cpus) - knee, 0.0, None), np.clip(n - cpus, 0.0, None)]
+    return np.stack(made, axis=1)
+
+
+def _form(n: Floats, x: Floats, cores: float, threads: int, cpus: float, *, bent: bool) -> _Form | None:
+    columns = _columns(n, cores, cpus)
+    if not (n <= cores).any() or not columns[:, 1].any():
+        return None
+    places, k = len(np.unique(n)), columns.shape[1] + bent
+    if places < k or (bent and (len(n) < k + 2 or np.count_nonzero(np.unique(n) <= cores) < 3)):
+        return None
+    found = _solved(n, x, columns, bent=bent)
+    if found is None:
+        return None
+    coefficients, sigma, curve, covariance = found
+    rss, degrees = float((((x - curve) / curve) ** 2).sum()), len(n) - k
+    low, full = coefficients[0], coefficients[0] + (threads - 1) * coefficients[1]
+    if min(low, full) <= 0:
+        return None
+    before, after = (1 + sigma * (load - 1) for load in (cores, cores * threads))
+    slope = np.zeros(k)  # of the yield's logarithm
+    slope[:2] = 1 / full - 1 / low, (threads - 1) / full
+    if bent:
+        slope[-1] = (cores - 1) / before - (cores * threads - 1) / after
+    variance = max(0.0, float(slope @ covariance @ slope)) * rss / max(degrees, 1)
+    value = float(full / low * before / after)
+    return _Form(sigma, value, math.sqrt(variance), curve, rss, degrees)
+
+
+def _solved(
+    n: Floats, x: Floats, columns: Floats, *, bent: bool
+) -> tuple[Floats, float, Floats, Floats] | None:
+    """Coefficients, sigma, curve, covariance for a relative variance of 1. Gauss and Newton's steps, each
+    with the weights of the curve before. ``None``: they find no curve above 0, or no sigma above 0."""
+    curve, parts, sigma = x.copy(), columns.shape[1], 0.0
+    design: Floats = columns
+    coefficients: Floats = np.zeros(parts)
+    for step in range(_STEPS):
+        shrunk = columns / (1 + sigma * (n - 1))[:, None]
+        design = shrunk
+        free = bent and step > 0
+        if free:
+            design = np.column_stack([shrunk, -curve * (n - 1) / (1 + sigma * (n - 1))])
+        weighted = design / curve[:, None]
+        target = (x + (design[:, -1] * sigma if free else 0.0)) / curve
+        found, _, rank, _ = np.linalg.lstsq(weighted, target, rcond=None)
+        if rank < design.shape[1]:
+            return None
+        before = curve
+        coefficients = np.asarray(found[:parts])
+        if free:
+            sigma = min(max(float(found[-1]), 0.0), 2 * sigma + 0.05)
+        curve = columns @ coefficients / (1 + sigma * (n - 1))
+        if not (curve > 0).all():
+            return None
+        if step > 2 and float(np.abs(curve / before - 1).max()) < 1e-10:
+            break
+    if bent and sigma <= 0:
+        return None
+    inverse: Floats = np.asarray(np.linalg.pinv((design / curve[:, None]).T @ (design / curve[:, None])))
+    return coefficients, sigma, curve, inverse
+
+
+def _knee(n: Floats, x: Floats, cores: float, cpus: float, best: _Form) -> Interval:
+    """As far from the cores as the sum of squares does not exclude; sigma and weights stay as they are. Where
+    the interval does not hold the cores, the bend is elsewhere."""
+    places = cores * _REACH ** np.linspace(-1, 1, 2 * _PLACES + 1)
+    places = places[(places >= n.min()) & (places < n.max())]
+    if not len(places):
+        return None
+    weight = 1 / ((1 + best.sigma * (n - 1)) * best.curve)
+    designs = np.stack([_parts(n, float(k), max(cpus, float(k))) * weight[:, None] for k in places])
+    target = x / best.curve
+    left = target - (designs @ (np.linalg.pinv(designs) @ target)[..., None])[..., 0]
+    squares = (left * left).sum(axis=1)
+    least = max(min(float(squares.min()), best.rss), len(n) * EXACT**2)
+    held = places[squares <= least * (1 + students_quantile(best.degrees) ** 2 / best.degrees)]
+    if not len(held):
+        return None
+    low = 0.0 if held[0] == places[0] else float(held[0])
+    return low, math.inf if held[-1] == places[-1] else float(held[-1])
