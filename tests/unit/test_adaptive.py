@@ -47,6 +47,7 @@ def climb(
     goal: str | None = None,
     response_ms: Law = lambda _n: 0.0,
     fault: Callable[[int], str | None] = lambda _n: None,
+    marks: tuple[int, ...] = (),
 ) -> tuple[list[int], Done]:
     """Rungs in the order in which they were asked for, and the verdict."""
     chance = random.Random(seed)
@@ -54,7 +55,12 @@ def climb(
     found = None if goal is None else parse_goal(goal)
     top = top or 8 * cpus
     rule = Adaptive(
-        top=top, most_rungs=most, near=min(top, max(2, cpus)), repeats=3 if goal else 1, goal=found
+        top=top,
+        most_rungs=most,
+        near=min(top, max(2, cpus)),
+        repeats=3 if goal else 1,
+        goal=found,
+        marks=marks,
     )
     while len(seen) < 100:
         step = next_rung(Findings(rule, tuple(seen)))
@@ -97,6 +103,31 @@ def test_the_knee_is_found_with_few_rungs(law: Law, cpus: int, knee: int, rungs:
     near = [n for n in asked if n != knee and abs(n - knee) <= max(1, 0.13 * knee)]
     assert len(near) >= (2 if knee > 1 else 1)  # on both sides
     assert (done.id, done.case, done.said["at"]) == ("auto-ladder", "knee", knee)
+
+
+@pytest.mark.parametrize(
+    ("law", "goal"),
+    [
+        (segments(8, 16, 0.3), None),
+        (plateau(16), None),
+        (plateau(3), None),
+        (lambda _n: 100.0, None),
+        (lambda n: 100.0 * n, None),
+        (usl(0.05, 0.002), None),
+        (plateau(3), "p95<20ms"),
+        (lambda n: 100.0 * n, "p95<1ms"),
+        (plateau(16), "throughput>150"),
+    ],
+)
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_cores_and_cpus_are_always_measured(law: Law, goal: str | None, noise: float) -> None:
+    asked, _ = climb(law, 16, marks=(8, 16), goal=goal, noise=noise, response_ms=lambda n: 5.0 * n)
+    assert {8, 16} <= set(asked) and len(set(asked)) <= 16
+
+
+def test_marks_beyond_a_rung_that_cannot_be_used_are_not_asked_for() -> None:
+    asked, done = climb(plateau(3), 16, marks=(8, 16), fault=lambda n: "no room" if n > 10 else None)
+    assert 8 in asked and max(asked) <= 16 and done.at == 3
 
 
 @pytest.mark.parametrize(("sigma", "kappa", "cpus"), [(0.05, 0.002, 16), (0.02, 0.0001, 64), (0.3, 0.01, 4)])

@@ -37,11 +37,13 @@ def _plan(**said: Any) -> Plan:
 def test_an_auto_plan_holds_its_first_cells_and_the_rule() -> None:
     plan = _plan(measure="2s")
     assert [c.sessions for c in plan.cells] == [1]
-    assert plan.adaptive == Adaptive(top=32, most_rungs=16, near=4, repeats=1)
+    assert plan.adaptive == Adaptive(top=32, most_rungs=16, near=4, repeats=1, marks=(4,))
     assert plan.top == 32
     assert plan.call_target_ns == 2 * S // 20 // 8
     assert plan.expected_ns > 16 * 4 * S  # at most
-    assert _plan(sessions="auto:5", rungs=7).adaptive == Adaptive(top=5, most_rungs=7, near=4, repeats=1)
+    assert _plan(sessions="auto:5", rungs=7).adaptive == Adaptive(
+        top=5, most_rungs=7, near=4, repeats=1, marks=(4,)
+    )
     assert _plan(sessions="auto:2cpus").top == 8
     goal = _plan(sessions=None, target="p95<20ms")
     assert goal.adaptive is not None

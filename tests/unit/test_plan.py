@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from observe_trees import unpack
 
 from dbdyno.model.errors import RecipeError, UsageError
-from dbdyno.model.plan import Experiment, Parameter, Workload
+from dbdyno.model.plan import Experiment, Parameter, Plan, Workload
+from dbdyno.observe.cpus import siblings
 from dbdyno.plan import default_ladder, parse_ladder, parse_params, parse_recipe, resolve
 
 LIO = Workload(
@@ -83,6 +88,38 @@ def test_a_ladder_keeps_its_ends_and_ascends(low: int, more: int, step: int) -> 
 )
 def test_default_ladder_climbs_to_four_times_the_cpus(cpus: float, rungs: tuple[int, ...]) -> None:
     assert default_ladder(cpus) == rungs
+
+
+@pytest.mark.parametrize(
+    ("machine", "cpus", "limits", "marks"),
+    [
+        ("ec2-c4-4xlarge", 16, {}, (8, 16)),
+        ("ec2-c4-4xlarge", 16, {"cpus": "0-3,8-11"}, (4, 8)),  # two threads of four cores
+        ("ec2-c4-4xlarge", 16, {"cpus": "0-2"}, (3,)),  # a thread each
+        ("ec2-c4-4xlarge", 16, {"quota": 10.5}, (8, 10)),
+        ("ec2-c4-4xlarge", 16, {"quota": 1.5}, (1,)),
+        ("power9-lpar-smt4", 40, {}, (10, 40)),
+        ("v2-container-cpuset", 64, {}, (32, 64)),
+        ("arm64-altra-2x80", 160, {}, (160,)),  # no SMT
+        ("no-sys", 6, {}, (6,)),  # which CPUs share a core is unknown
+    ],
+)
+def test_ladders_have_the_cores_and_the_cpus_of_every_variant(
+    machine: str, cpus: int, limits: dict[str, Any], marks: tuple[int, ...], tmp_path: Path
+) -> None:
+    here = siblings(unpack(machine, tmp_path))
+
+    def of(**said: Any) -> Plan:
+        variants = {"some": {"limits": limits}, "all": {}}
+        given = Experiment.model_validate({"workload": "lio", "variants": variants} | said)
+        return resolve(given, LIO, cpus, "", allowed=range(1000), siblings=here)
+
+    ladder = {c.sessions for c in of().cells}
+    assert {1, *marks, cpus} <= ladder and 4 * cpus in ladder
+    rule = of(sessions="auto").adaptive
+    assert rule is not None and set(marks) <= set(rule.marks)
+    cores = 1 if here is None else len(here)
+    assert {c.sessions for c in of(sessions="1,cores,2cpus").cells} == {1, cores if here else cpus, 2 * cpus}
 
 
 def test_a_plan_lists_every_cell_and_says_why() -> None:

@@ -13,10 +13,9 @@ from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.number_format import load
 from dbdyno.model.analyses import POINTS, Estimate, Ladder, Machine, Scaling
 from dbdyno.model.claim import stops_scaling
-from dbdyno.model.cpu_lists import parse
 from dbdyno.model.environment import Environment
 from dbdyno.model.ledger_rows import account_rows
-from dbdyno.model.plan import Plan, Workload, cpus_under
+from dbdyno.model.plan import Plan, Workload, cores_under, cpus_under
 from dbdyno.model.session_time import is_limit
 from dbdyno.model.tables import ByCell
 from dbdyno.model.units import NS_PER_S
@@ -63,12 +62,9 @@ def machine_of(results: Measured, variant: str) -> tuple[Machine, tuple[str, ...
 def cores_for(results: Measured, variant: str) -> tuple[tuple[int, ...], ...] | None:
     """The CPUs of each core that the server may use under a variant; ``None``: not known, or not our host."""
     host, server = results.environment.host, results.environment.server
-    if host.siblings is None or not server.here or server.own_cpus is not None:
+    if not server.here or server.own_cpus is not None:
         return None
-    limits = results.plan.variant(variant).limits
-    allowed = set(parse(limits.cpus, "cpus")) if limits.cpus is not None else set(host.limits.affinity)
-    shared = (tuple(cpu for cpu in core if cpu in allowed) for core in host.siblings)
-    return tuple(core for core in shared if core) or None
+    return cores_under(results.plan.variant(variant).limits, host.siblings, host.limits.affinity)
 
 
 # -- points of a run --

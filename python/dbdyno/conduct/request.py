@@ -223,7 +223,7 @@ def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
     else:
         unit = workload(experiment.workload or "", experiment.engine)
     here = host.limits
-    plan = resolve(experiment, unit, here.usable_cpus, cpus_reason(host), text, here.affinity)
+    plan = resolve(experiment, unit, here.usable_cpus, cpus_reason(host), text, here.affinity, host.siblings)
     if any(v.limits.of_system for v in plan.variants):
         topology = observe.topology()
         for variant in plan.variants:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
@@ -119,6 +119,16 @@ def cpus_under(limits: LimitSpec, cpus: float) -> float:
     """How many of ``cpus`` CPUs the server may use under these limits."""
     listed = len(cpu_lists.parse(limits.cpus, "cpus")) if limits.cpus is not None else cpus
     return min(cpus, listed, limits.quota or cpus)
+
+
+def cores_under(
+    limits: LimitSpec, siblings: Sequence[Sequence[int]] | None, allowed: Iterable[int]
+) -> tuple[tuple[int, ...], ...] | None:
+    """The CPUs of each core that the server may use under these limits, of those ``allowed`` where they name
+    none. ``siblings``: all CPUs of each core; ``None``: not known."""
+    usable = set(cpu_lists.parse(limits.cpus, "cpus") if limits.cpus is not None else allowed)
+    shared = (tuple(cpu for cpu in core if cpu in usable) for core in siblings or ())
+    return tuple(core for core in shared if core) or None
 
 
 Order = Literal["ladder", "interleaved", "shuffled"]
@@ -255,6 +265,7 @@ class Adaptive(Strict):
     near: int  # sessions: the knee is first looked for around so many, the CPUs
     repeats: int  # of the ladder; where there is a goal, of the two rungs on both sides of it
     goal: Goal | None = None
+    marks: tuple[int, ...] = ()  # always measured: as many sessions as cores, and as CPUs
 
 
 class Cell(Strict):

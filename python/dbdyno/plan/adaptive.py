@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dbdyno.model.errors import UsageError
@@ -191,10 +191,10 @@ within the ladder."""
 def next_rung(findings: Findings) -> Next | Done:
     """What an auto ladder does next. Pure; called again with every cell that was measured.
 
-    Without a goal it looks for the knee: upwards (one session, the CPUs, twice as many each time) until
-    throughput no longer grows; where the lines of the growing and the flat part cross; then the neighbours of
-    the knee, until rungs within 10 % of it (one session at least) were measured on both sides. With a goal:
-    doubling, bisection to neighbouring session counts, and repeats of both.
+    Without a goal it looks for the knee: upwards (one session, the cores, the CPUs, twice as many each time)
+    until throughput no longer grows; where the lines of the growing and the flat part cross; then the
+    neighbours of the knee, until rungs within 10 % of it (one session at least) were measured on both sides.
+    With a goal: doubling, bisection to neighbouring session counts, and repeats of both.
     """
     goal = findings.rule.goal
     wanted = next_for_knee(findings) if goal is None else next_for_goal(findings, goal)
@@ -219,8 +219,11 @@ def is_auto(experiment: Experiment) -> bool:
     return said.strip().partition(":")[0] == AUTO if said is not None else experiment.target is not None
 
 
-def adaptive_of(experiment: Experiment, cpus: float, repeats: int, choices: list[Choice]) -> Adaptive | None:
-    """The rule of this experiment's ladder; ``None``: it has a ladder of its own.
+def adaptive_of(
+    experiment: Experiment, cpus: float, repeats: int, choices: list[Choice], marked: Iterable[int] = ()
+) -> Adaptive | None:
+    """The rule of this experiment's ladder, ``marked`` always among its rungs; ``None``: it has a ladder of
+    its own.
 
     Raises :class:`UsageError` for a target or a number of rungs of a ladder that is not auto.
     """
@@ -245,6 +248,7 @@ def adaptive_of(experiment: Experiment, cpus: float, repeats: int, choices: list
         near=min(top, max(2, math.floor(cpus))),
         repeats=again,
         goal=goal,
+        marks=tuple(sorted(n for n in marked if n <= top)),
     )
     choices.append(Choice(name="sessions", value=AUTO, reason=rule_words(rule)))
     return rule
@@ -267,8 +271,9 @@ def rule_words(rule: Adaptive) -> str:
     """The rule in words, for the plan."""
     limits = f"at most {rule.most_rungs} load levels up to {rule.top} sessions (--rungs, --ladder auto:TOP)"
     if rule.goal is None:
+        first = ", ".join(map(str, sorted({1, rule.near, *rule.marks})))
         return (
-            f"1, {rule.near}, then doubling until throughput stops growing; then loads on both sides "
+            f"{first} (cores, CPUs), then doubling until throughput stops growing; then loads on both sides "
             f"of the knee, until they are within {TIGHT[KNEE]:.0%} of it or one session; {limits}"
         )
     which = "lowest" if rule.goal.metric == "throughput" else "highest"
@@ -313,6 +318,7 @@ def repeated(plan: Plan, repeat: int) -> tuple[Plan, Sequence[Cell]]:
 def capped(plan: Plan, top: int, reason: str) -> Plan:
     """No rung above ``top``, because of what the server has room for."""
     assert plan.adaptive is not None
-    rule = plan.adaptive.model_copy(update={"top": top, "near": min(top, plan.adaptive.near)})
+    marks = tuple(n for n in plan.adaptive.marks if n <= top)
+    rule = plan.adaptive.model_copy(update={"top": top, "near": min(top, plan.adaptive.near), "marks": marks})
     choice = Choice(name="highest rung", value=str(top), reason=reason)
     return plan.model_copy(update={"adaptive": rule, "choices": (*plan.choices, choice)}).sealed()

@@ -85,14 +85,21 @@ class Done:
 
 
 def higher(findings: Findings, last: int) -> int | None:
-    """The next rung above ``last``: the CPUs, then twice as many each time, up to the cap. Below a rung that
-    could not be used, half-way to it, until a quarter of ``last`` is left. ``None``: there is none."""
+    """The next rung above ``last``: the cores, the CPUs, then twice as many each time, up to the cap. Below
+    a rung that could not be used, half-way to it, until a quarter of ``last`` is left. ``None``: none."""
     rule, blocked = findings.rule, findings.blocked()
     if blocked is not None and last > 0:
         return None if blocked[0] - last <= max(1, last // 4) else (last + blocked[0]) // 2
-    wish = rule.near if last < rule.near else 2 * last
+    wish = min((n for n in (*rule.marks, rule.near) if n > last), default=2 * last)
     wish = min(max(wish, 1), rule.top)
     return wish if wish > last and wish not in findings.tried else None
+
+
+def unmeasured(findings: Findings) -> Next | None:
+    """The lowest of the rungs that are always measured, below one that could not be used, and was not yet."""
+    blocked = findings.blocked()
+    left = [n for n in findings.rule.marks if n not in findings.tried and (blocked is None or n < blocked[0])]
+    return Next(min(left)) if left else None
 
 
 def free_near(wish: float, low: int, high: int, tried: set[int]) -> int | None:
@@ -118,6 +125,8 @@ def next_for_knee(findings: Findings) -> Next | None:
     last, ended = max(throughputs), bend(throughputs, END)
     if ended.at == last and (n := higher(findings, last)) is not None:
         return Next(n)
+    if (mark := unmeasured(findings)) is not None:
+        return mark
     for share in (KNEE, END):
         if (n := _nearer(findings, throughputs, share)) is not None:
             return Next(n)
@@ -301,7 +310,9 @@ def next_for_goal(findings: Findings, goal: Goal) -> Next | None:
         n = higher(findings, max(sides.of))
         if n is not None and few:
             return Next(n)
-        return next_for_knee(findings) if sides.rate and few else _again(sides, [max(sides.of)])
+        if sides.rate and few:
+            return next_for_knee(findings)
+        return _again(sides, [max(sides.of)]) or (unmeasured(findings) if few else None)
     low = before or 0
     n = free_near((low + after) / 2, low, after, findings.tried) if few else None
     if n is not None:
@@ -311,7 +322,7 @@ def next_for_goal(findings: Findings, goal: Goal) -> Next | None:
     beyond = min(2 * after, findings.rule.top)
     if few and not sides.rate and max(findings.tried) < 1.5 * after and beyond > after:
         return Next(beyond)
-    return None
+    return unmeasured(findings) if few else None
 
 
 def _again(sides: Sides, rungs: Sequence[int]) -> Next | None:

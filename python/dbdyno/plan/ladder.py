@@ -1,33 +1,46 @@
-"""The ladder: ``1,2,4,8`` | ``FROM:TO`` | ``FROM:TO:STEP`` | ``FROM:TO:xFACTOR``; ``2cpus`` for a number."""
+"""The ladder: ``1,2,4,8`` | ``FROM:TO`` | ``FROM:TO:STEP`` | ``FROM:TO:xFACTOR``; ``cores``, ``2cpus`` for a
+number."""
 
 from __future__ import annotations
 
 import math
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dbdyno.model import cpu_lists
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Choice, Experiment, Order
+from dbdyno.model.plan import Choice, Experiment, LimitSpec, Order, cores_under, cpus_under
 
 MAX_SESSIONS = 5000
 MAX_RUNGS = 1000
 _FORMS = "write 1,2,4,8 or FROM:TO (every count) or FROM:TO:STEP or FROM:TO:x2 (doubling) or auto"
 
 
-_CPUS = re.compile(r"\b(\d{0,4})cpus\b")
+_COUNTED = re.compile(r"\b(\d{0,4})(cpus|cores)\b")
 
 
-def parse_ladder(text: str, cpus: float = 1.0) -> tuple[int, ...]:
+def marks(
+    limits: LimitSpec, cpus: float, siblings: Sequence[Sequence[int]] | None, allowed: Iterable[int]
+) -> tuple[int, ...]:
+    """As many sessions as cores (where it is known which CPUs share one) and as CPUs may be used: what
+    threads of a core add shows between the two. Ascending; the last is that of the CPUs."""
+    usable = cpus_under(limits, cpus)
+    cores = cores_under(limits, siblings, allowed)
+    counts = [usable, usable if cores is None else min(len(cores), usable)]
+    return tuple(sorted({max(1, math.floor(count)) for count in counts}))
+
+
+def parse_ladder(text: str, cpus: float = 1.0, cores: float | None = None) -> tuple[int, ...]:
     """Session counts, ascending and without repeats; ``FROM`` and ``TO`` are always rungs.
 
-    ``cpus`` in it are those (rounded up) that may be used: with 4 of them ``1:2cpus`` is ``1:8``.
+    ``cpus`` in it are those (rounded up) that may be used: with 4 of them ``1:2cpus`` is ``1:8``. ``cores``
+    are theirs; as many as CPUs, where they are not known.
     Raises :class:`UsageError` for anything outside 1..5000 sessions or more than 1000 rungs.
     """
-    there = max(1, math.ceil(cpus))
-    said = _CPUS.sub(lambda m: str(int(m[1] or 1) * there), text)
+    there = {"cpus": max(1, math.ceil(cpus)), "cores": max(1, math.ceil(cores or cpus))}
+    said = _COUNTED.sub(lambda m: str(int(m[1] or 1) * there[m[2]]), text)
     rungs = sorted({r for part in said.split(",") for r in _part(part.strip(), text)})
     if len(rungs) > MAX_RUNGS:
         raise UsageError(
@@ -37,12 +50,12 @@ def parse_ladder(text: str, cpus: float = 1.0) -> tuple[int, ...]:
     return tuple(rungs)
 
 
-def default_ladder(cpus: float) -> tuple[int, ...]:
-    """1, 2, 4, ... up to four times the CPUs, the CPU count itself always among them."""
+def default_ladder(cpus: float, marked: Iterable[int] = ()) -> tuple[int, ...]:
+    """1, 2, 4, ... up to four times the CPUs, the CPU count itself and those ``marked`` always among them."""
     whole = max(1, math.floor(cpus))
     top = min(4 * max(1, math.ceil(cpus)), MAX_SESSIONS)
     doubling = {2**i for i in range(top.bit_length()) if 2**i <= top}
-    return tuple(sorted(doubling | {whole, top}))
+    return tuple(sorted(doubling | {whole, top, *marked}))
 
 
 def _part(part: str, whole: str) -> list[int]:

@@ -12,6 +12,7 @@ from dbdyno.model.plan import (
     Cell,
     Choice,
     Experiment,
+    LimitSpec,
     Observation,
     Plan,
     Variant,
@@ -21,7 +22,7 @@ from dbdyno.model.plan import (
 )
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
 from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
-from dbdyno.plan.ladder import Place, chosen_order, default_ladder, parse_ladder, places
+from dbdyno.plan.ladder import Place, chosen_order, default_ladder, marks, parse_ladder, places
 from dbdyno.plan.variants import think_ns, variants_of
 
 MIN_MEASURE_NS = NS_PER_S  # the ledger's figures of foreign tasks move only at ticks and switches
@@ -44,8 +45,10 @@ def resolve(
     cpus_reason: str,
     script_text: str | None = None,
     allowed: Sequence[int] = (),
+    siblings: Sequence[Sequence[int]] | None = None,
 ) -> Plan:
-    """The plan of ``experiment`` on a machine where ``cpus`` CPUs may really be used, of those ``allowed``.
+    """The plan of ``experiment`` on a machine where ``cpus`` CPUs may really be used, of those ``allowed``;
+    ``siblings``: the CPUs of each core, where they are known.
 
     Raises :class:`UsageError`.
     """
@@ -53,9 +56,12 @@ def resolve(
     times = _times(experiment)
     variants = variants_of(experiment, workload, allowed, choices)
     tightest = min(cpus_under(v.limits, cpus) for v in variants)
+    counts = [
+        marks(limits, cpus, siblings, allowed) for limits in (LimitSpec(), *(v.limits for v in variants))
+    ]
     repeats = _repeats(experiment, choices)
-    adaptive = adaptive_of(experiment, tightest, repeats, choices)
-    ladder = _ladder(experiment, cpus, choices) if adaptive is None else (1,)
+    adaptive = adaptive_of(experiment, tightest, repeats, choices, {n for m in counts[1:] for n in m})
+    ladder = _ladder(experiment, cpus, counts, choices) if adaptive is None else (1,)
     order = chosen_order(experiment, len(variants), choices)
     if adaptive is not None and order == "ladder" and len(variants) > 1:
         raise UsageError(
@@ -129,17 +135,16 @@ def _within_budget(plan: Plan) -> Plan:
     return plan.model_copy(update={"expected_ns": expected_ns, "choices": (*plan.choices, choice)})
 
 
-def _ladder(experiment: Experiment, cpus: float, choices: list[Choice]) -> tuple[int, ...]:
+def _ladder(
+    experiment: Experiment, cpus: float, counts: Sequence[Sequence[int]], choices: list[Choice]
+) -> tuple[int, ...]:
+    """``counts``: sessions for each core and each CPU of the machine, then of each variant."""
     if experiment.sessions is not None:
-        return parse_ladder(experiment.sessions, cpus)
-    ladder = default_ladder(cpus)
-    choices.append(
-        Choice(
-            name="sessions",
-            value=",".join(map(str, ladder)),
-            reason="from 1 to four times the CPUs; --sessions chooses otherwise",
-        )
-    )
+        cores = counts[0][0] if len(counts[0]) > 1 else None
+        return parse_ladder(experiment.sessions, cpus, cores)
+    ladder = default_ladder(cpus, {n for m in counts[1:] for n in m})
+    why = "from 1 to four times the CPUs, at the cores and the CPUs; --sessions chooses otherwise"
+    choices.append(Choice(name="sessions", value=",".join(map(str, ladder)), reason=why))
     return ladder
 
 
