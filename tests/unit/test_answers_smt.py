@@ -33,6 +33,31 @@ def test_no_yield_is_refused() -> None:
         smt.inflation(0.0)
 
 
+@pytest.mark.parametrize(
+    ("text", "threads", "core_yield", "times"),
+    [("1.31", None, 1.31, 2 / 1.31), ("800:1048", None, 1.31, 2 / 1.31), ("1.6", 4, 1.6, 2.5),
+     ("0.9", None, 0.9, 2 / 0.9), ("1000:1600", 4, 1.6, 2.5), ("2", 2, 2.0, 1.0), ("1", None, 1.0, 2.0)],
+)  # fmt: skip
+def test_a_yield_alone_gives_the_inflation(
+    text: str, threads: int | None, core_yield: float, times: float
+) -> None:
+    found, inflated = smt.given(text, threads)
+    assert (found.id, found.case, inflated.id) == ("smt-yield", "given", "cpu-inflation")
+    assert found.value is not None and found.value.value == pytest.approx(core_yield)
+    assert inflated.value is not None and inflated.value.value == pytest.approx(times)
+    assert found.said["adds"] == ("adds" if core_yield >= 1 else "takes away")
+
+
+@pytest.mark.parametrize(
+    ("text", "threads"),
+    [("0", None), ("-1", None), ("2.01", None), ("4.1", 4), ("1.3", 1), ("x", None), ("1,31", None),
+     ("nan", None), ("inf", None), ("1:2:3", None), ("0:5", None), ("800:1601", 2), ("", None)],
+)  # fmt: skip
+def test_a_yield_that_cannot_be_is_refused(text: str, threads: int | None) -> None:
+    with pytest.raises(UsageError, match="--smt-yield"):
+        smt.given(text, threads)
+
+
 # -- CPU by CPU -----------------------------------------------------------------------------------
 
 

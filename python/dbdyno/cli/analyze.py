@@ -152,6 +152,11 @@ def of_files(given: Mapping[str, Any]) -> list[str]:
     metavar="X",
     help="Predict the load at this throughput; repeatable.",
 )
+@click.option(
+    "--smt-yield",
+    metavar="Y|X1:X2",
+    help="Without a file: CPU inflation by an SMT yield, or by the rates with one thread a core and with all.",
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="Random seed.")
 @column_options
 @machine_options
@@ -164,6 +169,7 @@ def analyze(
     predict: tuple[float, ...],
     response_target: tuple[str, ...],
     throughput_target: tuple[float, ...],
+    smt_yield: str | None,
     seed: int,
     store: Path | None,
     as_json: bool,
@@ -183,8 +189,12 @@ def analyze(
       dbdyno analyze ladder.csv --predict 200 --response-target 20ms
       dbdyno analyze all.csv --where machine=db1 --model usl --json | jq .scalings[0].fits[0]
       psql -AXF, -c 'select clients, tps from tests' | dbdyno analyze -
+      dbdyno analyze --smt-yield 1.31
       dbdyno analyze last
     """
+    if smt_yield is not None:
+        _of_yield(smt_yield, target, given, output, as_json)
+        return
     seconds = [_seconds(text) for text in response_target]
     _positive(predict, throughput_target)
     made = (
@@ -204,6 +214,21 @@ def analyze(
     screen.out().print(present.printed(present.scaling(made)), crop=False)
     if output is not None:
         screen.say(f"report: {output}")
+
+
+def _of_yield(text: str, target: str, given: dict[str, Any], output: Path | None, as_json: bool) -> None:
+    from dbdyno.conclude import smt
+
+    if target != "last":
+        raise UsageError(f"--smt-yield needs no ladder: {target}", "leave one of the two out")
+    found = smt.given(text, machine_of(given).threads_per_core)
+    document = present.claims("SMT yield", found)
+    if output is not None:
+        present.write(document, output)
+    if as_json:
+        print_json({"answers": [c.model_dump(mode="json") for c in found]})
+        return
+    screen.out().print(present.printed(document), crop=False)
 
 
 def _of_file(target: str, model: str | None, seed: int, given: dict[str, Any]) -> tuple[Scaling, ...]:

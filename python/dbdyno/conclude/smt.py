@@ -187,7 +187,9 @@ def _words(found: Estimate, m: int) -> dict[str, Any]:
         "ratio": fmt.plain(found.value) + fmt.spread(found),
         "threads": m,
         "all": "Both" if m == 2 else f"All {m}",
-        "share": fmt.percent((found.value - 1) / (m - 1)),
+        "every": "both" if m == 2 else f"all {m}",
+        "adds": "adds" if found.value >= 1 else "takes away",
+        "share": fmt.percent(abs(found.value - 1) / (m - 1)),
     }
 
 
@@ -196,6 +198,52 @@ def _apart(a: Estimate, b: Estimate) -> bool:
     if a.low is None or a.high is None or b.low is None or b.high is None:
         return False
     return a.low > b.high or b.low > a.high
+
+
+# -- of a yield alone, without a ladder --
+
+_FORMS = "write the yield, 1.31, or both rates with one thread a core first: 800:1048"
+
+
+def given(text: str, threads_per_core: int | None = None) -> tuple[Claim, Claim]:
+    """smt-yield and cpu-inflation with its derivation, of ``1.31`` or ``800:1048`` (throughput with one busy
+    thread a core, and with all). Two threads a core, unless said otherwise. Raises :class:`UsageError`."""
+    m = 2 if threads_per_core is None else threads_per_core
+    core_yield = _parsed(text)
+    if m < 2:
+        raise UsageError(
+            f"--smt-yield with {m} thread per core: nothing is shared", "--threads-per-core 2 or more"
+        )
+    if core_yield > m:
+        raise UsageError(
+            f"--smt-yield {text}: {m} threads of a core cannot do {core_yield:.4g} times the work of one",
+            f"{m} times is what {m} cores do; --threads-per-core if there are more, "
+            "or was the first rate disturbed (cold cache, low clock speed)?",
+        )
+    found = Estimate("SMT yield", core_yield, _OF_ONE)
+    said = _words(found, m) | {"evidence": text}
+    less = ["less"] if core_yield < 1 else []
+    times = Estimate("CPU inflation", inflation(core_yield, m), "times")
+    effect = "independent" if core_yield > 0.995 * m else "hidden" if core_yield > 1 else "useless"
+    said |= {
+        "times": fmt.plain(times.value), "yield": fmt.plain(core_yield), "each": core_yield / m,
+        "busy": 1 / m, "delivers": 1 / core_yield, "left": core_yield - 1, "looks": m - 1.0,
+    }  # fmt: skip
+    return (
+        claim("smt-yield", said, found, case="given", parts=less),
+        claim("cpu-inflation", said, times, parts=["derivation", effect]),
+    )
+
+
+def _parsed(text: str) -> float:
+    """Raises :class:`UsageError`."""
+    try:
+        values = [float(part) for part in text.split(":")]
+    except ValueError:
+        raise UsageError(f"--smt-yield {text}: not a number", _FORMS) from None
+    if len(values) > 2 or not all(0 < v < math.inf for v in values):
+        raise UsageError(f"--smt-yield {text}: rates and a yield are above 0", _FORMS)
+    return values[0] if len(values) == 1 else values[1] / values[0]
 
 
 # -- CPU per unit of work -------------------------------------------------------------------------

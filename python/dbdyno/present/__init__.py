@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dbdyno.present.media.text import Running
     from dbdyno.present.report import brief
     from dbdyno.present.report import document as run_document
+    from dbdyno.present.scaling_document import claims
     from dbdyno.present.scaling_document import document as scaling
     from dbdyno.present.topology import facts as topology_facts
     from dbdyno.present.topology import parsable as topology_parsable
@@ -81,6 +82,7 @@ lazy(
     {
         "ascii_only": "dbdyno.present.topology_picture",
         "brief": "dbdyno.present.report",
+        "claims": "dbdyno.present.scaling_document",
         "comparison": "dbdyno.present.compare:document",
         "comparison_document": "dbdyno.present.jsondoc:comparison",
         "document": "dbdyno.present.jsondoc",

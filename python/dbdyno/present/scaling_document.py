@@ -222,6 +222,12 @@ def _machine(known: Machine) -> str:
     return ", ".join(p for p in (known.model, *counts, threads) if p)
 
 
+def claims(title: str, found: Sequence[Claim]) -> Document:
+    """Answers that need no ladder."""
+    shown = [Statement(c.text, _answer_title(c), c.evidence, "note", c.id) for c in found]
+    return Document(title, [Section("Answers", [Statements(shown)])])
+
+
 def _lead(scaling: Scaling) -> list[Paragraph]:
     return [Paragraph(a.text, lead=True) for a in scaling.answers if a.id == _PARAGRAPH and a.text][:1]
 
