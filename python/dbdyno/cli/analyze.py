@@ -155,7 +155,7 @@ def of_files(given: Mapping[str, Any]) -> list[str]:
 @click.option(
     "--smt-yield",
     metavar="Y|X1:X2",
-    help="Without a file: CPU inflation by an SMT yield, or by the rates with one thread a core and with all.",
+    help="Without a file: CPU inflation by an SMT yield, or by the rates with one thread a core and all.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Random seed.")
 @column_options
