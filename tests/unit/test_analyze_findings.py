@@ -90,6 +90,38 @@ def test_drift_is_told_with_its_size():
     assert "drift" not in _law("fake:cpus=8,cpu=10ms,drift=0.03", (4,))
 
 
+def _by_second(made: Made, rates: list[float]) -> None:
+    """Calls a second as the driver was asked for them."""
+    window = made.tables["windows"].filter(cell=made.cell).row(0, named=True)
+    step = (window["t1_ns"] - window["t0_ns"]) / len(rates)
+    head = {c: window[c] for c in ("cell", "workload", "variant", "sessions", "repeat")}
+    total, said = 0.0, [head | {"at_ns": window["t0_ns"], "calls": 0, "errors": 0}]
+    for n, rate in enumerate(rates, 1):
+        total += rate * step / S
+        said.append(head | {"at_ns": window["t0_ns"] + round(n * step), "calls": round(total), "errors": 0})
+    table = made.tables["cell_progress"]
+    new = pl.DataFrame([{k: v for k, v in r.items() if k in table.columns} for r in said])
+    made.tables["cell_progress"] = pl.concat([table.clear(), new], how="diagonal_relaxed")
+
+
+@pytest.mark.parametrize("shift", [-0.4, 0.5])
+def test_a_step_within_a_measurement_says_when(clean: Climb, shift: float):
+    """Ten seconds, after 6 s another level, 1 % of noise; and one that came and went is told with its end."""
+    made, noise = Made(clean), [1.0, 0.99, 1.01, 1.0, 1.01, 0.99, 1.0, 1.01, 0.99, 1.0]
+    _by_second(made, [1000 * e * (1 + shift if n >= 6 else 1) for n, e in enumerate(noise)])
+    found = made.find()
+    step = found["level-step"]
+    assert "drift" not in found and step.severity == "warning"
+    assert step.value is not None and step.value.value == pytest.approx(shift, abs=0.02)
+    assert step.said["at_low"] < step.said["at"] < step.said["at_high"]
+    assert step.said["at"] == pytest.approx(6.0, abs=0.6) and step.said["until"] is None
+    _by_second(made, [1000 * e * (1 + shift if 3 <= n < 7 else 1) for n, e in enumerate(noise)])
+    back = made.find()["level-step"]
+    assert (back.said["at"], back.said["until"]) == pytest.approx((3.0, 7.0), abs=0.6)
+    _by_second(made, [1000 * e for e in noise])
+    assert not {"drift", "level-step"} & set(made.find())
+
+
 def test_unequal_sessions_are_told():
     """The last session's calls take half as long again."""
     found = _law("fake:cpus=8,cpu=10ms,unequal=0.5", (4,))["uneven-sessions"]
@@ -328,6 +360,7 @@ def test_a_load_that_changes_is_a_note_of_an_observation():
     steady, ebbing = (
         _observed(climb(f"fake:cpus=8,cpu=200ms{lost}", [4])).find() for lost in ("", ",lose=0@7s+1@7s+2@7s")
     )
-    assert "drift" not in steady
-    assert ebbing["drift"].severity == "note"
-    assert ebbing["drift"].value.value == pytest.approx(-0.75, abs=0.05)
+    assert not {"drift", "level-step"} & set(steady) and "drift" not in ebbing
+    step = ebbing["level-step"]
+    assert (step.severity, step.value.value) == ("note", pytest.approx(-0.75, abs=0.05))
+    assert step.said["at_low"] <= 5 <= step.said["at_high"]

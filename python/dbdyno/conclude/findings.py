@@ -59,6 +59,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     quality.foreign_load,
     quality.sources_differ,
     quality.long_calls,
+    steadiness.steps,
     steadiness.drift,
     steadiness.uneven_sessions,
     steadiness.placement_groups,

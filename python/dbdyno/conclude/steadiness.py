@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import polars as pl
 
@@ -11,6 +12,7 @@ from dbdyno.conclude.case import Case, Row, at, ids, of_cell
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model.claim import Claim
 from dbdyno.model.units import NS_PER_S
+from dbdyno.stats import steps as stretches
 from dbdyno.stats.significance import FALSE_ALARMS, Change, unequal, welch
 
 DRIFT = 0.05
@@ -24,10 +26,77 @@ _BLOCKS = 10
 Series = Sequence[tuple[float, float]]  # (middle of the span in s since t0, rate)
 
 
+class Stepped(NamedTuple):
+    """A level that changed within a window; times in s since its begin, each with its interval."""
+
+    at: float
+    at_low: float
+    at_high: float
+    until: float | None  # None: to the end
+    until_low: float | None
+    until_high: float | None
+    first: float
+    second: float
+    p: float
+
+
+def steps(case: Case) -> Iterator[Claim]:
+    """When the level of a window changed: calls per second, or the number of active sessions of an existing
+    workload."""
+    limit, found = _step_limit(case), []
+    for c in case.usable:
+        step = _stepped(case, c)
+        if step is not None and _is_step(step, limit):
+            change = step.second / step.first - 1
+            more = {"change": change, "size": abs(change), "limit": limit, "rho": stretches.RHO}
+            found.append((step._asdict() | more, c))
+    most = max((f for f, _ in found), key=lambda f: f["size"], default=None)
+    parts = ["back"] if most is not None and most["until"] is not None else []
+    severity = "note" if case.observed else None
+    options: Row = {"case": case.kind, "severity": severity, "parts": parts}
+    yield from case.worst("level-step", found, "change", by="size", **options)
+
+
+def _step_limit(case: Case) -> float:
+    """All windows together have a false alarm as often as :data:`~dbdyno.stats.steps.LEVEL`."""
+    return max(stretches.LEVEL / max(1, len(case.usable)), stretches.LEAST_P)
+
+
+def _is_step(found: Stepped | None, limit: float) -> bool:
+    return found is not None and found.p < limit and abs(found.second / found.first - 1) >= DRIFT
+
+
+@of_cell
+def _stepped(case: Case, cell: Row) -> Stepped | None:
+    series = sorted(_at_work(case, cell) if case.observed else _progress(case, cell))
+    if len(series) < stretches.LEAST:
+        return None
+    times, span = [t for t, _ in series], cell["wall_s"] / len(series)
+    found = stretches.change(
+        [v for _, v in series], 0.0 if case.observed else 2 * cell["sessions"] * PHASE_VARIANCE / span**2
+    )
+    if found is None or found.before <= 0:
+        return None
+
+    def moment(place: int) -> float:
+        """Between the value at ``place`` and the one before it."""
+        return (times[max(place - 1, 0)] + times[min(place, len(times) - 1)]) / 2
+
+    lasts = found.end == len(series)
+    low, high = (times[max(found.start95[0] - 1, 0)], times[min(found.start95[1], len(times) - 1)])
+    ends = (times[max(found.end95[0] - 1, 0)], times[min(found.end95[1], len(times) - 1)])
+    return Stepped(
+        moment(found.start), low, high,
+        None if lasts else moment(found.end), None if lasts else ends[0], None if lasts else ends[1],
+        found.before, found.inside, found.p,
+    )  # fmt: skip
+
+
 def drift(case: Case) -> Iterator[Claim]:
     """First half of a window against the second: calls per second, or the number of active sessions of an
-    existing workload."""
-    tested = [(change, c) for c in case.usable if (change := _change(case, c)) is not None]
+    existing workload; but for windows with a step."""
+    steady = [c for c in case.usable if not _is_step(_stepped(case, c), _step_limit(case))]
+    tested = [(change, c) for c in steady if (change := _change(case, c)) is not None]
     limit = FALSE_ALARMS / max(1, len(tested))
     table = "table samples" if case.observed else "table progress"
     found = [

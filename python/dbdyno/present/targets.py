@@ -15,7 +15,7 @@ _PLACES = {
     "timeline": ("activity", "observation-gap"),
     "top": ("lock-bound", "hidden-run-queue", "idle-busy", "naive-cpu"),
     "spread": ("uneven-sessions",),
-    "sessions": ("drift",),
+    "sessions": ("drift", "level-step"),
     "rungs": (
         *("client-limited", "driver-starved", "driver-share", "errors", "no-calls", "cell-short"),
         *("cell-invalid", "steal", "long-calls", "window-short", "sessions-lost"),
