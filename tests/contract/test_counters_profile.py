@@ -10,9 +10,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.contract import loads
 from tests.contract.plain_server import PlainServer, plain_server
+from tests.contract.pooled import cell_of, measured
 
+from dbdyno.account import window
+from dbdyno.account.ledger import cross_check, ledger
 from dbdyno.engines.postgres import PostgresServer
+from dbdyno.model.protocols import Pool
 
 pytestmark = pytest.mark.db
 
@@ -255,3 +260,18 @@ def _count_statements(bench: Bench) -> None:
     values = bench.read()
     assert values["statements_reset_s"] is not None
     assert values["statements_reset_s"] > (values["server_start_s"] or 0)
+
+
+def test_counters_of_a_load_are_those_of_its_calls(any_dsn: str) -> None:
+    """Before 18 the server hears of all calls, those before the barrier among them, when the session ends."""
+    lio = loads.workload("lio")
+    params = loads.defaults(lio, blocks=256)
+    with closing(PostgresServer(any_dsn)) as server:
+        server.prepare(lio, params, 2)
+        calibration = server.calibrate(lio, params, 20_000_000, "test")
+        cell = cell_of(lio, Pool(2, "", 2, "prepared"), 1.5, params=params)
+        made = measured(server, lio, cell, calibration)
+    cut = window.cut([made])
+    found = cross_check(cut, ledger(cut)).filter(source="engine counters")
+    verdicts = dict(found.select("quantity", "verdict").rows())
+    assert verdicts["logical_reads"] == "agrees" and verdicts["db_time"] != "differs"

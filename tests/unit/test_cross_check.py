@@ -243,6 +243,33 @@ def test_counters_that_were_read_once_say_nothing():
 
 
 @pytest.mark.parametrize(
+    ("single", "commits"), [(True, (None, "each session is one transaction")), (False, (100.0, "ok"))]
+)
+def test_calls_before_the_barrier_are_taken_off(single: bool, commits: tuple[float | None, str]):
+    """150 calls from the barrier on and 50 before it, reported after it: 100 of 200 are the window's,
+    and of 150 s of calls and 50 s before them 100 s."""
+    counters = [r for r in _counted(0, 40.0) if not single or r["name"] != "own_transactions"]
+    ends = {"connect": (1, 0.0), "start": (5, 0.0), "t0": (10, 0.0), "t1": (20, 0.0), "end": (25, 1.0)}
+    for name, whole in (("logical_reads", 200_000.0), ("db_time_ns", 190.0 * S), ("own_executions", 0.0)):
+        counters = [r for r in counters if r["name"] != name]
+        counters += [
+            {"scope": "server", "kind": "counter", "unit": "", "status": "ok", "phase": phase, "name": name,
+             "before_ns": at * S, "after_ns": at * S, "value": share * whole}
+            for phase, (at, share) in ends.items()
+        ]  # fmt: skip
+    counters.append(counters[-1] | {"name": "warm_calls", "value": 50.0})
+    session = {"calls": 100, "calls_total": 150, "in_call_ns": 100 * S, "prepare_ns": 50 * S}
+    last = {"at_ns": 25 * S, "calls": 150, "errors": 0, "live": 0, "in_call_ns": 150 * S}
+    made = made_cell({"sessions": [session_row(**session)], "counters": counters, "progress": [last]})
+    levels = {r["key"]: r for r in cut([made])["cut_levels"].filter(scope="server").to_dicts()}
+    assert levels["logical_reads"]["delta"] == pytest.approx(100_000)
+    assert levels["logical_reads"]["warm_up"] == pytest.approx(0.25)
+    assert levels["db_time_ns"]["delta"] == pytest.approx(95 * S)
+    row = levels["transactions_committed"]
+    assert (row["delta"], row["status"]) == (pytest.approx(commits[0]), commits[1])
+
+
+@pytest.mark.parametrize(
     ("deviation", "verdict"), [(1.015, "agrees"), (1.04, "differs"), (0.96, "differs"), (0.985, "agrees")]
 )
 def test_cpu_time_is_compared_to_two_percent(deviation: float, verdict: str):

@@ -46,6 +46,7 @@ _STATEMENTS = ("executions", "blocks_dirtied")
 _NO_STATEMENTS = "needs a counter of statements loaded in the server"
 _NO_COUNTER = "the server has no such counter, or it may not be read"
 _BARE = ("off", "not supported", "not permitted", "not here")
+_NO_WARM_UP = ", less warm-up calls"
 _PER = {"per_transaction": TRANSACTIONS, "per_execution": EXECUTIONS, "per_call": CALLS}
 
 
@@ -132,6 +133,7 @@ def _counted(cell: Tables, key: str, unit: str, wall: float, scale: float = 1.0)
     mine = cell["cut_levels"].filter((pl.col("origin") == "engine") & (pl.col("key") == key))
     for scope, source in (("server", "engine counters"), ("database", "engine counters, this database")):
         for row in mine.filter((pl.col("scope") == scope) & pl.col("delta").is_not_null()).to_dicts():
+            source += "" if row["warm_up"] is None else _NO_WARM_UP
             return Figure(unit, scale * row["delta"] / row["wall_ns"] * NS_PER_S * wall, "ok", source)
     status = str(mine["status"][0]) if mine.height else "off"
     if status in _BARE:

@@ -67,9 +67,10 @@ class Presence:
 
 
 PHASES = ("t0", "t1")
-BEGIN, END = "start", "end"
-"""Before the barrier, with all sessions parked; and once all of them have left and reported what they did:
-between the two the server's counters are exact."""
+CONNECTING, BEGIN, END = "connect", "start", "end"
+"""Before the sessions are there; before the barrier, with all of them parked; and once all have left and
+reported what they did. Between the last two the server's counters are exact, unless it hears only later of
+what sessions do before the barrier: then from the first on."""
 LEFT_S, LEFT_STEP_S = 2.0, 0.02
 """At most so long the end waits for the sessions to leave the server."""
 LOST = (ServerLost, Unreachable)
@@ -173,9 +174,9 @@ class _Asked:
             _until_gone(self._server, leaving)
             self._whole.append(self._server.counting.counters(phase))
 
-    def driver(self, now_ns: int) -> Progress:
+    def driver(self, now_ns: int, *, last: bool = False) -> Progress:
         found = Progress(*self._load.progress())
-        if not self._progress or now_ns - self._progress[-1]["at_ns"] >= NS_PER_S:
+        if last or not self._progress or now_ns - self._progress[-1]["at_ns"] >= NS_PER_S:
             self._progress.append({"at_ns": now_ns, **found._asdict()})
         return found
 
@@ -217,9 +218,11 @@ def measure(
     presence = Presence(server)
     try:
         on_tick("connecting", 0.0, Progress(0, 0, 0, 0), {})
+        asked = _Asked(server, load, enabled=experiment.observe)
+        asked.whole(CONNECTING)
         drive.connect(load, interrupt)
         connected(load)
-        return _measure(server, plan, cell, unit, load, interrupt, on_tick, presence)
+        return _measure(server, plan, cell, unit, load, asked, interrupt, on_tick, presence)
     except BaseException:
         load.abort()
         raise
@@ -231,12 +234,12 @@ def _measure(
     cell: Cell,
     unit: Unit,
     load: Load,
+    asked: _Asked,
     interrupt: drive.Interrupt,
     on_tick: OnTick,
     presence: Presence,
 ) -> RawCell:
     experiment = plan.experiment
-    asked = _Asked(server, load, enabled=experiment.observe)
     asked.whole(BEGIN)
     watch = observe.open_watch(server, load, observe.How.of(experiment))
     clock = _Clock.ahead(load, cell)
@@ -246,6 +249,7 @@ def _measure(
     finally:
         watch.stop()
     end_ns = load.now_ns()
+    asked.driver(end_ns, last=True)
     on_tick("closing", (end_ns - clock.start_ns) / NS_PER_S, load.progress(), {})
     drive.finish(load)
     tables = {**drive.frames(load), **observe.frames(watch)}

@@ -228,7 +228,11 @@ RAW: dict[str, tuple[Column, ...]] = {
     "counters": (
         _c("before_ns", "i64", "before the read"),
         _c("after_ns", "i64", "after the read"),
-        _c("phase", "str", "per session: before1 before2 after1 after2; else t0 t1, start end (of the cell)"),
+        _c(
+            "phase",
+            "str",
+            "per session: before1 before2 after1 after2; else t0 t1, connect start end (of the cell)",
+        ),
         _c("scope", "str", "session | server | database | pooler (its presence: the cell is pooled)"),
         _c("session", "i64", "where scope is session", null=True),
         _c("name", "str", "name in the engine's counters.toml"),

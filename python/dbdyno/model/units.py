@@ -49,7 +49,7 @@ def significant(value: float, digits: int = 3) -> str:
         return "?"
     if value == 0:
         return "0"
-    decimals = digits - len(str(int(abs(value)))) if abs(value) >= 1 else digits + _leading_zeros(value)
+    decimals = digits - len(str(int(abs(value)))) if abs(value) > 1 - 1e-9 else digits + _leading_zeros(value)
     return f"{value:,.{max(0, min(decimals, 12))}f}"
 
 

@@ -167,5 +167,12 @@ CUT: dict[str, tuple[Column, ...]] = {
             "growth by dbdyno's own statements, taken off; NULL: delta lags and holds them",
             null=True,
         ),
+        _c(
+            "warm_up",
+            "f64",
+            "part of the growth that is taken off as that of calls before the barrier, an estimate; "
+            "NULL: the counter had none",
+            null=True,
+        ),
     ),
 }

@@ -133,11 +133,13 @@ def _notes(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
     unknown = [r for r in rows if r["total"] is None and r["per_s"] is None]
     reasons = grouped((in_words(r["status"]), r["name"]) for r in unknown)
     notes = [f"{UNKNOWN} {', '.join(names)}: {why}." for why, names in reasons.items()]
+    totals = {r["name"]: r["total"] for r in rows}
     absent = [HEADS[c] for c in _PER if c not in columns]
-    if absent and rows:
-        notes.append(
-            f"No column {' and none '.join(absent)}: how many there were is not known, or there were none."
-        )
+    none = [head for head in absent if totals.get(f"{head.removeprefix('per ')}s") == 0]
+    if none:
+        notes.append(f"No column {' and none '.join(none)}: none ended in the measurement.")
+    if unknown_ones := [head for head in absent if head not in none]:
+        notes.append(f"No column {' and none '.join(unknown_ones)}: how many there were is not known.")
     return notes
 
 

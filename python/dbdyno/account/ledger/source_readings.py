@@ -86,6 +86,7 @@ _BEHIND = "the server does not see the pool's queue"
 _LEDGER = "calls are so short that the way to the server and back counts"
 _DB_TIME_SCOPE = "of all calls since the start; run-queue time before a call gets a CPU is missing"
 _LATE = "the server reports up to 1 s late, and nothing of a transaction in progress"
+_WARM_UP = "the server reports calls before the start with those after it: their part is estimated"
 _NAMELESS = "the trace could not read the wait events: sleep for the client cannot be separated"
 _STATE = "samples in state active: run-queue time under state idle is missing"
 
@@ -104,19 +105,17 @@ def db_time(cut: Tables) -> Iterator[SourceReading]:
         yield SourceReading("db_time", "engine counters", None, _UNIT, _BEHIND)
         return
     value, status = level(cut, "engine", "db_time_ns", "server", absent="off")
-    waits, late = (
-        float(rung(cut["ledger"], "runq")["aas"].drop_nulls().sum()),
-        _late(cut, "db_time_ns", value),
-    )
+    waits = float(rung(cut["ledger"], "runq")["aas"].drop_nulls().sum())
+    late, warm = _late(cut, "db_time_ns", value), _warm_up(cut, "db_time_ns", value)
     yield SourceReading(
         "db_time",
         "engine counters",
         value,
         _UNIT,
         status,
-        _LATE if late else _DB_TIME_SCOPE,
-        low_by=waits + trips + late,
-        high_by=trips + late,
+        _LATE if late else _WARM_UP if warm else _DB_TIME_SCOPE,
+        low_by=waits + trips + late + warm,
+        high_by=trips + late + warm,
     )
     active = rung(cut["ledger"], "naive.active", "memo")["aas"].drop_nulls()
     value = float(active.sum()) if len(active) else None
@@ -147,6 +146,13 @@ def _late(cut: Tables, key: str, value: float | None) -> float:
     exact = mine.filter(pl.col("own").is_not_null() & (pl.col("scope") == "server")).height > 0
     wall_s = cut["windows"]["wall_s"][0]
     return 0.0 if exact or value is None else abs(value) * LAG_S / wall_s
+
+
+def _warm_up(cut: Tables, key: str, value: float | None) -> float:
+    """What of a counter was taken off for calls before the barrier."""
+    mine = cut["cut_levels"].filter((pl.col("key") == key) & (pl.col("scope") == "server"))
+    parts = mine["warm_up"].drop_nulls()
+    return 0.0 if value is None or parts.is_empty() else abs(value) * parts[0] / (1 - parts[0])
 
 
 def _ledger(cut: Tables, trips: float) -> SourceReading:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import for_each, middle
-from dbdyno.model.raw import OWN, RawCell
+from dbdyno.model.raw import OWN, WARM_CALLS, RawCell
+from dbdyno.model.session_time import in_call
 from dbdyno.model.wait_families import LOG_BYTES
 
 _GAUGES = ("cpus", "procs_running", "procs_blocked")
@@ -102,66 +105,119 @@ BY_CALLS = (
 )
 """What sessions do in calls. The server hears of it late, so these are counted from before the barrier until
 all sessions have left and reported, and the window has the part of its calls."""
+_AT_ONCE = ("blocks_dirtied", "executions")
+"""Counted when a statement ends, so no call before the barrier is ever in them."""
+_TRANSACTIONS = ("transactions_committed", "transactions_rolled_back")
+SINGLE = "each session is one transaction"
+
+
+class _Part(NamedTuple):
+    """What the window has of a counter's growth between two phases; ``warm_up``: the part of that growth that
+    was before the barrier."""
+
+    first: str
+    last: str
+    share: float
+    warm_up: float | None = None
 
 
 def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
     """``delta`` of what a load of our own did, without dbdyno's statements (``own``, scaled alike)."""
-    share = _share_of_calls(cell)
-    names = pl.col("name").is_in([*BY_CALLS, *OWN.values()]) & pl.col("scope").is_in(["server", "database"])
-    counters = cell.tables["counters"].filter(names & (pl.col("status") == "ok"))
-    first, last = (
-        counters.filter(pl.col("phase") == phase).select("scope", "name", pl.col("value").alias(phase))
-        for phase in ("start", "end")
+    engine = cell.tables["counters"].filter(
+        pl.col("scope").is_in(["server", "database"]) & (pl.col("status") == "ok")
     )
-    grown = first.join(last, on=["scope", "name"]).with_columns(grown=pl.col("end") - pl.col("start"))
-    if share is None or not grown["name"].is_in([*OWN.values()]).any():  # else warm-up calls are in it
-        return found.with_columns(own=pl.lit(None, pl.Float64))
-    own = _own(cell, dict(grown.select("name", "grown").rows()))
-    grown = grown.with_columns(
-        own=pl.col("name").replace_strict(own, default=0.0, return_dtype=pl.Float64)
-    ).filter(pl.col("name").is_in(BY_CALLS) & (pl.col("grown") >= 0))
-    mine = grown.select(
-        "scope",
-        origin=pl.lit("engine"),
-        key="name",
-        by_calls=(pl.col("grown") - pl.col("own")).clip(0) * share,
-        own=pl.col("own") * share,
+    parts = _parts(cell, engine) if engine["name"].is_in([*OWN.values()]).any() else {}
+    if not parts:
+        return found.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("own", "warm_up"))
+    rows = [(name, part.share, part.warm_up, _own(cell, engine, name, part)) for name, part in parts.items()]
+    told = pl.DataFrame(
+        rows, {"name": pl.String} | dict.fromkeys(("share", "warm_up", "own"), pl.Float64), orient="row"
+    )
+    grown = pl.concat([_growth(engine, part).filter(pl.col("name") == name) for name, part in parts.items()])
+    mine = (
+        grown.filter(pl.col("grown") >= 0)
+        .join(told, on="name")
+        .select(
+            "scope",
+            "warm_up",
+            origin=pl.lit("engine"),
+            key="name",
+            by_calls=(pl.col("grown") - pl.col("own")).clip(0) * pl.col("share"),
+            own=pl.col("own") * pl.col("share"),
+        )
     )
     joined = found.join(mine, on=["origin", "scope", "key"], how="left", maintain_order="left")
     whole = pl.col("by_calls").is_not_null() & pl.col("delta").is_not_null()
     length = pl.when(whole).then(pl.lit(cell.meta.t1_ns - cell.meta.t0_ns)).otherwise("wall_ns")
+    delta = pl.when(whole).then("by_calls").otherwise("delta")
+    whole_sessions = pl.col("key").is_in(_TRANSACTIONS) & (pl.col("origin") == "engine")
+    if engine["name"].is_in([OWN["transactions_committed"]]).any():
+        whole_sessions = pl.lit(False)
     return joined.with_columns(
-        delta=pl.when(whole).then("by_calls").otherwise("delta"),
+        delta=pl.when(~whole_sessions).then(delta),
         own=pl.when(whole).then("own"),
         wall_ns=length,
+        status=pl.when(whole_sessions).then(pl.lit(SINGLE)).otherwise("status"),
     ).drop("by_calls")
 
 
-def _share_of_calls(cell: RawCell) -> float | None:
-    """Calls in the window, by the sessions' rates, over all calls from the barrier on."""
-    sessions = cell.tables["sessions"]
-    calls = (
-        sessions.select((pl.col("calls_total") + pl.col("errors_total")).sum()).item()
-        if sessions.height
-        else 0
+def _growth(engine: pl.DataFrame, part: _Part) -> pl.DataFrame:
+    first, last = (
+        engine.filter(pl.col("phase") == phase).select("scope", "name", pl.col("value").alias(phase))
+        for phase in (part.first, part.last)
     )
+    both = first.join(last, on=["scope", "name"], maintain_order="left")
+    return both.select("scope", "name", grown=pl.col(part.last) - pl.col(part.first))
+
+
+def _parts(cell: RawCell, engine: pl.DataFrame) -> dict[str, _Part]:
+    """By counter. Where calls before the barrier are reported only after it (``warm_calls``), growth is that
+    from before the sessions were there, but not of transactions, as setting sessions up takes some (those of
+    a pool are set up before). Empty: no calls."""
+    sessions, length_ns = cell.tables["sessions"], cell.meta.t1_ns - cell.meta.t0_ns
+    calls = float(sessions.select((pl.col("calls_total") + pl.col("errors_total")).sum()).item() or 0)
     span = pl.col("last_end_ns") - pl.col("first_start_ns")
     rate = sessions.filter(span > 0).select(((pl.col("calls") + pl.col("errors")) / span).sum()).item()
-    return rate * (cell.meta.t1_ns - cell.meta.t0_ns) / calls if calls and rate else None
+    if not calls or not rate:
+        return {}
+    warm = float(engine.filter((pl.col("name") == WARM_CALLS) & (pl.col("phase") == "end"))["value"].sum())
+    measured = _Part("start", "end", rate * length_ns / calls)
+    parts = dict.fromkeys(BY_CALLS, measured)
+    spent, prepared = _in_calls(cell, calls), 0.0
+    if warm:
+        share = warm / (calls + warm)
+        parts = dict.fromkeys(BY_CALLS, _Part("connect", "end", measured.share * (1 - share), share))
+        parts |= dict.fromkeys(_AT_ONCE if pooled(cell) else (*_AT_ONCE, *_TRANSACTIONS), measured)
+        prepared = float(sessions["prepare_ns"].sum())
+    served = in_call(sessions, cell.meta.t0_ns, cell.meta.t1_ns)
+    if spent and served and not pooled(cell):
+        before = prepared / (spent + prepared)
+        share = served * length_ns / (spent + prepared)
+        parts["db_time_ns"] = parts["db_time_ns"]._replace(share=share, warm_up=before if warm else None)
+    return parts
 
 
-def _own(cell: RawCell, grown: Mapping[str, float]) -> dict[str, float]:
-    """What dbdyno's own connections added: statements, samples and probes, each a transaction; blocks that a
-    probe reads."""
-    samples = cell.tables["sampler"].filter(
-        (pl.col("via").fill_null("sql") == "sql") & (pl.col("status") == "ok")
-    )
-    probes = _work(cell)
+def _in_calls(cell: RawCell, calls: float) -> float | None:
+    """Time in all calls from the barrier on; None: some failed, or nobody asked when they were over."""
+    last = cell.tables["progress"].sort("at_ns").tail(1)
+    whole = last.filter((pl.col("calls") == calls) & (pl.col("errors") == 0))
+    return float(whole["in_call_ns"][0]) if whole.height else None
+
+
+def _own(cell: RawCell, engine: pl.DataFrame, name: str, part: _Part) -> float:
+    """What dbdyno's own connections added to a counter: statements, samples and probes, each a transaction;
+    blocks that a probe reads."""
+    if name in OWN:
+        samples = cell.tables["sampler"].filter(
+            (pl.col("via").fill_null("sql") == "sql") & (pl.col("status") == "ok")
+        )
+        grown = _growth(engine, part).filter(pl.col("name") == OWN[name])["grown"]
+        return float(grown.sum() or 0.0) + samples.height
+    probes = _work(cell) if name == "logical_reads" else None
     counted = probes.filter(pl.col("is_work")) if probes is not None else None
-    found = {name: grown.get(own, 0.0) + samples.height for name, own in OWN.items()}
     if counted is not None and "lio" in counted["name"]:
-        found["logical_reads"] = 2 * float(counted["probe"].sum() or 0.0)
-    return found
+        return 2 * float(counted["probe"].sum() or 0.0)
+    return 0.0
 
 
 def _told_of_reset(found: pl.DataFrame) -> pl.Expr:

@@ -15,10 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.model.raw import OWN
 
 FILES = ("counters", "counters_profile")
-WHOLE = ("start", "end")
+CONNECTING = "connect"
+"""Phase before the sessions are there: asked where what they do before the barrier is reported after it."""
+END = "end"
+WHOLE = (CONNECTING, "start", END)
 """Phases between which the growth of a counter is exact: everybody has reported."""
 REPORTS_ON_REQUEST = 15
 """Since this version a session can be made to report; before, figures are up to half a second old."""
@@ -99,10 +101,10 @@ def _reported(connection: Connection, major: int) -> None:
 
 
 def own(added: Mapping[str, int], phase: str, at_ns: int) -> list[dict[str, Any]]:
-    """Rows of what dbdyno itself has ``added`` so far to counters."""
+    """Rows of what dbdyno itself has ``added``, by name."""
     head = {"before_ns": at_ns, "after_ns": at_ns, "phase": phase, "scope": "server", "status": "ok"}
     head |= {"kind": "counter", "unit": "count"}
-    return [head | {"name": OWN[name], "value": float(value)} for name, value in added.items()]
+    return [head | {"name": name, "value": float(value)} for name, value in added.items()]
 
 
 def _statement(connection: Connection, file: str, extension: str | None) -> str | None:

@@ -39,10 +39,10 @@ from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
 from dbdyno.model.protocols import Capacity, Configured, Journal, Load, Pool, Undo
-from dbdyno.model.raw import OWN
+from dbdyno.model.raw import OWN, WARM_CALLS
 from dbdyno.model.rawtables import OWN_CONNECTION
 from dbdyno.model.source import Source
-from dbdyno.model.tables import rows
+from dbdyno.model.tables import empty, rows
 from dbdyno.model.truth import TruthCase
 from dbdyno.model.wait_families import WaitFamilies
 
@@ -71,7 +71,8 @@ class PostgresServer:
         self._scripts: dict[str, Recipe] = {}
         self._script_settings: dict[str, dict[str, str]] = {}  # by script: of the loads of known truth
         self._probed = False  # by transactions of their own
-        self._exact = True  # what sessions did before the barrier has been reported there
+        self._single = False  # a session is one transaction, which ends after the window
+        self._warm = 0  # calls before the barrier that have not been reported there
         self._added = dict.fromkeys(OWN, 0)  # by samplers and probes
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
         # It has every capability itself, and no world of its own.
@@ -242,8 +243,9 @@ class PostgresServer:
         if self._unprobed is None and self.version >= sessions.OWN_PROBE_SINCE:
             self._unprobed = facts.probe_refusal(self._connection, count, here=self._presence.here)
         probe = sessions.probe(recipe, self.version) if self._unprobed is None else None
-        self._exact = self.version >= sessions.OWN_PROBE_SINCE or recipe.half is None
         self._probed = probe is not None and bool(probe["flush"])
+        self._single = not self._front.shared and sessions.in_one_transaction(recipe, self.version)
+        self._warm = 0 if self._probed or recipe.half is None else count * sessions.WARM_CALLS
         return probe
 
     def _recipe(self, workload: Workload, params: Mapping[str, Any]) -> Recipe:
@@ -315,11 +317,16 @@ class PostgresServer:
             return timing.clock_facts(self._connection, self._presence.main_pid, programs)
 
     def counters(self, phase: str) -> pl.DataFrame:
+        if phase == counters.CONNECTING and not self._warm:
+            return empty("counters")
         with doing("reading counters"):
+            if phase == counters.END:
+                self._front.leave(self._connection)
             read = counters.read(self._connection, phase, _core.now_ns)
-        if self._exact:
-            added = {name: self._connection.statements + more for name, more in self._added.items()}
-            read += counters.own(added, phase, _core.now_ns())
+        added = {OWN[n]: self._connection.statements + more for n, more in self._added.items()}
+        if self._single:
+            del added[OWN["transactions_committed"]]
+        read += counters.own(added | {WARM_CALLS: self._warm}, phase, _core.now_ns())
         return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])
 
     # -- loads of known truth -------------------------------------------------------------------

@@ -150,7 +150,7 @@ def entries(
             "protocol": driver.protocol,
             "pipeline": driver.pipeline,
             "warm": [],
-            "warm_calls": 1 if recipe.half is not None else 0,
+            "warm_calls": WARM_CALLS if recipe.half is not None else 0,
         }
         for session, count in groups
     ]
@@ -184,6 +184,8 @@ def shared(connection: Connection, recipe: Recipe) -> list[str]:
     return [s for s in setup(connection, recipe, inherited, None) if not s.startswith("BEGIN")]
 
 
+WARM_CALLS = 1
+"""Of a session of a built-in workload, before the barrier."""
 PROBING = {"transactions_committed": 7, "executions": 4}
 """Of a session's probes, counted after the barrier: twice a flush and a read after the last call; of those
 before it all transactions but the first, which are reported late."""

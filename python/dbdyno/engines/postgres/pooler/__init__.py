@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import resource
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, cast
@@ -38,6 +39,7 @@ from dbdyno.model.source import Source
 ROLE = "pooler"
 _FILES = 64  # descriptors besides those of clients and server connections
 _EXTRA_CONNECTIONS = 2  # dbdyno's own for activity and calibration
+_LEAVE_S, _LEAVE_STEP_S = 2.0, 0.02
 _number = itertools.count(1)
 
 put_back = process.put_back
@@ -53,11 +55,17 @@ class Fronting:
         self._pooler: Pooler | None = None
         self._console: Console | None = None
         self._processes: list[int] = []  # server connections of the latest load, as they were made
+        self._broke: set[int] | None = None  # of those, once the load is over
 
     def use(self, pool: Pool | None, journal: Journal) -> None:
         """A pooler is started with each load, for its server connections are made for that."""
         self.close()
         self.pool, self._journal = pool, journal
+
+    @property
+    def shared(self) -> bool:
+        """Sessions have no server connection of their own."""
+        return self.pool is not None and self.pool.mode == "transaction"
 
     def close(self) -> None:
         """Ends the pooler of the latest load; what it was noted for has been put back."""
@@ -86,6 +94,7 @@ class Fronting:
         pooler = self._started(front)
         _fill(pooler, min(pool.size, count), settings if shared else ())
         processes = self._processes = _processes(connection, front.application)
+        self._broke = None
         entries = [{**e, "setup": []} for e in spec["sessions"]] if shared else spec["sessions"]
         own = {"target": _target(pooler, spec["target"]), "sessions": entries}
         probe = None if shared else spec["probe"]
@@ -108,6 +117,17 @@ class Fronting:
         self._ended.callback(self._console.close)
         return pooler
 
+    def leave(self, connection: Connection) -> None:
+        """Ends the server connections, which report the last of what they did when they leave."""
+        if self._console is None or self._pooler is None:
+            return
+        with suppress(psycopg.Error):
+            self._broke = set(self._processes) - self._console.processes()
+            self._console.end_connections()
+            until_s = time.monotonic() + _LEAVE_S
+            while _processes(connection, self._pooler.front.application) and time.monotonic() < until_s:
+                time.sleep(_LEAVE_STEP_S)
+
     # -- what it tells ----------------------------------------------------------------------------
     def counters(self, phase: str, now_ns: Callable[[], int]) -> list[dict[str, Any]]:
         """Rows of the table ``counters``; none without a pooler."""
@@ -127,7 +147,7 @@ class Fronting:
 
     def unprobed(self) -> str | None:
         """Why sessions are not asked for their own counters; None: they are."""
-        if self.pool is None or self.pool.mode != "transaction":
+        if not self.shared:
             return None
         return (
             "through a transaction pool a session has no server connection of its own: work per call is that "
@@ -143,7 +163,8 @@ class Fronting:
             "STATS and SHOW CLIENTS at the ends of the window"
         )
         try:
-            lost = set(self._processes) - self._console.processes()
+            served = self._console.processes()
+            lost = set(self._processes) - served if self._broke is None else self._broke
         except psycopg.Error:
             detail = self._pooler.log_tail()
             yield Source(name=ROLE, provenance=provenance, status="lost", detail=detail)

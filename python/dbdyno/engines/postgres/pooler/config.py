@@ -142,6 +142,7 @@ def _settings(front: Front, directory: Path) -> dict[str, str]:
         "unix_socket_dir": str(directory),
         "unix_socket_mode": "0700",
         "auth_type": "any",
+        "admin_users": ALIAS,
         "pool_mode": pool.mode,
         "default_pool_size": str(pool.size),
         "max_db_connections": str(pool.size),
@@ -246,6 +247,11 @@ class Console:
             cursor.execute(f"SHOW {what}".encode())
             names = [c.name for c in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def end_connections(self) -> None:
+        """To the server, all; none is made anew. Raises :class:`psycopg.Error`."""
+        with psycopg.ClientCursor(self._connection) as cursor:
+            cursor.execute(f"KILL {ALIAS}".encode())
 
     def processes(self) -> set[int]:
         """The server's processes that it is connected to. Raises :class:`psycopg.Error`."""
