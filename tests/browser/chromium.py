@@ -135,9 +135,13 @@ class Page:
         """Changes what the system prefers, while the page is open."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
+    def on_paper(self) -> None:
+        """Shows the page as it is printed."""
+        self._call("Emulation.setEmulatedMedia", media="print")
+
     def printed(self) -> tuple[int, list[str]]:
         """Pages on A4 as the page's own style asks for it, and what is wider than the paper."""
-        self._call("Emulation.setEmulatedMedia", media="print")
+        self.on_paper()
         margins = 210 - 2 * 11  # mm, as in page.css
         width = round(margins / 25.4 * 96)
         self._call(

@@ -71,12 +71,14 @@ SERIES = tuple(n for n in _COLOURS if n.startswith("series-"))
 
 
 def css() -> str:
-    """The custom properties of both themes; ``data-theme`` on the root overrides the system's choice."""
+    """The custom properties of both themes; ``data-theme`` on the root overrides the system's choice.
+    Paper is light."""
     light, dark = (";".join(f"--{n}:{c[i]}" for n, c in _COLOURS.items()) for i in (0, 1))
     return (
         f":root{{color-scheme:light;{light}}}"
-        f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{dark}}}}}"
-        f":root[data-theme=dark]{{color-scheme:dark;{dark}}}"
+        "@media screen and (prefers-color-scheme:dark)"
+        f"{{:root:not([data-theme=light]){{color-scheme:dark;{dark}}}}}"
+        f"@media screen{{:root[data-theme=dark]{{color-scheme:dark;{dark}}}}}"
     )
 
 

@@ -1,4 +1,4 @@
-// Draws the charts with the colours of the theme in force, and again when the theme changes.
+// Draws the charts. Their colours are the page's custom properties: they follow the theme, on paper the light one.
 (function () {
   "use strict";
   var root = document.documentElement;
@@ -6,28 +6,20 @@
   var wanted = new URLSearchParams(location.search).get("theme");
   if (wanted === "dark" || wanted === "light") root.dataset.theme = wanted;
 
-  function colour(name) {
-    return getComputedStyle(root).getPropertyValue(name).trim();
-  }
-
-  // A copy of the specification: var(--x) becomes the theme's colour; y scales become logarithmic on demand.
-  function themed(node, log, key) {
-    if (typeof node === "string") {
-      var match = /^var\((--[\w-]+)\)$/.exec(node);
-      return match ? colour(match[1]) : node;
-    }
-    if (Array.isArray(node)) return node.map(function (n) { return themed(n, log, key); });
+  // A copy of the specification: y scales become logarithmic on demand.
+  function scaled(node, log, key) {
+    if (Array.isArray(node)) return node.map(function (n) { return scaled(n, log, key); });
     if (node === null || typeof node !== "object") return node;
     var copy = {};
     Object.keys(node).forEach(function (k) {
-      copy[k] = k === "values" || k === "datasets" ? node[k] : themed(node[k], log, k);
+      copy[k] = k === "values" || k === "datasets" ? node[k] : scaled(node[k], log, k);
     });
     if (log && key === "scale" && copy.type === "linear") copy.type = "log";
     return copy;
   }
 
   function config() {
-    var text = colour("--text"), muted = colour("--muted"), line = colour("--line");
+    var text = "var(--text)", muted = "var(--muted)", line = "var(--line)";
     var font = getComputedStyle(document.body).fontFamily;
     return {
       background: "transparent",
@@ -45,7 +37,7 @@
 
   function draw(figure) {
     var plot = figure.querySelector(".plot");
-    var spec = themed(specs[figure.id], figure.dataset.scale === "log", "");
+    var spec = scaled(specs[figure.id], figure.dataset.scale === "log", "");
     // ast: expressions are interpreted, not compiled; styles are in page.css: the policy permits neither eval nor
     // a style sheet that a script adds.
     var options = {
@@ -65,10 +57,6 @@
     }).map(draw));
   }
 
-  function drawAll() {
-    document.querySelectorAll("figure.chart").forEach(function (figure) { delete figure.dataset.drawn; });
-    return drawShown();
-  }
   document.addEventListener("toggle", drawShown, true);
 
   document.querySelectorAll("button.log").forEach(function (button) {
@@ -118,9 +106,7 @@
     toggle.addEventListener("click", function () {
       var dark = root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
       root.dataset.theme = dark ? "light" : "dark";
-      drawAll();
     });
   }
-  system.addEventListener("change", drawAll);
-  drawAll().then(function () { root.dataset.ready = "yes"; });
+  drawShown().then(function () { root.dataset.ready = "yes"; });
 })();
