@@ -94,7 +94,9 @@ class SecondServer:
     """The core of a server, and a world of its own; nothing besides. ``params["speed"]``: calls a cycle."""
 
     wait_families = wait_families()
-    counting = listing = watching = settings = scripts = calibrating = pooling = truths = None
+    counting = statement_counting = listing = watching = settings = scripts = calibrating = pooling = (
+        truths
+    ) = None
 
     def __init__(self, target: Target) -> None:  # noqa: ARG002
         self._load = SecondLoad(0, 1, EPOCH)

@@ -83,7 +83,7 @@ def test_without_a_registration_nothing_is_read() -> None:
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: s.name)
 def test_a_registration_is_whole(source: DataSource) -> None:
     """Its tables and columns are in the schema, and what asks for it goes from the plan to the watch."""
-    assert source.name and source.provenance and (source.counts or source.file)
+    assert source.name and source.provenance and (source.counts or source.file or source.keyed)
     for counted in (c for c in counts() if c is source.counts):
         assert {counted.label.name, *(f.name for f in counted.figures)} <= {
             c.name for c in RAW[counted.table]

@@ -11,11 +11,13 @@ import report_results as made
 from shown import tables
 
 from dbdyno import present
+from dbdyno.model.column import CELL
 from dbdyno.model.errors import UsageError
 from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.results import Results
-from dbdyno.present import figures, processes, profile, selection, sources_used, strips
-from dbdyno.present.document import Block, Cell, Paragraph, Table
+from dbdyno.model.tables import rows
+from dbdyno.present import figures, processes, profile, selection, sources_used, statements, strips
+from dbdyno.present.document import Block, Cell, Paragraph, Section, Table, Verbatim
 from dbdyno.present.report import DETAILS
 
 
@@ -228,13 +230,45 @@ def test_the_profile_of_a_repeated_rung_is_that_of_all_repeats_where_the_run_has
     assert "all 5 repeats together" in table.title
 
 
+def with_statements(results: Results) -> Results:
+    """The same, with four statements in each cell; of one something was lost."""
+    windows = results.tables["windows"].select(c.name for c in CELL).to_dicts()
+    each = [
+        {"rank": n, "query_id": n, "toplevel": n < 4, "calls": 10**n, "exec_ns": 7 * 10**9 // n, "rows": n,
+         "shared_blks_hit": 5 * 10**n, "shared_blks_read": 0, "local_blks_hit": 0, "local_blks_read": 0,
+         "share": 0.4 / n, "status": "ok" if n < 4 else "lower bound: reset", "source": "statement counters"}
+        for n in range(1, 5)
+    ]  # fmt: skip
+    texts = [{"query_id": n, "text": f"select '{'<b>' * 40}'\n from t{n}"} for n in range(1, 5)]
+    told = {
+        "statements": rows("statements", [{**window, **row} for window in windows for row in each]),
+        "statement_texts": rows("statement_texts", texts),
+    }
+    return replace(results, tables={**results.tables, **told})
+
+
+def test_top_sql_is_by_time_per_call_and_says_where_a_figure_is_a_lower_bound() -> None:
+    results = with_statements(made.results())
+    found, by_calls, *_ = statements.top_sql(results, top(results))
+    assert isinstance(found, Table)
+    assert isinstance(by_calls, Table)
+    at = {c.head: [r.cells[n].text for r in found.rows] for n, c in enumerate(found.columns)}
+    assert at["mean"] == ["700 ms", "35.0 ms", "2.33 ms", ">= 175 us"]
+    assert at["LIO/call"] == ["5.00", "5.00", "5.00", ">= 5.00"]
+    assert all("\n" not in text for text in at["statement"])
+    assert [r.cells[1].text for r in by_calls.rows] == [">= 50.0 k", "5.00 k", "500", "50.0"]  # by LIO
+    (whole,) = statements.texts(results, [top(results)] * 2)  # each text once
+    assert isinstance(whole, Section)
+    assert len([b for b in whole.blocks if isinstance(b, Verbatim)]) == 4
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 def test_no_line_of_the_finer_tables_is_wider_than_the_terminal(width: int) -> None:
     import io
 
     from rich.console import Console
 
-    results = made.results()
+    results = with_statements(made.results())
     for name in DETAILS:
         console = Console(file=io.StringIO(), width=width)
         console.print(present.details(results, name))

@@ -67,6 +67,7 @@ def _listed(values: list[Any]) -> str:
 _PARTS = {
     "claims": ("findings",),
     "profile": ("profile", "top_events"),
+    "statements": ("statements", "statement_texts"),
     "events": ("events",),
     "microstates": ("microstates",),
     "cross_check": ("data_sources",),
@@ -80,6 +81,7 @@ _PARTS = {
 @click.option(
     "--profile", is_flag=True, help="Load profile per second, transaction and call; top ten events."
 )
+@click.option("--statements", is_flag=True, help="Top SQL: time, calls and blocks by statement.")
 @click.option("--events", is_flag=True, help="Every wait event: time asleep and in the run queue.")
 @click.option(
     "--microstates", is_flag=True, help="Time of every process: USR, SYS, CPU WAIT, I/O, lock, sleep."

@@ -82,19 +82,21 @@ class Mark:
     counters: pl.DataFrame
     backends: pl.DataFrame
     host: pl.DataFrame = field(default_factory=lambda: empty("host"))  # CPU by CPU, files of counters
+    statements: pl.DataFrame = field(default_factory=lambda: empty("statement_reads"))  # of an observation
     lost: str | None = None  # the error of a server that no longer answered
     refused: str | None = None  # the error of one that did, but would not tell
 
     def renamed(self, phase: str) -> Mark:
         """The end of one window as the start of the next, read once."""
-        return replace(self, counters=self.counters.with_columns(phase=pl.lit(phase)))
+        named = {t: getattr(self, t).with_columns(phase=pl.lit(phase)) for t in ("counters", "statements")}
+        return replace(self, **named)
 
 
 NOTHING = Mark(empty("counters"), empty("backends"))
 
 
-def read_mark(server: Server, phase: str) -> Mark:
-    """Both tables now; what could not be had is empty, and the mark says why."""
+def read_mark(server: Server, phase: str, *, statements: bool = False) -> Mark:
+    """The tables now; what could not be had is empty, and the mark says why."""
     lost: list[str] = []
     refused: list[str] = []
 
@@ -110,8 +112,31 @@ def read_mark(server: Server, phase: str) -> Mark:
     counting, listing = server.counting, server.listing
     counters = asked("counters", lambda: counting.counters(phase) if counting else empty("counters"))
     backends = asked("backends", lambda: listing.backends() if listing else empty("backends"))
+    by_statement = server.statement_counting if statements else None
+    counted = asked(
+        "statement_reads",
+        lambda: by_statement.statements(phase) if by_statement else empty("statement_reads"),
+    )
     machine = [empty("host"), *([per_cpu(), counter_files()] if server.world is None else [])]
-    return Mark(counters, backends, pl.concat(machine), next(iter(lost), None), next(iter(refused), None))
+    why = next(iter(lost), None), next(iter(refused), None)
+    return Mark(counters, backends, pl.concat(machine), counted, *why)
+
+
+def read_statements(server: Server, phase: str) -> pl.DataFrame:
+    """Table ``statement_reads`` now; empty where it cannot be had."""
+    counting = server.statement_counting
+    with suppress(TargetError):
+        return empty("statement_reads") if counting is None else counting.statements(phase)
+    return empty("statement_reads")
+
+
+def statement_tables(server: Server, first: pl.DataFrame, last: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
+    """What was executed between two reads; nothing where one of them is missing."""
+    counting = server.statement_counting
+    if counting is not None and first.height and last.height:
+        with suppress(TargetError):
+            return counting.executed(first, last)
+    return {}
 
 
 LEAD_NS = 100_000_000  # from the order to the barrier: threads parked, the first sample taken
@@ -173,6 +198,12 @@ class _Asked:
         with suppress(TargetError):  # then there are those of t0 and t1
             _until_gone(self._server, leaving)
             self._whole.append(self._server.counting.counters(phase))
+
+    def statements(self, phase: str) -> pl.DataFrame:
+        """While no session makes calls."""
+        if not self._enabled or self.lost:
+            return empty("statement_reads")
+        return read_statements(self._server, phase)
 
     def driver(self, now_ns: int, *, last: bool = False) -> Progress:
         found = Progress(*self._load.progress())
@@ -242,6 +273,7 @@ def _measure(
     experiment = plan.experiment
     asked.whole(BEGIN)
     watch = observe.open_watch(server, load, observe.How.of(experiment))
+    first = asked.statements("t0")
     clock = _Clock.ahead(load, cell)
     watch.start(clock.t0_ns, clock.t1_ns)
     try:
@@ -250,11 +282,13 @@ def _measure(
         watch.stop()
     end_ns = load.now_ns()
     asked.driver(end_ns, last=True)
+    last = asked.statements("t1")  # before the sessions' own end, which has statements, too
     on_tick("closing", (end_ns - clock.start_ns) / NS_PER_S, load.progress(), {})
     drive.finish(load)
     tables = {**drive.frames(load), **observe.frames(watch)}
     asked.whole(END, tables["sessions"]["backend_pid"].drop_nulls().to_list())
     tables |= asked.tables(tables["counters"], tables["host"])
+    tables |= statement_tables(server, first, last)
     tables["sources"] = observe.sources(
         server, tables, enabled=experiment.observe, said=observe.Said.by(watch)
     )

@@ -19,6 +19,7 @@ from dbdyno.account.ladder import rungs
 from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
 from dbdyno.account.placement import placement
+from dbdyno.account.statements import statements, statements_total
 from dbdyno.conclude.case import Facts, facts_of_json, facts_to_json
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare import compare_variants
@@ -71,6 +72,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables["rates"] = judged(tables, plan)
     tables["over_time"] = window.over_time(cells)
     tables["profile"] = profile(tables)
+    tables["statements"] = statements(tables, plan.experiment.observation)
     found, facts = seconds(tables), Facts()
     tables["top_events"] = top_events(tables["windows"], found)
     findings(plan, environment, {**tables, "rungs": rungs(tables)}, workloads, facts)
@@ -93,8 +95,10 @@ def conclude(
     totals = {
         "profile": profile_total(tables["windows"], tables["profile"]),
         "top_events": top_events_total(tables["windows"], spent),
+        "statements": statements_total(tables),
     }
     tables |= {name: pl.concat([tables[name], total]) for name, total in totals.items()}
+    tables["statement_texts"] = tables["statement_texts"].unique("query_id", maintain_order=True)
     tables["wait_families"] = tables["wait_families"].unique(maintain_order=True)
     found = findings(plan, environment, tables, workloads, facts, load)
     shown = {name: tables.get(name, empty(name)) for name in DERIVED}
@@ -136,6 +140,7 @@ def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
 HELD = (
     *("windows", "rates", "ledger", "cores", "events", "profile", "top_events", "data_sources", "rounds"),
     *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families", "over_time"),
+    *("statements", "statement_texts"),
 )
 """Tables of a part that conclusions are drawn from."""
 TOGETHER = 64

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from dbdyno import observe
-from dbdyno.conduct.cell import NOTHING, Hole, Mark
+from dbdyno.conduct.cell import NOTHING, Hole, Mark, statement_tables
 from dbdyno.conduct.progress import Names, ObservationListener
 from dbdyno.model.data_sources import TRACED
 from dbdyno.model.plan import Observation, Plan
@@ -242,6 +242,7 @@ def closed(
     """The cell of a window whose watch has been stopped. It may be too short to be of use."""
     tables = numbers.of(observe.frames(window.watch))
     tables["counters"] = pl.concat([window.first.counters, last.counters])
+    tables |= statement_tables(server, window.first.statements, last.statements)
     tables["backends"] = pl.concat([window.first.backends, last.backends])
     own = tables["backends"].filter(pl.col("kind") == OWN_CONNECTION)["pid"].unique().to_list()
     ours = pl.when(pl.col("pid").is_in(own)).then(pl.lit("dbdyno")).otherwise("role").alias("role")

@@ -181,7 +181,7 @@ class Windows:
         return None
 
     def _mark(self, phase: str) -> Mark:
-        mark = read_mark(self._server, phase)
+        mark = read_mark(self._server, phase, statements=True)
         if not mark.lost:
             self._names.keep(mark.backends)
         if mark.refused and mark.refused not in self._troubles:

@@ -75,6 +75,17 @@ class CounterFile(NamedTuple):
     parse: Callable[[str], Mapping[str, int]]  # counter -> value; further ones are passed over
 
 
+class KeyedCounters(NamedTuple):
+    """Counters of the server by key, which the engine reads before a window and after it.
+
+    Raw table ``table``: of each key that was active in between a row a phase (t0, t1).
+    """
+
+    table: str
+    key: tuple[Column, ...]
+    figures: tuple[Column, ...]  # grow; NULL: not counted by this server
+
+
 class DataSource(NamedTuple):
     name: str  # as in the table of sources
     provenance: str
@@ -83,3 +94,4 @@ class DataSource(NamedTuple):
     option: Option | None = None
     counts: TaskCounts | None = None
     file: CounterFile | None = None
+    keyed: KeyedCounters | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import process_rates
+from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, TEXTS
 
 # Sessions that were started together: where each call ran, and whether they were served alike.
 _CALL = (
@@ -251,6 +252,32 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("status", "str", "why unknown"),
         _c("reason", "str", "reason for the tolerance, and possible causes of a difference", null=True),
     ),
+    "statements": (
+        *CELL,
+        _c("rank", "i64", "by time of executions; the row of all others comes last"),
+        _c(
+            "query_id",
+            "i64",
+            "of the statement; NULL: hidden from this role, or all others in sum",
+            null=True,
+        ),
+        _c("user", "str", "role; NULL: all others in sum, or sampled only", null=True),
+        _c("database", "str", "database; NULL: as above, or it is gone", null=True),
+        _c("toplevel", "bool", "false: inside a function, its time is part of the caller's"),
+        _c("others", "i64", "statements in the row of all others; NULL: one statement", null=True),
+        *FIGURES,
+        _c("share", "f64", "of the time of all top-level statements", null=True),
+        _c("db_time_s", "f64", "time that sessions spent in it, from samples; NULL: met by none", null=True),
+        _c("db_time_share", "f64", "of the time that sessions spent in any statement", null=True),
+        _c("cpu_s", "f64", "of which on a CPU", null=True),
+        _c("cpu_wait_s", "f64", "of which in the run queue", null=True),
+        _c("top_wait", "str", "class/event in which it slept longest", null=True),
+        _c("wall_s", "f64", "between the two reads", null=True),
+        EVICTIONS,
+        _c("status", "str", "ok | lower bound: why | sampled only"),
+        _c("source", "str", "data sources"),
+    ),
+    "statement_texts": TEXTS,
     "rungs": (
         _c("workload", "str", "workload"),
         _c("variant", "str", "variant"),

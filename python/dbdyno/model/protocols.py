@@ -172,6 +172,18 @@ class Counting(Protocol):
         """Server-wide counters now: rows of the table ``counters``."""
 
 
+class StatementCounting(Protocol):
+    """Counters of single statements."""
+
+    def statements(self, phase: str) -> pl.DataFrame:
+        """Every statement's counters now: rows of the table ``statement_reads``; none where they are not
+        counted or may not be read."""
+
+    def executed(self, first: pl.DataFrame, last: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
+        """Between two reads: ``statement_reads`` of the statements that were executed, without dbdyno's own,
+        and ``statement_texts`` of those that were not told before."""
+
+
 class Listing(Protocol):
     """Who is connected."""
 
@@ -315,6 +327,9 @@ class Server(Protocol):
     # -- what it may have besides; None: it has not -------------------------------------------------
     @property
     def counting(self) -> Counting | None: ...
+
+    @property
+    def statement_counting(self) -> StatementCounting | None: ...
 
     @property
     def listing(self) -> Listing | None: ...

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dbdyno.model.column import Column
 from dbdyno.model.column import column as _c
-from dbdyno.model.data_sources import counts
+from dbdyno.model.data_sources import counts, keyed
+from dbdyno.model.data_sources.statements import TEXTS
 
 _WHO = (
     _c(
@@ -241,6 +242,17 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("value", "f64", "as of the read", null=True),
         _c("status", "str", "of this read"),
     ),
+    **{
+        k.table: (
+            *_READ,
+            _c("phase", "str", "t0 | t1"),
+            *k.key,
+            *k.figures,
+            _c("status", "str", "of this read"),
+        )
+        for k in keyed()
+    },
+    "statement_texts": TEXTS,
     "sources": (
         _c("name", "str", "name of the data source"),
         _c("provenance", "str", "what it reads"),

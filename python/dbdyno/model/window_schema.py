@@ -5,6 +5,7 @@ from __future__ import annotations
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import counts
+from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, KEY
 from dbdyno.model.derived import ROUNDS
 
 _WHOSE = (
@@ -70,6 +71,22 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("at_ns", "i64", "its instant"),
         _c("low_ns", "i64", "start of the time it stands for"),
         _c("high_ns", "i64", "end of the time it stands for"),
+    ),
+    "cut_statements": (
+        *CELL,
+        *KEY,
+        *FIGURES,
+        _c("wall_s", "f64", "between the two reads", null=True),
+        EVICTIONS,
+        _c("status", "str", "ok | lower bound: why"),
+    ),
+    "cut_statement_samples": (
+        *CELL,
+        _c("query_id", "i64", "of the statement", null=True),
+        _c("doing", "str", "run (runnable) | wait | ? (active, no task state)"),
+        _c("wait_class", "str", "where doing is wait", null=True),
+        _c("wait_event", "str", "where doing is wait", null=True),
+        _c("seconds", "f64", "that these samples stand for"),
     ),
     "served": (
         *CELL,

@@ -24,7 +24,7 @@ from dbdyno.present.figures import is_observation
 FORMAT = 1
 """Raised when a key of any of the documents changes its meaning or goes; new keys do not raise it."""
 
-_TABLES = ("rungs", "windows", "data_sources", "sources", "placements")
+_TABLES = ("rungs", "windows", "data_sources", "sources", "placements", "statements", "statement_texts")
 _LEDGER = ("microstates", "profile", "top_events")
 
 

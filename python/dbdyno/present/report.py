@@ -24,6 +24,7 @@ from dbdyno.present import (
     scaling_document,
     selection,
     sources_used,
+    statements,
     strips,
 )
 from dbdyno.present.document import (
@@ -53,6 +54,7 @@ MOST = 3
 """Claims that are shown at once."""
 DETAILS: dict[str, tuple[Details, ...]] = {
     "profile": (profile.load_profile, profile.top_events),
+    "statements": (statements.top_sql,),
     "events": (profile.wait_events,),
     "microstates": (processes.tables,),
     "cross_check": (sources_used.cross_check,),
@@ -183,7 +185,9 @@ class _Builder:
         ladders = scaling_document.section(results.scaling)
         if ladders is not None:
             yield replace(ladders, detail=True)
-        # Top SQL
+        if statements.there(results):
+            top = [self._choice(statements.top_sql), *statements.texts(results, self._picks.shown)]
+            yield Section("Top SQL", top, "statements", detail=True)
         yield Section("Sessions", self._sessions(), "sessions", detail=True)
         yield from self._details()
 

@@ -13,6 +13,7 @@ from dbdyno.model.environment import Cpu
 from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.plan import Cell, Observation, Plan, Variant
 from dbdyno.model.results import Applied, Results
+from dbdyno.model.tables import empty
 from dbdyno.model.units import format_ns
 from dbdyno.present import figures, headline
 from dbdyno.present.accounts import BRACKET
@@ -232,6 +233,9 @@ _METHODS = (
     ("top events", "top_events", "",
      "DB CPU, CPU WAIT and each wait's sleep, ranked by seconds; what a wait's label hid in the run queue "
      "stands beside it and is counted in CPU WAIT, so nothing is counted twice"),
+    ("Top SQL", "statements", "calls",
+     "growth of the server's counters by statement, from before the first call to after the last (of an "
+     "observation between the ends of a window); DB time and CPU WAIT from samples; without dbdyno's own"),
     ("microstates", "microstates", "usr",
      "per process: USR and SYS from schedstat split by utime and stime, CPU WAIT from schedstat, LOCK, CLNT "
      "and SLP from the joint table; BLKIO from delay accounting lies inside them"),
@@ -266,7 +270,7 @@ def _seen(results: Results, table: str, key: str) -> tuple[tuple[str, ...], str]
     if table == "microstates":  # too many to be held
         rows = results.ask(table, _of_processes)
     else:
-        rows = _kinds(_rows(results.tables[table], table, key).lazy()).collect()
+        rows = _kinds(_rows(results.tables.get(table, empty(table)), table, key).lazy()).collect()
     sources = tuple(s for s in rows["source"].unique(maintain_order=True).to_list() if s)
     return sources, _status(rows)
 

@@ -11,7 +11,7 @@ import polars as pl
 from dbdyno.model.data_sources import process_rates
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
-from dbdyno.model.tables import DERIVED
+from dbdyno.model.tables import DERIVED, empty
 from dbdyno.model.units import counted
 from dbdyno.present import figures
 from dbdyno.present.figures import clock
@@ -194,8 +194,8 @@ def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
         return own_time(results, results.of_cell(table, pick.cell))
     if table == "microstates":
         return microstates(results)
-    frame = results.tables[table]
-    if table in ("profile", "top_events") and (pick.cell is None or pick.repeats > 1):
+    frame = results.tables.get(table, empty(table))
+    if table in ("profile", "top_events", "statements") and (pick.cell is None or pick.repeats > 1):
         workload, variant, sessions = pick.rung
         of_rung = figures.of_series(frame, figures.Series(workload, variant, ""))
         together = of_rung.filter((pl.col("cell") == TOGETHER) & (pl.col("sessions") == sessions))

@@ -13,11 +13,12 @@ from dbdyno.account.window.counters import cut_levels, cut_work
 from dbdyno.account.window.rates import over_time, rates_of
 from dbdyno.account.window.rounds import cut_rounds
 from dbdyno.account.window.samples import cut_sampler, cut_samples, sample_chunks
+from dbdyno.account.window.statements import cut_statement_samples, cut_statements
 from dbdyno.account.window.tasks import cut_tasks
 from dbdyno.account.window.traced import cut_counts, cut_traced, cut_waits
 from dbdyno.model.data_sources import counts
 from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import OF_CELL
+from dbdyno.model.tables import OF_CELL, empty
 from dbdyno.model.wait_families import merged
 
 __all__ = [
@@ -55,6 +56,11 @@ def cut_without_samples(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
         **{f"cut_{c.table}": cut_counts(c, cells) for c in counts()},
         "cut_bins": cut_bins(cells),
         "rounds": cut_rounds(cells),
+        "cut_statements": cut_statements(cells),
+        "cut_statement_samples": cut_statement_samples(cells),
+        "statement_texts": pl.concat(
+            [empty("statement_texts"), *(c.tables["statement_texts"] for c in cells)]
+        ),
         **{table: of_cells(table, cells) for table in OF_CELL if table != "cell_histogram"},
     }
 

@@ -25,7 +25,7 @@ _MORE = ("role", "session", "query_id", "leader_pid", "worker")
 
 def cut_sampler(cells: Sequence[RawCell]) -> pl.DataFrame:
     """Table ``cut_sampler``: the spans of a sampler's samples follow one another and fill its window."""
-    return for_each("cut_sampler", cells, _spans)
+    return for_each("cut_sampler", cells, spans_of)
 
 
 def cut_samples(cells: Sequence[RawCell]) -> pl.DataFrame:
@@ -63,7 +63,7 @@ def _whole_samples(cell: RawCell, rows: int) -> Iterator[pl.DataFrame]:
 def seen_spans(cell: RawCell, where: pl.Expr | None = None) -> pl.DataFrame:
     """Per session and task: ``seen_from`` and ``seen_to``, the time that samples of it stand for."""
     mine = (pl.col("role") == "session") & (True if where is None else where)
-    whose, spans = ("session", "pid", "tid"), _spans(cell)
+    whose, spans = ("session", "pid", "tid"), spans_of(cell)
 
     def ends(parts: list[pl.DataFrame], low: str, high: str) -> pl.DataFrame:
         every = pl.concat(parts).group_by(whose, maintain_order=True)
@@ -83,7 +83,7 @@ def _via() -> pl.Expr:
     return pl.col("via").fill_null("sql")
 
 
-def _spans(cell: RawCell) -> pl.DataFrame:
+def spans_of(cell: RawCell) -> pl.DataFrame:
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
     start = pl.col("start_ns")
     at = start + (pl.col("end_ns") - start) // 2
@@ -107,5 +107,5 @@ def _read() -> tuple[pl.Expr, pl.Expr]:
 
 def _rows(cell: RawCell) -> pl.DataFrame:
     samples = fold(cell.scan("samples").collect().with_columns(_via(), _tid()), workers(cell))
-    inside = samples.join(_spans(cell).select(_SAMPLE), on=_SAMPLE, maintain_order="left")
+    inside = samples.join(spans_of(cell).select(_SAMPLE), on=_SAMPLE, maintain_order="left")
     return inside.select(*_KEY, *_SEEN, *_MORE, *_read())

@@ -108,11 +108,11 @@ def own(added: Mapping[str, int], phase: str, at_ns: int) -> list[dict[str, Any]
 
 
 def _statement(connection: Connection, file: str, extension: str | None) -> str | None:
-    """The statement of a file; None where its extension is not in this database."""
+    """The statement of a file; None where its extension cannot be read in this database."""
     if extension is None:
         return sql.text(file)
     cursor = psycopg.RawCursor(connection)
-    row = cursor.execute(sql.text("extension_schema").encode(), [extension]).fetchone()
+    row = cursor.execute(sql.text("extension").encode(), [extension]).fetchone()
     return sql.fill(file, schema=row[0]) if row else None
 
 

@@ -14,7 +14,8 @@ from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.data_source import Enabling, Step
 from dbdyno.model.source import Source
 
-_LIBRARIES, _STATEMENTS = "shared_preload_libraries", "pg_stat_statements"
+_LIBRARIES, STATEMENTS = "shared_preload_libraries", "pg_stat_statements"
+OLDEST_STATEMENTS = (1, 9)  # of the extension, as it came with PostgreSQL 14
 _SUPERUSER = "superuser"
 _RELOAD = "SELECT pg_reload_conf();"
 _RESTART = Step("restart the server")
@@ -31,7 +32,8 @@ class Sight(NamedTuple):
     io_timing: bool  # track_io_timing
     statements_there: bool  # pg_stat_statements is installed beside the server
     statements_loaded: bool  # it is in the server
-    statements_made: bool  # and its extension in this database
+    statements_version: str | None  # of its extension in this database
+    statements_permitted: bool  # to call the extension's functions
 
 
 class Preloaded(NamedTuple):
@@ -57,6 +59,11 @@ def preloaded(connection: Connection) -> Preloaded | None:
     return known._replace(setting=in_file[0]) if known.pending and in_file else known
 
 
+def version_of(extension: str) -> tuple[int, ...]:
+    """``1.10`` in order."""
+    return tuple(int(n) for n in extension.split("."))
+
+
 def setting_on(seen: Sight, name: str, adds: str) -> Enabling:
     """A setting that a reload puts in force."""
     how = "sql" if seen.superuser else "hand"
@@ -78,8 +85,8 @@ def statements(seen: Sight, database: str, libraries: Preloaded | None, *, embed
     why, state, steps = _missing(seen, database, libraries, embedded=embedded)
     return Source(
         name="statement counters",
-        provenance=f"{_STATEMENTS}, all databases",
-        status="not supported" if why else "ok",
+        provenance=f"{STATEMENTS}, all databases",
+        status="not permitted" if state == "not permitted" else "not supported" if why else "ok",
         detail=f"executions and blocks dirtied are unknown: {why}" if why else "",
         enabling=Enabling(
             "calls, time and blocks by statement (Top SQL); executions and blocks dirtied",
@@ -94,18 +101,25 @@ def _missing(
     seen: Sight, database: str, libraries: Preloaded | None, *, embedded: bool
 ) -> tuple[str, str, tuple[Step, ...]]:
     """Why there are no counters of statements, the state, and the next steps; empty: there are."""
-    create = Step(f"CREATE EXTENSION {_STATEMENTS};", "sql" if seen.superuser else "hand")
+    create = Step(f"CREATE EXTENSION {STATEMENTS};", "sql" if seen.superuser else "hand")
     if not seen.statements_there:
-        return f"{_STATEMENTS} is not installed on the server's host", "not supported", _install(embedded)
+        return f"{STATEMENTS} is not installed on the server's host", "not supported", _install(embedded)
     if not seen.statements_loaded:
-        why = f"{_STATEMENTS} is not in {_LIBRARIES}"
+        why = f"{STATEMENTS} is not in {_LIBRARIES}"
         if embedded:
             again = (Step(f"run without --setting {_LIBRARIES}: the embedded server loads it by itself"),)
             return why, "not loaded", again
-        later = () if seen.statements_made else (Step(create.command),)
+        later = () if seen.statements_version else (Step(create.command),)
         return why, "not loaded", (*_preload(seen, libraries), *later)
-    if not seen.statements_made:
-        return f"there is no extension {_STATEMENTS} in database {database}", "not loaded", (create,)
+    if not seen.statements_version:
+        return f"there is no extension {STATEMENTS} in database {database}", "not loaded", (create,)
+    if version_of(seen.statements_version) < OLDEST_STATEMENTS:
+        why = f"the extension {STATEMENTS} in database {database} is version {seen.statements_version}"
+        update = Step(f"ALTER EXTENSION {STATEMENTS} UPDATE;", create.how)
+        return f"{why}, dbdyno needs 1.9", "not loaded", (update,)
+    if not seen.statements_permitted:
+        grant = Step(f"GRANT EXECUTE ON FUNCTION {STATEMENTS}, {STATEMENTS}_info TO {seen.role};")
+        return f"{seen.role} may not call functions of {STATEMENTS}", "not permitted", (grant,)
     return "", "", ()
 
 
@@ -127,10 +141,10 @@ def _preload(seen: Sight, libraries: Preloaded | None) -> tuple[Step, ...]:
         grant = Step(f"GRANT pg_monitor TO {seen.role};")
         return grant, Step(f"dbdyno doctor again: it then sees {_LIBRARIES}, and shows how to add to it")
     named = values.elements(_LIBRARIES, libraries.setting)
-    if any(element.rsplit("/", 1)[-1].removesuffix(".so") == _STATEMENTS for element in named):
+    if any(element.rsplit("/", 1)[-1].removesuffix(".so") == STATEMENTS for element in named):
         return (_RESTART,)
     if libraries.source == "command line":
-        return Step(f"add {_STATEMENTS} to {_LIBRARIES} on the server's command line"), _RESTART
-    listed = pgsql.SQL(", ").join(pgsql.Literal(element) for element in (*named, _STATEMENTS))
+        return Step(f"add {STATEMENTS} to {_LIBRARIES} on the server's command line"), _RESTART
+    listed = pgsql.SQL(", ").join(pgsql.Literal(element) for element in (*named, STATEMENTS))
     alter = pgsql.SQL("ALTER SYSTEM SET {} = {};").format(pgsql.SQL(_LIBRARIES), listed)
     return Step(alter.as_string(None)), _RESTART

@@ -86,7 +86,7 @@ def _hidden(seen: Sight) -> str:
     if seen.all_sessions:
         return ""
     return (
-        "without pg_monitor or pg_read_all_stats, wait events and states of other users' sessions are "
+        "without pg_monitor or pg_read_all_stats, wait events, states and statements of other users are "
         f"hidden: GRANT pg_monitor TO {seen.role}"
     )
 

@@ -23,6 +23,7 @@ from dbdyno.engines.postgres import (
     presence,
     scripts,
     sessions,
+    statements,
     timing,
     truth,
 )
@@ -65,6 +66,7 @@ class PostgresServer:
         here = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect)
         self._settings = Keeper(here)
         self._front = Fronting()
+        self._statement_reader = statements.Statements()
         self._preloaded: enabling.Preloaded | None = None
         self._run: str | None = None  # which has claimed this server
         self._recipes: dict[_Key, Recipe] = {}
@@ -76,7 +78,7 @@ class PostgresServer:
         self._added = dict.fromkeys(OWN, 0)  # by samplers and probes
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
         # It has every capability itself, and no world of its own.
-        self.counting = self.listing = self.watching = self.settings = self
+        self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
         self.world = None
 
@@ -328,6 +330,14 @@ class PostgresServer:
             del added[OWN["transactions_committed"]]
         read += counters.own(added | {WARM_CALLS: self._warm}, phase, _core.now_ns())
         return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])
+
+    def statements(self, phase: str) -> pl.DataFrame:
+        with doing("reading counters of statements"):
+            return self._statement_reader.read(self._connection, phase, _core.now_ns)
+
+    def executed(self, first: pl.DataFrame, last: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
+        with doing("reading texts of statements"):
+            return self._statement_reader.executed(self._connection, first, last)
 
     # -- loads of known truth -------------------------------------------------------------------
     def truth_cases(self) -> Sequence[TruthCase]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dbdyno.model.data_source import CounterFile, DataSource, Option, ProcessRate, TaskCounts
+from dbdyno.model.data_source import CounterFile, DataSource, KeyedCounters, Option, ProcessRate, TaskCounts
+from dbdyno.model.data_sources.statements import STATEMENTS
 from dbdyno.model.data_sources.syscalls import SYSTEM_CALLS
 
-BUILT_IN: tuple[DataSource, ...] = (SYSTEM_CALLS,)
+BUILT_IN: tuple[DataSource, ...] = (SYSTEM_CALLS, STATEMENTS)
 SOURCES = list(BUILT_IN)
 
 
@@ -21,6 +22,10 @@ def counts() -> tuple[TaskCounts, ...]:
 def process_rates() -> tuple[ProcessRate, ...]:
     """Further columns of the table ``microstates``."""
     return tuple(c.rate for c in counts())
+
+
+def keyed() -> tuple[KeyedCounters, ...]:
+    return tuple(s.keyed for s in SOURCES if s.keyed)
 
 
 def files() -> dict[str, CounterFile]:

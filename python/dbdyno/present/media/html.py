@@ -229,7 +229,10 @@ def _table(shown: Table) -> Html:
     """It scrolls sideways in its own box, which takes the focus so that keys scroll it; on paper columns of
     high rank give way."""
     off = _unprinted(shown)
-    classes = [_classes(c.number and "num", n in off and "off") for n, c in enumerate(shown.columns)]
+    classes = [
+        _classes(c.number and "num", c.shortens and "long", n in off and "off")
+        for n, c in enumerate(shown.columns)
+    ]
     named = any(c.head or c.name for c in shown.columns)
     made = [_head(c, classes[n]) for n, c in enumerate(shown.columns)]
     heads = el("thead", el("tr", *made)) if named else None

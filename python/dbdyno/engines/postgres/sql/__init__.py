@@ -6,11 +6,16 @@ from functools import cache
 from importlib import resources
 from string import Template
 
+OWN = "/* dbdyno */"
+"""How each of them ends: by that dbdyno knows its own among the server's statements (a comment in front is
+not always part of the text that the server keeps)."""
+
 
 @cache
 def text(name: str) -> str:
     """The statement in ``NAME.sql``; raises :class:`FileNotFoundError`."""
-    return resources.files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    file = resources.files(__name__).joinpath(f"{name}.sql")
+    return f"{file.read_text(encoding='utf-8')}{OWN}"
 
 
 def fill(name: str, **values: object) -> str:

@@ -5,8 +5,18 @@ select pg_catalog.quote_ident(current_user) as role,
        pg_catalog.current_setting('track_activities')::bool as states,
        (select query_id is not null from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())) as query_ids,
        pg_catalog.current_setting('track_io_timing')::bool as io_timing,
-       pg_catalog.current_setting('pg_stat_statements.max', true) is not null
-           or exists (select from pg_catalog.pg_available_extensions() where name = 'pg_stat_statements')
+       l.loaded or exists (select from pg_catalog.pg_available_extensions() where name = 'pg_stat_statements')
            as statements_there,
-       pg_catalog.current_setting('pg_stat_statements.max', true) is not null as statements_loaded,
-       exists (select from pg_catalog.pg_extension where extname = 'pg_stat_statements') as statements_made
+       l.loaded as statements_loaded,
+       (select extversion from pg_catalog.pg_extension where extname = 'pg_stat_statements') as statements_version,
+       not exists (
+           select from pg_catalog.pg_extension as e
+                join pg_catalog.pg_proc as p on p.pronamespace = e.extnamespace
+           where e.extname = 'pg_stat_statements' and p.proname in ('pg_stat_statements', 'pg_stat_statements_info')
+             and not (pg_catalog.has_schema_privilege(e.extnamespace, 'usage')
+                      and pg_catalog.has_function_privilege(p.oid, 'execute'))
+       ) as statements_permitted
+from (
+    -- a placeholder, which a file may hold without the library, is not listed
+    select exists (select from pg_catalog.pg_settings where name = 'pg_stat_statements.max') as loaded
+) as l

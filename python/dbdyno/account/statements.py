@@ -1,0 +1,164 @@
+"""Table ``statements``: Top SQL of each cell, and of all cells of a load together. Pure.
+
+Counters are exact between two reads. DB time is from samples: the exact time on a CPU and in the run queue
+is divided by how often each statement was met runnable, and sleeps are what samples stand for. A sample
+knows the statement alone: of several roles or databases, each gets time as its executions took.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from dbdyno.model.column import CELL
+from dbdyno.model.data_sources.statements import FIGURES, KEY, LIO
+from dbdyno.model.ledger_rows import groups
+from dbdyno.model.plan import Observation
+from dbdyno.model.session_time import account
+from dbdyno.model.tables import Tables, conform, empty
+from dbdyno.model.wait_families import Family, families_of
+
+MOST, MOST_BY = 50, 10
+"""Statements a cell by time, and by logical I/O and by calls; all others are one row."""
+SAMPLED = "sampled only"
+AMONG = "lower bound: in some windows it is among all others"
+COUNTERS, SAMPLES = "statement counters", "activity samples"
+_CELL = [c.name for c in CELL]
+_KEY = [c.name for c in KEY]
+_FIGURES = [c.name for c in FIGURES]
+_TIMES = ("db_time_s", "cpu_s", "cpu_wait_s", "waited_s")
+_ENDS = ("wall_s", "evictions")
+"""The same for all statements of a cell."""
+_COLUMNS = set(empty("statements").columns)
+
+
+def statements(tables: Tables, chosen: Observation | None = None) -> pl.DataFrame:
+    """From ``windows``, ``ledger``, ``cut_statements`` and ``cut_statement_samples``.
+
+    Of an observation of one role or one database only their statements are counted.
+    """
+    counted, sampled = tables["cut_statements"], tables["cut_statement_samples"]
+    for name in ("user", "database"):
+        if (wanted := getattr(chosen, name, None)) is not None:
+            counted = counted.filter(pl.col(name) == wanted)
+    made = [empty("statements")]
+    for window in tables["windows"].to_dicts():
+        mine = pl.col("cell") == window["cell"]
+        ledger = tables["ledger"].filter(mine)
+        exact = {n: account(ledger, n).aas for n in ("run", "runq")}
+        whole = {n: None if v is None else v * window["wall_s"] for n, v in exact.items()}
+        times = _times(sampled.filter(mine), whole, families_of(tables).among(Family.CLIENT))
+        both = _joined(counted.filter(mine), times)
+        made.append(_ranked(both, {**{n: window[n] for n in _CELL}, **{n: both[n].max() for n in _ENDS}}))
+    return pl.concat(made)
+
+
+def statements_total(tables: Tables) -> pl.DataFrame:
+    """The same over all usable cells of a workload, variant and load together (cell ``all``).
+
+    A statement that was among the others of some cell has a lower bound.
+    """
+    made = [empty("statements")]
+    for head, cells in groups(tables["windows"]):
+        rows = tables["statements"].filter(pl.col("cell").is_in([w["cell"] for w in cells]))
+        if len(cells) == 1 or rows.is_empty():
+            made.append(rows.with_columns(**{k: pl.lit(v) for k, v in head.items()}))
+            continue
+        ends = rows.group_by("cell").agg(pl.col(_ENDS).max()).select(_ENDS).sum()
+        made.append(_ranked(_together(rows), {**head, **ends.row(0, named=True)}))
+    return pl.concat([conform("statements", m) for m in made])
+
+
+def _times(sampled: pl.DataFrame, exact: dict[str, float | None], client: pl.Expr) -> pl.DataFrame:
+    """Per query id seconds of the window, and the wait of most time."""
+    if sampled["query_id"].null_count() == sampled.height:
+        schema = {"query_id": pl.Int64, **dict.fromkeys(_TIMES, pl.Float64), "top_wait": pl.String}
+        return pl.DataFrame(schema=schema)
+    told = sampled.filter(~((pl.col("doing") == "wait") & client))
+    seconds = pl.col("seconds")
+    ran, waited = seconds.filter(pl.col("doing") == "run").sum(), seconds.filter(pl.col("doing") == "wait")
+    unknown = seconds.filter(pl.col("doing") == "?").sum()
+    label = pl.concat_str("wait_class", "wait_event", separator="/", ignore_nulls=True)
+    made = told.group_by("query_id", maintain_order=True).agg(
+        ran=ran, waited_s=waited.sum(), unknown=unknown,
+        top_wait=label.filter(pl.col("doing") == "wait").sort_by(waited, descending=True).first(),
+    )  # fmt: skip
+    share = pl.col("ran") / pl.col("ran").sum()
+    parts = {"cpu_s": exact["run"], "cpu_wait_s": exact["runq"]}
+    made = made.with_columns((share.fill_nan(0.0) * pl.lit(v, pl.Float64)).alias(n) for n, v in parts.items())
+    # Without task states it is not known who was on a CPU: then all of it is time of the statement.
+    on_cpu = pl.col("cpu_s") + pl.col("cpu_wait_s")
+    blind = pl.col("unknown").sum() > 0
+    made = made.with_columns(pl.when(~blind).then(c).alias(c) for c in parts)
+    busy = pl.coalesce(pl.when(~blind).then(on_cpu), pl.col("ran") + pl.col("unknown"))
+    return made.with_columns(db_time_s=busy + pl.col("waited_s")).select("query_id", *_TIMES, "top_wait")
+
+
+def _joined(counted: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
+    """A statement that samples met and that did not end in between has no counters."""
+    named = times.drop_nulls("query_id")
+    own, every = pl.col("exec_ns"), pl.col("exec_ns").sum().over("query_id", "toplevel")
+    part = pl.when(every > 0).then(own / every).otherwise(1 / pl.len().over("query_id", "toplevel"))
+    met = counted.with_columns(part=part).join(
+        named.with_columns(toplevel=True), on=["query_id", "toplevel"], how="left", maintain_order="left"
+    )
+    sampled = pl.col("db_time_s").is_not_null()
+    met = met.with_columns(
+        *(pl.col(n) * pl.col("part") for n in _TIMES),
+        source=pl.when(sampled).then(pl.lit(f"{COUNTERS}, {SAMPLES}")).otherwise(pl.lit(COUNTERS)),
+    )
+    only = named.join(counted, on="query_id", how="anti").with_columns(
+        toplevel=True, status=pl.lit(SAMPLED), source=pl.lit(SAMPLES)
+    )
+    return pl.concat([met, only], how="diagonal_relaxed").with_columns(others=pl.lit(None, pl.Int64))
+
+
+def _together(rows: pl.DataFrame) -> pl.DataFrame:
+    """By statement, over cells; the rows of all others, too."""
+    cut = rows.filter(pl.col("others").is_not_null())["cell"].unique()
+    rest = pl.col("others").is_not_null()
+    made = rows.group_by(*_KEY, rest.alias("rest"), maintain_order=True).agg(
+        *_sums(), pl.col("others").sum().alias("count"),
+        top_wait=pl.col("top_wait").drop_nulls().mode().sort().first(),
+        among=pl.col("cell").is_in(cut.implode()).sum() < len(cut),
+    )  # fmt: skip
+    lower = pl.col("among") & ~pl.col("rest") & (pl.col("status") == "ok")
+    return made.with_columns(
+        others=pl.when("rest").then("count"), status=pl.when(lower).then(pl.lit(AMONG)).otherwise("status")
+    ).drop("rest", "count", "among")
+
+
+def _sums() -> list[pl.Expr]:
+    """NULL is left out, and no known value is NULL."""
+    bad = pl.col("status").filter(~pl.col("status").is_in(["ok", SAMPLED]))
+    longest = pl.col("source").sort_by(pl.col("source").str.len_chars()).last()
+    sums = [_known_sum(n) for n in (*_FIGURES, *_TIMES[:3])]
+    return [*sums, longest, bad.first().fill_null(pl.col("status").sort().first()).alias("status")]
+
+
+def _known_sum(name: str) -> pl.Expr:
+    return pl.when(pl.col(name).null_count() < pl.len()).then(pl.col(name).sum()).alias(name)
+
+
+def _ranked(rows: pl.DataFrame, head: dict[str, object]) -> pl.DataFrame:
+    """Those of most time, logical I/O and calls, then all others in one row. Shares are of top-level ones."""
+    if rows.is_empty():
+        return empty("statements")
+    by = {
+        "time": pl.coalesce("exec_ns", pl.col("db_time_s") * 1e9, pl.lit(0.0)),
+        "lio": pl.sum_horizontal(LIO),
+        "calls": pl.col("calls").fill_null(0),
+    }
+    some = rows.filter(pl.col("others").is_null()).sort(by["time"], descending=True, maintain_order=True)
+    places = {n: e.rank("ordinal", descending=True) for n, e in by.items()}
+    kept = (places["time"] <= MOST) | (places["lio"] <= MOST_BY) | (places["calls"] <= MOST_BY)
+    some = some.with_columns(kept=kept)
+    rest = pl.concat([some.filter(~pl.col("kept")).drop("kept"), rows.filter(pl.col("others").is_not_null())])
+    others = rest.group_by("toplevel", maintain_order=True).agg(*_sums(), pl.col("others").fill_null(1).sum())
+    made = pl.concat([some.filter("kept"), others], how="diagonal_relaxed").with_row_index("rank", offset=1)
+    top, times = pl.col("exec_ns").filter("toplevel").sum(), pl.col("db_time_s").sum()
+    made = made.with_columns(
+        share=pl.when((top > 0) & pl.col("toplevel")).then(pl.col("exec_ns") / top),
+        db_time_share=pl.when(times > 0).then(pl.col("db_time_s") / times),
+        **{n: pl.lit(v) for n, v in head.items()},
+    )
+    return conform("statements", made.select(c for c in made.columns if c in _COLUMNS))

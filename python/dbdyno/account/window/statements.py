@@ -1,0 +1,96 @@
+"""Growth of each statement's counters between the two reads, and what samples met it doing.
+
+A count that went down, or a row that the server began anew, was reset or dropped in between: what it has now
+was done since. That is a lower bound, and the status says so; a figure is never made of two different rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from dbdyno.account.window.cells import for_each
+from dbdyno.account.window.samples import spans_of
+from dbdyno.model.data_sources.statements import FIGURES, KEY
+from dbdyno.model.raw import RawCell
+from dbdyno.model.units import NS_PER_S
+
+RESET = "lower bound: its counters were reset"
+DROPPED = "lower bound: the server dropped rare statements"
+_NAMES = [c.name for c in FIGURES]
+_SAMPLE = ["via", "sample"]
+
+
+def cut_statements(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``cut_statements``: each statement that was executed between the reads."""
+    return for_each("cut_statements", cells, _growth)
+
+
+def cut_statement_samples(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``cut_statement_samples``: time of sessions by statement and by what they were met in."""
+    return for_each("cut_statement_samples", cells, _met)
+
+
+def _growth(cell: RawCell) -> pl.DataFrame:
+    reads = cell.tables["statement_reads"]
+    key = [c.name for c in KEY]
+    now, before = reads.filter(pl.col("phase") == "t1"), reads.filter(pl.col("phase") == "t0")
+    known = ("since_s", "reset_s", "evictions", "before_ns")
+    was = before.select(*key, *(pl.col(n).alias(f"{n}_0") for n in (*_NAMES, *known)))
+    both = now.join(was, on=key, how="left", nulls_equal=True, maintain_order="left")
+    # Of statements that are all new in this window, others say what the first read found.
+    first = {n: before[n].first() if before.height else None for n in ("reset_s", "evictions", "before_ns")}
+    both = both.with_columns(pl.col(f"{n}_0").fill_null(pl.lit(v)) for n, v in first.items())
+    fell = pl.any_horizontal((pl.col(n) < pl.col(f"{n}_0")).fill_null(value=False) for n in _NAMES)
+    there = pl.col("calls_0").is_not_null()
+    anew = there & (fell | pl.col("since_s").ne_missing(pl.col("since_s_0")))
+    reset = pl.col("reset_s").ne_missing(pl.col("reset_s_0")) & pl.col("before_ns_0").is_not_null()
+    same_row = there & pl.col("since_s").is_not_null() & ~anew
+    dropped = (pl.col("evictions") > pl.col("evictions_0")).fill_null(value=False) & ~same_row
+    from_zero = anew | reset | ~there
+    growth = {
+        n: pl.when(from_zero).then(n).otherwise(pl.col(n) - pl.col(f"{n}_0").fill_null(0)) for n in _NAMES
+    }
+    wall_s = (pl.col("before_ns") - pl.col("before_ns_0")) / NS_PER_S
+    status = (
+        pl.when(dropped).then(pl.lit(DROPPED)).when(anew | reset).then(pl.lit(RESET)).otherwise(pl.lit("ok"))
+    )
+    gone = pl.when(~reset).then(pl.col("evictions") - pl.col("evictions_0")).otherwise("evictions")
+    return both.select(*key, **growth, evictions=gone, wall_s=wall_s, status=status).filter(
+        pl.col("calls") > 0
+    )
+
+
+def _met(cell: RawCell) -> pl.DataFrame:
+    """A task that is runnable works for its statement, whatever the server's word says of it yet."""
+    columns = ("state", "wait_class", "wait_event", "query_id", "task_state")
+    mine = (pl.col("role") == "session") & (pl.col("via").fill_null("sql") == "sql")
+    spans = (
+        spans_of(cell)
+        .filter(pl.col("via") == "sql")
+        .select("sample", ns=pl.col("high_ns") - pl.col("low_ns"))
+    )
+    runnable = (pl.col("task_state") == "R").fill_null(value=False)
+    asleep = (pl.col("state") == "active") & pl.col("wait_class").is_not_null()
+    unknown = (pl.col("state") == "active") & pl.col("task_state").is_null()
+    doing = (
+        pl.when(runnable)
+        .then(pl.lit("run"))
+        .when(asleep)
+        .then(pl.lit("wait"))
+        .when(unknown)
+        .then(pl.lit("?"))
+    )
+    by = ["query_id", "doing", "wait_class", "wait_event"]
+    awake = pl.col("doing") != "wait"
+    parts = []
+    for part in cell.chunks("samples", "sample", *columns, where=mine):
+        seen = part.with_columns(doing=doing).drop_nulls("doing").with_columns(
+            pl.when(~awake).then(c).alias(c) for c in ("wait_class", "wait_event")
+        )  # fmt: skip
+        parts.append(seen.join(spans, on="sample").group_by(by).agg(pl.col("ns").sum()))
+    if not parts:
+        return pl.DataFrame()
+    every = pl.concat(parts).group_by(by).agg(seconds=pl.col("ns").sum() / NS_PER_S)
+    return every.sort(by, nulls_last=True)

@@ -1,0 +1,129 @@
+"""Counters and texts of single statements, from the extension pg_stat_statements (1.9 to 1.12)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import psycopg
+from psycopg.rows import tuple_row
+
+from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.enabling import OLDEST_STATEMENTS, STATEMENTS, version_of
+from dbdyno.model.data_sources.statements import KEY, active
+from dbdyno.model.tables import conform, empty
+
+_OLD_IO = {"read_ms": "s.blk_read_time", "write_ms": "s.blk_write_time", "since": "null::timestamptz"}
+_NEW_IO = {
+    "read_ms": "s.shared_blk_read_time + s.local_blk_read_time",
+    "write_ms": "s.shared_blk_write_time + s.local_blk_write_time",
+    "since": "s.stats_since",
+}
+_JIT_MS = " + ".join(f"s.jit_{what}_time" for what in ("generation", "inlining", "optimization", "emission"))
+_NAMES: Mapping[tuple[int, ...], Mapping[str, str]] = {
+    (1, 11): {**_NEW_IO, "jit_ms": f"{_JIT_MS} + s.jit_deform_time"},
+    (1, 10): {**_OLD_IO, "jit_ms": _JIT_MS},
+    OLDEST_STATEMENTS: {**_OLD_IO, "jit_ms": "null::float8"},
+}
+"""What versions of the extension call otherwise, the latest first."""
+_READS, _TEXTS = "statement_reads", "statement_texts"
+_ROOM, _SHORT = 16_000_000, 4_000
+"""Bytes of texts that are asked for at once, and characters of those beyond."""
+_PASSWORD = re.compile(r"(\bpassword\s*=?\s*)(?:e|u&)?'(?:[^']|'')*'?", re.IGNORECASE)
+_CONNECTION = re.compile(r"(\bpassword\s*=\s*|://[^:/@\s']*:)[^\s'@]+", re.IGNORECASE)
+
+
+class Statements:
+    """Of one run: each text is asked for once."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()  # their texts were asked for
+        self._own: set[int] = set()  # dbdyno's
+
+    def read(self, connection: Connection, phase: str, now_ns: Callable[[], int]) -> pl.DataFrame:
+        """Table ``statement_reads``; empty where nothing is counted or may be read.
+
+        Statements that are hidden from this role have no id: those of one role are one row.
+
+        Raises :class:`psycopg.Error` where the connection is lost.
+        """
+        schema, version = _place(connection)
+        names = next((names for since, names in _NAMES.items() if version >= since), None)
+        if names is None:
+            return empty(_READS)
+        before_ns = now_ns()
+        found = _asked(connection, sql.fill("statements", schema=schema, **names))
+        after_ns = now_ns()
+        read = {"before_ns": before_ns, "after_ns": after_ns, "phase": phase, "status": "ok"}
+        return _by_key(conform(_READS, found.with_columns(**{k: pl.lit(v) for k, v in read.items()})))
+
+    def executed(
+        self, connection: Connection, first: pl.DataFrame, last: pl.DataFrame
+    ) -> dict[str, pl.DataFrame]:
+        """Between two reads, both tables; a text is asked for once in a run. Raises as :meth:`read`."""
+        found = active(first, last)
+        texts = self._texts(connection, found["query_id"].drop_nulls())
+        own = pl.col("query_id").is_in(list(self._own)).fill_null(value=False)
+        return {_READS: found.filter(~own), _TEXTS: texts.filter(~own)}
+
+    def _texts(self, connection: Connection, query_ids: pl.Series) -> pl.DataFrame:
+        wanted = sorted(set(query_ids) - self._known)
+        schema, version = _place(connection) if wanted else ("", ())
+        if not version:
+            return empty(_TEXTS)
+        limits = {"room": _ROOM, "short": _SHORT, "own": sql.OWN}
+        found = _asked(connection, sql.fill(_TEXTS, schema=schema, **limits), [wanted])
+        self._known |= set(wanted)
+        if found.is_empty():
+            return empty(_TEXTS)
+        self._own |= set(found.filter("own")["query_id"])
+        return conform(_TEXTS, found.drop("own").with_columns(pl.col("text").map_elements(_safe, pl.String)))
+
+
+def _safe(text: str) -> str:
+    """Without passwords: statements that define roles and subscriptions are kept with all their constants."""
+    safe = _PASSWORD.sub(r"\1'...'", text)
+    return _CONNECTION.sub(r"\1...", safe) if "subscription" in safe.lower() else safe
+
+
+def _place(connection: Connection) -> tuple[str, tuple[int, ...]]:
+    """Schema and version of the extension in this database; no version where it cannot be read."""
+    cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
+    row = cursor.execute(sql.text("extension").encode(), [STATEMENTS]).fetchone()
+    return (row[0], version_of(row[1])) if row else ("", ())
+
+
+def _asked(connection: Connection, text: str, parameters: Sequence[Any] = ()) -> pl.DataFrame:
+    """The rows; none where the server cannot give them."""
+    try:
+        cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
+        cursor.execute(text.encode(), parameters)
+        names = [c.name for c in cursor.description or ()]
+        return pl.DataFrame(cursor.fetchall(), schema=names, orient="row", infer_schema_length=None)
+    except psycopg.Error as e:
+        if connection.closed or e.sqlstate is None:
+            raise
+        return pl.DataFrame()
+
+
+def _by_key(read: pl.DataFrame) -> pl.DataFrame:
+    """Statements without an id in sum, a row a role and database."""
+    hidden = read.filter(pl.col("query_id").is_null())
+    if hidden.is_empty():
+        return read
+    key = [c.name for c in KEY]
+    sums = [c for c in read.columns if c not in key and read.schema[c] == pl.Int64 and c != "evictions"]
+    kept = [c for c in read.columns if c not in (*key, *sums)]
+    ends = ("before_ns", "after_ns")
+    made = hidden.group_by(key, maintain_order=True).agg(
+        *(pl.col(c).first() if c in ends else _known_sum(c) for c in sums), *(pl.col(c).first() for c in kept)
+    )
+    made = made.with_columns(since_s=pl.lit(None, pl.Float64))
+    return pl.concat([read.drop_nulls("query_id"), made.select(read.columns)])
+
+
+def _known_sum(column: str) -> pl.Expr:
+    return pl.when(pl.col(column).null_count() < pl.len()).then(pl.col(column).sum()).alias(column)

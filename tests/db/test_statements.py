@@ -1,0 +1,165 @@
+"""Top SQL of real servers: counts of a known script and of pgbench, hostile texts, resets, rights."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import psycopg
+import pytest
+
+from dbdyno.engines.postgres.connect import connect
+from dbdyno.engines.postgres.statements import Statements
+from dbdyno.model.data_sources.statements import active
+from tests.db.conftest import Bench, eventually
+from tests.db.pgbench import program
+
+pytestmark = pytest.mark.db
+PAGES = 10
+MADE = f"""drop table if exists known, added;
+create table known (id int, pad char(7000)) with (fillfactor = 100);
+alter table known alter pad set storage plain;
+create table added (id int);
+insert into known select n, '' from generate_series(1, {PAGES}) as n;"""
+SCAN = "select count(*) from known /* 'single', \"double\" & <b>bold</b>\n--> */ where id >= 0"
+INSERT = "insert into added select n from generate_series(1, 3) as n"
+MARKUP = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def at(any_dsn: str, tmp_path: Path) -> Bench:
+    """A home, and a server of each version that counts statements."""
+    made = Bench(tmp_path / "home", tmp_path / "s")
+    made.__dict__["dsn"] = any_dsn
+    if not made.ask("select 1 from pg_available_extensions where name = 'pg_stat_statements'"):
+        pytest.skip("this server has no pg_stat_statements")
+    made.ask("create extension if not exists pg_stat_statements")
+    for statement in MADE.split(";\n"):
+        made.ask(statement)
+    made.ask("vacuum (freeze, analyze) known")
+    return made
+
+
+def exported(bench: Bench, tmp_path: Path) -> dict[str, pl.DataFrame]:
+    done = bench.here("export", "last", "--full", "--to", "parquet", "-o", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    names = ("statements", "statement_texts", "sessions", "windows")
+    return {n: pl.read_parquet(tmp_path / "out" / f"{n}.parquet") for n in names}
+
+
+def found(tables: dict[str, pl.DataFrame], part: str) -> pl.DataFrame:
+    texts = tables["statement_texts"].filter(pl.col("text").str.contains(part, literal=True))
+    return tables["statements"].join(texts, on="query_id", how="semi")
+
+
+def test_a_known_script_comes_out_exactly(at: Bench, tmp_path: Path) -> None:
+    script = tmp_path / "known.sql"
+    script.write_text(f"{SCAN};\n{INSERT};\n")
+    words = ("--sessions", "1,3", "--measure", "1s", "--settle", "200ms")
+    done = at.dbdyno("run", "--script", str(script), "--dsn", at.dsn, *words)
+    assert done.returncode == 0, done.stderr
+    tables = exported(at, tmp_path)
+    driven = dict(tables["sessions"].group_by("cell").agg(pl.col("calls_total").sum()).iter_rows())
+    assert len(driven) == 2
+    for cell, calls in driven.items():
+        sessions = tables["windows"].filter(cell=cell)["sessions"][0]
+        scan, insert = (
+            found(tables, part).filter(cell=cell).row(0, named=True) for part in ("from known", "into added")
+        )
+        assert (scan["calls"], scan["rows"]) == (calls, calls)
+        assert (insert["calls"], insert["rows"]) == (calls, 3 * calls)
+        blocks = scan["shared_blks_hit"] + scan["shared_blks_read"]
+        assert PAGES * calls <= blocks <= PAGES * calls + 100 * sessions  # and the catalogue, once a session
+        assert insert["wal_bytes"] > 3 * 50 * calls
+        assert {scan["status"], insert["status"]} == {"ok"}
+        mine = tables["statements"].filter(cell=cell)
+        counted = mine.filter(pl.col("calls") > 0)
+        told = tables["statement_texts"].filter(pl.col("query_id").is_in(counted["query_id"].implode()))
+        assert counted["calls"].sum() == 2 * calls, told["text"].to_list()  # nothing of dbdyno's own
+        assert mine["share"].sum() == pytest.approx(1)
+        assert scan["db_time_s"] is None or scan["db_time_s"] > 0
+
+
+def test_an_observed_load_comes_out_exactly(at: Bench) -> None:
+    """Each of its transactions is among the statements, and nothing of dbdyno's own."""
+    made = subprocess.run([program(), "-i", "-q", at.dsn], capture_output=True, check=False)
+    assert made.returncode == 0, made.stderr
+    with at.background("observe", "--dsn", at.dsn, "--for", "5min", "--window", "3s", "--json") as watching:
+        stored = "data/dbdyno/*/cells/*/cell.json"
+        eventually(lambda: list(at.home.glob(stored)))  # the next one is on
+        words = (program(), "-n", "-N", "-c", "2", "-t", "200", at.dsn)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        before = len(list(at.home.glob(stored)))
+        eventually(lambda: len(list(at.home.glob(stored))) > before)  # a window cut below 1 s is not kept
+        watching.send_signal(signal.SIGINT)
+        document = json.loads(watching.communicate(timeout=120)[0])
+    texts = {t["query_id"]: t["text"] for t in document["statement_texts"]}
+    rows = [r for r in document["statements"] if r["cell"] == "all"]
+    for start in ("UPDATE pgbench_accounts", "SELECT abalance", "INSERT INTO pgbench_history"):
+        (row,) = [r for r in rows if texts.get(r["query_id"], "").startswith(start)]
+        assert (row["calls"], row["rows"], row["status"]) == (400, 400, "ok")
+        windows = [r for r in document["statements"] if r["query_id"] == row["query_id"]]
+        assert sum(r["calls"] for r in windows if r["cell"] != "all") == 400
+    told = " ".join(texts.get(r["query_id"], "") for r in rows)
+    assert "pg_stat_get_activity" not in told
+    assert "pg_stat_statements" not in told
+    assert "UPDATE" in at.here("show", "last", "--statements").stdout
+
+
+@contextmanager
+def own(dsn: str) -> Iterator[Any]:
+    with connect(dsn) as control:
+        reader = Statements()
+        yield lambda phase: reader.read(control, phase, lambda: 0)
+
+
+def test_hostile_texts_are_escaped_and_whole(at: Bench, tmp_path: Path) -> None:
+    script = tmp_path / "hostile.sql"
+    long = " + ".join(["id"] * 2000)
+    script.write_text(f"select 'it''s' /* {MARKUP}\n'\" */ from known;\nselect {long} from known;\n")
+    done = at.dbdyno("run", "--script", str(script), "--dsn", at.dsn, "--sessions", "1", "--measure", "1s")
+    assert done.returncode == 0, done.stderr
+    tables = exported(at, tmp_path)
+    assert found(tables, MARKUP).height
+    assert (tables["statement_texts"]["text"].str.len_chars() == tables["statement_texts"]["length"]).all()
+    assert tables["statement_texts"]["length"].max() > 10_000
+    page = Path(at.here("report", "last").stdout.strip()).read_text()
+    assert MARKUP not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_resets_are_lower_bounds(at: Bench) -> None:
+    """Of all statements, or of one: what was counted since is kept, and never a difference of two rows."""
+    with own(at.dsn) as read, psycopg.connect(at.dsn, autocommit=True) as user:
+        for _ in range(5):
+            user.execute("select count(*) from known")
+        first = read("t0")
+        user.execute("select pg_stat_statements_reset()")
+        for _ in range(7):
+            user.execute("select count(*) from known")
+        both = active(first, read("t1"))
+    assert both.filter(phase="t1")["reset_s"].unique().len() == 1
+    assert both.filter(phase="t0")["reset_s"][0] != both.filter(phase="t1")["reset_s"][0]
+    assert both.filter(phase="t1", calls=7).height >= 1
+
+
+def test_statements_of_others_are_hidden_from_a_role_without_the_right(at: Bench) -> None:
+    at.ask("do $$ begin create role dim login; exception when duplicate_object then null; end $$")
+    with (
+        psycopg.connect(at.dsn, autocommit=True) as user,
+        own(psycopg.conninfo.make_conninfo(at.dsn, user="dim")) as read,
+    ):
+        first = read("t0")
+        for _ in range(4):
+            user.execute("select count(*) from known")
+        hidden = active(first, read("t1")).filter(pl.col("query_id").is_null())
+    assert hidden.filter(phase="t1")["user"].unique().to_list() != ["dim"]
+    grown = [hidden.filter(phase=p)["calls"].sum() for p in ("t0", "t1")]
+    assert grown[1] - grown[0] == 4
