@@ -18,6 +18,8 @@ TIMES = 2_000
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator], tuple[Floats, Floats, bool]]
 """Work, noise of CPU, and whether that is in time order."""
+Noise = Callable[[np.random.Generator, Floats], Floats]
+"""In the order of windows of this work."""
 
 
 def main(pairs: int = 0, seconds: float = 0) -> None:
@@ -25,9 +27,12 @@ def main(pairs: int = 0, seconds: float = 0) -> None:
     del pairs, seconds
     for name, draw in _worlds():
         slope, background, width = _coverage(draw)
-        print(f"{name:52} slope {slope:5.1f} %  background {background:5.1f} %  width {100 * width:5.1f} %")
+        print(
+            f"{name:60} slope {slope:5.1f} %  background {background:5.1f} %  width {100 * width:5.1f} %",
+            flush=True,
+        )
     for name, noise, repeats in (("3 repeats", 0.02, 3), ("5 repeats", 0.05, 5)):
-        print(f"machines, {name:42} {_machines(noise, repeats)}")
+        print(f"machines, {name:50} {_machines(noise, repeats)}")
 
 
 def _worlds() -> Iterator[tuple[str, Draw]]:
@@ -40,13 +45,42 @@ def _worlds() -> Iterator[tuple[str, Draw]]:
         "1, 2, 4, 8 x 3 repeats, HC3, noise 2 % of CPU",
         lambda c: (doubling, c.normal(0, 0.02, 12) * _cpu(doubling), False),
     )
-    for n in (30, 120):
-        for r in (0.0, 0.3, 0.5, 0.7):
-            yield f"{n} windows, Newey-West, both resemble by {r}", _windows(n, r)
+    for n in (30, 60, 200):
+        for r in (0.0, 0.3, 0.5, 0.7, 0.9):
+            yield f"{n} windows, both resemble by {r}", _windows(n, r)
+        for name, noise in _OTHERS.items():
+            yield f"{n} windows, work by 0.7, {name}", _windows(n, 0.7, noise)
+        rising = np.linspace(1e4, 3e4, n)
+        yield f"{n} windows, work rises, noise by 0.7", _given(rising)
 
 
-def _windows(n: int, r: float) -> Draw:
-    return lambda c: (2e4 + 4e3 * _neighbours(c, n, r), 0.03 * _neighbours(c, n, r), True)
+def _windows(n: int, r: float, noise: Noise | None = None) -> Draw:
+    """``noise``: another than a first-order autoregression."""
+
+    def draw(c: np.random.Generator) -> tuple[Floats, Floats, bool]:
+        work = np.maximum(0.0, 2e4 + 4e3 * _neighbours(c, n, r))
+        return work, 0.03 * (_neighbours(c, n, r) if noise is None else noise(c, work)), True
+
+    return draw
+
+
+def _given(work: Floats) -> Draw:
+    return lambda c: (work, 0.03 * _neighbours(c, len(work), 0.7), True)
+
+
+def _second_order(chance: np.random.Generator, work: Floats) -> Floats:
+    steps = chance.normal(0, 0.5, len(work) + 100)
+    for i in range(2, len(steps)):
+        steps[i] += 1.2 * steps[i - 1] - 0.5 * steps[i - 2]
+    return steps[100:]
+
+
+_OTHERS: dict[str, Noise] = {
+    "noise half by 0.9, half by 0": lambda c, w: (_neighbours(c, len(w), 0.9) + c.normal(size=len(w))) / 1.4,
+    "noise of second order": _second_order,
+    "noise by -0.5": lambda c, w: _neighbours(c, len(w), -0.5),
+    "noise by 0.7 in proportion to work": lambda c, w: _neighbours(c, len(w), 0.7) * w / 2e4,
+}
 
 
 def _cpu(work: Floats) -> Floats:

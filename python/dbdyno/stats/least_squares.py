@@ -113,6 +113,44 @@ def _whitened(added: Floats, lags: int) -> float:
     return total * n / (n - 1) / (1 - r) ** 2
 
 
+_AUTOREGRESSIONS = np.linspace(-0.6, 0.995, 60)
+
+
+def autoregressive(fit: Fit) -> Floats:
+    """Variances (k,) of the coefficients where errors follow a first-order autoregression.
+
+    Residuals resemble their neighbours less than errors do, the more so the fewer they are, and a variance at
+    one estimate of r knows nothing of r's own error. So it is averaged over r, weighted by its restricted
+    likelihood and the reference prior 1 / sqrt(1 - r^2) (Berger, Yang 1994, Econometric Theory 10, 461-482);
+    at each, the errors' variance is what the residuals' sum of squares is expected to leave of it.
+    """
+    n, k = fit.x.shape
+    r = _AUTOREGRESSIONS
+    together = np.column_stack([fit.x / np.linalg.norm(fit.x, axis=0), fit.y])
+    across = together[1:].T @ together[:-1]
+    whole, inner = together.T @ together, together[1:-1].T @ together[1:-1]
+    steps = whole - r[:, None, None] * (across + across.T) + (r**2)[:, None, None] * inner
+    design, response = steps[:, :k, :k], steps[:, :k, k]
+    left = steps[:, k, k] - np.sum(response * np.linalg.solve(design, response[..., None])[..., 0], axis=1)
+    if float(left.min()) <= 0:  # an exact line
+        return np.zeros(k)
+    likely = -np.linalg.slogdet(design)[1] / 2 - (n - k) / 2 * np.log(left)
+    weights = np.exp(likely - likely.max())
+    decay = r[:, None] ** np.arange(n)
+    kept = n - decay @ _lagged(fit.basis).sum(axis=1)  # the trace of residuals' covariance
+    variances = fit.rss / kept[:, None] * (decay @ _lagged(fit.x @ fit.bread))
+    return np.asarray(weights @ variances / weights.sum())
+
+
+def _lagged(columns: Floats) -> Floats:
+    """(n, k): of each column, sums of products of values l apart, twice for l > 0."""
+    n = len(columns)
+    power = np.abs(np.fft.rfft(columns, 2 * n, axis=0)) ** 2
+    sums = np.fft.irfft(power, 2 * n, axis=0)[:n]
+    sums[1:] *= 2
+    return np.asarray(sums)
+
+
 def bandwidth(n: int) -> int:
     """S = 1.3 sqrt(n), rounded up (Lazarus, Lewis, Stock, Watson 2018, J. Bus. Econ. Stat. 36, 541, eq. 3).
 

@@ -20,6 +20,7 @@ from dbdyno.stats.estimates import positive_interval, students_quantile
 from dbdyno.stats.least_squares import (
     Fit,
     Floats,
+    autoregressive,
     bandwidth,
     breusch_pagan,
     cook,
@@ -130,10 +131,11 @@ def regress(
 ) -> Regression:
     """Least squares of CPU (seconds per second, (n,)) on work (per second, (n,) or (n, kinds)).
 
-    ``ordered``: rows are windows in time at even distances: Newey and West's errors (``lags`` ``None``:
-    automatic) with fixed-b critical values. Otherwise a cross section: HC3 and Student's t. User and system
-    are regressed on the same work, so their slopes and backgrounds add up to those of their sum. Raises
-    :class:`UsageError` where arrays are no numbers, differ in length or are negative.
+    ``ordered``: rows are windows in time at even distances: Newey and West's errors with fixed-b critical
+    values, or those of a first-order autoregression where they are wider (not with ``lags``). Otherwise a
+    cross section: HC3 and Student's t. User and system are regressed on the same work, so their slopes and
+    backgrounds add up to those of their sum. Raises :class:`UsageError` where arrays are no numbers, differ
+    in length or are negative.
     """
     rows = _matrix(work, units)
     parts = _cpu(rows, cpu, user, system)
@@ -156,24 +158,30 @@ class _Errors:
         if not 1 <= width < n:
             raise UsageError(f"{lags} lags of {n} points", f"0 to {n - 2}, or None: automatic")
         self.lags = width - 1
-        self.critical = fixed_b(width / n) if ordered else students_quantile(n - k)
-        self.method = (
-            f"Newey-West, {self.lags} lags{', prewhitened' if lags is None else ''}, "
-            f"fixed-b {self.critical:.2f}"
-            if ordered
-            else f"HC3, Student's t with {n - k} degrees of freedom"
-        )
+        self.students = students_quantile(n - k)
+        self.critical = fixed_b(width / n) if ordered else self.students
+        white = ", prewhitened" if lags is None else ""
+        west = f"Newey-West, {self.lags} lags{white}, fixed-b {self.critical:.2f}"
+        either = f"the wider of {west} and of a first-order autoregression"
+        self.method = either if lags is None else west
+        if not ordered:
+            self.method = f"HC3, Student's t with {n - k} degrees of freedom"
 
-    def _variances(self, fit: Fit) -> Floats:
+    def _errors(self, fit: Fit) -> tuple[Floats, Floats]:
+        """Standard errors and half widths of the intervals, of every coefficient."""
         if not self.ordered:
-            return np.diag(hc3(fit))
-        return whitened(fit, self.lags) if self.automatic else np.diag(newey_west(fit, self.lags))
+            errors = np.sqrt(np.diag(hc3(fit)))
+        elif not self.automatic:
+            errors = np.sqrt(np.maximum(0.0, np.diag(newey_west(fit, self.lags))))
+        else:
+            errors, other = (np.sqrt(v) for v in (whitened(fit, self.lags), autoregressive(fit)))
+            halves = self.critical * errors, self.students * other
+            return np.where(halves[0] >= halves[1], errors, other), np.maximum(*halves)
+        return errors, self.critical * errors
 
     def estimates(self, fit: Fit, names: Sequence[str], units: Sequence[str]) -> Iterator[Estimate]:
-        variances = self._variances(fit)
-        for i, (name, unit) in enumerate(zip(names, units, strict=True)):
-            error = math.sqrt(max(0.0, float(variances[i])))
-            value, half = float(fit.beta[i]), self.critical * error
+        for name, unit, *found in zip(names, units, fit.beta, *self._errors(fit), strict=True):
+            value, error, half = map(float, found)
             if math.isfinite(error):
                 yield Estimate(name, value, unit, value - half, value + half, self.method, error)
             else:
