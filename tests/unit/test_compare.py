@@ -161,7 +161,7 @@ def test_two_runs_are_independent_samples_and_their_differences_are_told() -> No
     a, b = noisy(world, drift=0, id="first"), noisy(replace(world, cpus=3), drift=0, seed=9, id="other")
     made = compare_runs(a, b)
     found = claim(made, "B", 4, against="A")
-    assert found.effect.basis == "samples" and found.effect.degrees == 10
+    assert found.effect.basis == "samples" and 5 <= (found.effect.degrees or 0) <= 10
     assert found.verdict == "better" and 1.4 < (found.effect.ratio or 0) < 1.6  # 3 CPUs against 2
     assert made.runs == ("first", "other") and "no-alternation" in {c.id for c in made.conclusions}
     assert any(d.what.endswith("usable_cpus") for d in made.differences)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +15,8 @@ from dbdyno.cli import screen
 from dbdyno.cli.completion import RUNS_OR_FILES
 from dbdyno.cli.options import json_option, open_store, print_json, store_option
 from dbdyno.conclude import compare as comparing
-from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.store.files import read_limited
+from dbdyno.model.errors import UsageError
+from dbdyno.store.samples import Numbers, read_pair, read_sample
 
 if TYPE_CHECKING:
     from dbdyno.model.analyses import Ladder, Machines
@@ -101,54 +100,6 @@ def _told(ladder: Ladder, side: int, asked: Asked) -> Ladder:
     return replace(ladder, machine=machine)
 
 
-_CURE = "one number per line (# begins a comment), or CSV with a header and --column NAME"
-
-
-def read_numbers(path: Path, column: str | None) -> list[float]:
-    """Raises :class:`UsageError` naming the line that is none."""
-    try:
-        text = read_limited(path).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"cannot read {path}: {reason}", _CURE) from e
-    lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), start=1)]
-    lines = [(n, line) for n, line in lines if line and not line.startswith("#")]
-    if not lines:
-        raise UsageError(f"{path} has no values", _CURE)
-    is_table = "," in lines[0][1] or (column is not None and not _is_number(lines[0][1]))
-    return [_number(path, n, word) for n, word in (_column(path, lines, column) if is_table else lines)]
-
-
-def _column(path: Path, lines: list[tuple[int, str]], column: str | None) -> list[tuple[int, str]]:
-    """Line number and field of each record."""
-    records = [[field.strip() for field in r] for r in csv.reader(line for _, line in lines)]
-    names = records[0]
-    if column is None:
-        raise UsageError(f"{path} is a table", f"choose a column: --column {' | '.join(names)}")
-    if column not in names:
-        raise UsageError(f"{path} has no column {column!r}", did_you_mean(column, names))
-    place = names.index(column)
-    short = next((n for (n, _), r in zip(lines, records, strict=True) if len(r) != len(names)), None)
-    if short is not None:
-        raise UsageError(f"{path}, line {short}: not as many fields as the header has", _CURE)
-    return [(n, r[place]) for (n, _), r in zip(lines[1:], records[1:], strict=True)]
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _number(path: Path, line: int, word: str) -> float:
-    try:
-        return float(word)
-    except ValueError:
-        raise UsageError(f"{path}, line {line}: {word!r} is not a number", _CURE) from None
-
-
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%?)\Z")
 
 
@@ -174,6 +125,14 @@ class Share(click.ParamType[float]):
 @click.option("--sessions", type=int, metavar="N", help="Only at N sessions.")
 @click.option("--column", metavar="NAME", help="Column of the numbers in CSV files.")
 @click.option(
+    "--columns",
+    metavar="A,B",
+    help="In one CSV file: two columns of numbers, or two groups; A is the baseline.",
+)
+@click.option(
+    "--decimal", type=click.Choice([".", ","]), help="Decimal sign in files where 1,234 may be either."
+)
+@click.option(
     "--better",
     type=click.Choice(["lower", "higher"]),
     default="lower",
@@ -191,7 +150,7 @@ class Share(click.ParamType[float]):
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write an HTML report; Markdown or Excel if FILE ends in .md or .xlsx.",
+    help="Write an HTML report; Markdown, Excel or JSON if FILE ends in .md, .xlsx or .json.",
 )
 @store_option
 @json_option
@@ -203,6 +162,8 @@ def compare(
     metric: str | None,
     sessions: int | None,
     column: str | None,
+    columns: str | None,
+    decimal: str | None,
     better: str,
     machines: bool,
     cores: tuple[float, float] | None,
@@ -214,10 +175,10 @@ def compare(
     """Compare the variants of a run, two runs, or two files.
 
     Shows ratio, 95 % interval and verdict. One run: its variants, in pairs by block. Two runs: the second
-    relative to the first. Two files of numbers (one per line, or CSV with --column): medians as in
-    benchstat, and the ratio of means. The verdict is better, worse, no difference above the margin, or
-    undecided, with the number of repeats that would decide. Runs of two machines, or two CSV files of
-    sessions and throughput: also both ladders.
+    relative to the first. Two files of numbers (one per line, or CSV with --column), or one CSV file with two
+    columns or two groups: by means, by medians, and as benchstat does. The verdict is better, worse, equal,
+    no difference above the margin, or undecided, with the number of repeats that would decide. Runs of two
+    machines, or two CSV files of sessions and throughput: also both ladders.
 
     \b
     Examples:
@@ -227,19 +188,22 @@ def compare(
       dbdyno compare last --metric response_p95_ns --json | jq .metrics[0].claims
       dbdyno compare old.txt new.txt
       dbdyno compare old.csv new.csv --column ms
+      dbdyno compare table.csv --columns before,after
       dbdyno compare xeon.csv power.csv --cores 16 8 --threads 32 64
     """
     options = comparing.Options(margin, baseline, metric, sessions)
     asked = Asked.of(machines, cores, threads)
     if _is_file(first) or (second is not None and _is_file(second)):
-        paths = _two_files(first, second)
-        if column is None and (asked.told or are_ladders(paths)):
+        paths = _files(first, second)
+        if column is None and len(paths) == 2 and (asked.told or are_ladders(paths)):
             _show(None, of_files(paths, asked), output, as_json)
         else:
-            _files(paths, column, margin, better == "higher", output, as_json)
+            _samples(_numbers(paths, column, columns, decimal), margin, better == "higher", output, as_json)
         return
-    if column is not None:
-        raise UsageError("--column is for files of numbers", "leave it out for runs")
+    if found := [
+        o for o, v in (("column", column), ("columns", columns), ("decimal", decimal)) if v is not None
+    ]:
+        raise UsageError(f"--{found[0]} is for files of numbers", "leave it out for runs")
     if second is None:
         if asked.told:
             raise UsageError("--machines, --cores and --threads compare two runs", "name a second run")
@@ -253,15 +217,14 @@ def compare(
 
 def _show(made: Comparison | None, machines: Sequence[Machines], output: Path | None, as_json: bool) -> None:
     """What there is: the comparison of runs, the machines behind them, or both."""
-    data = present.machines_document(made, machines) if as_json else None
-    _out(present.comparison(made, machines), output, data)
+    _out(present.comparison(made, machines), present.machines_document(made, machines), output, as_json)
 
 
-def _out(shown: Document, output: Path | None, data: dict[str, Any] | None) -> None:
+def _out(shown: Document, data: dict[str, Any], output: Path | None, as_json: bool) -> None:
     """To a file where one is named; then as data, or as text."""
     if output is not None:
-        present.write(shown, output)
-    if data is not None:
+        present.write(shown, output, data)
+    if as_json:
         print_json(data)
         return
     screen.out().print(present.printed(shown), crop=False)
@@ -305,31 +268,45 @@ def _runs(
         return None, machines
 
 
-def _two_files(first: str, second: str | None) -> tuple[Path, Path]:
-    if second is None:
-        raise UsageError(f"{first} is a file: one sample cannot be compared", "name a second file")
-    paths = Path(first), Path(second)
-    missing = [p for p in paths if not p.is_file()]
+def _files(first: str, second: str | None) -> tuple[Path, ...]:
+    """One, a table, or two."""
+    paths = tuple(Path(p) for p in (first, second) if p is not None)
+    missing = [p for p in paths if not p.is_file() and not p.is_fifo()]
     if missing:
         raise UsageError(f"no file {missing[0]}", "two files, or two runs")
-    if paths[0].samefile(paths[1]):
+    if len(paths) == 2 and paths[0].samefile(paths[1]):
         raise UsageError(f"{first} twice: a sample cannot differ from itself", "name another file")
     return paths
 
 
-def _files(
-    paths: tuple[Path, Path],
-    column: str | None,
-    margin: float,
-    higher: bool,
-    output: Path | None,
-    as_json: bool,
+def _numbers(
+    paths: tuple[Path, ...], column: str | None, columns: str | None, decimal: str | None
+) -> tuple[Numbers, Numbers]:
+    if len(paths) == 1:
+        names = [] if columns is None else [c.strip() for c in columns.split(",")]
+        if columns is not None and len(names) != 2:
+            raise UsageError(f"--columns {columns}: two names are needed", "--columns before,after")
+        if not names and column is None and are_ladders(paths):
+            raise UsageError(
+                f"{paths[0]} is a ladder of loads, not two samples",
+                f"dbdyno analyze {paths[0]}; or name two columns: --columns A,B; or a second ladder",
+            )
+        return read_pair(paths[0], names, column, decimal)
+    if columns is not None:
+        raise UsageError("--columns is for one file with both samples", "--column NAME is for two files")
+    a, b = (read_sample(p, column, decimal) for p in paths)
+    if a.name == b.name:
+        a, b = (s._replace(name=str(p)) for s, p in zip((a, b), paths, strict=True))
+    return a, b
+
+
+def _samples(
+    sides: tuple[Numbers, Numbers], margin: float, higher: bool, output: Path | None, as_json: bool
 ) -> None:
-    numbers = [read_numbers(p, column) for p in paths]
-    same = paths[0].name == paths[1].name
-    names = (str(paths[0]), str(paths[1])) if same else (paths[0].name, paths[1].name)
-    made = comparing.compare_samples(numbers[0], numbers[1], names, margin, higher)
-    _out(present.samples(made), output, present.comparison_document(made) if as_json else None)
+    a, b = sides
+    names, lines = (a.name, b.name), (a.lines, b.lines)
+    made = comparing.compare_samples(a.values, b.values, names, margin, higher, lines)
+    _out(present.samples(made), present.comparison_document(made), output, as_json)
 
 
 def _is_file(word: str) -> bool:

@@ -11,11 +11,12 @@ from pydantic import BaseModel, ConfigDict, computed_field
 from dbdyno.model.claim import Claim
 from dbdyno.model.units import format_ns, format_rate
 
-Verdict = Literal["better", "worse", "no difference", "undecided"]
-"""``no difference``: none above the margin."""
+Verdict = Literal["better", "worse", "equal", "no difference", "undecided"]
+"""``equal``: every value of both sides is the same; ``no difference``: none above the margin."""
 
-Basis = Literal["pairs", "samples", "within the window only"]
-"""What an interval stands on: repeats paired by block; two independent samples; a single repeat."""
+Basis = Literal["pairs", "samples", "ranks", "within the window only"]
+"""What an interval stands on: repeats paired by block; two independent samples, their means or the order of
+their values; a single repeat."""
 
 LEAST_REPEATS = 4
 """Before these many no interval is believed to be tight: the variance of two or three values says little."""
@@ -44,8 +45,15 @@ class Effect(Frozen):
     """The smallest that so few repeats could give by permutation."""
     n_baseline: int = 0
     n_variant: int = 0
-    degrees: int | None = None
+    degrees: float | None = None
     """Of freedom."""
+    difference: float | None = None
+    """Variant less baseline, in the unit of the values. Its interval is given where there is no ratio."""
+    difference_low: float | None = None
+    difference_high: float | None = None
+    exact: bool = False
+    """Every value of each side is the same, as of counts: no interval, and p is the chance that two equally
+    likely values fall apart so."""
     basis: Basis = "samples"
     floored: bool = False
     """The repeats differ less than chance inside their windows allows: the interval stands on the latter."""
@@ -179,8 +187,21 @@ class Summary(Frozen):
     confidence: float | None = None
 
 
+class Outlier(Frozen):
+    """A value that does not fit the others of its sample."""
+
+    sample: str
+    value: float
+    place: int
+    """In the order of the sample, from 1."""
+    line: int | None = None
+    """In its file."""
+    moves_mean: float | None = None
+    """By so much, relative, it and the sample's other outliers move the sample's mean."""
+
+
 class SampleComparison(Frozen):
-    """Two samples of numbers, as benchstat sees them and as a ratio of means."""
+    """Two samples of numbers: the ratio of means, the ratio by ranks (medians), benchstat's figures."""
 
     baseline: str
     variant: str
@@ -191,9 +212,19 @@ class SampleComparison(Frozen):
     higher_is_better: bool = False
     margin: float
     effect: Effect
+    """Of the means."""
     verdict: Verdict = "undecided"
+    """By the means."""
     further_repeats: int | None = None
     note: str = ""
+    by_ranks: Effect | None = None
+    """The typical ratio (Hodges and Lehmann), with the rank test's interval and p; NULL: nothing varies."""
+    rank_verdict: Verdict | None = None
+    without_outliers: Effect | None = None
+    """Of the means, where there are outliers."""
+    outliers: tuple[Outlier, ...] = ()
+    conclusions: tuple[Claim, ...] = ()
+    """What to bear in mind."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +251,8 @@ def verdict_text(verdict: str, margin: float, further: int | None = None) -> str
 
 def ratio_text(effect: Effect, ratio: float) -> str:
     """A ratio, or an end of its interval, rounded to two digits of the interval's half width."""
+    if ratio and not 1e-3 <= ratio < 1e6:
+        return f"{ratio:.3g}"
     if effect.low is None or effect.high is None:
         return f"{ratio:.2f}"
     half = (effect.high - effect.low) / 2
@@ -230,3 +263,9 @@ def ratio_text(effect: Effect, ratio: float) -> str:
 def value_text(unit: str, value: float) -> str:
     """A figure with its unit: ``6.21 M LIO/s``, ``1.23 ms``."""
     return format_ns(value) if unit == "ns" else f"{format_rate(value)} {unit}".rstrip()
+
+
+def number_text(value: float) -> str:
+    """All digits of a number that a person wrote, no more than seven of any other: ``1422.5``, ``9,000``."""
+    text = f"{value:.7g}"
+    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e7 and value == int(value) else text

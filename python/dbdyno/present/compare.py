@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dbdyno.model.analyses import Machines
-from dbdyno.model.comparison import Comparison, MetricTable, SampleComparison, Summary, verdict_text
+from dbdyno.model.comparison import (
+    Comparison,
+    MetricTable,
+    SampleComparison,
+    Summary,
+    number_text,
+    ratio_text,
+    verdict_text,
+)
 from dbdyno.present import compare_rows as rows
 from dbdyno.present import machines as of_machines
 from dbdyno.present.document import (
@@ -103,33 +111,55 @@ def _differences(made: Comparison) -> Table:
 
 
 def samples(made: SampleComparison) -> Document:
-    """benchstat's row, then the ratio of means, both p, and the verdict."""
-    e = made.effect
-    columns = (Column(""), *(numeric(h) for h in ("median", "mean", "n")))
+    """The answer, both samples, both ways to compare them, benchstat's row, and what to bear in mind."""
     sides = ((made.baseline, made.of_baseline), (made.variant, made.of_variant))
+    columns = (Column(""), *(numeric(h) for h in ("median", "mean", "n")))
     lines = [
-        Row([word(name), word(_median(s)), Cell(_number(s.mean), s.mean), Cell(str(s.n), s.n)])
+        Row([word(name), word(_median(s)), Cell(number_text(s.mean), s.mean), Cell(str(s.n), s.n)])
         for name, s in sides
     ]
-    ratio = UNKNOWN if e.ratio is None else f"{e.ratio:.6f}"
-    ends = "" if e.low is None or e.high is None else f", 95 % interval {e.low:.6f} .. {e.high:.6f}"
-    degrees = f" (Student's t, {e.degrees} degrees of freedom)" if ends else ""
-    p = UNKNOWN if e.p_permutation is None else f"{e.p_permutation:.5g} ({e.permutation})"
-    told = (
-        f"benchstat: {benchstat(made)}",
-        f"ratio of means: {ratio}{ends}{degrees}",
-        f"p, rank sum: {p}" + (f"; Student's t: {rows.p_text(e.p)}" if e.p is not None else ""),
-        f"verdict: {_verdict(made)}",
+    blocks: list[Block] = [
+        Table("", columns, lines),
+        *_ratios(made),
+        Paragraph(f"benchstat: {benchstat(made)}"),
+    ]
+    answer, *notes = (c.text for c in made.conclusions)
+    said = made.effect.ratio is not None and not made.effect.exact and made.verdict != "equal"
+    blocks += remarks(
+        [*notes, *([made.note] if made.note and said and min(s.n for _, s in sides) > 1 else [])]
     )
-    title = f"{made.variant} against {made.baseline}"
-    return Document(title, [Table("", columns, lines), *(Paragraph(t) for t in told)])
+    return Document(f"{made.variant} against {made.baseline}", blocks, lead=[Paragraph(answer, lead=True)])
 
 
-def _verdict(made: SampleComparison) -> str:
-    verdict = verdict_text(made.verdict, made.margin, made.further_repeats)
-    direction = "higher" if made.higher_is_better else "lower"
-    told = verdict if made.verdict not in ("better", "worse") else f"{verdict} ({direction} is better)"
-    return f"{told}: {made.note}" if made.note else told
+def _ratios(made: SampleComparison) -> Iterator[Table]:
+    """By means and by ranks."""
+    e, r = made.effect, made.by_ranks
+    columns = [
+        Column("by"),
+        Column("verdict"),
+        numeric("ratio"),
+        Column("95 % interval"),
+        numeric("p"),
+        Column("test"),
+    ]
+    test = "" if e.exact or e.degrees is None else f"Student's t, {e.degrees:.1f} degrees of freedom"
+    found = [("means", made.verdict, e, e.p, "no spread" if e.exact else test)]
+    if r is not None and made.rank_verdict is not None:
+        found.append(("medians", made.rank_verdict, r, r.p_permutation, f"rank sum, {r.permutation}"))
+    rows_ = [
+        Row(
+            [
+                word(by),
+                Cell(verdict_text(verdict, made.margin), verdict),
+                Cell(*((UNKNOWN, None) if of.ratio is None else (ratio_text(of, of.ratio), of.ratio))),
+                word(rows.interval(of)),
+                Cell(rows.p_text(p), p),
+                word(test),
+            ]
+        )
+        for by, verdict, of, p, test in found
+    ]
+    yield Table(f"Ratio of {made.variant} to {made.baseline}", columns, rows_)
 
 
 def benchstat(made: SampleComparison) -> str:
@@ -150,7 +180,7 @@ def benchstat(made: SampleComparison) -> str:
 
 
 def _median(s: Summary) -> str:
-    return f"{_number(s.median)} ± {_spread(s)}"
+    return f"{number_text(s.median)} ± {_spread(s)}"
 
 
 def _spread(s: Summary) -> str:
@@ -162,8 +192,3 @@ def _spread(s: Summary) -> str:
     if min(s.low * s.median, s.high * s.median) <= 0:
         return UNKNOWN
     return f"{100 * max(abs(s.high / s.median - 1), abs(1 - s.low / s.median)):.0f} %"
-
-
-def _number(value: float) -> str:
-    """All digits of a number that a person wrote, no more than seven of any other."""
-    return f"{value:.7g}"

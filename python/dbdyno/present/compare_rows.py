@@ -274,7 +274,13 @@ def _signed(seconds: float) -> str:
 # The interval plot: each ratio as a dot with its 95 % interval, the margin as a band around 1. Plain SVG.
 
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 820, 250, 200, 24, 26
-_COLOURS = {"better": "good", "worse": "invalid", "no difference": "accent", "undecided": "muted"}
+_COLOURS = {
+    "better": "good",
+    "worse": "invalid",
+    "no difference": "accent",
+    "equal": "accent",
+    "undecided": "muted",
+}
 _TICKS, _LONGEST_NAME = 6, 24
 
 

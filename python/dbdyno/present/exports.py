@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import polars as pl
 
@@ -66,9 +66,11 @@ def write_atomic(path: Path, content: bytes) -> Path:
     return path
 
 
-def write(shown: Document, path: Path) -> Path:
-    """A document as a file: Markdown where ``path`` ends in .md, a workbook where it ends in .xlsx, else HTML
-    that loads nothing. Raises StoreError where that cannot be written."""
+def write(shown: Document, path: Path, data: dict[str, Any] | None = None) -> Path:
+    """A document as a file: Markdown where ``path`` ends in .md, a workbook where it ends in .xlsx, ``data``
+    where it ends in .json, else HTML that loads nothing. Raises StoreError where that cannot be written."""
+    if data is not None and path.suffix == ".json":
+        return write_atomic(path, json.dumps(data, indent=1, default=str).encode() + b"\n")
     if path.suffix == ".xlsx":
         from dbdyno.present.media import xlsx
 

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import permutations
+from itertools import accumulate, permutations, takewhile
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from dbdyno.stats.estimates import Z95, Mean, chi_square_tail, students_tail, welch_degrees
+from dbdyno.stats.estimates import (
+    Z95,
+    Mean,
+    chi_square_tail,
+    students_quantile,
+    students_tail,
+    welch_degrees,
+)
 
 FALSE_ALARMS = 0.01
 """Share of series without a difference in which one may be found: all tests of one kind share it."""
@@ -32,6 +39,9 @@ NORMAL = "normal approximation, corrected for ties and continuity"
 MONTE_CARLO = f"Monte Carlo, {DRAWS:,} draws, seed {SEED}"
 _SAME = 1e-9  # sums that differ by less, relatively, are equal
 CONFIDENCE = 0.95
+_MOST_PAIRED = 2_000
+_MOST_COUNTED = 30
+_MOST_OUTLIERS = 20
 MOST_ORDERED = 1000
 """Values: beyond, ranks around the median are by the normal approximation."""
 
@@ -117,6 +127,73 @@ def _normal(ranks: Floats, n: int) -> float:
     spread = math.sqrt(n * m / len(ranks) * float(np.var(ranks, ddof=1)))
     away = abs(float(ranks[:n].sum()) - n * (len(ranks) + 1) / 2) - 0.5
     return min(1.0, math.erfc(max(0.0, away) / spread / math.sqrt(2)))
+
+
+class Shift(NamedTuple):
+    """By how much one sample lies above another."""
+
+    value: float
+    low: float | None  # None: so few values bound it on no side with 95 %
+    high: float | None
+
+
+def shift(baseline: Sequence[float], variant: Sequence[float]) -> Shift:
+    """The median of all differences of two values (Hodges, Lehmann 1963, Ann. Math. Statist. 34, 598-611) and
+    the 95 % interval that belongs to the rank sum test (Hollander, Wolfe 1999, Nonparametric Statistical
+    Methods, 4.3). Of large samples evenly spaced quantiles stand for the values."""
+    sides = [np.sort(np.asarray(s, dtype=float)) for s in (baseline, variant)]
+    outside = _outside(len(baseline), len(variant))
+    a, b = (s[np.linspace(0, len(s) - 1, min(len(s), _MOST_PAIRED)).round().astype(int)] for s in sides)
+    gaps = np.sort((b[None, :] - a[:, None]).ravel())
+    if outside is None:
+        return Shift(float(np.median(gaps)), None, None)
+    cut = round(outside * len(gaps))
+    return Shift(float(np.median(gaps)), float(gaps[cut]), float(gaps[len(gaps) - 1 - cut]))
+
+
+def _outside(n: int, m: int) -> float | None:
+    """Share of all differences that lie below the interval; as many lie above."""
+    if max(n, m) > _MOST_COUNTED:
+        below = n * m / 2 - Z95 * math.sqrt(n * m * (n + m + 1) / 12)
+        return max(0, math.floor(below)) / (n * m)
+    orders = accumulate(_orders_of(n, m))
+    below = sum(1 for _ in takewhile(lambda ways: 40 * ways <= math.comb(n + m, n), orders))
+    return (below - 1) / (n * m) if below else None
+
+
+def _orders_of(n: int, m: int) -> list[int]:
+    """In how many orders of n and m values 0, 1, 2, ... pairs have the second below the first: coefficients
+    of Gauss' binomial, the product of (1 - q^(m + i)) / (1 - q^i)."""
+    ways = [1] + [0] * (n * m)
+    for i in range(1, n + 1):
+        for u in range(n * m, m + i - 1, -1):
+            ways[u] -= ways[u - m - i]
+        for u in range(i, n * m + 1):
+            ways[u] += ways[u - i]
+    return ways
+
+
+def outliers(values: Sequence[float], alpha: float = FALSE_ALARMS) -> list[int]:
+    """Places of values that do not fit the others, the farthest first: the generalised extreme Studentised
+    deviate (Rosner 1983, Technometrics 25, 165-172), on logarithms where all values are above zero. At most
+    three of ten, and at most 20: more are no outliers."""
+    scaled = np.asarray(values, dtype=float)
+    scaled = np.log(scaled) if len(scaled) and scaled.min() > 0 else scaled
+    left = list(range(len(scaled)))
+    removed: list[int] = []
+    named = 0
+    for _ in range(min(3 * len(scaled) // 10, _MOST_OUTLIERS)):
+        rest = scaled[left]
+        n, middle, spread = len(rest), float(rest.mean()), float(rest.std(ddof=1))
+        if spread <= _SAME * max(1.0, abs(middle)):
+            break
+        farthest = int(np.argmax(np.abs(rest - middle)))
+        away = abs(float(rest[farthest]) - middle) / spread
+        removed.append(left.pop(farthest))
+        t = students_quantile(n - 2, alpha / n)
+        if away > (n - 1) * t / math.sqrt((n - 2 + t * t) * n):
+            named = len(removed)
+    return removed[:named]
 
 
 def signs(differences: Sequence[float]) -> Test | None:

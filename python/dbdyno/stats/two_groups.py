@@ -180,7 +180,7 @@ class Moments:
     vxx: float
     vyy: float
     vxy: float
-    degrees: int
+    degrees: float
 
     @property
     def ratio(self) -> float:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
-    from dbdyno.conclude.compare.comparisons import compare_runs, compare_samples, compare_variants
+    from dbdyno.conclude.compare.comparisons import compare_runs, compare_variants
+    from dbdyno.conclude.compare.samples import compare_samples
     from dbdyno.conclude.compare.stopping_rule import rule, tight_enough
     from dbdyno.conclude.compare.table import MARGIN, Options
 
@@ -16,7 +17,7 @@ lazy(
         "MARGIN": "dbdyno.conclude.compare.table",
         "Options": "dbdyno.conclude.compare.table",
         "compare_runs": "dbdyno.conclude.compare.comparisons",
-        "compare_samples": "dbdyno.conclude.compare.comparisons",
+        "compare_samples": "dbdyno.conclude.compare.samples",
         "compare_variants": "dbdyno.conclude.compare.comparisons",
         "rule": "dbdyno.conclude.compare.stopping_rule",
         "tight_enough": "dbdyno.conclude.compare.stopping_rule",

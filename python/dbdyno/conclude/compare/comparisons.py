@@ -1,24 +1,20 @@
-"""Comparisons: the variants of a run, two runs, two samples of numbers; and what differs beside."""
+"""Comparisons: the variants of a run, two runs; and what differs beside."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from dbdyno.conclude.compare.effects import Cells, Key, cells_of, effect_of_samples, summary_of_sample
+from dbdyno.conclude.compare.effects import Cells, Key, cells_of
 from dbdyno.conclude.compare.summary import notes, summary, whys
 from dbdyno.conclude.compare.table import (
-    MARGIN,
     Match,
     Options,
     alpha_of,
-    careful_p,
-    judge,
     only_rung,
     tables_of,
 )
-from dbdyno.model.comparison import Comparison, Difference, SampleComparison
+from dbdyno.model.comparison import Comparison, Difference
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan import Plan, Variant
 from dbdyno.model.results import Results
@@ -251,41 +247,3 @@ def _grounds(a: Results, b: Results) -> Iterator[str]:
         rungs = ", ".join(str(n) for n in sorted(set(windows["sessions"])))
         workloads = ", ".join(sorted(set(windows["workload"])))
         yield f"{r.info.id}: {workloads}, variants {', '.join(variants_of(r))}, sessions {rungs}"
-
-
-# -- two samples of numbers --
-
-
-def compare_samples(
-    baseline: Sequence[float],
-    variant: Sequence[float],
-    names: tuple[str, str] = ("old", "new"),
-    margin: float = MARGIN,
-    higher_is_better: bool = False,
-) -> SampleComparison:
-    """Raises :class:`UsageError` for an empty sample and for values that are no finite numbers."""
-    for name, values in zip(names, (baseline, variant), strict=True):
-        _check(name, values)
-    a, b = summary_of_sample(baseline), summary_of_sample(variant)
-    effect = effect_of_samples(baseline, variant)
-    return SampleComparison(
-        baseline=names[0],
-        variant=names[1],
-        of_baseline=a,
-        of_variant=b,
-        median_change=b.median / a.median - 1 if a.median else None,
-        higher_is_better=higher_is_better,
-        margin=margin,
-        effect=effect,
-        **judge(effect, careful_p(effect), margin, higher_is_better)._asdict(),
-    )
-
-
-def _check(name: str, values: Sequence[float]) -> None:
-    if not values:
-        raise UsageError(f"{name} has no values", "one number a line, or CSV with a header and --column")
-    for n, value in enumerate(values, start=1):
-        if not math.isfinite(value):
-            raise UsageError(
-                f"{name}: value {n} is {value}, not a finite number", "leave it out, or measure again"
-            )

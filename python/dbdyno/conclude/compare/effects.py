@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from dbdyno.conclude.catalogue import sentence
-from dbdyno.model.comparison import Basis, Effect, Summary
+from dbdyno.model.comparison import Basis, Effect
 from dbdyno.model.session_time import is_limit
 from dbdyno.model.tables import ByCell
-from dbdyno.stats.estimates import Mean, welch_degrees
-from dbdyno.stats.significance import Test, order_interval, rank_sum, signs
+from dbdyno.stats.estimates import Mean, students_quantile, students_tail, welch_degrees
+from dbdyno.stats.significance import Test, rank_sum, signs
 from dbdyno.stats.two_groups import Moments
 
 Tables = Mapping[str, pl.DataFrame]
@@ -85,9 +85,9 @@ Floor = tuple[float, float]
 
 def effect(m: Moments, test: Test | None, basis: Basis, floor: Floor | None, **sizes: int) -> Effect:
     """The ratio with its interval; NULL with the reason where there is none."""
-    known: dict[str, Any] = {"basis": basis, **sizes, **_tested(test)}
+    known: dict[str, Any] = {"basis": basis, "difference": m.y - m.x, **sizes, **_tested(test)}
     if not (m.x > 0 and m.y > 0):
-        return Effect(reason=no_interval("zero"), **known)
+        return Effect(reason=no_interval("zero"), **known, **_by_difference(m))
     wide = m if floor is None else m.floored(*floor)
     known |= {"ratio": m.ratio, "degrees": m.degrees, "floored": wide is not m}
     if wide.variance(m.ratio) <= (_ROUNDING * max(m.x, m.y)) ** 2:
@@ -96,6 +96,39 @@ def effect(m: Moments, test: Test | None, basis: Basis, floor: Floor | None, **s
     if (ends := wide.interval()) is None:
         return Effect(reason=no_interval("unbounded"), **known)
     return Effect(low=ends[0], high=ends[1], **known)
+
+
+def _by_difference(m: Moments) -> dict[str, float]:
+    """Where a mean is 0 there is no ratio: Student's interval and p of the difference."""
+    error = math.sqrt(m.variance(1.0))
+    half = students_quantile(m.degrees) * error
+    p = students_tail((m.y - m.x) / error, m.degrees) if error else 1.0
+    low, high = m.y - m.x - half, m.y - m.x + half
+    return {"difference_low": low, "difference_high": high, "p": p, "degrees": m.degrees}
+
+
+def exact_effect(
+    baseline: Sequence[float], variant: Sequence[float], test: Test | None, basis: Basis
+) -> Effect:
+    """Of two sides that do not vary, at least two values each. No interval can be had: two values that are
+    equally likely fall apart so with a chance of 2 ** (1 - n - m), and that is p."""
+    (x, *_), (y, *_), n, m = baseline, variant, len(baseline), len(variant)
+    return Effect(
+        ratio=y / x if x > 0 and y > 0 else None,
+        difference=y - x,
+        exact=True,
+        p=1.0 if x == y else 2.0 ** (1 - n - m),
+        basis=basis,
+        n_baseline=n,
+        n_variant=m,
+        reason=no_interval("same"),
+        **_tested(test),
+    )
+
+
+def do_not_vary(*sides: Sequence[float]) -> bool:
+    """Every side has at least two values, and each of them the same."""
+    return all(len(side) > 1 and min(side) == max(side) for side in sides)
 
 
 def no_interval(case: str) -> str:
@@ -108,6 +141,7 @@ def without(
 ) -> Effect:
     """The ratio and the permutation test alone, where there is one. ``case``: why there is no interval."""
     x, y = (math.fsum(side) / len(side) if side else 0.0 for side in (baseline, variant))
+    known |= {"difference": y - x} if baseline and variant else {}
     return Effect(
         ratio=y / x if x > 0 and y > 0 else None, reason=no_interval(case), **_tested(test), **known
     )
@@ -133,6 +167,8 @@ class Metric(NamedTuple):
     """Relative width of the steps in which it is measured."""
     of_call: bool = True
     """It means nothing across calls of different size."""
+    counted: bool = False
+    """An exact count: where no repeat differs, nothing is left to chance."""
 
     @property
     def rounding(self) -> float:
@@ -158,7 +194,7 @@ METRICS = (
     Metric("cpu_per_call_ns", "server CPU of a call", "ns", False, None, _TICK),
     Metric("cpu_per_work_ns", "server CPU of a {work}", "ns", False, None, _TICK, of_call=False),
     Metric("client_cpu_per_call_ns", "client CPU of a call", "ns", False, None, _TICK),
-    Metric("round_trips_per_call", "round trips of a call", "", False, None, _COUNTED),
+    Metric("round_trips_per_call", "round trips of a call", "", False, None, _COUNTED, counted=True),
 )
 BY_NAME = {m.name: m for m in METRICS}
 RANKING = ("work_per_s", "calls_per_s")
@@ -208,38 +244,26 @@ def moments_of_pairs(pairs: Pairs) -> Moments:
 def effect_of_samples(
     baseline: Sequence[float], variant: Sequence[float], floor: Floor | None = None
 ) -> Effect:
-    """Degrees of freedom: n + m - 2; of samples of unequal size Welch-Satterthwaite's, if they are fewer."""
+    """Degrees of freedom are Welch's: every sample has its own variance."""
     sizes = {"n_baseline": len(baseline), "n_variant": len(variant)}
+    test = rank_sum(baseline, variant)
     if min(sizes.values()) < 2:
-        return without("samples", baseline, variant, rank_sum(baseline, variant), **sizes)
-    return effect(
-        moments_of_samples(baseline, variant), rank_sum(baseline, variant), "samples", floor, **sizes
-    )
+        return without("samples", baseline, variant, test, **sizes)
+    if floor is None and do_not_vary(baseline, variant):
+        return exact_effect(baseline, variant, test, "samples")
+    return effect(moments_of_samples(baseline, variant), test, "samples", floor, **sizes)
 
 
-def moments_of_samples(baseline: Sequence[float], variant: Sequence[float]) -> Moments:
-    """From at least two values each; every sample has its own variance."""
+def moments_of_samples(
+    baseline: Sequence[float], variant: Sequence[float], ratio: float | None = None
+) -> Moments:
+    """From at least two values each. Degrees of freedom at this ``ratio`` of the means, by default at the one
+    that is found: a sample that hardly varies adds none."""
     a, b = Mean.of(baseline), Mean.of(variant)
     vxx, vyy = (m.m2 / (m.n - 1) / m.n for m in (a, b))
-    degrees = a.n + b.n - 2
-    if a.n != b.n and a.value and vxx + vyy:  # at the ratio found: a few values of large spread are not many
-        welch = welch_degrees((vxx * (b.value / a.value) ** 2, a.n - 1), (vyy, b.n - 1))
-        degrees = max(1, min(degrees, math.floor(welch)))
+    ratio = ratio or (b.value / a.value if a.value > 0 and b.value > 0 else 1.0)
+    degrees = welch_degrees((vxx * ratio**2, a.n - 1), (vyy, b.n - 1))
     return Moments(a.value, b.value, vxx, vyy, 0.0, degrees)
-
-
-def summary_of_sample(values: Sequence[float]) -> Summary:
-    """Median with the narrowest interval of order statistics that holds it with at least 95 %."""
-    ordered, n = sorted(values), len(values)
-    low, high, confidence = order_interval(n)
-    return Summary(
-        n=n,
-        mean=math.fsum(values) / n,
-        median=(ordered[(n - 1) // 2] + ordered[n // 2]) / 2,
-        low=ordered[low - 1] if low >= 1 else None,
-        high=ordered[high - 1] if high <= n else None,
-        confidence=confidence,
-    )
 
 
 # -- groups of cells: paired by repeat, as two samples, of single windows --
@@ -257,6 +281,8 @@ def effect_between(baseline: Group, variant: Group, metric: Metric, paired: bool
         return Effect(n_baseline=len(a), n_variant=len(b), reason=no_interval("unknown"))
     if len(a) == len(b) == 1:
         return _single(next(iter(a)), next(iter(b)), baseline, variant, metric)
+    if metric.counted and do_not_vary(list(a.values()), list(b.values())):
+        return exact_effect(list(a.values()), list(b.values()), None, "pairs" if paired else "samples")
     floor = _floor(baseline, a, metric), _floor(variant, b, metric)
     if paired:
         return effect_of_pairs([(a[r], b[r]) for r in a], floor)

@@ -258,5 +258,5 @@ def _half(xs: Sequence[float], ys: Sequence[float], paired: bool) -> float | Non
     if min(len(xs), len(ys)) < 2:
         return None
     pairs = list(zip(xs, ys, strict=True)) if paired else []
-    m: Moments = moments_of_pairs(pairs) if paired else moments_of_samples(xs, ys)
+    m: Moments = moments_of_pairs(pairs) if paired else moments_of_samples(xs, ys, 1.0)
     return students_quantile(m.degrees) * math.sqrt(m.variance(1.0))

@@ -88,6 +88,8 @@ def judge(
 
     ``family``: how many claims ``p_holm`` is adjusted for.
     """
+    if effect.exact or (effect.ratio is None and effect.difference_low is not None):
+        return _without_interval(effect, p_holm, margin, higher_is_better, family, alpha)
     if effect.ratio is None or effect.low is None or effect.high is None:
         known = effect.ratio is not None and effect.std_err is not None
         return Judgement(
@@ -104,6 +106,22 @@ def judge(
         return Judgement("better" if better else "worse", None, "")
     further = _further(effect, margin, alpha / family)
     return Judgement("undecided", further, _because(effect, few, family, alpha) if clear else "")
+
+
+def _without_interval(
+    effect: Effect, p_holm: float | None, margin: float, higher_is_better: bool, family: int, alpha: float
+) -> Judgement:
+    """Sides that do not vary, or a mean of 0: by p alone; the margin is of a ratio, where there is one."""
+    if effect.exact and not effect.difference:
+        return Judgement("equal", None, effect.reason)
+    if effect.ratio is not None and 1 - margin <= effect.ratio <= 1 + margin:
+        return Judgement("no difference", None, _small(effect))
+    n, m = effect.n_baseline, effect.n_variant
+    if p_holm is not None and p_holm < alpha and (effect.exact or not _too_few(effect, n, m)):
+        better = ((effect.difference or 0) > 0) == higher_is_better
+        return Judgement("better" if better else "worse", None, effect.reason)
+    needed = (k for k in range(1, 20) if effect.exact and 2.0 ** (1 - n - m - 2 * k) < alpha / family)
+    return Judgement("undecided", next(needed, None), effect.reason)
 
 
 def _small(effect: Effect) -> str:

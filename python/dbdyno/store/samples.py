@@ -1,0 +1,266 @@
+"""Samples of numbers in text: one a file (a number per line, or a column), or two in one table (two columns,
+or a column of numbers and one that names groups). What is no number is an error that names the line."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.store.files import read_limited
+
+CURE = "one number per line (# begins a comment), or CSV with a header and --column NAME"
+_TABLE = "a header such as before,after or group,value, then the numbers"
+_MISSING = frozenset({"", "na", "n/a", "null", "none", "-", "?"})
+_NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)\Z", re.IGNORECASE)
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+\Z", re.ASCII)
+_GROUPS = frozenset({"group", "variant", "version", "side", "name", "build", "commit", "config", "setting"})
+_MOST_SHOWN = 8
+
+
+class Numbers(NamedTuple):
+    name: str
+    values: tuple[float, ...]
+    lines: tuple[int, ...]
+
+
+class _Row(NamedTuple):
+    line: int  # in the file, from 1
+    fields: tuple[str, ...]
+
+
+class _Sheet(NamedTuple):
+    path: Path
+    header: tuple[str, ...] | None
+    rows: tuple[_Row, ...]
+    decimal: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        wide = len(self.rows[0].fields) if self.rows else 0
+        return self.header or tuple(f"column {i + 1}" for i in range(wide))
+
+    def words(self, column: int) -> list[str]:
+        """Those that are not missing."""
+        return [r.fields[column] for r in self.rows if r.fields[column].lower() not in _MISSING]
+
+    def is_numeric(self, column: int) -> bool:
+        """Most of its words are numbers; one that is none is an error when it is read."""
+        words = self.words(column)
+        return 2 * sum(_float(w, self.decimal) is not None for w in words) > len(words)
+
+    def numbers(self, column: int, name: str, rows: Sequence[_Row] | None = None) -> Numbers:
+        found = [
+            (_checked(self, r.line, r.fields[column]), r.line)
+            for r in (self.rows if rows is None else rows)
+            if r.fields[column].lower() not in _MISSING
+        ]
+        if not found:
+            raise UsageError(f"{self.path} has no values in {name}", CURE)
+        values, lines = zip(*found, strict=True)
+        return Numbers(name, values, lines)
+
+
+def read_sample(path: Path, column: str | None = None, decimal: str | None = None) -> Numbers:
+    """Raises :class:`UsageError` naming the line that is none."""
+    sheet = _sheet(path, decimal, one_column=True)
+    if column is not None and (sheet.header or len(sheet.names) > 1):
+        return sheet.numbers(_place(sheet, column), path.name)
+    if len(sheet.names) > 1:
+        numeric = [i for i in range(len(sheet.names)) if sheet.is_numeric(i)]
+        if sheet.header is None or len(numeric) != 1:
+            raise UsageError(
+                f"{path} is a table", f"choose a column: --column {' | '.join(sheet.names[:_MOST_SHOWN])}"
+            )
+        return sheet.numbers(numeric[0], path.name)
+    for row in sheet.rows:
+        if row.fields[0].lower() in _MISSING:
+            raise UsageError(
+                f"{path}, line {row.line}: {row.fields[0]!r} is not a number", "leave the line out"
+            )
+    return sheet.numbers(0, path.name)
+
+
+def read_pair(
+    path: Path, columns: Sequence[str] = (), column: str | None = None, decimal: str | None = None
+) -> tuple[Numbers, Numbers]:
+    """Two columns of one table, the first is the baseline; or two groups of ``column`` (by default the only
+    one of numbers). ``columns``: names of two columns, or of two groups."""
+    sheet = _sheet(path, decimal, one_column=False)
+    if len(sheet.names) < 2:
+        raise UsageError(
+            f"{path} has one column: one sample cannot be compared",
+            f"name a second file; or a table: {_TABLE}",
+        )
+    folded = [n.casefold() for n in sheet.names]
+    if columns and all(c.casefold() in folded for c in columns):
+        first, second = (_place(sheet, c) for c in columns)
+        return sheet.numbers(first, sheet.names[first]), sheet.numbers(second, sheet.names[second])
+    numeric = [i for i in range(len(sheet.names)) if sheet.is_numeric(i)]
+    grouping = _grouping(sheet, numeric)
+    if not columns and column is None and grouping is None and len(numeric) == 2:
+        first, second = numeric
+        return sheet.numbers(first, sheet.names[first]), sheet.numbers(second, sheet.names[second])
+    return _groups(sheet, columns, column, grouping, [i for i in numeric if i != grouping])
+
+
+def _grouping(sheet: _Sheet, numeric: Sequence[int]) -> int | None:
+    """The column whose words part the rows: one of words that come again, or one that is called so."""
+    for i, name in enumerate(sheet.names):
+        kinds = set(sheet.words(i))
+        named = name.casefold() in _GROUPS and len(kinds) == 2
+        if named or (i not in numeric and 1 < len(kinds) < len(sheet.rows)):
+            return i
+    return None
+
+
+def _groups(
+    sheet: _Sheet, columns: Sequence[str], column: str | None, grouping: int | None, numeric: Sequence[int]
+) -> tuple[Numbers, Numbers]:
+    shown = ", ".join(sheet.names[:_MOST_SHOWN])
+    if grouping is None:
+        if columns:
+            unknown = next(c for c in columns if c.casefold() not in map(str.casefold, sheet.names))
+            raise UsageError(f"{sheet.path} has no column {unknown!r}", did_you_mean(unknown, sheet.names))
+        if len(numeric) > 2:
+            names = ",".join(sheet.names[i] for i in numeric[:2])
+            raise UsageError(
+                f"{sheet.path} has {len(numeric)} columns of numbers ({shown})",
+                f"choose two: --columns {names}",
+            )
+        raise UsageError(f"{sheet.path} has no two columns of numbers, and none that names groups", _TABLE)
+    if column is None and len(numeric) != 1:
+        raise UsageError(
+            f"{sheet.path} has {len(numeric)} columns of numbers beside {sheet.names[grouping]} ({shown})",
+            "choose the one to compare: --column NAME; or two columns: --columns A,B",
+        )
+    values = numeric[0] if column is None else _place(sheet, column)
+    kinds = list(dict.fromkeys(sheet.words(grouping)))
+    wanted = list(columns) or kinds
+    for name in wanted:
+        if name not in kinds:
+            raise UsageError(
+                f"{sheet.path} has no column and no group {name!r}",
+                did_you_mean(name, [*kinds, *sheet.names]),
+            )
+    if len(wanted) != 2:
+        listed = ", ".join(kinds[:_MOST_SHOWN])
+        raise UsageError(
+            f"{sheet.path} has {len(kinds)} groups in {sheet.names[grouping]} ({listed})",
+            f"choose two: --columns {','.join(kinds[:2])}",
+        )
+    first, second = (
+        sheet.numbers(values, name, [r for r in sheet.rows if r.fields[grouping] == name]) for name in wanted
+    )
+    return first, second
+
+
+def _place(sheet: _Sheet, name: str) -> int:
+    folded = [n.casefold() for n in sheet.names]
+    if name.casefold() in folded:
+        return folded.index(name.casefold())
+    if sheet.header is None and name.isdecimal() and 1 <= int(name) <= len(folded):
+        return int(name) - 1
+    raise UsageError(f"{sheet.path} has no column {name!r}", did_you_mean(name, sheet.names))
+
+
+# -- text --
+
+
+def _sheet(path: Path, decimal: str | None, *, one_column: bool) -> _Sheet:
+    lines = [(n, re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()) for n, line in _lines(path)]
+    lines = [(n, line) for n, line in lines if line]
+    if not lines:
+        raise UsageError(f"{path} has no values", CURE)
+    separator = _separator([line for _, line in lines], one_column)
+    rows = [_Row(n, tuple(_fields(line, separator))) for n, line in lines]
+    header = None if any(_is_number(f) for f in rows[0].fields) else rows[0].fields
+    first, rows = rows[0], rows if header is None else rows[1:]
+    if not rows:
+        raise UsageError(f"{path}, line {first.line}: {lines[0][1]!r} is not a number", CURE)
+    wide = len(header or rows[0].fields)
+    short = next((r.line for r in rows if len(r.fields) != wide), None)
+    if short is not None:
+        raise UsageError(
+            f"{path}, line {short}: not as many fields as the {'header' if header else 'first'} has", CURE
+        )
+    return _Sheet(path, header, tuple(rows), decimal or _decimal(path, rows))
+
+
+def _lines(path: Path) -> list[tuple[int, str]]:
+    try:
+        content = read_limited(path)
+        wide = content[:2] in (b"\xff\xfe", b"\xfe\xff") and len(content) % 2 == 0
+        text = content.decode("utf-16" if wide else "utf-8-sig")
+    except (OSError, UnicodeDecodeError) as e:
+        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"cannot read {path}: {reason}", CURE) from e
+    return list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
+
+
+def _separator(lines: Sequence[str], one_column: bool) -> str | None:
+    """``None``: white space between words; empty: one column."""
+    for sign in "\t;|":
+        if sign in lines[0]:
+            return sign
+    body = lines if "," in lines[0] else lines[1:]  # else the first may be a header
+    if one_column and all(map(_is_number, body)):
+        return ""  # a comma is of the number
+    if "," in lines[0]:
+        return ","
+    return "" if one_column else None
+
+
+def _fields(line: str, separator: str | None) -> list[str]:
+    if separator == "":
+        return [line.strip("\"'")]
+    if separator is None:
+        return [f.strip("\"'") for f in line.split()]
+    return [f.strip() for f in next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])]
+
+
+def _decimal(path: Path, rows: Sequence[_Row]) -> str:
+    """Raises UsageError where 1,234 may be either."""
+    found = [(r.line, w) for r in rows for w in r.fields if "," in w and _is_number(w)]
+    if not found:
+        return "."
+    if all(_THOUSANDS.match(w) for _, w in found) and not any(w.count(",") > 1 for _, w in found):
+        line, word = found[0]
+        raise UsageError(
+            f"{path}, line {line}: {word!r} may be {word.replace(',', '.')} or {word.replace(',', '')}",
+            "say which: --decimal , or --decimal .",
+        )
+    return "," if all(_float(w, ",") is not None for _, w in found) else "."
+
+
+def _is_number(word: str) -> bool:
+    return any(_float(word, sign) is not None for sign in ".,")
+
+
+def _float(word: str, decimal: str) -> float | None:
+    """``1.234,5`` with a decimal comma -> 1234.5; ``nan`` and ``inf`` as such; ``None``: it is no number."""
+    if _NOT_FINITE.match(word):
+        return float(word)
+    other = "," if decimal == "." else "."
+    whole = rf"(?:\d{{1,3}}(?:\{other}\d{{3}})+|\d+)"
+    form = rf"[-+]?(?:{whole}(?:\{decimal}\d*)?|\{decimal}\d+)(?:[eE][-+]?\d+)?"
+    if not re.fullmatch(form, word, re.ASCII):
+        return None
+    return float(word.replace(other, "").replace(decimal, "."))
+
+
+def _checked(sheet: _Sheet, line: int, word: str) -> float:
+    place = f"{sheet.path}, line {line}"
+    value = _float(word, sheet.decimal)
+    if value is None:
+        shown = word if len(word) <= 40 else f"{word[:39]}…"
+        raise UsageError(f"{place}: {shown!r} is not a number", f"digits alone, without a unit; {CURE}")
+    if not math.isfinite(value):
+        raise UsageError(f"{place}: {word} is not a finite number", "leave it out, or measure again")
+    if value < 0:
+        raise UsageError(f"{place}: {word} is below 0", "rates, times and counts are 0 or more")
+    return value
