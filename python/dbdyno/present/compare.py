@@ -118,20 +118,21 @@ def samples(made: SampleComparison) -> Document:
         Row([word(name), word(_median(s)), Cell(number_text(s.mean), s.mean), Cell(str(s.n), s.n)])
         for name, s in sides
     ]
-    blocks: list[Block] = [
-        Table("", columns, lines),
-        *_ratios(made),
-        Paragraph(f"benchstat: {benchstat(made)}"),
-    ]
-    answer, *notes = (c.text for c in made.conclusions)
+    answer, *notes = made.conclusions
+    lead = [answer, *(c for c in notes if c.id == "means-and-medians")]
     said = made.effect.ratio is not None and not made.effect.exact and made.verdict != "equal"
-    blocks += remarks(
-        [*notes, *([made.note] if made.note and said and min(s.n for _, s in sides) > 1 else [])]
-    )
-    return Document(f"{made.variant} against {made.baseline}", blocks, lead=[Paragraph(answer, lead=True)])
+    more = [made.note] if made.note and said and min(s.n for _, s in sides) > 1 else []
+    remarked = remarks([*(c.text for c in notes if c not in lead), *more])
+    blocks: list[Block] = [
+        Section("", [Table("", columns, lines)]),
+        Section("", [_ratios(made), Paragraph(f"benchstat: {benchstat(made)}")]),
+        *([Section("Notes", remarked)] if remarked else []),
+    ]
+    title = f"{made.variant} against {made.baseline}"
+    return Document(title, blocks, lead=[Paragraph(c.text, lead=True) for c in lead])
 
 
-def _ratios(made: SampleComparison) -> Iterator[Table]:
+def _ratios(made: SampleComparison) -> Table:
     """By means and by ranks."""
     e, r = made.effect, made.by_ranks
     columns = [
@@ -152,29 +153,26 @@ def _ratios(made: SampleComparison) -> Iterator[Table]:
                 word(by),
                 Cell(verdict_text(verdict, made.margin), verdict),
                 Cell(*((UNKNOWN, None) if of.ratio is None else (ratio_text(of, of.ratio), of.ratio))),
-                word(rows.interval(of)),
+                word("exact" if of.exact else rows.interval(of)),
                 Cell(rows.p_text(p), p),
                 word(test),
             ]
         )
         for by, verdict, of, p, test in found
     ]
-    yield Table(f"Ratio of {made.variant} to {made.baseline}", columns, rows_)
+    return Table(f"Ratio of {made.variant} to {made.baseline}", columns, rows_)
 
 
 def benchstat(made: SampleComparison) -> str:
     """``1718 ± 1%  1422.5 ± 1%  -17.20% (p=0.000 n=10)``; ``~`` where p is 0.05 or more."""
     a, b, e = made.of_baseline, made.of_variant, made.effect
     n = f"n={a.n}" if a.n == b.n else f"n={a.n}+{b.n}"
-    if e.p_permutation is None:
-        change, p = "~", "p=1.000" if a.median == b.median else "p=?"
-    else:
-        change = (
-            "~"
-            if e.p_permutation >= 0.05 or made.median_change is None
-            else f"{100 * made.median_change:+.2f}%"
-        )
-        p = f"p={e.p_permutation:.3f}"
+    p = "p=?" if e.p_permutation is None else f"p={e.p_permutation:.3f}"
+    if e.p_permutation is None and a.median == b.median:
+        p = "p=1.000"
+    change = "?" if made.median_change is None else f"{100 * made.median_change:+.2f}%"
+    if e.p_permutation is None or e.p_permutation >= 0.05:
+        change = "~"
     left, right = (_median(s).replace(" %", "%") for s in (a, b))
     return f"{left}  {right}  {change} ({p} {n})"
 

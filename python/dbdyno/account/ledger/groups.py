@@ -218,9 +218,12 @@ def _bounds(name: str, value: pl.Expr, least: pl.Expr, most: pl.Expr) -> dict[st
     """The range over seeds, wider by what the label's share of all runnable time may be wrong."""
     both, whole = pl.col("value"), pl.col("whole")
     slope = (most / both).clip(0.0, 1.0)
+    # all CPU time is given away already where some run queue is left at the least: what the label has less of
+    # runnable time is run queue
+    below = pl.lit(1.0) if name == "runq" else slope
     error = pl.col(f"slack_{name}") * both / whole
     error += pl.col("blur")
-    low = least - (both - pl.col("p_low") * whole + pl.col("below")) * slope - error
+    low = least - (both - pl.col("p_low") * whole + pl.col("below")) * below - error
     high = most + (pl.col("p_high") * whole - both + pl.col("above")) * slope + error + pl.col("hidden")
     return {
         name: value,
