@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy import optimize
 
 from dbdyno.model.analyses import Fitted
 from dbdyno.model.errors import UsageError
@@ -85,6 +84,8 @@ def _root(short: Callable[[float], float], low: float, what: str, until: float =
     while a < until:
         b = min(a + step, until)
         if short(b) >= 0:
+            from scipy import optimize  # takes longer than all that a ladder is told otherwise
+
             return float(optimize.brentq(short, a, b, xtol=1e-13 * max(b, 1.0), rtol=8.9e-16))
         a, step = b, step * 1.5
     raise OutOfReach(f"no load has {what}", "ask for a figure nearer to the measured ones")
