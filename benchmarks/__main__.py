@@ -18,6 +18,7 @@ from benchmarks import (
     report,
     scaling,
     start,
+    steps,
     tiers,
     trace,
 )
@@ -39,6 +40,7 @@ ALL = {
     "naive": tiers.naive,
     "aa": aa.main,
     "scaling": lambda *_: scaling.main(),
+    "steps": lambda *_: steps.main(),
     "placement": lambda *_: placement.main(),
 }
 

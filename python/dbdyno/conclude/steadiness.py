@@ -8,9 +8,12 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.conclude import ladders
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row, at, ids, of_cell
 from dbdyno.conclude.catalogue import claim
-from dbdyno.model.claim import Claim
+from dbdyno.model.analyses import Ladder
+from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats import steps as stretches
 from dbdyno.stats.significance import FALSE_ALARMS, Change, unequal, welch
@@ -22,6 +25,8 @@ UNEVEN, VERY_UNEVEN = 1.2, 2.0
 PHASE_VARIANCE = 1 / 6
 """Variance of the calls that one session ends in a span: that of two rounding errors (1/12 each)."""
 _BLOCKS = 10
+LEAST_LOADS = 5
+"""Along a ladder of fewer no step is looked for."""
 
 Series = Sequence[tuple[float, float]]  # (middle of the span in s since t0, rate)
 
@@ -143,6 +148,34 @@ def _at_work(case: Case, cell: Row) -> Series:
     block = ((pl.col("at_ns") - cell["t0_ns"]) / length).floor()
     means = served.filter(via=via[0]).group_by(block=block, maintain_order=True).agg(pl.col("n").mean())
     return [((b + 0.5) * length / NS_PER_S, float(n)) for b, n in means.rows()]
+
+
+def along(ladder: Ladder) -> Iterator[Claim]:
+    """Between which loads throughput steps to another level, if it does."""
+    points = ladder.points.filter(pl.col("throughput") > 0)
+    if points["load"].n_unique() < LEAST_LOADS:
+        return
+    from dbdyno.stats.cliff import cliff
+
+    found = cliff(points["load"].to_list(), points["throughput"].to_list())
+    if found is None:
+        return
+    unit, falls = ladder.throughput_unit, found.relative < 0
+    ends = sorted(abs(end) for end in (found.relative_low, found.relative_high))
+    said = {
+        "share": fmt.percent(abs(found.relative)), "share_low": fmt.percent(ends[0]),
+        "share_high": fmt.percent(ends[1]), "p": found.p, "low": fmt.load(found.low, ladder.load_unit),
+        "high": fmt.load(found.high, ladder.load_unit),
+        "before": fmt.rate(ladders.throughput(ladder, found.low), unit),
+        "after": fmt.rate(ladders.throughput(ladder, found.high), unit),
+    }  # fmt: skip
+    value = Estimate(
+        "step", found.relative, "of throughput", found.relative_low, found.relative_high, "profile of shapes"
+    )
+    yield claim(
+        "throughput-step", said, value, case="falls" if falls else "rises",
+        parts=["single"] if found.loads_beyond == 1 else [], severity="warning" if falls else "note",
+    )  # fmt: skip
 
 
 def uneven_sessions(case: Case) -> Iterator[Claim]:

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-RHO = 0.7
-"""Correlation of neighbouring values up to which false alarms are kept."""
+RHO = 0.75
+"""Correlation of neighbouring values that noise is taken to have: up to 0.7 false alarms are surely kept."""
 LEVEL = 0.05
 LEAST = 8
 """A series of fewer values is not tested."""

@@ -15,6 +15,7 @@ from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.conclude.cpu_wait import onset
 from dbdyno.conclude.ladders import Row
 from dbdyno.conclude.reason import reason
+from dbdyno.conclude.steadiness import along
 from dbdyno.model.analyses import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
@@ -37,8 +38,9 @@ def scaled(
 
 
 def answered(scaling: Scaling, results: Results | None = None) -> Scaling:
-    """``scaling`` with its answers: one-session, peak, one-core, one-cpu, knee, second-knee, scales-to,
-    at-cpus, one-more-session, reason, cpu-wait, smt-yield, cpu-per-work, cpu-inflation, equivalent-cores;
+    """``scaling`` with its answers: one-session, peak, one-core, one-cpu, knee, second-knee,
+    throughput-step, scales-to, at-cpus, one-more-session, reason, cpu-wait, smt-yield, cpu-per-work,
+    cpu-inflation, equivalent-cores;
     each as far as it is known, and some say that it is unknown and why.
 
     ``results``: of the run that the ladder is of (:func:`ladders_of`); without them there is no ledger.
@@ -54,6 +56,7 @@ def answered(scaling: Scaling, results: Results | None = None) -> Scaling:
     made = (
         *deliveries(scaling, rows),
         *bends(scaling),
+        *along(ladder),
         why,
         onset(ladder, results),
         *smt.threads(scaling, results, kind),
