@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from answer_cases import SMT8, points
 from observe_trees import unpack
 from tests.fakery import MS, S, made_cell, task_row
 
 from dbdyno.account.window.cores import cores_of, looks
 from dbdyno.account.window.counters import cut_levels
 from dbdyno.conclude import smt
+from dbdyno.model.analyses import Ladder
 from dbdyno.model.errors import UsageError
 from dbdyno.model.topology import Purr, PurrRead, cores_bracket, cores_met, purr_use
 from dbdyno.observe import per_cpu
@@ -56,6 +58,21 @@ def test_a_yield_alone_gives_the_inflation(
 def test_a_yield_that_cannot_be_is_refused(text: str, threads: int | None) -> None:
     with pytest.raises(UsageError, match="--smt-yield"):
         smt.given(text, threads)
+
+
+@pytest.mark.parametrize(
+    ("unit", "top", "agrees"),
+    [("CPUs", 16, True), ("CPUs", 17, False), ("cores", 9, False), ("processors", 64, False),
+     ("sessions", 64, True), ("threads", 64, True)],
+)  # fmt: skip
+def test_loads_that_are_cpus_are_no_more_than_there_are(unit: str, top: int, agrees: bool) -> None:
+    rows = points(*({"load": float(n), "throughput": 100.0 * n} for n in (1, 4, top)))
+    ladder = Ladder("mine", rows, load_unit=unit, machine=SMT8)
+    if agrees:
+        smt.agree(ladder)
+        return
+    with pytest.raises(UsageError, match=f"up to {top}"):
+        smt.agree(ladder)
 
 
 # -- CPU by CPU -----------------------------------------------------------------------------------

@@ -232,10 +232,12 @@ def _of_yield(text: str, target: str, given: dict[str, Any], output: Path | None
 
 
 def _of_file(target: str, model: str | None, seed: int, given: dict[str, Any]) -> tuple[Scaling, ...]:
+    from dbdyno.conclude import smt
     from dbdyno.conclude.scaling.scaled import scaled
     from dbdyno.store.ladder_csv import read_ladder
 
     ladder = read_ladder(target, columns_of(given), machine=machine_of(given), think_s=think_s(given))
+    smt.agree(ladder)
     return (scaled(ladder, model=model, seed=seed),)
 
 

@@ -200,6 +200,20 @@ def _apart(a: Estimate, b: Estimate) -> bool:
     return a.low > b.high or b.low > a.high
 
 
+_COUNTED = {"cpus": "cpus", "processors": "cpus", "cores": "cores"}
+
+
+def agree(ladder: Ladder) -> None:
+    """Raises :class:`UsageError` where loads that are CPUs or cores are more than the machine has."""
+    count = getattr(ladder.machine, _COUNTED.get(ladder.load_unit.lower(), ""), None)
+    if count is not None and ladders.loads(ladder)[-1] > count:
+        top = fmt.load(ladders.loads(ladder)[-1], ladder.load_unit)
+        raise UsageError(
+            f"{ladder.name}: the load goes up to {top}, and the machine has {fmt.plain(count)}",
+            "--load-unit sessions if it is not CPUs or cores; else --cpus, --cores of the whole machine",
+        )
+
+
 # -- of a yield alone, without a ladder --
 
 _FORMS = "write the yield, 1.31, or both rates with one thread a core first: 800:1048"
