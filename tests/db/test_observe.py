@@ -176,14 +176,17 @@ def test_the_server_restarts_in_the_middle(fresh_bench: Bench, tmp_path: Path) -
     watching = "select 1 from pg_stat_activity where application_name like 'dbdyno activity%'"
     with contextlib.ExitStack() as stack:
         stack.enter_context(sleepers(bench, tmp_path, 2))
+        began = time.monotonic()
         observing = stack.enter_context(bench.background("observe", "--dsn", bench.dsn, "--window", "60s"))
         eventually(lambda: bench.ask(watching))
-        time.sleep(3)  # so that more than a second of the window has been
+        # More than a second of the window: it begins as long after its watch as that took to open.
+        time.sleep(3 + time.monotonic() - began)
         assert bench.here("server", "stop").returncode == 0
         assert bench.dbdyno("server", "start").returncode == 0
+        began = time.monotonic()
         stack.enter_context(sleepers(bench, tmp_path, 3))
         eventually(lambda: bench.ask(watching), 60)
-        time.sleep(3)
+        time.sleep(3 + time.monotonic() - began)
         observing.send_signal(signal.SIGINT)
         _, errors = observing.communicate(timeout=60)
     assert observing.returncode == 0, errors

@@ -17,6 +17,8 @@ import pytest
 from dbdyno.engines.postgres.connect import connect
 from dbdyno.engines.postgres.statements import Statements
 from dbdyno.model.data_sources.statements import active
+from tests.conftest import Servers
+from tests.contract.plain_server import PlainServer, plain_server
 from tests.db.conftest import Bench, eventually
 from tests.db.pgbench import program
 
@@ -163,3 +165,68 @@ def test_statements_of_others_are_hidden_from_a_role_without_the_right(at: Bench
     assert hidden.filter(phase="t1")["user"].unique().to_list() != ["dim"]
     grown = [hidden.filter(phase=p)["calls"].sum() for p in ("t0", "t1")]
     assert grown[1] - grown[0] == 4
+
+
+@contextmanager
+def counting(servers: Servers, version: int, most: int) -> Iterator[PlainServer]:
+    """A server that keeps so many statements, and a role that sees only its own."""
+    preload = {"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.max": str(most)}
+    hba = ["local all all trust"]
+    with plain_server(servers.bin_dir(version), preload, hba=hba) as plain:
+        plain.ask("create extension pg_stat_statements")
+        plain.ask("create role dim login")
+        yield plain
+
+
+@pytest.mark.parametrize("version", [14, 18])
+def test_statements_that_the_server_drops_are_said(servers: Servers, tmp_path: Path, version: int) -> None:
+    kinds = ("1", "'x'")
+    lists = (", ".join(kinds[n >> bit & 1] for bit in range(8)) for n in range(150))
+    script = tmp_path / "many.sql"
+    script.write_text("".join(f"select {some};\n" for some in lists))
+    bench = Bench(tmp_path / "home", tmp_path / "s")
+    with counting(servers, version, 100) as plain:
+        words = ("--sessions", "1", "--measure", "1s", "--settle", "200ms")
+        done = bench.dbdyno("run", "--script", str(script), "--dsn", plain.dsn, *words)
+        assert done.returncode == 0, done.stderr
+    rows = bench.last()["statements"]
+    figures = [v for r in rows for n, v in r.items() if n != "query_id" and isinstance(v, int | float)]
+    assert min(figures) >= 0
+    assert all(r["evictions"] > 0 for r in rows)
+    assert any(r["status"].startswith("lower bound") for r in rows)
+    assert "lower bounds" in bench.here("show", "last", "--statements").stdout
+
+
+@pytest.mark.parametrize("version", [14, 18])
+def test_what_a_role_may_not_read_is_said_and_leaves_no_error_in_the_log(
+    servers: Servers, tmp_path: Path, version: int
+) -> None:
+    bench = Bench(tmp_path / "home", tmp_path / "s")
+    with counting(servers, version, 1000) as plain:
+
+        def observed() -> str:
+            dsn = plain.dsn.replace("user=boss", "user=dim")
+            done = bench.dbdyno("observe", "--dsn", dsn, "--for", "2s", "--window", "2s")
+            assert done.returncode == 0, done.stderr
+            assert "ERROR" not in plain.log(), plain.log()
+            return bench.here("show", "last", "--statements").stdout
+
+        load = (program(), "-n", "-c", "1", "-T", "30", "-f", "-", plain.dsn)
+        with subprocess.Popen(load, stdin=subprocess.PIPE, stdout=-3, stderr=-3, text=True) as sessions:
+            assert sessions.stdin is not None
+            sessions.stdin.write("select count(*) from pg_class;\n")
+            sessions.stdin.close()
+            shown = " ".join(observed().split())
+            assert "statements of boss, hidden from this role" in shown
+            assert "GRANT pg_monitor TO dim" in shown
+            plain.ask("revoke execute on function pg_stat_statements, pg_stat_statements_info from public")
+            assert "No Top SQL" in observed()
+            sources = {r["name"]: r["status"] for r in bench.last()["sources"]}
+            assert sources["statement counters"] == "not permitted"
+            sessions.terminate()
+        plain.ask("alter system set shared_preload_libraries = 'plpgsql'")
+        plain.stop("fast")
+        plain.start()
+        assert "No Top SQL" in observed()
+        (claim,) = [f for f in bench.last()["findings"] if f["id"] == "not-measured"]
+        assert "statement counters" in claim["claim"]

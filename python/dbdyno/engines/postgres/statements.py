@@ -67,7 +67,10 @@ class Statements:
         found = active(first, last)
         texts = self._texts(connection, found["query_id"].drop_nulls())
         own = pl.col("query_id").is_in(list(self._own)).fill_null(value=False)
-        return {_READS: found.filter(~own), _TEXTS: texts.filter(~own)}
+        users = found.filter(~own)
+        if users.height and "t0" not in users["phase"]:
+            users = pl.concat([first.head(1), users])  # when it was read, and what had been dropped by then
+        return {_READS: users, _TEXTS: texts.filter(~own)}
 
     def _texts(self, connection: Connection, query_ids: pl.Series) -> pl.DataFrame:
         wanted = sorted(set(query_ids) - self._known)
