@@ -289,6 +289,20 @@ def test_the_live_view_and_its_keys(bench: Bench, tmp_path: Path) -> None:
     assert len(bench.last()["windows"]) >= 1
 
 
+def test_q_ends_and_says_that_it_is_saving(bench: Bench) -> None:
+    argv = [PROGRAM, "observe", "--dsn", bench.dsn, "--window", "3s", "--refresh", "0.5"]
+    with load(bench.dsn, "-S", "-c", "1"), terminal(argv, bench.env) as screen:
+        screen.until(lambda text: "1 window stored" in text)
+        screen.press("q")
+        screen.until(lambda text: "saving" in text)
+        assert screen.wait() == 0
+    assert screen.data.index(b"saving") < screen.data.index(b"\x1b[?1049l")  # before its screen is left
+    assert bench.last()["run"]["status"] == "complete"
+    assert len(bench.last()["windows"]) >= 1
+    shown = bench.here("show", "last", "--profile")
+    assert shown.returncode == 0 and "DB time" in shown.stdout
+
+
 def test_the_terminal_is_restored_after_ctrl_c_and_after_an_error(bench: Bench) -> None:
     argv = [PROGRAM, "observe", "--dsn", bench.dsn, "--window", "1s"]
     with terminal(argv, bench.env) as screen:
