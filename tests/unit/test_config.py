@@ -120,6 +120,30 @@ def test_errors_give_file_and_line(
     assert "geheim" not in result.output + str(result.exception)
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ('measure = "30x"', ("run", "lio", "--dry-run")),
+        ('measure = "100ms"', ("run", "lio", "--dry-run")),
+        ('sessions = "1,two"', ("run", "lio", "--dry-run")),
+        ('target = "p95<"', ("run", "lio", "--dry-run")),
+        ('measure = "100ms"', ("selftest",)),
+        ('window = "0s"', ("observe",)),
+    ],
+)
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_only_the_plan_refuses_has_file_and_line(
+    value: str, words: tuple[str, ...], config: Callable[[str], Path], *, shared: bool
+) -> None:
+    path = config(f"{value}\n" if shared else f"\n[{words[0]}]\n{value}\n")
+    option = f"--{value.split()[0]}"
+    result = invoke(*words)
+    assert isinstance(result.exception, UsageError)
+    assert result.exception.message.startswith(f"{path}:{1 if shared else 3}: {option}")
+    by_hand = invoke(*words, option, "nonsense")
+    assert isinstance(by_hand.exception, UsageError) and str(path) not in by_hand.exception.message
+
+
 def test_without_a_readable_home_there_is_no_file(
     config: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -224,3 +224,16 @@ def test_the_exit_code_is_that_of_the_worst_account(
     done = CliRunner().invoke(app, ["selftest", "--json", *options])
     assert done.exit_code == code, done.output
     assert [t["verdict"] for t in json.loads(done.stdout)] == [verdict]
+
+
+def test_quiet_prints_the_verdict_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(*said: object) -> None:
+        listener = said[-1]
+        planned = Planned(CASES["asleep"], 4, accounts_of(CASES["asleep"]), S)
+        listener.planned([planned])  # type: ignore[attr-defined]
+        listener.tick(0, "measuring", 0.5, 3.0)  # type: ignore[attr-defined]
+        listener.measured(planned, [judged("ok")])  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(conduct, "selftest", measured)
+    loud, quiet = (CliRunner().invoke(app, ["selftest", *words]).stdout for words in ([], ["-q"]))
+    assert quiet and loud.endswith(quiet) and "asleep" in loud and "asleep" not in quiet

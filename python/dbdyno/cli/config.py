@@ -6,9 +6,11 @@ file is checked strictly: what it says about any command must be right before on
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -74,10 +76,43 @@ def amount_options(*, hidden: bool) -> list[click.Option]:
 
 
 def with_amount(command: click.Command) -> click.Command:
-    """``command``, which takes ``-q`` and ``-v``, unless it hands its words to another program."""
+    """``command``, which takes ``-q`` and ``-v``, unless it hands its words to another program; errors that a
+    value of the file causes name its line."""
     if not command.ignore_unknown_options and not any(p.name in _AMOUNTS for p in command.params):
         command.params += amount_options(hidden=True)
+        if command.callback is not None:
+            command.callback = _with_lines(command.callback)
     return command
+
+
+def _with_lines(callback: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(callback)
+    def called(*given: Any, **options: Any) -> Any:
+        try:
+            return callback(*given, **options)
+        except UsageError as e:
+            if (place := _in_file(e.message)) is None:
+                raise
+            raise type(e)(f"{place}: {e.message}", e.cure) from e
+
+    return called
+
+
+def _in_file(message: str) -> str | None:
+    """``FILE:LINE`` of the option that a message begins with, if its value is the file's."""
+    context, config = click.get_current_context(), find_config()
+    option = re.match(r"--([\w-]+)", message)
+    if option is None or config is None:
+        return None
+    parameter = _options(context.command).get(option[1])
+    name = "" if parameter is None else str(parameter.name)
+    if context.get_parameter_source(name) is not ParameterSource.DEFAULT_MAP:
+        return None
+    path = (*context.command_path.split()[1:], option[1])
+    table: Any = config.document
+    for part in path:
+        table = table.get(part) if isinstance(table, dict) else None
+    return config.place((option[1],) if table is None else path)
 
 
 # The file.
@@ -92,9 +127,13 @@ class Config:
     document: Mapping[str, Any]
 
     def error(self, message: str, at: Sequence[str], cure: str | None = None) -> UsageError:
+        return UsageError(f"{self.place(at)}: {message}", cure or _CURE)
+
+    def place(self, at: Sequence[str]) -> str:
+        """``FILE:LINE`` of a key."""
         from dbdyno.plan import key_lines, line_of  # for errors alone
 
-        return UsageError(f"{self.path}:{line_of(key_lines(self.text), at) or 1}: {message}", cure or _CURE)
+        return f"{self.path}:{line_of(key_lines(self.text), at) or 1}"
 
 
 def find_config() -> Config | None:

@@ -10,6 +10,7 @@ import click
 
 from dbdyno import conduct, drive, observe
 from dbdyno.cli import screen
+from dbdyno.cli.config import is_quiet
 from dbdyno.cli.options import bin_dir_option, dsn_option, engine_option, json_option, print_json
 from dbdyno.engines import DEFAULT
 from dbdyno.model.errors import EXIT_INTERRUPTED, EXIT_OFF, DbdynoError, UsageError
@@ -113,7 +114,9 @@ class _Shown:
 
         self.found: list[Truth] = []
         self._console, self._plan, self._begun = console, list["Planned"](), 0
-        self._live = live(console, refresh_per_second=4, transient=True) if console.is_terminal else None
+        self._quiet = is_quiet()
+        shown = console.is_terminal and not self._quiet
+        self._live = live(console, refresh_per_second=4, transient=True) if shown else None
 
     def __enter__(self) -> _Shown:
         if self._live:
@@ -126,6 +129,8 @@ class _Shown:
 
     def planned(self, cases: Sequence[Planned]) -> None:
         self._plan = list(cases)
+        if self._quiet:
+            return
         whole = screen.in_minutes(sum(p.expected_ns for p in cases))
         self._say(f"{counted(len(cases), 'case')}, about {whole} in total", "bold")
         wide = max((len(p.case.name) for p in cases), default=0)
@@ -142,12 +147,14 @@ class _Shown:
             filled = round(_BAR * share)
             bar = "#" * filled + "." * (_BAR - filled)
             self._live.update(Text(f"{head} {phase:10} {bar}  {left}", style="cyan", no_wrap=True))
-        elif begins:
+        elif begins and not self._quiet:
             self._begun += 1
             self._say(f"{head}: {case.title}; {left}")
 
     def measured(self, planned: Planned, found: Sequence[Truth]) -> None:
         self.found += found
+        if self._quiet:
+            return
         if self._live:
             self._say(f"{planned.case.name}: {planned.case.title}", "bold")
         self._console.print(_table(found, intervals=self._console.width >= WITH_INTERVAL))
