@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
 
 import polars as pl
 from pydantic import TypeAdapter
@@ -23,12 +23,13 @@ from dbdyno.conclude.ladders import figures_of, ladders_of
 from dbdyno.conclude.number_format import load as load_words
 from dbdyno.model.analyses import Ladder
 from dbdyno.model.claim import Claim
-from dbdyno.model.environment import Environment
 from dbdyno.model.ledger_rows import account_rows, top_level
-from dbdyno.model.plan import Plan, Workload
-from dbdyno.model.raw import LEFT_OUT
 from dbdyno.model.session_time import UNLABELLED, hidden, is_limit
 from dbdyno.model.tables import ByCell, empty
+
+if TYPE_CHECKING:
+    from dbdyno.model.environment import Environment
+    from dbdyno.model.plan import Plan, Workload
 
 Row = dict[str, Any]
 Found = Sequence[tuple[Mapping[str, Any], Row]]
@@ -232,6 +233,8 @@ class Case:
 
     def rungs(self) -> Iterator[tuple[str, list[Row]]]:
         """(what it is called where there are several, usable rungs by load) of each workload and variant."""
+        from dbdyno.model.raw import LEFT_OUT  # loads the models of runs
+
         for name, part in self._all_rungs():
             yield name, part.filter(~pl.col("status").is_in(LEFT_OUT)).to_dicts()
 

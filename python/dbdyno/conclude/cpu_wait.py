@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -20,8 +20,10 @@ from dbdyno.conclude.smt import equivalent
 from dbdyno.model.analyses import Estimate, Ladder, Machine
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import BY_LABEL, account_rows, queue_labels
-from dbdyno.model.results import Results
 from dbdyno.model.session_time import NO_EVENT
+
+if TYPE_CHECKING:
+    from dbdyno.model.results import Results
 
 IDLE = 0.80
 """Sessions that use less of the CPUs than this leave some free."""

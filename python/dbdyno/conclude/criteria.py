@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from dbdyno.conclude import number_format as fmt
 from dbdyno.model.claim import Estimate
-from dbdyno.model.truth import Disturbance, Needs, Truth, Verdict
 from dbdyno.stats import change_points
+
+if TYPE_CHECKING:
+    from dbdyno.model.truth import Disturbance, Needs, Truth, Verdict
 
 CPU_WAIT = 0.05
 """Share of session time in the run queue: less is not called CPU WAIT."""

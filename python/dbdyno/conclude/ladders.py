@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -13,15 +13,17 @@ from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.number_format import load
 from dbdyno.model.analyses import POINTS, Estimate, Ladder, Machine, Scaling
 from dbdyno.model.claim import stops_scaling
-from dbdyno.model.environment import Environment
 from dbdyno.model.ledger_rows import account_rows
-from dbdyno.model.plan import Plan, Workload, cores_under, cpus_under
 from dbdyno.model.session_time import is_limit
 from dbdyno.model.tables import ByCell
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.knee import KNEE
 from dbdyno.stats.knee import bend as bent
+
+if TYPE_CHECKING:
+    from dbdyno.model.environment import Environment
+    from dbdyno.model.plan import Plan, Workload
 
 
 class Measured(Protocol):
@@ -42,6 +44,8 @@ def machine_of(results: Measured, variant: str) -> tuple[Machine, tuple[str, ...
     host, server = results.environment.host, results.environment.server
     if not server.here:
         return Machine(), (sentence("ladder-note", case="elsewhere"),)
+    from dbdyno.model.plan import cpus_under  # a ladder of a file needs no run's models
+
     limits = results.plan.variant(variant).limits
     if server.own_cpus is not None:
         return Machine(cpus=cpus_under(limits, server.own_cpus)), ()
@@ -64,6 +68,8 @@ def cores_for(results: Measured, variant: str) -> tuple[tuple[int, ...], ...] | 
     host, server = results.environment.host, results.environment.server
     if not server.here or server.own_cpus is not None:
         return None
+    from dbdyno.model.plan import cores_under
+
     return cores_under(results.plan.variant(variant).limits, host.siblings, host.limits.affinity)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -20,10 +20,12 @@ from dbdyno.model.analyses import Estimate, Ladder, Scaling
 from dbdyno.model.brief import STATUS
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import TOGETHER, account_rows, top_level
-from dbdyno.model.results import Results
 from dbdyno.model.session_time import STARVED
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import LOCKS, STORAGE, WaitFamilies, families_of
+
+if TYPE_CHECKING:
+    from dbdyno.model.results import Results
 
 CPU, RUN, RUNQ, THROTTLE = "CPU", "run", "CPU WAIT", "throttle"
 LOCK, IO, CLIENT, DRIVER, POOL = "lock", "I/O", "client", "driver", "pool"

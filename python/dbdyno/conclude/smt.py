@@ -17,7 +17,6 @@ import polars as pl
 from dbdyno.conclude import ladders
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.compare.effects import effect_of_pairs
 from dbdyno.conclude.ladders import Measured, cells_of
 from dbdyno.conclude.reason import CPU, RUN, RUNQ
 from dbdyno.model.analyses import Estimate, Ladder, Machine, Scaling
@@ -151,6 +150,8 @@ def _measured(ladder: Ladder, fit: Tied | None) -> Estimate | None:
     pairs = [(x, at[cores * m][r]) for r, x in at[cores].items() if x > 0 and at[cores * m].get(r, 0) > 0]
     if not pairs:
         return None
+    from dbdyno.conclude.compare.effects import effect_of_pairs  # loads the models of comparisons
+
     e = effect_of_pairs(pairs)
     assert e.ratio is not None
     noise = None if fit is None else fit.noise

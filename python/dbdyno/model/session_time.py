@@ -11,17 +11,19 @@ wait event, and a woken session bears its old one until it gets a CPU.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
 from dbdyno.model.brief import STATUS, material
 from dbdyno.model.ledger_rows import account_rows, queue_labels, top_level
-from dbdyno.model.plan import Plan, cpus_under
 from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.model.tables import ByCell, Tables, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import Family, WaitFamilies, families_of
+
+if TYPE_CHECKING:
+    from dbdyno.model.plan import Plan
 
 # What sessions that we drive did within the window, from their measured calls.
 #
@@ -289,6 +291,8 @@ def _of_cell(window: Mapping[str, Any], parts: ByCell, plan: Plan) -> Iterator[d
     share = delay(figures, window["sessions"] - thinking, waiting)
     if share is None:
         return
+    from dbdyno.model.plan import cpus_under  # is loaded: a plan is given
+
     cpus = cpus_under(plan.variant(window["variant"]).limits, plan.cpus)
     observed = rates.filter((pl.col("name") == "cpu_per_call_ns") & (pl.col("status") == "off")).is_empty()
     left = _left(figures, cpus, observed=observed)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import polars as pl
 
 from dbdyno.model.claim import Estimate
-from dbdyno.model.results import Results
 from dbdyno.model.units import NS_PER_S, counted, significant
 from dbdyno.present.document import UNKNOWN, Cell
+
+if TYPE_CHECKING:
+    from dbdyno.model.results import Results
 
 _QUANTITIES = {
     "cpu_used": "CPU used",

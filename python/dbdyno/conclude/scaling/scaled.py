@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -19,9 +19,11 @@ from dbdyno.conclude.steadiness import along
 from dbdyno.model.analyses import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
-from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, significant
 from dbdyno.stats.scaling.points import FEWEST
+
+if TYPE_CHECKING:
+    from dbdyno.model.results import Results
 
 
 def scaled(
