@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -28,3 +30,21 @@ def test_a_package_s_table_has_what_type_checkers_see(package: str) -> None:
         found, _, attribute = place.partition(":")
         assert seen[name] == (found, attribute or name)
         assert getattr(module, name) is getattr(import_module(found), attribute or name)
+
+
+HEAVY = {
+    *("scipy.optimize", "scipy.interpolate", "scipy.stats", "scipy.linalg", "duckdb", "altair"),
+    *("dbdyno.model.plan", "dbdyno.model.results", "dbdyno.model.comparison", "dbdyno.model.environment"),
+}
+
+
+def test_a_ladder_of_a_file_loads_neither_scipys_large_parts_nor_the_models_of_runs(tmp_path: Path) -> None:
+    """Each takes as long as all fits, or a tenth of it."""
+    (path := tmp_path / "ladder.csv").write_text("N,X\n1,100\n2,190\n4,350\n8,500\n16,510\n32,505\n")
+    program = (
+        "import sys; from dbdyno.cli.app import app; "
+        f"app(['analyze', {str(path)!r}], standalone_mode=False); print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "ladder.csv: 510 units/s" in done.stdout
+    assert not HEAVY & set(done.stderr.split())
