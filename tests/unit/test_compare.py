@@ -117,6 +117,21 @@ def test_throttling_without_the_trace_is_told_by_its_bound_and_never_added() -> 
     assert more.difference_s == pytest.approx(plain.difference_s)
 
 
+def test_a_repeat_that_does_not_fit_the_others_is_named_with_its_weight() -> None:
+    run = noisy(THREE)
+    assert "repeat-outlier" not in {c.id for c in compare_variants(run).conclusions}
+    slow = pl.col("cell").str.contains("second-s4-r2") & pl.col("name").is_in(["work_per_s", "calls_per_s"])
+    rates = run.tables["rates"].with_columns(value=pl.when(slow).then(pl.col("value") / 4).otherwise("value"))
+    made = compare_variants(replace(run, tables={**run.tables, "rates": rates}))
+    (odd,) = (c for c in made.conclusions if c.id == "repeat-outlier")
+    assert (odd.case, odd.said["repeats"], odd.said["sample"]) == (
+        "ratio",
+        "2",
+        "second to base at 4 sessions",
+    )
+    assert odd.cells == ("0019-lio-second-s4-r2",) and odd.said["effect"].startswith("lowers it by 1")
+
+
 def test_one_repeat_decides_nothing_and_says_so() -> None:
     made = compare_variants(results(replace(THREE, repeats=1)))
     assert {c.verdict for t in made.metrics for c in t.claims} == {"undecided"}

@@ -14,7 +14,7 @@ import polars as pl
 
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.compare.effects import CellFigures, moments_of_pairs, moments_of_samples
+from dbdyno.conclude.compare.effects import CellFigures, known, moments_of_pairs, moments_of_samples
 from dbdyno.conclude.compare.stopping_rule import rule
 from dbdyno.conclude.compare.table import Match
 from dbdyno.model.claim import Claim
@@ -33,6 +33,7 @@ from dbdyno.model.plan import LimitSpec
 from dbdyno.model.results import Results
 from dbdyno.model.tables import ByCell
 from dbdyno.stats.estimates import students_quantile
+from dbdyno.stats.significance import outliers
 from dbdyno.stats.two_groups import Moments
 
 _FEW = 5  # repeats that a first try should have
@@ -105,6 +106,7 @@ def notes(
         yield claim("no-alternation", {}, case=made.kind)
     yield from _calls(matches, made.metrics[0].title)
     yield from _repeats(contrasts)
+    yield from _outliers(made.metrics[0], matches)
     yield from _unknown(made)
     if any(c.effect.floored for c in contrasts):
         yield claim("widened-intervals", {})
@@ -137,6 +139,32 @@ def _unknown(made: Comparison) -> Iterator[Claim]:
         if lacking:
             names = ", ".join(v for v in everyone if v in lacking)
             yield claim("unknown-quantity", {"quantity": table.title, "variants": names})
+
+
+def _outliers(table: MetricTable, matches: Sequence[Match]) -> Iterator[Claim]:
+    """Repeats that do not fit the others, as of samples: of pairs by their ratio, for drift cancels there."""
+    for match in matches:
+        base = known(match.groups[match.baseline], table.metric)
+        for label, cells in match.groups.items():
+            values = known(cells, table.metric)
+            if match.paired:
+                common = values.keys() & base.keys() if label != match.baseline else ()
+                values = {r: values[r] / base[r] for r in sorted(common) if base[r] > 0}
+            repeats, figures = list(values), list(values.values())
+            if not (odd := outliers(figures)):
+                continue
+            rest = [v for i, v in enumerate(figures) if i not in odd]
+            moved = math.fsum(figures) / len(figures) / (math.fsum(rest) / len(rest)) - 1
+            what = f"{label} to {match.baseline}" if match.paired else f"{match.series} {label}".strip()
+            shown = [f"{figures[i]:.3g}" if match.paired else value_text(table.unit, figures[i]) for i in odd]
+            said = {
+                "repeats": ", ".join(str(repeats[i]) for i in odd),
+                "values": ", ".join(shown),
+                "sample": f"{what} at {fmt.load(match.sessions)}",
+                "effect": f"{'raises' if moved > 0 else 'lowers'} it by {fmt.percent(abs(moved))}",
+            }
+            case = "ratio" if match.paired else "mean"
+            yield claim("repeat-outlier", said, case=case, cells=[cells[repeats[i]].cell for i in odd])
 
 
 def _repeats(contrasts: Sequence[Contrast]) -> Iterator[Claim]:

@@ -67,7 +67,7 @@ def _as_modes(effect: Effect) -> bool:
 def _too_few(effect: Effect, n: int, m: int) -> bool:
     """A ratio that modes could make is decided only where a rank test of so many repeats can reach 5 %: no
     order of three against three is rarer than 1 in 10."""
-    return _as_modes(effect) and math.comb(n + m, n) < 2 / ALPHA
+    return _as_modes(effect) and n + m < 2 / ALPHA and math.comb(n + m, n) < 2 / ALPHA
 
 
 class Judgement(NamedTuple):
