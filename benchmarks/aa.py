@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
-from benchmarks.aa_simulated import DIFFERENT, World, outcome, stopped
+from benchmarks.aa_simulated import DIFFERENT, POPULATIONS, World, outcome, samples, stopped
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.compare.effects import BY_NAME, Key, cells_of, effect_between
 from dbdyno.conduct import results_of
@@ -35,6 +35,8 @@ _UNTIL = (
     ("nearly all spread between repeats", World(between=0.02, within=0.002), 0.02),
     ("the same", World(between=0.02, within=0.002), 0.01),
 )
+SIZES = ((2, 2), (3, 3), (4, 4), (6, 6), (10, 10), (5, 20))
+"""Of two files."""
 VARIANTS = "abcdef"
 _METRICS = ("calls_per_s", "response_mean_ns", "response_p95_ns", "cpu_per_call_ns")
 
@@ -42,6 +44,7 @@ _METRICS = ("calls_per_s", "response_mean_ns", "response_p95_ns", "cpu_per_call_
 def main(count: int, seconds: float) -> None:
     """Simulated, then ``count`` blocks of six equal variants on the embedded server, ``seconds`` a window."""
     simulated()
+    of_files()
     real(count, seconds)
 
 
@@ -61,6 +64,14 @@ def simulated() -> None:
             f"differences, {ended.covered:.2%} of intervals hold the truth",
             flush=True,
         )
+
+
+def of_files() -> None:
+    """Equal samples of several populations and sizes."""
+    for what, population in POPULATIONS.items():
+        shares = [samples(population, sizes, RUNS) for sizes in SIZES]
+        told = ", ".join(f"{n}+{m} {a:.1%} / {b:.1%}" for (n, m), (a, b) in zip(SIZES, shares, strict=True))
+        print(f"files, {what}: false differences by means / by ranks: {told}", flush=True)
 
 
 def real(count: int, seconds: float) -> None:

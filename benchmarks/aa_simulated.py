@@ -6,16 +6,19 @@ repeat, times the mean of a window whose seconds resemble their neighbours (firs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dbdyno.conclude.compare import compare_samples
 from dbdyno.conclude.compare.effects import BY_NAME, CellFigures
 from dbdyno.conclude.compare.table import ALPHA_STOPPED, Match, metric_table
 from dbdyno.model.comparison import LEAST_REPEATS, Contrast
 from dbdyno.stats.autocorrelation import correlated
 
+Floats = NDArray[np.float64]
 RATE = 1000.0
 DIFFERENT = ("better", "worse")
 
@@ -71,6 +74,49 @@ def _cell(world: World, level: float, chance: np.random.Generator) -> CellFigure
     if found is not None:
         rates |= {"calls_per_s_se": found.std_err, "effective_bins": found.effective}
     return CellFigures("", rates)
+
+
+Draw = Callable[[np.random.Generator, int], Floats]
+"""So many values of a population of mean 1."""
+
+
+def _modes(chance: np.random.Generator, n: int) -> Floats:
+    return np.where(chance.random(n) < 0.5, 0.8, 1.2) * chance.normal(1, 0.005, n)
+
+
+def _hiccups(chance: np.random.Generator, n: int) -> Floats:
+    return chance.normal(1, 0.02, n) * np.where(chance.random(n) < 0.05, 10, 1)
+
+
+POPULATIONS: dict[str, tuple[Draw, Draw]] = {
+    "normal": (lambda c, n: c.normal(1, 0.05, n),) * 2,
+    "log-normal, as wide as its mean": (lambda c, n: np.exp(c.normal(0, 0.83, n)),) * 2,
+    "exponential": (lambda c, n: c.exponential(1, n),) * 2,
+    "normal, one side ten times as wide": (
+        lambda c, n: c.normal(1, 0.01, n),
+        lambda c, n: c.normal(1, 0.1, n).clip(0),
+    ),
+    "two modes, 1.5 apart": (_modes,) * 2,
+    "every twentieth value ten times as large": (_hiccups,) * 2,
+    "rounded to steps as wide as their spread": (lambda c, n: np.round(c.normal(20, 1, n)),) * 2,
+    "rounded to two values": (lambda c, n: np.round(c.normal(2.5, 0.2, n)),) * 2,
+    "counts, Poisson of mean 1": (lambda c, n: c.poisson(1, n).astype(float),) * 2,
+    "counts, Poisson of mean 0.1": (lambda c, n: c.poisson(0.1, n).astype(float),) * 2,
+}
+
+
+def samples(
+    population: tuple[Draw, Draw], sizes: tuple[int, int], times: int, seed: int = 1
+) -> tuple[float, float]:
+    """Shares of comparisons of equal samples in which the means, and in which the ranks, differ."""
+    chance = np.random.default_rng(seed)
+    false = np.zeros(2)
+    for _ in range(times):
+        sides = (draw(chance, n).tolist() for draw, n in zip(population, sizes, strict=True))
+        made = compare_samples(*sides)
+        false += [made.verdict in DIFFERENT, made.rank_verdict in DIFFERENT]
+    means, ranks = false / times
+    return float(means), float(ranks)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ WIDEST = {
 
 
 class Tried(NamedTuple):
+    load: str
     account: str
     held: bool
     width: float
@@ -63,12 +64,12 @@ def _again(made: Climb, seed: int, memory_hz: float) -> RawCell:
     return RawCell(cell.meta.model_copy(update={"cell": own}), again.tables)
 
 
-def _try(row: dict | None, key: tuple[str, str | None], exact: float, sessions: int) -> Tried:
+def _try(load: str, row: dict | None, key: tuple[str, str | None], exact: float, sessions: int) -> Tried:
     """A label that a window's samples did not see is 0 there, without an interval."""
     if row is None:
-        return Tried(key[0], exact < 1e-9, 0.0, sessions)
+        return Tried(load, key[0], exact < 1e-9, 0.0, sessions)
     held = row["low"] - 1e-9 <= exact <= row["high"] + 1e-9
-    return Tried(key[0], held, (row["high"] - row["low"]) / sessions, sessions)
+    return Tried(load, key[0], held, (row["high"] - row["low"]) / sessions, sessions)
 
 
 def _tried(memory_hz: float) -> pl.DataFrame:
@@ -89,13 +90,15 @@ def _tried(memory_hz: float) -> pl.DataFrame:
         for of, exact in ((None, whole), *known.items()):
             size = sessions if of is None else 1
             for at in found["cell"].unique():
-                tried += [_try(rows.get((at, of, *key)), key, exact.get(key, 0.0), size) for key in labels]
-    return pl.DataFrame(tried, schema=["account", "held", "width", "size"], orient="row")
+                tried += [
+                    _try(dsn, rows.get((at, of, *key)), key, exact.get(key, 0.0), size) for key in labels
+                ]
+    return pl.DataFrame(tried, schema=["load", "account", "held", "width", "size"], orient="row")
 
 
 @pytest.mark.parametrize(("memory_hz", "tier"), [(100.0, 0), (0.0, 1)])
 def test_intervals_hold_the_truth(memory_hz: float, tier: int):
-    """All sessions and rungs of five loads, each sampled fifteen times."""
+    """All sessions and rungs of five loads, each sampled ten times."""
     tried = _tried(memory_hz)
     for alone in (True, False):
         part = tried.filter((pl.col("size") == 1) == alone)
@@ -104,3 +107,6 @@ def test_intervals_hold_the_truth(memory_hz: float, tier: int):
             assert rows.height >= 5 * SEEDS
             assert share >= 0.95, f"{account}: {share:.3f} of {rows.height}, {width:.4f} wide"
             assert width <= WIDEST[str(account)][tier], f"{account}: {width:.4f} wide"
+    for (load, account), rows in tried.group_by("load", "account"):
+        share = rows["held"].mean()
+        assert share >= 0.93, f"{account} of {load}: {share:.3f} of {rows.height}"

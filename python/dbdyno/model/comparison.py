@@ -37,6 +37,9 @@ class Effect(Frozen):
     """Of the ratio, by the delta method."""
     p: float | None = None
     """Two-sided, Student's t: both means are the same. Below 0.05 just where the interval leaves 1 out."""
+    p_difference: float | None = None
+    """Two-sided, Student's t of the difference itself, of samples: where few values are skewed it is larger
+    than ``p`` of the logarithm, and no difference is decided without it."""
     p_permutation: float | None = None
     """Two-sided, by permutation."""
     permutation: str = ""

@@ -251,7 +251,9 @@ def effect_of_samples(
         return without("samples", baseline, variant, test, **sizes)
     if floor is None and do_not_vary(baseline, variant):
         return exact_effect(baseline, variant, test, "samples")
-    return effect(moments_of_samples(baseline, variant), test, "samples", floor, **sizes)
+    made = effect(moments_of_samples(baseline, variant), test, "samples", floor, **sizes)
+    by_difference = _by_difference(moments_of_samples(baseline, variant, 1.0))
+    return made.model_copy(update={"p_difference": by_difference["p"]})
 
 
 def moments_of_samples(

@@ -49,7 +49,7 @@ def careful_p(effect: Effect) -> float | None:
     if effect.p is None:
         return None
     modes = 2.0 ** (1 - effect.n_baseline - effect.n_variant)
-    return max(effect.p, modes * _p_beyond_modes(effect))
+    return max(effect.p, effect.p_difference or 0.0, modes * _p_beyond_modes(effect))
 
 
 def _p_beyond_modes(effect: Effect) -> float:
@@ -130,6 +130,8 @@ def _small(effect: Effect) -> str:
 
 def _because(effect: Effect, few: bool, family: int, alpha: float) -> str:
     """Why an interval that is clear of 1 is not enough."""
+    if not few and (effect.p_difference or 0.0) >= alpha / family:
+        return sentence("verdict-note", {"p": effect.p_difference}, case="skewed")
     if few or (careful_p(effect) or 1.0) >= alpha / family > (effect.p or 1.0):
         return sentence("verdict-note", {"repeats": min(effect.n_baseline, effect.n_variant)}, case="few")
     return sentence("verdict-note", {"others": family - 1}, case="family") if family > 1 else ""
