@@ -153,7 +153,7 @@ def _ratios(made: SampleComparison) -> Table:
                 word(by),
                 Cell(verdict_text(verdict, made.margin), verdict),
                 Cell(*((UNKNOWN, None) if of.ratio is None else (ratio_text(of, of.ratio), of.ratio))),
-                word("exact" if of.exact else rows.interval(of)),
+                word(rows.interval(of)),
                 Cell(rows.p_text(p), p),
                 word(test),
             ]

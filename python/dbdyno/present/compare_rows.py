@@ -207,9 +207,9 @@ def claim_notes(table: MetricTable) -> list[str]:
 
 
 def interval(e: Effect) -> str:
-    """``0.817..0.833``; in brackets where it is of the windows alone."""
+    """``0.817..0.833``; in brackets where it is of the windows alone; ``exact`` where nothing varies."""
     if e.low is None or e.high is None:
-        return UNKNOWN
+        return "exact" if e.exact else UNKNOWN
     ends = f"{ratio_text(e, e.low)}..{ratio_text(e, e.high)}"
     return f"({ends})" if e.basis == "within the window only" else ends
 
