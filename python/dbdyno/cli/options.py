@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+SETTING = ("--setting", "work_mem=64MB")
+"""The option, and an example of it."""
+
+
 def store_option(f: _F) -> _F:
     return click.option(
         "--store",

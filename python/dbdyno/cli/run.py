@@ -10,6 +10,7 @@ import click
 from dbdyno import conduct, drive, observe, present
 from dbdyno.cli import completion, screen
 from dbdyno.cli.options import (
+    SETTING,
     bin_dir_option,
     checked_output,
     dsn_option,
@@ -240,10 +241,10 @@ def _request(options: dict[str, Any]) -> conduct.Request:
     if params:
         overrides["params"] = parse_params(params)
     if options["settings"] and options["dsn"] is not None:
-        overrides["settings"] = parse_params(options["settings"])
-    for table in ("limits", "driver"):
+        overrides["settings"] = parse_params(options["settings"], *SETTING)
+    for table, example in (("limits", "quota=2"), ("driver", "threads=4")):
         if options[table]:
-            overrides[table] = parse_params(options[table])
+            overrides[table] = parse_params(options[table], f"--{table.removesuffix('s')}", example)
     if options["no_observe"]:
         overrides["observe"] = False
     return conduct.Request(workload=workload, recipe=options["recipe"], overrides=overrides)
@@ -265,7 +266,7 @@ def _target(options: dict[str, Any], plan: Plan) -> Target:
     from dbdyno.plan import parse_params
 
     embedded = options["dsn"] is None
-    settings = {k: str(v) for k, v in parse_params(options["settings"]).items()} if embedded else {}
+    settings = {k: str(v) for k, v in parse_params(options["settings"], *SETTING).items()} if embedded else {}
     return Target(
         dsn=options["dsn"],
         bin_dir=options["bin_dir"],

@@ -11,7 +11,7 @@ import click
 
 from dbdyno import limits, store
 from dbdyno.cli.app import Commands
-from dbdyno.cli.options import bin_dir_option, dsn_option, engine_option, json_option, print_json
+from dbdyno.cli.options import SETTING, bin_dir_option, dsn_option, engine_option, json_option, print_json
 from dbdyno.engines import DEFAULT, embedded, open_server
 from dbdyno.model.errors import DbdynoError, StoreError, TargetError
 from dbdyno.model.units import format_ns
@@ -50,7 +50,7 @@ def start(
     """
     from dbdyno.plan import parse_params  # here: looking and stopping need no plans
 
-    chosen = {k: str(v) for k, v in parse_params(settings).items()}
+    chosen = {k: str(v) for k, v in parse_params(settings, *SETTING).items()}
     _print(
         embedded().start(bin_dir=bin_dir, settings=chosen, max_connections=max_connections, fresh=fresh),
         as_json,

@@ -239,7 +239,8 @@ def parse_goal(text: str) -> Goal:
     units = _PER_S if rate else _NS
     if unit not in units:
         what = "calls per second" if rate else "a unit of time"
-        raise UsageError(f"--target {text}: {metric} needs {what}, not {unit or 'a bare number'!r}", _FORMS)
+        instead = f", not {unit!r}" if unit else ""
+        raise UsageError(f"--target {text}: {metric} needs {what}{instead}", _FORMS)
     limit = float(number) * units[unit]
     if limit <= 0:
         raise UsageError(f"--target {text}: the limit must be above 0", _FORMS)

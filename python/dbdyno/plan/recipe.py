@@ -146,13 +146,17 @@ def _field_docs(model: type[BaseModel]) -> dict[str, str]:
 Value = str | int | float | bool
 
 
-def parse_params(texts: Iterable[str]) -> dict[str, Value]:
+def parse_params(
+    texts: Iterable[str], option: str = "--param", example: str = "tables=own"
+) -> dict[str, Value]:
     """``["tables=own"]`` -> ``{"tables": "own"}``. Raises :class:`UsageError`."""
     params: dict[str, Value] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"--param {text}: not of the form name=value", "for example --param tables=own")
+            raise UsageError(
+                f"{option} {text}: not of the form name=value", f"for example {option} {example}"
+            )
         params[name.strip()] = value.strip()
     return params
 
