@@ -25,13 +25,15 @@ LEAST = 5
 """Ladders of fewer different loads have no step."""
 SMALLEST = 0.10
 """A step is a change by this share at least."""
-LEVEL = 0.02
+LEVEL = 0.01
 RESOLUTION = 0.01
 MOST = 40
 """More loads are made as few by means of neighbours."""
 _DRAWS = 99
 _BEFORE = 2
 """Loads below a step, at least."""
+_MOST_PAIRED = 16
+"""With more loads knees are sought on a grid alone."""
 _WORTH = 2.0
 """Logarithm of the ratio of sums of squares, times loads, below which no step is tested."""
 
@@ -49,6 +51,7 @@ class Cliff(NamedTuple):
 
 
 class _Shapes(NamedTuple):
+    loads: Floats
     smooth: Floats
     """Logarithms, (shapes, loads); each row has a mean of 0."""
     stepped: Floats
@@ -64,7 +67,7 @@ def cliff(n: Sequence[float], x: Sequence[float]) -> Cliff | None:
     means = np.array([logs[g].mean() for g in groups])
     places = np.array([math.exp(np.log(loads[g]).mean()) for g in groups])
     shapes = _shapes(places)
-    smooth, best = _smooth(means[None, :], shapes)
+    smooth, best = _smooth(means[None, :], shapes, means)
     squares = _stepped(means[None, :], shapes)
     gain = float(len(means) * np.log(smooth[0] / squares[0].min()))
     if gain < _WORTH:
@@ -107,8 +110,8 @@ def _shapes(u: Floats) -> _Shapes:
         + [_kneed(u, float(c), last, falling) for c in knees if c <= u[-3]]
     )
     flat = np.concatenate([_kneed(u, float(c), last, np.linspace(0.0, 1.0, 11)) for c in knees])
-    smooth = [line, usl, one, _two_knees(u)]
-    return _Shapes(*(_centred(np.concatenate(made)) for made in (smooth, [line, amdahl, flat])))
+    smooth, stepped = [line, usl, one], [line, amdahl, flat]
+    return _Shapes(u, *(_centred(np.concatenate(made)) for made in (smooth, stepped)))
 
 
 def _kneed(u: Floats, knee: float, last: float, shares: Floats) -> Floats:
@@ -117,36 +120,47 @@ def _kneed(u: Floats, knee: float, last: float, shares: Floats) -> Floats:
     return np.asarray(np.log(np.minimum(u, knee) + slopes * np.clip(u - knee, 0.0, None)))
 
 
-def _two_knees(u: Floats) -> Floats:
-    """The second before the last load but one: a fall over a single gap is no curve."""
-    last, made = float(u[-1]), []
-    knees = np.geomspace(u[0], u[-2] * 0.98, 14)
-    for a in range(len(knees)):
-        for b in range(a + 1, len(knees)):
-            if knees[b] > u[-3]:
-                continue
-            for slope in (0.0, 0.15, 0.3, 0.5, 0.75):
-                top = knees[a] + slope * (knees[b] - knees[a])
-                shares = np.array([-0.9, -0.75, -0.6, -0.45, -0.3, -0.2, -0.1, -0.05, 0.0, 0.1, 0.25])
-                falls = np.where(shares >= 0, shares, shares * top / (last - knees[b]))[:, None]
-                work = np.minimum(u, knees[a]) + slope * np.clip(
-                    np.minimum(u, knees[b]) - knees[a], 0.0, None
-                )
-                made.append(np.log(work + falls * np.clip(u - knees[b], 0.0, None)))
-    return np.concatenate(made) if made else np.zeros((0, len(u)))
+def _two_knees(logs: Floats, u: Floats, rows: Floats) -> Floats:
+    """The least sum of squares about growth with two knees, for each row, by least squares relative to
+    ``logs`` for each pair of knees. Growth between them is not negative, and the second is before the last
+    load but one: a fall over a single gap is no curve."""
+    last = u[-3] if len(u) > _MOST_PAIRED else u[-3] * 1.0001
+    knees = np.unique(
+        np.concatenate([np.geomspace(u[0], last, 24), u[u <= last] if len(u) <= _MOST_PAIRED else []])
+    )
+    pairs = [(a, b) for i, a in enumerate(knees) for b in knees[i + 1 :]]
+    weight = np.exp(-logs)
+    parts = np.stack(
+        [
+            np.stack(
+                [np.minimum(u, a), np.clip(np.minimum(u, b) - a, 0.0, None), np.clip(u - b, 0.0, None)], 1
+            )
+            for a, b in pairs
+        ]
+    )
+    design = parts * weight[None, :, None]
+    inverse = np.linalg.pinv(design)
+    y = np.exp(rows - logs)
+    least = np.full(len(rows), np.inf)
+    for part, solve in zip(design, inverse, strict=True):
+        found = y @ solve.T
+        left = ((y - found @ part.T) ** 2).sum(axis=1)
+        least = np.minimum(least, np.where(found[:, 1] >= 0, left, np.inf))
+    return least
 
 
 def _centred(rows: Floats) -> Floats:
     return np.asarray(rows - rows.mean(axis=1, keepdims=True))
 
 
-def _smooth(rows: Floats, shapes: _Shapes) -> tuple[Floats, NDArray[np.int64]]:
+def _smooth(rows: Floats, shapes: _Shapes, around: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """The least sum of squares about a smooth shape, and which it is, for each row."""
     centred, s = _centred(rows), shapes.smooth
     left = (s * s).sum(axis=1)[None, :] - 2 * centred @ s.T
     best = left.argmin(axis=1)
     least = left[np.arange(len(rows)), best] + (centred * centred).sum(axis=1)
-    return np.asarray(np.maximum(least, 0.0) + rows.shape[1] * RESOLUTION**2), best
+    kneed = _two_knees(around, shapes.loads, rows)
+    return np.asarray(np.minimum(np.maximum(least, 0.0), kneed) + rows.shape[1] * RESOLUTION**2), best
 
 
 def _stepped(rows: Floats, shapes: _Shapes) -> Floats:
@@ -185,5 +199,5 @@ def _chance(shapes: _Shapes, best: int, squares: float, gain: float) -> float:
     n = shapes.smooth.shape[1]
     noise = math.sqrt(squares / max(1, n - 3))
     rows = shapes.smooth[best] + noise * np.random.default_rng(n).normal(size=(_DRAWS, n))
-    gains = n * np.log(_smooth(rows, shapes)[0] / _stepped(rows, shapes).min(axis=1))
+    gains = n * np.log(_smooth(rows, shapes, shapes.smooth[best])[0] / _stepped(rows, shapes).min(axis=1))
     return float((1 + np.count_nonzero(gains >= gain)) / (1 + _DRAWS))
