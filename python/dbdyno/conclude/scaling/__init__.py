@@ -27,18 +27,23 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
     """All models, or those named, fitted to ``ladder`` by least squares, best first by AICc.
 
     Where there are too few rungs ``fits`` is empty or shorter and ``refused`` says why. ``seed`` is that of
-    draws. Raises UsageError where a point is of no use: missing, not a number, 0 or below.
+    draws. The best of all models has intervals after the choice, models that are named have their own. Raises
+    UsageError where a point is of no use: missing, not a number, 0 or below.
     """
+    from dbdyno.conclude.scaling.chosen import chosen
     from dbdyno.conclude.scaling.fitted import scale as made
 
-    return made(ladder, seed, models)
+    return chosen(made(ladder, seed)) if models is None else made(ladder, seed, models)
 
 
 def predict(scaling: Scaling, load: float, model: str | None = None) -> Estimate:
     """Throughput at ``load``; its note warns outside the measured range, most beyond twice of it."""
+    from dbdyno.conclude.scaling.chosen import predicted
     from dbdyno.conclude.scaling.fitted import predict as made
 
-    return made(scaling, load, model)
+    found = made(scaling, load, model)
+    by_choice = min(scaling.fits, key=lambda f: f.aicc).model == (model or scaling.fits[0].model)
+    return predicted(scaling, found, load) if by_choice else found
 
 
 __all__ = ["NAMES", "predict", "scale", "too_few"]

@@ -1,0 +1,90 @@
+"""The best fit's figures as they are claimed: with intervals that hold after the choice of model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import polars as pl
+
+from dbdyno.model.analyses import Estimate, Fitted, Scaling
+from dbdyno.stats.scaling.averaged import Averaged, Claimed, averaged
+from dbdyno.stats.scaling.points import Points
+
+METHOD = "average of models"
+
+
+def chosen(made: Scaling) -> Scaling:
+    """``made`` of all models: rate, knees and peak of the best one are claimed where the average of all
+    models has them, and their intervals, as the curve's band, are the average's."""
+    if made.best is None:
+        return made
+    of = average(made)
+    best = _claimed(made.best, of.figures)
+    loads = made.curve["load"].to_numpy()
+    x = made.curve["throughput"].to_numpy()
+    _, low, high = of.throughput(loads)
+    band = {"low": np.minimum(low, x), "high": np.maximum(high, x)}
+    curve = made.curve.with_columns(**{name: pl.Series(v) for name, v in band.items()})
+    return replace(made, fits=(best, *made.fits[1:]), curve=curve)
+
+
+def average(made: Scaling) -> Averaged:
+    frame = made.ladder.points
+    repeat = (
+        frame["repeat"].fill_null(1) if "repeat" in frame.columns else pl.repeat(1, len(frame), eager=True)
+    )
+    columns = (frame["load"], frame["throughput"], repeat)
+    return _average(*(tuple(c.cast(pl.Float64).to_list()) for c in columns))
+
+
+@lru_cache(maxsize=8)
+def _average(n: tuple[float, ...], x: tuple[float, ...], repeat: tuple[float, ...]) -> Averaged:
+    order = np.lexsort((x, repeat, n))
+    return averaged(Points(*(np.array(c, dtype=float)[order] for c in (n, x, repeat))))
+
+
+def predicted(made: Scaling, found: Estimate, load: float) -> Estimate:
+    """``found`` by the best model with the interval of all."""
+    _, low, high = (float(v[0]) for v in average(made).throughput(np.array([load])))
+    return replace(found, low=min(low, found.value), high=max(high, found.value), method=METHOD)
+
+
+def _claimed(best: Fitted, figures: dict[str, Claimed]) -> Fitted:
+    peak, top = figures["peak"], figures["peak throughput"]
+    has_peak = peak.claimed and best.peak is not None
+    return replace(
+        best,
+        parameters=tuple(_parameter(p, figures.get(_NAMES.get(p.name, p.name))) for p in best.parameters),
+        peak=_held(best.peak, peak) if has_peak else None,
+        peak_throughput=_held(best.peak_throughput, top) if has_peak else None,
+        knees=_knees(best.knees, [f for name in ("knee", "knee2") if (f := figures[name]).claimed]),
+    )
+
+
+_NAMES = {"servers": "knee"}
+
+
+def _parameter(own: Estimate, found: Claimed | None) -> Estimate:
+    """The rate has the average's interval; what is of this model has at least its own, too."""
+    if found is None or found.low is None or found.high is None:
+        return own
+    if own.name == "rate":
+        return replace(own, low=min(found.low, own.value), high=max(found.high, own.value), method=METHOD)
+    if own.low is None or own.high is None:
+        return own
+    return replace(own, low=min(own.low, found.low), high=max(own.high, found.high), method=METHOD)
+
+
+def _knees(own: Sequence[Estimate], claimed: Sequence[Claimed]) -> tuple[Estimate, ...]:
+    return tuple(k for e, c in zip(own, claimed, strict=False) if (k := _held(e, c)) is not None)
+
+
+def _held(own: Estimate | None, found: Claimed) -> Estimate | None:
+    """The best model's value where the average holds it, else that of the average."""
+    if own is None or found.low is None or found.high is None:
+        return None
+    value = own.value if found.low <= own.value <= found.high else found.value
+    return replace(own, value=value, low=found.low, high=found.high, method=METHOD, std_err=None)
