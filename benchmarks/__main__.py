@@ -6,6 +6,7 @@ import argparse
 
 from benchmarks import (
     aa,
+    claims,
     commands,
     hot_path,
     instructions,
@@ -39,6 +40,7 @@ ALL = {
     "tiers": tiers.main,
     "naive": tiers.naive,
     "aa": aa.main,
+    "claims": lambda *_: claims.main(),
     "scaling": lambda *_: scaling.main(),
     "steps": lambda *_: steps.main(),
     "placement": lambda *_: placement.main(),
@@ -50,9 +52,10 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}; none: all")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of runs a comparison (default 7)")
     parser.add_argument("--seconds", type=float, default=4, help="length of one run (default 4)")
-    parser.add_argument("--ladders", type=int, default=scaling.LADDERS, help="simulated ladders a model")
+    parser.add_argument("--ladders", type=int, help="simulated ladders a model, or a row of claims")
     args = parser.parse_args()
-    ALL["scaling"] = lambda *_: scaling.main(args.ladders)
+    ALL["claims"] = lambda *_: claims.main(args.ladders or claims.LADDERS)
+    ALL["scaling"] = lambda *_: scaling.main(args.ladders or scaling.LADDERS)
     for name in args.names or ALL:
         if name not in ALL:
             parser.error(f"no benchmark {name!r}: {', '.join(ALL)}")
