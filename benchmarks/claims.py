@@ -137,9 +137,8 @@ def main(count: int = LADDERS) -> None:
         for (law, c), told in zip(asked, made, strict=True):
             print(row(law, str(c), told), flush=True)
             pooled.setdefault((law, c.noise), Counter()).update(told)
-    print(
-        f"\nAll rungs, spacings, laws of noise and climbs together, {count * len(asked) // len(pooled)} ladders a row\n"
-    )
+    every = count * len(asked) // len(pooled)
+    print(f"\nAll rungs, spacings, laws of noise and climbs together: {every} ladders a row\n")
     print(
         "| truth | noise | rate | throughput | knee | peak | peak throughput |\n|---|---|---|---|---|---|---|"
     )
