@@ -8,6 +8,7 @@ from benchmarks import (
     aa,
     claims,
     commands,
+    fuzz,
     hot_path,
     instructions,
     long_runs,
@@ -43,6 +44,7 @@ ALL = {
     "claims": lambda *_: claims.main(),
     "scaling": lambda *_: scaling.main(),
     "steps": lambda *_: steps.main(),
+    "fuzz": lambda *_: fuzz.main(),
     "placement": lambda *_: placement.main(),
 }
 
@@ -52,10 +54,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}; none: all")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of runs a comparison (default 7)")
     parser.add_argument("--seconds", type=float, default=4, help="length of one run (default 4)")
-    parser.add_argument("--ladders", type=int, help="simulated ladders a model, or a row of claims")
+    parser.add_argument("--ladders", type=int, help="simulated ladders a model, a row of claims, or random ones")
     args = parser.parse_args()
     ALL["claims"] = lambda *_: claims.main(args.ladders or claims.LADDERS)
     ALL["scaling"] = lambda *_: scaling.main(args.ladders or scaling.LADDERS)
+    ALL["fuzz"] = lambda *_: fuzz.main(args.ladders or fuzz.LADDERS)
     for name in args.names or ALL:
         if name not in ALL:
             parser.error(f"no benchmark {name!r}: {', '.join(ALL)}")

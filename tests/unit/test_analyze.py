@@ -79,7 +79,7 @@ def test_cpu_wait_is_told_from_the_rung_where_it_begins():
         True,
         pytest.approx(0.5, rel=0.02),
     )
-    assert (found["scales-to"].case, found["scales-to"].value.value) == ("falls", 2)
+    assert (found["scales-to"].case, found["scales-to"].value.value) == ("limit", 2)
     assert found["peak"].said["calls"] == pytest.approx(100, rel=0.01)
 
 

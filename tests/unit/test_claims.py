@@ -54,7 +54,7 @@ def test_the_page_of_claims_is_the_catalogues() -> None:
     )
 
 
-PHRASES = ("activity", "regime", "truth")
+PHRASES = ("activity", "growth-ends", "next-step", "regime", "truth")
 """Entries whose texts are clauses: put together to a sentence, or shown in a table."""
 
 

@@ -29,12 +29,12 @@ def test_the_headline_names_peak_limit_and_where_the_time_goes() -> None:
     assert (found["peak"].case, found["peak"].said["sessions"]) == ("times", 2)
     assert found["peak"].said["times"] == pytest.approx(1.95, abs=0.005)
     limit = found["scales-to"]
-    assert (limit.case, limit.value.value, limit.said["top"]) == ("falls", 2, "8 sessions")  # type: ignore[union-attr]
+    assert (limit.case, limit.value.value, limit.said["top"]) == ("limit", 2, "8")  # type: ignore[union-attr]
     assert limit.said["top_share"] == pytest.approx(0.21, abs=0.005)
     assert found["session-time"].said["shares"]["runq_aas"] == pytest.approx(0.68, abs=0.005)
     (text,) = headline.sentences(made.results())
     assert text.startswith("Peak throughput 12.4 M LIO/s, 93.6 calls/s, at 2 sessions, 1.95 times that")
-    assert "Throughput does not scale beyond 2 sessions:" in text
+    assert "Throughput scales to 2 sessions:" in text
     assert "Session time at 8 sessions: CPU WAIT 68 %" in text
 
 
@@ -56,7 +56,7 @@ def test_a_plateau_below_the_peak_is_told() -> None:
     rates = results.tables["rates"].with_columns(value)
     peak = said(made.answered(replace(results, tables={**results.tables, "rates": rates})))["peak"]
     assert (peak.said["sessions"], peak.said["reached"]) == (8, "2 sessions")
-    assert "reached at 2 sessions" in peak.text
+    assert "From 2 to 8 sessions it does not differ" in peak.text
 
 
 def test_time_that_nobody_measured_is_unknown_not_unaccounted() -> None:

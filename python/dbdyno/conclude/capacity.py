@@ -11,12 +11,13 @@ from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.reason import session_time
+from dbdyno.conclude.rungs import Reach, Rungs
 from dbdyno.model.analyses import Estimate, Fitted, Ladder, Scaling
-from dbdyno.model.claim import GOOD_SCALING, Claim, stops_scaling
+from dbdyno.model.claim import GOOD_SCALING, Claim
 
 _POINTS = "measured points"
-PLATEAU = 0.97
-"""A rung belongs to the plateau below the peak from this share of the peak's throughput on."""
+_LEVEL = 0.1
+"""Throughput is level where it surely changes by less than this share."""
 
 
 def headline(case: Case) -> Iterator[Claim]:
@@ -55,11 +56,14 @@ def deliveries(scaling: Scaling, rows: Sequence[Row] = ()) -> Iterator[Claim]:
 
 
 def bends(scaling: Scaling) -> Iterator[Claim]:
-    """knee and second-knee, scales-to, at-cpus, one-more-session."""
+    """knee and second-knee, scales-to, superlinear, throughput-drop, at-cpus, one-more-session."""
+    rungs = Rungs.of(scaling.ladder)
     yield from _knees(scaling)
     yield from scales_to(scaling.ladder)
+    yield from _superlinear(scaling.ladder, rungs)
+    yield from _drop(scaling.ladder, rungs)
     yield from _at_cpus(scaling)
-    yield from _one_more(scaling)
+    yield from _one_more(scaling.ladder, rungs)
 
 
 def _one_session(scaling: Scaling) -> Iterator[Claim]:
@@ -83,27 +87,32 @@ def _one_session(scaling: Scaling) -> Iterator[Claim]:
 
 
 def peak(ladder: Ladder, best: Fitted | None = None, rows: Sequence[Row] = (), subject: str = "") -> Claim:
-    """The largest mean throughput. ``rows``: of the run's table ``rungs``, with calls and response times."""
-    measured, where = ladders.loads(ladder), ladders.best_rung(ladder)
-    top, one = ladders.at(ladder, where), ladders.throughput(ladder, measured[0])
+    """The largest mean throughput, and the loads that are not below it beyond chance. ``rows``: of the run's
+    table ``rungs``, with calls and response times."""
+    rungs, unit = Rungs.of(ladder), ladder.throughput_unit
+    where, lowest, last = rungs.best, rungs.loads[0], rungs.loads[-1]
+    top = ladders.at(ladder, where)
     assert top is not None
-    last, reached, unit = measured[-1], ladders.reached(ladder, PLATEAU), ladder.throughput_unit
     row = next((r for r in rows if r["sessions"] == where), {})
     calls, p95 = row.get("calls_per_s"), row.get("response_p95_ns")
     said: dict[str, Any] = {"load": fmt.load(where, ladder.load_unit), "sessions": where}
     said["rate"] = _rate(top, unit)
-    said |= {"first": fmt.load(measured[0], ladder.load_unit), "times": top.value / one, "p95": p95}
-    said |= {"reached": fmt.load(reached, ladder.load_unit), "calls": top.value if calls is None else calls}
-    said["share"] = ladders.throughput(ladder, reached) / top.value
+    said |= {"first": fmt.load(lowest, ladder.load_unit), "times": top.value / rungs.x(lowest), "p95": p95}
+    said |= {"alike": fmt.loads(rungs.peak[0], rungs.peak[-1], ladder.load_unit)}
+    said |= {"reached": fmt.load(rungs.peak[0], ladder.load_unit)}
+    said |= {"calls": top.value if calls is None else calls, "method": rungs.method}
     if calls is not None and unit != "calls/s":
         said["rate"] += f", {fmt.rate(calls, 'calls/s')},"
-    parts = {"grows": where == last and _grows(ladder), "plateau": reached < where, "p95": p95 is not None}
+    alike = len(rungs.peak) > 1
+    parts = {"grows": where == last and not alike, "alike": alike, "p95": p95 is not None}
     shown = [part for part, holds in parts.items() if holds]
     if best is not None and best.peak is not None:
         said["model"] = best.title
-        said["model_load"] = fmt.load(best.peak.value, ladder.load_unit) + fmt.spread(best.peak)
+        said["model_load"] = fmt.load(best.peak.value, ladder.load_unit) + fmt.load_spread(best.peak)
         shown.append("beyond" if best.peak.value > last else "model")
-    value, case = replace(top, name="peak throughput", unit=unit), "times" if where > measured[0] else "first"
+    value, case = replace(top, name="peak throughput", unit=unit), "times" if where > lowest else "first"
+    if rungs.is_constant:
+        case, shown = "constant", [part for part in shown if part != "alike"]
     return claim("peak", said, value, case=case, parts=shown, subject=subject)
 
 
@@ -125,18 +134,18 @@ def _knees(scaling: Scaling) -> Iterator[Claim]:
     ladder, fits = scaling.ladder, scaling.best.knees if scaling.best is not None else ()
     measured = ladders.knee(ladder)
     if measured is not None:
-        said = _knee_values(scaling, measured) | {"session": ladder.load_unit.removesuffix("s")}
+        said = _knee_values(scaling, measured) | {"session": fmt.one_of(ladder.load_unit)}
         if (tied := smt.knee_at_cores(ladder)) is not None:
             fits, said["model"] = (tied,), f"with bends at {fmt.plain(tied.value)} and at the CPUs"
         if fits:
-            said["model_load"] = fmt.load(fits[0].value, ladder.load_unit) + fmt.spread(fits[0])
+            said["model_load"] = fmt.load(fits[0].value, ladder.load_unit) + fmt.load_spread(fits[0])
         yield claim("knee", said, measured, parts=["model"] if fits else [])
     for knee, name in zip(fits[1:], ("second-knee", "third-knee"), strict=False):
         yield claim(name, _knee_values(scaling, knee), knee)
 
 
 def _knee_values(scaling: Scaling, knee: Estimate) -> dict[str, str]:
-    load = fmt.load(knee.value, scaling.ladder.load_unit) + fmt.spread(knee)
+    load = fmt.load(knee.value, scaling.ladder.load_unit) + fmt.load_spread(knee)
     model = scaling.best.title if scaling.best is not None else ""
     return {"load": load, "beside": _beside_cpus(scaling, knee), "model": model}
 
@@ -151,24 +160,67 @@ def _beside_cpus(scaling: Scaling, knee: Estimate) -> str:
 
 
 def scales_to(ladder: Ladder, subject: str = "") -> Iterator[Claim]:
-    """The highest measured load before the first whose efficiency is below :data:`GOOD_SCALING`."""
-    measured, shares = ladders.loads(ladder), ladders.efficiencies(ladder)
-    if len(measured) < 2:
+    """The highest measured load before efficiency is below :data:`GOOD_SCALING`, with its interval from noise
+    (:meth:`~dbdyno.conclude.rungs.Rungs.reach`)."""
+    rungs, unit = Rungs.of(ladder), ladder.load_unit
+    found = rungs.reach()
+    if found is None:
         return
-    bad = stops_scaling(list(shares.values()))
-    good, top = measured[-1 if bad is None else max(0, bad - 1)], measured[-1]
-    said = {"load": fmt.load(good, ladder.load_unit), "good": GOOD_SCALING}
-    said |= {"lowest": fmt.load(measured[0], ladder.load_unit), "here": fmt.percent(shares[good])}
-    said |= {"top": fmt.load(top, ladder.load_unit), "top_share": shares[top]}
-    if bad is None:
-        value = Estimate("scales to", good, ladder.load_unit, low=good)
-        yield claim("scales-to", said, value, case="top", severity="good", subject=subject)
+    shares, top = rungs.efficiencies, rungs.loads[-1]
+    value = Estimate("scales to", found.value, unit, found.low, found.high, rungs.method)
+    said = {
+        "load": fmt.load(found.value, unit),
+        "good": GOOD_SCALING,
+        "here": fmt.percent(shares[found.value]),
+    }
+    said |= {"lowest": fmt.load(rungs.first, unit), "top": fmt.load_number(top), "top_share": shares[top]}
+    said |= {"low": fmt.load_number(found.low), "method": rungs.method}
+    said |= {"against": "" if rungs.first == 1 else f", against {fmt.load(rungs.first, unit)}"}
+    if found.next is None:
+        parts = [] if found.low == top else ["unsure"]
+        said |= {"low": fmt.load(found.low, unit)}
+        yield claim("scales-to", said, value, case="top", parts=parts, severity="good", subject=subject)
         return
-    said["here"], said["there"] = fmt.apart(shares[good], shares[measured[bad]])
-    said["next"] = fmt.load(measured[bad], ladder.load_unit)
-    kind = "falls" if measured[bad] < top else "limit"
-    value = Estimate("scales to", good, ladder.load_unit, good, measured[bad], "between two rungs")
-    yield claim("scales-to", said, value, case=kind, subject=subject)
+    said["here"], said["there"] = fmt.apart(shares[found.value], shares[found.next])
+    said |= {"next": fmt.load_number(found.next)}
+    said |= {"high": "" if found.high is None else fmt.load(found.high, unit)}
+    said |= {"rests_on": "" if found.rests_on is None else fmt.load(found.rests_on, unit)}
+    case, end = _reach_case(found, rungs), ["falls" if found.next < top else "ends"]
+    parts = [*([] if case in ("open", "unsure") else end), *([] if found.rests_on is None else ["single"])]
+    yield claim("scales-to", said, value, case=case, parts=parts, subject=subject)
+
+
+def _reach_case(found: Reach, rungs: Rungs) -> str:
+    """none: not beyond the first load; limit: known to a rung; between: known to several; open, unsure: it
+    may scale to the highest load."""
+    if found.high is None:
+        return "unsure" if found.value == rungs.first else "open"
+    if found.low < found.value or found.high != found.next:
+        return "between"
+    return "none" if found.value == rungs.first else "limit"
+
+
+def _superlinear(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
+    """Efficiency above 100 %, by more than noise."""
+    if rungs.above_one is None:
+        return
+    load, times = rungs.above_one
+    said = {"load": fmt.load(load, ladder.load_unit), "first": fmt.load(rungs.loads[0], ladder.load_unit)}
+    said |= {"times": fmt.plain(times.value) + fmt.spread(times), "one": fmt.one_of(ladder.load_unit)}
+    yield claim("superlinear", said | {"reference": fmt.load(rungs.first, ladder.load_unit)}, times)
+
+
+def _drop(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
+    """Throughput that breaks down from one load to the next."""
+    found = rungs.drop()
+    if found is None:
+        return
+    first, last, change = found
+    unit, single = ladder.throughput_unit, last == rungs.loads[-1] and rungs.means[last].n == 1
+    said = {"first": fmt.load_number(first), "last": fmt.load(last, ladder.load_unit)}
+    said |= {"before": fmt.rate(rungs.x(first), unit), "after": fmt.rate(rungs.x(last), unit)}
+    said |= {"share": fmt.percent(-change.value)}
+    yield claim("throughput-drop", said, change, parts=["single"] if single else [])
 
 
 def _at_cpus(scaling: Scaling) -> Iterator[Claim]:
@@ -193,41 +245,38 @@ def _at_cpus(scaling: Scaling) -> Iterator[Claim]:
     yield claim("at-cpus", said, share)
 
 
-def _one_more(scaling: Scaling) -> Iterator[Claim]:
-    """The fit's growth for one more session at the top of what was measured."""
-    ladder, one = scaling.ladder, ladders.alone(scaling)
-    top = ladders.loads(ladder)[-1]
-    before, after = ladders.fitted_at(scaling, top - 1), ladders.fitted_at(scaling, top)
-    if one is None or before is None or after is None or top < 2:
+def _one_more(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
+    """What further load brought from well below the highest one up to it; from the peak where it falls."""
+    found = rungs.gain()
+    if found is None:
         return
-    growth, unit = after.value - before.value, ladder.throughput_unit
-    share = growth / one[0].value
-    said = {
-        "session": ladder.load_unit.removesuffix("s"),
-        "load": fmt.load(top, ladder.load_unit),
-        "rate": fmt.rate(abs(growth), unit),
-        "share": abs(share),
-        "rests": _fit_name(scaling),
-    }
-    case = "nothing" if abs(share) < 0.005 else "more" if growth > 0 else "less"
-    yield claim("one-more-session", said, Estimate("one more session", growth, unit), case=case)
+    first, gain = found
+    last, unit = rungs.loads[-1], ladder.throughput_unit
+    per = rungs.x(first) / (last - first)
+    low, high = (None if v is None else v * per for v in (gain.low, gain.high))
+    each = Estimate("one more session", gain.value * per, unit, low, high, rungs.method)
+    case = "more" if (low or 0) > 0 else "less" if (high or 0) < 0 else "nothing"
+    ends = (gain.low or 0.0, gain.high or 0.0)
+    if case == "nothing" and max(map(abs, ends)) > _LEVEL:
+        case = "unsure"
+    shown = (
+        map(fmt.signed, ends) if case in ("nothing", "unsure") else map(fmt.percent, sorted(map(abs, ends)))
+    )
+    low_share, high_share = shown
+    said = {"first": fmt.load_number(first), "last": fmt.load(last, ladder.load_unit)}
+    said |= {"share": fmt.percent(abs(gain.value)), "spread": f" ({low_share} to {high_share})"}
+    said |= {"one": fmt.one_of(ladder.load_unit), "rate": fmt.rate(each.value, unit)}
+    said |= {"part": fmt.percent(each.value / rungs.each(rungs.first)), "method": rungs.method}
+    said |= {"reference": "alone" if rungs.first == 1 else f"at {fmt.load(rungs.first, ladder.load_unit)}"}
+    yield claim("one-more-session", said, each, case=case)
 
 
 def _rate(found: Estimate, unit: str) -> str:
     return fmt.rate(found.value, unit) + fmt.rate_spread(found)
 
 
-def _grows(ladder: Ladder) -> bool:
-    """Whether the top rung delivers noticeably more than the one below it."""
-    measured = ladders.loads(ladder)
-    if len(measured) < 2:
-        return False
-    below, top = (ladders.throughput(ladder, n) for n in measured[-2:])
-    return top > 1.02 * below
-
-
 def _one(scaling: Scaling) -> str:
-    return f"One {scaling.ladder.load_unit.removesuffix('s')}"
+    return f"One {fmt.one_of(scaling.ladder.load_unit)}"
 
 
 def _fit_name(scaling: Scaling) -> str:

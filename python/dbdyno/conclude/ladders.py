@@ -11,13 +11,12 @@ import polars as pl
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.number_format import load
+from dbdyno.conclude.rungs import Rungs
 from dbdyno.model.analyses import POINTS, Estimate, Ladder, Machine, Scaling
-from dbdyno.model.claim import stops_scaling
 from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.session_time import is_limit
 from dbdyno.model.tables import ByCell
 from dbdyno.model.units import NS_PER_S
-from dbdyno.stats.estimates import Mean
 from dbdyno.stats.knee import KNEE
 from dbdyno.stats.knee import bend as bent
 
@@ -202,13 +201,7 @@ def throughput(ladder: Ladder, load: float) -> float:
 
 def best_rung(ladder: Ladder) -> float:
     """The load with the largest mean throughput; of equal ones the lowest."""
-    return max(loads(ladder), key=lambda n: (throughput(ladder, n), -n))
-
-
-def reached(ladder: Ladder, share: float = 0.99) -> float:
-    """The lowest load that delivers so much of the largest mean throughput."""
-    top = throughput(ladder, best_rung(ladder))
-    return next(n for n in loads(ladder) if throughput(ladder, n) >= share * top)
+    return Rungs.of(ladder).best
 
 
 def fitted_at(scaling: Scaling, load: float) -> Estimate | None:
@@ -244,28 +237,22 @@ def alone(scaling: Scaling) -> tuple[Estimate, bool] | None:
 
 def knee(ladder: Ladder) -> Estimate | None:
     """The load beyond which one more brings less than half of what one brings at best; its interval are the
-    nearest loads that are surely below and above. ``None``: growth does not end at the loads measured."""
-    means = {n: Mean.of(ladder.points.filter(pl.col("load") == n)["throughput"]) for n in loads(ladder)}
-    found = bent(means, KNEE)
-    if found.at == max(means):
+    nearest loads that are surely below and above. ``None``: it is not sure that growth ends at the loads
+    measured."""
+    rungs = Rungs.of(ladder)
+    found = bent(rungs.means, KNEE, rungs.noise.share)
+    if found.high is None:
         return None
     return Estimate("knee", found.at, ladder.load_unit, found.low, found.high, "neighbouring loads")
 
 
-def bend(scaling: Scaling) -> float | None:
+def bend(ladder: Ladder) -> Estimate | None:
     """Load from which on growth is less than it was: the knee; else the last load before efficiency is below
-    :data:`~dbdyno.model.claim.GOOD_SCALING`. ``None``: none was measured."""
-    measured = loads(scaling.ladder)
-    if (found := knee(scaling.ladder)) is not None:
-        return found.value
-    if scaling.best is not None and scaling.best.model == "linear":
+    :data:`~dbdyno.model.claim.GOOD_SCALING` beyond noise. ``None``: none was measured."""
+    if (found := knee(ladder)) is not None:
+        return found
+    rungs = Rungs.of(ladder)
+    reach = rungs.reach()
+    if reach is None or reach.high is None:
         return None
-    bad = stops_scaling(list(efficiencies(scaling.ladder).values()))
-    return None if bad is None else measured[bad - 1]
-
-
-def efficiencies(ladder: Ladder) -> dict[float, float]:
-    """By load: throughput per session against that at the lowest load."""
-    each = {n: throughput(ladder, n) / n for n in loads(ladder)}
-    first = next(iter(each.values()), 1.0)
-    return {n: x / first for n, x in each.items()}
+    return Estimate("scales to", reach.value, ladder.load_unit, reach.low, reach.high, rungs.method)

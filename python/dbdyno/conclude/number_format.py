@@ -24,8 +24,33 @@ def seconds(value: float) -> str:
 
 def load(n: float, unit: str = "sessions") -> str:
     """``1 session``, ``8 sessions``, ``5.3 sessions``; units are plural nouns."""
-    text = f"{n:,.0f}" if abs(n - round(n)) < 0.005 else f"{n:,.1f}"
-    return f"{text} {unit.removesuffix('s') if text == '1' else unit}"
+    text = load_number(n)
+    return f"{text} {one_of(unit) if text == '1' else unit}"
+
+
+def load_number(n: float) -> str:
+    """``8``, ``5.3``, ``0.125``."""
+    return f"{n:,.0f}" if abs(n) >= 100 or abs(n - round(n)) < 0.005 * min(abs(n), 1.0) else f"{n:.3g}"
+
+
+def loads(low: float, high: float, unit: str = "sessions") -> str:
+    """``16 to 32 sessions``, ``8 sessions``."""
+    return load(high, unit) if low == high else f"{load_number(low)} to {load(high, unit)}"
+
+
+def load_spread(found: Estimate) -> str:
+    """As :func:`spread`, of loads: `` (4 to 16)``."""
+    low, high = (None if v is None else load_number(v) for v in (found.low, found.high))
+    return _spread(low, high)
+
+
+def one_of(unit: str) -> str:
+    """``sessions`` -> ``session``, ``queries`` -> ``query``, ``processes`` -> ``process``."""
+    if unit.endswith("ies"):
+        return f"{unit[:-3]}y"
+    if unit.endswith(("sses", "xes", "ches", "shes")):
+        return unit[:-2]
+    return unit if unit.endswith("ss") else unit.removesuffix("s")
 
 
 def percent(share: float) -> str:
@@ -35,10 +60,26 @@ def percent(share: float) -> str:
     return f"{value:.0f} %" if abs(value) >= 9.5 else f"{round(value, 1) + 0.0:.1f} %"  # no -0.0
 
 
+def signed(share: float) -> str:
+    """``+5 %``, ``-0.3 %``, ``0 %``."""
+    text = percent(share)
+    return f"+{text}" if share > 0 and not text.startswith("0.0") else text
+
+
 def apart(first: float, second: float) -> tuple[str, str]:
     """Two shares in percent, with a decimal more where they would look the same."""
     texts = percent(first), percent(second)
     return texts if texts[0] != texts[1] else (f"{100 * first:.1f} %", f"{100 * second:.1f} %")
+
+
+def at_least(share: float) -> str:
+    """``1.3 %``, ``below 0.1 %``."""
+    return "below 0.1 %" if share < 0.001 else percent(share)
+
+
+def p_value(p: float) -> str:
+    """``p = 0.02``, ``p < 0.001``."""
+    return f"p = {p:.1g}" if p >= 0.001 else "p < 0.001"
 
 
 def plain(value: float) -> str:
@@ -50,9 +91,7 @@ def plain(value: float) -> str:
 def unit_of_work(throughput_unit: str) -> str:
     """``calls/s`` -> ``call``, ``LIO/s`` -> ``LIO``, ``queries/s`` -> ``query``."""
     unit, per, _ = throughput_unit.strip().partition("/")
-    if per and unit.endswith("ies"):
-        return f"{unit[:-3]}y"
-    return (unit.removesuffix("s") if per else unit) or "work unit"
+    return (one_of(unit) if per else unit) or "work unit"
 
 
 def whole(value: float) -> float:
@@ -63,6 +102,10 @@ def whole(value: float) -> float:
 def spread(found: Estimate) -> str:
     """`` (5.9 to 6.4)``, `` (at least 5.9)``; empty where there is no interval."""
     low, high = (None if v is None else plain(v) for v in (found.low, found.high))
+    return _spread(low, high)
+
+
+def _spread(low: str | None, high: str | None) -> str:
     if low is not None and high is not None:
         return "" if low == high else f" ({low} to {high})"
     if low is None and high is None:

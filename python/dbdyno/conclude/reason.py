@@ -13,9 +13,10 @@ import polars as pl
 from dbdyno.conclude import ladders
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row
-from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.conclude.coverage import GAP_NS
 from dbdyno.conclude.ladders import Measured, cells_of, figures_of, machine_of
+from dbdyno.conclude.rungs import Rungs
 from dbdyno.model.analyses import Estimate, Ladder, Scaling
 from dbdyno.model.brief import STATUS
 from dbdyno.model.claim import Claim
@@ -169,15 +170,24 @@ UNKNOWN, NOT_CPU = "unknown", "not the CPU"
 
 def reason(scaling: Scaling, run: Measured | None) -> Reason:
     """Always one claim. Its value is the account's share of the growth of session time per unit of work."""
-    ladder, bend = scaling.ladder, ladders.bend(scaling)
+    ladder, bend = scaling.ladder, ladders.bend(scaling.ladder)
     if bend is None:
         top = fmt.load(ladders.loads(ladder)[-1], ladder.load_unit)
         return "no bend", claim("reason", {"top": top}, case="none")
-    said = {"bend": fmt.load(bend, ladder.load_unit), "unit": fmt.unit_of_work(ladder.throughput_unit)}
+    said = {"growth": _growth_ends(ladder, bend), "unit": fmt.unit_of_work(ladder.throughput_unit)}
     found = None
     if run is not None and ladder.workload is not None:
-        found = grown_most(spent(run, ladder), bend)
-    return _by_points(ladder, bend, said) if found is None else _by_ledger(ladder, said, found)
+        found = grown_most(spent(run, ladder), bend.value)
+    return _by_points(ladder, bend.value, said) if found is None else _by_ledger(ladder, said, found)
+
+
+def _growth_ends(ladder: Ladder, bend: Estimate) -> str:
+    """``Growth falls off beyond 8 sessions (4 to 16)``; ``Throughput falls from 1 session on``."""
+    rungs = Rungs.of(ladder)
+    case = "constant" if rungs.is_constant else "falls" if rungs.best == rungs.loads[0] else "bends"
+    said = {"first": fmt.load(rungs.loads[0], ladder.load_unit)}
+    said |= {"bend": fmt.load(bend.value, ladder.load_unit) + fmt.load_spread(bend)}
+    return sentence("growth-ends", said, case=case)
 
 
 def _by_ledger(ladder: Ladder, said: dict[str, Any], found: Growth) -> Reason:
@@ -207,7 +217,8 @@ def _by_points(ladder: Ladder, bend: float, said: dict[str, Any]) -> Reason:
     beyond = ladder.points.filter(pl.col("load") > bend)
     used = fmt.estimate("CPUs used", beyond["cpu"].to_list(), "CPUs")
     if used is None:
-        return UNKNOWN, claim("reason", said, case="no-figures")
+        case = "no-columns" if ladder.workload is None else "no-figures"
+        return UNKNOWN, claim("reason", said, case=case)
     if (grown := _cpu_share(ladder, bend)) is not None:
         kind, case = (CPU, "cpu") if grown > MOSTLY else (NOT_CPU, "not-cpu")
         said |= {"share": fmt.percent(max(0.0, min(1.0, grown)))}

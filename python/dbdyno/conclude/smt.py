@@ -19,6 +19,7 @@ from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.ladders import Measured, cells_of
 from dbdyno.conclude.reason import CPU, RUN, RUNQ
+from dbdyno.conclude.rungs import Rungs
 from dbdyno.model.analyses import Estimate, Ladder, Machine, Scaling
 from dbdyno.model.claim import GOOD_SCALING, Claim
 from dbdyno.model.errors import UsageError
@@ -173,7 +174,7 @@ def _known(found: Estimate, fitted: Estimate | None, ladder: Ladder, *, by_rungs
         "one": ladder.load_unit.removesuffix("s"),
     }
     parts = ["less"] if found.value < 1 and (found.high is None or found.high < 1) else []
-    if by_rungs and (efficiency := ladders.efficiencies(ladder)[cores]) < GOOD_SCALING:
+    if by_rungs and (efficiency := Rungs.of(ladder).efficiencies[cores]) < GOOD_SCALING:
         said["efficiency"] = efficiency
         parts.append("slowed")
     parts += ["no-interval"] if found.low is None else []

@@ -72,6 +72,10 @@ class Ladder:
     workload: str | None = None
     """Of a ladder of a run: what was climbed, by which its tables are found."""
     variant: str | None = None
+    outliers: tuple[tuple[float, float], ...] = ()
+    """Load and throughput of measurements that do not fit between their neighbours: not among the points."""
+    broken_from: float | None = None
+    """Load from which on throughput has broken down: models are fitted to the loads below it."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +117,10 @@ class Scaling:
     """Best first (by AICc). Empty: nothing could be fitted, ``refused`` says why."""
     curve: Frame
     """The best fit: ``load``, ``throughput``, ``low``, ``high`` (95 % band of the mean), ``response_s``,
-    ``perfect`` (one session's throughput times load), ``beyond`` (outside the measured range)."""
+    ``perfect`` (with an efficiency of 1), ``beyond`` (outside the range fitted)."""
     residuals: Frame
     """Per point: ``load``, ``repeat``, ``throughput``, ``predicted``, ``residual``, ``efficiency``
-    (throughput per load over that of one session)."""
+    (throughput per load over that at the lowest load)."""
     refused: tuple[str, ...] = ()
     """What the data cannot tell, in words."""
     notes: tuple[str, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,12 +33,6 @@ class Estimate:
 
 GOOD_SCALING = 0.9
 """A rung scales while each session delivers at least this share of what a session of the lowest rung does."""
-
-
-def stops_scaling(efficiencies: Sequence[float]) -> int | None:
-    """The first of a ladder's efficiencies (throughput per session against that at the lowest load; by load)
-    that is below :data:`GOOD_SCALING`; ``None``: the ladder scales to its top."""
-    return next((i for i, e in enumerate(efficiencies) if e < GOOD_SCALING), None)
 
 
 Severity = Literal["good", "note", "warning", "invalid"]

@@ -121,8 +121,14 @@ def machine_marks(scaling: Scaling) -> Iterator[Spec]:
 
 
 def legend_of(scaling: Scaling) -> list[Key]:
-    found = {name.split()[0]: paint for name, _, paint in _named(scaling)}
-    return [Key(f"{name}, 95 % interval", var(paint), "fill", 0.5) for name, paint in found.items()]
+    """A line where it is, and shaded its interval where there is one."""
+    keys: dict[str, Key] = {}
+    for name, found, paint in _named(scaling):
+        name = name.split()[0]
+        keys[name] = Key(name, var(paint))
+        if found.low is not None or found.high is not None:
+            keys[f"{name}, 95 % interval"] = Key(f"{name}, 95 % interval", var(paint), "fill", 0.16)
+    return list(keys.values())
 
 
 def words(scaling: Scaling) -> str:
@@ -152,31 +158,33 @@ def charts(scaling: Scaling) -> list[Chart]:
 def throughput(scaling: Scaling) -> Chart:
     """Measured points, the fit with its band, perfect scaling, knees and peak."""
     unit, load_unit = scaling.ladder.throughput_unit, scaling.ladder.load_unit
-    points, curve, best = _rows(scaling.ladder.points), _rows(scaling.curve), scaling.best
-    within, beyond = _parts(scaling.curve)
+    points, best = _rows(scaling.ladder.points), scaling.best
+    within, *beyond = _parts(scaling.curve)
+    outliers = [{"load": n, "throughput": x} for n, x in scaling.ladder.outliers]
     most = max(r["throughput"] for r in (*points, *within) if r["throughput"] is not None)
+    drawn = [r for part in (within, *beyond) for r in part if r["low"] is not None]
     y = _y("throughput", unit, {"domain": [0, 1.22 * most], "nice": False}, "~s")
     x = load_axis(scaling, beyond=True)
-    band = layer([*within, *beyond], "area", opacity=0.2, clip=True, color=var("series-1"))
-    # By the fit's throughput of one; without a fit there is none.
-    ends = [{"load": r["load"], "rate": r["perfect"]} for r in curve if r["perfect"] is not None]
-    if ends and not is_wide(scaling):
-        ends.insert(0, {"load": 0.0, "rate": 0.0})
+    band = layer(drawn, "area", opacity=0.2, clip=True, color=var("series-1"))
+    ends = _perfect(scaling)
     ink = {"strokeDash": [6, 4], "strokeWidth": 1.5, "opacity": 0.8, "clip": True, "color": var("muted")}
     layers = [
         *machine_marks(scaling),
         encoded(band, x=x, y=channel("low:Q", title=unit), y2={"field": "high"}),
         encoded(layer(ends, "line", **ink), x=x, y=channel("rate:Q")),
         _line(within, x, y),
-        _line(beyond, x, y, dash=(2, 3)),
+        *(_line(part, x, y, dash=(2, 3)) for part in beyond),
         *marks(scaling),
         _points(points, x, y, unit),
+        encoded(layer(outliers, "point", size=60, clip=True, color=var("text")), x=x, y=y),
     ]
     legend = [Key("measured", var("text"), "dot")]
     if best is not None:
         legend += [Key(best.title, var("series-1"))]
-        legend += [Key("95 % band of its mean", var("series-1"), "fill", 0.2)]
-    legend += [Key("beyond the measured loads", var("series-1"), "dash")] if beyond else []
+        legend += [Key("95 % band of its mean", var("series-1"), "fill", 0.2)] if drawn else []
+    legend += [Key("beyond the loads fitted", var("series-1"), "dash")] if any(beyond) else []
+    legend += [Key("perfect scaling", var("muted"), "dash")] if ends else []
+    legend += [Key("outlier, left out (a ring)", var("text"), "dot", 0.5)] if outliers else []
     return chart(
         "fit",
         f"Throughput, {unit}",
@@ -185,7 +193,7 @@ def throughput(scaling: Scaling) -> Chart:
         layers,
         f"Throughput in {unit} against {load_unit}, with the model's curve",
         points,
-        legend=[*legend, Key("perfect scaling", var("muted"), "dash"), *legend_of(scaling)],
+        legend=[*legend, *legend_of(scaling)],
         wide=True,
     )
 
@@ -207,11 +215,11 @@ def efficiency(scaling: Scaling) -> Chart | None:
     return chart(
         "efficiency",
         "Efficiency",
-        "Throughput over that of perfect scaling: what each delivers, over what one does alone.",
+        "Throughput over that of perfect scaling: what each delivers, over each did at the lowest load.",
         [_level(1.0), _line(model, x, y), _points(found, x, y, "efficiency", ".1%")],
         f"Efficiency against {scaling.ladder.load_unit}",
         found,
-        legend=[Key("measured", var("text"), "dot"), *fitted],
+        legend=[Key("measured", var("text"), "dot"), *fitted, Key("perfect scaling", var("muted"), "dash")],
     )
 
 
@@ -277,6 +285,7 @@ def residuals(scaling: Scaling) -> Chart | None:
         [_level(0.0), _points(found, load_axis(scaling), y, "residual", "+.2%")],
         f"Residuals in per cent against {scaling.ladder.load_unit}",
         found,
+        legend=[Key("measured less predicted", var("text"), "dot"), Key("no residual", var("muted"), "dash")],
     )
 
 
@@ -332,11 +341,28 @@ def _rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
     ).to_dicts()
 
 
-def _parts(curve: pl.DataFrame) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The curve within the measured loads, and beyond them (with its last point within)."""
+def _parts(curve: pl.DataFrame) -> list[list[dict[str, Any]]]:
+    """The curve within the loads fitted, below them, and above them (both with the last point within)."""
     found = sorted(_rows(curve), key=lambda r: r["load"])
-    within, beyond = [r for r in found if not r["beyond"]], [r for r in found if r["beyond"]]
-    return within, [*within[-1:], *beyond] if beyond else []
+    within = [r for r in found if not r["beyond"]]
+    if not within:
+        return [[], [], []]
+    first, last = within[0], within[-1]
+    below, above = (
+        [r for r in found if r["load"] < first["load"]],
+        [r for r in found if r["load"] > last["load"]],
+    )
+    return [within, [*below, first] if below else [], [last, *above] if above else []]
+
+
+def _perfect(scaling: Scaling) -> list[dict[str, Any]]:
+    """Perfect scaling from the load that efficiency refers to, as far as the axis goes."""
+    measured = scaling.residuals.drop_nulls("efficiency")
+    if measured.is_empty():
+        return []
+    one = measured.select(pl.col("throughput") / pl.col("load") / pl.col("efficiency")).to_series()[0]
+    low, high = domain(scaling)
+    return [{"load": n, "rate": one * n} for n in (low, high)]
 
 
 def _line(found: Sequence[Spec], x: Spec, y: Spec, dash: tuple[int, int] = (1, 0)) -> Spec:

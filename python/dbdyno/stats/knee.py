@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import NormalDist, median
 from typing import Generic, NamedTuple, TypeVar
 
 from dbdyno.stats.estimates import Mean
@@ -23,6 +24,8 @@ NOISE = 0.02
 of a machine which does nothing else."""
 SIGMAS = 2.0
 _NOISE_WEIGHT = 3  # counts as much as four repeats of one point
+_ROUGH_FROM = 4
+"""Points between two others, from which on their scatter is an estimate."""
 Load = TypeVar("Load", int, float)
 
 
@@ -36,12 +39,13 @@ class Bend(Generic[Load]):
     high: Load | None
 
 
-def bend(throughputs: Mapping[Load, Mean], share: float) -> Bend[Load]:
-    """``throughputs``: by load, one at least."""
+def bend(throughputs: Mapping[Load, Mean], share: float, noise: float | None = None) -> Bend[Load]:
+    """``throughputs``: by load, one at least. ``noise``: of one measurement, relative; ``None``: by
+    :func:`noise_of`."""
     one = max(m.value / n for n, m in throughputs.items())
     surplus = {n: m.value - share * one * n for n, m in throughputs.items()}
     at = max(surplus, key=lambda n: surplus[n])
-    noise = noise_of(throughputs).share
+    noise = noise_of(throughputs).share if noise is None else noise
     errors = {n: noise * m.value / math.sqrt(m.n) for n, m in throughputs.items()}
     lower = [n for n in surplus if surplus[at] - surplus[n] > SIGMAS * math.hypot(errors[at], errors[n])]
     return Bend(
@@ -67,16 +71,42 @@ def noise_of(throughputs: Mapping[Load, Mean]) -> Noise:
     return Noise(repeats, "by repeats" if degrees else "assumed")
 
 
-def _below_lines(values: Mapping[Load, float]) -> list[float]:
-    """For each point between the lowest and the peak its relative distance to the highest line above it."""
-    import numpy as np  # a ladder is planned without it
+def roughness(throughputs: Mapping[Load, Mean]) -> float:
+    """Relative standard deviation of a measurement by how much points scatter about lines between their
+    neighbours, both on the scale of logarithms: the median deviation, which a bend or two do not move, with
+    ``NOISE`` as if it had been seen, too. For ladders without repeats."""
+    loads = sorted(throughputs)
+    n, x = ([math.log(v) for v in values] for values in (loads, (throughputs[k].value for k in loads)))
+    off = []
+    for i in range(1, len(n) - 1):
+        part = (n[i + 1] - n[i]) / (n[i + 1] - n[i - 1])
+        line = part * x[i - 1] + (1 - part) * x[i + 1]
+        off.append((x[i] - line) / math.sqrt(1 + part**2 + (1 - part) ** 2))
+    if len(off) < _ROUGH_FROM:
+        return 0.0
+    middle, points = median(off), len(off) / 2  # a median is worth about half of its points
+    scatter = median(abs(v - middle) for v in off) / NormalDist().inv_cdf(0.75)
+    return math.sqrt((_NOISE_WEIGHT * NOISE**2 + points * scatter**2) / (_NOISE_WEIGHT + points))
 
+
+def _below_lines(values: Mapping[Load, float]) -> list[float]:
+    """For each point between the lowest and the peak its relative distance to the highest line above it, that
+    between its neighbours on the upper convex hull."""
     peak = max(values, key=lambda n: values[n])
-    loads = np.array([n for n in values if n <= peak], dtype=float)
-    x = np.array([values[n] for n in values if n <= peak])
-    found = []
-    for i in range(1, len(loads) - 1):
-        left, right = loads[i] - loads[:i, None], loads[None, i + 1 :] - loads[i]
-        lines = (x[:i, None] * right + x[None, i + 1 :] * left) / (left + right)
-        found.append(max(0.0, 1 - float(x[i] / lines.max())))
+    points = [(n, values[n]) for n in sorted(values) if n <= peak]
+    hull: list[tuple[float, float]] = []
+    for n, x in points:
+        while len(hull) > 1 and _rise(hull[-2], (n, x)) >= _rise(hull[-2], hull[-1]):
+            hull.pop()
+        hull.append((n, x))
+    found, edge = [], 0
+    for n, x in points[1:-1]:
+        while hull[edge + 1][0] < n:
+            edge += 1
+        (a, low), slope = hull[edge], _rise(hull[edge], hull[edge + 1])
+        found.append(max(0.0, 1 - x / (low + slope * (n - a))))
     return found
+
+
+def _rise(one: tuple[float, float], other: tuple[float, float]) -> float:
+    return (other[1] - one[1]) / (other[0] - one[0])

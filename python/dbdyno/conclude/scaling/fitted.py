@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
+from dbdyno.conclude.rungs import Rungs
 from dbdyno.conclude.scaling import remarks
 from dbdyno.model.analyses import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.errors import UsageError
 from dbdyno.stats.autocorrelation import durbin_watson
-from dbdyno.stats.scaling.choose import ALPHA, Weighed, choose, straight_p
+from dbdyno.stats.scaling.choose import ALPHA, Choice, Weighed, choose, straight_p
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.figures import CURVATURE, PROFILE, REPEATS, Figure, Figures, band, figures
 from dbdyno.stats.scaling.fit import EXACT, Fit, fit
 from dbdyno.stats.scaling.intervals import LEAST, Drawn, drawn
 from dbdyno.stats.scaling.models import MODELS, for_loads
-from dbdyno.stats.scaling.points import Points
+from dbdyno.stats.scaling.points import FEWEST, Points
 
 NEEDED = ("load", "throughput")
 PLACES = 100
@@ -27,8 +29,11 @@ REACH = 1.5
 
 
 def points_of(ladder: Ladder) -> Points:
-    """Raises :class:`UsageError` where a point is of no use; nothing is left out silently."""
+    """Up to where throughput breaks down. Raises :class:`UsageError` where a point is of no use; nothing is
+    left out silently."""
     frame = ladder.points
+    if ladder.broken_from is not None:
+        frame = frame.filter(pl.col("load") < ladder.broken_from)
     for name in NEEDED:
         if name not in frame.columns:
             raise UsageError(
@@ -60,7 +65,7 @@ def _numbers(ladder: str, frame: pl.DataFrame, name: str) -> Floats:
     return np.asarray(values, dtype=float)
 
 
-def curve_table(found: Fit, points: Points, think_s: float | None, drawn: Drawn | None) -> pl.DataFrame:
+def curve_table(found: Fit, points: Points, ladder: Ladder, drawn: Drawn | None) -> pl.DataFrame:
     first, last = float(points.n.min()), float(points.n.max())
     loads = np.unique(np.concatenate([_places(min(1.0, first), REACH * last), points.loads]))
     x, low, high = band(found, loads, drawn)
@@ -70,8 +75,8 @@ def curve_table(found: Fit, points: Points, think_s: float | None, drawn: Drawn 
             "throughput": x,
             "low": low,
             "high": high,
-            "response_s": np.where(x > 0, loads / np.where(x > 0, x, 1.0) - (think_s or 0.0), np.nan),
-            "perfect": loads * _alone(found, points),
+            "response_s": np.where(x > 0, loads / np.where(x > 0, x, 1.0) - (ladder.think_s or 0.0), np.nan),
+            "perfect": loads * _each(ladder),
             "beyond": (loads < first) | (loads > last),
         },
         schema=CURVE,
@@ -85,18 +90,20 @@ def _places(low: float, high: float) -> Floats:
     return np.asarray(np.linspace(low, high, PLACES))
 
 
-def _alone(found: Fit, points: Points) -> float:
-    """Throughput of one session: as measured where that was, else as the model has it."""
-    one = points.x[points.n == 1]
-    return (
-        float(one.mean()) if len(one) else float(found.model.curve(np.array([1.0]), found.p)[0]) * found.size
-    )
+def _each(ladder: Ladder) -> float:
+    """Throughput per unit of load at the load that efficiency refers to."""
+    rungs = Rungs.of(ladder)
+    return rungs.each(rungs.first)
 
 
-def residual_table(points: Points, found: Fit | None) -> pl.DataFrame:
-    predicted = None if found is None else found.predicted * found.size
-    one = points.x[points.n == 1]
-    alone = _alone(found, points) if found is not None else float(one.mean()) if len(one) else None
+def residual_table(ladder: Ladder, found: Fit | None) -> pl.DataFrame:
+    """A row for each point; without a prediction where the model was not fitted."""
+    points = points_of(replace(ladder, broken_from=None))
+    until = math.inf if ladder.broken_from is None else ladder.broken_from
+    predicted = None
+    if found is not None:
+        curve = found.model.curve(points.n, found.p) * found.size
+        predicted = np.where(points.n < until, curve, np.nan)
     return pl.DataFrame(
         {
             "load": points.n,
@@ -104,10 +111,10 @@ def residual_table(points: Points, found: Fit | None) -> pl.DataFrame:
             "throughput": points.x,
             "predicted": predicted,
             "residual": None if predicted is None else points.x - predicted,
-            "efficiency": None if alone is None else points.x / points.n / alone,
+            "efficiency": points.x / points.n / _each(ladder),
         },
         schema=RESIDUALS,
-    )
+    ).with_columns(pl.col("predicted", "residual").fill_nan(None))
 
 
 # -- the fits --
@@ -147,11 +154,16 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
     chosen = choose(points, names, ladder.think_s)
     p = straight_p(points.n, points.x, seed)
     case = _Case(ladder, points, seed, p is not None and p <= ALPHA)
-    unfit = remarks.unfit(chosen.weighed, case.bends) if models is None else None
     left_out, notes = remarks.left_out(chosen, len(points.loads)), remarks.plateaus(chosen)
+    exact = _exact(chosen, points, names, ladder.think_s)
+    if models is not None and not chosen.weighed and exact is None:
+        chosen = Choice(tuple(Weighed(_any_fit(points, n, ladder.think_s), 0.0, 0.0) for n in names))
+    if exact is not None:
+        chosen, case = exact, replace(case, bends=exact.weighed[0].fit.model.name != "linear")
+    unfit = remarks.unfit(chosen.weighed, case.bends) if models is None and exact is None else None
     if not chosen.weighed or unfit is not None:
         refused = (*([unfit] if unfit else []), *left_out)
-        return Scaling(ladder, (), pl.DataFrame(schema=CURVE), residual_table(points, None), refused, notes)
+        return Scaling(ladder, (), pl.DataFrame(schema=CURVE), residual_table(ladder, None), refused, notes)
     fits = tuple(_fitted(case, w, i == 0) for i, w in enumerate(chosen.weighed))
     best = chosen.weighed[0].fit
     named = {f.model: f for f in fits}
@@ -164,10 +176,66 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
     return Scaling(
         ladder,
         fits,
-        curve_table(best, points, ladder.think_s, case.draws(best)),
-        residual_table(points, best),
+        curve_table(best, points, ladder, case.draws(best)),
+        residual_table(ladder, best),
         tuple(refused),
         (*notes, *remarks.repeats(points)),
+    )
+
+
+ROUNDED = 5e-4
+"""Largest relative residual of points that lie on a model's curve but for rounding."""
+
+
+def _exact(chosen: Choice, points: Points, names: Sequence[str], think_s: float | None) -> Choice | None:
+    """The simplest model on whose curve all points lie, and each would if it were not among them, first;
+    ``None``: there is none, or the choice among models needs no such rule."""
+    if not chosen.unfitted and len(points.loads) >= FEWEST:
+        return None
+    weighed = [w for w in chosen.weighed if w.fit.model.name == "linear"]
+    for name in sorted(names, key=lambda n: len(MODELS[n].parameters)):
+        few = len(points.loads) < len(MODELS[name].parameters) + 2
+        if few or name in ("one-knee", "two-knees") or (name == "repairman" and think_s == 0):
+            continue  # a broken line goes through few points whatever they are
+        found = _any_fit(points, name, think_s)
+        if _off(found, points) <= ROUNDED and _foretold(points, name, think_s):
+            others = [replace(w, weight=0.0, weight_bic=0.0) for w in weighed if w.fit.model.name != name]
+            return Choice((Weighed(found, 1.0, 1.0), *others), chosen.unfitted, chosen.plateaus)
+    return None
+
+
+def _off(found: Fit, points: Points) -> float:
+    """Largest relative residual."""
+    return float(np.abs(found.model.curve(points.n, found.p) * found.size / points.x - 1).max())
+
+
+def _foretold(points: Points, name: str, think_s: float | None) -> bool:
+    """Whether the model fitted to the others has each load, to ten times the rounding."""
+    for n in points.loads:
+        keep = points.n != n
+        rest = Points(points.n[keep], points.x[keep], points.repeat[keep])
+        if _off(_any_fit(rest, name, think_s), points) > 10 * ROUNDED:
+            return False
+    return True
+
+
+def _any_fit(points: Points, name: str, think_s: float | None) -> Fit:
+    """However few the points are: with no more of them than parameters one of the curves through them."""
+    n, x = points.n, points.x
+    if len(points.loads) == 1:  # with a second load as on a straight line
+        n, x = np.append(n, 2 * n[:1]), np.append(x, 2 * x[:1])
+    found = fit(for_loads(MODELS[name], n, think_s), n, x)
+    return replace(found, n=points.n, x=points.x / found.size)
+
+
+def _bare(found: Fit) -> Figures:
+    """Without intervals: there are no more points than parameters."""
+    sizes = [found.size if q.unit == "1/s" else 1.0 for q in found.model.parameters]
+    return Figures(
+        [
+            Figure(q.name, q.unit, float(v) * size, (None, None), None, "")
+            for q, v, size in zip(found.model.parameters, found.p, sizes, strict=True)
+        ]
     )
 
 
@@ -177,7 +245,7 @@ def _fitted(case: _Case, weighed: Weighed, is_best: bool) -> Fitted:
     worth = is_best or (weighed.weight >= MIN_WEIGHT and name not in EXPENSIVE) or name in ALWAYS
     draws = case.draws(found) if worth else None
     how = CURVATURE if not worth else REPEATS if draws is not None else PROFILE
-    made = figures(found, how, draws)
+    made = figures(found, how, draws) if found.degrees > 0 else _bare(found)
     watson, p = _autocorrelation(found, case.points.repeat)
     claimed = remarks.peak_claimed(made, case.bends)
     shown = {"1/s": case.ladder.throughput_unit, "load": case.ladder.load_unit, "ratio": "ratio"}
@@ -209,7 +277,7 @@ def _fitted(case: _Case, weighed: Weighed, is_best: bool) -> Fitted:
 def _autocorrelation(found: Fit, repeat: Floats) -> tuple[float | None, float | None]:
     """Durbin and Watson's d and its p. Neighbours are the points of one climb in the order of load; the basis
     is that of the model's tangent plane. None: the fit is exact, or there are too few points."""
-    if found.rss <= len(found.n) * EXACT**2:
+    if found.rss <= len(found.n) * EXACT**2 or found.degrees < 1:
         return None, None
     order = np.lexsort((found.n, repeat))
     free = [i for i, name in enumerate(found.model.names) if name not in found.at_bound]

@@ -15,6 +15,8 @@ from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.conclude.cpu_wait import onset
 from dbdyno.conclude.ladders import Row
 from dbdyno.conclude.reason import reason
+from dbdyno.conclude.rungs import Outlier, Rungs, outlier, without
+from dbdyno.conclude.scaling.paragraph import paragraph, vetoed
 from dbdyno.conclude.steadiness import along
 from dbdyno.model.analyses import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.claim import Claim
@@ -34,16 +36,52 @@ def scaled(
     ``model`` is put first whatever the data say of it. Raises UsageError: there is no such model, or it
     cannot be fitted.
     """
-    made = _with_cpu(answered(fitted(ladder, model, seed), results))
+    found = outlier(ladder)
+    if found is not None:
+        ladder = without(ladder, found)
+    made, doubts = vetoed(fitted(ladder, model, seed))
+    drop = Rungs.of(ladder).drop()
+    if drop is not None and (made.best is None or doubts):
+        made, doubts = _before(drop[1], made, doubts, model, seed)
+    made = _with_cpu(answered(made, results))
+    left = () if found is None else (_left_out(ladder, found),)
+    made = replace(made, answers=(*made.answers, *doubts, *left))
     words = paragraph(made)
     return replace(made, answers=(*made.answers, claim("paragraph", {"words": words}))) if words else made
 
 
+_Doubts = tuple[Claim, ...]
+
+
+def _before(
+    load: float, made: Scaling, doubts: _Doubts, model: str | None, seed: int
+) -> tuple[Scaling, _Doubts]:
+    """Fitted to the loads below a drop, if a model describes these."""
+    ladder = replace(made.ladder, broken_from=load)
+    if ladder.points.filter(pl.col("load") < load)["load"].n_unique() < FEWEST:
+        return made, doubts
+    below, still = vetoed(fitted(ladder, model, seed))
+    if below.best is None or (still and made.best is not None):
+        return made, doubts
+    note = sentence("fitted-below", {"load": fmt.load(load, ladder.load_unit)})
+    return replace(below, notes=(*below.notes, note)), still
+
+
+def _left_out(ladder: Ladder, found: Outlier) -> Claim:
+    unit = ladder.throughput_unit
+    low, high = (fmt.rate(v, unit) for v in (found.low, found.high))
+    said = {"rate": fmt.rate(found.throughput, unit), "load": fmt.load(found.load, ladder.load_unit)}
+    case = "above" if found.throughput > found.high else "below"
+    return claim(
+        "outlier", said | {"low": low, "high": high}, Estimate("outlier", found.throughput, unit), case=case
+    )
+
+
 def answered(scaling: Scaling, results: Results | None = None) -> Scaling:
     """``scaling`` with its answers: one-session, peak, one-core, one-cpu, knee, second-knee,
-    throughput-step, scales-to, at-cpus, one-more-session, reason, cpu-wait, smt-yield, cpu-per-work,
-    cpu-inflation, equivalent-cores;
-    each as far as it is known, and some say that it is unknown and why.
+    throughput-step, scales-to, superlinear, throughput-drop, at-cpus, one-more-session, reason, cpu-wait,
+    smt-yield, cpu-per-work, cpu-inflation, equivalent-cores; each as far as it is known, and some say that it
+    is unknown and why.
 
     ``results``: of the run that the ladder is of (:func:`ladders_of`); without them there is no ledger.
     """
@@ -105,17 +143,19 @@ def fitted(ladder: Ladder, model: str | None, seed: int) -> Scaling:
     if model is not None and model not in scaling.NAMES:
         raise UsageError(f"no model {model!r}", f"there are: {', '.join(scaling.NAMES)}")
     made = scaling.scale(ladder, seed)
-    if model is None or made.best is None or made.best.model == model:
+    if model is None or (made.best is not None and made.best.model == model):
         return made
     alone = scaling.scale(ladder, seed, (model,))
-    if alone.best is None:
-        raise UsageError(f"{model} cannot be fitted: {'; '.join(alone.refused)}", "measure more rungs")
-    chosen, said = made.best, made.fit(model)
-    first = said or replace(alone.best, weight=0.0, weight_bic=0.0)
-    named = {"model": first.title, "best": chosen.title, "weight": chosen.weight}
-    note = sentence("requested-model", named)
+    assert alone.best is not None  # it is always fitted
+    chosen, first = made.best, made.fit(model) or replace(alone.best, weight=0.0, weight_bic=0.0)
+    named: dict[str, Any] = {"model": first.title, "parameters": len(first.parameters)}
+    named |= {"loads": len(ladders.loads(ladder))}
+    if chosen is not None:
+        named |= {"best": chosen.title, "weight": chosen.weight}
+    case = "few" if first.degrees < 1 else "none" if chosen is None else "other"
     others = tuple(f for f in made.fits if f.model != model)
-    return replace(alone, fits=(first, *others), refused=made.refused, notes=(note, *made.notes))
+    notes = (sentence("requested-model", named, case=case), *made.notes)
+    return replace(alone, fits=(first, *others), refused=made.refused, notes=notes)
 
 
 def asked(
@@ -204,49 +244,3 @@ def _beyond(made: Scaling, load: float) -> str:
 
 def _number(value: float) -> str:
     return significant(value, 4)
-
-
-# -- the paragraph --
-
-SURE = 0.95
-"""Weight from which on one model is said to be the right one of those that were tried."""
-
-
-def paragraph(scaling: Scaling) -> str:
-    """Four to six sentences: what it delivers, to where it scales, why it ends there, what one more session
-    brings, how sure that is. Of a :class:`Scaling` that has its answers; says what is unknown, too."""
-    if scaling.ladder.points.is_empty():
-        return " ".join(a.text for a in scaling.answers)
-    said = {a.id: a.text for a in reversed(scaling.answers)}
-    known = [said[name] for name in ("scales-to", "reason", "one-more-session") if name in said]
-    return " ".join([_delivers(scaling), *known, _basis(scaling)])
-
-
-def _delivers(scaling: Scaling) -> str:
-    ladder = scaling.ladder
-    top, unit = ladders.reached(ladder), ladder.throughput_unit
-    peak, one = ladders.throughput(ladder, top), ladders.alone(scaling)
-    said: dict[str, Any] = {
-        "name": ladder.name,
-        "load": fmt.load(top, ladder.load_unit),
-        "rate": fmt.rate(peak, unit),
-    }
-    if one is None or one[0].value <= 0 or top <= 1:
-        return sentence("delivers", said, case="alone")
-    said |= {"times": peak / one[0].value, "one": fmt.rate(one[0].value, unit)}
-    return sentence("delivers", said, case="times")
-
-
-def _basis(scaling: Scaling) -> str:
-    ladder, best = scaling.ladder, scaling.best
-    repeats = min(ladder.points.group_by("load").len()["len"].to_list())
-    said: dict[str, Any] = {"levels": len(ladders.loads(ladder))}
-    said["repeats"] = f" with {repeats} repeats each" if repeats > 1 else ""
-    if best is None:
-        said["why"] = scaling.refused[0].rstrip(".") if scaling.refused else "too little was measured"
-        return sentence("basis", said, case="none")
-    said |= {"model": best.title, "weight": best.weight}
-    if best.weight >= SURE or len(scaling.fits) < 2:
-        return sentence("basis", said, case="sure")
-    other = scaling.fits[1]
-    return sentence("basis", said | {"other": other.title, "other_weight": other.weight}, case="unsure")

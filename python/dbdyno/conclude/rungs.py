@@ -1,0 +1,330 @@
+"""What the rungs of a ladder show without any model: peak, efficiency, what the last ones added, drops, and
+measurements that do not fit between their neighbours. Every comparison is of two figures and their noise.
+
+Noise is relative, one for the whole ladder: of the repeats (:func:`~dbdyno.stats.knee.noise_of`), and where
+there are none or few an assumed one, unless the rungs themselves show more.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import NamedTuple
+
+import polars as pl
+
+from dbdyno.model.analyses import Estimate, Ladder
+from dbdyno.model.claim import GOOD_SCALING
+from dbdyno.stats.estimates import Mean
+from dbdyno.stats.knee import SIGMAS, Noise, noise_of, roughness
+
+DROP = 0.25
+"""From one rung to the next throughput drops if it loses this share, and more than noise can."""
+_SURE = 3.0
+"""Standard errors of a drop, which is the largest difference of many."""
+_WIDE = 1.5
+"""What the last rungs added is said from a load so many times below the highest one, where there is one."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Up to which load throughput scales."""
+
+    value: float
+    low: float
+    """Efficiency is good up to here beyond noise."""
+    high: float | None
+    """From here on efficiency is below it beyond noise; ``None``: at no load that was measured."""
+    next: float | None
+    """The measured load above ``value``; ``None``: it is the highest."""
+    rests_on: float | None = None
+    """A load whose one measurement alone shows that it ends, or that it ends at ``value``."""
+
+
+@dataclass(frozen=True)
+class Rungs:
+    """Mean throughput by load, ascending; one load at least."""
+
+    means: Mapping[float, Mean]
+
+    @staticmethod
+    def of(ladder: Ladder) -> Rungs:
+        grouped = ladder.points.sort("load").group_by("load", maintain_order=True).agg("throughput")
+        return Rungs({n: Mean.of(x) for n, x in grouped.iter_rows()})
+
+    @cached_property
+    def loads(self) -> list[float]:
+        return list(self.means)
+
+    @cached_property
+    def noise(self) -> Noise:
+        """Of one measurement, relative."""
+        found = noise_of(self.means)
+        rough = 0.0 if any(m.n > 1 for m in self.means.values()) else roughness(self.means)
+        return Noise(rough, "by the scatter of the rungs") if rough > found.share else found
+
+    def x(self, load: float) -> float:
+        return self.means[load].value
+
+    def share(self, load: float) -> float:
+        """Standard error of a rung's throughput, relative."""
+        return self.noise.share / math.sqrt(self.means[load].n)
+
+    def below(self, one: float, other: float, sigmas: float = SIGMAS) -> bool:
+        """Whether the first load delivers less than the other one beyond chance."""
+        error = math.hypot(self.share(one) * self.x(one), self.share(other) * self.x(other))
+        return self.x(other) - self.x(one) > sigmas * error
+
+    # -- the peak --
+
+    @cached_property
+    def best(self) -> float:
+        """The load with the largest mean throughput; of equal ones the lowest."""
+        return max(self.loads, key=lambda n: (self.x(n), -n))
+
+    @cached_property
+    def peak(self) -> list[float]:
+        """The best rung, and those beside it that are not below it beyond chance, as far as there is no trend
+        among them either."""
+        first = last = at = self.loads.index(self.best)
+        while first and not self.below(self.loads[first - 1], self.best):
+            first -= 1
+        while last + 1 < len(self.loads) and not self.below(self.loads[last + 1], self.best):
+            last += 1
+        while (trend := self._trend(self.loads[first : last + 1])) and (first < at or last > at):
+            rises = (trend > 0 and first < at) or last == at
+            first, last = (first + 1, last) if rises else (first, last - 1)
+        return self.loads[first : last + 1]
+
+    def _trend(self, loads: Sequence[float]) -> int:
+        """Whether throughput rises (1) or falls (-1) over these loads beyond chance; 0: neither. By the slope
+        of a line, both on the scale of logarithms."""
+        weights = [self.means[n].n for n in loads]
+        x, y = [math.log(n) for n in loads], [math.log(self.x(n)) for n in loads]
+        middle = sum(w * v for w, v in zip(weights, x, strict=True)) / sum(weights)
+        spread = sum(w * (v - middle) ** 2 for w, v in zip(weights, x, strict=True))
+        slope = sum(w * (v - middle) * t for w, v, t in zip(weights, x, y, strict=True))
+        if len(loads) < 3 or abs(slope) <= SIGMAS * self.noise.share * math.sqrt(spread):
+            return 0
+        return 1 if slope > 0 else -1
+
+    @property
+    def is_constant(self) -> bool:
+        return len(self.loads) > 1 and len(self.peak) == len(self.loads)
+
+    def gain(self) -> tuple[float, Estimate] | None:
+        """What the loads up to the highest one added to throughput, and from which load on: from one well
+        below it; where throughput falls or is level, from the peak. ``None``: one load."""
+        top = self.loads[-1]
+        if len(self.loads) < 2:
+            return None
+        if self.peak[-1] != top:
+            first = self.best
+        elif len(self.peak) > 1:
+            first = self.peak[0]
+        else:
+            first = max((n for n in self.loads if n <= top / _WIDE), default=self.loads[-2])
+        return first, self._change("last rungs", first, top)
+
+    def drop(self) -> tuple[float, float, Estimate] | None:
+        """The largest loss from one rung to the next, if it is one (:data:`DROP`): both loads, the change."""
+        pairs = list(zip(self.loads, self.loads[1:], strict=False))
+        sunk = [
+            p for p in pairs if self.x(p[1]) < (1 - DROP) * self.x(p[0]) and self.below(p[1], p[0], _SURE)
+        ]
+        if not sunk:
+            return None
+        a, b = min(sunk, key=lambda p: self.x(p[1]) / self.x(p[0]))
+        return a, b, self._change("drop", a, b)
+
+    def _change(self, name: str, first: float, last: float) -> Estimate:
+        """Throughput at ``last`` over that at ``first``, less 1."""
+        ratio = self.x(last) / self.x(first)
+        error = math.hypot(self.share(first), self.share(last))
+        low, high = (ratio * math.exp(sign * SIGMAS * error) - 1 for sign in (-1, 1))
+        return Estimate(name, ratio - 1, "", low, high, self.method)
+
+    @property
+    def method(self) -> str:
+        return f"noise of {100 * self.noise.share:.2g} %, {self.noise.source}"
+
+    # -- efficiency --
+
+    def each(self, load: float) -> float:
+        """Throughput per unit of load."""
+        return self.x(load) / load
+
+    @cached_property
+    def above_one(self) -> tuple[float, Estimate] | None:
+        """The load with the largest throughput per unit of load, if that is above the lowest load's beyond
+        chance (for as many comparisons as there are loads), and how many times that it is."""
+        first = self.loads[0]
+        sigmas = NormalDist().inv_cdf(1 - 0.025 / max(1, len(self.loads) - 1))
+        found = []
+        for n in self.loads[1:]:
+            ratio, error = self.each(n) / self.each(first), math.hypot(self.share(first), self.share(n))
+            if math.log(ratio) > max(sigmas, SIGMAS) * error:
+                low, high = (ratio * math.exp(sign * SIGMAS * error) for sign in (-1, 1))
+                found.append((n, Estimate("efficiency", ratio, "", low, high, self.method)))
+        return max(found, key=lambda f: f[1].value, default=None)
+
+    @cached_property
+    def first(self) -> float:
+        """The load to which efficiency refers: the lowest; where efficiency is above 100 % beyond noise the
+        first with the best throughput per unit of load, but for noise."""
+        if self.above_one is None:
+            return self.loads[0]
+        best = self.above_one[0]
+        for n in self.loads:
+            error = math.hypot(self.share(n), self.share(best))
+            if n == best or math.log(self.each(best) / self.each(n)) <= SIGMAS * error:
+                return n
+        return best
+
+    @cached_property
+    def efficiencies(self) -> dict[float, float]:
+        """By load: throughput per unit of load over that at :attr:`first`."""
+        return {n: self.each(n) / self.each(self.first) for n in self.loads}
+
+    def reach(self) -> Reach | None:
+        """The highest load before the first with an efficiency below :data:`GOOD_SCALING`, after efficiencies
+        that rise with the load, which is noise, are averaged: no single dip ends it. ``None``: one load."""
+        if len(self.loads) < 2:
+            return None
+        loads = [n for n in self.loads if n >= self.first]
+        found = self._reach(loads)
+        if len(loads) < 4 or self.means[loads[0]].n > 1:
+            return found
+        other = self._reach(loads[1:])  # as if the load that all refer to had not been measured
+        nowhere = found.value == loads[0] and other.value == loads[1]
+        if nowhere or found.low <= other.value < (found.high or math.inf):
+            return found
+        highs = (found.high, other.high)
+        high = None if None in highs else max(h for h in highs if h is not None)
+        return replace(found, low=min(found.low, other.low), high=high, rests_on=loads[0])
+
+    def _reach(self, loads: Sequence[float]) -> Reach:
+        level = _falling([self.each(n) for n in loads], [self.means[n].n for n in loads])
+        (one, points), noise = level[0], self.noise.share
+        shares = [x / one for x, _ in level]
+        errors = [noise * math.sqrt(1 / points + 1 / m) if i else 0.0 for i, (_, m) in enumerate(level)]
+        sure = [s * (1 - SIGMAS * e) >= GOOD_SCALING for s, e in zip(shares, errors, strict=True)]
+        end, low = (_ends(good, loads) for good in ([s >= GOOD_SCALING for s in shares], sure))
+        bad = [
+            n for n, s, e in zip(loads, shares, errors, strict=True) if s * (1 + SIGMAS * e) < GOOD_SCALING
+        ]
+        single = len(bad) == 1 and self.means[bad[0]].n == 1
+        after = next((n for n in loads if n > end), None)
+        return Reach(end, min(low, end), bad[0] if bad else None, after, bad[0] if single else None)
+
+
+def _ends(good: Sequence[bool], loads: Sequence[float]) -> float:
+    """The last load before the first that is not; the first one is."""
+    return loads[(good.index(False) if False in good else len(loads)) - 1]
+
+
+def _falling(values: Sequence[float], weights: Sequence[int]) -> list[tuple[float, int]]:
+    """Each value and the points behind it, after neighbours that rise are averaged (pool adjacent violators:
+    Barlow et al., Statistical Inference under Order Restrictions, 1972)."""
+    blocks: list[tuple[float, int, int]] = []
+    for value, weight in zip(values, weights, strict=True):
+        blocks.append((value, weight, 1))
+        while len(blocks) > 1 and blocks[-1][0] > blocks[-2][0]:
+            (a, m, i), (b, k, j) = blocks[-2:]
+            blocks[-2:] = [((a * m + b * k) / (m + k), m + k, i + j)]
+    return [(value, weight) for value, weight, count in blocks for _ in range(count)]
+
+
+# -- measurements that do not fit between their neighbours --
+
+FEWEST = 4
+"""Different loads from which on one of them can be seen to be an outlier."""
+_FAR = 5.0
+"""Standard errors by which an outlier is beyond what its neighbours allow, and at least this ..."""
+_MUCH = 0.10
+"""... share of it (logarithm)."""
+_TIMES = 3.0
+"""At an end of the ladder there is one neighbour: so many times what it leads to expect is too much."""
+_ROUGHER = 4.0
+"""Times as far out as any other measurement."""
+_CANDIDATES = 3
+"""An outlier makes its neighbours look like some: so many are tried, the farthest first."""
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A measurement beyond what its neighbours allow, throughput in the ladder's unit."""
+
+    load: float
+    repeat: int
+    throughput: float
+    low: float
+    high: float
+
+
+def outlier(ladder: Ladder) -> Outlier | None:
+    """The one measurement that does not fit between its neighbours, if the others without it do.
+
+    Throughput between two loads is at least what the lower of them delivers (where it rises, what a line
+    between them has), and at most what growth as before, or per unit of load, would give: these bounds hold
+    for every law of scaling. More than one outlier is none: then the ladder is rough.
+    """
+    usable = ladder.points.filter((pl.col("throughput") > 0) & pl.col("throughput").is_finite())
+    if usable.height < ladder.points.height or usable["load"].n_unique() < FEWEST:
+        return None
+    rungs = Rungs.of(ladder)
+    points = ladder.points.select("load", "repeat", "throughput").rows()
+    beyond = sorted(((_bounds(rungs, n).off(x), n, r, x) for n, r, x in points), reverse=True)
+    for off, n, r, x in beyond[:_CANDIDATES]:
+        rest = without(ladder, found := Outlier(n, r, x, 0.0, 0.0))
+        others = Rungs.of(rest)
+        bounds = _bounds(others, n, others.noise.share)
+        rough = max(_bounds(others, m).off(y) for m, y in rest.points.select("load", "throughput").rows())
+        if off > _MUCH and bounds.off(x) > max(_MUCH, _FAR * bounds.error, _ROUGHER * rough):
+            return replace(found, low=bounds.low, high=bounds.high)
+    return None
+
+
+def without(ladder: Ladder, found: Outlier) -> Ladder:
+    """``ladder`` less that measurement, which is kept aside."""
+    is_it = (pl.col("load") == found.load) & (pl.col("repeat") == found.repeat)
+    points = ladder.points.filter(~(is_it & (pl.col("throughput") == found.throughput)))
+    return replace(ladder, points=points, outliers=(*ladder.outliers, (found.load, found.throughput)))
+
+
+class _Bounds(NamedTuple):
+    low: float
+    high: float
+    error: float
+    """Relative standard error of a comparison with them."""
+
+    def off(self, x: float) -> float:
+        """How far ``x`` is beyond them, as a logarithm; 0: within."""
+        return max(math.log(self.low / x) if self.low > 0 else 0.0, -math.log(self.high / x), 0.0)
+
+
+def _bounds(rungs: Rungs, load: float, noise: float = 0.0) -> _Bounds:
+    """What the rungs beside ``load`` allow there."""
+    loads, x = rungs.loads, rungs.x
+    i = bisect.bisect_left(loads, load)
+    lower, upper = loads[max(0, i - 2) : i], [n for n in loads[i : i + 3] if n != load]
+    if not lower:
+        rises = x(upper[0]) < x(upper[1])
+        high = _TIMES * x(upper[0]) if rises else math.inf
+        return _Bounds(rungs.each(upper[0]) * load / _TIMES, high, noise)
+    if not upper:
+        return _Bounds(0.0, _TIMES * rungs.each(lower[-1]) * load, noise)
+    a, b = lower[-1], upper[0]
+    part = (b - load) / (b - a) if x(b) > x(a) else 0.0
+    low = part * x(a) + (1 - part) * x(b)
+    high, error = load * max(rungs.each(a), rungs.each(b)), 1.0
+    if len(lower) > 1:
+        far = (load - a) / (a - lower[0])
+        growth = max(x(a) + far * max(0.0, x(a) - x(lower[0])), x(b))
+        if growth < high:
+            high, error = growth, math.hypot((1 + far) * x(a), far * x(lower[0])) / growth
+    return _Bounds(low, max(high, low), noise * math.hypot(1.0, error))
