@@ -11,13 +11,15 @@ from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.reason import session_time
-from dbdyno.conclude.rungs import Reach, Rungs
+from dbdyno.conclude.rungs import HIDES, Reach, Rungs
 from dbdyno.model.analyses import Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.claim import GOOD_SCALING, Claim
 
 _POINTS = "measured points"
 _LEVEL = 0.1
 """Throughput is level where it surely changes by less than this share."""
+_WIDE = 10.0
+"""A gain with an interval up to more than so many times says nothing."""
 
 
 def headline(case: Case) -> Iterator[Claim]:
@@ -194,7 +196,8 @@ def _reach_case(found: Reach, rungs: Rungs) -> str:
     """none: not beyond the first load; limit: known to a rung; between: known to several; open, unsure: it
     may scale to the highest load."""
     if found.high is None:
-        return "unsure" if found.value == rungs.first else "open"
+        hidden = found.value == rungs.first or rungs.noise.share > HIDES
+        return "unsure" if hidden else "open"
     if found.low < found.value or found.high != found.next:
         return "between"
     return "none" if found.value == rungs.first else "limit"
@@ -264,7 +267,11 @@ def _one_more(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
     )
     low_share, high_share = shown
     said = {"first": fmt.load_number(first), "last": fmt.load(last, ladder.load_unit)}
-    said |= {"share": fmt.percent(abs(gain.value)), "spread": f" ({low_share} to {high_share})"}
+    wide = (gain.high or 0.0) > _WIDE
+    said |= {
+        "share": fmt.percent(abs(gain.value)),
+        "spread": "" if wide else f" ({low_share} to {high_share})",
+    }
     said |= {"one": fmt.one_of(ladder.load_unit), "rate": fmt.rate(each.value, unit)}
     said |= {"part": fmt.percent(each.value / rungs.each(rungs.first)), "method": rungs.method}
     said |= {"reference": "alone" if rungs.first == 1 else f"at {fmt.load(rungs.first, ladder.load_unit)}"}

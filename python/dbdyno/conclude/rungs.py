@@ -22,6 +22,8 @@ from dbdyno.model.claim import GOOD_SCALING
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.knee import SIGMAS, Noise, noise_of, roughness
 
+HIDES = 0.3
+"""Noise from which on it hides where efficiency ends."""
 DROP = 0.25
 """From one rung to the next throughput drops if it loses this share, and more than noise can."""
 _SURE = 3.0
@@ -114,7 +116,9 @@ class Rungs:
 
     @property
     def is_constant(self) -> bool:
-        return len(self.loads) > 1 and len(self.peak) == len(self.loads)
+        """Whether throughput is the same at all loads: within noise, and noise is not all there is."""
+        level = min(map(self.x, self.loads)) >= (1 - DROP) * self.x(self.best)
+        return len(self.loads) > 1 and len(self.peak) == len(self.loads) and level
 
     def gain(self) -> tuple[float, Estimate] | None:
         """What the loads up to the highest one added to throughput, and from which load on: from one well

@@ -15,6 +15,7 @@ from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.conclude.rungs import Rungs
 from dbdyno.model.analyses import Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.claim import Claim
+from dbdyno.model.units import significant
 
 NEAR = 0.05
 """A model with this share of the best one's weight is not ruled out."""
@@ -129,7 +130,7 @@ def _basis(made: Scaling, veto: Claim | None) -> str:
         return f"{sentence('basis', said, case='bare')} {veto.text}"
     values: dict[str, Any] = {**said, "shape": shape(best), "error": fmt.at_least(typical_error(made, best))}
     values |= {"tried": _number(len(made.fits)), "bends": _bends(made.ladder, best)}
-    figures = ", ".join(f"{e.name} {e.value:.3g}" for e in best.parameters[1:])
+    figures = ", ".join(f"{e.name} {_short(e.value)}" for e in best.parameters[1:])
     values |= {"figures": f" ({figures})" if figures else ""}
     case, bends = _case(made, best), bool(best.knees) and not Rungs.of(made.ladder).is_constant
     return sentence("basis", values | _others(made), case=case, parts=["bends"] if bends else [])
@@ -156,8 +157,25 @@ def _others(made: Scaling) -> dict[str, str]:
     return {"others": many, "fit": "fit" if len(names) > 1 else "fits", "instead": instead}
 
 
+def _short(value: float) -> str:
+    """``0.1``, ``0.00000822``."""
+    return significant(value) if 0 < abs(value) < 1e-4 else f"{value:.3g}"
+
+
 def _bends(ladder: Ladder, best: Fitted) -> str:
-    return " and ".join(fmt.load(k.value, ladder.load_unit) + fmt.load_spread(k) for k in best.knees)
+    """``at 8.1 sessions (7.8 to 8.3)``; where loads are far apart, ``between 8 and 16 sessions``: the place
+    between them is the model's, and not in the data."""
+    loads, unit = Rungs.of(ladder).loads, ladder.load_unit
+    told = []
+    for knee in best.knees:
+        below = max((n for n in loads if n <= knee.value), default=0.0)
+        above = min((n for n in loads if n >= knee.value), default=math.inf)
+        low, high = knee.low or below, knee.high or above
+        if below and math.isfinite(above) and above >= _GAP * below and above - below > 1:
+            told.append(f"between {fmt.load_number(min(low, below))} and {fmt.load(max(high, above), unit)}")
+        else:
+            told.append(f"at {fmt.load(knee.value, unit)}{fmt.load_spread(knee)}")
+    return " and ".join(told)
 
 
 def _used(ladder: Ladder) -> pl.DataFrame:

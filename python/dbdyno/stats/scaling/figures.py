@@ -15,6 +15,8 @@ from dbdyno.stats.scaling.models import BY_CURVATURE, Derived, own_parameter
 PROFILE = "profile likelihood"
 REPEATS = "bootstrap of repeats"
 CURVATURE = "Student's t, curvature"
+LEAST_PEAK = 1e-6
+"""Load: below it a drawn peak counts as there."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def figures(found: Fit, how: str, drawn: Drawn | None = None) -> Figures:
     wanted: list[tuple[Derived, str]] = [(d, q.unit) for d, q in zip(own, model.parameters, strict=True)]
     wanted += [(k, "load") for k in model.knees]
     wanted += [(d, u) for d, u in ((model.peak, "load"), (model.top, "1/s")) if d is not None]
-    wanted = [(d, u) for d, u in wanted if d is not model.top or _has_peak(found)]
+    wanted = [(d, u) for d, u in wanted if d not in (model.peak, model.top) or _has_peak(found)]
     wanted = [(d, u) for d, u in wanted if np.isfinite(d.of(found.p))]
     if how == REPEATS and drawn is not None:
         edges = [_by_repeats(found, drawn, d, u) for d, u in wanted]
@@ -58,7 +60,7 @@ def figures(found: Fit, how: str, drawn: Drawn | None = None) -> Figures:
 
 
 def _has_peak(found: Fit) -> bool:
-    return found.model.peak is not None and bool(np.isfinite(found.model.peak.of(found.p)))
+    return found.model.peak is not None and bool(0 < found.model.peak.of(found.p) < np.inf)
 
 
 def _sorted(found: Fit, made: list[Figure]) -> Figures:
@@ -137,6 +139,7 @@ def _by_repeats(found: Fit, drawn: Drawn, what: Derived, unit: str) -> Interval:
     """Sizes on the scale of logarithms; a peak, which may be at infinity, by the inverse of its square."""
     values, value = what.of(drawn.p), float(what.of(found.p))
     if what is found.model.peak:
+        values = np.maximum(values, LEAST_PEAK)
         low, high = drawn.interval(value**-2, values**-2.0)
         return high**-0.5, (low**-0.5 if low > 0 else None)
     if what is found.model.top:
