@@ -32,7 +32,8 @@ def chosen(made: Scaling) -> Scaling:
 
 
 def average(made: Scaling) -> Averaged:
-    frame = made.ladder.points
+    frame, until = made.ladder.points, made.ladder.broken_from
+    frame = frame if until is None else frame.filter(pl.col("load") < until)
     repeat = (
         frame["repeat"].fill_null(1) if "repeat" in frame.columns else pl.repeat(1, len(frame), eager=True)
     )
