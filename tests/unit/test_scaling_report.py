@@ -113,6 +113,16 @@ def test_knees_have_labels_in_lines_of_their_own_and_turn_inwards_at_the_edge() 
     assert [(r["from"], r["to"]) for r in shades] == [(7.4, 8.7), (14.9, 20)]
 
 
+def test_an_outlier_is_drawn_with_its_figure_and_the_legend_names_what_is_drawn() -> None:
+    of = made.scaling(made.ladder(outliers=((50.0, 99_000.0),)))
+    chart = scaling_charts.throughput(of)
+    (ring,) = {(r["load"], r["name"]) for r in rows(chart.spec) if r.get("name") == "99,000"}
+    assert ring[0] == 50 and any("outlier" in k.label for k in chart.legend)
+    assert not any("outlier" in k.label for k in scaling_charts.throughput(made.scaling()).legend)
+    bare = replace(made.scaling(), fits=(), curve=made.scaling().curve.clear())
+    assert [k.label for k in scaling_charts.throughput(bare).legend] == ["measured", "perfect scaling"]
+
+
 def test_loads_that_crowd_at_the_foot_get_a_logarithmic_axis() -> None:
     pairs = tuple((2**k, 100.0 * min(2**k, 4)) for k in range(11))
     base = made.scaling(made.ladder(points=made.points(pairs)))

@@ -160,8 +160,11 @@ def throughput(scaling: Scaling) -> Chart:
     unit, load_unit = scaling.ladder.throughput_unit, scaling.ladder.load_unit
     points, best = _rows(scaling.ladder.points), scaling.best
     within, *beyond = _parts(scaling.curve)
-    outliers = [{"load": n, "throughput": x} for n, x in scaling.ladder.outliers]
     most = max(r["throughput"] for r in (*points, *within) if r["throughput"] is not None)
+    outliers = [  # at the upper edge where they are beyond it: the axis is that of the others
+        {"load": n, "throughput": min(x, 1.18 * most), "name": number(x, 3)}
+        for n, x in scaling.ladder.outliers
+    ]
     drawn = [r for part in (within, *beyond) for r in part if r["low"] is not None]
     y = _y("throughput", unit, {"domain": [0, 1.22 * most], "nice": False}, "~s")
     x = load_axis(scaling, beyond=True)
@@ -176,7 +179,7 @@ def throughput(scaling: Scaling) -> Chart:
         *(_line(part, x, y, dash=(2, 3)) for part in beyond),
         *marks(scaling),
         _points(points, x, y, unit),
-        encoded(layer(outliers, "point", size=60, clip=True, color=var("text")), x=x, y=y),
+        *_rings(outliers, x, y),
     ]
     legend = [Key("measured", var("text"), "dot")]
     if best is not None:
@@ -184,7 +187,7 @@ def throughput(scaling: Scaling) -> Chart:
         legend += [Key("95 % band of its mean", var("series-1"), "fill", 0.2)] if drawn else []
     legend += [Key("beyond the loads fitted", var("series-1"), "dash")] if any(beyond) else []
     legend += [Key("perfect scaling", var("muted"), "dash")] if ends else []
-    legend += [Key("outlier, left out (a ring)", var("text"), "dot", 0.5)] if outliers else []
+    legend += [Key("ring: outlier, left out", var("text"), "dot", 0.5)] if outliers else []
     return chart(
         "fit",
         f"Throughput, {unit}",
@@ -369,6 +372,13 @@ def _line(found: Sequence[Spec], x: Spec, y: Spec, dash: tuple[int, int] = (1, 0
     """The model's curve."""
     ink = {"strokeWidth": 2.5, "strokeDash": list(dash), "clip": True, "color": var("series-1")}
     return encoded(layer(found, "line", **ink), x=x, y=y)
+
+
+def _rings(found: Sequence[Spec], x: Spec, y: Spec) -> Iterator[Spec]:
+    """Measurements that are left out, with their figures."""
+    if found:
+        yield encoded(layer(found, "point", size=60, color=var("text")), x=x, y=y)
+        yield from legible(found, {"x": x, "y": y}, "text", fontSize=11, align="left", dx=8)
 
 
 def _y(field: str, title: str, scale: Spec, form: str) -> Spec:
