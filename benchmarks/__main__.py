@@ -54,7 +54,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}; none: all")
     parser.add_argument("--pairs", type=int, default=7, help="pairs of runs a comparison (default 7)")
     parser.add_argument("--seconds", type=float, default=4, help="length of one run (default 4)")
-    parser.add_argument("--ladders", type=int, help="simulated ladders a model, a row of claims, or random ones")
+    parser.add_argument(
+        "--ladders", type=int, help="simulated ladders a model, a row of claims, or random ones"
+    )
     args = parser.parse_args()
     ALL["claims"] = lambda *_: claims.main(args.ladders or claims.LADDERS)
     ALL["scaling"] = lambda *_: scaling.main(args.ladders or scaling.LADDERS)
