@@ -11,7 +11,7 @@ from tests.examples import examples
 
 from dbdyno.model.analyses import POINTS, Ladder
 from dbdyno.model.errors import DbdynoError, UsageError
-from dbdyno.store.ladder_csv import Columns, ladder_of, read_ladder, read_numbers
+from dbdyno.store.ladder_csv import Columns, ladder_of, read_ladder
 from dbdyno.store.ladder_csv.headings import named
 from dbdyno.store.ladder_csv.text import number
 
@@ -324,41 +324,3 @@ def test_a_number_written_either_way_is_that_number(value: float, decimal: str) 
     swap = str.maketrans(",.", ".,")
     text = f"{value:,.6f}"
     assert number(text.translate(swap) if decimal == "," else text, decimal) == pytest.approx(value, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("text", "column", "expected"),
-    [
-        ("1\n2.5\n3e2\n", None, [1, 2.5, 300]),
-        ("# of a run\nms\n1,5\n2,25\n", None, [1.5, 2.25]),
-        ("time (ms)\n1.5\n2.25\n", None, [1.5, 2.25]),
-        ("a,b\n1,5\n2,6\n", "B", [5, 6]),
-        ("a;b\n1,5;5,5\n2,5;6,25\n", "b", [5.5, 6.25]),
-        ("1 100\n2 190\n", "2", [100, 190]),
-        ("ms\n1\n2\n", "ms", [1, 2]),
-        ("1e300\n2e300\n", None, [1e300, 2e300]),
-    ],
-)
-def test_numbers_of_a_file(tmp_path: Path, text: str, column: str | None, expected: list[float]) -> None:
-    (path := tmp_path / "numbers.csv").write_text(text)
-    assert read_numbers(path, column) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "column", "said"),
-    [
-        ("", None, "no values"),
-        ("ms\n", None, "no values"),
-        ("1\nabc\n", None, "line 2, column 1: 'abc' is not a number"),
-        ("1\nnan\n", None, "line 2, column 1: nan is not a measured value"),
-        ("1,100\n2,200\n", None, "line 1, column 1: 1,100 is either 1,100 or 1.1"),
-        ("a,b\n1,5\n", None, "is a table"),
-        ("a,b\n1,5\n", "c", "no column 'c'"),
-        ("a,b\n1,\n", "b", "line 2, b: no value"),
-    ],
-)
-def test_numbers_that_are_none(tmp_path: Path, text: str, column: str | None, said: str) -> None:
-    (path := tmp_path / "numbers.csv").write_text(text)
-    with pytest.raises(UsageError, match=said) as e:
-        read_numbers(path, column)
-    assert e.value.cure

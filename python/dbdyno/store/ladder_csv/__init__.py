@@ -22,7 +22,6 @@ from dbdyno.store.ladder_csv.text import (
     Sheet,
     is_missing,
     is_number,
-    read_numbers,
     read_text,
     sheet,
     source_name,
@@ -291,4 +290,4 @@ def _enough(source: str, points: pl.DataFrame) -> None:
         )
 
 
-__all__ = ["FEWEST", "Column", "Columns", "ladder_of", "read_ladder", "read_numbers"]
+__all__ = ["FEWEST", "Column", "Columns", "ladder_of", "read_ladder"]

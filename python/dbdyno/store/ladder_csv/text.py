@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -19,7 +18,6 @@ MOST_LINES = 20_000
 """A ladder has tens of rungs: a file beyond this is a log, and a fit of it would take hours."""
 
 FORM = "a header and a line a rung: sessions,throughput (docs/analyze.md)"
-_NUMBERS = "one number per line (# begins a comment), or a table with a header and --column NAME"
 _MISSING = frozenset({"", "na", "n/a", "null", "none", "-", "?", "."})
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)\Z", re.IGNORECASE)
 _GROUPS = " '’_\u00a0\u202f\u2009"  # what parts thousands besides a comma or a dot
@@ -131,48 +129,6 @@ def _decoded(content: bytes, name: str) -> str:
     return text
 
 
-def read_numbers(path: str | Path, column: str | None = None, decimal: str | None = None) -> list[float]:
-    """The numbers of a file: one per line, under a heading or none; or column ``column`` of a table.
-
-    ``decimal``: the decimal sign, where the file does not show it. Raises UsageError with line and cure:
-    not a number, not finite, missing, or read in two ways; a table without ``column``.
-    """
-    source, numbered = source_name(path), _content(read_text(path))[0]
-    if not numbered:
-        raise UsageError(f"{source} has no values", _NUMBERS)
-    first, *others = (line for _, line in numbered)
-    headed = not is_number(first) and not re.search(r"[,;|\t]", first) and bool(others) and _is_one(others[0])
-    plain = headed or _is_one(first)
-    table = _sheet(numbered, "\0" if plain else None, source, decimal, least=1)
-    if plain or (column is None and len(table.header or "1") == 1):
-        index = 0
-    elif column is None:
-        names = table.header or [str(i + 1) for i in range(len(table.lines[0].fields))]
-        raise UsageError(f"{source} is a table", f"choose a column: --column {' | '.join(names)}")
-    else:
-        index = table.place(column, "--column")
-    values = [_finite(table, line, index) for line in table.lines]
-    if not values:
-        raise UsageError(f"{source} has no values", _NUMBERS)
-    return values
-
-
-def _is_one(line: str) -> bool:
-    """A number without blanks between thousands: 1 234 is rather two columns."""
-    return is_number(line) and len(line.split()) == 1
-
-
-def _finite(table: Sheet, line: Line, index: int) -> float:
-    if is_missing(line.fields[index]):
-        raise UsageError(f"{table.where(line, index)}: no value", "leave the line out")
-    value = table.number(line, index)
-    if not math.isfinite(value):
-        raise UsageError(
-            f"{table.where(line, index)}: {line.fields[index]} is not a measured value", "leave the line out"
-        )
-    return value
-
-
 def sheet(text: str, source: str, decimal: str | None = None) -> Sheet:
     """Lines as fields. Raises UsageError: empty, too long, one column, lines of different lengths."""
     numbered, comment = _content(text)
@@ -183,20 +139,8 @@ def sheet(text: str, source: str, decimal: str | None = None) -> Sheet:
             f"{source} has {len(numbered):,} lines: a log, not a ladder (at most {MOST_LINES:,})",
             "sum it up: one line per load and repeat",
         )
-    return _sheet(numbered, None, source, decimal, comment)
-
-
-def _sheet(
-    numbered: Sequence[tuple[int, str]],
-    separator: str | None,
-    source: str,
-    decimal: str | None,
-    comment: str | None = None,
-    least: int = 2,
-) -> Sheet:
-    """``separator`` None: as the first line shows it."""
-    separator = separator or _separator([line for _, line in numbered])
-    lines = _split(numbered, separator, source, least)
+    separator = _separator([line for _, line in numbered])
+    lines = _split(numbered, separator, source)
     above = _fields(comment, separator) if comment else None
     header = None if _are_numbers(lines[0].fields) else lines[0].fields
     rest = tuple(lines if header is None else (n for n in lines if n.fields != header))
@@ -266,14 +210,14 @@ def _are_decimals(words: Sequence[str]) -> bool:
     return len(words) > 1 and all(re.fullmatch(r"[-+]?\d+(,\d+)?", w, re.ASCII) for w in words)
 
 
-def _split(numbered: Iterable[tuple[int, str]], separator: str, source: str, least: int) -> list[Line]:
+def _split(numbered: Iterable[tuple[int, str]], separator: str, source: str) -> list[Line]:
     made: list[Line] = []
     for n, line in numbered:
         fields = _fields(line, separator)
         wide = len(made[0].fields) if made else len(fields)
         while len(fields) > wide and not fields[-1]:  # a separator at the end of the line
             fields = fields[:-1]
-        if len(fields) < least and not made:
+        if len(fields) < 2 and not made:
             raise UsageError(
                 f"{source}, line {n}: one column, two are needed: sessions and throughput",
                 f"{FORM}; a title begins with #",
@@ -291,8 +235,6 @@ def _split(numbered: Iterable[tuple[int, str]], separator: str, source: str, lea
 def _fields(line: str, separator: str) -> tuple[str, ...]:
     if len(separator) > 1:
         return tuple(f.strip("\"'") for f in re.split(separator, line.strip()))
-    if separator == "\0":
-        return (line,)
     if separator == "|":
         line = line.strip("| ")
     try:
