@@ -208,7 +208,12 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("calls", "i64", "calls that ended in between"),
         _c("errors", "i64", "calls that ended in an error"),
         _c("calls_per_s", "f64", "calls / (end_s - start_s)"),
-        _c("response_mean_ns", "f64", "mean duration of those calls; NULL: none ended", null=True),
+        _c(
+            "response_mean_ns",
+            "f64",
+            "mean duration of those calls (percentiles: whole measurements only); NULL: none ended",
+            null=True,
+        ),
     ),
     "profile": (
         *CELL,
