@@ -171,6 +171,7 @@ def test_a_sleeper_is_asleep_in_its_wait_event_all_the_time(old_and_new: Session
     assert set(of["role"]) == {"session"}
 
 
+@pytest.mark.alone
 def test_waiters_for_a_lock_are_asleep_in_it(old_and_new: Sessions) -> None:
     holder = old_and_new.idle()
     holder.execute("select pg_advisory_lock(77)")

@@ -257,12 +257,9 @@ def response(scaling: Scaling) -> Chart | None:
     return chart(
         "response-model",
         "Response time",
-        (
-            "Measured"
-            + (f"; the line is the model's, by Little's law: load over throughput{less}." if drawn else ".")
-            if measured
-            else f"Not measured: load over throughput by Little's law{less}."
-        ),
+        "Measured; a line is a model's, by Little's law: load over throughput, less the think time."
+        if measured
+        else f"Not measured: load over throughput by Little's law{less}.",
         [_line(drawn, x, y), dots],
         f"Response time in {unit} against {scaling.ladder.load_unit}",
         found,
