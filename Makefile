@@ -65,7 +65,7 @@ test-python: build
 	$(BIN)/python -m pytest -m alone  # these measure: nothing else may run beside them
 
 laws: build      ## The laws, tried on 50 times as many examples, new ones each time
-	DBDYNO_LAWS=50 $(BIN)/python -m pytest --numprocesses auto tests/laws
+	DBDYNO_LAWS=50 $(BIN)/python -m pytest --numprocesses auto tests/laws tests/unit/test_ladders_fuzz.py
 
 audit:           ## Compare locked dependencies with published advisories (needs the network; says what it could not check)
 	$(PYTHON) tools/audit.py

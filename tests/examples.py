@@ -15,5 +15,9 @@ settings.load_profile("dbdyno")
 
 
 def examples(count: int, **more: Any) -> settings:
-    """Hypothesis' settings for ``count`` examples in `make test`."""
-    return settings(max_examples=count * max(1, _times), **more)
+    """Hypothesis' settings for ``count`` examples, half of them in `make test`."""
+    return settings(max_examples=count * _times or max(1, count // 2), **more)
+
+
+LADDERS = 500 if _times else 100
+"""Random ladders that are tried."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from benchmarks.fuzz import check, ladder
+from tests.examples import LADDERS
 
 from dbdyno.conclude.scaling import NAMES
 from dbdyno.conclude.scaling.scaled import scaled
@@ -15,7 +16,7 @@ from dbdyno.model.analyses import Estimate, Ladder
 from dbdyno.store.ladder_csv import ladder_of
 
 
-@pytest.mark.parametrize("first", range(0, 500, 25))
+@pytest.mark.parametrize("first", range(0, LADDERS, 25))
 def test_no_exception_no_figure_out_of_range_no_interval_turned_round(first: int) -> None:
     found = {seed: wrong for seed in range(first, first + 25) if (wrong := check(seed))}
     assert not found
