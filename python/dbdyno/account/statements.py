@@ -34,7 +34,7 @@ _COLUMNS = set(empty("statements").columns)
 def statements(tables: Tables, chosen: Observation | None = None) -> pl.DataFrame:
     """From ``windows``, ``ledger``, ``cut_statements`` and ``cut_statement_samples``.
 
-    Of an observation of one role or one database only their statements are counted.
+    An observation of one role or one database counts only the statements of that role or database.
     """
     counted, sampled = tables["cut_statements"], tables["cut_statement_samples"]
     for name in ("user", "database"):

@@ -215,7 +215,7 @@ class SampleComparison(Frozen):
     higher_is_better: bool = False
     margin: float
     effect: Effect
-    """Of the means."""
+    """The ratio of the means."""
     verdict: Verdict = "undecided"
     """By the means."""
     further_repeats: int | None = None
@@ -224,7 +224,7 @@ class SampleComparison(Frozen):
     """The typical ratio (Hodges and Lehmann), with the rank test's interval and p; NULL: nothing varies."""
     rank_verdict: Verdict | None = None
     without_outliers: Effect | None = None
-    """Of the means, where there are outliers."""
+    """The ratio of the means without the outliers; NULL: there are none."""
     outliers: tuple[Outlier, ...] = ()
     conclusions: tuple[Claim, ...] = ()
     """What to bear in mind."""

@@ -36,7 +36,7 @@ MOST = 40
 """A longer series is made as short by means of neighbours."""
 DRAWS = 4_000
 LEAST_P = 2 / (DRAWS + 1)
-"""Smaller p cannot be told apart."""
+"""The smallest p that so many draws can show."""
 _UNLIKELY = 4.0
 """A largest T below this is not compared: it is no change with so few values."""
 _PLACED = 18.0

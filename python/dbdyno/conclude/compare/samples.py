@@ -39,7 +39,7 @@ class _Sample:
     name: str
     values: tuple[float, ...]
     lines: tuple[int, ...] = ()
-    """Of the values, in their file; empty: not known."""
+    """Line numbers of the values in their file; empty if they are not known."""
 
     def without(self, places: Iterable[int]) -> _Sample:
         kept = [i for i in range(len(self.values)) if i not in set(places)]

@@ -84,7 +84,7 @@ def _root(short: Callable[[float], float], low: float, what: str, until: float =
     while a < until:
         b = min(a + step, until)
         if short(b) >= 0:
-            from scipy import optimize  # takes longer than all that a ladder is told otherwise
+            from scipy import optimize  # slow to load, and needed only here
 
             return float(optimize.brentq(short, a, b, xtol=1e-13 * max(b, 1.0), rtol=8.9e-16))
         a, step = b, step * 1.5
