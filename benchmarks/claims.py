@@ -59,10 +59,15 @@ def conditions() -> list[Condition]:
 
 
 def ladders(
-    law: str, p: tuple[float, ...], loads: np.ndarray, c: Condition, seed: int, count: int
+    law: str,
+    p: tuple[float, ...],
+    loads: np.ndarray,
+    c: Condition,
+    count: int,
+    chance: np.random.Generator,
 ) -> list[Points]:
-    chance, exact = np.random.default_rng((seed, c.rungs, c.climbs)), MODELS[law].curve(loads, np.array(p))
-    made = []
+    """``count`` ladders of ``law`` at ``loads``, with the noise and the climbs of ``c``."""
+    exact, made = MODELS[law].curve(loads, np.array(p)), []
     for _ in range(count):
         drift = 1 + (chance.normal(0, DRIFT, (c.climbs, 1)) if c.climbs > 1 else 0.0)
         size = exact if c.proportional else exact.max()
@@ -85,8 +90,9 @@ def true_figures(law: str) -> dict[str, float]:
 def piece(law: str, c: Condition, seed: int, count: int) -> Counter[tuple[str, str]]:
     """Of each figure how often it was claimed, and held where there is such a thing."""
     loads, told = c.loads, Counter[tuple[str, str]]()
+    chance = np.random.default_rng((seed, c.rungs, c.climbs))
     truth, exact = true_figures(law), MODELS[law].curve(loads, np.array(TRUTHS[law]))
-    for made in averaged_all(ladders(law, TRUTHS[law], loads, c, seed, count)):
+    for made in averaged_all(ladders(law, TRUTHS[law], loads, c, count, chance)):
         for name in ("rate", "knee", "peak", "peak throughput"):
             f = made.figures[name]
             if f.claimed and f.low is not None and f.high is not None:
@@ -120,7 +126,8 @@ def row(law: str, under: str, told: Counter[tuple[str, str]]) -> str:
 def power(count: int) -> float:
     """Share of ladders of 14 dense rungs at 1 % noise that give a knee at 8 within 0.5."""
     c = Condition(14, "dense", 0.01, True, 1)
-    made = averaged_all(ladders("one-knee", (900.0, 8.0, 0.3), POWER, c, 1, count))
+    chance = np.random.default_rng((1, c.rungs, c.climbs))
+    made = averaged_all(ladders("one-knee", (900.0, 8.0, 0.3), POWER, c, count, chance))
     return float(
         np.mean([m.figures["knee"].claimed and abs(m.figures["knee"].value - 8) <= 0.5 for m in made])
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks import claims
 
 from dbdyno.stats.scaling.averaged import Averaged, averaged, averaged_all
 from dbdyno.stats.scaling.models import MODELS
@@ -28,14 +29,9 @@ def simulated(
     proportional: bool = True,
     ladders: int = 20,
 ) -> list[Averaged]:
-    chance, n = np.random.default_rng(len(law) + len(loads) + climbs), np.array(loads, dtype=float)
-    exact = MODELS[law].curve(n, np.array(p))
-    made = []
-    for _ in range(ladders):
-        drift = 1 + (0.01 * chance.normal(size=(climbs, 1)) if climbs > 1 else 0.0)
-        errors = noise * (exact if proportional else exact.max()) * chance.normal(size=(climbs, len(n)))
-        made.append(points(n, np.maximum(exact * drift + errors, exact.min() / 1000).T.ravel(), climbs))
-    return averaged_all(made)
+    chance = np.random.default_rng(len(law) + len(loads) + climbs)
+    condition = claims.Condition(len(loads), "given", noise, proportional, climbs)
+    return averaged_all(claims.ladders(law, p, np.array(loads, dtype=float), condition, ladders, chance))
 
 
 TRUTHS = {
@@ -46,14 +42,7 @@ TRUTHS = {
     "plateau": {"rate": 900.0, "knee": 10.7},
     "one-knee": {"rate": 900.0, "knee": 8.6, "yield": 0.3},
 }
-LAWS = {
-    "linear": (900.0,),
-    "amdahl": (900.0, 0.04),
-    "usl": (900.0, 0.03, 1e-3),
-    "queue": (900.0, 9.3),
-    "plateau": (900.0, 10.7),
-    "one-knee": (900.0, 8.6, 0.3),
-}
+LAWS = claims.TRUTHS
 CONDITIONS = (
     (DOUBLING, 0.01, 1, True),
     (DENSE, 0.03, 1, True),
@@ -63,7 +52,7 @@ CONDITIONS = (
 )
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", TRUTHS)
 def test_what_is_claimed_holds_the_truth(law: str) -> None:
     """100 ladders of each law: the share that is held may be below 95 % by chance, not by much."""
     made = [

@@ -200,8 +200,7 @@ def _said_by_click(e: click.ClickException) -> int:
         cure = f"{did_you_mean(e.option_name, e.possibilities)} {cure}" if e.possibilities else cure
     elif (wrong := _NOT_ONE_OF.search(message)) is not None:
         cure = did_you_mean(wrong[1], re.findall(r"'([^']*)'", wrong[2]))
-    message = message.replace("is not a valid integer range", "is not a whole number")
-    message = message.replace("is not a valid integer", "is not a whole number")
+    message = re.sub(r"is not a valid integer( range)?", "is not a whole number", message)
     return _said(message[:1].lower() + message[1:].removesuffix("."), cure, e.exit_code)
 
 

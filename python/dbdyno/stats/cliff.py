@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbdyno.stats.estimates import students_quantile
+from dbdyno.stats.tied import parts_of
 
 Floats = NDArray[np.float64]
 
@@ -130,14 +131,7 @@ def _two_knees(logs: Floats, u: Floats, rows: Floats) -> Floats:
     )
     pairs = [(a, b) for i, a in enumerate(knees) for b in knees[i + 1 :]]
     weight = np.exp(-logs)
-    parts = np.stack(
-        [
-            np.stack(
-                [np.minimum(u, a), np.clip(np.minimum(u, b) - a, 0.0, None), np.clip(u - b, 0.0, None)], 1
-            )
-            for a, b in pairs
-        ]
-    )
+    parts = np.stack([parts_of(u, a, b) for a, b in pairs])
     design = parts * weight[None, :, None]
     inverse = np.linalg.pinv(design)
     y = np.exp(rows - logs)

@@ -57,7 +57,7 @@ class _Form:
     sigma: float
     value: float
     std_err: float
-    """Of the logarithm of the yield."""
+    """Standard error of the yield's logarithm."""
     curve: Floats
     rss: float
     degrees: int
@@ -98,14 +98,14 @@ def _ends(form: _Form) -> Interval:
 
 def _columns(n: Floats, knee: float, cpus: float) -> Floats:
     """The parts, the last only where loads tell it from the one before."""
-    made = _parts(n, knee, cpus)
+    made = parts_of(n, knee, cpus)
     return made if made[:, 2].any() and len(np.unique(n[n > knee])) > 1 else made[:, :2]
 
 
-def _parts(n: Floats, knee: float, cpus: float) -> Floats:
-    """Of each load up to the knee, from there to the CPUs, and beyond."""
-    made = [np.minimum(n, knee), np.clip(np.minimum(n, cpus) - knee, 0.0, None), np.clip(n - cpus, 0.0, None)]
-    return np.stack(made, axis=1)
+def parts_of(n: Floats, knee: float, second: float) -> Floats:
+    """(loads, 3): of each load what is up to the knee, from there to the second one, and beyond."""
+    between = np.clip(np.minimum(n, second) - knee, 0.0, None)
+    return np.stack([np.minimum(n, knee), between, np.clip(n - second, 0.0, None)], axis=1)
 
 
 def _form(n: Floats, x: Floats, cores: float, threads: int, cpus: float, *, bent: bool) -> _Form | None:
@@ -175,7 +175,7 @@ def _knee(n: Floats, x: Floats, cores: float, cpus: float, best: _Form) -> Inter
     if not len(places):
         return None
     weight = 1 / ((1 + best.sigma * (n - 1)) * best.curve)
-    designs = np.stack([_parts(n, float(k), max(cpus, float(k))) * weight[:, None] for k in places])
+    designs = np.stack([parts_of(n, float(k), max(cpus, float(k))) * weight[:, None] for k in places])
     target = x / best.curve
     left = target - (designs @ (np.linalg.pinv(designs) @ target)[..., None])[..., 0]
     squares = (left * left).sum(axis=1)

@@ -26,6 +26,8 @@ from dbdyno.store import files
 _FORMAT = 1
 _DOCUMENT = "part.json"
 _MOST_ROWS = 200_000_000
+_TOGETHER = 16
+"""Parts that are read at a time."""
 _REBUILD = "make them again from the raw data: dbdyno rebuild RUN"
 
 
@@ -79,10 +81,8 @@ class Parts:
         with files.guard(self.path):
             files.remove(self.path)
 
-    def read(
-        self, tables: Sequence[str], together: int = 16
-    ) -> Iterator[tuple[dict[str, pl.DataFrame], list[dict[str, Any]]]]:
-        """``together`` parts at a time: tables without rows of single sessions, and each part's document.
+    def read(self, tables: Sequence[str]) -> Iterator[tuple[dict[str, pl.DataFrame], list[dict[str, Any]]]]:
+        """Some parts at a time: tables without rows of single sessions, and each part's document.
 
         Raises :class:`StoreError` where they cannot be used.
         """
@@ -90,8 +90,8 @@ class Parts:
             names, documents = self._documents()
             if not names or any(d["format"] != _FORMAT or set(tables) - set(d["tables"]) for d in documents):
                 raise StoreError(f"no derived tables of this version in {self.path}", _REBUILD)
-            for first in range(0, len(names), together):
-                few = slice(first, first + together)
+            for first in range(0, len(names), _TOGETHER):
+                few = slice(first, first + _TOGETHER)
                 found = {t: [self._read(n, f"{t}.parquet") for n in names[few]] for t in tables}
                 yield (
                     {t: _rows(t, [c for c in contents if c]) for t, contents in found.items()},

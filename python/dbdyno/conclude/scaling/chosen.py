@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
+from dbdyno.conclude.scaling.fitted import points_of
 from dbdyno.model.analyses import Estimate, Fitted, Scaling
 from dbdyno.stats.scaling.averaged import Averaged, Claimed, averaged
 from dbdyno.stats.scaling.points import Points
@@ -32,13 +33,8 @@ def chosen(made: Scaling) -> Scaling:
 
 
 def average(made: Scaling) -> Averaged:
-    frame, until = made.ladder.points, made.ladder.broken_from
-    frame = frame if until is None else frame.filter(pl.col("load") < until)
-    repeat = (
-        frame["repeat"].fill_null(1) if "repeat" in frame.columns else pl.repeat(1, len(frame), eager=True)
-    )
-    columns = (frame["load"], frame["throughput"], repeat)
-    return _average(*(tuple(c.cast(pl.Float64).to_list()) for c in columns))
+    points = points_of(made.ladder)
+    return _average(*(tuple(c.tolist()) for c in (points.n, points.x, points.repeat)))
 
 
 @lru_cache(maxsize=8)
