@@ -37,7 +37,7 @@ Found = Sequence[tuple[Mapping[str, Any], Row]]
 
 # -- answers about single cells --
 
-VERSION = 4
+VERSION = 5
 """The questions' version: answers to others are no answers."""
 
 Facts = dict[str, dict[str, Any]]

@@ -14,6 +14,7 @@ from dbdyno.conclude import (
     cpu_wait,
     quality,
     reason,
+    requests,
     steadiness,
 )
 from dbdyno.conclude.case import Case, Facts
@@ -50,6 +51,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     cpu_wait.naive_cpu,
     background.helpers,
     background.io_workers,
+    requests.cost,
     background.parallel_workers,
     background.autovacuum,
     background.checkpoints,

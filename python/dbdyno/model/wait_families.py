@@ -106,5 +106,7 @@ def named(column: str, kind: Helper, kinds: Mapping[str, Helper]) -> pl.Expr:
 
 LOG_BYTES = "wal_bytes"
 """Written to the log that makes changes durable; per session or of the whole server."""
+READ_REQUESTS = "read_requests"
+"""Requests for blocks that were not in the database's cache; per session or of the whole server."""
 CHECKPOINTS = "checkpoints_"
 """How names of counters of checkpoints begin; the cause follows."""

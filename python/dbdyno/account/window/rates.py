@@ -17,7 +17,7 @@ from dbdyno.model.data_sources import files
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import ByCell, Tables, conform, empty, quantiles_ns, rows
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.wait_families import LOG_BYTES
+from dbdyno.model.wait_families import LOG_BYTES, READ_REQUESTS
 from dbdyno.stats.autocorrelation import correlated
 
 # How sure a window's own figures are: standard errors from what happened in it second by second.
@@ -181,7 +181,8 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         ("cpu_per_call_ns", "ns", per_call, cpu_status, _TASKS),
         ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _TASKS),
         *within(cell),
-        _wal(cut["cut_work"], cut["cut_levels"], sessions, rate),
+        _a_call(LOG_BYTES, "bytes", cut, sessions, rate),
+        _a_call(READ_REQUESTS, "requests", cut, sessions, rate),
         *_calibrated(cell),
         _round_trips(sessions),
         *_driver(cut["cut_tasks"].filter(pl.col("role") == "driver"), rate),
@@ -219,19 +220,19 @@ def _round_trips(sessions: pl.DataFrame) -> Figure:
     return ("round_trips_per_call", "round trips", _over(counted, made), status, _DRIVER)
 
 
-def _wal(work: pl.DataFrame, levels: pl.DataFrame, sessions: pl.DataFrame, rate: float | None) -> Figure:
-    """Write-ahead log a call: of all the sessions' own calls, where the engine counts that; else all that the
-    server wrote in the window, over the calls."""
-    own = work.filter(pl.col("name") == LOG_BYTES).drop_nulls("value")
-    made = sessions.join(own.select("session", wal="value"), on="session")
+def _a_call(name: str, unit: str, cut: Tables, sessions: pl.DataFrame, rate: float | None) -> Figure:
+    """What a call added to a counter: of all the sessions' own calls, where the engine counts that; else all
+    that the server did in the window, over the calls."""
+    own = cut["cut_work"].filter(pl.col("name") == name).drop_nulls("value")
+    made = sessions.join(own.select("session", counted="value"), on="session")
     if made.height:
         calls = float((made["calls_total"] + made["errors_total"]).sum())
-        return (f"{LOG_BYTES}_per_call", "bytes", _over(float(made["wal"].sum()), calls), "ok", _COUNTERS)
-    server = levels.filter((pl.col("origin") == "engine") & (pl.col("key") == LOG_BYTES)).head(1)
+        return (f"{name}_per_call", unit, _over(float(made["counted"].sum()), calls), "ok", _COUNTERS)
+    server = cut["cut_levels"].filter((pl.col("origin") == "engine") & (pl.col("key") == name)).head(1)
     grown, over_ns = server.select("delta", "wall_ns").row(0) if server.height else (None, None)
     per_s = _over(grown, over_ns, NS_PER_S)
     status = "off" if server.is_empty() else str(server["status"][0])
-    return (f"{LOG_BYTES}_per_call", "bytes", _over(per_s, rate), status, f"{_COUNTERS}, server-wide")
+    return (f"{name}_per_call", unit, _over(per_s, rate), status, f"{_COUNTERS}, server-wide")
 
 
 def _driver(tasks: pl.DataFrame, rate: float | None) -> Iterator[Figure]:

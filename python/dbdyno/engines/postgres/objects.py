@@ -123,8 +123,11 @@ def statement_of(
         "span": span,
         "stride": stride(span),
     }
-    text = (_FOLDER / workload / file).read_text(encoding="utf-8")
-    return re.sub(r"\$\{(\w+)\}", lambda m: str(values[m[1]]), text).strip()
+
+    def filled(text: str) -> str:
+        return re.sub(r"\$\{(\w+)\}", lambda m: str(values[m[1]]), text)
+
+    return filled((_FOLDER / workload / filled(file)).read_text(encoding="utf-8")).strip()
 
 
 def stride(span: int) -> int:

@@ -96,7 +96,10 @@ COLUMNS = (
     {"name": "lio", "kind": "counter", "unit": "blocks"},
     {"name": "blocks_read", "kind": "counter", "unit": "blocks"},
 )
-WAL = {"name": "wal_bytes", "kind": "counter", "unit": "bytes"}
+OF_BACKENDS = (
+    {"name": "read_requests", "kind": "counter", "unit": "count"},
+    {"name": "wal_bytes", "kind": "counter", "unit": "bytes"},
+)
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ before it all transactions but the first, which are reported late."""
 def probe(recipe: Recipe, version: int) -> dict[str, Any] | None:
     """How a session's own counters are read; None: they cannot be."""
     if version >= OWN_PROBE_SINCE:
-        flush, read, columns = [sql.text("probe_flush_18")], sql.text("probe_18"), [*COLUMNS, WAL]
+        flush, read, columns = [sql.text("probe_flush_18")], sql.text("probe_18"), [*COLUMNS, *OF_BACKENDS]
     elif in_one_transaction(recipe, version) and _has_tables(recipe):
         flush, read, columns = [], sql.text("probe_14"), [*COLUMNS]
     else:

@@ -1,6 +1,6 @@
 -- Relations only, the same in all versions: 18 also has rows for WAL. Until 17 a write is one block.
 select sum(hits) as io_hits,
-       sum(reads) as io_reads,
+       sum(reads) as read_requests,
        sum(writes) as io_writes,
        sum(writes) as block_writes,
        sum(extends) as io_extends,
