@@ -48,7 +48,9 @@ def cpu_wait(case: Case) -> Iterator[Claim]:
 def onset(ladder: Ladder, run: Measured | None, subject: str = "") -> Claim:
     """By :func:`~dbdyno.conclude.criteria.begins`. The true onset lies between it and the rung below."""
     unit = ladder.load_unit
-    shares = [(n, s) for n in ladders.loads(ladder) if (s := _share(ladder, n, run)) is not None]
+    shares = []
+    if ladder.points["cpu_wait"].null_count() < ladder.points.height:
+        shares = [(n, s) for n in ladders.loads(ladder) if (s := _share(ladder, n, run)) is not None]
     if not shares:
         return claim("cpu-wait", {}, case="unknown", subject=subject)
     (highest, at_top), found = shares[-1], begins(shares)

@@ -129,18 +129,12 @@ def _two_knees(logs: Floats, u: Floats, rows: Floats) -> Floats:
     knees = np.unique(
         np.concatenate([np.geomspace(u[0], last, 24), u[u <= last] if len(u) <= _MOST_PAIRED else []])
     )
-    pairs = [(a, b) for i, a in enumerate(knees) for b in knees[i + 1 :]]
-    weight = np.exp(-logs)
-    parts = np.stack([parts_of(u, a, b) for a, b in pairs])
-    design = parts * weight[None, :, None]
-    inverse = np.linalg.pinv(design)
-    y = np.exp(rows - logs)
-    least = np.full(len(rows), np.inf)
-    for part, solve in zip(design, inverse, strict=True):
-        found = y @ solve.T
-        left = ((y - found @ part.T) ** 2).sum(axis=1)
-        least = np.minimum(least, np.where(found[:, 1] >= 0, left, np.inf))
-    return least
+    first, second = (knees[i][:, None] for i in np.triu_indices(len(knees), 1))
+    design = parts_of(u, first, second) * np.exp(-logs)[:, None]
+    y = np.exp(rows - logs).T
+    found = np.linalg.pinv(design) @ y
+    left = ((y - design @ found) ** 2).sum(axis=1)
+    return np.asarray(np.where(found[:, 1] >= 0, left, np.inf).min(axis=0, initial=np.inf))
 
 
 def _centred(rows: Floats) -> Floats:

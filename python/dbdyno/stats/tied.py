@@ -102,10 +102,11 @@ def _columns(n: Floats, knee: float, cpus: float) -> Floats:
     return made if made[:, 2].any() and len(np.unique(n[n > knee])) > 1 else made[:, :2]
 
 
-def parts_of(n: Floats, knee: float, second: float) -> Floats:
-    """(loads, 3): of each load what is up to the knee, from there to the second one, and beyond."""
+def parts_of(n: Floats, knee: float | Floats, second: float | Floats) -> Floats:
+    """(..., loads, 3): of each load what is up to the knee, from there to the second one, and beyond.
+    ``knee``, ``second``: one, or (..., 1)."""
     between = np.clip(np.minimum(n, second) - knee, 0.0, None)
-    return np.stack([np.minimum(n, knee), between, np.clip(n - second, 0.0, None)], axis=1)
+    return np.stack([np.minimum(n, knee), between, np.clip(n - second, 0.0, None)], axis=-1)
 
 
 def _form(n: Floats, x: Floats, cores: float, threads: int, cpus: float, *, bent: bool) -> _Form | None:

@@ -192,12 +192,13 @@ def _exact(chosen: Choice, points: Points, names: Sequence[str], think_s: float 
     ``None``: there is none, or the choice among models needs no such rule."""
     if not chosen.unfitted and len(points.loads) >= FEWEST:
         return None
+    known = {w.fit.model.name: w.fit for w in chosen.weighed}
     weighed = [w for w in chosen.weighed if w.fit.model.name == "linear"]
     for name in sorted(names, key=lambda n: len(MODELS[n].parameters)):
         few = len(points.loads) < len(MODELS[name].parameters) + 2
         if few or name in ("one-knee", "two-knees") or (name == "repairman" and think_s == 0):
             continue  # a broken line goes through few points whatever they are
-        found = _any_fit(points, name, think_s)
+        found = known.get(name) or _any_fit(points, name, think_s)
         if _off(found, points) <= ROUNDED and _foretold(points, name, think_s):
             others = [replace(w, weight=0.0, weight_bic=0.0) for w in weighed if w.fit.model.name != name]
             return Choice((Weighed(found, 1.0, 1.0), *others), chosen.unfitted, chosen.plateaus)

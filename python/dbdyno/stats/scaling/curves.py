@@ -95,6 +95,7 @@ def calls_present(busy: Floats, servers: Floats) -> tuple[Floats, Floats]:
 
 def _utilisation(n: Floats, servers: Floats) -> Floats:
     """``calls_present`` turned round: Newton's steps in the logarithm of busy / idle, kept within bounds."""
+    shape = n.shape
     low = np.log(n / (servers + n)) - 1e-9  # all calls wait: n = busy (servers + 1 / idle) at most
     low = np.minimum(low, np.log(np.maximum(n / (1 + servers), 1e-300)))
     high = np.log(np.maximum(n, 1e-300)) + np.log1p(n)  # none waits longer than on one server
@@ -104,19 +105,22 @@ def _utilisation(n: Floats, servers: Floats) -> Floats:
         np.log(n / np.maximum(servers - n, 0.1 * n)),
         np.log(np.maximum(n - servers, 0) + 2),
     )
-    z = np.clip(z, low, high)
+    z, low, high = (np.array(v).ravel() for v in (np.clip(z, low, high), low, high))
+    n, servers = np.ravel(n), np.ravel(servers)
+    live = np.arange(z.size)
     for _ in range(NEWTON_STEPS):
-        busy = special.expit(z)
-        there, slope = calls_present(busy, servers)
-        error = np.log(there / n)
-        low, high = np.where(error < 0, z, low), np.where(error > 0, z, high)
-        step = error * there / (slope * busy * (1 - busy))
-        new = z - step
-        new = np.where((new > low) & (new < high), new, (low + high) / 2)
-        done, z = bool(np.all(np.abs(new - z) <= 1e-8)), new  # the next error is of the square of this one
-        if done:
+        at, load = z[live], n[live]
+        busy = special.expit(at)
+        there, slope = calls_present(busy, servers[live])
+        error = np.log(there / load)
+        under, over = np.where(error < 0, at, low[live]), np.where(error > 0, at, high[live])
+        new = at - error * there / (slope * busy * (1 - busy))
+        new = np.where((new > under) & (new < over), new, (under + over) / 2)
+        z[live], low[live], high[live] = new, under, over
+        live = live[~(np.abs(new - at) <= 1e-8)]  # the next error is of the square of this one
+        if not live.size:
             break
-    return np.asarray(special.expit(z))
+    return np.asarray(special.expit(z)).reshape(shape)
 
 
 def repairman(n: Floats, p: Floats) -> Floats:

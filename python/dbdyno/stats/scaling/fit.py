@@ -19,6 +19,8 @@ from dbdyno.stats.scaling.models import Model
 
 STEPS = 60
 LAST_STEPS = 30
+NEAR = 1e-9
+"""Relative gain below which the search from all starts ends: the last digits are those of the best one."""
 _NUDGE = 1e-7
 
 
@@ -31,7 +33,8 @@ def solve(
     the same shape, true where a parameter keeps its start; ``gain``: relative, below it a problem is done.
     Returns parameters and sums of squares, (problems,).
     """
-    p = np.clip(start, model.low, model.high)
+    lowest, highest = model.low, model.high
+    p = np.clip(start, lowest, highest)
     held = np.zeros(p.shape, dtype=bool) if held is None else held.astype(bool)
     p = np.where(held, start, p)
     x = np.broadcast_to(x, (len(p), len(n)))
@@ -40,12 +43,14 @@ def solve(
     rss = (r * r).sum(1)
     damping, live = np.full(len(p), 1e-3), np.arange(len(p))
     for _ in range(STEPS):
-        step = _step(model, n, p[live], r[live], damping[live], held[live])
-        new = np.where(held[live], p[live], np.clip(p[live] + step, model.low, model.high))
+        at, off, fixed = p[live], r[live], held[live]
+        step = _step(model, n, at, off, damping[live], fixed)
+        new = np.where(fixed, at, np.minimum(np.maximum(at + step, lowest), highest))
         r_new = x[live] - curve(n, new)
-        rss_new = np.nan_to_num((r_new * r_new).sum(1), nan=np.inf)
-        better = rss_new < rss[live]
-        still = np.where(better, rss[live] - rss_new > gain * rss[live], damping[live] < 1e6)
+        rss_new = (r_new * r_new).sum(1)
+        rss_old = rss[live]
+        better = rss_new < rss_old
+        still = np.where(better, rss_old - rss_new > gain * rss_old, damping[live] < 1e6)
         take = live[better]
         p[take], r[take], rss[take] = new[better], r_new[better], rss_new[better]
         damping[live] = np.where(better, damping[live] / 8, damping[live] * 6)
@@ -57,29 +62,26 @@ def solve(
 
 def jacobian(model: Model, n: Floats, p: Floats, nudge: float = _NUDGE) -> Floats:
     """Derivatives of the throughput, (problems, points, parameters), one-sided away from the upper bounds."""
-    curve = model.quick or model.curve
-    f = curve(n, p)
-    out = np.empty((*f.shape, p.shape[1]))
-    for i in range(p.shape[1]):
-        h = nudge * np.maximum(np.abs(p[:, i]), 1e-4 if model.parameters[i].unit == "ratio" else 1e-9)
-        h = np.where(p[:, i] + h > model.parameters[i].high, -h, h)
-        there = p.copy()
-        there[:, i] += h
-        out[:, :, i] = (curve(n, there) - f) / h[:, None]
-    return out
+    size = np.maximum(np.abs(p), [1e-4 if q.unit == "ratio" else 1e-9 for q in model.parameters])
+    h = np.where(p + nudge * size > model.high, -nudge, nudge) * size
+    own = np.arange(p.shape[1])
+    there = np.repeat(p[:, None], p.shape[1] + 1, axis=1)
+    there[:, own, own] += h
+    f = (model.quick or model.curve)(n, there)
+    return np.asarray(np.swapaxes((f[:, :-1] - f[:, -1:]) / h[:, :, None], 1, 2))
 
 
 def _step(model: Model, n: Floats, p: Floats, r: Floats, damping: Floats, held: Floats) -> Floats:
     j = jacobian(model, n, p)
-    size = np.sqrt((j * j).sum(1))
+    transposed = np.swapaxes(j, 1, 2)
+    a, g = transposed @ j, (transposed @ r[:, :, None])[:, :, 0]
+    own = np.arange(p.shape[1])
+    size = np.sqrt(a[:, own, own])
     size = np.where(size > 0, size, 1.0)
-    j = j / size[:, None, :]
-    g = np.einsum("bki,bk->bi", j, r)
+    a, g = a / (size[:, :, None] * size[:, None, :]), g / size
     at_bound = ((p <= model.low) & (g < 0)) | ((p >= model.high) & (g > 0))
     fixed = held | at_bound
-    a = np.einsum("bki,bkj->bij", j, j)
     a = np.where(fixed[:, :, None] | fixed[:, None, :], 0.0, a)
-    own = np.arange(p.shape[1])
     a[:, own, own] += np.where(fixed, 1.0, damping[:, None] + 1e-12)
     g = np.where(fixed, 0.0, g)
     return np.asarray(np.linalg.solve(a, g[:, :, None])[:, :, 0] / size)
@@ -192,10 +194,11 @@ def fit(model: Model, n: Floats, x: Floats) -> Fit:
     as the model has parameters."""
     size = float(x.max())
     scaled = x / size
-    p, rss = solve(unit(model, size), n, scaled, starts(unit(model, size), n, scaled))
+    model = unit(model, size)
+    p, rss = solve(model, n, scaled, starts(model, n, scaled), gain=NEAR)
     minima, best = distinct(p, rss)
-    minima[0], least = _finished(unit(model, size), n, scaled, minima[0], best)
-    return Fit(unit(model, size), n, scaled, size, minima, least)
+    minima[0], least = _finished(model, n, scaled, minima[0], best)
+    return Fit(model, n, scaled, size, minima, least)
 
 
 def unit(model: Model, size: float) -> Model:

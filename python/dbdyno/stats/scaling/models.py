@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -68,11 +69,11 @@ class Model:
     def names(self) -> tuple[str, ...]:
         return tuple(p.name for p in self.parameters)
 
-    @property
+    @cached_property
     def low(self) -> Floats:
         return np.array([p.low for p in self.parameters])
 
-    @property
+    @cached_property
     def high(self) -> Floats:
         return np.array([p.high for p in self.parameters])
 
@@ -146,24 +147,29 @@ _BY_KNEE = Model(
 
 
 def tabled(model: Model, n: Floats) -> Model:
-    """The queue's curve by splines over the logarithm of the servers; others stay as they are."""
+    """The queue's curve by :func:`queue_table`; others stay as they are."""
     if model.name != "queue":
         return model
-    low, high = model.low[1], model.high[1]
+    return replace(model, quick=queue_table(tuple(n), model.low[1], model.high[1]))
+
+
+@lru_cache(maxsize=8)
+def queue_table(loads: tuple[float, ...], low: float, high: float) -> Curve:
+    """M/M/c at given loads, by splines over the logarithm of the servers, which are from ``low`` to ``high``:
+    the curve itself takes long."""
     places = np.linspace(np.log(low) - 1e-3, np.log(high) + 1e-3, TABLE)
-    servers = np.exp(places)
-    values = curves.queue(n, np.stack([np.ones(TABLE), servers], axis=-1))
+    values = curves.queue(np.array(loads), np.stack([np.ones(TABLE), np.exp(places)], axis=-1))
     bent = _bends(values)
 
     def curve(_: Floats, p: Floats) -> Floats:
         z = (np.log(p[..., 1]) - places[0]) / (places[1] - places[0])
-        i = np.clip(z.astype(int), 0, TABLE - 2)
+        i = np.minimum(np.maximum(z.astype(int), 0), TABLE - 2)
         b = (z - i)[..., None]
         a = 1 - b
         line = a * values[i] + b * values[i + 1]
         return np.asarray(p[..., 0, None] * (line + (a**3 - a) * bent[i] + (b**3 - b) * bent[i + 1]))
 
-    return replace(model, quick=curve)
+    return curve
 
 
 def _bends(values: Floats) -> Floats:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dbdyno.stats.scaling.curves import Floats
-from dbdyno.stats.scaling.models import MODELS
+from dbdyno.stats.scaling.models import MODELS, queue_table
 
 SIZE_FLOOR = 1e-3
 """No throughput is known better than to this share of the largest one."""
@@ -37,8 +37,6 @@ FIRST, DRAWS, ROUNDS = 512, 256, 1
 STARTS, STEPS, NUDGE = 4, 10, 1e-5
 DEGREES = 5
 """Of Student's t, of which the proposals are: tails heavier than the target's."""
-TABLE = 150
-"""Places of the queue's table."""
 FEW = 40
 """Effective draws from which a proposal is made."""
 
@@ -253,7 +251,7 @@ def _local(problem: _Problem, draws: list[Floats]) -> list[tuple[Floats, Floats]
     off, own = problem.off(u), np.arange(d)
     damping = np.full(u.shape[:2], 1e-2)
     for _ in range(STEPS):
-        _, g, a = _curvature(problem, u, off)
+        g, a = _curvature(problem, u, off)
         a[..., own, own] *= 1 + damping[..., None]
         a[..., own, own] += 1e-12
         new = np.clip(u - np.linalg.solve(a, g[..., None])[..., 0], 1e-6, 1 - 1e-6)
@@ -261,7 +259,7 @@ def _local(problem: _Problem, draws: list[Floats]) -> list[tuple[Floats, Floats]
         better = (there**2).sum(-1) < (off**2).sum(-1)
         u, off = np.where(better[..., None], new, u), np.where(better[..., None], there, off)
         damping = np.where(better, damping / 5, damping * 5)
-    _, _, a = _curvature(problem, u, off)
+    _, a = _curvature(problem, u, off)
     floor = problem.series.within[:, None] + problem.series.counts.sum() * SIZE_FLOOR**2
     variance = ((off**2).sum(-1) + floor) / max(problem.series.degrees - d, 1)
     a = a / variance[..., None, None]
@@ -270,42 +268,24 @@ def _local(problem: _Problem, draws: list[Floats]) -> list[tuple[Floats, Floats]
     return [(u[:, i], root[:, i]) for i in range(u.shape[1])]
 
 
-def _curvature(problem: _Problem, u: Floats, off: Floats) -> tuple[Floats, Floats, Floats]:
-    """Derivatives of the residuals, their gradient and the normal equations."""
-    columns = []
-    for i in range(u.shape[-1]):
-        step = np.where(u[..., i] > 0.5, -NUDGE, NUDGE)
-        there = u.copy()
-        there[..., i] += step
-        columns.append((problem.off(there) - off) / step[..., None])
-    j = np.stack(columns, -1)
-    return j, (np.swapaxes(j, -1, -2) @ off[..., None])[..., 0], np.swapaxes(j, -1, -2) @ j
+def _curvature(problem: _Problem, u: Floats, off: Floats) -> tuple[Floats, Floats]:
+    """The gradient of the residuals' squares and the normal equations, halved."""
+    ladders, starts, d = u.shape
+    step, own = np.where(u > 0.5, -NUDGE, NUDGE), np.arange(d)
+    there = np.repeat(u[:, :, None], d, axis=2)
+    there[..., own, own] += step
+    moved = problem.off(there.reshape(ladders, starts * d, d)).reshape(ladders, starts, d, -1)
+    j = (moved - off[:, :, None]) / step[..., None]
+    return (j @ off[..., None])[..., 0], j @ np.swapaxes(j, -1, -2)
 
 
 def curve_of(name: str, n: Floats, first: float, last: float) -> Callable[[Floats], Floats]:
     """The model's curve at ``n``, for parameters of points that were measured from ``first`` to ``last``."""
-    if name == "queue":
-        return _queue(tuple(n), first, last)
+    quick = queue_table(tuple(n), first, 2 * last) if name == "queue" else MODELS[name].curve
 
     def curve(p: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
-            return MODELS[name].curve(n, p)
-
-    return curve
-
-
-@lru_cache(maxsize=8)
-def _queue(loads: tuple[float, ...], first: float, last: float) -> Callable[[Floats], Floats]:
-    """M/M/c at given loads by a table over the servers: the curve itself takes long."""
-    n = np.array(loads)
-    places = np.linspace(np.log(first) - 1e-9, np.log(2 * last) + 1e-9, TABLE)
-    table = MODELS["queue"].curve(n, np.stack([np.ones(TABLE), np.exp(places)], -1))
-
-    def curve(p: Floats) -> Floats:
-        at = (np.log(p[..., 1]) - places[0]) / (places[1] - places[0])
-        i = np.clip(at.astype(int), 0, TABLE - 2)
-        share = (at - i)[..., None]
-        return np.asarray(p[..., 0, None] * (table[i] * (1 - share) + table[i + 1] * share))
+            return quick(n, p)
 
     return curve
 
