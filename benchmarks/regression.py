@@ -39,12 +39,12 @@ def _worlds() -> Iterator[tuple[str, Draw]]:
     even = np.linspace(5e3, 6e4, 12)
     doubling = np.repeat(5e3 * 2.0 ** np.arange(4), 3)
     yield "12 rungs, HC3, even noise", lambda c: (even, c.normal(0, 0.02, 12), False)
-    yield "12 rungs, HC3, noise 2 % of CPU", lambda c: (even, c.normal(0, 0.02, 12) * _cpu(even), False)
+    yield "12 rungs, HC3, noise 2 % of CPU", _in_proportion(even)
     yield "1, 2, 4, 8 x 3 repeats, HC3, even noise", lambda c: (doubling, c.normal(0, 0.02, 12), False)
-    yield (
-        "1, 2, 4, 8 x 3 repeats, HC3, noise 2 % of CPU",
-        lambda c: (doubling, c.normal(0, 0.02, 12) * _cpu(doubling), False),
-    )
+    yield "1, 2, 4, 8 x 3 repeats, HC3, noise 2 % of CPU", _in_proportion(doubling)
+    for rungs, repeats in ((5, 2), (7, 1), (7, 3), (10, 1)):
+        work = np.repeat(5e3 * 2.0 ** np.arange(rungs), repeats)
+        yield f"{rungs} rungs that double x {repeats}, HC3, noise 2 % of CPU", _in_proportion(work)
     for n in (30, 60, 200):
         for r in (0.0, 0.3, 0.5, 0.7, 0.9):
             yield f"{n} windows, both resemble by {r}", _windows(n, r)
@@ -62,6 +62,10 @@ def _windows(n: int, r: float, noise: Noise | None = None) -> Draw:
         return work, 0.03 * (_neighbours(c, n, r) if noise is None else noise(c, work)), True
 
     return draw
+
+
+def _in_proportion(work: Floats) -> Draw:
+    return lambda c: (work, c.normal(0, 0.02, len(work)) * _cpu(work), False)
 
 
 def _given(work: Floats) -> Draw:

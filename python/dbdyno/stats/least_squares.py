@@ -18,6 +18,9 @@ Floats = NDArray[np.float64]
 ALONE = 1e-10
 """Limit of 1 - leverage: below it a point decides alone."""
 
+LEAST_DEGREES = 1.75
+"""Of a variance: with fewer, intervals of simulated ladders are several times as wide as they need be."""
+
 _FIXED_B = (1.9600, 2.9694, 0.4160, -0.5324)
 """Bartlett kernel, 97.5 % (Kiefer, Vogelsang 2005, Econometric Theory 21, 1130-1164, table 1)."""
 
@@ -69,6 +72,22 @@ def hc3(fit: Fit) -> Floats:
     A point with leverage 1 determines the line alone: there is no finite error then (``inf``).
     """
     return newey_west(fit, 0)
+
+
+def hc3_degrees(fit: Fit) -> Floats:
+    """Degrees of freedom (k,) of each variance by :func:`hc3`, :data:`LEAST_DEGREES` to n - k.
+
+    Few points with much leverage make a variance of few squares. Where errors are even it has the first two
+    moments of a chi-squared with so many degrees (Bell, McCaffrey 2002, Survey Methodology 28, 169-181;
+    Imbens, Kolesar 2016, Rev. Econ. Stat. 98, 701-712).
+    """
+    free = 1 - fit.leverage
+    if bool((free < ALONE).any()):
+        return np.full(len(fit.beta), float(fit.degrees))
+    squares = (fit.x @ fit.bread / free[:, None]) ** 2
+    inner = np.einsum("nj,np,nq->jpq", squares, fit.basis, fit.basis)
+    spread = (squares**2 * (1 - 2 * fit.leverage)[:, None]).sum(axis=0) + (inner**2).sum(axis=(1, 2))
+    return np.asarray(((squares * free[:, None]).sum(axis=0) ** 2 / spread).clip(LEAST_DEGREES, fit.degrees))
 
 
 def newey_west(fit: Fit, lags: int, jackknife: bool = True) -> Floats:

@@ -26,6 +26,7 @@ from dbdyno.stats.least_squares import (
     cook,
     fixed_b,
     hc3,
+    hc3_degrees,
     newey_west,
     ols,
     whitened,
@@ -159,25 +160,25 @@ class _Errors:
             raise UsageError(f"{lags} lags of {n} points", f"0 to {n - 2}, or None: automatic")
         self.lags = width - 1
         self.students = students_quantile(n - k)
-        self.critical = fixed_b(width / n) if ordered else self.students
+        self.critical = fixed_b(width / n)
         white = ", prewhitened" if lags is None else ""
         west = f"Newey-West, {self.lags} lags{white}, fixed-b {self.critical:.2f}"
         either = f"the wider of {west} and of a first-order autoregression"
         self.method = either if lags is None else west
         if not ordered:
-            self.method = f"HC3, Student's t with {n - k} degrees of freedom"
+            self.method = "HC3, Student's t, degrees of freedom by Bell and McCaffrey"
 
     def _errors(self, fit: Fit) -> tuple[Floats, Floats]:
         """Standard errors and half widths of the intervals, of every coefficient."""
         if not self.ordered:
             errors = np.sqrt(np.diag(hc3(fit)))
-        elif not self.automatic:
+            return errors, errors * [students_quantile(d) for d in hc3_degrees(fit).tolist()]
+        if not self.automatic:
             errors = np.sqrt(np.maximum(0.0, np.diag(newey_west(fit, self.lags))))
-        else:
-            errors, other = (np.sqrt(v) for v in (whitened(fit, self.lags), autoregressive(fit)))
-            halves = self.critical * errors, self.students * other
-            return np.where(halves[0] >= halves[1], errors, other), np.maximum(*halves)
-        return errors, self.critical * errors
+            return errors, self.critical * errors
+        errors, other = (np.sqrt(v) for v in (whitened(fit, self.lags), autoregressive(fit)))
+        halves = self.critical * errors, self.students * other
+        return np.where(halves[0] >= halves[1], errors, other), np.maximum(*halves)
 
     def estimates(self, fit: Fit, names: Sequence[str], units: Sequence[str]) -> Iterator[Estimate]:
         for name, unit, *found in zip(names, units, fit.beta, *self._errors(fit), strict=True):
