@@ -31,6 +31,7 @@ from dbdyno.stats.significance import (
     rank_sum,
     shift,
     signs,
+    studentised,
 )
 
 # benchstat's own test data, ns/op of ten runs each: its printed rows; intervals by scipy's
@@ -373,3 +374,22 @@ def test_ranks_around_the_median_are_benchstats() -> None:
     assert order_interval(11)[:2] == (2, 9)
     low, high, _ = order_interval(10_000)
     assert low + high == 10_001 and abs(low - 4902) <= 1  # (n - 1.96 sqrt(n)) / 2
+
+
+def test_studentised_permutation_is_that_of_scipy() -> None:
+    a, b = [1.0, 2.0, 4.0, 8.0, 9.5], [3.0, 7.0, 16.0, 5.5]
+
+    def t(x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
+        return np.abs(stats.ttest_ind(x, y, axis=axis, equal_var=False).statistic)
+
+    made = stats.permutation_test((a, b), t, vectorized=True, alternative="greater", n_resamples=10_000)
+    for one, other in ((a, b), (b, a), (a[::-1], b)):
+        test = studentised(one, other)
+        assert test is not None and test.p == pytest.approx(made.pvalue)
+    assert studentised([1.0], b) is None
+
+
+def test_few_skewed_values_against_many_differ_rarely_by_chance() -> None:
+    """Of 200 comparisons of equal populations more than 21 differ once in 500 such tests (binomial)."""
+    false, _ = samples(POPULATIONS["exponential"], (5, 20), 200)
+    assert false * 200 <= 21

@@ -38,8 +38,9 @@ class Effect(Frozen):
     p: float | None = None
     """Two-sided, Student's t: both means are the same. Below 0.05 just where the interval leaves 1 out."""
     p_difference: float | None = None
-    """Two-sided, Student's t of the difference itself, of samples: where few values are skewed it is larger
-    than ``p`` of the logarithm, and no difference is decided without it."""
+    """Two-sided, of the difference itself, of samples: by Student's t, of files the larger of that and one by
+    permutation. Where few values are skewed it is larger than ``p`` of the logarithm, and no difference is
+    decided without it."""
     p_permutation: float | None = None
     """Two-sided, by permutation."""
     permutation: str = ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate, permutations, takewhile
+from itertools import accumulate, combinations, permutations, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ CONFIDENCE = 0.95
 _MOST_PAIRED = 2_000
 _MOST_COUNTED = 30
 _MOST_OUTLIERS = 20
+_MOST_CHOICES, _MOST_STUDENTISED = 10_000, 2_000
 MOST_ORDERED = 1000
 """Values: beyond, ranks around the median are by the normal approximation."""
 
@@ -215,6 +216,36 @@ def signs(differences: Sequence[float]) -> Test | None:
         for _ in range(10)
     )
     return Test((hits + 1) / (DRAWS + 1), MONTE_CARLO, 1 / (DRAWS + 1))  # Phipson and Smyth (2010)
+
+
+def studentised(baseline: Sequence[float], variant: Sequence[float]) -> Test | None:
+    """Are the two means one? Welch's t among those of other choices of as many values: exact where samples
+    come from one population, however skewed; for large ones where only their means are one (Janssen 1997,
+    Statist. Probab. Lett. 36, 9-21). ``None``: a side has a single value, or there are too many."""
+    pool = np.sort(np.asarray([*baseline, *variant], dtype=float))  # in whatever order they are given
+    few = min(baseline, variant, key=len)
+    if len(few) < 2 or len(pool) > _MOST_STUDENTISED:
+        return None
+    middle = float(pool.mean())
+    pool -= middle
+    ways = math.comb(len(pool), len(few))
+    least = 2 / ways
+    observed = float(_squared_t((np.asarray(few) - middle)[None, :], pool)[0]) * (1 - _SAME)
+    if ways <= _MOST_CHOICES:
+        chosen = np.array(list(combinations(range(len(pool)), len(few))))
+        return Test(float(np.mean(_squared_t(pool[chosen], pool) >= observed)), EXACT, least)
+    random = np.random.default_rng(SEED)
+    drawn = (random.random((1_000, len(pool))).argsort(axis=1)[:, : len(few)] for _ in range(10))
+    hits = sum(int((_squared_t(pool[some], pool) >= observed).sum()) for some in drawn)
+    return Test((hits + 1) / 10_001, "Monte Carlo, 10,000 draws", least)
+
+
+def _squared_t(rows: Floats, pool: Floats) -> Floats:
+    """Of each row against what it leaves of the ``pool``, whose mean is 0."""
+    n, m = rows.shape[1], len(pool) - rows.shape[1]
+    sums, squares, whole = rows.sum(axis=1), (rows**2).sum(axis=1), float(pool @ pool)
+    spread = (squares - sums**2 / n) / (n - 1) / n + (whole - squares - sums**2 / m) / (m - 1) / m
+    return np.asarray((sums / n + sums / m) ** 2 / np.maximum(spread, 1e-14 * whole + 1e-300))
 
 
 def coincidence(first: Marks, second: Marks) -> float | None:
