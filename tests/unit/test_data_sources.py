@@ -83,7 +83,9 @@ def test_without_a_registration_nothing_is_read() -> None:
 @pytest.mark.parametrize("source", SOURCES, ids=lambda s: s.name)
 def test_a_registration_is_whole(source: DataSource) -> None:
     """Its tables and columns are in the schema, and what asks for it goes from the plan to the watch."""
-    assert source.name and source.provenance and (source.counts or source.file or source.keyed)
+    assert (
+        source.name and source.provenance and (source.counts or source.file or source.keyed or source.stacks)
+    )
     for counted in (c for c in counts() if c is source.counts):
         assert {counted.label.name, *(f.name for f in counted.figures)} <= {
             c.name for c in RAW[counted.table]
@@ -92,9 +94,13 @@ def test_a_registration_is_whole(source: DataSource) -> None:
     assert {r.column for r in process_rates()} <= set(DERIVED["microstates"])
     for option in (o for o in options() if o is source.option):
         asked, silent = Experiment.model_validate({option.key: True}), Experiment()
+        assert source.cures["off"]
+        if option.hz is not None:
+            assert How.of(asked).spec()[option.key] == {"hz": option.hz, "until_ns": None}
+            assert option.key not in How.of(silent).spec()
+            continue
         assert (How.of(asked).spec()[option.key], How.of(silent).spec()[option.key]) == (True, False)
         assert not How(waits="sampled", asked=(option.key,)).spec()[option.key], "the trace would count it"
-        assert source.cures["off"]
 
 
 def test_a_counted_source_has_its_row_where_it_was_read() -> None:

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 from dbdyno import _core
+from dbdyno.model.data_sources import sampled
 from dbdyno.model.tables import RAW
 from dbdyno.observe import frames
 
@@ -58,7 +59,8 @@ def watched(seconds: float, until: Callable[[], bool] = lambda: True, **spec: An
 
 def test_tables_are_as_the_schema_says(sleeper: int) -> None:
     tables = watched(0.1, sessions=[[0, sleeper]])
-    assert set(tables) == {"samples", "tasks", "cgroup", "host", "sampler", "traced", "waits", "syscalls"}
+    traced = {"traced", "waits", "syscalls"}
+    assert set(tables) == {"samples", "tasks", "cgroup", "host", "sampler", *traced, *sampled()}
     for name, frame in tables.items():
         assert frame.columns == [c.name for c in RAW[name]]
 

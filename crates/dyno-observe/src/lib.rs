@@ -12,6 +12,7 @@ pub mod mountinfo;
 pub mod names;
 pub mod once;
 pub mod parse;
+pub mod profiler;
 pub mod psi;
 pub mod pulse;
 pub mod rng;
@@ -43,6 +44,7 @@ mod task_rows;
 mod watch;
 
 pub use names::Names;
+pub use profiler::Profiler;
 pub use shared::UNSEEN;
 pub use spec::{GroupSpec, Spec, TaskSpec};
 pub use status::{Granted, Refusal, Status};

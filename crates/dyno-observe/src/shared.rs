@@ -12,6 +12,7 @@ use crate::memory::WordState;
 use crate::memory_rows::MemoryRows;
 use crate::names::Names;
 use crate::priority;
+use crate::profiler::Profiler;
 use crate::roster::Roster;
 use crate::sample_rows::{SampleRows, Taken};
 use crate::sample_tables::Samples;
@@ -43,6 +44,7 @@ pub struct Shared {
     /// Whether samplers got their priority: the first answer, or the first no.
     priority: Mutex<Option<Granted<()>>>,
     tracer: Mutex<Option<Granted<Box<dyn Tracer>>>>,
+    profiler: Mutex<Option<Granted<Box<dyn Profiler>>>>,
     trouble: OnceLock<String>,
 }
 
@@ -64,6 +66,7 @@ impl Shared {
             word: Mutex::default(),
             priority: Mutex::default(),
             tracer: Mutex::default(),
+            profiler: Mutex::default(),
             trouble: OnceLock::new(),
             spec,
         }
@@ -88,7 +91,7 @@ impl Shared {
         }
     }
 
-    /// Tells the tracer of tasks that came; `fresh` is room for them.
+    /// Tells the tracer and the profiler of tasks that came; `fresh` is room for them.
     pub fn tell_tracer(&self, fresh: &mut Vec<Arc<Task>>) {
         lock(&self.roster).take_fresh(fresh);
         if fresh.is_empty() {
@@ -99,10 +102,38 @@ impl Shared {
                 tracer.watch(task);
             }
         }
+        if let Some(Ok(profiler)) = &mut *lock(&self.profiler) {
+            for task in fresh.iter() {
+                profiler.watch(task);
+            }
+        }
     }
 
     pub fn set_tracer(&self, tracer: Granted<Box<dyn Tracer>>) {
         *lock(&self.tracer) = Some(tracer);
+    }
+
+    pub fn set_profiler(&self, profiler: Granted<Box<dyn Profiler>>) {
+        *lock(&self.profiler) = Some(profiler);
+    }
+
+    /// Takes in what the profiler has sampled; false if there is none.
+    pub fn drain_profiler(&self) -> bool {
+        match &mut *lock(&self.profiler) {
+            Some(Ok(profiler)) => {
+                profiler.drain();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Rows of the profiler.
+    pub fn profiled(&self) -> Vec<Table> {
+        match &*lock(&self.profiler) {
+            Some(Ok(profiler)) => profiler.tables(),
+            _ => Vec::new(),
+        }
     }
 
     /// Rows of the tracer.
@@ -145,6 +176,10 @@ impl Shared {
             if let Ok(tracer) = tracer {
                 told.insert("wait events of the scheduler trace", tracer.labels());
             }
+        }
+        if let Some(profiler) = &*lock(&self.profiler) {
+            let status = profiler.as_ref().map_or_else(Refusal::words, |p| p.status());
+            told.insert("CPU profile", status);
         }
         if let Some(detail) = lock(&self.roster).short_of_files() {
             told.insert("open files", (Status::NotPermitted.as_str().to_owned(), detail));

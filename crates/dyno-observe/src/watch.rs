@@ -7,6 +7,7 @@ use std::thread;
 use dyno_model::{ActivityProbe, Error, Result, Table, TaskId, now_ns};
 
 use crate::memory::Memory;
+use crate::profiler::Profiler;
 use crate::reader::Reader;
 use crate::sample_tables::shares;
 use crate::sampler::Sampler;
@@ -26,6 +27,9 @@ const START_PATIENCE_PER_SESSION_NS: i64 = 20_000;
 
 /// How far back the live shares look.
 const LATEST_NS: i64 = 1_000_000_000;
+
+/// How often the profiler's samples are taken in: ten fit into a ring at least twice.
+const DRAIN_NS: i64 = 50_000_000;
 
 /// How to ask the server, and how to break a question off from another thread.
 pub struct Probe {
@@ -79,6 +83,11 @@ impl Watch {
         self.shared.set_tracer(tracer);
     }
 
+    /// With the CPU profile, or why there is none. Before `start`; not called: none was asked for.
+    pub fn profile(&self, profiler: Granted<Box<dyn Profiler>>) {
+        self.shared.set_profiler(profiler);
+    }
+
     /// Starts the threads and waits for their first reads (at most 50 ms and 20 us a session).
     ///
     /// # Errors
@@ -114,6 +123,12 @@ impl Watch {
             all += 1;
             *threads = Some(all);
             self.spawn("dbdyno-memory", move || memory.run())?;
+        }
+        if self.shared.drain_profiler() {
+            let shared = Arc::clone(&self.shared);
+            all += 1;
+            *threads = Some(all);
+            self.spawn("dbdyno-profile", move || drain(&shared))?;
         }
         let sessions = self.shared.spec.sessions.len() as i64;
         let patience_ns = START_PATIENCE_NS + START_PATIENCE_PER_SESSION_NS * sessions;
@@ -174,12 +189,14 @@ impl Watch {
         self.shared.told_trouble()
     }
 
-    /// `samples`, `tasks`, `cgroup`, `host`, `sampler`, and the tracer's, as far as they are.
+    /// `samples`, `tasks`, `cgroup`, `host`, `sampler`, the tracer's and the profiler's, as far as they are.
     pub fn tables(&self) -> Vec<Table> {
-        self.recent(i64::MIN)
+        let mut tables = self.recent(i64::MIN);
+        tables.extend(self.shared.profiled());
+        tables
     }
 
-    /// The same, of reads that were done at or after `since_ns`.
+    /// The same without the profiler's, of reads that were done at or after `since_ns`.
     pub fn recent(&self, since_ns: i64) -> Vec<Table> {
         let shared = &self.shared;
         let mut tables = shared.samples(since_ns, |s| vec![s.samples(), s.sampler()]);
@@ -196,6 +213,16 @@ impl Drop for Watch {
         self.shared.signal.tell(|s| s.stop = true);
         self.break_off();
     }
+}
+
+/// The thread of the profiler.
+fn drain(shared: &Shared) {
+    shared.raise_priority();
+    shared.signal.tell(|s| s.ready += 1);
+    while !shared.signal.sleep_until(now_ns() + DRAIN_NS) {
+        shared.drain_profiler();
+    }
+    shared.drain_profiler();
 }
 
 /// Tells that a thread has ended, also if it panicked.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use dyno_model::{Error, TaskId};
-use dyno_observe::{Granted, GroupSpec, Refusal, Spec, Status, TaskSpec, Tracer, WordSpec};
+use dyno_observe::{Granted, GroupSpec, Profiler, Refusal, Spec, Status, TaskSpec, Tracer, WordSpec};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 use serde::Deserialize;
@@ -51,6 +51,8 @@ struct WatchSpec {
     #[serde(default)]
     trace_room: u32,
     #[serde(default)]
+    profile: Option<ProfileSpec>,
+    #[serde(default)]
     adopt: bool,
 }
 
@@ -69,6 +71,15 @@ impl From<SessionTask> for (i64, TaskId) {
             SessionTask::Process(session, pid) => (session, TaskId::main(pid)),
         }
     }
+}
+
+/// The CPU profile.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProfileSpec {
+    hz: f64,
+    #[serde(default)]
+    until_ns: Option<i64>,
 }
 
 /// The scheduler trace.
@@ -172,6 +183,21 @@ impl WatchSpec {
     }
 }
 
+impl WatchSpec {
+    /// `None`: not asked for.
+    fn profiler(&self) -> Option<Granted<Box<dyn Profiler>>> {
+        let ProfileSpec { hz, until_ns } = self.profile?;
+        if !self.os {
+            return Some(Err(Refusal::new(self.unseen.status(), dyno_observe::UNSEEN)));
+        }
+        Some(dyno_profile::open(dyno_profile::Options {
+            hz,
+            until_ns,
+            main_pid: self.main_pid,
+        }))
+    }
+}
+
 /// See `dbdyno.model.protocols.Watch`.
 #[pyclass(frozen, module = "dbdyno._core")]
 struct Watch(dyno_observe::Watch);
@@ -187,6 +213,7 @@ impl Watch {
                 engines::probe(spec.engine.as_deref(), &spec.activity)?,
             )?;
             watch.trace(spec.tracer());
+            spec.profiler().into_iter().for_each(|p| watch.profile(p));
             Ok(watch)
         })
         .map(Self)

@@ -13,6 +13,7 @@ import click
 
 from dbdyno.cli import completion
 from dbdyno.engines import DEFAULT, secret_in
+from dbdyno.model.data_source import MOST_HZ
 from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.visible import one_line
@@ -78,9 +79,54 @@ def bin_dir_option(f: _F) -> _F:
     )(f)
 
 
+class _Sampling(click.ParamType[float | str]):
+    """``99`` samples a second, or ``30s`` of them."""
+
+    name = "HZ"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        text = str(value)
+        try:
+            hz = float(text)
+        except ValueError:
+            return text  # the plan says whether it is a time
+        if not 0 < hz <= MOST_HZ:
+            self.fail(f"{text} samples a second: more than 0 and at most {MOST_HZ}", param, ctx)
+        return hz
+
+
+class _OptionalValue(click.Option):
+    """Its value may be left out: a next word that does not begin with a digit is none."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        option = parser._long_opt[self.opts[0]]
+        store = option.process
+
+        def process(value: object, state: Any) -> None:
+            if isinstance(value, str) and not value[:1].isdigit():
+                state.rargs.insert(0, value)
+                value = self.flag_value
+            store(value, state)
+
+        option.process = process
+
+
 def waits_options(f: _F) -> _F:
     for option in optional_sources():
-        f = click.option(option.flag, option.key, is_flag=True, default=None, help=option.help)(f)
+        if option.hz is None:
+            f = click.option(option.flag, option.key, is_flag=True, default=None, help=option.help)(f)
+        else:
+            f = click.option(
+                option.flag,
+                option.key,
+                cls=_OptionalValue,
+                is_flag=False,
+                flag_value=str(option.hz),
+                type=_Sampling(),
+                metavar="[HZ]",
+                help=option.help,
+            )(f)
     return click.option(
         "--waits",
         type=click.Choice(["auto", "sampled", "exact"]),

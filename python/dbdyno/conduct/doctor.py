@@ -28,6 +28,9 @@ from dbdyno.model.units import NS_PER_S
 _LEAD_NS, _LOOK_NS = NS_PER_S // 20, NS_PER_S * 3 // 10
 _OF_SERVER = ("activity samples", "wait event word")
 _SYSCTL = "sysctl -w "
+_TRIED = tuple(s.option.key for s in SOURCES if s.option is not None and s.stacks is not None)
+"""Sources that are off unless asked for, and tried here, as they need rights of their own."""
+_UNASKED = {s.name: s.cures["off"] for s in SOURCES if s.stacks is not None}
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def _looked(server: Server) -> list[Source]:
     """The data sources, by what a short observation reads of them."""
     if server.watching is None:
         return [*server.sources()]
-    watch = observe.open_observation(server, Observation(), {})
+    watch = observe.open_observation(server, Observation(), {}, observe.How(asked=_TRIED))
     tables = _read(watch, clock_of(server))
     return observe.judged(server.sources(), tables, said=observe.Said.by(watch))
 
@@ -86,6 +89,8 @@ def _finished(found: Sequence[Source] | Iterator[Source]) -> Iterator[Source]:
     known = {s.name: s for s in found}
     for s in known.values():
         left = tuple(step for step in s.enabling.steps if not _taken(step))
+        if s.name in _UNASKED and s.status == "ok":
+            s = s.model_copy(update={"status": "off", "detail": _UNASKED[s.name]})
         if s.status == "not here":
             left = (Step(limits.other_host()),)
         yield s.model_copy(update={"enabling": s.enabling._replace(steps=left)})

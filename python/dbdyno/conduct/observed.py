@@ -12,7 +12,7 @@ import polars as pl
 from dbdyno import observe
 from dbdyno.conduct.cell import NOTHING, Hole, Mark, statement_tables
 from dbdyno.conduct.progress import Names, ObservationListener
-from dbdyno.model.data_sources import TRACED
+from dbdyno.model.data_sources import TRACED, sampled
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Watch
 from dbdyno.model.raw import CellMeta, CellStatus, RawCell
@@ -82,6 +82,8 @@ def _there(backends: pl.DataFrame) -> str:
 
 
 WITH_SESSIONS = ("samples", "tasks", *TRACED)
+_TOLD_LATER = {*TRACED, *(t for t in sampled() if "role" in {c.name for c in RAW[t]})}
+"""Where a process is ``other`` until somebody says whose it is."""
 _Key = tuple[int, int, int | None]  # pid; tid; start time, where the tasks can be read
 
 
@@ -110,7 +112,7 @@ class Numbers:
         """``tables`` of a watch with these numbers in place of its own."""
         final = {theirs: self._number(key) for theirs, key in _sessions(tables).items()}
         return {
-            name: _renumbered(frame, final) if name in WITH_SESSIONS else frame
+            name: _renumbered(frame, final) if "session" in frame.columns else frame
             for name, frame in tables.items()
         }
 
@@ -246,7 +248,7 @@ def closed(
     tables["backends"] = pl.concat([window.first.backends, last.backends])
     own = tables["backends"].filter(pl.col("kind") == OWN_CONNECTION)["pid"].unique().to_list()
     ours = pl.when(pl.col("pid").is_in(own)).then(pl.lit("dbdyno")).otherwise("role").alias("role")
-    tables |= {name: tables[name].with_columns(ours) for name in TRACED if name in tables and own}
+    tables |= {name: tables[name].with_columns(ours) for name in tables if name in _TOLD_LATER and own}
     tables["host"] = pl.concat([tables["host"], window.first.host, last.host])
     tables["sources"] = observe.sources(server, tables, driven=False, said=observe.Said.by(window.watch))
     t1_ns = _end_ns(window, tables, end, now_ns)

@@ -30,7 +30,7 @@ from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Watch, needed
 from dbdyno.model.raw import SLOW, RawCell
 from dbdyno.model.units import NS_PER_S, format_ns
-from dbdyno.plan import duration_of, window_of
+from dbdyno.plan import duration_of, sampled_for, window_of
 
 LEAD_NS = 500_000_000  # from opening a watch to its window: connected, first reads taken
 LONGEST_LEAD_NS = 10 * NS_PER_S
@@ -58,6 +58,7 @@ class Windows:
         self._listener, self._interrupt, self._ours = listener, interrupt, ours
         self._chosen = plan.experiment.observation or Observation()
         self._window_ns, self._duration_ns = window_of(self._chosen), duration_of(self._chosen)
+        self._sampled_for = sampled_for(plan.experiment)
         self._start_ns = clock.now_ns() + LEAD_NS
         self._end_ns: int | None = None  # of the time asked for, from the first window on
         self._numbers, self._names = Numbers(), Names(server, clock)
@@ -124,8 +125,10 @@ class Windows:
     def _open(self, t0_ns: int | None, before: Window | None) -> Window:
         """The next window; sessions of the one before keep their numbers. ``t0_ns`` None: soon."""
         known = {} if before is None else self._numbers.alive(self._recent(before.watch))
-        how = observe.How.of(self._plan.experiment)
         asked_ns = self._clock.now_ns()
+        how = observe.How.of(self._plan.experiment).until(
+            {key: self._start_ns + ns for key, ns in self._sampled_for.items()}, asked_ns
+        )
         ours = self._ours()
         self.costing.helped_by(task["pid"] for task in ours)
         watch = observe.open_observation(self._server, self._chosen, known, how, ours)

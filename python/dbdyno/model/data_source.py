@@ -33,12 +33,17 @@ class Enabling(NamedTuple):
 NO_ENABLING = Enabling()
 
 
+MOST_HZ = 1000
+"""Samples a second."""
+
+
 class Option(NamedTuple):
-    """Asks for a source that is off unless asked for."""
+    """Asks for a source that is off unless asked for. With ``hz`` it takes a frequency, this one without."""
 
     key: str  # of a recipe, and of the watch's specification
     flag: str  # of the commands run and observe
     help: str
+    hz: float | None = None
 
 
 class ProcessRate(NamedTuple):
@@ -86,6 +91,15 @@ class KeyedCounters(NamedTuple):
     figures: tuple[Column, ...]  # grow; NULL: not counted by this server
 
 
+class SampledStacks(NamedTuple):
+    """Stacks of the server's tasks, sampled by a clock; the core's watch samples and names them.
+
+    The raw tables by name: samples, the frames of each stack, and what each frame is.
+    """
+
+    tables: Mapping[str, tuple[Column, ...]]
+
+
 class DataSource(NamedTuple):
     name: str  # as in the table of sources
     provenance: str
@@ -95,3 +109,4 @@ class DataSource(NamedTuple):
     counts: TaskCounts | None = None
     file: CounterFile | None = None
     keyed: KeyedCounters | None = None
+    stacks: SampledStacks | None = None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 
 from dbdyno.model import cpu_lists
+from dbdyno.model.data_source import MOST_HZ
 from dbdyno.model.data_sources import options
 
 # Variants: what a recipe may vary over an experiment, and what a variant comes to once it is resolved.
@@ -17,6 +18,8 @@ Value = str | int | float | bool
 Protocol = Literal["prepared", "extended", "simple"]
 PoolMode = Literal["transaction", "session"]
 Bind = Literal["spread", "pack", "off"]
+Sampling = bool | Annotated[float, Field(gt=0, le=MOST_HZ)] | str
+"""Of a source that samples: on or off, samples a second, or for how long in an observation (30s)."""
 
 
 class Strict(BaseModel):
@@ -164,7 +167,10 @@ else:
     _AskedSources = create_model(
         "_AskedSources",
         __base__=Strict,
-        **{o.key: (bool, Field(default=False, description=o.help)) for o in options()},
+        **{
+            o.key: (bool if o.hz is None else Sampling, Field(default=False, description=o.help))
+            for o in options()
+        },
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dbdyno.model.column import Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import counts, keyed
+from dbdyno.model.data_sources.profile import PROFILE
 from dbdyno.model.data_sources.statements import TEXTS
 
 _WHO = (
@@ -211,6 +212,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         c.table: (*_READ, *_TASK, *_WHO, c.label, *c.figures, _c("status", "str", "of this read"))
         for c in counts()
     },
+    **PROFILE,
     # -- engine ---------------------------------------------------------------------------------
     "backends": (
         _c("at_ns", "i64", "when the server was asked"),

@@ -244,21 +244,25 @@ def judged(
     observed = [_judge(w, tables, told.get(w.name), enabled, said) for w in (*_SPECS, *_registered(tables))]
     if not driven:
         observed = [s for s in observed if s.name != DRIVER_TASKS]
-    observed += [_unread(name, *said.states[name]) for name in _OTHERS if name in said.states]
+    observed += [
+        _stated(name, _OTHERS[name], _OTHERS_ENABLED[name], said.states[name])
+        for name in _OTHERS
+        if name in said.states
+    ]
+    observed += [
+        _stated(s.name, s.provenance, s.enabling, said.states[s.name])
+        for s in SOURCES
+        if s.stacks is not None and s.name in said.states
+    ]
     names = {s.name for s in observed} | {"driver"}
     return [*observed, *(s for s in told.values() if s.name not in names)]
 
 
-def _unread(name: str, status: str, detail: str) -> Source:
-    """What is no series of reads."""
+def _stated(name: str, provenance: str, enabling: Enabling, state: tuple[str, str]) -> Source:
+    """What is no series of reads, or says itself how it went."""
+    status, detail = state
     return Source.model_validate(
-        {
-            "name": name,
-            "provenance": _OTHERS[name],
-            "status": status,
-            "detail": detail,
-            "enabling": _OTHERS_ENABLED[name],
-        }
+        {"name": name, "provenance": provenance, "status": status, "detail": detail, "enabling": enabling}
     )
 
 

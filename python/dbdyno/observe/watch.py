@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import polars as pl
 
 from dbdyno import _core
 from dbdyno.engines.attended import Attended
-from dbdyno.model.data_sources import TRACED, options
+from dbdyno.model.data_source import Option
+from dbdyno.model.data_sources import TRACED, options, sampled
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan import Experiment, Observation
 from dbdyno.model.protocols import Load, Server, Watch, needed
@@ -62,11 +63,20 @@ class How:
     waits: Waits = "auto"
     asked: tuple[str, ...] = ()  # keys of sources that are off unless asked for
     memory_budget: float = 0.005
+    hz: Mapping[str, float] = field(default_factory=dict)  # of these, where it is not the source's own
+    until_ns: Mapping[str, int] = field(default_factory=dict)  # of these, where they end before the watch
 
     @staticmethod
     def of(experiment: Experiment) -> How:
         e = experiment
-        return How(e.sample_hz, e.seed, e.observe, e.waits, e.asked, e.memory_budget)
+        chosen = {key: getattr(e, key) for key in e.asked}
+        hz = {key: hz for key, hz in chosen.items() if isinstance(hz, float)}
+        return How(e.sample_hz, e.seed, e.observe, e.waits, e.asked, e.memory_budget, hz)
+
+    def until(self, ends_ns: Mapping[str, int], now_ns: int) -> How:
+        """With sources that end at these times, and without those that have ended."""
+        left = tuple(key for key in self.asked if ends_ns.get(key, now_ns + 1) > now_ns)
+        return replace(self, asked=left, until_ns=ends_ns)
 
     def spec(self) -> dict[str, Any]:
         """These keys of ``_core.Watch``; without a trace nothing is counted that it would."""
@@ -76,8 +86,13 @@ class How:
             "seed": self.seed,
             "memory_budget": self.memory_budget,
             "trace": trace,
-            **{o.key: o.key in self.asked and trace != "off" for o in options()},
+            **{o.key: o.key in self.asked and trace != "off" for o in options() if o.hz is None},
+            **{o.key: self._clock(o) for o in options() if o.hz is not None and o.key in self.asked},
         }
+
+    def _clock(self, option: Option) -> dict[str, float | int | None]:
+        """Samples a second, and until when."""
+        return {"hz": self.hz.get(option.key, option.hz), "until_ns": self.until_ns.get(option.key)}
 
 
 def open_watch(server: Server, load: Load, how: How | None = None) -> Watch:
@@ -203,7 +218,7 @@ def _of(scope: str, pid: int) -> list[dict[str, Any]]:
         return []
 
 
-TABLES = ("samples", "tasks", "cgroup", "host", "sampler", *TRACED)
+TABLES = ("samples", "tasks", "cgroup", "host", "sampler", *TRACED, *sampled())
 
 
 def frames(watch: Watch) -> dict[str, pl.DataFrame]:

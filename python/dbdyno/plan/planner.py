@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dbdyno.model.comparison import LEAST_REPEATS
+from dbdyno.model.data_sources import options
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import (
     Adaptive,
@@ -54,6 +55,7 @@ def resolve(
     """
     choices = [Choice(name="CPUs", value=f"{cpus:g}", reason=cpus_reason)]
     times = _times(experiment)
+    sampled_for(experiment)
     variants = variants_of(experiment, workload, allowed, choices)
     tightest = min(cpus_under(v.limits, cpus) for v in variants)
     counts = [
@@ -319,6 +321,7 @@ def resolve_observation(experiment: Experiment, cpus: float, cpus_reason: str) -
     """The plan of ``experiment.observation``. Raises :class:`UsageError` for times or pids that cannot be."""
     chosen = experiment.observation or Observation()
     window_ns, duration_ns = window_of(chosen), duration_of(chosen)
+    sampled_for(experiment)
     if wrong := [pid for pid in chosen.pids if pid <= 0]:
         raise UsageError(
             f"--only-pid {wrong[0]}: not a process id", "the server's view of sessions lists them"
@@ -339,6 +342,19 @@ def resolve_observation(experiment: Experiment, cpus: float, cpus_reason: str) -
         expected_ns=duration_ns or 0,
     )
     return plan.sealed()
+
+
+def sampled_for(experiment: Experiment) -> dict[str, int]:
+    """Sources that are sampled for a time only, in ns. Raises :class:`UsageError` where that cannot be."""
+    times = {o: getattr(experiment, o.key) for o in options()}
+    found = {o.key: _at_least(o.flag, time) for o, time in times.items() if isinstance(time, str)}
+    for o, time in times.items():
+        if o.key in found and experiment.observation is None:
+            raise UsageError(
+                f"{o.flag}={time}: a time is for an observation (dbdyno observe)",
+                f"{o.flag} samples every measurement; {o.flag}=99 sets the samples a second",
+            )
+    return found
 
 
 def window_of(chosen: Observation) -> int:

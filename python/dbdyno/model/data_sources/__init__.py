@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dbdyno.model.data_source import CounterFile, DataSource, KeyedCounters, Option, ProcessRate, TaskCounts
+from dbdyno.model.data_sources.profile import CPU_PROFILE
 from dbdyno.model.data_sources.statements import STATEMENTS
 from dbdyno.model.data_sources.syscalls import SYSTEM_CALLS
 
-BUILT_IN: tuple[DataSource, ...] = (SYSTEM_CALLS, STATEMENTS)
+BUILT_IN: tuple[DataSource, ...] = (SYSTEM_CALLS, STATEMENTS, CPU_PROFILE)
 SOURCES = list(BUILT_IN)
 
 
@@ -26,6 +27,11 @@ def process_rates() -> tuple[ProcessRate, ...]:
 
 def keyed() -> tuple[KeyedCounters, ...]:
     return tuple(s.keyed for s in SOURCES if s.keyed)
+
+
+def sampled() -> tuple[str, ...]:
+    """Raw tables of sampled stacks."""
+    return tuple(table for s in SOURCES if s.stacks for table in s.stacks.tables)
 
 
 def files() -> dict[str, CounterFile]:

@@ -1,0 +1,268 @@
+//! What was sampled: whose, on which stack.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use dyno_observe::task::{Task, Who};
+
+use crate::maps::{self, Mapping};
+use crate::objects::Objects;
+use crate::records::{Record, Sample};
+use crate::space::{CHAIN, Space};
+
+/// What a frame lies in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// The kernel.
+    Kernel,
+    /// The object of this number.
+    Object(usize),
+    /// Memory of a process whose mappings are not known.
+    Unknown,
+}
+
+/// Values that come again and again, each numbered once.
+#[derive(Debug)]
+pub struct Numbered<T> {
+    numbers: HashMap<T, u32>,
+    /// By number.
+    pub all: Vec<T>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self {
+            numbers: HashMap::new(),
+            all: Vec::new(),
+        }
+    }
+}
+
+impl<T: Hash + Eq + Clone> Numbered<T> {
+    fn of(&mut self, value: T) -> u32 {
+        if let Some(&number) = self.numbers.get(&value) {
+            return number;
+        }
+        let number = self.all.len() as u32;
+        self.all.push(value.clone());
+        self.numbers.insert(value, number);
+        number
+    }
+}
+
+/// A task of the server, from its beginning to its end.
+#[derive(Debug)]
+pub struct Life {
+    pub pid: u32,
+    pub tid: u32,
+    /// `None`: nobody told us of it, it is a child of the main process.
+    pub who: Option<Who>,
+}
+
+/// One sample.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    pub t_ns: i64,
+    pub cpu: u32,
+    /// Its number in [`Book::lives`].
+    pub life: u32,
+    pub kernel: bool,
+    pub stack: u32,
+    pub cut: bool,
+}
+
+/// How often something was so.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Counts {
+    /// Records that found no room in a ring.
+    pub lost: u64,
+    /// Times that the kernel held a clock back.
+    pub throttled: u64,
+    /// Stacks whose outer frames are missing.
+    pub cut: u64,
+    /// Stacks with a frame that was unwound by frame pointers.
+    pub pointers: u64,
+    /// Stacks with frames of a program.
+    pub user: u64,
+    /// Samples of processes that were ending: their memory was gone.
+    pub ending: u64,
+    /// Processes that had ended before their mappings were read: unwound by those of the main process.
+    pub ended: u64,
+    /// Processes whose mappings may not be read.
+    pub closed: u64,
+}
+
+/// All samples of a watch.
+#[derive(Default)]
+pub struct Book {
+    main_pid: Option<u32>,
+    processes: HashMap<u32, Process>,
+    tasks: HashMap<u32, u32>,
+    pub lives: Vec<Life>,
+    spaces: Vec<Space>,
+    by_mappings: HashMap<Vec<Mapping>, usize>,
+    pub objects: Objects,
+    pub frames: Numbered<(Place, u64)>,
+    pub stacks: Numbered<Vec<u32>>,
+    pub rows: Vec<Row>,
+    pub counts: Counts,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Process {
+    /// Number of its space.
+    space: Option<usize>,
+    /// Its mappings were read, or could not be, in the round of this number.
+    read: Option<u64>,
+    ended: bool,
+}
+
+impl Book {
+    pub fn new(main_pid: Option<i64>) -> Self {
+        Self {
+            main_pid: main_pid.map(|pid| pid as u32),
+            ..Self::default()
+        }
+    }
+
+    /// A task of the server, or what it is from now on.
+    pub fn watch(&mut self, task: &Arc<Task>) {
+        let (pid, tid) = (task.pid as u32, task.tid as u32);
+        let life = self.life(pid, tid);
+        self.lives[life as usize].who = Some(task.who.clone());
+        self.map(pid, 0); // while it is there
+    }
+
+    /// The life of a task; begun if there is none.
+    fn life(&mut self, pid: u32, tid: u32) -> u32 {
+        self.processes.entry(pid).or_default();
+        let lives = &mut self.lives;
+        *self.tasks.entry(tid).or_insert_with(|| {
+            lives.push(Life { pid, tid, who: None });
+            lives.len() as u32 - 1
+        })
+    }
+
+    /// Beginnings of tasks: they are taken in before the samples of all CPUs.
+    pub fn begin(&mut self, record: &Record<'_>) {
+        let &Record::Fork { pid, parent, tid } = record else {
+            return;
+        };
+        let begun = pid == tid && pid != parent;
+        if begun && Some(parent) == self.main_pid && !self.tasks.contains_key(&tid) {
+            self.life(pid, tid);
+        }
+    }
+
+    /// A record of the round of this number.
+    pub fn take(&mut self, record: &Record<'_>, round: u64) {
+        match record {
+            Record::Sample(sample) => self.sample(sample, round),
+            Record::Lost(n) => self.counts.lost += n,
+            Record::Throttled => self.counts.throttled += 1,
+            Record::Exit { pid, tid } => {
+                self.tasks.remove(tid);
+                if pid == tid {
+                    self.processes.remove(pid);
+                }
+            }
+            Record::Fork { .. } | Record::Other => {}
+        }
+    }
+
+    fn sample(&mut self, sample: &Sample<'_>, round: u64) {
+        if !self.processes.contains_key(&sample.pid) {
+            return; // not the server's
+        }
+        let life = self.life(sample.pid, sample.tid);
+        let mut stack = Vec::new();
+        for (number, address) in sample.kernel_chain.iter().enumerate() {
+            let inside = address - u64::from(number > 0); // a caller's is after its call
+            stack.push(self.frames.of((Place::Kernel, inside)));
+        }
+        let mut cut = sample.kernel_chain.len() >= CHAIN;
+        if sample.registers.is_some() {
+            cut |= self.user(sample, round, &mut stack);
+        } else {
+            self.counts.ending += 1;
+        }
+        self.counts.cut += u64::from(cut);
+        let row = Row {
+            t_ns: sample.t_ns as i64,
+            cpu: sample.cpu,
+            life,
+            kernel: sample.kernel,
+            stack: self.stacks.of(stack),
+            cut,
+        };
+        self.rows.push(row);
+    }
+
+    /// Adds the program's frames; whether outer ones are missing.
+    fn user(&mut self, sample: &Sample<'_>, round: u64, stack: &mut Vec<u32>) -> bool {
+        self.counts.user += 1;
+        let mut space = self.map(sample.pid, round);
+        if space.is_some_and(|s| !self.spaces[s].holds(sample)) {
+            // a library loaded since, or code made since
+            space = self.remap(sample.pid, round);
+        }
+        let Some(space) = space else {
+            let ip = sample.registers.map_or(0, |r| crate::registers::start(r).0);
+            stack.push(self.frames.of((Place::Unknown, ip)));
+            return true;
+        };
+        let unwound = self.spaces[space].unwind(sample);
+        self.counts.pointers += u64::from(unwound.pointers);
+        for (object, address) in unwound.frames {
+            stack.push(self.frames.of((Place::Object(object), address)));
+        }
+        unwound.cut
+    }
+
+    /// The space of a process, read if that was not done.
+    fn map(&mut self, pid: u32, round: u64) -> Option<usize> {
+        let process = *self.processes.get(&pid)?;
+        if process.read.is_some() {
+            return process.space;
+        }
+        self.remap(pid, round)
+    }
+
+    /// Its mappings, read again; not twice in a round.
+    fn remap(&mut self, pid: u32, round: u64) -> Option<usize> {
+        let process = *self.processes.get(&pid)?;
+        if process.read == Some(round) && round > 0 {
+            return process.space;
+        }
+        let text = std::fs::read_to_string(format!("/proc/{pid}/maps"));
+        let space = match text.as_deref().map(maps::parse) {
+            Ok(mappings) if !mappings.is_empty() => Some(self.space(pid, mappings)),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                self.counts.closed += u64::from(process.read.is_none());
+                None
+            }
+            _ => {
+                // it has ended: it was made from the main process, and had the same program and libraries
+                self.counts.ended += u64::from(!process.ended);
+                let main = self.main_pid.filter(|&main| main != pid);
+                let of_main = main.and_then(|main| self.map(main, round));
+                process.space.or(of_main)
+            }
+        };
+        let ended = process.ended || text.is_err();
+        let read = Some(round);
+        self.processes.insert(pid, Process { space, read, ended });
+        space
+    }
+
+    fn space(&mut self, pid: u32, mappings: Vec<Mapping>) -> usize {
+        if let Some(&known) = self.by_mappings.get(&mappings) {
+            return known;
+        }
+        self.spaces.push(Space::new(pid, &mappings, &mut self.objects));
+        let number = self.spaces.len() - 1;
+        self.by_mappings.insert(mappings, number);
+        number
+    }
+}

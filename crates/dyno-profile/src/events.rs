@@ -1,0 +1,123 @@
+//! A clock on each CPU that writes the task it comes upon, with its stack, into a ring.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use dyno_observe::{Granted, Refusal, Status};
+use perf_event_open_sys as sys;
+use sys::bindings as perf;
+
+use crate::registers;
+use crate::rights;
+use crate::ring::Ring;
+
+/// What the clock is called: each CPU's own timer.
+pub const CLOCK: &str = "cpu-clock";
+/// Copied of each user stack.
+pub const STACK_BYTES: u32 = 16 << 10;
+/// Of a CPU's ring: what may be locked without further rights (`kernel.perf_event_mlock_kb`), less the first page.
+const RING_BYTES: usize = 512 << 10;
+/// Room for one sample at least, and another.
+const SMALLEST_RING_BYTES: usize = 64 << 10;
+
+/// The rings of all CPUs, running.
+///
+/// # Errors
+/// Why not, and the cure.
+pub fn open(hz: f64) -> Granted<Vec<Ring>> {
+    let mut rings = Vec::new();
+    for cpu in cpus() {
+        match event(cpu, hz) {
+            Ok(event) => rings.push(ring(event)?),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {} // gone offline
+            Err(error) => return Err(rights::refused(&error)),
+        }
+    }
+    for ring in &rings {
+        // SAFETY: a descriptor of ours; the argument is not used.
+        unsafe { sys::ioctls::ENABLE(ring.event().as_raw_fd(), 0) };
+    }
+    if rings.is_empty() {
+        return Err(Refusal::new(Status::NotSupported, "no CPU is online"));
+    }
+    Ok(rings)
+}
+
+fn ring(mut event: OwnedFd) -> Granted<Ring> {
+    let mut size = RING_BYTES;
+    loop {
+        match Ring::new(event, size) {
+            Ok(ring) => return Ok(ring),
+            Err((back, error)) if size > SMALLEST_RING_BYTES && error.raw_os_error() == Some(libc::EPERM) => {
+                (event, size) = (back, size / 2);
+            }
+            Err((_, error)) => return Err(rights::unmapped(&error)),
+        }
+    }
+}
+
+fn event(cpu: i32, hz: f64) -> io::Result<OwnedFd> {
+    let mut attributes = attributes(hz);
+    let flags = libc::c_ulong::from(perf::PERF_FLAG_FD_CLOEXEC);
+    // SAFETY: valid attributes; all tasks of one CPU, no group.
+    let fd = unsafe { sys::perf_event_open(&raw mut attributes, -1, cpu, -1, flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor of ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn attributes(hz: f64) -> perf::perf_event_attr {
+    let mut attributes = perf::perf_event_attr {
+        type_: perf::PERF_TYPE_SOFTWARE,
+        size: size_of::<perf::perf_event_attr>() as u32,
+        config: u64::from(perf::PERF_COUNT_SW_CPU_CLOCK),
+        sample_type: u64::from(
+            perf::PERF_SAMPLE_TID
+                | perf::PERF_SAMPLE_TIME
+                | perf::PERF_SAMPLE_CPU
+                | perf::PERF_SAMPLE_CALLCHAIN
+                | perf::PERF_SAMPLE_REGS_USER
+                | perf::PERF_SAMPLE_STACK_USER,
+        ),
+        sample_regs_user: registers::MASK,
+        sample_stack_user: STACK_BYTES,
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    attributes.__bindgen_anon_1.sample_period = (1e9 / hz) as u64;
+    attributes.set_disabled(1);
+    attributes.set_exclude_idle(1);
+    attributes.set_exclude_guest(1);
+    attributes.set_use_clockid(1);
+    attributes.set_task(1); // beginnings and ends of tasks
+    attributes
+}
+
+/// Numbers of the CPUs that are online.
+fn cpus() -> Vec<i32> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_else(|_| "0".to_owned());
+    listed(&text)
+}
+
+/// `0-3,8` as numbers.
+fn listed(text: &str) -> Vec<i32> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    text.trim().split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_have_ranges() {
+        assert_eq!(listed("0-2,8\n"), [0, 1, 2, 8]);
+        assert_eq!(listed("0\n"), [0]);
+        assert!(listed("").is_empty());
+    }
+}

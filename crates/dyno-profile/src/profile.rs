@@ -1,0 +1,156 @@
+//! The profile as a watch sees it.
+
+use std::sync::{Arc, OnceLock};
+
+use dyno_model::{Table, now_ns};
+use dyno_observe::task::Task;
+use dyno_observe::{Granted, Profiler, Refusal, Status};
+
+use crate::book::{Book, Counts};
+use crate::events::{self, CLOCK};
+use crate::kallsyms::Kallsyms;
+use crate::records;
+use crate::rights;
+use crate::ring::Ring;
+use crate::tables::tables;
+
+/// What to sample.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Samples a second of each CPU.
+    pub hz: f64,
+    /// It ends then, `CLOCK_MONOTONIC`; `None`: with the watch.
+    pub until_ns: Option<i64>,
+    /// The server's main process: its children are its tasks from their birth.
+    pub main_pid: Option<i64>,
+}
+
+/// Samples a second.
+const MOST_HZ: f64 = 1000.0;
+
+struct Profile {
+    options: Options,
+    rings: Vec<Ring>,
+    cpus: usize,
+    book: Book,
+    /// How often rings were read.
+    round: u64,
+}
+
+/// Starts the clocks.
+///
+/// # Errors
+/// Not permitted or not supported, and the cure.
+pub fn open(options: Options) -> Granted<Box<dyn Profiler>> {
+    if !(options.hz > 0.0 && options.hz <= MOST_HZ) {
+        let told = format!(
+            "{} samples a second: more than 0 and at most {MOST_HZ}",
+            options.hz
+        );
+        return Err(Refusal::new(Status::NotSupported, told));
+    }
+    let rings = events::open(options.hz)?;
+    Ok(Box::new(Profile {
+        options,
+        cpus: rings.len(),
+        rings,
+        book: Book::new(options.main_pid),
+        round: 0,
+    }))
+}
+
+impl Profiler for Profile {
+    fn watch(&mut self, task: &Arc<Task>) {
+        if task.gone() {
+            return;
+        }
+        self.drain(); // the end of an older task of this number comes first
+        self.book.watch(task);
+    }
+
+    fn drain(&mut self) {
+        self.round += 1;
+        let (book, round) = (&mut self.book, self.round);
+        for ring in &mut self.rings {
+            ring.look(|record| records::parse(record).iter().for_each(|r| book.begin(r)));
+        }
+        for ring in &mut self.rings {
+            ring.drain(|record| records::parse(record).iter().for_each(|r| book.take(r, round)));
+        }
+        if self.options.until_ns.is_some_and(|until_ns| now_ns() >= until_ns) {
+            self.rings.clear(); // the clocks stop
+        }
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        tables(&self.book, kernel_symbols(), Status::Off.as_str())
+    }
+
+    fn status(&self) -> (String, String) {
+        let detail = detail(
+            &self.options,
+            self.rings.len(),
+            self.book.rows.len(),
+            &self.book.counts,
+        );
+        let hidden = kernel_symbols()
+            .is_none()
+            .then(|| rights::KERNEL_HIDDEN.to_owned());
+        let unopened = self.book.objects.unopened();
+        let closed = (!unopened.is_empty()).then(|| {
+            format!(
+                "not readable, so without functions: {}; give dbdyno CAP_SYS_PTRACE",
+                unopened.join(", ")
+            )
+        });
+        let words: Vec<String> = [Some(detail), hidden, closed].into_iter().flatten().collect();
+        (Status::Ok.as_str().to_owned(), words.join("; "))
+    }
+}
+
+/// The kernel's symbols, as permitted: 10 MB to be read, so once a process.
+fn kernel_symbols() -> Option<&'static Kallsyms> {
+    static SYMBOLS: OnceLock<Option<Kallsyms>> = OnceLock::new();
+    let read = || Kallsyms::parse(&std::fs::read_to_string("/proc/kallsyms").ok()?);
+    SYMBOLS.get_or_init(read).as_ref()
+}
+
+/// The real clock, how stacks were unwound, and what is missing.
+fn detail(options: &Options, cpus: usize, samples: usize, counts: &Counts) -> String {
+    let Counts {
+        lost,
+        throttled,
+        cut,
+        pointers,
+        user,
+        ending,
+        ended,
+        closed,
+    } = *counts;
+    let mut words = vec![
+        format!("{CLOCK}, {} Hz on each of {cpus} CPUs", options.hz),
+        format!("{samples} samples, {lost} lost"),
+        format!(
+            "user stacks: {} by DWARF (.eh_frame), {pointers} also by frame pointers; {cut} cut",
+            user - pointers.min(user)
+        ),
+    ];
+    let told = [
+        (
+            throttled,
+            "times held back by the kernel (kernel.perf_event_max_sample_rate)",
+        ),
+        (ending, "samples of processes that were ending"),
+        (ended, "processes had ended before their memory map was read"),
+        (
+            closed,
+            "processes whose memory map may not be read: give dbdyno CAP_SYS_PTRACE",
+        ),
+    ];
+    words.extend(
+        told.iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| format!("{n} {what}")),
+    );
+    words.join("; ")
+}

@@ -1,0 +1,157 @@
+//! Records of a ring of samples: `perf_event_open(2)`, "MMAP layout". Pure: bytes to values.
+
+/// Type of a record, and flags of its `misc`.
+mod kind {
+    pub const LOST: u32 = 2;
+    pub const EXIT: u32 = 4;
+    pub const THROTTLE: u32 = 5;
+    pub const FORK: u32 = 7;
+    pub const SAMPLE: u32 = 9;
+}
+const CPU_MODE: u16 = 7;
+const KERNEL_MODE: u16 = 1;
+const USER_MODE: u16 = 2;
+
+/// Entries of a call chain that are no addresses: what follows is of the kernel, or of the program.
+const CONTEXT_KERNEL: u64 = -128_i64 as u64;
+const CONTEXT_USER: u64 = -512_i64 as u64;
+const CONTEXT_FIRST: u64 = -4095_i64 as u64;
+
+/// Registers that are sampled.
+pub const REGISTERS: usize = crate::registers::COUNT;
+/// Bytes before a record's body: type, misc, size.
+pub const HEADER: usize = 8;
+
+/// One record.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Record<'r> {
+    /// A task on a CPU.
+    Sample(Sample<'r>),
+    /// So many records found no room.
+    Lost(u64),
+    /// The kernel held the clock back.
+    Throttled,
+    /// A task began.
+    Fork {
+        /// Its process.
+        pid: u32,
+        /// The process that made it.
+        parent: u32,
+        /// The task.
+        tid: u32,
+    },
+    /// A task ended.
+    Exit {
+        /// Its process.
+        pid: u32,
+        /// The task.
+        tid: u32,
+    },
+    /// Nothing that we asked for.
+    Other,
+}
+
+/// A task on a CPU at an instant.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub struct Sample<'r> {
+    /// In kernel mode, otherwise in user mode.
+    pub kernel: bool,
+    /// Process.
+    pub pid: u32,
+    /// Task.
+    pub tid: u32,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub t_ns: u64,
+    /// On this CPU.
+    pub cpu: u32,
+    /// Kernel's part of the call chain, leaf first.
+    pub kernel_chain: Vec<u64>,
+    /// Program's part, by frame pointers, leaf first.
+    pub user_chain: Vec<u64>,
+    /// In the order of [`crate::registers`]; `None`: the task has no user space.
+    pub registers: Option<[u64; REGISTERS]>,
+    /// Memory from the stack pointer on.
+    pub stack: &'r [u8],
+}
+
+/// One record of a ring, header included. `None`: it is not as it should be.
+pub fn parse(record: &[u8]) -> Option<Record<'_>> {
+    let mut rest = Cursor(record);
+    let kind = rest.u32()?;
+    let misc = (rest.u32()? & 0xffff) as u16;
+    Some(match kind {
+        kind::SAMPLE => Record::Sample(sample(misc, rest)?),
+        kind::LOST => {
+            rest.u64()?; // the event's number
+            Record::Lost(rest.u64()?)
+        }
+        kind::THROTTLE => Record::Throttled,
+        kind::FORK | kind::EXIT => {
+            let (pid, parent, tid) = (rest.u32()?, rest.u32()?, rest.u32()?);
+            if kind == kind::EXIT {
+                Record::Exit { pid, tid }
+            } else {
+                Record::Fork { pid, parent, tid }
+            }
+        }
+        _ => Record::Other,
+    })
+}
+
+/// Fields in the order of `PERF_SAMPLE_TID | TIME | CPU | CALLCHAIN | REGS_USER | STACK_USER`.
+fn sample(misc: u16, mut rest: Cursor<'_>) -> Option<Sample<'_>> {
+    let mut sample = Sample {
+        kernel: match misc & CPU_MODE {
+            KERNEL_MODE => true,
+            USER_MODE => false,
+            _ => return None, // a hypervisor or its guest
+        },
+        pid: rest.u32()?,
+        tid: rest.u32()?,
+        t_ns: rest.u64()?,
+        cpu: (rest.u64()? & 0xffff_ffff) as u32,
+        ..Sample::default()
+    };
+    let mut chain = None;
+    for _ in 0..rest.u64()? {
+        match rest.u64()? {
+            CONTEXT_KERNEL => chain = Some(&mut sample.kernel_chain),
+            CONTEXT_USER => chain = Some(&mut sample.user_chain),
+            CONTEXT_FIRST.. => chain = None,
+            address => chain.iter_mut().for_each(|c| c.push(address)),
+        }
+    }
+    if rest.u64()? != 0 {
+        let mut registers = [0; REGISTERS];
+        for register in &mut registers {
+            *register = rest.u64()?;
+        }
+        sample.registers = Some(registers);
+    }
+    let room = rest.u64()? as usize;
+    if room > 0 {
+        let copied = rest.bytes(room)?;
+        let filled = rest.u64()? as usize;
+        sample.stack = copied.get(..filled)?;
+    }
+    Some(sample)
+}
+
+/// Reads in the machine's byte order.
+struct Cursor<'r>(&'r [u8]);
+
+impl<'r> Cursor<'r> {
+    fn bytes(&mut self, n: usize) -> Option<&'r [u8]> {
+        let (taken, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_ne_bytes(self.bytes(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_ne_bytes(self.bytes(8)?.try_into().ok()?))
+    }
+}
