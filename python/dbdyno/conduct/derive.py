@@ -15,6 +15,7 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from dbdyno.account import window
+from dbdyno.account.cpu_profile import cpu_profile, cpu_profile_total
 from dbdyno.account.ladder import rungs
 from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
@@ -28,7 +29,7 @@ from dbdyno.conclude.findings import findings
 from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.conduct.rebuild import environment_of
 from dbdyno.conduct.schedule import sought
-from dbdyno.engines import wait_families
+from dbdyno.engines import code_areas, wait_families
 from dbdyno.model.claim import Claim
 from dbdyno.model.derived import OF_SESSIONS, WHOLLY
 from dbdyno.model.environment import Environment
@@ -73,6 +74,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables["over_time"] = window.over_time(cells)
     tables["profile"] = profile(tables)
     tables["statements"] = statements(tables, plan.experiment.observation)
+    tables |= cpu_profile(cells, tables, lambda: code_areas(environment.server.engine))
     found, facts = seconds(tables), Facts()
     tables["top_events"] = top_events(tables["windows"], found)
     findings(plan, environment, {**tables, "rungs": rungs(tables)}, workloads, facts)
@@ -96,6 +98,7 @@ def conclude(
         "profile": profile_total(tables["windows"], tables["profile"]),
         "top_events": top_events_total(tables["windows"], spent),
         "statements": statements_total(tables),
+        "cpu_profile": cpu_profile_total(tables["windows"], tables["cpu_profile"]),
     }
     tables |= {name: pl.concat([tables[name], total]) for name, total in totals.items()}
     tables["statement_texts"] = tables["statement_texts"].unique("query_id", maintain_order=True)
@@ -140,7 +143,7 @@ def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
 HELD = (
     *("windows", "rates", "ledger", "cores", "events", "profile", "top_events", "data_sources", "rounds"),
     *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families", "over_time"),
-    *("statements", "statement_texts"),
+    *("statements", "statement_texts", "cpu_profile"),
 )
 """Tables of a part that conclusions are drawn from."""
 TOGETHER = 64

@@ -18,6 +18,7 @@ from dbdyno.model.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from dbdyno.model.code_areas import CodeAreas
     from dbdyno.model.plan import Workload
     from dbdyno.model.protocols import Server, Target
     from dbdyno.model.wait_families import Helper, WaitFamilies
@@ -32,6 +33,7 @@ class Engine(Protocol):
 
     ``embedded``: an :class:`Embedded`;
     ``workloads()``: workloads that only it has, by name, or has otherwise than dbdyno's own of that name;
+    ``code_areas()``: parts of its program, by function;
     ``secret_in(dsn)``: of a DSN that holds a password, where to keep that instead; else None."""
 
     PRODUCT: str
@@ -118,6 +120,14 @@ def workloads(engine: str) -> dict[str, Workload]:
     """Its own workloads, by name."""
     found = getattr(_engine(engine), "workloads", None)
     return {} if found is None else cast("dict[str, Workload]", found())
+
+
+def code_areas(engine: str) -> CodeAreas:
+    """Parts of its program, by function: of an engine that does not say so, none."""
+    from dbdyno.model.code_areas import CodeAreas
+
+    found = getattr(_engine(engine), "code_areas", None)
+    return CodeAreas() if found is None else cast("CodeAreas", found())
 
 
 def secret_in(engine: str, dsn: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
+from dbdyno.model.cpu_profile import CPU_PROFILE, CPU_STACKS
 from dbdyno.model.data_sources import process_rates
 from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, TEXTS
 
@@ -327,11 +328,13 @@ DERIVED: dict[str, tuple[Column, ...]] = {
     ),
     "placed": PLACED,
     "placements": PLACEMENTS,
+    "cpu_profile": CPU_PROFILE,
+    "cpu_stacks": CPU_STACKS,
 }
 
 OLDER_NAMES = {"witnesses": "data_sources"}
 """What tables were called in runs of older versions -> what they are called now."""
-WHOLLY = ("microstates", "strips")
-"""Tables of nothing but rows of single sessions and processes."""
+WHOLLY = ("microstates", "strips", "cpu_stacks")
+"""Tables of nothing but rows of single sessions and processes, or of stacks: not held in memory."""
 OF_SESSIONS = ("ledger", "events", *WHOLLY)
 """Tables that have such rows; in the others ``who`` is ``session``."""

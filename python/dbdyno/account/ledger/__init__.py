@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from dbdyno.account.ledger.apportion import joint
-from dbdyno.account.ledger.cpu import microstates_of
+from dbdyno.account.ledger.cpu import microstates_of, task_cpu
 from dbdyno.account.ledger.sources import cross_check
 from dbdyno.account.ledger.tables import events_of, ledger_of, strips_of
 from dbdyno.model.tables import Tables
@@ -22,7 +22,7 @@ __all__ = ["accounts", "cross_check", "ledger"]
 
 
 def accounts(cut: Tables, samples: Iterable[pl.DataFrame] | None = None) -> dict[str, pl.DataFrame]:
-    """Tables ``ledger``, ``events``, ``microstates``, ``strips`` and ``served`` of all cells in ``cut``.
+    """Tables ``ledger``, ``events``, ``microstates``, ``strips``, ``served``, ``task_cpu`` of all cells.
     ``samples``: the rows of ``cut_samples`` in chunks, if these are not in ``cut``."""
     found = joint(cut, samples)
     return {
@@ -31,6 +31,7 @@ def accounts(cut: Tables, samples: Iterable[pl.DataFrame] | None = None) -> dict
         "microstates": microstates_of(found, cut),
         "strips": strips_of(found, cut),
         "served": found.served,
+        "task_cpu": task_cpu(found.tasks),
     }
 
 

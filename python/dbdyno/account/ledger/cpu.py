@@ -12,7 +12,7 @@ from dbdyno.model.column import CELL
 from dbdyno.model.data_sources import counts, process_rates
 from dbdyno.model.tables import Tables, conform, empty
 from dbdyno.model.units import NS_PER_S, TICK_NS
-from dbdyno.model.wait_families import AT_CLIENT, LOCKS
+from dbdyno.model.wait_families import AT_CLIENT, LOCKS, ROLE
 
 
 def cpu_sums(tasks: pl.DataFrame, groups: Groups) -> pl.DataFrame:
@@ -41,6 +41,20 @@ def cpu_sums(tasks: pl.DataFrame, groups: Groups) -> pl.DataFrame:
     errors = slack(tasks, groups).select("group", slack_run="run", slack_runq="runq")
     found = found.join(errors, on="group", how="left", maintain_order="left")
     return found.join(groups.table, on="group", maintain_order="left")
+
+
+def task_cpu(tasks: pl.DataFrame) -> pl.DataFrame:
+    """Per task ``run``, seconds per second on a CPU (NULL: unknown); ``scope`` and ``who`` as in the ledger,
+    sessions in sum."""
+    role = pl.col("role")
+    own, helps = role.is_in(["session", BRIEF]), role.str.starts_with(ROLE)
+    scope = pl.when(own).then(pl.lit("rung")).when(helps).then(pl.lit("helper")).otherwise(pl.lit("beside"))
+    return tasks.select(
+        *("cell", "pid", "tid", "session"),
+        scope=scope,
+        who=pl.when(own).then(pl.lit("rung")).otherwise(role.str.strip_prefix(ROLE)),
+        run=pl.col("run_ns") / pl.col("over_ns"),
+    )
 
 
 def _all_known(name: str, needed: pl.Expr) -> pl.Expr:

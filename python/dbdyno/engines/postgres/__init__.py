@@ -10,12 +10,22 @@ from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
     from dbdyno.engines.postgres.server import PostgresServer
+    from dbdyno.model.code_areas import CodeAreas
     from dbdyno.model.protocols import Target
     from dbdyno.model.wait_families import Helper, WaitFamilies
 
 PRODUCT = "PostgreSQL"
 
-__all__ = ["PRODUCT", "PostgresServer", "embedded", "helpers", "open_server", "secret_in", "wait_families"]
+__all__ = [
+    "PRODUCT",
+    "PostgresServer",
+    "code_areas",
+    "embedded",
+    "helpers",
+    "open_server",
+    "secret_in",
+    "wait_families",
+]
 
 
 def open_server(target: Target) -> PostgresServer:
@@ -44,6 +54,12 @@ def wait_families() -> WaitFamilies:
     from dbdyno.engines.postgres.wait_events import families
 
     return families()
+
+
+def code_areas() -> CodeAreas:
+    from dbdyno.engines.postgres import source_tree
+
+    return source_tree.code_areas()
 
 
 def helpers() -> dict[str, Helper]:

@@ -1,0 +1,385 @@
+"""Tables ``cpu_profile`` and ``cpu_stacks``: CPU time by module, function, session and wait label. Pure.
+
+Samples of a task stand for its exact time on a CPU, so the rows of each kind add up to ``run.user`` and
+``run.system`` of the ledger: counts of samples by task and mode are fitted to both (raking). Time of tasks
+that no sample met, and of a mode that no sample met, is a row of its own, "not sampled".
+
+Intervals are those of a share seen in so many samples of unequal weight (Kish), of the sampled time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib import resources
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from dbdyno.account.window.cells import key
+from dbdyno.model.code_areas import CodeAreas, parsed, plain_name
+from dbdyno.model.cpu_profile import KERNEL, NOT_SAMPLED, OTHERS, UNKNOWN, frame_text
+from dbdyno.model.ledger_rows import account_rows, groups
+from dbdyno.model.raw import RawCell
+from dbdyno.model.session_time import NO_EVENT
+from dbdyno.model.tables import Tables, conform, empty
+from dbdyno.model.units import NS_PER_S
+from dbdyno.stats.estimates import interval
+from dbdyno.stats.raking import Floats, ipf
+
+MOST, MOST_STACKS = 500, 5_000
+"""Functions and stacks of a cell and group; the rest of each is one row."""
+_MODES = ("user", "kernel")
+_GROUP = ["scope", "who"]
+_RATES = {"per_call_ns": "calls_per_s", "per_work_ns": "work_per_s"}
+_SUMMED = ("aas", "kernel", "total", "total_kernel")
+
+
+def cpu_profile(
+    cells: Sequence[RawCell], cut: Tables, areas: Callable[[], CodeAreas]
+) -> dict[str, pl.DataFrame]:
+    """``cut``: ``task_cpu`` (of the ledger), ``ledger``, ``rates``; ``areas``: of the server's program."""
+    made: dict[str, list[pl.DataFrame]] = {name: [empty(name)] for name in ("cpu_profile", "cpu_stacks")}
+    for cell in cells:
+        if cell.height("profile_samples"):
+            mine = {n: cut[n].filter(pl.col("cell") == cell.id) for n in ("task_cpu", "ledger", "rates")}
+            for name, frame in _of_cell(cell, mine, areas()).items():
+                keyed = frame.with_columns(**{k: pl.lit(v) for k, v in key(cell).items()})
+                made[name].append(conform(name, keyed))
+    return {name: pl.concat(frames) for name, frames in made.items()}
+
+
+def _of_cell(cell: RawCell, cut: Tables, areas: CodeAreas) -> dict[str, pl.DataFrame]:
+    samples = _weighted(_samples(cell, cut["task_cpu"]), cut)
+    code = _code(cell, samples.seen, areas)
+    rows = pl.concat([_bounded(_rows(samples, code), samples.whole), _not_sampled(samples)], how="diagonal")
+    stacks = pl.concat([_stacks(samples.seen, code), _not_sampled_stacks(samples)], how="diagonal")
+    return {"cpu_profile": _per_unit(rows, cut["rates"]), "cpu_stacks": stacks}
+
+
+# The samples of the window, and what each stands for.
+
+
+class _Weighted(NamedTuple):
+    seen: pl.DataFrame  # a row a task, mode, label, stack: group, session, n, cuts, aas
+    rest: pl.DataFrame  # not sampled: group, mode, aas
+    whole: pl.DataFrame  # per group: sampled (aas), effective
+
+
+def _samples(cell: RawCell, tasks: pl.DataFrame) -> pl.DataFrame:
+    """Counted, with their tasks; those of tasks without a known CPU time are left out."""
+    inside = (pl.col("t_ns") >= cell.meta.t0_ns) & (pl.col("t_ns") < cell.meta.t1_ns)
+    by = ["pid", "tid", "mode", "wait_class", "wait_event", "label_status", "stack"]
+    counted = (
+        cell.scan("profile_samples")
+        .filter(inside)
+        .group_by(by)
+        .agg(n=pl.len().cast(pl.Int64), cuts=pl.col("cut").cast(pl.Int64).sum())
+    )
+    known = tasks.drop_nulls("run").unique(["pid", "tid"], keep="last", maintain_order=True)
+    known = known.select("pid", "tid", "session", *_GROUP, "run").with_row_index("task")
+    return known.join(counted.collect(), on=["pid", "tid"], how="left", maintain_order="left").filter(
+        pl.col("n").is_not_null() | (pl.col("run") > 0)
+    )
+
+
+def _weighted(samples: pl.DataFrame, cut: Tables) -> _Weighted:
+    seen, rest, whole = [], [], []
+    for (scope, who), mine in samples.group_by(_GROUP, maintain_order=True):
+        mode = pl.col("mode")
+        counts = mine.group_by("task", "run", maintain_order=True).agg(
+            pl.col("n").filter(mode == m).sum().alias(m) for m in _MODES
+        )
+        n = counts.select(_MODES).to_numpy().astype(np.float64)
+        mass, left = _masses(n, counts["run"].to_numpy(), _targets(cut["ledger"], str(scope)))
+        weight = np.divide(mass, n, out=np.zeros_like(mass), where=n > 0)
+        each = [
+            counts.select("task", mode=pl.lit(m), weight=pl.Series(weight[:, i], dtype=pl.Float64))
+            for i, m in enumerate(_MODES)
+        ]
+        found = mine.drop_nulls("n").join(pl.concat(each), on=["task", "mode"], maintain_order="left")
+        seen.append(found.with_columns(aas=pl.col("n") * pl.col("weight")))
+        rest += [{"scope": scope, "who": who, "mode": m, "aas": a} for m, a in left.items() if a > 0]
+        squares = float((mass * weight).sum())
+        effective = mass.sum() ** 2 / squares if squares > 0 else None
+        whole.append({"scope": scope, "who": who, "sampled": float(mass.sum()), "effective": effective})
+    schema: dict[str, Any] = {"scope": pl.String, "who": pl.String}
+    return _Weighted(
+        pl.concat(seen) if seen else samples.drop_nulls("n").with_columns(aas=pl.lit(0.0)),
+        pl.DataFrame(rest, schema=schema | {"mode": pl.String, "aas": pl.Float64}),
+        pl.DataFrame(whole, schema=schema | {"sampled": pl.Float64, "effective": pl.Float64}),
+    )
+
+
+def _targets(ledger: pl.DataFrame, scope: str) -> Floats | None:
+    """``run.user`` and ``run.system`` of the sessions in sum; others have no such accounts."""
+    if scope != "rung":
+        return None
+    found = [account_rows(ledger, name)["aas"].to_list() for name in ("run.user", "run.system")]
+    known = all(len(f) == 1 and f[0] is not None for f in found)
+    return np.array([f[0] for f in found], dtype=np.float64) if known else None
+
+
+def _masses(n: Floats, run: Floats, targets: Floats | None) -> tuple[Floats, dict[str | None, float]]:
+    """Seconds per second of the samples of each task (row) and mode, and those that are not sampled, by mode.
+
+    ``n``: samples; ``run``: each task's; ``targets``: those of each mode, which add up to the tasks'.
+    """
+    counted, mass = n.sum(axis=0), np.zeros_like(n)
+    if counted.sum() == 0:
+        if targets is None:
+            return mass, {None: float(run.sum())}
+        return mass, dict(zip(_MODES, targets.tolist(), strict=True))
+    met = n.sum(axis=1) > 0
+    if targets is None:
+        mass[met] = n[met] * (run[met] / n[met].sum(axis=1))[:, None]
+        return mass, {None: float(run[~met].sum())}
+    part = float(run[~met].sum() / run.sum()) if run.sum() > 0 else 0.0
+    columns = np.where(counted > 0, targets * (1.0 - part), 0.0)
+    rows = run[met] * (columns.sum() / max(float(run[met].sum()), 1e-300))
+    mass[met] = ipf(n[met], np.zeros(int(met.sum()), dtype=np.int64), rows, columns[None, :])
+    left = targets - mass.sum(axis=0)
+    return mass, dict(zip(_MODES, np.where(left > 1e-12, left, 0.0).tolist(), strict=True))
+
+
+# The code that the samples met.
+
+
+class _Code(NamedTuple):
+    functions: pl.DataFrame  # fn, name, module, text
+    paths: pl.DataFrame  # stack, position, fn: of the samples' stacks
+    leaves: pl.DataFrame  # stack, mode -> fn: where the time itself went
+
+
+def _code(cell: RawCell, seen: pl.DataFrame, areas: CodeAreas) -> _Code:
+    stacks = seen.select("stack").unique()
+    paths = cell.tables["profile_stacks"].join(stacks, on="stack", how="semi")
+    met = cell.tables["profile_frames"].join(paths.select("frame").unique(), on="frame", how="semi")
+    frames = _named(met, areas)
+    extra = [{"name": UNKNOWN, "module": KERNEL}, {"name": UNKNOWN, "module": UNKNOWN}]
+    functions = pl.concat([pl.DataFrame(extra), frames.select("name", "module")]).unique(maintain_order=True)
+    functions = functions.with_row_index("fn").with_columns(text=frame_text())
+    frames = frames.join(functions, on=["name", "module"], maintain_order="left")
+    paths = paths.join(frames.select("frame", "kind", "fn"), on="frame").sort("stack", "position")
+    return _Code(functions, paths, _leaves(seen, paths))
+
+
+def _named(frames: pl.DataFrame, areas: CodeAreas) -> pl.DataFrame:
+    """Each frame's function and module; parts of the kernel and of the server's program are modules.
+
+    A kernel module is ``kernel:ext4``; libraries go without ``.so`` and version.
+    """
+    kernel = kernel_areas()
+    names: list[str] = []
+    modules: list[str] = []
+    for function, module, source in frames.select("function", "module", "source").iter_rows():
+        name = plain_name(function) if function else None
+        found = areas if module == areas.program else kernel if module == KERNEL else None
+        part = found.of(name, source) if found is not None else None
+        names.append(name or UNKNOWN)
+        modules.append(f"{module}:{part}" if part else (module or UNKNOWN).partition(".so")[0])
+    return frames.select("frame", "kind", name=pl.Series(names, dtype=pl.String)).with_columns(
+        module=pl.Series(modules, dtype=pl.String)
+    )
+
+
+def kernel_areas() -> CodeAreas:
+    """Subsystems of Linux by the beginnings of well-known names."""
+    return parsed(resources.files("dbdyno.account").joinpath("kernel_areas.txt").read_text("utf-8"))
+
+
+def _leaves(seen: pl.DataFrame, paths: pl.DataFrame) -> pl.DataFrame:
+    """A kernel sample whose stack begins in user mode was in the kernel, at a place that is unknown."""
+    last = paths.filter(pl.col("position") == pl.col("position").min().over("stack"))
+    both = seen.select("stack", "mode").unique(maintain_order=True)
+    both = both.join(last.select("stack", "kind", "fn"), on="stack", how="left", maintain_order="left")
+    outside = (pl.col("mode") == "kernel") & (pl.col("kind").fill_null("user") == "user")
+    return both.select(
+        "stack", "mode",
+        fn=pl.when(outside).then(0).otherwise(pl.col("fn").fill_null(1)).cast(pl.UInt32),
+        outside=outside | pl.col("fn").is_null(),
+    )  # fmt: skip
+
+
+# Rows.
+
+_SUMS = (
+    pl.col("aas").sum(),
+    pl.col("aas").filter(pl.col("mode") == "kernel").sum().alias("kernel"),
+    pl.col("n").sum().alias("samples"),
+)
+
+
+def _rows(found: _Weighted, code: _Code) -> pl.DataFrame:
+    """Of all kinds, without intervals."""
+    seen = found.seen
+    label = pl.concat_str("wait_class", "wait_event", separator="/", ignore_nulls=True)
+    label = pl.when(pl.col("wait_class").is_null()).then(pl.lit(NO_EVENT)).otherwise(label)
+    why = pl.format("label unknown: {}", "label_status")
+    label = pl.when(pl.col("label_status") != "ok").then(why).otherwise(label)
+    session = pl.col("session").cast(pl.String)
+    kinds = {"mode": pl.col("mode"), "session": session, "wait": label}
+    made = [
+        seen.group_by(*_GROUP, name=name, maintain_order=True).agg(*_SUMS).with_columns(by=pl.lit(by))
+        for by, name in kinds.items()
+        if seen.height
+    ]
+    return pl.concat([*made, _cuts(seen), *_of_code(seen, code)], how="diagonal")
+
+
+def _cuts(seen: pl.DataFrame) -> pl.DataFrame:
+    """Stacks that are whole, and those that were cut; the time of a group of samples goes by their number."""
+    part = pl.col("cuts") / pl.col("n")
+    both = [
+        seen.with_columns(aas=pl.col("aas") * p, n=n, name=pl.lit(name))
+        for name, p, n in (("whole", 1 - part, pl.col("n") - pl.col("cuts")), ("cut", part, pl.col("cuts")))
+    ]
+    rows = pl.concat(both, how="vertical_relaxed").filter(pl.col("n") > 0)
+    return rows.group_by(*_GROUP, "name", maintain_order=True).agg(*_SUMS).with_columns(by=pl.lit("stack"))
+
+
+def _of_code(seen: pl.DataFrame, code: _Code) -> Iterator[pl.DataFrame]:
+    """By function and by module: itself, and with what it calls; recursion counts once."""
+    stacks = seen.group_by(*_GROUP, "stack", "mode", maintain_order=True).agg(pl.col("aas", "n").sum())
+    stacks = stacks.join(code.leaves, on=["stack", "mode"], maintain_order="left")
+    whose = code.functions.select("fn", "name", "module")
+    leaves = stacks.filter("outside").select("stack", "fn").unique()
+    members = pl.concat([code.paths.select("stack", "fn"), leaves]).unique().join(whose, on="fn")
+    for by, names in (("function", ["name", "module"]), ("module", ["module"])):
+        own = stacks.join(whose, on="fn", maintain_order="left").group_by(*_GROUP, *names).agg(*_SUMS)
+        met = members.select("stack", *names).unique().join(stacks.drop("fn"), on="stack")
+        under = met.group_by(*_GROUP, *names).agg(
+            *(e.alias(n) for e, n in zip(_SUMS[:2], ("total", "total_kernel"), strict=True))
+        )
+        rows = under.join(own, on=[*_GROUP, *names], how="left").with_columns(
+            pl.col("aas", "kernel").fill_null(0.0), pl.col("samples").fill_null(0), by=pl.lit(by)
+        )
+        rows = rows.sort("aas", "total", *names, descending=[True, True, *(False for _ in names)])
+        yield rows.with_columns(name="module") if by == "module" else _fewer(rows)
+
+
+def _fewer(rows: pl.DataFrame) -> pl.DataFrame:
+    """The first :data:`MOST` of each group by either time; the others in one row, without callees."""
+    places = [pl.col(n).rank("ordinal", descending=True).over(_GROUP) for n in ("aas", "total")]
+    rows = rows.with_columns(kept=pl.min_horizontal(places) <= MOST)
+    rest = rows.filter(~pl.col("kept")).group_by(*_GROUP, "by", maintain_order=True)
+    others = rest.agg(pl.col("aas", "kernel", "samples").sum()).with_columns(name=pl.lit(OTHERS))
+    return pl.concat([rows.filter("kept").drop("kept"), others], how="diagonal")
+
+
+def _bounded(rows: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
+    """With 95 % intervals."""
+    rows = rows.join(whole, on=_GROUP, how="left", maintain_order="left")
+    ends: dict[str, pl.Expr] = {}
+    for column, before in (("aas", ""), ("total", "total_")):
+        share = pl.col(column) / pl.col("sampled")
+        low, high = interval(share, pl.col("effective"))
+        ends |= {f"{before}low": low * pl.col("sampled"), f"{before}high": high * pl.col("sampled")}
+    ends = {n: pl.when(pl.col("sampled") > 0).then(e).fill_nan(None) for n, e in ends.items()}
+    return rows.with_columns(**ends, status=pl.lit("ok"))
+
+
+def _not_sampled(found: _Weighted) -> pl.DataFrame:
+    """A row in each kind."""
+    kernel = pl.col("aas").filter(pl.col("mode") == "kernel").sum()
+    rest = found.rest.group_by(_GROUP, maintain_order=True).agg(
+        pl.col("aas").sum(), kernel=pl.when(pl.col("mode").is_not_null().all()).then(kernel)
+    )
+    kinds = pl.DataFrame({"by": ["mode", "session", "wait", "stack", "function", "module"]})
+    rows = rest.join(kinds, how="cross").join(found.whole, on=_GROUP, how="left", maintain_order="left")
+    both = {"total": "aas", "low": "aas", "high": "aas", "total_low": "aas", "total_high": "aas"}
+    return rows.with_columns(
+        name=pl.lit(NOT_SAMPLED),
+        samples=pl.lit(0, pl.Int64),
+        status=pl.lit(NOT_SAMPLED),
+        total_kernel="kernel",
+        **both,
+    )
+
+
+def _per_unit(rows: pl.DataFrame, rates: pl.DataFrame) -> pl.DataFrame:
+    """Per call and unit of work, of the time of each row itself."""
+    known = dict(rates.filter(pl.col("scope") == "rung").select("name", "value").iter_rows())
+    rows = rows.with_columns(
+        (pl.col("aas") * NS_PER_S / known[rate] if known.get(rate) else pl.lit(None, pl.Float64)).alias(name)
+        for name, rate in _RATES.items()
+    )
+    return rows.drop("sampled")
+
+
+# Stacks.
+
+
+def _stacks(seen: pl.DataFrame, code: _Code) -> pl.DataFrame:
+    """Whole stacks, the root first; the rarest in one row."""
+    texts = code.paths.join(code.functions.select("fn", "text"), on="fn", maintain_order="left")
+    folded = texts.group_by("stack", maintain_order=True).agg(pl.col("text").reverse().str.join(";"))
+    rows = seen.group_by(*_GROUP, "stack", "mode", maintain_order=True).agg(pl.col("aas", "n").sum())
+    rows = rows.join(code.leaves, on=["stack", "mode"], maintain_order="left").join(
+        folded, on="stack", how="left"
+    )
+    rows = rows.join(code.functions.select("fn", leaf="text"), on="fn", maintain_order="left")
+    own = (
+        pl.when("outside")
+        .then(pl.concat_str("text", "leaf", separator=";", ignore_nulls=True))
+        .otherwise("text")
+    )
+    rows = rows.group_by(*_GROUP, stack=own, mode="mode").agg(pl.col("aas").sum(), samples=pl.col("n").sum())
+    place = pl.col("aas").rank("ordinal", descending=True).over(_GROUP)
+    rest = pl.lit(f"{UNKNOWN}`[{OTHERS}]")
+    rows = rows.with_columns(stack=pl.when(place <= MOST_STACKS).then("stack").otherwise(rest))
+    made = rows.group_by(*_GROUP, "stack", "mode").agg(pl.col("aas", "samples").sum())
+    return made.sort(*_GROUP, "aas", "stack", descending=[False, False, True, False])
+
+
+def _not_sampled_stacks(found: _Weighted) -> pl.DataFrame:
+    return found.rest.with_columns(stack=pl.lit(f"{UNKNOWN}`[{NOT_SAMPLED}]"), samples=pl.lit(0, pl.Int64))
+
+
+# Several cells together.
+
+
+def cpu_profile_total(windows: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
+    """Means over all usable cells of a workload, variant and load together (cell ``all``), by wall time."""
+    made = [empty("cpu_profile")]
+    for head, cells in groups(windows):
+        walls = pl.DataFrame({"cell": [w["cell"] for w in cells], "wall_s": [w["wall_s"] for w in cells]})
+        rows = table.join(walls, on="cell", maintain_order="left")
+        if rows.height:
+            here = float(rows.select("cell", "wall_s").unique()["wall_s"].sum())
+            made.append(conform("cpu_profile", _together(rows, here).with_columns(**_literals(head))))
+    return pl.concat(made)
+
+
+def _literals(head: dict[str, Any]) -> dict[str, pl.Expr]:
+    return {k: pl.lit(v) for k, v in head.items()}
+
+
+def _together(rows: pl.DataFrame, whole_s: float) -> pl.DataFrame:
+    part = pl.col("wall_s") / whole_s
+    each = rows.filter(pl.col("by") == "mode").with_columns(part=part, ok=pl.col("status") == "ok")
+    sampled = each.filter("ok").group_by("cell", *_GROUP).agg(
+        pl.col("aas").sum(), pl.col("effective").first(), pl.col("part").first()
+    )  # fmt: skip
+    mass = pl.col("aas") * pl.col("part")
+    whole = sampled.group_by(_GROUP).agg(
+        sampled=mass.sum(), effective=mass.sum() ** 2 / (mass**2 / pl.col("effective")).sum()
+    )
+    by = [*_GROUP, "by", "name", "module", "status"]
+    per = [_mean(n, part) for n in _RATES]
+    sums = rows.group_by(by, maintain_order=True).agg(
+        *((pl.col(n) * part).sum().alias(n) for n in _SUMMED), pl.col("samples").sum(), *per
+    )
+    sums = sums.sort(*_GROUP, "by", "aas", "total", descending=[False, False, False, True, True])
+    ok = _bounded(sums.filter(pl.col("status") == "ok"), whole)
+    no = sums.filter(pl.col("status") != "ok").join(whole, on=_GROUP, how="left")
+    both = dict.fromkeys(("low", "high", "total_low", "total_high"), "aas")
+    made = pl.concat([ok, no.with_columns(**both)], how="diagonal")
+    return made.drop("sampled").with_columns(
+        pl.when(pl.col("name") != OTHERS).then(n).alias(n) for n in ("total", "total_kernel")
+    )
+
+
+def _mean(name: str, part: pl.Expr) -> pl.Expr:
+    """Unknown where a part of it is; what a cell has no row of is 0 there."""
+    return pl.when(pl.col(name).is_not_null().all()).then((pl.col(name) * part).sum()).alias(name)
