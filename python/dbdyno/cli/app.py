@@ -95,6 +95,7 @@ Examples:
   dbdyno trend                           a figure over runs, and when it changed
   dbdyno explain cpu-wait                what a claim means, and what to do
   dbdyno show last --profile             load profile and top ten events of the last run
+  dbdyno hot last                        which functions and modules used the CPU (run --profile)
   dbdyno export last --to xlsx           an Excel workbook with charts
   dbdyno sql "from rungs"                query the tables of all runs
 
@@ -120,6 +121,8 @@ _PLACES = {
     "report": "runs:report_command",
     "export": "runs:export",
     "rebuild": "runs:rebuild",
+    "hot": "hot:hot",
+    "flame": "hot:flame",
     "label": "history:label",
     "rm": "history:remove",
     "trend": "trend:trend",

@@ -163,7 +163,7 @@ def report_command(run: str, output: Path | None, store: Path | None) -> None:
     "--to",
     "kind",
     required=True,
-    type=click.Choice(["csv", "xlsx", "parquet", "json", "md"]),
+    type=click.Choice(["csv", "xlsx", "parquet", "json", "md", "folded", "pprof", "firefox"]),
     help="Format.",
 )
 @click.option(
@@ -172,10 +172,11 @@ def report_command(run: str, output: Path | None, store: Path | None) -> None:
 @click.option("--full", is_flag=True, help="With the raw tables: samples, calls, counters ...")
 @store_option
 def export(run: str, kind: str, output: Path | None, full: bool, store: Path | None) -> None:
-    """Write a run's tables as CSV, Excel, Parquet, JSON, Markdown.
+    """Write a run's tables as CSV, Excel, Parquet, JSON, Markdown; its CPU profile for other programs.
 
     csv and parquet: a folder with a file for each table. xlsx: the answer, rungs and charts first, then the
-    derived tables, times in ms. json: what show --json prints. md: the report as text.
+    derived tables, times in ms. json: what show --json prints. md: the report as text. folded, pprof,
+    firefox: stacks of the CPU profile, for flamegraph.pl, go tool pprof and profiler.firefox.com.
 
     \b
     Examples:
@@ -189,7 +190,9 @@ def export(run: str, kind: str, output: Path | None, full: bool, store: Path | N
     path = (
         output
         if output is not None
-        else Path(record.id if kind in ("csv", "parquet") else f"{record.id}.{kind}")
+        else Path(
+            record.id if kind in ("csv", "parquet") else f"{record.id}.{present.ENDINGS.get(kind, kind)}"
+        )
     )
     for written in present.export(results, conduct.raw_tables(record) if full else None, kind, path):
         click.echo(written)

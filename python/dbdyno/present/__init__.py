@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dbdyno.present.compare import document as comparison
     from dbdyno.present.compare import samples
     from dbdyno.present.document import Row
-    from dbdyno.present.exports import export, write
+    from dbdyno.present.exports import ENDINGS, export, write
     from dbdyno.present.jsondoc import comparison as comparison_document
     from dbdyno.present.jsondoc import document
     from dbdyno.present.jsondoc import machines as machines_document
@@ -68,6 +68,30 @@ def details(results: Results, name: str, cell: str | None = None) -> printed:
     return Printed(report.details(results, name, cell))
 
 
+def hot(
+    results: Results, by: str, most: int, cell: str | None = None
+) -> tuple[printed, list[dict[str, Any]]]:
+    """The CPU profile of a measurement by function, module, session or wait label: as text, and as rows.
+
+    Without ``cell``: of the top load, or of all windows of an observation.
+    """
+    from dbdyno.present import cpu_profile
+    from dbdyno.present.media.text import Printed
+
+    pick = cpu_profile.pick_of(results, cell)
+    return Printed(cpu_profile.hot(results, pick, by, most)), cpu_profile.hot_rows(results, pick, by)
+
+
+def write_flame(results: Results, path: Path, cell: str | None = None) -> Path:
+    """The flame graph as a page, or as a drawing where ``path`` ends in .svg; see :func:`hot`."""
+    from dbdyno.present import cpu_profile, exports, flame
+
+    pick = cpu_profile.pick_of(results, cell)
+    if path.suffix == ".svg":
+        return exports.write_atomic(path, flame.svg(cpu_profile.picture(results, pick)).encode())
+    return exports.write(cpu_profile.page(results, pick), path)
+
+
 def running_rungs(work: str, width: int) -> tuple[Running, Callable[[Mapping[str, Any]], Row]]:
     """The table of rungs for lines that are printed one by one, and its row of a row of table ``rungs``."""
     from dbdyno.present import rungs
@@ -80,6 +104,7 @@ def running_rungs(work: str, width: int) -> tuple[Running, Callable[[Mapping[str
 lazy(
     __name__,
     {
+        "ENDINGS": "dbdyno.present.exports",
         "ascii_only": "dbdyno.present.topology_picture",
         "brief": "dbdyno.present.report",
         "claims": "dbdyno.present.scaling_document",

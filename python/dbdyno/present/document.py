@@ -10,7 +10,7 @@ with sections, and ends with folded ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -219,6 +219,25 @@ class Strip:
 
 
 @dataclass(frozen=True)
+class Flame:
+    """Stacks as a tree of frames: a flame graph."""
+
+    id: str  # unique in its document
+    title: str
+    caption: str
+    names: Sequence[str]
+    """Frames: ``module`function``."""
+    root: Sequence[Any]
+    """A frame: number of its name, value, difference to what it is compared with, frames that it calls."""
+    colours: Mapping[str, str]
+    """Module -> name of a colour."""
+    scale: float
+    """A value times this is in the unit."""
+    unit: str
+    compared: bool = False
+
+
+@dataclass(frozen=True)
 class Verbatim:
     """A text whose lines stay as they are."""
 
@@ -259,7 +278,7 @@ class Section:
     """In a table of contents, where the title is long."""
 
 
-Block = Paragraph | Statements | Table | Chart | Drawing | Strip | Verbatim | Choice | Section
+Block = Paragraph | Statements | Table | Chart | Drawing | Strip | Flame | Verbatim | Choice | Section
 
 
 @dataclass(frozen=True)

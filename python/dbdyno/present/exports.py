@@ -81,7 +81,9 @@ def write(shown: Document, path: Path, data: dict[str, Any] | None = None) -> Pa
     return write_atomic(path, page.encode("utf-8"))
 
 
-Kind = Literal["csv", "xlsx", "parquet", "json", "md"]
+Kind = Literal["csv", "xlsx", "parquet", "json", "md", "folded", "pprof", "firefox"]
+ENDINGS: Mapping[str, str] = {"folded": "folded", "pprof": "pb.gz", "firefox": "firefox.json"}
+"""Of files whose ending is not their kind."""
 Tables = Mapping[str, pl.DataFrame]
 _FINDING = ("id", "severity", "subject", "claim", "value", "unit", "low", "high", "evidence", "cure", "cells")
 _FINDINGS = {name: pl.Float64 if name in ("value", "low", "high") else pl.String for name in _FINDING}
@@ -114,7 +116,24 @@ def export(results: Results, raw_tables: Tables | None, to: str, path: Path) -> 
         from dbdyno.present.media import markdown
 
         return [write_atomic(path, markdown.page(report.document(results)).encode())]
+    if to in ENDINGS:
+        return [write_atomic(path, _profile(results, to))]
     raise UsageError(f"unknown export format {to!r}", f"choose one of {', '.join(get_args(Kind))}")
+
+
+def _profile(results: Results, to: str) -> bytes:
+    """Stacks of the top load, or of all windows of an observation. Raises UsageError where there are none."""
+    from dbdyno.present import cpu_profile, flame, profile_exports
+
+    pick = cpu_profile.pick_of(results)
+    rows = flame.stacks(results, pick)
+    if to == "folded":
+        return flame.folded(rows).encode()
+    wall_s = float(results.tables["windows"].filter(pl.col("sessions") == pick.rung[2])["wall_s"].sum())
+    start_s = results.info.started.timestamp()
+    if to == "pprof":
+        return profile_exports.pprof(rows, wall_s, round(start_s * 1e9))
+    return profile_exports.firefox(rows, f"dbdyno {results.info.id}", wall_s, start_s * 1e3)
 
 
 def all_tables(results: Results, raw_tables: Tables | None) -> dict[str, pl.DataFrame]:

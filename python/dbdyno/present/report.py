@@ -14,6 +14,7 @@ from dbdyno.present import (
     charts,
     charts_time,
     compare,
+    cpu_profile,
     figures,
     headline,
     placement,
@@ -182,6 +183,14 @@ class _Builder:
         yield from tables
         if not observed:
             yield Section("Top events", [self._choice(profile.top_events)], "top", detail=True)
+        if cpu_profile.there(results):
+            yield Section(
+                "Where CPU time went",
+                [self._choice(cpu_profile.blocks)],
+                "cpu-profile",
+                detail=True,
+                name="CPU profile",
+            )
         ladders = scaling_document.section(results.scaling)
         if ladders is not None:
             yield replace(ladders, detail=True)

@@ -195,7 +195,9 @@ def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
     if table == "microstates":
         return microstates(results)
     frame = results.tables.get(table, empty(table))
-    if table in ("profile", "top_events", "statements") and (pick.cell is None or pick.repeats > 1):
+    if table in ("profile", "top_events", "statements", "cpu_profile") and (
+        pick.cell is None or pick.repeats > 1
+    ):
         workload, variant, sessions = pick.rung
         of_rung = figures.of_series(frame, figures.Series(workload, variant, ""))
         together = of_rung.filter((pl.col("cell") == TOGETHER) & (pl.col("sessions") == sessions))

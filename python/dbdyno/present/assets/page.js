@@ -75,6 +75,7 @@
   function pick() {
     document.querySelectorAll(".of").forEach(function (part) { part.hidden = part.dataset.pick !== chosen.value; });
     if (window.dbdynoStrips) window.dbdynoStrips();
+    if (window.dbdynoFlames) window.dbdynoFlames();
     drawShown();
   }
   if (chosen) {
@@ -83,6 +84,7 @@
     if (chosen.selectedIndex > 0) pick();  // the browser remembered it
   }
   if (window.dbdynoStrips) window.dbdynoStrips();
+  if (window.dbdynoFlames) window.dbdynoFlames();
 
   // The contents mark the section in sight: the last one that begins above the upper third of the window.
   var links = Array.prototype.slice.call(document.querySelectorAll(".toc li a"));

@@ -17,6 +17,7 @@ from dbdyno.present.document import (
     Column,
     Document,
     Drawing,
+    Flame,
     Key,
     KeyFigure,
     Paragraph,
@@ -44,9 +45,12 @@ def page(shown: Document) -> str:
     strips = {b.id: _strip_data(b) for b in blocks if isinstance(b, Strip)}
     code = [charts_code()] if charts else []
     code += [asset("strips.js")] if strips else []
+    flames = {b.id: _flame_data(b) for b in blocks if isinstance(b, Flame)}
+    code += [asset("flame.js")] if flames else []
     code += [asset("page.js")] if code or any(isinstance(b, Choice) for b in blocks) else []
     held = [_data("specs", charts)] if code else []
     held += [_data("strips", strips)] if strips else []
+    held += [_data("flames", flames)] if flames else []
     footer = el("footer", el("div", shown.footer)) if shown.footer else None
     main = el("main", parts(shown.blocks), id="content")
     body = [_contents(shown, blocks), el("div", _header(shown), main, footer, class_="page")]
@@ -134,6 +138,8 @@ def _part(block: Block, depth: int) -> Html:
             return el("figure", caption, Html(block.svg))
         case Strip():
             return _strip(block)
+        case Flame():
+            return _flame(block)
         case Verbatim():
             return join() if block.sketch else el("pre", block.text)
         case Choice():
@@ -194,6 +200,24 @@ def _strip_data(shown: Strip) -> dict[str, Any]:
         "names": shown.names,
         "pieces": shown.pieces,
     }
+
+
+def _flame(shown: Flame) -> Html:
+    """Where flame.js draws."""
+    search = el("label", "Search ", el("input", type="search", placeholder="function or module"))
+    reset = el("button", "Reset zoom", type="button")
+    tools = el("div", search, reset, el("output"), class_="tools", hidden=True)
+    frames = el("div", class_="frames", role="tree", aria_label=shown.title)
+    told = el("div", class_="told foot", role="status")
+    caption = el("figcaption", shown.caption)
+    head = el("div", el("h3", shown.title), class_="head")
+    parts = (head, tools, el("div", frames, class_="over"), told, caption, _DRAWING)
+    return el("figure", *parts, id=shown.id, class_="card flame", data_flame=shown.id)
+
+
+def _flame_data(shown: Flame) -> dict[str, Any]:
+    named = ("names", "root", "colours", "scale", "unit", "compared")
+    return {name: getattr(shown, name) for name in named}
 
 
 def _choice(shown: Choice, depth: int) -> Html:

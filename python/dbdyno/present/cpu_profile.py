@@ -1,0 +1,211 @@
+"""Where CPU time went: tables by module, function, session and wait label, and the flame graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.cpu_profile import NOT_SAMPLED, OTHERS
+from dbdyno.model.errors import UsageError
+from dbdyno.model.results import Results
+from dbdyno.model.tables import empty
+from dbdyno.model.units import counted, format_ns, significant
+from dbdyno.model.visible import visible
+from dbdyno.present import flame, selection
+from dbdyno.present.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Flame,
+    Paragraph,
+    Section,
+    Table,
+    known,
+    numeric,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures import percent, work_short
+from dbdyno.present.selection import Pick, rows_of
+
+SOURCE = "CPU profile"
+KINDS = ("function", "module", "session", "wait")
+SHOWN = 20
+"""Rows of a table in a page; the export holds all."""
+_HEADS = {"wait": "wait label", "module": "module", "session": "session", "function": "function"}
+_Row = dict[str, Any]
+_Columns = list[tuple[Column, Callable[[_Row], Cell]]]
+
+
+def there(results: Results) -> bool:
+    """Whether a profile was taken."""
+    return bool(results.tables.get("cpu_profile", empty("cpu_profile")).height)
+
+
+def pick_of(results: Results, cell: str | None = None) -> Pick:
+    """As :func:`selection.pick_of`. Raises :class:`UsageError`: the run has no profile."""
+    pick = selection.pick_of(results, cell)
+    if pick is None or not there(results):
+        raise UsageError(
+            f"run {results.info.id} has no CPU profile: {why(results)}",
+            "measure with it: dbdyno run --profile",
+        )
+    return pick
+
+
+def blocks(results: Results, pick: Pick) -> list[Block]:
+    """Of a page: by module and by function, the flame graph, the rest folded."""
+    frame = _rows(results, pick)
+    if frame.is_empty():
+        return [Paragraph(f"No CPU profile {pick.at}: {why(results)}.", "muted")]
+    first = [by_kind(results, pick, by, SHOWN) for by in ("module", "function")]
+    more = [by_kind(results, pick, by, SHOWN) for by in ("session", "wait")]
+    folded = Section("CPU time by session and by wait label", more, folded=True)
+    return [*first, picture(results, pick), folded, *remarks(notes(results, frame))]
+
+
+def by_kind(results: Results, pick: Pick, by: str, most: int | None = None) -> Table:
+    """One of :data:`KINDS`, the largest first."""
+    rows = _rows(results, pick).filter(pl.col("by") == by)
+    whole = float(rows["aas"].sum())
+    rest = pl.col("name").is_in([NOT_SAMPLED, OTHERS])
+    rows = rows.sort(rest, "aas", "total", descending=[False, True, True], maintain_order=True)
+    shown = rows if most is None else pl.concat([rows.filter(~rest).head(most), rows.filter(rest)])
+    unit = _unit(results, pick, rows)
+    head = f"CPU time of the sessions {pick.at} by {_HEADS[by]}: {significant(whole)} s per second"
+    return table(head, _columns(by, whole, unit), shown.to_dicts())
+
+
+def picture(results: Results, pick: Pick) -> Flame:
+    """The flame graph."""
+    root = flame.tree(flame.stacks(results, pick))
+    scale, unit = _scale(results, pick)
+    caption = (
+        "Width is CPU time; a frame stands on its caller. Click or Enter zooms, arrow keys move, / searches, "
+        "Escape shows all."
+    )
+    title = f"Flame graph of the sessions' CPU time {pick.at}"
+    return flame.block(f"flame-{pick.key}", title, caption, root, (scale, unit))
+
+
+def hot(results: Results, pick: Pick, by: str, most: int) -> Document:
+    """What ``dbdyno hot`` prints."""
+    frame = _rows(results, pick)
+    if frame.is_empty():
+        return Document("", [Paragraph(f"No CPU profile {pick.at}: {why(results)}.")])
+    return Document("", [by_kind(results, pick, by, most), *remarks(notes(results, frame))])
+
+
+def hot_rows(results: Results, pick: Pick, by: str) -> list[_Row]:
+    """The same as data: the rows of table ``cpu_profile``."""
+    frame = _rows(results, pick).filter(pl.col("by") == by)
+    return frame.sort("aas", "total", descending=True, maintain_order=True).to_dicts()
+
+
+def why(results: Results) -> str:
+    """Why there is none."""
+    told = results.tables["sources"].filter((pl.col("name") == SOURCE) & (pl.col("status") != "ok"))
+    if told.height:
+        return str(told["detail"][0]) or str(told["status"][0])
+    return "the run was measured without one: --profile"
+
+
+def notes(results: Results, frame: pl.DataFrame) -> list[str]:
+    """How many samples, how stacks were taken, what was cut or not sampled."""
+    stacks = {r["name"]: r for r in frame.filter(pl.col("by") == "stack").to_dicts()}
+    count = sum(r["samples"] for r in stacks.values())
+    whole = sum(r["aas"] for r in stacks.values())
+    told = results.tables["sources"].filter((pl.col("name") == SOURCE) & (pl.col("status") == "ok"))
+    how = f" ({told['detail'][0]})" if told.height and told["detail"][0] else ""
+    made = [
+        f"{counted(count, 'sample')}{how}, scaled to each task's exact CPU time. Intervals are 95 %; total "
+        "includes callees."
+    ]
+    cut, missing = stacks.get("cut"), stacks.get(NOT_SAMPLED)
+    if cut is not None and whole:
+        made.append(
+            f"{percent(cut['aas'], whole)} % of CPU time has stacks that were cut: their callers are unknown."
+        )
+    if missing is not None and whole and missing["aas"] > 0.005 * whole:
+        share = percent(missing["aas"], whole)
+        made.append(f"{share} % of CPU time was not sampled: no sample of its tasks, or none of their mode.")
+    return made
+
+
+def _rows(results: Results, pick: Pick) -> pl.DataFrame:
+    return rows_of(results, "cpu_profile", pick).filter(pl.col("scope") == "rung")
+
+
+def _unit(results: Results, pick: Pick, rows: pl.DataFrame) -> tuple[str, str]:
+    """Column of cost per unit, and the unit's name: of work, else a call."""
+    if rows["per_work_ns"].is_not_null().any():
+        return "per_work_ns", work_short(results, pick.rung[0])
+    return "per_call_ns", "call"
+
+
+def _scale(results: Results, pick: Pick) -> tuple[float, str]:
+    """What a second per second of the pick is per unit of work; without one it stays what it is."""
+    rows = _rows(results, pick).filter((pl.col("by") == "function") & (pl.col("aas") > 0))
+    column, name = _unit(results, pick, rows)
+    costs = rows.drop_nulls(column)
+    if costs.is_empty():
+        return 1.0, "s per second"
+    return float(costs[column][0]) / float(costs["aas"][0]), f"ns per {name}"
+
+
+def _columns(by: str, whole: float, unit: tuple[str, str]) -> _Columns:
+    column, name = unit
+    module: _Columns = [(Column("module", rank=1), lambda r: word(visible(r["module"] or "")))]
+    code: _Columns = [
+        (numeric("total %", 1)._replace(note="with callees"), _share("total", whole)),
+    ]
+    return [
+        (Column(_HEADS[by], shortens=True), lambda r: word(_text(r["name"]))),
+        *(module if by == "function" else []),
+        (numeric("CPU %"), _share("aas", whole, bar=True)),
+        (numeric("95 %", 3), lambda r: word(_interval(r, whole))),
+        *(code if by in ("function", "module") else []),
+        (numeric("kernel %", 4)._replace(note="of its time, with callees"), _kernel),
+        (numeric("s/s", 5), lambda r: known(r["aas"], significant, "s/s")),
+        (numeric(f"per {name}", 2), lambda r: Cell("") if r[column] is None else _cost(r, column)),
+    ]  # fmt: skip
+
+
+def _text(name: str | None) -> str:
+    return visible(name or UNKNOWN)
+
+
+def _cost(row: _Row, column: str) -> Cell:
+    return known(row[column], format_ns, "ns")
+
+
+def _share(column: str, whole: float, bar: bool = False) -> Callable[[_Row], Cell]:
+    def cell(row: _Row) -> Cell:
+        if row[column] is None or whole <= 0:
+            return Cell("")
+        part = row[column] / whole
+        drawn = ((min(1.0, part), "run"),) if bar else ()
+        return known(part, lambda v: percent(v, digits=1))._replace(bar=drawn)
+
+    return cell
+
+
+def _interval(row: _Row, whole: float) -> str:
+    if row["low"] is None or row["name"] == NOT_SAMPLED or whole <= 0:
+        return ""
+    return f"{percent(row['low'], whole, 1)} to {percent(row['high'], whole, 1)}"
+
+
+def _kernel(row: _Row) -> Cell:
+    part, whole = (row["total_kernel"], row["total"]) if row["total"] else (row["kernel"], row["aas"])
+    return Cell("") if part is None or not whole else known(part / whole, lambda v: percent(v))
+
+
+def page(results: Results, pick: Pick) -> Document:
+    """The profile by itself, as ``dbdyno flame`` writes it."""
+    return Document(f"CPU profile of run {results.info.id}", blocks(results, pick))
