@@ -11,7 +11,7 @@ from tests.unit.test_observe_sources import Engine
 from dbdyno.account import window
 from dbdyno.model.column import column
 from dbdyno.model.data_source import CounterFile, DataSource
-from dbdyno.model.data_sources import SOURCES, counts, options, process_rates
+from dbdyno.model.data_sources import SOURCES, options, process_rates
 from dbdyno.model.plan import Experiment
 from dbdyno.model.tables import DERIVED, RAW, TABLES, empty
 from dbdyno.observe import How, counter_files
@@ -86,8 +86,8 @@ def test_a_registration_is_whole(source: DataSource) -> None:
     assert (
         source.name and source.provenance and (source.counts or source.file or source.keyed or source.stacks)
     )
-    for counted in (c for c in counts() if c is source.counts):
-        assert {counted.label.name, *(f.name for f in counted.figures)} <= {
+    for counted in source.counts:
+        assert {*(c.name for c in counted.labels), *(f.name for f in counted.figures)} <= {
             c.name for c in RAW[counted.table]
         }
         assert f"cut_{counted.table}" in TABLES
@@ -105,10 +105,10 @@ def test_a_registration_is_whole(source: DataSource) -> None:
 
 def test_a_counted_source_has_its_row_where_it_was_read() -> None:
     (counted,) = [s for s in SOURCES if s.counts]
-    assert counted.counts is not None
-    table = counted.counts.table
+    first = counted.counts[0]
+    table = first.table
     row = {"before_ns": 1, "after_ns": 1, "pid": 1, "tid": 1, "role": "other", "status": "ok"}
-    figures = {counted.counts.label.name: "x", **{f.name: 1 for f in counted.counts.figures}}
+    figures = {first.labels[0].name: "x", **{f.name: 1 for f in first.figures}}
     for rows, expected in (([], []), ([row | figures], ["ok"])):
         tables = made_cell({table: rows}).tables
         found = sources(Engine(), tables).filter(pl.col("name") == counted.name)  # type: ignore[arg-type]

@@ -114,7 +114,7 @@ def test_a_label_that_fell_is_unknown_and_calls_that_fell_are_left_out():
     cell = made_cell({"traced": READS, "waits": waits, "syscalls": calls, "sessions": [session_row()]})
     row = _one(cut_waits([cell]))
     assert (row["sleep_ns"], row["runq_ns"], row["sleeps"]) == (None, 0, None)
-    assert cut_counts(SYSTEM_CALLS.counts, [cell]).select("name", "calls").rows() == [("read", 250)]
+    assert cut_counts(SYSTEM_CALLS.counts[0], [cell]).select("name", "calls").rows() == [("read", 250)]
 
 
 def test_each_sampler_fills_the_window_by_itself():

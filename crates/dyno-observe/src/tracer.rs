@@ -21,7 +21,7 @@ pub trait Tracer: Send {
     /// between, and at the end.
     fn read(&mut self);
 
-    /// `traced`, `waits` and, where they are counted, `syscalls`: rows whose `after_ns` is at or after
+    /// `traced`, `waits` and, where they are counted, `syscalls` and `syscall_sizes`: rows whose `after_ns` is at or after
     /// `since_ns`.
     fn tables(&self, since_ns: i64) -> Vec<Table>;
 

@@ -27,6 +27,9 @@ pub struct WordSpec {
     /// (top byte of a code, wait class), for codes without a name.
     #[serde(default)]
     pub classes: Vec<(u32, String)>,
+    /// Codes of waits for the client.
+    #[serde(default)]
+    pub client: Vec<u32>,
 }
 
 /// Finds the pointer variable in processes. Processes forked from one have it at one address, so a program

@@ -9,6 +9,8 @@
 
 #define WAITS 64 /* labels a task may have; a power of two */
 #define CALLS 64 /* system calls a task may use; a power of two */
+#define SIZED 8  /* system calls that transfer data and whose sizes are counted */
+#define SIZES 24 /* of a size: 0, 1, 2, 4, ... 2^21, and 2^22 bytes or more */
 #define TIDS 4   /* tids a block of places is for */
 
 /* A label that could not be read. 0 is the server's "waits for nothing". */
@@ -80,15 +82,25 @@ struct call {
 	__u32 number;
 	__u32 used;
 	__u64 calls;
-	__u64 time_ns;
+	__u64 errors;
+	__u64 time_ns; /* from entry to exit */
+	__u64 run_ns; /* of which on a CPU */
+	__u64 runq_ns; /* in the run queue */
+	__u64 client_ns; /* asleep, waiting for the client */
+	__u64 bytes; /* that it returned to have transferred, of those that transfer data */
+	__u64 unclear; /* calls that were left by a switch that was not seen: run_ns is a lower bound */
 };
 
 struct calls {
 	__u32 seq;
 	__u32 under_way; /* number + 1; 0: none */
 	__u64 since_ns;
+	__u64 since_run_ns; /* the slot's sums at entry, with what was under way */
+	__u64 since_runq_ns;
+	__u64 since_switches;
 	__u64 lost;
 	struct call each[CALLS];
+	__u64 sizes[SIZED][SIZES];
 };
 
 /* Slot numbers of four tids; 0: not watched. */
@@ -107,7 +119,7 @@ struct control {
 
 _Static_assert(sizeof(struct wait) == 64, "wait");
 _Static_assert(sizeof(struct slot) == 192 + WAITS * 64, "slot");
-_Static_assert(sizeof(struct calls) == 24 + CALLS * 24, "calls");
+_Static_assert(sizeof(struct calls) == 48 + CALLS * 72 + SIZED * SIZES * 8, "calls");
 _Static_assert(sizeof(struct control) == 32, "control");
 
 #endif

@@ -4,6 +4,14 @@
 pub const WAITS: usize = 64;
 /// System calls a task may use.
 pub const CALLS: usize = 64;
+/// System calls that transfer data and whose sizes are counted.
+pub const SIZED: usize = 8;
+/// Of a size: 0, 1, 2, 4, ... bytes.
+pub const SIZES: usize = 24;
+/// What its numbers are below.
+pub const NUMBERS: usize = 512;
+/// Labels of waits for the client.
+pub const CLIENT_WAITS: usize = 16;
 /// Tids of one block of places.
 pub const TIDS: usize = 4;
 /// A label that could not be read.
@@ -75,7 +83,13 @@ pub struct Call {
     pub number: u32,
     pub used: u32,
     pub calls: u64,
+    pub errors: u64,
     pub time_ns: u64,
+    pub run_ns: u64,
+    pub runq_ns: u64,
+    pub client_ns: u64,
+    pub bytes: u64,
+    pub unclear: u64,
 }
 
 /// `struct calls`.
@@ -85,8 +99,12 @@ pub struct Calls {
     pub seq: u32,
     pub under_way: u32,
     pub since_ns: u64,
+    pub since_run_ns: u64,
+    pub since_runq_ns: u64,
+    pub since_switches: u64,
     pub lost: u64,
     pub each: [Call; CALLS],
+    pub sizes: [[u64; SIZES]; SIZED],
 }
 
 /// `struct places`.
@@ -131,7 +149,7 @@ unsafe impl Plain for Control {}
 const _: () = {
     assert!(size_of::<Wait>() == 64);
     assert!(size_of::<Slot>() == 192 + WAITS * 64);
-    assert!(size_of::<Calls>() == 24 + CALLS * 24);
+    assert!(size_of::<Calls>() == 48 + CALLS * 72 + SIZED * SIZES * 8);
     assert!(size_of::<Control>() == 32);
     assert!(size_of::<Places>() == 8);
 };

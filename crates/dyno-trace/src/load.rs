@@ -37,21 +37,27 @@ pub struct Loaded {
     pub clock: Granted<()>,
 }
 
-/// Loads and attaches.
+/// Loads and attaches. `calls`: system calls, too; with the labels of waits for the client.
 ///
 /// # Errors
 /// Not permitted or not supported, with the kernel's words.
-pub fn load(slots: u32, syscalls: bool, main_pid: Option<i64>) -> Result<Loaded, Refusal> {
+pub fn load(slots: u32, calls: Option<&[u32]>, main_pid: Option<i64>) -> Result<Loaded, Refusal> {
     rights::check(main_pid)?;
     rights::raise_memlock();
     let blocks = pid_max() / TIDS as u32 + 1;
-    let calls = if syscalls { slots } else { 1 };
+    let (sized, client_waits) = (
+        system_calls::sized(),
+        system_calls::client_waits(calls.unwrap_or_default()),
+    );
+    let places_of_calls = calls.map_or(1, |_| slots);
     let btf = kernel_types()?;
     let mut programs = EbpfLoader::new()
         .btf(Some(btf))
         .map_max_entries("places", blocks)
         .map_max_entries("slots", slots)
-        .map_max_entries("calls", calls)
+        .map_max_entries("calls", places_of_calls)
+        .override_global("sized", &sized[..], true)
+        .override_global("client_waits", &client_waits[..], true)
         .map_max_entries("vacant", slots)
         .load(OBJECT)
         .map_err(|e| of_loading(&e))?;
@@ -59,13 +65,13 @@ pub fn load(slots: u32, syscalls: bool, main_pid: Option<i64>) -> Result<Loaded,
         control: shared(&mut programs, "control", 1)?,
         places: shared(&mut programs, "places", blocks)?,
         slots: shared(&mut programs, "slots", slots)?,
-        calls: shared(&mut programs, "calls", calls)?,
+        calls: shared(&mut programs, "calls", places_of_calls)?,
         vacant: vacant(&mut programs, slots)?,
     };
     load_look(&mut programs);
     for name in SWITCHES
         .iter()
-        .chain(system_calls::TRACEPOINTS.iter().filter(|_| syscalls))
+        .chain(system_calls::TRACEPOINTS.iter().filter(|_| calls.is_some()))
     {
         attach(&mut programs, name, btf)?;
     }

@@ -7,6 +7,7 @@ use dyno_observe::{Names, Status, Texts};
 
 use crate::account::{Label, Sums};
 use crate::layout::Call;
+use crate::system_calls::Size;
 
 /// A task and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +54,7 @@ pub struct Rows {
     pub(crate) reads: Vec<Read>,
     labels: Vec<Part<Label>>,
     pub(crate) calls: Vec<Part<Call>>,
+    pub(crate) sizes: Vec<Part<Size>>,
 }
 
 impl Rows {

@@ -8,29 +8,139 @@ use dyno_observe::task::Task;
 use dyno_observe::{Status, Texts};
 use syscalls::Sysno;
 
+use crate::account::Sums;
 use crate::book::{Book, TRIES};
-use crate::layout::{Call, Calls};
+use crate::layout::{CLIENT_WAITS, Call, Calls, NUMBERS, SIZED, SIZES, Slot, doing};
 use crate::rows::{Part, Rows, statuses};
 
 /// What the program attaches to for them.
 pub const TRACEPOINTS: [&str; 2] = ["sys_enter", "sys_exit"];
 
-/// System calls up to `now_ns`; the time of the one under way is counted, itself not yet.
-pub fn up_to(calls: &Calls, now_ns: u64) -> Vec<Call> {
-    let mut all: Vec<Call> = calls.each.iter().filter(|c| c.used != 0).copied().collect();
-    if let Some(number) = calls.under_way.checked_sub(1) {
-        let time_ns = now_ns.saturating_sub(calls.since_ns);
-        match all.iter_mut().find(|c| c.number == number) {
-            Some(known) => known.time_ns += time_ns,
-            None => all.push(Call {
-                number,
-                used: 1,
-                calls: 0,
-                time_ns,
-            }),
-        }
+/// System calls that transfer data: what they return is how many bytes.
+const TRANSFERS: [Sysno; SIZED] = [
+    Sysno::read,
+    Sysno::write,
+    Sysno::pread64,
+    Sysno::pwrite64,
+    Sysno::preadv,
+    Sysno::pwritev,
+    Sysno::recvfrom,
+    Sysno::sendto,
+];
+
+/// The program's `sized`.
+pub fn sized() -> [u8; NUMBERS] {
+    let mut places = [0; NUMBERS];
+    for (place, call) in (1..).zip(TRANSFERS) {
+        places[call as usize] = place;
+    }
+    places
+}
+
+/// The program's `client_waits`, of a server's labels.
+pub fn client_waits(labels: &[u32]) -> [u32; CLIENT_WAITS] {
+    let mut all = [0; CLIENT_WAITS];
+    for (place, label) in all.iter_mut().zip(labels) {
+        *place = *label;
     }
     all
+}
+
+/// How often a system call transferred so much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    pub number: u32,
+    /// So many bytes, and less than twice as many.
+    pub bytes: u64,
+    pub calls: u64,
+}
+
+/// What a task has spent on a CPU and in the run queue up to an instant, and what it does then.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    pub now_ns: u64,
+    pub run_ns: u64,
+    pub runq_ns: u64,
+    pub switches: u64,
+    /// Its sleep, if it is asleep, is one for the client.
+    pub at_client: bool,
+}
+
+impl Now {
+    /// As of the read of a slot that gave `sums`.
+    pub fn of(slot: &Slot, sums: &Sums, after_ns: u64, client_waits: &[u32]) -> Self {
+        let label = slot.waits[slot.wait as usize % slot.waits.len()].label;
+        Self {
+            now_ns: if slot.doing == doing::ENDED {
+                slot.since_ns
+            } else {
+                after_ns
+            },
+            run_ns: sums.run_ns as u64,
+            runq_ns: sums.runq_ns as u64,
+            switches: slot.voluntary + slot.involuntary,
+            at_client: label != 0 && client_waits.contains(&label),
+        }
+    }
+}
+
+/// System calls up to now; the time of the one under way is counted, itself not yet.
+pub fn up_to(calls: &Calls, now: Now) -> Vec<Call> {
+    let mut all: Vec<Call> = calls.each.iter().filter(|c| c.used != 0).copied().collect();
+    let Some(number) = calls.under_way.checked_sub(1) else {
+        return all;
+    };
+    let part = inside(calls, now);
+    match all.iter_mut().find(|c| c.number == number) {
+        Some(known) => {
+            known.time_ns += part.time_ns;
+            known.run_ns += part.run_ns;
+            known.runq_ns += part.runq_ns;
+            known.client_ns += part.client_ns;
+        }
+        None => all.push(Call {
+            number,
+            used: 1,
+            ..part
+        }),
+    }
+    all
+}
+
+/// The times of the call under way: `add_times` of the program.
+fn inside(calls: &Calls, now: Now) -> Call {
+    let time_ns = now.now_ns.saturating_sub(calls.since_ns);
+    let (mut run_ns, mut runq_ns) = (time_ns, 0);
+    if now.switches != calls.since_switches {
+        run_ns = now.run_ns.saturating_sub(calls.since_run_ns).min(time_ns); // 0 where that was not seen
+        runq_ns = now
+            .runq_ns
+            .saturating_sub(calls.since_runq_ns)
+            .min(time_ns - run_ns);
+    }
+    let sleep_ns = time_ns - run_ns - runq_ns;
+    Call {
+        time_ns,
+        run_ns,
+        runq_ns,
+        client_ns: if now.at_client { sleep_ns } else { 0 },
+        ..Call::default()
+    }
+}
+
+/// The sizes that were met.
+pub fn sizes(calls: &Calls) -> Vec<Size> {
+    let of = |call: Sysno, all: &[u64; SIZES]| {
+        let found = all.iter().enumerate().filter(|(_, calls)| **calls > 0);
+        let size = |(n, calls): (usize, &u64)| Size {
+            number: call as u32,
+            bytes: if n == 0 { 0 } else { 1 << (n - 1) },
+            calls: *calls,
+        };
+        found.map(size).collect::<Vec<_>>()
+    };
+    let each = TRANSFERS.into_iter().zip(&calls.sizes);
+    each.flat_map(|(call, all)| of(call, all)).collect()
 }
 
 /// The system call a task is blocked in: proc(5), `/proc/PID/syscall`; where it may be read.
@@ -50,6 +160,7 @@ impl Book {
         // SAFETY: mapped and aligned. If the call has ended meanwhile, the next one overwrites this.
         unsafe {
             (&raw mut (*calls).since_ns).write_volatile(now_ns);
+            (&raw mut (*calls).since_switches).write_volatile(u64::MAX); // it has left its CPU inside
             (&raw mut (*calls).under_way).write_volatile(call + 1);
         }
     }
@@ -75,32 +186,54 @@ impl Book {
 
 impl Rows {
     /// System calls of the latest read; `lost`: some found no room.
-    pub fn calls(&mut self, calls: Vec<Call>, lost: bool) {
+    pub fn calls(&mut self, calls: Vec<Call>, sizes: Vec<Size>, lost: bool) {
         let read = self.reads.len() as u32 - 1;
         let status = if lost { Status::Lost } else { Status::Ok };
         self.calls
             .extend(calls.into_iter().map(|value| Part { read, value, status }));
+        self.sizes
+            .extend(sizes.into_iter().map(|value| Part { read, value, status }));
     }
 
     /// `syscalls`, as `traced`.
     pub fn syscalls(&self, since_ns: i64) -> Table {
         let parts = self.parts(&self.calls, since_ns);
-        let mut names = Texts::default();
-        for part in parts {
-            names.push(Some(&call_name(part.value.number)));
-        }
+        let sum = |of: fn(&Call) -> u64| Column::known(parts.iter().map(|p| of(&p.value) as i64));
         let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
         columns.extend([
-            ("name", Column::Coded(names.into())),
-            ("calls", Column::known(parts.iter().map(|p| p.value.calls as i64))),
-            (
-                "time_ns",
-                Column::known(parts.iter().map(|p| p.value.time_ns as i64)),
-            ),
+            ("name", names(parts.iter().map(|p| p.value.number))),
+            ("calls", sum(|c| c.calls)),
+            ("errors", sum(|c| c.errors)),
+            ("time_ns", sum(|c| c.time_ns)),
+            ("cpu_ns", sum(|c| c.run_ns)),
+            ("runq_ns", sum(|c| c.runq_ns)),
+            ("client_ns", sum(|c| c.client_ns)),
+            ("bytes", sum(|c| c.bytes)),
+            ("unclear", sum(|c| c.unclear)),
             ("status", statuses(parts.iter().map(|p| p.status))),
         ]);
         Table::new("syscalls", columns)
     }
+
+    /// `syscall_sizes`, as `traced`.
+    pub fn syscall_sizes(&self, since_ns: i64) -> Table {
+        let parts = self.parts(&self.sizes, since_ns);
+        let sum = |of: fn(&Size) -> u64| Column::known(parts.iter().map(|p| of(&p.value) as i64));
+        let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
+        columns.extend([
+            ("name", names(parts.iter().map(|p| p.value.number))),
+            ("size_bytes", sum(|s| s.bytes)),
+            ("calls", sum(|s| s.calls)),
+            ("status", statuses(parts.iter().map(|p| p.status))),
+        ]);
+        Table::new("syscall_sizes", columns)
+    }
+}
+
+fn names(numbers: impl Iterator<Item = u32>) -> Column {
+    let mut texts = Texts::default();
+    numbers.for_each(|n| texts.push(Some(&call_name(n))));
+    Column::Coded(texts.into())
 }
 
 /// Name of a system call of this machine's architecture.
@@ -113,37 +246,72 @@ mod tests {
     use super::*;
     use crate::layout::{CALLS, Plain};
 
-    #[test]
-    fn a_system_call_under_way_adds_its_time_and_is_not_counted_yet() {
+    const NOW: Now = Now {
+        now_ns: 1_400,
+        run_ns: 700,
+        runq_ns: 30,
+        switches: 5,
+        at_client: false,
+    };
+
+    fn made() -> Calls {
         let mut made = Calls::zeroed();
         made.each[3] = Call {
             number: 232,
             used: 1,
             calls: 10,
             time_ns: 900,
+            run_ns: 500,
+            ..Call::default()
         };
-        (made.under_way, made.since_ns) = (233, 1_000);
-        assert_eq!(
-            up_to(&made, 1_400),
-            [Call {
-                number: 232,
-                used: 1,
-                calls: 10,
-                time_ns: 1_300
-            }]
-        );
+        (made.under_way, made.since_ns, made.since_switches) = (233, 1_000, 5);
+        made
+    }
+
+    #[test]
+    fn a_system_call_under_way_adds_its_time_and_is_not_counted_yet() {
+        let mut made = made();
+        let known = up_to(&made, NOW)[0];
+        assert_eq!((known.calls, known.time_ns, known.run_ns), (10, 1_300, 900));
         made.under_way = 1;
-        assert_eq!(
-            up_to(&made, 1_400)[1],
-            Call {
-                number: 0,
-                used: 1,
-                calls: 0,
-                time_ns: 400
-            }
-        );
+        let new = up_to(&made, NOW)[1];
+        assert_eq!((new.number, new.calls, new.time_ns, new.run_ns), (0, 0, 400, 400));
         made.under_way = 0;
-        assert_eq!(up_to(&made, 1_400).len(), 1);
+        assert_eq!(up_to(&made, NOW).len(), 1);
         assert_eq!(made.each.len(), CALLS);
+    }
+
+    #[test]
+    fn a_call_that_left_its_cpu_has_run_waited_and_slept_and_never_more_than_its_time() {
+        let mut made = made();
+        made.under_way = 1;
+        (made.since_switches, made.since_run_ns, made.since_runq_ns) = (4, 600, 10);
+        let inside = |made: &Calls, at_client| up_to(made, Now { at_client, ..NOW })[1];
+        let asleep = inside(&made, true);
+        assert_eq!((asleep.run_ns, asleep.runq_ns, asleep.client_ns), (100, 20, 280));
+        assert_eq!(inside(&made, false).client_ns, 0);
+        made.since_run_ns = u64::MAX;
+        assert_eq!(inside(&made, false).run_ns, 0);
+        (made.since_run_ns, made.since_runq_ns) = (0, 0);
+        let long = inside(&made, true);
+        assert_eq!((long.run_ns, long.runq_ns, long.client_ns), (400, 0, 0));
+    }
+
+    #[test]
+    fn sizes_are_by_powers_of_two_of_the_calls_that_transfer_data() {
+        let mut made = Calls::zeroed();
+        (made.sizes[0][0], made.sizes[2][14], made.sizes[2][23]) = (1, 7, 2);
+        let found: Vec<_> = sizes(&made)
+            .iter()
+            .map(|s| (call_name(s.number), s.bytes, s.calls))
+            .collect();
+        let expected = [("read", 0, 1), ("pread64", 8_192, 7), ("pread64", 1 << 22, 2)];
+        assert_eq!(
+            found,
+            expected.map(|(name, bytes, calls)| (name.to_owned(), bytes, calls))
+        );
+        let places = sized();
+        assert_eq!(places.iter().filter(|p| **p > 0).count(), SIZED);
+        assert_eq!(places[Sysno::sendto as usize] as usize, SIZED);
     }
 }

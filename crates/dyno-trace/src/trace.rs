@@ -13,7 +13,7 @@ use crate::book::Newcomer;
 use crate::layout::{Slot, UNREAD, doing};
 use crate::load::{Loaded, load};
 use crate::rows::{self, Key, Rows};
-use crate::system_calls;
+use crate::system_calls::{self, Now};
 
 /// What to trace besides the tasks one is told of.
 #[derive(Debug, Clone, Default)]
@@ -24,7 +24,7 @@ pub struct Options {
     pub word: Option<WordSpec>,
     /// Whether system calls are counted.
     pub syscalls: bool,
-    /// How many tasks there is room for. A task takes 4 kB of kernel memory, 6 kB with system calls.
+    /// How many tasks there is room for. A task takes 4 kB of kernel memory, 10 kB with system calls.
     pub slots: u32,
 }
 
@@ -37,6 +37,8 @@ const MOST_SLOTS: u32 = u16::MAX as u32;
 pub struct Trace {
     loaded: Loaded,
     syscalls: bool,
+    /// Labels of waits for the client.
+    client_waits: Vec<u32>,
     finder: Option<WordFinder>,
     names: Names,
     /// Why words are not read: the main process's is that of its children.
@@ -68,7 +70,9 @@ struct Known {
 /// Not permitted or not supported, and the cure.
 pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
     let slots = options.slots.clamp(FEWEST_SLOTS, MOST_SLOTS);
-    let loaded = load(slots, options.syscalls, options.main_pid)?;
+    let client_waits = options.word.as_ref().map_or_else(Vec::new, |w| w.client.clone());
+    let calls = options.syscalls.then_some(client_waits.as_slice());
+    let loaded = load(slots, calls, options.main_pid)?;
     let mut finder = options
         .word
         .as_ref()
@@ -93,6 +97,7 @@ pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
         known: (0..loaded.book.slots.len()).map(|_| None).collect(),
         loaded,
         syscalls: options.syscalls,
+        client_waits,
         finder,
         names,
         word,
@@ -202,8 +207,9 @@ impl Trace {
         self.rows.labels(labels, known.unread);
         if self.syscalls {
             if let Some(made) = self.loaded.book.read_calls(number) {
-                self.rows
-                    .calls(system_calls::up_to(&made, after_ns as u64), made.lost > 0);
+                let now = Now::of(&slot, &sums, after_ns as u64, &self.client_waits);
+                let (calls, sizes) = (system_calls::up_to(&made, now), system_calls::sizes(&made));
+                self.rows.calls(calls, sizes, made.lost > 0);
             }
         }
         let ended = slot.doing == doing::ENDED || known.task.as_ref().is_some_and(|t| t.gone());
@@ -276,7 +282,7 @@ impl Tracer for Trace {
             self.rows.waits(since_ns, known, &self.names),
         ];
         if self.syscalls {
-            tables.push(self.rows.syscalls(since_ns));
+            tables.extend([self.rows.syscalls(since_ns), self.rows.syscall_sizes(since_ns)]);
         }
         tables
     }

@@ -58,13 +58,14 @@ class ProcessRate(NamedTuple):
 class TaskCounts(NamedTuple):
     """Sums since the watch was opened, one row a task and label; the core's watch reads them.
 
-    Raw table ``table``; of a window ``cut_TABLE``, the growth between the task's two reads.
+    Raw table ``table``; of a window ``cut_TABLE``, the growth between the task's two reads. Figures that may
+    be NULL are unknown of runs that were measured before they were counted.
     """
 
     table: str
-    label: Column
+    labels: tuple[Column, ...]
     figures: tuple[Column, ...]
-    rate: ProcessRate
+    rate: ProcessRate | None = None
 
 
 class CounterFile(NamedTuple):
@@ -106,7 +107,7 @@ class DataSource(NamedTuple):
     cures: Mapping[str, str]  # status -> advice, where it is not ok
     enabling: Enabling = NO_ENABLING  # what it gives, the right it needs, the commands that enable it
     option: Option | None = None
-    counts: TaskCounts | None = None
+    counts: tuple[TaskCounts, ...] = ()
     file: CounterFile | None = None
     keyed: KeyedCounters | None = None
     stacks: SampledStacks | None = None

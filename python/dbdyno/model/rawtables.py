@@ -209,7 +209,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("status", "str", "of this read"),
     ),
     **{
-        c.table: (*_READ, *_TASK, *_WHO, c.label, *c.figures, _c("status", "str", "of this read"))
+        c.table: (*_READ, *_TASK, *_WHO, *c.labels, *c.figures, _c("status", "str", "of this read"))
         for c in counts()
     },
     **PROFILE,

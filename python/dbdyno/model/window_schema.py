@@ -141,8 +141,8 @@ CUT: dict[str, tuple[Column, ...]] = {
             *_WHOSE,
             _c("tid", "i64", "task"),
             _c("start_ticks", "i64", "part of the key", null=True),
-            c.label,
-            *(_c(f.name, "i64", "growth") for f in c.figures),
+            *c.labels,
+            *(_c(f.name, "i64", "growth", null=f.null) for f in c.figures),
         )
         for c in counts()
     },

@@ -66,8 +66,8 @@ def _registered(tables: Tables) -> Iterator[_Spec]:
     for s in SOURCES:
         if s.file is not None:
             read = tables["host"].filter(_in_files([s.file.key]))["status"]
-        elif s.counts is not None and s.counts.table in tables:
-            read = tables[s.counts.table]["status"]
+        elif s.counts and s.counts[0].table in tables:
+            read = tables[s.counts[0].table]["status"]
         else:
             continue
         if s.option is None or read.len():

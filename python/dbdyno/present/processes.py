@@ -46,7 +46,7 @@ STATES = (
 _TICKS = "too little CPU time to tell USR from SYS: no clock tick fell on it"
 _OURS = ("driver", "pooler", "dbdyno")
 _SESSIONS = ("session", BRIEF)
-_COUNTED = {s.counts.rate.column.name: s for s in SOURCES if s.counts}
+_COUNTED = {c.rate.column.name: s for s in SOURCES for c in s.counts if c.rate}
 _SOURCES = {"block_io": ("block I/O delay",), **{c: (s.name, TRACE) for c, s in _COUNTED.items()}}
 _SWITCHED_OFF = {c: s.cures["off"] for c, s in _COUNTED.items() if "off" in s.cures}
 

@@ -224,8 +224,10 @@ def _labelless(rows: pl.DataFrame) -> pl.DataFrame:
 def _counted(rows: pl.DataFrame, cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
     """With the growth, over all labels, of the figures that further sources count."""
     for source in counts():
+        if (rate := source.rate) is None:
+            continue
         found = tasks.select("task", *KEY).join(cut[f"cut_{source.table}"], on=KEY, nulls_equal=True)
-        grown = found.group_by("task").agg(pl.col(source.rate.figure).sum().alias(source.rate.column.name))
+        grown = found.group_by("task").agg(pl.col(rate.figure).sum().alias(rate.column.name))
         rows = rows.join(grown, on="task", how="left", maintain_order="left")
     return rows
 

@@ -46,9 +46,9 @@ def cut_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
 
 def cut_counts(source: TaskCounts, cells: Sequence[RawCell]) -> pl.DataFrame:
     """Table ``cut_TABLE`` of a source: per task and label; counts that went down are left out."""
-    table, label = source.table, (source.label.name,)
-    figures = [f.name for f in source.figures]
-    return for_each(f"cut_{table}", cells, lambda c: _labelled(c, table, label, figures, figures))
+    table, label = source.table, [c.name for c in source.labels]
+    figures, known = ([f.name for f in source.figures if not (sure and f.null)] for sure in (False, True))
+    return for_each(f"cut_{table}", cells, lambda c: _labelled(c, table, label, figures, known))
 
 
 def _reads(cell: RawCell, table: str) -> pl.DataFrame:

@@ -17,12 +17,12 @@ def options() -> tuple[Option, ...]:
 
 
 def counts() -> tuple[TaskCounts, ...]:
-    return tuple(s.counts for s in SOURCES if s.counts)
+    return tuple(c for s in SOURCES for c in s.counts)
 
 
 def process_rates() -> tuple[ProcessRate, ...]:
     """Further columns of the table ``microstates``."""
-    return tuple(c.rate for c in counts())
+    return tuple(c.rate for c in counts() if c.rate)
 
 
 def keyed() -> tuple[KeyedCounters, ...]:

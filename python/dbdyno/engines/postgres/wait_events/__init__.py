@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from dbdyno.model.wait_families import WaitFamilies
+from dbdyno.model.wait_families import Family, WaitFamilies
 
 PROGRAM = "postgres"
 SYMBOL = "my_wait_event_info"
@@ -57,6 +57,7 @@ def word_spec(major: int) -> dict[str, Any] | None:
         "symbol": SYMBOL,
         "names": [[word, *names] for word, names in known.events.items()],
         "classes": [[code, name] for code, name in known.classes.items()],
+        "client": [w for w, names in known.events.items() if families().of("/".join(names)) is Family.CLIENT],
     }
 
 
