@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from benchmarks import (
     aa,
@@ -57,8 +58,9 @@ def main() -> None:
     parser.add_argument(
         "--ladders", type=int, help="simulated ladders a model, a row of claims, or random ones"
     )
+    parser.add_argument("--file", type=Path, help="counts of claims, to go on with (default claims.jsonl)")
     args = parser.parse_args()
-    ALL["claims"] = lambda *_: claims.main(args.ladders or claims.LADDERS)
+    ALL["claims"] = lambda *_: claims.main(args.ladders or claims.LADDERS, args.file)
     ALL["scaling"] = lambda *_: scaling.main(args.ladders or scaling.LADDERS)
     ALL["fuzz"] = lambda *_: fuzz.main(args.ladders or fuzz.LADDERS)
     for name in args.names or ALL:

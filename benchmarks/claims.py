@@ -1,13 +1,20 @@
 """What is claimed of a ladder after the choice of model, against the truth that made it: how often intervals
-hold it, and how many knees and peaks are claimed where there is none."""
+hold it, and how many knees and peaks are claimed where there is none.
+
+All conditions are met in turn, a few ladders each time, and what was counted is appended to a file: a run
+that was cut short is an even part of the whole, and the next one with the same file goes on from there."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from itertools import product
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +23,7 @@ from dbdyno.stats.scaling.models import MODELS
 from dbdyno.stats.scaling.points import Points
 
 LADDERS = 100
-BATCH = 25
+BATCH = 10
 DRIFT = 0.01
 """Standard deviation from climb to climb, relative, where there are several."""
 TRUTHS = {
@@ -30,7 +37,8 @@ TRUTHS = {
 }
 KNEED = ("queue", "plateau", "one-knee", "two-knees")
 PEAKED = ("usl", "two-knees")
-RUNGS = (12, 8, 7, 20)
+RUNGS = (7, 8, 12, 20)
+FIGURES = ("rate", "throughput", "knee", "peak", "peak throughput")
 POWER = np.array((1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32), dtype=float)
 
 
@@ -54,8 +62,9 @@ class Condition(NamedTuple):
 
 
 def conditions() -> list[Condition]:
-    kinds = product(RUNGS, ("dense", "doubling"), (0.01, 0.03, 0.1), (True, False), (1, 3))
-    return [Condition(*k) for k in kinds]
+    """Numbers of rungs change fastest, then spacing and noise."""
+    kinds = product((1, 3), (True, False), (0.01, 0.03, 0.1), ("dense", "doubling"), RUNGS)
+    return [Condition(*k[::-1]) for k in kinds]
 
 
 def ladders(
@@ -90,7 +99,7 @@ def true_figures(law: str) -> dict[str, float]:
 def piece(law: str, c: Condition, seed: int, count: int) -> Counter[tuple[str, str]]:
     """Of each figure how often it was claimed, and held where there is such a thing."""
     loads, told = c.loads, Counter[tuple[str, str]]()
-    chance = np.random.default_rng((seed, c.rungs, c.climbs))
+    chance = np.random.default_rng((seed, *map(ord, str((law, c)))))
     truth, exact = true_figures(law), MODELS[law].curve(loads, np.array(TRUTHS[law]))
     for made in averaged_all(ladders(law, TRUTHS[law], loads, c, count, chance)):
         for name in ("rate", "knee", "peak", "peak throughput"):
@@ -104,23 +113,38 @@ def piece(law: str, c: Condition, seed: int, count: int) -> Counter[tuple[str, s
     return told
 
 
-def told_of(law: str, c: Condition, count: int) -> Counter[tuple[str, str]]:
-    told = Counter[tuple[str, str]]()
-    for seed in range(0, count, BATCH):
-        told.update(piece(law, c, seed, min(BATCH, count - seed)))
-    return told
+def counted(task: tuple[str, Condition, int]) -> dict[str, Any]:
+    law, c, seed = task
+    told = {" ".join(key): n for key, n in piece(law, c, seed, BATCH).items()}
+    return {"law": law, "condition": c, "seed": seed, "ladders": BATCH, "told": told}
 
 
-def row(law: str, under: str, told: Counter[tuple[str, str]]) -> str:
-    truth, cells = true_figures(law), []
-    for name in ("rate", "throughput", "knee", "peak", "peak throughput"):
-        claimed, held = told[name, "claimed"], told[name, "held"]
-        if name in truth or name == "throughput":
-            share = f"{held / claimed:.0%}" if claimed else "not claimed"
-            cells.append(share if name in ("rate", "throughput") or not claimed else f"{share} of {claimed}")
-        else:
-            cells.append(f"false: {claimed}" if claimed and name != "peak throughput" else "none")
-    return f"| {law} | {under} | {' | '.join(cells)} |"
+def share(told: Counter[str], name: str, ladders: int, *, true: bool) -> str:
+    """How many are held of those claimed, with the standard error by ladders; of a figure that the law has
+    not, how many are claimed."""
+    claimed, held = told[f"{name} claimed"], told[f"{name} held"]
+    if not true:
+        return f"false: {claimed / ladders:.1%}" if name != "peak throughput" else ""
+    if not claimed:
+        return "not claimed"
+    part = held / claimed
+    error = (part * (1 - part) / min(claimed, ladders)) ** 0.5
+    of = "" if name in ("rate", "throughput") else f" of {claimed}"
+    return f"{part:.1%} +- {error:.1%}{of}"
+
+
+def table(records: Sequence[dict[str, Any]], by: str) -> Iterator[str]:
+    """Pooled over all else than the law and the ``by``th part of the condition."""
+    pooled: dict[tuple[str, Any], Counter[str]] = {}
+    for r in records:
+        key = (r["law"], r["condition"][Condition._fields.index(by)])
+        pooled.setdefault(key, Counter()).update(r["told"] | {"ladders": r["ladders"]})
+    yield f"| truth | {by} | ladders | {' | '.join(FIGURES)} |"
+    yield "|---|---|---|" + "---|" * len(FIGURES)
+    for (law, value), told in sorted(pooled.items(), key=lambda i: (list(TRUTHS).index(i[0][0]), i[0][1])):
+        truth, n = true_figures(law) | {"throughput": 0.0}, told["ladders"]
+        cells = [share(told, name, n, true=name in truth) for name in FIGURES]
+        yield f"| {law} | {value} | {n:,} | {' | '.join(cells)} |"
 
 
 def power(count: int) -> float:
@@ -133,22 +157,27 @@ def power(count: int) -> float:
     )
 
 
-def main(count: int = LADDERS) -> None:
-    print(f"{count} ladders a row; share of claimed intervals that hold the truth\n")
-    print("| truth | rungs | noise | climbs | rate | throughput | knee | peak | peak throughput |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    asked = [(law, c) for c in conditions() for law in TRUTHS]
-    pooled: dict[tuple[str, float], Counter[tuple[str, str]]] = {}
-    with ProcessPoolExecutor(os.cpu_count() or 1) as workers:
-        made = workers.map(told_of, *zip(*asked, strict=True), [count] * len(asked))
-        for (law, c), told in zip(asked, made, strict=True):
-            print(row(law, str(c), told), flush=True)
-            pooled.setdefault((law, c.noise), Counter()).update(told)
-    every = count * len(asked) // len(pooled)
-    print(f"\nAll rungs, spacings, laws of noise and climbs together: {every} ladders a row\n")
-    print(
-        "| truth | noise | rate | throughput | knee | peak | peak throughput |\n|---|---|---|---|---|---|---|"
-    )
-    for (law, noise), told in sorted(pooled.items(), key=lambda item: list(TRUTHS).index(item[0][0])):
-        print(row(law, f"{noise:.0%}", told))
-    print(f"\nknee at 8 within 0.5 (14 dense rungs, 1 % noise): {power(count):.0%}")
+def read(path: Path) -> list[dict[str, Any]]:
+    """What was counted so far, less a line that was cut short."""
+    records = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        with suppress(json.JSONDecodeError):
+            records.append(json.loads(line))
+    return records
+
+
+def main(count: int = LADDERS, path: Path | None = None) -> None:
+    """``count`` ladders of each law under each condition, those in the file ``path`` among them."""
+    path = path or Path("claims.jsonl")
+    records = read(path)
+    done = {(r["law"], Condition(*r["condition"]), r["seed"]) for r in records}
+    every = product(range(0, count, BATCH), conditions(), TRUTHS)
+    tasks = [task for seed, c, law in every if (task := (law, c, seed)) not in done]
+    with ProcessPoolExecutor(os.cpu_count() or 1) as workers, path.open("a") as file:
+        file.write("\n" if records else "")  # after a line that was cut short
+        for record in workers.map(counted, tasks):
+            print(json.dumps(record), file=file, flush=True)
+            records.append(record)
+    for by in ("noise", "rungs", "climbs", "proportional"):
+        print("\n".join(table(records, by)), end="\n\n")
+    print(f"knee at 8 within 0.5 (14 dense rungs, 1 % noise): {power(count):.0%}")

@@ -21,6 +21,7 @@ from dbdyno.conclude.scaling.scaled import scaled
 from dbdyno.model.analyses import POINTS, Estimate, Ladder, Machine, Scaling
 
 LADDERS = 20_000
+EVERY = 100
 LOADS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 256)
 NOT_A_NUMBER = re.compile(r"\bnan\b|\binf\b|\bNone\b(?! of)|\d[eE][+-]?\d| \?[ .,;)]|-0(\.0+)? ")
 Law = Callable[[float], float]
@@ -116,6 +117,8 @@ def main(ladders: int = LADDERS, first: int = 0) -> None:
                 seen[kind] += 1
                 if seen[kind] == 1:
                     print(f"seed {seed}: {text}", flush=True)
+            if (seed + 1) % EVERY == 0:
+                print(f"up to seed {seed}: {sum(seen.values())} wrong", flush=True)
     print(f"{ladders:,} ladders in {time.monotonic() - began:.0f} s: {sum(seen.values())} wrong")
     for count in starmap("  {}: {}".format, seen.most_common()):
         print(count)

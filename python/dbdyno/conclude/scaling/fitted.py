@@ -176,7 +176,7 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
     return Scaling(
         ladder,
         fits,
-        curve_table(best, points, ladder, case.draws(best)),
+        curve_table(best, points, ladder, None if models is None else case.draws(best)),
         residual_table(ladder, best),
         tuple(refused),
         (*notes, *remarks.repeats(points)),

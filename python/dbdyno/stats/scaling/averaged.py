@@ -33,8 +33,8 @@ TAIL = 0.025
 SELECTED = 0.0125
 """Of figures that are claimed only where the models agree that there are such: the other half is spent on the
 choice."""
-HULL = 0.005
-"""Of what another model, which is not excluded, adds to the interval of a knee or a peak."""
+HULL = {"rate": 0.05, "knee": 0.05, "yield": 0.005, "peak": 0.005, "peak throughput": 0.005}
+"""Tails of what each other model that is not excluded adds to an interval."""
 NEAR = 3.0
 """Log likelihood by which a model may be below the most probable one and still speak of where it bends."""
 KEPT, NEARBY = 4000, 400
@@ -283,13 +283,13 @@ def _widened(of: Averaged, figures: dict[str, Claimed]) -> dict[str, Claimed]:
     out = dict(figures)
     for name, v in of.near.items():
         peaks, tops = _peaks({name: v}, of)
-        more = {"knee": _knees({name: v}, of.last), "yield": _yields({name: v})}
+        more = {"rate": v[:, 0], "knee": _knees({name: v}, of.last), "yield": _yields({name: v})}
         if len(peaks) > len(v) / 2:
             more |= {"peak": peaks, "peak throughput": tops}
         for figure, values in more.items():
             low, high = out[figure].low, out[figure].high
             if len(values) and low is not None and high is not None:
-                ends = np.quantile(values, [HULL, 1 - HULL])
+                ends = np.quantile(values, [HULL[figure], 1 - HULL[figure]])
                 out[figure] = replace(
                     out[figure], low=min(low, float(ends[0])), high=max(high, float(ends[1]))
                 )

@@ -44,13 +44,14 @@ def solve(
     damping, live = np.full(len(p), 1e-3), np.arange(len(p))
     for _ in range(STEPS):
         at, off, fixed = p[live], r[live], held[live]
-        step = _step(model, n, at, off, damping[live], fixed)
+        step, promised = _step(model, n, at, off, damping[live], fixed)
         new = np.where(fixed, at, np.minimum(np.maximum(at + step, lowest), highest))
         r_new = x[live] - curve(n, new)
         rss_new = (r_new * r_new).sum(1)
         rss_old = rss[live]
         better = rss_new < rss_old
-        still = np.where(better, rss_old - rss_new > gain * rss_old, damping[live] < 1e6)
+        open_end = (damping[live] < 1e6) & (promised > gain * rss_old)
+        still = np.where(better, rss_old - rss_new > gain * rss_old, open_end)
         take = live[better]
         p[take], r[take], rss[take] = new[better], r_new[better], rss_new[better]
         damping[live] = np.where(better, damping[live] / 8, damping[live] * 6)
@@ -71,7 +72,10 @@ def jacobian(model: Model, n: Floats, p: Floats, nudge: float = _NUDGE) -> Float
     return np.asarray(np.swapaxes((f[:, :-1] - f[:, -1:]) / h[:, :, None], 1, 2))
 
 
-def _step(model: Model, n: Floats, p: Floats, r: Floats, damping: Floats, held: Floats) -> Floats:
+def _step(
+    model: Model, n: Floats, p: Floats, r: Floats, damping: Floats, held: Floats
+) -> tuple[Floats, Floats]:
+    """Where to go, and by how much the sum of squares falls at most if the model is straight there."""
     j = jacobian(model, n, p)
     transposed = np.swapaxes(j, 1, 2)
     a, g = transposed @ j, (transposed @ r[:, :, None])[:, :, 0]
@@ -84,7 +88,8 @@ def _step(model: Model, n: Floats, p: Floats, r: Floats, damping: Floats, held: 
     a = np.where(fixed[:, :, None] | fixed[:, None, :], 0.0, a)
     a[:, own, own] += np.where(fixed, 1.0, damping[:, None] + 1e-12)
     g = np.where(fixed, 0.0, g)
-    return np.asarray(np.linalg.solve(a, g[:, :, None])[:, :, 0] / size)
+    step = np.linalg.solve(a, g[:, :, None])[:, :, 0]
+    return step / size, 2 * (step * g).sum(1)
 
 
 AT_BOUND = 1e-7
@@ -180,13 +185,11 @@ class Fit:
 
 def central(model: Model, n: Floats, p: Floats) -> Floats:
     """Derivatives by central differences."""
-    columns = []
-    for i in range(len(p)):
-        step = 1e-5 * max(abs(p[i]), 1e-6)
-        up, down = p.copy(), p.copy()
-        up[i], down[i] = p[i] + step, p[i] - step
-        columns.append((model.curve(n, up) - model.curve(n, down)) / (2 * step))
-    return np.column_stack(columns)
+    steps = np.diag(1e-5 * np.maximum(np.abs(p), 1e-6))
+    up, down = p + steps, p - steps
+    f = model.curve(n, np.concatenate([up, down]))
+    own = np.diag(up) - np.diag(down)
+    return np.asarray((f[: len(p)] - f[len(p) :]).T / own)
 
 
 def fit(model: Model, n: Floats, x: Floats) -> Fit:

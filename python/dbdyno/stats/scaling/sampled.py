@@ -35,6 +35,8 @@ FALLING = 0.3
 """Probability that throughput falls after a knee, before any data."""
 FIRST, DRAWS, ROUNDS = 512, 256, 1
 STARTS, STEPS, NUDGE = 4, 10, 1e-5
+FLAT = 1e-3
+"""Relative gain in squares below which no step is taken from there."""
 DEGREES = 5
 """Of Student's t, of which the proposals are: tails heavier than the target's."""
 FEW = 40
@@ -256,9 +258,12 @@ def _local(problem: _Problem, draws: list[Floats]) -> list[tuple[Floats, Floats]
         a[..., own, own] += 1e-12
         new = np.clip(u - np.linalg.solve(a, g[..., None])[..., 0], 1e-6, 1 - 1e-6)
         there = problem.off(new)
-        better = (there**2).sum(-1) < (off**2).sum(-1)
+        before, after = (off**2).sum(-1), (there**2).sum(-1)
+        better = after < before
         u, off = np.where(better[..., None], new, u), np.where(better[..., None], there, off)
         damping = np.where(better, damping / 5, damping * 5)
+        if (np.abs(after - before) <= FLAT * before).all():
+            break
     _, a = _curvature(problem, u, off)
     floor = problem.series.within[:, None] + problem.series.counts.sum() * SIZE_FLOOR**2
     variance = ((off**2).sum(-1) + floor) / max(problem.series.degrees - d, 1)
