@@ -96,6 +96,15 @@ def test_exact_points_of_a_law_are_recognised() -> None:
     assert not made.figures["knee"].claimed and not made.figures["peak"].claimed
 
 
+def test_loads_that_are_brought_together_leave_the_bend_where_it_is() -> None:
+    loads = np.arange(1.0, 1001.0)
+    exact = MODELS["usl"].curve(loads, np.array(LAWS["usl"]))
+    made = averaged(points(loads, exact * np.random.default_rng(1).normal(1, 0.01, len(loads))))
+    rate, peak = made.figures["rate"], made.figures["peak"]
+    assert rate.low is not None and rate.high is not None and 850 < rate.low < 900 < rate.high < 950
+    assert peak.low is not None and peak.high is not None and peak.low < 31.1 < peak.high < 34
+
+
 def test_two_bends_that_one_could_be_are_not_claimed_as_one() -> None:
     """8 cores with two threads each: the plateau's bend at 10.4 is that of no machine."""
     knee = averaged(points(DOUBLING, (100, 200, 400, 800, 1040, 1041, 1039))).figures["knee"]

@@ -126,7 +126,7 @@ def _prepared(points: Points) -> _Prepared:
         return _climbs(points.loads, points.series / size, size)
     n, x = points.n, points.x / size
     if len(points.loads) > MOST_LOADS:
-        place = np.searchsorted(points.loads, n) * MOST_LOADS // len(points.loads)
+        place = np.unique(_group(n), return_inverse=True)[1]
         n = (np.bincount(place, n) / np.bincount(place))[place]
     loads, at, counts = np.unique(n, return_inverse=True, return_counts=True)
     laws = []
@@ -135,6 +135,13 @@ def _prepared(points: Points) -> _Prepared:
         within = 0.0 if n is not points.n else float(((v - mean[at]) ** 2).sum())
         laws.append(_law(loads, mean, counts, within, 1, None if v is x else x))
     return _Prepared(size, (laws[0], laws[1]))
+
+
+def _group(n: Floats) -> Floats:
+    """One number for loads that are near by ratio and by difference: curves bend most at low loads."""
+    first, last = n.min(), n.max()
+    by_ratio, by_size = np.log(n / first) / np.log(last / first), (n - first) / (last - first)
+    return np.asarray((by_ratio + by_size) * MOST_LOADS // 2)
 
 
 def _climbs(loads: Floats, x: Floats, size: float) -> _Prepared:

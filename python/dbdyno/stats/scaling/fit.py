@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from dbdyno.stats.scaling.curves import Floats
-from dbdyno.stats.scaling.models import Model
+from dbdyno.stats.scaling.models import Model, tabled
 
 STEPS = 60
 LAST_STEPS = 30
@@ -84,7 +84,7 @@ def _step(
     size = np.where(size > 0, size, 1.0)
     a, g = a / (size[:, :, None] * size[:, None, :]), g / size
     at_bound = ((p <= model.low) & (g < 0)) | ((p >= model.high) & (g > 0))
-    fixed = held | at_bound
+    fixed = np.logical_or(held, at_bound)
     a = np.where(fixed[:, :, None] | fixed[:, None, :], 0.0, a)
     a[:, own, own] += np.where(fixed, 1.0, damping[:, None] + 1e-12)
     g = np.where(fixed, 0.0, g)
@@ -92,6 +92,8 @@ def _step(
     return step / size, 2 * (step * g).sum(1)
 
 
+MANY = 150
+"""Of more points a part finds the valleys, and all of them the minima."""
 AT_BOUND = 1e-7
 """A parameter this near to its bound, relative to its size, is at it."""
 EXACT = 1e-9
@@ -198,8 +200,12 @@ def fit(model: Model, n: Floats, x: Floats) -> Fit:
     size = float(x.max())
     scaled = x / size
     model = unit(model, size)
-    p, rss = solve(model, n, scaled, starts(model, n, scaled), gain=NEAR)
+    few = slice(None, None, max(1, len(n) // MANY))
+    rough = model if few.step == 1 else tabled(model, n[few])
+    p, rss = solve(rough, n[few], scaled[few], starts(rough, n[few], scaled[few]), gain=NEAR)
     minima, best = distinct(p, rss)
+    if len(n) >= 2 * MANY:
+        minima, best = distinct(*solve(model, n, scaled, minima, gain=NEAR))
     minima[0], least = _finished(model, n, scaled, minima[0], best)
     return Fit(model, n, scaled, size, minima, least)
 
