@@ -23,6 +23,7 @@ from dbdyno.cli.app import app
 from dbdyno.model.errors import UsageError
 from dbdyno.present.document import Chart, walk
 from dbdyno.stats.change_points import LEAST, changes, outliers
+from dbdyno.stats.steps import correlated_noise
 from dbdyno.store import RunStore
 from dbdyno.store.overview import overviews
 
@@ -43,6 +44,14 @@ def test_constant_series_rarely_change(n: int, count: int) -> None:
     """At 5 %, one in a thousand such tests would see more (binomial)."""
     found = sum(bool(changes(series(seed, n))) for seed in range(count))
     assert found <= 0.05 * count + 3.1 * (0.05 * 0.95 * count) ** 0.5
+
+
+@pytest.mark.parametrize(("rho", "most"), [(0.3, 0.05), (0.7, 0.2)])
+def test_runs_that_resemble_their_neighbours_rarely_change(rho: float, most: float) -> None:
+    """The same limit; independence of runs would give 0.2 and 0.55."""
+    noise = correlated_noise(np.random.default_rng(3), 60, 20, rho)
+    found = sum(bool(changes(np.exp(NOISE * row))) for row in noise)
+    assert found <= most * 60 + 3.1 * (most * (1 - most) * 60) ** 0.5
 
 
 @pytest.mark.parametrize("n", [6, 9, 12, 40])
@@ -75,7 +84,7 @@ def test_two_changes_are_found_one_after_the_other() -> None:
 def test_the_interval_holds_the_place() -> None:
     held = 0
     for seed in range(60):
-        some = changes(series(seed, 16, 8, -0.06))
+        some = changes(series(seed, 16, 8, -0.1))
         held += any(c.low <= 8 <= c.high for c in some)
     assert held >= 0.8 * 60  # those that are not found count against it
 

@@ -1,14 +1,19 @@
 """When did a series change its level? One change after the other, each with an interval of its place.
 
 Levels are medians: for a split, let S be the sum of absolute deviations from the medians of both sides, S0
-that from the median of all. The gain of a split, n log(S0 / S), is the logarithm of the likelihood ratio for
-noise by Laplace's law; a single outlier adds the same to S0 and S, so that it makes no change. The split with
-the largest gain is tested against the series in random order, which holds for every law of the noise as long
-as values are exchangeable; below :data:`ORDERS` values, orders are too few, and it is tested against normal
-noise. A level that came and went has no such split: the stretch whose ranks differ most from the others is
-tested beside it (circular binary segmentation: Olshen and others 2004, Biostatistics 5, 557-572), and both
-tests share the level. Where a change is found, its parts are tested in turn, and share the level again. So a
-series without a change has a false alarm with a probability of at most :data:`LEVEL` (benchmarks/trend.py).
+that from the median of all. The gain of a split, n log(S0 / S), is the logarithm of the likelihood ratio
+for noise by Laplace's law; a single outlier adds the same to S0 and S, so that it makes no change. A level
+that came and went has no such split: the stretch whose ranks differ most from the others is tested beside
+it (circular binary segmentation: Olshen and others 2004, Biostatistics 5, 557-572), and both tests share
+the level. Where a change is found, its parts are tested in turn, and share the level again.
+
+Neighbouring runs resemble each other (other users, the state of a disk, the heat of a machine), and then
+levels wander without a change. So values are worth fewer independent ones: what is tested is S0 / S - 1 times
+(1 - r) / (1 + r), with r the correlation of the neighbouring residuals of the best split. It is compared with
+the same of the values in random orders in which neighbours are correlated by :data:`RHO`; below
+:data:`ORDERS` values orders are too few, and it is compared with such normal noise. Up to that correlation a
+series without a change has a false alarm with a probability of about :data:`LEVEL` or less, whatever the law
+of its values is; with a correlation of 0.7 with one of about 0.15 (benchmarks/trend.py).
 
 The interval of a change inverts a test: a split belongs to it unless its gain lies further below the largest
 than in 95 % of random orders of the values within its two sides.
@@ -26,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbdyno.stats.estimates import Mean, students_quantile
+from dbdyno.stats.steps import correlated_noise
 
 Floats = NDArray[np.float64]
 
@@ -34,11 +40,19 @@ LEAST = 6
 """A series of fewer values is not tested."""
 SIDE = 3
 """Values on each side of a change, at least."""
+RHO = 0.35
+"""Correlation of neighbouring values that a series without a change is taken to have."""
+_SEEN = 20
+"""Values from which on their own correlation is believed; that of fewer, in proportion to their number."""
 ORDERS = 10
 _SHORT = 5
 """On a side with fewer values none may lie nearer to the other side's median."""
+_EPISODES = 14
+"""Values from which on a level that came and went is looked for."""
 _OF_SINGLE = 0.7
 """Share of the level for a single change; the rest is for one that came and went."""
+_BIAS = 4.0
+"""So much less, over the number of values, residuals of a best split resemble each other than values do."""
 _RESOLUTION = 1e-5
 """Deviation of a value, in logarithms, that means nothing."""
 _DRAWS, _FEW_DRAWS = 999, 199
@@ -101,7 +115,7 @@ def _found(logs: Floats, level: float) -> tuple[list[int], float]:
     """Splits of one change, or of a level that came and went, and the p of both questions together."""
     n = len(logs)
     single = _change(logs)
-    if n < ORDERS:
+    if n < _EPISODES:
         p = single[1] if single else 1.0
         return ([single[0]] if single and p <= level else []), p
     if single and (p := single[1] / _OF_SINGLE) <= level:
@@ -115,30 +129,73 @@ def _found(logs: Floats, level: float) -> tuple[list[int], float]:
 def _change(logs: Floats) -> tuple[int, float] | None:
     """The split with the largest gain, and its p; ``None``: none that an outlier alone could not make."""
     n = len(logs)
-    gains = _gains(logs[None, :], SIDE)[0]
-    at = int(np.argmax(gains))
-    if gains[at] <= 0 or not _parted(logs[:at], logs[at:]):
+    places, gains = _largest(logs[None, :])
+    at = int(places[0])
+    if gains[0] <= 0 or not _parted(logs[:at], logs[at:]):
         return None
-    null = _normal(n) if n < ORDERS else _gains(_orders(logs, 0, n, _DRAWS), SIDE).max(axis=1)
-    return at, float((1 + np.count_nonzero(null >= gains[at] - 1e-9)) / (1 + null.size))
+    null = _normal(n) if n < ORDERS else _largest(_resembling(logs))[1]
+    return at, float((1 + np.count_nonzero(null >= gains[0] - 1e-9)) / (1 + null.size))
+
+
+def _largest(rows: Floats, resolution: float = _RESOLUTION) -> tuple[NDArray[np.int64], Floats]:
+    """Split with the largest gain of each row, and that gain, less where neighbours resemble each other."""
+    gains = _gains(rows, SIDE, resolution)
+    at = np.argmax(gains, axis=1)
+    return at, _worth(rows, at) * np.expm1(gains.max(axis=1) / rows.shape[1])
+
+
+def _worth(rows: Floats, *places: NDArray[np.int64]) -> Floats:
+    """Independent values that a value of each row stands for, where its level changes at ``places``, and at
+    the one place more that leaves least: a change that is not looked at yet is no resemblance."""
+    n, index = rows.shape[1], np.arange(rows.shape[1])
+    parts = np.sum([index >= at[:, None] for at in places], axis=0)
+    left = _without_levels(rows, parts)
+    ends = np.column_stack([np.zeros(len(rows), int), *places, np.full(len(rows), n)])
+    before = index + 1 - np.take_along_axis(ends, parts, axis=1)
+    after = np.take_along_axis(ends, parts + 1, axis=1) - index - 1
+    gained = left.cumsum(axis=1) ** 2 * (before + after) / np.maximum(before * after, 1)
+    gained[np.minimum(before, after) < SIDE] = 0.0
+    more = np.where(gained.max(axis=1) > 0, gained.argmax(axis=1) + 1, n)
+    parts += index >= more[:, None]
+    left = _without_levels(rows, parts)
+    products = np.where(parts[:, 1:] == parts[:, :-1], left[:, 1:] * left[:, :-1], 0.0).sum(axis=1)
+    r = products / np.maximum((left**2).sum(axis=1), 1e-300) + _BIAS / n
+    r = (r * min(1.0, n / _SEEN)).clip(-0.5, 0.95)
+    return np.asarray((1 - r) / (1 + r))
+
+
+def _without_levels(rows: Floats, parts: NDArray[np.int64]) -> Floats:
+    left = rows.copy()
+    for part in range(int(parts.max()) + 1):
+        inside = parts == part
+        level = np.where(inside, rows, 0.0).sum(axis=1) / np.maximum(inside.sum(axis=1), 1)
+        left -= np.where(inside, level[:, None], 0.0)
+    return left
+
+
+def _resembling(logs: Floats) -> Floats:
+    """The values in random orders in which neighbours are correlated by :data:`RHO`."""
+    noise = correlated_noise(np.random.default_rng(1), _DRAWS, len(logs), RHO)
+    return np.sort(logs)[noise.argsort(axis=1).argsort(axis=1)]
 
 
 def _episode(logs: Floats) -> tuple[int, int, float]:
     """The stretch inside whose ranks differ most from the others, against random orders."""
     n = len(logs)
     ranks = _centred_ranks(logs)
-    rows = np.vstack([ranks, _orders(ranks, 0, n, _DRAWS)])
+    rows = np.vstack([ranks, _resembling(ranks)])
     sums = np.pad(rows.cumsum(axis=1), ((0, 0), (1, 0)))
-    best, began, ended = np.zeros(_DRAWS + 1), 0, n
+    best, began, ended = np.zeros(len(rows)), *np.zeros((2, len(rows)), dtype=int)
     for length in range(SIDE, n - 2 * SIDE + 1):
         inside = sums[:, SIDE + length : n - SIDE + 1] - sums[:, SIDE : n - SIDE - length + 1]
-        score = np.abs(inside) / math.sqrt(length * (n - length))
-        if (top := float(score[0].max())) > best[0]:
-            began = SIDE + int(np.argmax(score[0]))
-            ended = began + length
-            best[0] = top
-        best[1:] = np.maximum(best[1:], score[1:].max(axis=1))
-    return began, ended, float((1 + np.count_nonzero(best[1:] >= best[0] - 1e-9)) / (1 + _DRAWS))
+        score = inside**2 * n / (length * (n - length))
+        top, at = score.max(axis=1), SIDE + score.argmax(axis=1)
+        began, ended = (np.where(top > best, new, old) for new, old in ((at, began), (at + length, ended)))
+        best = np.maximum(best, top)
+    best /= np.maximum(float(ranks @ ranks) - best, 1e-9)
+    best *= _worth(rows, began, ended)
+    p = float((1 + np.count_nonzero(best[1:] >= best[0] - 1e-9)) / (1 + _DRAWS))
+    return int(began[0]), int(ended[0]), p
 
 
 def _centred_ranks(logs: Floats) -> Floats:
@@ -190,9 +247,8 @@ def _orders(logs: Floats, start: int, end: int, draws: int) -> Floats:
 
 @lru_cache(maxsize=8)
 def _normal(n: int) -> Floats:
-    """Largest gains of normal noise."""
-    rows = np.random.default_rng(n).normal(size=(9_999, n))
-    return np.asarray(_gains(rows, SIDE, 0.0).max(axis=1))
+    """Largest gains of normal noise whose neighbours are correlated by :data:`RHO`."""
+    return _largest(correlated_noise(np.random.default_rng(n), 9_999, n, RHO), 0.0)[1]
 
 
 def _gains(rows: Floats, side: int, resolution: float = _RESOLUTION) -> Floats:
