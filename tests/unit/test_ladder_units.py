@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
+from dbdyno.conclude.scaling.scaled import scaled
 from dbdyno.model.analyses import Ladder, Machine
 from dbdyno.model.errors import UsageError
 from dbdyno.store.ladder_csv import Columns, ladder_of
@@ -255,3 +256,11 @@ def test_lines_that_come_again_are_repeats(rungs: list[tuple[int, float, float]]
     assert sorted(many["repeat"].unique()) == list(range(1, times + 1))
     for repeat in range(1, times + 1):
         assert many.filter(pl.col("repeat") == repeat).drop("repeat").equals(one.drop("repeat"))
+
+
+def test_a_file_has_columns_and_no_ledger() -> None:
+    text = "sessions,tps,cpu,cpu_wait\n1,100,.5,0\n2,198,1,0\n4,380,2,.01\n8,700,3.9,.5\n16,760,4,8\n"
+    made = scaled(read(text, Machine(cpus=4, cores=4)))
+    evidence = {c.id: c.evidence for c in made.answers}
+    assert {"cpu-wait", "cpu-per-work", "equivalent-cores"} <= evidence.keys()
+    assert not [e for e in evidence.values() if "ledger" in e]

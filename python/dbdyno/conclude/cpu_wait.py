@@ -55,6 +55,7 @@ def onset(ladder: Ladder, run: Measured | None, subject: str = "") -> Claim:
         return claim("cpu-wait", {}, case="unknown", subject=subject)
     (highest, at_top), found = shares[-1], begins(shares)
     said: dict[str, Any] = {"top": fmt.load(highest, unit), "top_share": at_top.value}
+    said["source"] = ladders.source(ladder, "run queue of the sessions' tasks (schedstat)")
     if found is None:
         n, most = max(shares, key=lambda p: p[1].value)
         said |= {"share": _said(most), "load": fmt.load(n, unit)}

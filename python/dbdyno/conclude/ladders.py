@@ -38,6 +38,11 @@ class Measured(Protocol):
     def workloads(self) -> Mapping[str, Workload]: ...
 
 
+def source(ladder: Ladder, account: str) -> str:
+    """Where its CPU times come from: a file has no ledger."""
+    return "CPU columns" if ladder.workload is None else f"ledger: {account}"
+
+
 def machine_of(results: Measured, variant: str) -> tuple[Machine, tuple[str, ...]]:
     """The machine under a variant's limits, and notes on what is not known of it and why."""
     host, server = results.environment.host, results.environment.server

@@ -20,7 +20,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.ladders import Measured, cells_of
 from dbdyno.conclude.reason import CPU, RUN, RUNQ
 from dbdyno.conclude.rungs import Rungs
-from dbdyno.model.analyses import Estimate, Ladder, Machine, Scaling
+from dbdyno.model.analyses import Estimate, Ladder, Scaling
 from dbdyno.model.claim import GOOD_SCALING, Claim
 from dbdyno.model.errors import UsageError
 from dbdyno.stats.estimates import positive_interval
@@ -278,6 +278,7 @@ def _per_work(scaling: Scaling) -> Iterator[Claim]:
         "low": fmt.load(low, ladder.load_unit),
         "low_s": first.value,
         "kernel": _in_kernel(ladder, low),
+        "source": ladders.source(ladder, "run"),
     }
     more = last is not None and high != low and first.value > 0
     if last is not None and more:
@@ -331,7 +332,7 @@ def _cores(scaling: Scaling, results: Measured | None) -> Iterator[Claim]:
             return
     used = ladders.at(ladder, where, "cpu")
     if used is not None:
-        yield _bounded(used.value, ladder.machine, place)
+        yield _bounded(used.value, ladder, place)
 
 
 def equivalent(known: pl.DataFrame, place: str) -> Claim:
@@ -349,9 +350,10 @@ def equivalent(known: pl.DataFrame, place: str) -> Claim:
     return claim("equivalent-cores", said | {"cores": count}, value, case="known")
 
 
-def _bounded(used: float, machine: Machine, place: str) -> Claim:
+def _bounded(used: float, ladder: Ladder, place: str) -> Claim:
     """Only the sessions' own CPU time is known: with m threads a core it took from used / m cores up."""
-    said = {"place": place, "threads": used, "source": ""}
+    machine = ladder.machine
+    said = {"place": place, "threads": used, "source": ladders.source(ladder, "run")}
     m = machine.threads_per_core
     if m is None or machine.cores is None:
         return claim("equivalent-cores", said | {"why": "the topology is unknown"}, case="unknown")
