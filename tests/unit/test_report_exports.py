@@ -107,3 +107,12 @@ def test_an_unknown_form_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         present.export(made.results(), {}, "xls", tmp_path / "x")
     assert "xlsx" in (error.value.cure or "")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_folder_is_made_but_not_those_above_it(tmp_path: Path, kind: str) -> None:
+    results = made.results()
+    with pytest.raises(UsageError, match="no directory"):
+        present.export(results, None, kind, tmp_path / "new" / "out")
+    assert not (tmp_path / "new").exists()
+    assert present.export(results, None, kind, tmp_path / "out")

@@ -87,6 +87,12 @@ def test_an_empty_store_says_what_to_do(store: RunStore):
     assert "dbdyno run" in (caught.value.cure or "")
 
 
+def test_a_directory_that_is_no_run_is_called_one(store: RunStore, tmp_path: Path):
+    for word in (str(tmp_path), f"{tmp_path}/"):
+        with pytest.raises(NoSuchRun, match="is a directory"):
+            store.open(word)
+
+
 def test_the_default_place_is_xdgs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert default_root() == tmp_path / "dbdyno"

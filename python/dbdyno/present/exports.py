@@ -155,8 +155,10 @@ def _folder(
 ) -> list[Path]:
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file", f"name a folder: {ending} writes one file a table")
+    if not path.parent.exists():
+        raise UsageError(f"no directory {path.parent}", f"make it first: mkdir -p {path.parent}")
     with guard(path):
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(exist_ok=True)
     tables = all_tables(results, raw_tables)
     written = [write_atomic(path / f"{name}.{ending}", content(table)) for name, table in tables.items()]
     document = json.dumps(jsondoc.document(results), indent=1, allow_nan=False).encode()

@@ -175,7 +175,8 @@ def find_run(root: Path, wanted: str) -> Path:
     ids = run_ids(root)
     if wanted in ids:
         return root / wanted
-    if not ids:
+    directory = bool(wanted) and Path(wanted).is_dir()
+    if not ids and not directory:
         raise NoSuchRun(f"no runs in {root}", "make one: dbdyno run lio")
     word, back = _parsed(wanted)
     names = _names(root) if word != _LAST else {}
@@ -192,6 +193,11 @@ def find_run(root: Path, wanted: str) -> Path:
     if matching:
         raise NoSuchRun(
             f"{len(matching)} runs begin with {wanted!r}", f"give more of the id: {', '.join(matching[-5:])}"
+        )
+    if directory:
+        raise NoSuchRun(
+            f"{wanted} is a directory, and no run in {root}",
+            "name a file, a run (dbdyno runs), or --store DIR",
         )
     raise NoSuchRun(f"no run {wanted!r} in {root}", _nearest(wanted, ids, list(names)))
 
