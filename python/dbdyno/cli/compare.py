@@ -306,7 +306,7 @@ def _samples(
     a, b = sides
     names, lines = (a.name, b.name), (a.lines, b.lines)
     made = comparing.compare_samples(a.values, b.values, names, margin, higher, lines)
-    _out(present.samples(made), present.comparison_document(made), output, as_json)
+    _out(present.samples(made, (a.values, b.values)), present.comparison_document(made), output, as_json)
 
 
 def _is_file(word: str) -> bool:

@@ -184,6 +184,9 @@ class Summary(Frozen):
 
     n: int
     mean: float
+    mean_low: float | None = None
+    """95 % interval, Student's of the logarithm where the mean is above 0. NULL: one value, or too wide."""
+    mean_high: float | None = None
     median: float
     low: float | None = None
     """NULL: so few values cannot bound it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from dbdyno.model.analyses import Machines
@@ -16,10 +17,12 @@ from dbdyno.model.comparison import (
 )
 from dbdyno.present import compare_rows as rows
 from dbdyno.present import machines as of_machines
+from dbdyno.present.chart import Spec, channel, chart, coloured, encoded, layer, tips
 from dbdyno.present.document import (
     UNKNOWN,
     Block,
     Cell,
+    Chart,
     Column,
     Document,
     Drawing,
@@ -31,6 +34,7 @@ from dbdyno.present.document import (
     remarks,
     word,
 )
+from dbdyno.present.palette import var
 
 _LONGEST = 400
 """Characters of a setting that are shown."""
@@ -110,8 +114,9 @@ def _differences(made: Comparison) -> Table:
 # Two files of numbers compared: benchstat's row, then the ratio of means.
 
 
-def samples(made: SampleComparison) -> Document:
-    """The answer, both samples, both ways to compare them, benchstat's row, and what to bear in mind."""
+def samples(made: SampleComparison, values: tuple[Sequence[float], Sequence[float]]) -> Document:
+    """The answer, both samples and their ``values``, both ways to compare them, benchstat's row, and what to
+    bear in mind."""
     sides = ((made.baseline, made.of_baseline), (made.variant, made.of_variant))
     columns = (Column(""), *(numeric(h) for h in ("median", "mean", "n")))
     lines = [
@@ -124,12 +129,67 @@ def samples(made: SampleComparison) -> Document:
     more = [made.note] if made.note and said and min(s.n for _, s in sides) > 1 else []
     remarked = remarks([*(c.text for c in notes if c not in lead), *more])
     blocks: list[Block] = [
-        Section("", [Table("", columns, lines)]),
+        Section("", [_spots(made, values), Table("", columns, lines)]),
         Section("", [_ratios(made), Paragraph(f"benchstat: {benchstat(made)}")]),
         *([Section("Notes", remarked)] if remarked else []),
     ]
     title = f"{made.variant} against {made.baseline}"
     return Document(title, blocks, lead=[Paragraph(c.text, lead=True) for c in lead])
+
+
+_MOST_SPOTS = 1_000
+"""Values of a side that are drawn; of more, so many quantiles."""
+_MOST_DECADES = 2
+
+
+def _spots(made: SampleComparison, values: tuple[Sequence[float], Sequence[float]]) -> Chart:
+    """Both samples as points along one axis, each with its mean and the mean's interval."""
+    sides = ((made.baseline, made.of_baseline, values[0]), (made.variant, made.of_variant, values[1]))
+    spots = [spot for name, _, found in sides for spot in _spread_out(name, found)]
+    means = [
+        {"sample": name, "value": s.mean, "low": s.mean_low, "high": s.mean_high, "aside": 0.0}
+        for name, s, _ in sides
+    ]
+    names = [name for name, *_ in sides]
+    least, most = (end(map(end, values)) for end in (min, max))
+    log = least > 0 and most > 10**_MOST_DECADES * least
+    scale: Spec = {"type": "log"} if log else {"zero": False}
+    title = f"value{' (logarithmic)' if log else ''}, {_better(made)} is better"
+    place = {
+        "x": channel("value:Q", title=title, scale=scale),
+        "y": channel("sample:N", title=None, sort=names, axis={"labelLimit": 160}),
+        "yOffset": channel("aside:Q", scale={"domain": [-1, 1]}),
+        "color": coloured("sample", names),
+    }
+    told = tips(
+        "sample:N", ("value:Q", "", "mean"), ("low:Q", "", "95 % interval from"), ("high:Q", "", "to")
+    )
+    ends = place | {"x": channel("low:Q", scale=scale), "x2": {"field": "high"}}
+    point = layer(spots, "point", filled=True, size=30, opacity=0.45)
+    mean = layer(means, "point", shape="diamond", size=160, filled=True, stroke=var("text"), opacity=1)
+    known = [m for m in means if m["low"] is not None]
+    layers = [
+        encoded(point, **place, tooltip=tips("sample:N", "value:Q")),
+        encoded(layer(known, "rule", strokeWidth=3), **{k: c for k, c in ends.items() if k != "color"}),
+        encoded(mean, **place, tooltip=told),
+    ]
+    caption = "A point is a value; a diamond is the mean, the line through it its 95 % interval."
+    description = f"Values of {made.baseline} and {made.variant} along one axis, with their means."
+    return chart("samples", "Both samples", caption, layers, description, [*spots, *means])
+
+
+def _better(made: SampleComparison) -> str:
+    return "higher" if made.higher_is_better else "lower"
+
+
+def _spread_out(name: str, values: Sequence[float]) -> list[Spec]:
+    """In the order of the file, each a little aside of the one before, so that equal values are all seen."""
+    found = values
+    if len(values) > _MOST_SPOTS:
+        ordered = sorted(values)
+        found = [ordered[n * (len(values) - 1) // (_MOST_SPOTS - 1)] for n in range(_MOST_SPOTS)]
+    golden = (math.sqrt(5) - 1) / 2
+    return [{"sample": name, "value": v, "aside": n * golden % 1 - 0.5} for n, v in enumerate(found)]
 
 
 def _ratios(made: SampleComparison) -> Table:

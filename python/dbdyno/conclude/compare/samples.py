@@ -23,6 +23,7 @@ from dbdyno.model.comparison import (
     verdict_text,
 )
 from dbdyno.model.errors import UsageError
+from dbdyno.stats.estimates import Mean
 from dbdyno.stats.significance import order_interval, outliers, rank_sum, shift, studentised
 
 FEWEST_FOR_MEDIAN = 6
@@ -132,10 +133,13 @@ def _factor(baseline: _Sample, variant: _Sample) -> float:
 def summary_of_sample(values: Sequence[float]) -> Summary:
     """Median with the narrowest interval of order statistics that holds it with at least 95 %."""
     ordered, n = sorted(values), len(values)
+    mean_low, mean_high = Mean.of(values).positive95 or (None, None)
     low, high, confidence = order_interval(n)
     return Summary(
         n=n,
         mean=math.fsum(values) / n,
+        mean_low=mean_low,
+        mean_high=mean_high,
         median=(ordered[(n - 1) // 2] + ordered[n // 2]) / 2,
         low=ordered[low - 1] if low >= 1 else None,
         high=ordered[high - 1] if high <= n else None,
@@ -144,7 +148,7 @@ def summary_of_sample(values: Sequence[float]) -> Summary:
 
 
 def _scaled_summary(s: Summary, factor: float) -> Summary:
-    names = ("mean", "median", "low", "high")
+    names = ("mean", "mean_low", "mean_high", "median", "low", "high")
     return s.model_copy(update={n: v / factor for n in names if (v := getattr(s, n)) is not None})
 
 
