@@ -274,7 +274,7 @@ def test_files_can_say_that_higher_is_better(invoke: Invoke) -> None:
         (("n.txt", "three.csv"), "choose a column: --column a | b | c"),
         (("n.txt", "three.csv", "--column", "d"), "no column 'd'"),
         (("n.txt", "t.csv", "--column", "b"), "line 3: not as many fields"),
-        (("n.txt", "binary.txt"), "not UTF-8"),
+        (("n.txt", "binary.txt"), "is binary"),
         (("last", "nix"), "no runs"),
     ],
 )

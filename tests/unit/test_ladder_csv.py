@@ -13,7 +13,7 @@ from dbdyno.model.analyses import POINTS, Ladder
 from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.store.ladder_csv import Columns, ladder_of, read_ladder
 from dbdyno.store.ladder_csv.headings import named
-from dbdyno.store.ladder_csv.text import number
+from dbdyno.store.table_text import number
 
 FOUR = "1,100\n2,190\n4,350\n8,500\n"
 

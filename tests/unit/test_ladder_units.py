@@ -41,6 +41,7 @@ def test_units_become_the_contracts() -> None:
     ("head", "options", "factor", "unit"),
     [
         ("sessions,ktps", {}, 1e-3, "transactions/s"),
+        ("sessions,tps (1000s)", {}, 1e-3, "transactions/s"),
         ("sessions,X", {"throughput_unit": "k orders/s"}, 1e-3, "orders/s"),
         ("sessions,tpm", {}, 60, "transactions/s"),
         ("sessions,tpm", {"throughput_unit": "orders"}, 60, "orders/s"),
@@ -159,6 +160,7 @@ def test_mean_and_percentile_are_in_like_units() -> None:
             "tps or rate",
             "--throughput tps or --throughput rate",
         ),
+        (table("sessions,tps/hour"), {}, "no column for the throughput", "--throughput"),
         (table("Sitzungen,tps"), {}, "no column for the sessions", "--load Sitzungen"),
         (table("sessions,tps"), {"throughput_unit": "a/b/c"}, "not a unit of throughput", "orders/s"),
         (table("sessions,tps"), {"response_unit": "parsec"}, "not a unit of time", "ms"),
@@ -256,6 +258,18 @@ def test_lines_that_come_again_are_repeats(rungs: list[tuple[int, float, float]]
     assert sorted(many["repeat"].unique()) == list(range(1, times + 1))
     for repeat in range(1, times + 1):
         assert many.filter(pl.col("repeat") == repeat).drop("repeat").equals(one.drop("repeat"))
+
+
+@examples(40)
+@given(_POINTS, st.sampled_from([("", "."), (",", "."), (".", ","), (" ", ","), ("'", "."), ("\u00a0", ",")]))
+def test_however_numbers_are_written_the_ladder_is_the_same(
+    rungs: list[tuple[int, float, float]], signs: tuple[str, str]
+) -> None:
+    """Thousands separator and decimal sign, where the sign is said."""
+    table = str.maketrans({",": signs[0], ".": signs[1]})
+    lines = (f"{n}; {x:,.2f}".translate(table) for n, x, _ in rungs)
+    ladder = read("\n".join(["clients;tps", *lines]), decimal=signs[1])
+    assert pairs(ladder) == sorted((n, round(x, 2)) for n, x, _ in rungs)
 
 
 def test_a_file_has_columns_and_no_ledger() -> None:

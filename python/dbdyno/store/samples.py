@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.store.files import read_limited
+from dbdyno.store.table_text import Line, Sheet, is_missing, is_number, lines_of, number, read_text
 
 CURE = "one number per line (# begins a comment), or CSV with a header and --column NAME"
 _TABLE = "a header such as before,after or group,value, then the numbers"
-_MISSING = frozenset({"", "na", "n/a", "null", "none", "-", "?"})
-_NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)\Z", re.IGNORECASE)
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+\Z", re.ASCII)
 _GROUPS = frozenset({"group", "variant", "version", "side", "name", "build", "commit", "config", "setting"})
 _MOST_SHOWN = 8
@@ -28,39 +26,34 @@ class Numbers(NamedTuple):
     lines: tuple[int, ...]
 
 
-class _Row(NamedTuple):
-    line: int  # in the file, from 1
-    fields: tuple[str, ...]
-
-
-class _Sheet(NamedTuple):
-    path: Path
-    header: tuple[str, ...] | None
-    rows: tuple[_Row, ...]
-    decimal: str
-
+class _Sheet(Sheet):
     @property
     def names(self) -> tuple[str, ...]:
-        wide = len(self.rows[0].fields) if self.rows else 0
+        wide = len(self.lines[0].fields) if self.lines else 0
         return self.header or tuple(f"column {i + 1}" for i in range(wide))
+
+    def where(self, line: Line, index: int) -> str:
+        if len(self.names) == 1:
+            return f"{self.source}, line {line.number}"
+        return super().where(line, index)
 
     def words(self, column: int) -> list[str]:
         """Those that are not missing."""
-        return [r.fields[column] for r in self.rows if r.fields[column].lower() not in _MISSING]
+        return [r.fields[column] for r in self.lines if not is_missing(r.fields[column])]
 
     def is_numeric(self, column: int) -> bool:
         """Most of its words are numbers; one that is none is an error when it is read."""
         words = self.words(column)
-        return 2 * sum(_float(w, self.decimal) is not None for w in words) > len(words)
+        return 2 * sum(number(w, self.decimal) is not None for w in words) > len(words)
 
-    def numbers(self, column: int, name: str, rows: Sequence[_Row] | None = None) -> Numbers:
+    def numbers(self, column: int, name: str, rows: Sequence[Line] | None = None) -> Numbers:
         found = [
-            (_checked(self, r.line, r.fields[column]), r.line)
-            for r in (self.rows if rows is None else rows)
-            if r.fields[column].lower() not in _MISSING
+            (_checked(self, r, column), r.number)
+            for r in (self.lines if rows is None else rows)
+            if not is_missing(r.fields[column])
         ]
         if not found:
-            raise UsageError(f"{self.path} has no values in {name}", CURE)
+            raise UsageError(f"{self.source} has no values in {name}", CURE)
         values, lines = zip(*found, strict=True)
         return Numbers(name, values, lines)
 
@@ -69,7 +62,7 @@ def read_sample(path: Path, column: str | None = None, decimal: str | None = Non
     """Raises :class:`UsageError` naming the line that is none."""
     sheet = _sheet(path, decimal, one_column=True)
     if column is not None and (sheet.header or len(sheet.names) > 1):
-        return sheet.numbers(_place(sheet, column), path.name)
+        return sheet.numbers(sheet.place(column, "--column"), path.name)
     if len(sheet.names) > 1:
         numeric = [i for i in range(len(sheet.names)) if sheet.is_numeric(i)]
         if sheet.header is None or len(numeric) != 1:
@@ -77,10 +70,10 @@ def read_sample(path: Path, column: str | None = None, decimal: str | None = Non
                 f"{path} is a table", f"choose a column: --column {' | '.join(sheet.names[:_MOST_SHOWN])}"
             )
         return sheet.numbers(numeric[0], path.name)
-    for row in sheet.rows:
-        if row.fields[0].lower() in _MISSING:
+    for row in sheet.lines:
+        if is_missing(row.fields[0]):
             raise UsageError(
-                f"{path}, line {row.line}: {row.fields[0]!r} is not a number", "leave the line out"
+                f"{path}, line {row.number}: {row.fields[0]!r} is not a number", "leave the line out"
             )
     return sheet.numbers(0, path.name)
 
@@ -98,7 +91,7 @@ def read_pair(
         )
     folded = [n.casefold() for n in sheet.names]
     if columns and all(c.casefold() in folded for c in columns):
-        first, second = (_place(sheet, c) for c in columns)
+        first, second = (sheet.place(c, "--columns") for c in columns)
         return sheet.numbers(first, sheet.names[first]), sheet.numbers(second, sheet.names[second])
     numeric = [i for i in range(len(sheet.names)) if sheet.is_numeric(i)]
     grouping = _grouping(sheet, numeric)
@@ -113,7 +106,7 @@ def _grouping(sheet: _Sheet, numeric: Sequence[int]) -> int | None:
     for i, name in enumerate(sheet.names):
         kinds = set(sheet.words(i))
         named = name.casefold() in _GROUPS and len(kinds) == 2
-        if named or (i not in numeric and 1 < len(kinds) < len(sheet.rows)):
+        if named or (i not in numeric and 1 < len(kinds) < len(sheet.lines)):
             return i
     return None
 
@@ -125,83 +118,66 @@ def _groups(
     if grouping is None:
         if columns:
             unknown = next(c for c in columns if c.casefold() not in map(str.casefold, sheet.names))
-            raise UsageError(f"{sheet.path} has no column {unknown!r}", did_you_mean(unknown, sheet.names))
+            raise UsageError(f"{sheet.source} has no column {unknown!r}", did_you_mean(unknown, sheet.names))
         if len(numeric) > 2:
             names = ",".join(sheet.names[i] for i in numeric[:2])
             raise UsageError(
-                f"{sheet.path} has {len(numeric)} columns of numbers ({shown})",
+                f"{sheet.source} has {len(numeric)} columns of numbers ({shown})",
                 f"choose two: --columns {names}",
             )
-        raise UsageError(f"{sheet.path} has no two columns of numbers, and none that names groups", _TABLE)
+        raise UsageError(f"{sheet.source} has no two columns of numbers, and none that names groups", _TABLE)
     if column is None and len(numeric) != 1:
         raise UsageError(
-            f"{sheet.path} has {len(numeric)} columns of numbers beside {sheet.names[grouping]} ({shown})",
+            f"{sheet.source} has {len(numeric)} columns of numbers beside {sheet.names[grouping]} ({shown})",
             "choose the one to compare: --column NAME; or two columns: --columns A,B",
         )
-    values = numeric[0] if column is None else _place(sheet, column)
+    values = numeric[0] if column is None else sheet.place(column, "--column")
     kinds = list(dict.fromkeys(sheet.words(grouping)))
     wanted = list(columns) or kinds
     for name in wanted:
         if name not in kinds:
             raise UsageError(
-                f"{sheet.path} has no column and no group {name!r}",
+                f"{sheet.source} has no column and no group {name!r}",
                 did_you_mean(name, [*kinds, *sheet.names]),
             )
     if len(wanted) != 2:
         listed = ", ".join(kinds[:_MOST_SHOWN])
         raise UsageError(
-            f"{sheet.path} has {len(kinds)} groups in {sheet.names[grouping]} ({listed})",
+            f"{sheet.source} has {len(kinds)} groups in {sheet.names[grouping]} ({listed})",
             f"choose two: --columns {','.join(kinds[:2])}",
         )
     first, second = (
-        sheet.numbers(values, name, [r for r in sheet.rows if r.fields[grouping] == name]) for name in wanted
+        sheet.numbers(values, name, [r for r in sheet.lines if r.fields[grouping] == name]) for name in wanted
     )
     return first, second
-
-
-def _place(sheet: _Sheet, name: str) -> int:
-    folded = [n.casefold() for n in sheet.names]
-    if name.casefold() in folded:
-        return folded.index(name.casefold())
-    if sheet.header is None and name.isdecimal() and 1 <= int(name) <= len(folded):
-        return int(name) - 1
-    raise UsageError(f"{sheet.path} has no column {name!r}", did_you_mean(name, sheet.names))
 
 
 # -- text --
 
 
 def _sheet(path: Path, decimal: str | None, *, one_column: bool) -> _Sheet:
-    lines = [(n, re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip()) for n, line in _lines(path)]
+    lines = [
+        (n, re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip())
+        for n, line in lines_of(read_text(path, CURE))
+    ]
     lines = [(n, line) for n, line in lines if line]
     if not lines:
         raise UsageError(f"{path} has no values", CURE)
     separator = _separator([line for _, line in lines], one_column)
-    rows = [_Row(n, tuple(_fields(line, separator))) for n, line in lines]
-    header = None if any(_is_number(f) for f in rows[0].fields) else rows[0].fields
+    rows = [Line(n, tuple(_fields(line, separator))) for n, line in lines]
+    header = None if any(is_number(f) for f in rows[0].fields) else rows[0].fields
     if header and len(header) == 1 and header[0][:1].isdigit():  # 12 ms
         header = None
     first, rows = rows[0], rows if header is None else rows[1:]
     if not rows:
-        raise UsageError(f"{path}, line {first.line}: {lines[0][1]!r} is not a number", CURE)
+        raise UsageError(f"{path}, line {first.number}: {lines[0][1]!r} is not a number", CURE)
     wide = len(header or rows[0].fields)
-    short = next((r.line for r in rows if len(r.fields) != wide), None)
+    short = next((r.number for r in rows if len(r.fields) != wide), None)
     if short is not None:
         raise UsageError(
             f"{path}, line {short}: not as many fields as the {'header' if header else 'first'} has", CURE
         )
-    return _Sheet(path, header, tuple(rows), decimal or _decimal(path, rows))
-
-
-def _lines(path: Path) -> list[tuple[int, str]]:
-    try:
-        content = read_limited(path)
-        wide = content[:2] in (b"\xff\xfe", b"\xfe\xff") and len(content) % 2 == 0
-        text = content.decode("utf-16" if wide else "utf-8-sig")
-    except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"cannot read {path}: {reason}", CURE) from e
-    return list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
+    return _Sheet(str(path), header, tuple(rows), None, decimal or _decimal(path, rows))
 
 
 def _separator(lines: Sequence[str], one_column: bool) -> str | None:
@@ -210,7 +186,7 @@ def _separator(lines: Sequence[str], one_column: bool) -> str | None:
         if sign in lines[0]:
             return sign
     body = lines if "," in lines[0] else lines[1:]  # else the first may be a header
-    if one_column and all(map(_is_number, body)):
+    if one_column and all(map(is_number, body)):
         return ""  # a comma is of the number
     if "," in lines[0]:
         return ","
@@ -225,9 +201,9 @@ def _fields(line: str, separator: str | None) -> list[str]:
     return [f.strip() for f in next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])]
 
 
-def _decimal(path: Path, rows: Sequence[_Row]) -> str:
+def _decimal(path: Path, rows: Sequence[Line]) -> str:
     """Raises UsageError where 1,234 may be either."""
-    found = [(r.line, w) for r in rows for w in r.fields if "," in w and _is_number(w)]
+    found = [(r.number, w) for r in rows for w in r.fields if "," in w and is_number(w)]
     if not found:
         return "."
     if all(_THOUSANDS.match(w) for _, w in found) and not any(w.count(",") > 1 for _, w in found):
@@ -236,31 +212,12 @@ def _decimal(path: Path, rows: Sequence[_Row]) -> str:
             f"{path}, line {line}: {word!r} may be {word.replace(',', '.')} or {word.replace(',', '')}",
             "say which: --decimal , or --decimal .",
         )
-    return "," if all(_float(w, ",") is not None for _, w in found) else "."
+    return "," if all(number(w, ",") is not None for _, w in found) else "."
 
 
-def _is_number(word: str) -> bool:
-    return any(_float(word, sign) is not None for sign in ".,")
-
-
-def _float(word: str, decimal: str) -> float | None:
-    """``1.234,5`` with a decimal comma -> 1234.5; ``nan`` and ``inf`` as such; ``None``: it is no number."""
-    if _NOT_FINITE.match(word):
-        return float(word)
-    other = "," if decimal == "." else "."
-    whole = rf"(?:\d{{1,3}}(?:\{other}\d{{3}})+|\d+)"
-    form = rf"[-+]?(?:{whole}(?:\{decimal}\d*)?|\{decimal}\d+)(?:[eE][-+]?\d+)?"
-    if not re.fullmatch(form, word, re.ASCII):
-        return None
-    return float(word.replace(other, "").replace(decimal, "."))
-
-
-def _checked(sheet: _Sheet, line: int, word: str) -> float:
-    place = f"{sheet.path}, line {line}"
-    value = _float(word, sheet.decimal)
-    if value is None:
-        shown = word if len(word) <= 40 else f"{word[:39]}…"
-        raise UsageError(f"{place}: {shown!r} is not a number", f"digits alone, without a unit; {CURE}")
+def _checked(sheet: _Sheet, line: Line, column: int) -> float:
+    value = sheet.number(line, column)
+    place, word = sheet.where(line, column), line.fields[column]
     if not math.isfinite(value):
         raise UsageError(f"{place}: {word} is not a finite number", "leave it out, or measure again")
     if value < 0:

@@ -18,7 +18,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.store.ladder_csv.headings import Named, is_time_unit, named, unit_of
 from dbdyno.store.ladder_csv.points import records_of, to_points
 from dbdyno.store.ladder_csv.quantities import TIME_OPTION, Reading
-from dbdyno.store.ladder_csv.text import (
+from dbdyno.store.table_text import (
     Sheet,
     is_missing,
     is_number,

@@ -147,7 +147,7 @@ def unit_of(heading: str) -> str:
 @cache
 def rate_unit(text: str) -> Rate | None:
     """A unit as in ``Mtx/h``, ``requests per minute``, ``k``, ``ktps``, ``MB/s``, ``1000 orders``."""
-    words = re.findall(r"[^\W\d_]+|\d+|/|%", _folded(text).strip())
+    words = re.findall(r"[^\W\d_]+|\d+|/|%", re.sub(r"(000)s\b", r"\1", _folded(text).strip()))
     per = ""
     cut = next((i for i, w in enumerate(words) if w.lower() in ("per", "/")), len(words))
     if cut < len(words):
@@ -155,8 +155,8 @@ def rate_unit(text: str) -> Rate | None:
             return None
         words = words[:cut]
     scale, counted = _scaled([w for w in words if w not in ("x", "in")])
-    if len(counted) == 1 and (short := _short(counted[0])) and (not per or per == short.per):
-        return Rate(short.counted, scale * short.scale, short.per)
+    if len(counted) == 1 and (short := _short(counted[0])):  # tps/hour: per second, or per hour?
+        return Rate(short.counted, scale * short.scale, short.per) if per in ("", short.per) else None
     if len(counted) == 1 and not _BYTES.match(counted[0].lower()):
         thing = _thing(counted[0])
         return Rate(thing.counted, scale * thing.scale, per) if thing else Rate(counted[0], scale, per)

@@ -11,7 +11,7 @@ import polars as pl
 from dbdyno.model.analyses import POINTS
 from dbdyno.model.errors import UsageError
 from dbdyno.store.ladder_csv.quantities import Reading, Record, quantities
-from dbdyno.store.ladder_csv.text import Line, Sheet, is_missing
+from dbdyno.store.table_text import Line, Sheet, is_missing
 
 if TYPE_CHECKING:
     from dbdyno.store.ladder_csv import Column

@@ -88,8 +88,9 @@ class Sheet:
         return f"{self.source}, line {line.number}, {heading}"
 
 
-def read_text(path: str | Path) -> str:
-    """The text of a file, or of standard input for ``-``. Raises UsageError: missing, too large, binary."""
+def read_text(path: str | Path, form: str = FORM) -> str:
+    """The text of a file, or of standard input for ``-``. Raises UsageError: missing, too large, binary.
+    ``form``: what the text should be."""
     name = source_name(path)
     try:
         if str(path) == "-":
@@ -102,16 +103,16 @@ def read_text(path: str | Path) -> str:
         ) from e
     if len(content) > MOST_BYTES:
         raise UsageError(
-            f"{name} is larger than {MOST_BYTES >> 20} MiB: not a ladder", "one line per load and repeat"
+            f"{name} is larger than {MOST_BYTES >> 20} MiB: not a table of results", f"less of it: {form}"
         )
-    return _decoded(content, name)
+    return _decoded(content, name, form)
 
 
 def source_name(path: str | Path) -> str:
     return "standard input" if str(path) == "-" else str(path)
 
 
-def _decoded(content: bytes, name: str) -> str:
+def _decoded(content: bytes, name: str, form: str) -> str:
     """UTF-8, UTF-16 with its mark, else Windows' code page, which spreadsheets write."""
     try:
         if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -125,7 +126,7 @@ def _decoded(content: bytes, name: str) -> str:
         kind = "JSON"
     if kind or any(c < " " and c not in "\t\n\r\f" for c in text) or "\ufffd" in text:
         kind = kind or "binary"
-        raise UsageError(f"{name} is {kind}, not a table of text", f"save it as CSV: {FORM}")
+        raise UsageError(f"{name} is {kind}, not a table of text", f"save it as CSV: {form}")
     return text
 
 
@@ -177,11 +178,16 @@ def number(text: str, decimal: str) -> float | None:
     return float(plain)
 
 
+def lines_of(text: str) -> list[tuple[int, str]]:
+    """With their numbers, from 1."""
+    return list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
+
+
 def _content(text: str) -> tuple[list[tuple[int, str]], str | None]:
     """Numbered lines without comments, rules and blank ones, and the comment right before them."""
     found: list[tuple[int, str]] = []
     comment = None
-    for n, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+    for n, raw in lines_of(text):
         line = raw.strip(" \f\u00a0").rstrip()
         if line.startswith("#"):
             comment = line.lstrip("# ") if not found else comment
