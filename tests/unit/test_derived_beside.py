@@ -64,6 +64,18 @@ def observed(store: Path, listener: Told) -> Run:
     ).record
 
 
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of one observation, derived window by window."""
+    return observed(tmp_path_factory.mktemp("watched"), Told()).path.parent
+
+
+@pytest.fixture
+def stored(watched: Path, tmp_path: Path) -> Run:
+    """A copy of it."""
+    return RunStore(shutil.copytree(watched, tmp_path / "store")).open("last")
+
+
 def same(some: Results, others: Results) -> None:
     assert some.findings == others.findings
     assert some.answers == others.answers
@@ -82,9 +94,9 @@ def test_each_window_is_derived_when_it_is_saved_and_none_again(tmp_path: Path, 
 
 
 def test_what_a_killed_program_had_derived_is_used_and_the_rest_is_made(
-    tmp_path: Path, asked: list[str]
+    stored: Run, asked: list[str]
 ) -> None:
-    run = observed(tmp_path, Told())
+    run = stored
     before = conduct.results_of(run)
     last = run.cells()[-1]
     shutil.rmtree(run.path / "derived")
@@ -98,8 +110,8 @@ def test_what_a_killed_program_had_derived_is_used_and_the_rest_is_made(
     assert asked == [last]
 
 
-def test_parts_that_answer_other_questions_are_made_anew(tmp_path: Path, asked: list[str]) -> None:
-    run = observed(tmp_path, Told())
+def test_parts_that_answer_other_questions_are_made_anew(stored: Run, asked: list[str]) -> None:
+    run = stored
     before = conduct.results_of(run)
     shutil.rmtree(run.path / "derived")
     (run.parts.path / run.cells()[1] / "part.json").write_text('{"format": 0}')
@@ -108,8 +120,8 @@ def test_parts_that_answer_other_questions_are_made_anew(tmp_path: Path, asked: 
     assert asked == run.cells()
 
 
-def test_rebuild_makes_all_parts_anew_in_place_of_those_there(tmp_path: Path, asked: list[str]) -> None:
-    run = observed(tmp_path, Told())
+def test_rebuild_makes_all_parts_anew_in_place_of_those_there(stored: Run, asked: list[str]) -> None:
+    run = stored
     before = conduct.results_of(run)
     asked.clear()
     results, _ = conduct.rebuild(run)
@@ -154,8 +166,8 @@ def test_what_a_merge_that_was_cut_short_left_behind_is_not_counted_twice(
     assert asked == [] and run.parts.names() == [names[0], names[2]]
 
 
-def test_rows_of_one_cell_are_those_of_the_whole(tmp_path: Path) -> None:
-    run = observed(tmp_path, Told())
+def test_rows_of_one_cell_are_those_of_the_whole(stored: Run) -> None:
+    run = stored
     results, whole = conduct.results_of(run), derived_anew(run)
     for table in ("ledger", "events", "microstates", "strips"):
         for cell in run.cells():
@@ -241,6 +253,6 @@ def test_where_that_process_dies_the_end_makes_the_rest(made: Climb, run: Run) -
     same(conduct.results_of(run), derived_anew(run))
 
 
-def test_an_engine_with_a_clock_of_its_own_is_derived_between_its_cells(run: Run) -> None:
+def test_an_engine_with_a_clock_of_its_own_is_derived_in_this_process(run: Run) -> None:
     with open_server("fake", Target(dsn=LAW)) as server, deriving(run, server) as derived:
         assert derived.tasks() == []

@@ -52,7 +52,7 @@ class Deriving(Protocol):
 @contextlib.contextmanager
 def deriving(record: Run, server: Server) -> Iterator[Deriving]:
     """An engine with a world of its own has a clock of its own, too: nothing is disturbed there."""
-    made: Deriving = _Here(record) if server.world is not None else _beside(record)
+    made = _beside(record) if server.world is None else _in_a_world(record)
     try:
         yield made
     finally:
@@ -60,7 +60,7 @@ def deriving(record: Run, server: Server) -> Iterator[Deriving]:
 
 
 class _Here:
-    """In this process, between the cells."""
+    """In this process, between the windows."""
 
     def __init__(self, record: Run) -> None:
         from dbdyno.conduct.derive import Making
@@ -89,9 +89,13 @@ class _Here:
 
 
 class _AtTheEnd(_Here):
-    """In this process, once nothing is measured any more."""
+    """In this process, once nothing is measured any more: all cells together, which costs less."""
 
     def more(self) -> None: ...
+
+
+def _in_a_world(record: Run) -> Deriving:
+    return _AtTheEnd(record) if record.plan.experiment.observation is None else _Here(record)
 
 
 def _beside(record: Run) -> Deriving:

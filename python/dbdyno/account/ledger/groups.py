@@ -323,7 +323,10 @@ def _doubted(found: pl.DataFrame, rows: pl.DataFrame, groups: Groups, keys: Keys
     """``found`` with how much less (``below``) or more (``above``) than their ``y`` it may be because the
     states come from other samples than the labels: Wilson's interval of a label's share in a state."""
     told = (pl.col("answers") > 0) & pl.col("state").is_not_null()
-    answered = groups.members.join(rows.filter(told) if "state" in keys else rows.clear(), on="task")
+    told_rows = rows.filter(told) if "state" in keys else rows.clear()
+    if told_rows.is_empty():
+        return found.with_columns(below=0.0, above=0.0)
+    answered = groups.members.join(told_rows, on="task")
     at = list(dict.fromkeys(["group", *LABEL, "state", *keys]))
     parts = answered.group_by("task", *at).agg(v=pl.col("y").sum(), n=pl.col("answers").first())
     parts = parts.group_by(at).agg(pl.col("v", "n").sum())

@@ -34,6 +34,8 @@ def cut_statement_samples(cells: Sequence[RawCell]) -> pl.DataFrame:
 
 def _growth(cell: RawCell) -> pl.DataFrame:
     reads = cell.tables["statement_reads"]
+    if reads.is_empty():
+        return reads
     key = [c.name for c in KEY]
     now, before = reads.filter(pl.col("phase") == "t1"), reads.filter(pl.col("phase") == "t0")
     known = ("since_s", "reset_s", "evictions", "before_ns")
