@@ -7,6 +7,7 @@ installed or named by ``DBDYNO_TEST_PG_BINS`` (bin directories, parted by colons
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before it is loaded: workers share the CPUs already
 import tests.examples  # noqa: F401  Hypothesis' profile, before any law is read
 from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of
 from dbdyno.engines.postgres.embedded.account import server_account
@@ -38,6 +40,10 @@ SETTINGS = {"shared_buffers": "128MB", "fsync": "off"}  # these servers are thro
 
 def pytest_configure(config: pytest.Config) -> None:
     clusters.share(config)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # modules and tests stay until the end: they are not looked through again and again
 
 
 @pytest.fixture(scope="session", autouse=True)
