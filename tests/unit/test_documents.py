@@ -222,7 +222,7 @@ def test_markdown_has_every_table_and_escapes() -> None:
 def test_data_that_layers_share_are_in_a_chart_once() -> None:
     rows = [{"n": 1, "m": None}]
     spec = finished([layer(rows, "point"), layer([{"n": 2}], "rule"), layer(rows, "line")], "three layers")
-    alt.LayerChart.from_dict(spec)
+    alt.LayerChart.validate(spec)
     assert spec["datasets"] == {"data-0": rows, "data-1": [{"n": 2}]}
     assert [x["data"]["name"] for x in spec["layer"]] == ["data-0", "data-1", "data-0"]
 

@@ -229,7 +229,7 @@ def test_as_html() -> None:
     made = argument(repeats=3, noise=0.01)
     root = ElementTree.fromstring(as_html(sections([made])))
     (drawn,) = (b for b in walk(sections([made])) if isinstance(b, Chart))
-    alt.LayerChart.from_dict(drawn.spec)
+    alt.LayerChart.validate(drawn.spec)
     assert drawn.marks == 2 * len(LOADS)
     (band,) = (r for rows in drawn.spec["datasets"].values() for r in rows if "from" in r)
     assert (band["from"], band["load"], band["to"]) == tuple(

@@ -73,7 +73,7 @@ def test_every_chart_is_a_valid_specification(world: made.World) -> None:
     drawn = made.charts_of(results)
     assert len(drawn) >= 8
     for chart in drawn:
-        alt.LayerChart.from_dict(chart.spec)  # raises where Vega-Lite's schema does not hold
+        alt.LayerChart.validate(chart.spec)  # raises where Vega-Lite's schema does not hold
         assert chart.caption.endswith(".")
 
 

@@ -72,7 +72,7 @@ def test_no_word_of_rungs(tmp_path: Path) -> None:
 def test_windows_lie_in_time_and_gaps_stay_open() -> None:
     results = observed.results()
     (chart,) = report_results.charts_of(results)
-    alt.LayerChart.from_dict(chart.spec)
+    alt.LayerChart.validate(chart.spec)
     rows = [r for d in chart.spec["datasets"].values() for r in d if "label" in r]
     assert sorted({(r["start_s"], r["end_s"]) for r in rows}) == [
         (pytest.approx(observed.start_s(n)), pytest.approx(observed.start_s(n) + 10)) for n in range(6)
