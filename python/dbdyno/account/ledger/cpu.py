@@ -157,8 +157,8 @@ def microstates_of(found: Joint, cut: Tables) -> pl.DataFrame:
         return empty("microstates")
     groups = each(found.tasks)
     tasks = found.tasks.join(groups.members, on="task", maintain_order="left")
-    rows = tasks.join(_cpu(found), on="group", how="left", maintain_order="left")
-    rows = rows.join(_slept(found), on="group", how="left", maintain_order="left")
+    rows = tasks.join(_cpu(found, groups), on="group", how="left", maintain_order="left")
+    rows = rows.join(_slept(found, groups), on="group", how="left", maintain_order="left")
     rows = _counted(_labelless(_filled(rows)), cut, tasks)
     rows = groups.named(rows, "cpu_source", "wait_source")
     rows = rows.join(_names(cut), on=["cell", "pid", "tid"], how="left", maintain_order="left")
@@ -166,8 +166,8 @@ def microstates_of(found: Joint, cut: Tables) -> pl.DataFrame:
     return conform("microstates", keys.join(_selected(rows), on="cell", maintain_order="right"))
 
 
-def _cpu(found: Joint) -> pl.DataFrame:
-    sums = cpu_sums(found.tasks, each(found.tasks))
+def _cpu(found: Joint, groups: Groups) -> pl.DataFrame:
+    sums = cpu_sums(found.tasks, groups)
     rows = pl.concat([halves(sums), cpu_accounts(sums).filter(account="runq")], how="diagonal")
     wide = rows.with_columns(name=pl.col("account").replace_strict(_CPU)).rename({"aas": "value"})
     made = sums.select("group")
@@ -181,22 +181,18 @@ def _ends(name: str) -> dict[str, str]:
     return {f"{name}{end}": source for end, source in zip(_ENDS, ("value", "low", "high"), strict=True)}
 
 
-def _slept(found: Joint) -> pl.DataFrame:
+def _slept(found: Joint, groups: Groups) -> pl.DataFrame:
     lock, client = (found.families.among(*f) for f in (LOCKS, AT_CLIENT))
     family = pl.when(lock).then(pl.lit("lock")).when(client).then(pl.lit("client"))
     keys = {"family": family.otherwise(pl.lit("sleep"))}
-    groups = each(found.tasks)
-    rows = pl.concat([asleep(found, groups, keys), _hidden(found)], how="diagonal")
+    hidden = not_asleep(found, groups).with_columns(family=pl.lit("sleep"))
+    rows = pl.concat([asleep(found, groups, keys), hidden], how="diagonal")
     sums = rows.group_by("group", "family").agg(pl.col("value", "low", "high").sum())
     made = sums.select(pl.col("group").unique())
     for name in _SLEEPS:
         mine = sums.filter(family=name).select("group", **_ends(name))
         made = made.join(mine, on="group", how="left")
     return made
-
-
-def _hidden(found: Joint) -> pl.DataFrame:
-    return not_asleep(found, each(found.tasks)).with_columns(family=pl.lit("sleep"))
 
 
 def _filled(rows: pl.DataFrame) -> pl.DataFrame:
