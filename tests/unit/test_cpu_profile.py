@@ -10,6 +10,7 @@ from tests.fakery import climb
 from tests.unit.profiles import with_profile
 
 from dbdyno.account.cpu_profile import cpu_profile
+from dbdyno.conclude.cpu_profile import unit_cost
 from dbdyno.conduct.derive import derive, part_of
 from dbdyno.model.code_areas import parsed, plain_name
 from dbdyno.model.raw import RawCell
@@ -150,6 +151,65 @@ def test_intervals_hold_the_truth(climbed, n: int):
         found = rows.filter(pl.col("name") == "LWLockAttemptLock").row(0, named=True)
         held += found["low"] <= 0.3 * user <= found["high"]
     assert held >= 51
+
+
+# How a unit of work gets dearer.
+
+HEAVY = {**SHARES, "lock": 0.6}
+
+
+@pytest.fixture(scope="module")
+def dearer(climbed) -> Results:
+    shares = {1: SHARES, 4: HEAVY}
+    cells = [with_profile(c, shares[c.meta.cell.sessions], 4000, n) for n, c in enumerate(climbed.cells)]
+    return derived(climbed, cells)
+
+
+def test_the_highest_load_against_the_lowest_names_the_function(dearer: Results):
+    [found] = [f for f in dearer.findings if f.id == "unit-cost"]
+    assert found.case == "named"
+    assert str(found.said["named"]).startswith("LWLockAttemptLock +")
+    assert (found.said["place"], found.said["against"]) == ("4 sessions", "1 session")
+
+
+def test_where_cpu_goes_is_a_claim(dearer: Results):
+    [found] = [f for f in dearer.findings if f.id == "cpu-profile"]
+    assert found.said["module"] == "postgres:storage/lmgr"
+    assert found.value is not None and found.value.low < found.value.value < found.value.high
+
+
+def test_cut_stacks_and_missing_samples_are_claims(climbed):
+    cell = with_profile(climbed.cells[-1], SHARES, cut=True)
+    raw = cell.tables["profile_samples"].filter(pl.col("session") != 0)
+    results = derived(climbed, [RawCell(cell.meta, {**cell.tables, "profile_samples": raw})])
+    assert {"profile-cut", "profile-unsampled"} <= {f.id for f in results.findings}
+
+
+def test_equal_profiles_name_no_function(climbed):
+    """Of 40 comparisons at most 5 may: all functions together have 5 %."""
+    tables = part_of([climbed.cells[0]], climbed.plan, climbed.environment).tables
+    named = 0
+    for seed in range(40):
+        sides = [
+            cpu_profile([with_profile(climbed.cells[0], SHARES, 500, 2 * seed + n)], tables, lambda: AREAS)
+            for n in range(2)
+        ]
+        a, b = ([side["cpu_profile"]] for side in sides)
+        found = unit_cost(a, b, "per_work_ns")
+        assert found is not None
+        named += any(c.p_holm is not None and c.p_holm < 0.05 for c in found[2])
+    assert named <= 5
+
+
+def test_differences_of_functions_add_up_to_the_whole(dearer: Results):
+    rows = dearer.tables["cpu_profile"]
+    a, b = ([rows.filter(pl.col("cell") == c) for c in dearer.tables["windows"].filter(sessions=n)["cell"]]
+            for n in (1, 4))  # fmt: skip
+    found = unit_cost(a, b, "per_work_ns")
+    assert found is not None
+    first, second, parts = found
+    assert sum(p.difference_ns for p in parts) == pytest.approx(second.mean - first.mean, rel=1e-6)
+    assert all(p.low_ns <= p.difference_ns <= p.high_ns for p in parts)
 
 
 def test_parts_by_source_and_by_the_longest_beginning():

@@ -143,6 +143,36 @@ class Why(Frozen):
     accounts: tuple[Account, ...]
 
 
+class CodeCost(Frozen):
+    """CPU time of a function or module, without callees, per unit of work or call."""
+
+    name: str
+    module: str | None = None
+    baseline_ns: float
+    variant_ns: float
+    difference_ns: float
+    low_ns: float
+    high_ns: float
+    p_holm: float | None = None
+    """Adjusted for all functions that were compared."""
+
+
+class CostChange(Frozen):
+    """CPU time per unit of one load, variant or run against another; the largest change first."""
+
+    workload: str
+    sessions: int
+    series: str = ""
+    baseline: str
+    variant: str
+    unit: str
+    baseline_ns: float
+    variant_ns: float
+    difference_ns: float
+    functions: tuple[CodeCost, ...]
+    modules: tuple[CodeCost, ...] = ()
+
+
 class Difference(Frozen):
     """Something that is not the same on both sides."""
 
@@ -163,6 +193,8 @@ class Comparison(Frozen):
     metrics: tuple[MetricTable, ...]
     """The first is the one that ranks."""
     why: tuple[Why, ...] = ()
+    costs: tuple[CostChange, ...] = ()
+    """From CPU profiles, where both sides have one."""
     differences: tuple[Difference, ...] = ()
     conclusions: tuple[Claim, ...] = ()
     """The answer (``rank``), then what to bear in mind."""

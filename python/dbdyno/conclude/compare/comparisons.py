@@ -18,6 +18,7 @@ from dbdyno.model.comparison import Comparison, Difference
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan import Plan, Variant
 from dbdyno.model.results import Results
+from dbdyno.model.tables import empty
 
 NONE = "-"
 _RUN = ("measure", "settle", "cool_down", "think", "order", "observe", "waits", "sample_hz", "log_calls")
@@ -142,8 +143,16 @@ def _made(
         why=tuple(whys(matches, ledgers, *unit(first, tables[0].metric))),
         differences=tuple(differences),
     )
-    concluded = (*summary(made, first), *notes(made, left_out, runs, matches))
-    return made.model_copy(update={"conclusions": concluded})
+    from dbdyno.conclude import cpu_profile  # it stands on this package
+
+    profiles = {
+        label: r.tables.get("cpu_profile", empty("cpu_profile"))
+        for label, r in zip(labels, runs, strict=True)
+    }
+    costs = tuple(cpu_profile.changes(matches, profiles, *unit(first, tables[0].metric)))
+    told = [cpu_profile.said(c) for c in costs]
+    concluded = (*summary(made, first), *told, *notes(made, left_out, runs, matches))
+    return made.model_copy(update={"conclusions": concluded, "costs": costs})
 
 
 def variants_of(results: Results) -> list[str]:
