@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,19 +15,22 @@ from tests.fakery import climb
 from tests.unit.profiles import with_profile
 
 from dbdyno import present
+from dbdyno.conclude.cpu_profile import between
 from dbdyno.conduct.derive import derive
 from dbdyno.model.code_areas import parsed
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.present import cpu_profile, flame
+from dbdyno.present.document import Flame
 
 SHARES = {"scan": 0.5, "lock": 0.2, "copy": 0.1, "read": 0.15, "again": 0.05}
 AREAS = parsed("[access/heap]\nheap*\n[executor]\nExec* main\n[storage/lmgr]\nLWLock*", "postgres")
 
 
-def made(profiled: bool = True) -> Results:
+def made(profiled: bool = True, shares: Mapping[int, Mapping[str, float]] | None = None) -> Results:
     climbed = climb("fake:cpus=4", [1, 4])
-    cells = [with_profile(c, SHARES) if profiled else c for c in climbed.cells]
+    of = shares or {1: SHARES, 4: SHARES}
+    cells = [with_profile(c, of[c.meta.cell.sessions]) if profiled else c for c in climbed.cells]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules["dbdyno.conduct.derive"], "code_areas", lambda _: AREAS)
         return derive(climbed.info, climbed.plan, climbed.environment, cells)
@@ -100,6 +104,20 @@ def test_folded_stacks_hold_all_time_in_microseconds_per_second(results: Results
     lines = path.read_text().splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == pytest.approx(1e6 * cpu(results), rel=1e-4)
     assert any(line.startswith("sessions;main;ExecScan;pread64;vfs_read_[k];") for line in lines)
+
+
+def test_one_load_against_another_and_the_differential_flame_graph(tmp_path: Path):
+    results = made(shares={1: SHARES, 4: {**SHARES, "lock": 0.6}})
+    low, high = (present.pick_at(results, n) for n in (1, 4))
+    change = between(results, low.rung, results, high.rung, (low.label, high.label))
+    first = max(change.functions, key=lambda c: c.difference_ns)
+    assert first.name == "LWLockAttemptLock" and first.p_holm is not None and first.p_holm < 0.01
+    assert (change.unit, change.baseline, change.variant) == ("LIO", "1 session", "4 sessions")
+    shown = cpu_profile.difference(results, high, results, low, change)
+    [drawn] = [b for b in shown.blocks if isinstance(b, Flame)]
+    assert drawn.compared and drawn.root[2] == pytest.approx(change.difference_ns, rel=1e-3)
+    path = present.write_flame_change(((results, low), (results, high)), change, tmp_path / "d.svg")
+    assert "difference" in path.read_text()
 
 
 def fields(message: bytes) -> list[tuple[int, int | bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,33 @@ from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
 from dbdyno.cli.runs import chosen, measurement_options
+
+if TYPE_CHECKING:
+    from dbdyno.model.comparison import CostChange
+    from dbdyno.model.results import Results
+    from dbdyno.present.selection import Pick
+
+
+AGAINST = click.option(
+    "--against", metavar="N|RUN", help="Difference per unit of work to N sessions, or to another run."
+)
+
+
+def _against(
+    results: Results, sessions: int | None, against: str, store: Path | None
+) -> tuple[tuple[tuple[Results, Pick], tuple[Results, Pick]], CostChange]:
+    """Both sides, the baseline first, and the difference. A number is one of sessions."""
+    from dbdyno.conclude.cpu_profile import between
+
+    pick = present.pick_at(results, sessions)
+    if against.isdecimal():
+        other, base = results, present.pick_at(results, int(against))
+        names = (base.label, pick.label)
+    else:
+        other = conduct.results_of(open_store(store).open(against))
+        base = present.pick_at(other, pick.rung[2] or None)
+        names = (other.info.id, results.info.id)
+    return ((other, base), (results, pick)), between(other, base.rung, results, pick.rung, names)
 
 
 @click.command()
@@ -21,6 +49,7 @@ from dbdyno.cli.runs import chosen, measurement_options
     show_default=True,
     help="What to add up.",
 )
+@AGAINST
 @click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="Rows.")
 @measurement_options
 @store_option
@@ -28,6 +57,7 @@ from dbdyno.cli.runs import chosen, measurement_options
 def hot(
     run: str,
     by: str,
+    against: str | None,
     top: int,
     measurement: str | None,
     sessions: int | None,
@@ -39,15 +69,24 @@ def hot(
 
     For runs with --profile. Samples are scaled to the exact CPU time of each process. CPU: without callees;
     total: with callees; 95 %: interval. Without options, for the highest number of sessions, or for all
-    windows of an observation.
+    windows of an observation. With --against: CPU time per unit of work, and which functions make the
+    difference.
 
     \b
     Examples:
       dbdyno hot last
       dbdyno hot last --by module --sessions 8
+      dbdyno hot last --sessions 8 --against 1
       dbdyno hot last --json | jq '.function[0]'
     """
     results = conduct.results_of(open_store(store).open(run))
+    if against is not None:
+        _, change = _against(results, sessions, against, store)
+        if as_json:
+            print_json(change.model_dump())
+        else:
+            screen.out().print(present.hot_change(change, top))
+        return
     shown, rows = present.hot(results, by, top, chosen(results, measurement, sessions, window))
     if as_json:
         print_json({"run": results.info.id, by: rows})
@@ -58,10 +97,12 @@ def hot(
 @click.command()
 @run_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File: .html or .svg.")
+@AGAINST
 @measurement_options
 @store_option
 def flame(
     run: str,
+    against: str | None,
     output: Path | None,
     measurement: str | None,
     sessions: int | None,
@@ -77,8 +118,13 @@ def flame(
     Examples:
       dbdyno flame last
       dbdyno flame last --sessions 8 -o flame.svg
+      dbdyno flame last --sessions 8 --against 1 -o difference.html
     """
     record = open_store(store).open(run)
     results = conduct.results_of(record)
     path = output if output is not None else Path(f"{record.id}-flame.html")
+    if against is not None:
+        sides, change = _against(results, sessions, against, store)
+        click.echo(present.write_flame_change(sides, change, path))
+        return
     click.echo(present.write_flame(results, path, chosen(results, measurement, sessions, window)))

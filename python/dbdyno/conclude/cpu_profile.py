@@ -16,6 +16,8 @@ from dbdyno.conclude.number_format import load
 from dbdyno.model.claim import Claim
 from dbdyno.model.comparison import CodeCost, CostChange
 from dbdyno.model.cpu_profile import NOT_SAMPLED, OTHERS
+from dbdyno.model.errors import UsageError
+from dbdyno.model.results import Results
 from dbdyno.stats.estimates import students_quantile, students_tail
 from dbdyno.stats.significance import holm
 
@@ -260,3 +262,34 @@ def _together(case: Case, cells: list[Row]) -> list[Row]:
     return rows.group_by("by", *_KEY, maintain_order=True).agg(
         (pl.col(c).sum() / n).alias(c) for c in ("aas", "kernel", "low", "high")
     ).to_dicts()  # fmt: skip
+
+
+Rung = tuple[str, str, int]
+"""Workload, variant, sessions."""
+
+
+def between(a: Results, first: Rung, b: Results, second: Rung, names: tuple[str, str]) -> CostChange:
+    """A load of ``b`` against one of ``a``. Raises :class:`UsageError` where one has no profile, or where
+    their units of work differ."""
+    both = ((a, first), (b, second))
+    work = [r.workloads[rung[0]].work_short if rung[0] in r.workloads else "" for r, rung in both]
+    frames = [_of_rung(r, rung) for r, rung in both]
+    where = {"workload": second[0], "sessions": second[2], "series": ""}
+    same = first[0] == second[0] or (work[0] != "" and work[0] == work[1])
+    units = (("per_work_ns", work[1]),) if work[1] else ()
+    for column, unit in (*units, ("per_call_ns", "call")) if same else ():
+        if all(frames) and (made := _change(frames[0], frames[1], column, where, names, unit)):
+            return made
+    raise UsageError(
+        f"{names[1]} and {names[0]}: no CPU profile of both per unit of the same work",
+        "measure both with dbdyno run --profile",
+    )
+
+
+def _of_rung(results: Results, rung: Rung) -> list[pl.DataFrame]:
+    windows = results.tables["windows"].filter(pl.col("status") != "invalid")
+    keys = zip(("workload", "variant", "sessions"), rung, strict=True)
+    cells = windows.filter(*(pl.col(k) == v for k, v in keys))["cell"]
+    profile = results.tables["cpu_profile"]
+    frames = (profile.filter(pl.col("cell") == cell) for cell in cells)
+    return [f for f in frames if f.height]

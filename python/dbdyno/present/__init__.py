@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
+    from dbdyno.model.comparison import CostChange
     from dbdyno.model.results import Results
     from dbdyno.present.compare import document as comparison
     from dbdyno.present.compare import samples
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from dbdyno.present.report import document as run_document
     from dbdyno.present.scaling_document import claims
     from dbdyno.present.scaling_document import document as scaling
+    from dbdyno.present.selection import Pick, pick_at
     from dbdyno.present.topology import facts as topology_facts
     from dbdyno.present.topology import parsable as topology_parsable
     from dbdyno.present.topology import table as topology_table
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from dbdyno.present.topology_picture import write as write_topology_svg
     from dbdyno.present.trend import document as trend
     from dbdyno.present.trend import record as trend_record
+
+    Side = tuple[Results, Pick]
 
 
 def write_report(results: Results, path: Path) -> Path:
@@ -82,6 +86,15 @@ def hot(
     return Printed(cpu_profile.hot(results, pick, by, most)), cpu_profile.hot_rows(results, pick, by)
 
 
+def hot_change(change: CostChange, most: int) -> printed:
+    """How a unit of work got dearer, as text."""
+    from dbdyno.present import cpu_profile
+    from dbdyno.present.document import Document
+    from dbdyno.present.media.text import Printed
+
+    return Printed(Document("", cpu_profile.cost_tables(change, most)))
+
+
 def write_flame(results: Results, path: Path, cell: str | None = None) -> Path:
     """The flame graph as a page, or as a drawing where ``path`` ends in .svg; see :func:`hot`."""
     from dbdyno.present import cpu_profile, exports, flame
@@ -90,6 +103,20 @@ def write_flame(results: Results, path: Path, cell: str | None = None) -> Path:
     if path.suffix == ".svg":
         return exports.write_atomic(path, flame.svg(cpu_profile.picture(results, pick)).encode())
     return exports.write(cpu_profile.page(results, pick), path)
+
+
+def write_flame_change(sides: tuple[Side, Side], change: CostChange, path: Path) -> Path:
+    """The differential flame graph of the second against the first, as :func:`write_flame`."""
+    from dbdyno.present import cpu_profile, exports, flame
+    from dbdyno.present.document import Flame
+
+    (a, first), (b, second) = sides
+    shown = cpu_profile.difference(b, second, a, first, change)
+    if path.suffix == ".svg":
+        return exports.write_atomic(
+            path, flame.svg(next(p for p in shown.blocks if isinstance(p, Flame))).encode()
+        )
+    return exports.write(shown, path)
 
 
 def running_rungs(work: str, width: int) -> tuple[Running, Callable[[Mapping[str, Any]], Row]]:
@@ -114,6 +141,7 @@ lazy(
         "dumped": "dbdyno.present.media.stored",
         "export": "dbdyno.present.exports",
         "machines_document": "dbdyno.present.jsondoc:machines",
+        "pick_at": "dbdyno.present.selection",
         "printed": "dbdyno.present.media.text:Printed",
         "run_document": "dbdyno.present.report:document",
         "samples": "dbdyno.present.compare",

@@ -15,7 +15,9 @@ from dbdyno.model.comparison import (
     ratio_text,
     verdict_text,
 )
+from dbdyno.model.units import counted
 from dbdyno.present import compare_rows as rows
+from dbdyno.present import cpu_profile
 from dbdyno.present import machines as of_machines
 from dbdyno.present.chart import Spec, channel, chart, coloured, encoded, layer, tips
 from dbdyno.present.document import (
@@ -38,6 +40,8 @@ from dbdyno.present.palette import var
 
 _LONGEST = 400
 """Characters of a setting that are shown."""
+_FUNCTIONS = 15
+"""Whose CPU time per unit is shown: those of the largest change."""
 
 
 def document(made: Comparison | None, machines: Sequence[Machines] = ()) -> Document:
@@ -72,6 +76,14 @@ def _sections(made: Comparison) -> Iterator[Section]:
         rest = [p for p in rows.places(first) if p not in tops]
         below = [Section(_where(made, p), [*_whys(made, [p])], folded=True) for p in rest]
         yield Section("Why: where the session time went", [*_whys(made, tops), *below], "why", minor=True)
+    if made.costs:
+        tables = [
+            Section(
+                f"{c.series} {counted(c.sessions, 'session')}".strip(), cpu_profile.cost_tables(c, _FUNCTIONS)
+            )
+            for c in made.costs
+        ]
+        yield Section("CPU time per unit, by function", tables, "costs", minor=True)
     if made.differences:
         yield Section(
             "Differences in environment, settings and plan", [_differences(made)], "differences", minor=True

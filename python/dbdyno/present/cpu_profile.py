@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
 
+from dbdyno.model.comparison import CodeCost, CostChange
 from dbdyno.model.cpu_profile import NOT_SAMPLED, OTHERS
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
@@ -204,6 +205,55 @@ def _interval(row: _Row, whole: float) -> str:
 def _kernel(row: _Row) -> Cell:
     part, whole = (row["total_kernel"], row["total"]) if row["total"] else (row["kernel"], row["aas"])
     return Cell("") if part is None or not whole else known(part / whole, lambda v: percent(v))
+
+
+# How a unit of work gets dearer.
+
+
+def cost_tables(change: CostChange, most: int | None = None) -> list[Block]:
+    """By module and by function, the largest change first."""
+    whole = f"{_signed(change.difference_ns)} of CPU time per {change.unit}"
+    title = f"{change.variant} against {change.baseline}: {whole}"
+    both = (("function", change.functions), ("module", change.modules))
+    tables = [_cost_table(title, by, change, rows[:most]) for by, rows in both if rows]
+    text = "Intervals are 95 %. p is adjusted for all rows that were compared (Holm); ! marks p below 5 %."
+    return [*tables, Paragraph(text, "muted")]
+
+
+def _cost_table(title: str, by: str, change: CostChange, rows: Sequence[CodeCost]) -> Table:
+    columns: list[tuple[Column, Callable[[CodeCost], Cell]]] = [
+        (Column(by, shortens=True), lambda c: word(visible(c.name))),
+        (numeric("difference"), lambda c: known(c.difference_ns, _signed, "ns")),
+        (numeric("95 %", 1), lambda c: word(f"{_signed(c.low_ns)}..{_signed(c.high_ns)}")),
+        (numeric(change.baseline, 2), lambda c: known(c.baseline_ns, format_ns, "ns")),
+        (numeric(change.variant, 2), lambda c: known(c.variant_ns, format_ns, "ns")),
+        (numeric("p", 3), lambda c: known(c.p_holm, lambda p: f"{'! ' if p < _SURE else ''}{p:.2g}")),
+    ]
+    if by == "function":
+        columns.insert(1, (Column("module", rank=4), lambda c: word(visible(c.module or ""))))
+    return table(f"{title}, by {by}", columns, rows)
+
+
+_SURE = 0.05
+
+
+def _signed(ns: float) -> str:
+    return f"{'-' if ns < 0 else '+'}{format_ns(abs(ns))}"
+
+
+def difference(b: Results, second: Pick, a: Results, first: Pick, change: CostChange) -> Document:
+    """The tables, and a differential flame graph: colours are differences, widths the larger of both."""
+    sides = []
+    for results, pick in ((b, second), (a, first)):
+        scale, unit = _scale(results, pick)
+        sides.append(flame.stacks(results, pick).with_columns(pl.col("aas") * scale))
+    caption = (
+        f"Width is CPU time per {change.unit}, the larger of both. Red: more than {change.baseline}; blue: "
+        "less. Click or Enter zooms, arrow keys move, / searches, Escape shows all."
+    )
+    title = f"CPU time per {change.unit}: {change.variant} against {change.baseline}"
+    picture = flame.block("flame-difference", title, caption, flame.tree(*sides), (1.0, unit), compared=True)
+    return Document(title, [picture, *cost_tables(change, SHOWN)])
 
 
 def page(results: Results, pick: Pick) -> Document:

@@ -188,6 +188,19 @@ def pick_of(results: Results, cell: str | None = None) -> Pick | None:
     return Pick("", f"{counted(rows[0]['sessions'], 'session')} ({cell})", cell, _rung(rows[0]))
 
 
+def pick_at(results: Results, sessions: int | None) -> Pick:
+    """The load of so many sessions with its repeats; ``None``: the highest, or all windows of an observation.
+    Raises UsageError where the run has none."""
+    found = _rungs(results)
+    if sessions is None and (pick := pick_of(results)) is not None:
+        return pick
+    there = sorted({p.rung[2] for p in found})
+    one = next((p for p in found if p.rung[2] == sessions), None)
+    if one is None:
+        raise UsageError(f"the run has no measurement at {sessions} sessions", f"there are {there}")
+    return one
+
+
 def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
     """The pick's rows of events, microstates, profile, top_events or data_sources."""
     if table == "microstates" and pick.cell is not None:
