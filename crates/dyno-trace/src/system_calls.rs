@@ -58,7 +58,7 @@ pub struct Size {
 /// What a task has spent on a CPU and in the run queue up to an instant, and what it does then.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
-    pub now_ns: u64,
+    pub at_ns: u64,
     pub run_ns: u64,
     pub runq_ns: u64,
     pub switches: u64,
@@ -71,7 +71,7 @@ impl Now {
     pub fn of(slot: &Slot, sums: &Sums, after_ns: u64, client_waits: &[u32]) -> Self {
         let label = slot.waits[slot.wait as usize % slot.waits.len()].label;
         Self {
-            now_ns: if slot.doing == doing::ENDED {
+            at_ns: if slot.doing == doing::ENDED {
                 slot.since_ns
             } else {
                 after_ns
@@ -109,20 +109,20 @@ pub fn up_to(calls: &Calls, now: Now) -> Vec<Call> {
 
 /// The times of the call under way: `add_times` of the program.
 fn inside(calls: &Calls, now: Now) -> Call {
-    let time_ns = now.now_ns.saturating_sub(calls.since_ns);
-    let (mut run_ns, mut runq_ns) = (time_ns, 0);
+    let time_ns = now.at_ns.saturating_sub(calls.since_ns);
+    let (mut run_ns, mut queued_ns) = (time_ns, 0);
     if now.switches != calls.since_switches {
         run_ns = now.run_ns.saturating_sub(calls.since_run_ns).min(time_ns); // 0 where that was not seen
-        runq_ns = now
+        queued_ns = now
             .runq_ns
             .saturating_sub(calls.since_runq_ns)
             .min(time_ns - run_ns);
     }
-    let sleep_ns = time_ns - run_ns - runq_ns;
+    let sleep_ns = time_ns - run_ns - queued_ns;
     Call {
         time_ns,
         run_ns,
-        runq_ns,
+        runq_ns: queued_ns,
         client_ns: if now.at_client { sleep_ns } else { 0 },
         ..Call::default()
     }
@@ -247,7 +247,7 @@ mod tests {
     use crate::layout::{CALLS, Plain};
 
     const NOW: Now = Now {
-        now_ns: 1_400,
+        at_ns: 1_400,
         run_ns: 700,
         runq_ns: 30,
         switches: 5,

@@ -70,6 +70,7 @@ _PARTS = {
     "statements": ("statements", "statement_texts"),
     "events": ("events",),
     "microstates": ("microstates",),
+    "syscalls": ("system_calls", "system_call_sizes"),
     "cross_check": ("data_sources",),
 }
 """Options of ``show``, each a detail of the room present, and the tables that it shows."""
@@ -86,6 +87,7 @@ _PARTS = {
 @click.option(
     "--microstates", is_flag=True, help="Time of every process: USR, SYS, CPU WAIT, I/O, lock, sleep."
 )
+@click.option("--syscalls", is_flag=True, help="System calls: errors, time, CPU time inside, sizes.")
 @click.option("--cross-check", is_flag=True, help="Quantities that several data sources measure, compared.")
 @measurement_options
 @store_option

@@ -17,6 +17,7 @@ from dbdyno.conclude import (
     reason,
     requests,
     steadiness,
+    system_calls,
 )
 from dbdyno.conclude.case import Case, Facts
 from dbdyno.model.claim import Claim
@@ -59,6 +60,8 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     background.autovacuum,
     background.checkpoints,
     background.resets,
+    system_calls.number_and_cost,
+    system_calls.time_inside,
     quality.unaccounted,
     quality.steal,
     quality.foreign_load,

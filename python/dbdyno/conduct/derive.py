@@ -21,6 +21,7 @@ from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
 from dbdyno.account.placement import placement
 from dbdyno.account.statements import statements, statements_total
+from dbdyno.account.system_calls import system_call_sizes, system_calls, together
 from dbdyno.conclude.case import Facts, facts_of_json, facts_to_json
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare import compare_variants
@@ -75,6 +76,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables["profile"] = profile(tables)
     tables["statements"] = statements(tables, plan.experiment.observation)
     tables |= cpu_profile(cells, tables, lambda: code_areas(environment.server.engine))
+    tables |= {"system_calls": system_calls(tables), "system_call_sizes": system_call_sizes(tables)}
     found, facts = seconds(tables), Facts()
     tables["top_events"] = top_events(tables["windows"], found)
     findings(plan, environment, {**tables, "rungs": rungs(tables)}, workloads, facts)
@@ -99,6 +101,7 @@ def conclude(
         "top_events": top_events_total(tables["windows"], spent),
         "statements": statements_total(tables),
         "cpu_profile": cpu_profile_total(tables["windows"], tables["cpu_profile"]),
+        **together(tables),
     }
     tables |= {name: pl.concat([tables[name], total]) for name, total in totals.items()}
     tables["statement_texts"] = tables["statement_texts"].unique("query_id", maintain_order=True)
@@ -143,7 +146,7 @@ def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
 HELD = (
     *("windows", "rates", "ledger", "cores", "events", "profile", "top_events", "data_sources", "rounds"),
     *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families", "over_time"),
-    *("statements", "statement_texts", "cpu_profile"),
+    *("statements", "statement_texts", "cpu_profile", "system_calls", "system_call_sizes"),
 )
 """Tables of a part that conclusions are drawn from."""
 TOGETHER = 64
@@ -296,7 +299,7 @@ def _stored(part: Part) -> Tables:
 def _small(tables: Mapping[str, pl.DataFrame]) -> Tables:
     """Without rows of single sessions; copies, so that nothing else is kept in memory."""
     small = {name: tables[name] for name in HELD}
-    for name in ("ledger", "events"):
+    for name in set(OF_SESSIONS) - set(WHOLLY):
         small[name] = small[name].filter(pl.col("who") != "session")
     return {name: frame.clone() for name, frame in small.items()}
 

@@ -7,6 +7,7 @@ from dbdyno.model.column import column as _c
 from dbdyno.model.cpu_profile import CPU_PROFILE, CPU_STACKS
 from dbdyno.model.data_sources import process_rates
 from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, TEXTS
+from dbdyno.model.data_sources.syscalls import CALLS, SIZES
 
 # Sessions that were started together: where each call ran, and whether they were served alike.
 _CALL = (
@@ -284,6 +285,32 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("source", "str", "data sources"),
     ),
     "statement_texts": TEXTS,
+    "system_calls": (
+        *CELL,
+        _c("session", "i64", "session", null=True),
+        _c("who", "str", "rung (all sessions in sum) | session | the role of other processes"),
+        _c("name", "str", "system call"),
+        *CALLS.figures,
+        _c("wall_s", "f64", "length of the window", null=True),
+        _c("db_time_s", "f64", "session time that is not sleep for the client", null=True),
+        _c("cpu_s", "f64", "CPU time of these tasks, user and kernel", null=True),
+        _c("work_calls", "f64", "calls of the workload in the window", null=True),
+        _c("work_units", "f64", "its units of work", null=True),
+        _c("calls_share", "f64", "of all their system calls", null=True),
+        _c("db_time_share", "f64", "time inside, less sleep for the client, of DB time", null=True),
+        _c("cpu_share", "f64", "CPU time inside, of their CPU time", null=True),
+        _c("per_call", "f64", "system calls per call of the workload", null=True),
+        _c("cpu_per_call_ns", "f64", "CPU time inside, per call of the workload", null=True),
+        _c("per_work", "f64", "system calls per unit of work", null=True),
+        _c("cpu_per_work_ns", "f64", "CPU time inside, per unit of work", null=True),
+        _c("source", "str", "data source"),
+    ),
+    "system_call_sizes": (
+        *CELL,
+        _c("who", "str", "rung (all sessions in sum) | the role of other processes"),
+        *SIZES.labels,
+        *SIZES.figures,
+    ),
     "rungs": (
         _c("workload", "str", "workload"),
         _c("variant", "str", "variant"),
@@ -336,5 +363,5 @@ OLDER_NAMES = {"witnesses": "data_sources"}
 """What tables were called in runs of older versions -> what they are called now."""
 WHOLLY = ("microstates", "strips", "cpu_stacks")
 """Tables of nothing but rows of single sessions and processes, or of stacks: not held in memory."""
-OF_SESSIONS = ("ledger", "events", *WHOLLY)
+OF_SESSIONS = ("ledger", "events", "system_calls", *WHOLLY)
 """Tables that have such rows; in the others ``who`` is ``session``."""

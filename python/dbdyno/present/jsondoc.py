@@ -25,6 +25,7 @@ FORMAT = 1
 """Raised when a key of any of the documents changes its meaning or goes; new keys do not raise it."""
 
 _TABLES = ("rungs", "windows", "data_sources", "sources", "placements", "statements", "statement_texts")
+_CALLS = ("system_calls", "system_call_sizes")
 _LEDGER = ("microstates", "profile", "top_events")
 
 
@@ -40,7 +41,7 @@ def document(results: Results) -> dict[str, Any]:
         "summary": headline.sentences(results),
         "plan": results.plan.model_dump(mode="json"),
         "environment": results.environment.model_dump(mode="json"),
-        **{name: plain(tables.get(name, empty(name))) for name in _TABLES},
+        **{name: plain(tables.get(name, empty(name))) for name in (*_TABLES, *_CALLS)},
         "rates": plain(rates),
         "ledger": plain(whole.filter(pl.col("who") != "session")),
         "ledger_sources": [_tier(t) for t in sources_used.tiers(results)],

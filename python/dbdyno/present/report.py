@@ -27,6 +27,7 @@ from dbdyno.present import (
     sources_used,
     statements,
     strips,
+    system_calls,
 )
 from dbdyno.present.document import (
     UNKNOWN,
@@ -58,6 +59,7 @@ DETAILS: dict[str, tuple[Details, ...]] = {
     "statements": (statements.top_sql,),
     "events": (profile.wait_events,),
     "microstates": (processes.tables,),
+    "syscalls": (system_calls.tables,),
     "cross_check": (sources_used.cross_check,),
 }
 """What can be shown of one load or window by itself, by the name that ``dbdyno show`` knows."""
@@ -254,6 +256,9 @@ class _Builder:
             took = _charts(charts.durations(results), "rate")
             yield Section("Response time in detail", took, "response", detail=True)
         yield Section("Every wait event", waits, "waits", folded=True)
+        if system_calls.there(results):
+            called = [self._choice(system_calls.tables)]
+            yield Section("System calls", called, "syscalls", folded=True)
         yield Section("Load profile", [self._choice(profile.load_profile)], "profile", folded=True)
         yield Section("Cross-check of data sources", checks, "cross-check", folded=True)
         yield Section("Environment", run_facts.environment(results), "environment", folded=True)

@@ -201,6 +201,13 @@ def pick_at(results: Results, sessions: int | None) -> Pick:
     return one
 
 
+_TOGETHER = (
+    *("profile", "top_events", "statements", "cpu_profile"),
+    *("system_calls", "system_call_sizes"),
+)
+"""Tables that have rows of all repeats of a load together."""
+
+
 def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
     """The pick's rows of events, microstates, profile, top_events or data_sources."""
     if table == "microstates" and pick.cell is not None:
@@ -208,9 +215,7 @@ def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
     if table == "microstates":
         return microstates(results)
     frame = results.tables.get(table, empty(table))
-    if table in ("profile", "top_events", "statements", "cpu_profile") and (
-        pick.cell is None or pick.repeats > 1
-    ):
+    if table in _TOGETHER and (pick.cell is None or pick.repeats > 1):
         workload, variant, sessions = pick.rung
         of_rung = figures.of_series(frame, figures.Series(workload, variant, ""))
         together = of_rung.filter((pl.col("cell") == TOGETHER) & (pl.col("sessions") == sessions))
