@@ -98,6 +98,7 @@ def _finite(value: Any) -> bool:
 # -- the case --
 
 _OF_CELL = (
+    "system_calls",
     *("rates", "ledger", "cut_levels", "cut_tasks", "cut_work", "cut_sampler", "served", "profile"),
     *("cell_progress", "cell_sessions", "cell_sampler", "top_events"),
 )

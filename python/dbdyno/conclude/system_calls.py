@@ -10,13 +10,14 @@ import polars as pl
 from dbdyno.conclude.case import Case, of_cell
 from dbdyno.conclude.criteria import apart, exceeds
 from dbdyno.model.claim import Claim
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.units import NS_PER_S
 
 
 def number_and_cost(case: Case) -> Iterator[Claim]:
     """The system call that is made most often, and the one that costs most CPU time."""
     for id, by in (("frequent-system-call", "calls"), ("costly-system-call", "cpu")):
-        found = [(_first(case, c["cell"], by), c) for c in case.usable]
+        found = [(_first(case, c["cell"], by), c) for c in case.valid]
         some = [(said, c) for said, c in found if said and apart(said["calls"], said["cpu"])]
         yield from case.worst(id, [f for f in some if f[0][by] == max(f[0]["calls"], f[0]["cpu"])], by)
 
@@ -33,7 +34,7 @@ def _first(case: Case, cell: str, by: str) -> dict[str, Any]:
 
 def time_inside(case: Case) -> Iterator[Claim]:
     """CPU time inside system calls is time in the kernel: it cannot be more."""
-    found = [(_inside(case, c["cell"]), c) for c in case.usable]
+    found = [(_inside(case, c["cell"]), c) for c in case.valid]
     yield from case.worst(
         "system-call-time", [(s, c) for s, c in found if s and exceeds(s["inside"], s["high"])], "inside"
     )
@@ -43,7 +44,7 @@ def time_inside(case: Case) -> Iterator[Claim]:
 def _inside(case: Case, cell: str) -> dict[str, float]:
     """CPU time inside, and the upper end of the time in the kernel; seconds per second."""
     rows = _of_sessions(case, cell)
-    kernel = case.accounts(cell).filter(pl.col("account") == "run.system")["high"]
+    kernel = account_rows(case.table("ledger", cell), "run.system")["high"]
     if rows.is_empty() or rows["cpu_ns"].null_count() or kernel.is_empty() or kernel.null_count():
         return {}
     inside = rows["cpu_ns"].sum() / NS_PER_S / rows["wall_s"][0]

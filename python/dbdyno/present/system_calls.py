@@ -181,12 +181,16 @@ def _share(name: str) -> Callable[[_Row], Cell]:
     return cell
 
 
-def _ratio(part: str, whole: str = "calls", unit: str = "ns") -> Callable[[_Row], Cell]:
-    def cell(row: _Row) -> Cell:
-        value = row[part] / row[whole] if row[whole] and row[part] is not None else None
-        return optional(value, format_ns if unit == "ns" else _bytes, unit)
+def _mean(part: str) -> Callable[[_Row], Cell]:
+    return lambda r: optional(
+        r[part] / r["calls"] if r["calls"] and r[part] is not None else None, format_ns, "ns"
+    )
 
-    return cell
+
+def _transferred(row: _Row) -> Cell:
+    """By a call that ended well."""
+    good = (row["calls"] or 0) - (row["errors"] or 0)
+    return optional(row["bytes"] / good if row["bytes"] and good else None, _bytes, "bytes")
 
 
 def _bytes(value: float) -> str:
@@ -219,12 +223,9 @@ _COLUMNS: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
         numeric("CPU/unit", 5)._replace(note="of work"),
         lambda r: optional(r["cpu_per_work_ns"], format_ns, "ns"),
     ),
-    (numeric("mean CPU", 6), _ratio("cpu_ns")),
-    (numeric("mean", 6), _ratio("time_ns")),
-    (
-        numeric("bytes/call", 7),
-        lambda r: _ratio("bytes", unit="bytes")(r) if r["bytes"] else optional(None, _bytes),
-    ),
+    (numeric("mean CPU", 6), _mean("cpu_ns")),
+    (numeric("mean", 6), _mean("time_ns")),
+    (numeric("bytes/call", 7), _transferred),
 )
 _SIZE: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (Column("system call"), _name),
