@@ -246,6 +246,40 @@ def test_each_statement_is_one_sleep_for_the_client_and_one_answer(old_and_new: 
     assert times["time_ns"][-1] >= waits["ClientRead"]["sleep_ns"] * 0.99
 
 
+def test_system_calls_of_a_session_have_their_sizes_and_sleep_for_the_client_apart(
+    old_and_new: Sessions,
+) -> None:
+    """Each ``select 1`` is a message of 14 bytes, and its answers are all equally long; a nap is no wait for
+    the client."""
+    client = old_and_new.idle()
+    pid, count, naps, nap_s = client.info.backend_pid, 500, 20, 0.01
+
+    def ask() -> None:
+        time.sleep(0.3)
+        for _ in range(count):
+            client.pgconn.exec_(b"select 1")
+        client.pgconn.exec_(
+            f"do $$begin for i in 1..{naps} loop perform pg_sleep({nap_s}); end loop; end$$".encode()
+        )
+
+    watch, tables = _watched(_spec(old_and_new, [pid], syscalls=True), 2.0, ask)
+    if not _traced(watch, tables):
+        return
+    mine = {n: tables[n].filter(pl.col("pid") == pid) for n in ("syscalls", "syscall_sizes", "traced")}
+    sizes = mine["syscall_sizes"].group_by("name", "size_bytes").agg(pl.col("calls").max())
+    found = {(name, size): calls for name, size, calls in sizes.iter_rows()}
+    assert found["recvfrom", 8] == count
+    assert max(n for (name, _), n in found.items() if name == "sendto") >= count
+    last = {r["name"]: r for r in mine["syscalls"].sort("after_ns").to_dicts()}
+    waited = last["epoll_wait"]
+    asleep_ns = waited["time_ns"] - waited["cpu_ns"] - waited["runq_ns"]
+    client_ns = _waits(tables, pid)["ClientRead"]["sleep_ns"]
+    assert waited["client_ns"] >= 0.99 * client_ns
+    assert asleep_ns - waited["client_ns"] >= 0.99 * naps * nap_s * 1e9
+    run_ns = mine["traced"]["run_ns"].max()
+    assert sum(r["cpu_ns"] for r in last.values()) <= run_ns  # type: ignore[operator]
+
+
 def test_sessions_that_come_and_go_between_reads_are_traced_too(sessions: Sessions) -> None:
     came: list[int] = []
 
