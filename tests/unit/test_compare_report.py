@@ -267,7 +267,7 @@ def test_files_can_say_that_higher_is_better(invoke: Invoke) -> None:
         (("n.txt", "thousands.txt"), "line 1: '1,234' may be 1.234 or 1234"),
         (("n.txt", "negative.txt"), "negative.txt, line 2: -2 is below 0"),
         (("n.txt", "huge.txt"), "huge.txt, line 2: 1e999 is not a finite number"),
-        (("three.csv", "n.txt", "--column", "c"), "three.csv, line 3: 'x' is not a number"),
+        (("three.csv", "n.txt", "--column", "c"), "three.csv, line 3, c: 'x' is not a number"),
         (("n.txt", "empty.txt"), "no values"),
         (("n.txt", "bad.txt"), "line 2: 'x' is not a number"),
         (("n.txt", "nan.txt"), "nan.txt, line 2: nan is not a finite number"),
