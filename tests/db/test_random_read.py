@@ -29,7 +29,7 @@ def findings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize(("update", "lio"), [(0, LIO), (20, LIO + 2 * 12.8)])
 def test_a_run_verifies_its_work(bench: Bench, update: int, lio: float) -> None:
-    done = bench.dbdyno("run", "random-read", "--sessions", "1,2", *SHORT, "--param", f"update={update}")
+    done = bench.here("run", "random-read", "--sessions", "1,2", *SHORT, "--param", f"update={update}")
     assert done.returncode == 0, done.stderr
     document = bench.last()
     found = findings(document)
@@ -48,7 +48,7 @@ def test_a_run_verifies_its_work(bench: Bench, update: int, lio: float) -> None:
 def test_every_version_is_measured(bench: Bench, kind_dsn: str, update: int) -> None:
     """Before 18 the work of calls that change rows is unknown, and says so: it is not zero."""
     words = ("--sessions", "2", *SHORT, "--param", f"update={update}", "--dsn", kind_dsn)
-    done = bench.dbdyno("run", "random-read", *words)
+    done = bench.here("run", "random-read", *words)
     assert done.returncode == 0, done.stderr
     document = bench.last()
     major = int(document["environment"]["server"]["version"].split(".")[0])
@@ -81,7 +81,7 @@ def test_a_variant_says_how_calls_are_sent(bench: Bench) -> None:
         variants.simple.driver = { protocol = "simple", validation = "SELECT 1" }
         """
     )
-    done = bench.dbdyno("run", "--recipe", str(recipe))
+    done = bench.here("run", "--recipe", str(recipe))
     assert done.returncode == 0, done.stderr
     document = bench.last()
     trips = {r["variant"]: r["value"] for r in rates(document, "round_trips_per_call")}
