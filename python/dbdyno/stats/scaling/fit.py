@@ -50,8 +50,8 @@ def solve(
         rss_new = (r_new * r_new).sum(1)
         rss_old = rss[live]
         better = rss_new < rss_old
-        open_end = (damping[live] < 1e6) & (promised > gain * rss_old)
-        still = np.where(better, rss_old - rss_new > gain * rss_old, open_end)
+        hopeful = (promised > gain * rss_old) | (damping[live] > 1)  # damped, little is promised anywhere
+        still = np.where(better, rss_old - rss_new > gain * rss_old, hopeful & (damping[live] < 1e6))
         take = live[better]
         p[take], r[take], rss[take] = new[better], r_new[better], rss_new[better]
         damping[live] = np.where(better, damping[live] / 8, damping[live] * 6)

@@ -141,7 +141,7 @@ _BY_KNEE = Model(
     "",
     "",
     "",
-    (_RATE, Parameter("knee", "load", 1e-6, np.inf), _THINK),
+    (_RATE, Parameter("knee", "load", 1.0, np.inf), _THINK),
     curves.repairman_by_knee,
 )
 
