@@ -39,6 +39,7 @@ ALL = {
     "rebuild": rebuild.main,
     "long-runs": long_runs.main,
     "trace": trace.main,
+    "profile-cost": trace.profile,
     "tiers": tiers.main,
     "naive": tiers.naive,
     "aa": aa.main,

@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,16 +37,35 @@ _STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 _PROGRESS = re.compile(rb"progress: [\d.]+ s, ([\d.]+) tps")
 
 
+PROFILES: tuple[tuple[str, dict[str, Any], str], ...] = tuple(
+    (f"CPU profile at {hz} Hz", {"trace": "off", "profile": {"hz": hz}}, ">= 0.98") for hz in (49, 99)
+)
+
+
 def main(count: int, seconds: float) -> None:
     """``count`` pairs of slices of about ``seconds`` for each kind."""
+    _paired(KINDS, count, seconds, _own_time)
+
+
+def profile(count: int, seconds: float) -> None:
+    """The same of the CPU profile: sampling and unwinding; its functions are named after the measurement."""
+    _paired((*PROFILES, KINDS[-1]), count, seconds, lambda *_: None)
+
+
+def _paired(
+    kinds: Sequence[tuple[str, dict[str, Any], str]],
+    count: int,
+    seconds: float,
+    last: Callable[[Load, dict[str, Any]], None],
+) -> None:
     slices = max(1, round(seconds))
-    with server() as bench, _load(bench, count * len(KINDS) * 2 * (slices + 3) + 30) as load:
+    with server() as bench, _load(bench, count * len(kinds) * 2 * (slices + 3) + 30) as load:
         load.whole_seconds(_core.now_ns(), 3)  # pgbench's own first connection is gone by then
         spec = _spec(bench)
-        for what, more, wanted in KINDS:
+        for what, more, wanted in kinds:
             made = [_pair(load, spec | more, spec | {"trace": "off"}, slices, i) for i in range(count)]
             _tell(what, made, wanted)
-        _own_time(load, spec)
+        last(load, spec)
 
 
 class Load:
@@ -126,6 +145,9 @@ def _slice(load: Load, spec: dict[str, Any], slices: int) -> Slice:
     status, detail = watch.source_status()["scheduler trace"]
     if status not in {"ok", "off"}:
         sys.exit(f"no scheduler trace here: {status}: {detail}")
+    status, detail = watch.source_status().get("CPU profile", ("ok", ""))
+    if status != "ok":
+        sys.exit(f"no CPU profile here: {status}: {detail}")
     now = _core.now_ns()
     watch.start(now, now + slices * 10**9)
     cpu_ns = [0]

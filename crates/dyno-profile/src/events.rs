@@ -15,45 +15,57 @@ use crate::ring::Ring;
 pub const CLOCK: &str = "cpu-clock";
 /// Copied of each user stack.
 pub const STACK_BYTES: u32 = 16 << 10;
-/// Of a CPU's ring: what may be locked without further rights (`kernel.perf_event_mlock_kb`), less the first page.
-const RING_BYTES: usize = 512 << 10;
-/// Room for one sample at least, and another.
-const SMALLEST_RING_BYTES: usize = 64 << 10;
+/// A ring has room for the samples of so long, as whoever empties it may have to wait for a CPU.
+const ROOM_S: f64 = 2.0;
+/// Of all rings together at most.
+const MOST_BYTES: usize = 64 << 20;
+/// Of a ring: a sample and another.
+const FEWEST_BYTES: usize = 64 << 10;
 
 /// The rings of all CPUs, running.
 ///
 /// # Errors
 /// Why not, and the cure.
 pub fn open(hz: f64) -> Granted<Vec<Ring>> {
-    let mut rings = Vec::new();
+    let mut events = Vec::new();
     for cpu in cpus() {
         match event(cpu, hz) {
-            Ok(event) => rings.push(ring(event)?),
+            Ok(event) => events.push(event),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {} // gone offline
             Err(error) => return Err(rights::refused(&error)),
         }
     }
+    if events.is_empty() {
+        return Err(Refusal::new(Status::NotSupported, "no CPU is online"));
+    }
+    let size = room(hz, events.len());
+    let rings = mapped(&events, size)?;
     for ring in &rings {
         // SAFETY: a descriptor of ours; the argument is not used.
         unsafe { sys::ioctls::ENABLE(ring.event().as_raw_fd(), 0) };
     }
-    if rings.is_empty() {
-        return Err(Refusal::new(Status::NotSupported, "no CPU is online"));
-    }
     Ok(rings)
 }
 
-fn ring(mut event: OwnedFd) -> Granted<Ring> {
-    let mut size = RING_BYTES;
-    loop {
-        match Ring::new(event, size) {
-            Ok(ring) => return Ok(ring),
-            Err((back, error)) if size > SMALLEST_RING_BYTES && error.raw_os_error() == Some(libc::EPERM) => {
-                (event, size) = (back, size / 2);
-            }
-            Err((_, error)) => return Err(rights::unmapped(&error)),
-        }
+/// Bytes of a ring: a power of two.
+fn room(hz: f64, cpus: usize) -> usize {
+    let wanted = (hz * ROOM_S * f64::from(STACK_BYTES)) as usize;
+    let most = (MOST_BYTES / cpus + 1).next_power_of_two() / 2;
+    wanted.next_power_of_two().min(most).max(FEWEST_BYTES)
+}
+
+/// Rings of this size, or all of a smaller one where so much memory may not be locked.
+fn mapped(events: &[OwnedFd], size: usize) -> Granted<Vec<Ring>> {
+    let one = |event: &OwnedFd| Ring::new(event.try_clone()?, size);
+    match events.iter().map(one).collect() {
+        Ok(rings) => Ok(rings),
+        Err(error) if size > FEWEST_BYTES && refuses(&error) => mapped(events, size / 2),
+        Err(error) => Err(rights::unmapped(&error)),
     }
+}
+
+fn refuses(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM))
 }
 
 fn event(cpu: i32, hz: f64) -> io::Result<OwnedFd> {

@@ -6,6 +6,8 @@
 
 mod book;
 mod events;
+#[cfg(test)]
+mod golden_tests;
 mod kallsyms;
 mod maps;
 mod objects;

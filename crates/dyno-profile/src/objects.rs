@@ -6,11 +6,12 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use object::{Object as _, ObjectSection, ObjectSegment, ReadCache};
 
 use crate::maps::{Backing, Mapping};
+use crate::symbols::Names;
 
 /// Bytes of a section, and where the object says that it lies.
 #[derive(Debug, Clone)]
@@ -46,7 +47,18 @@ pub struct Object {
     segments: Vec<(u64, u64, u64)>,
     /// For unwinding.
     pub sections: Sections,
+    /// Of its addresses, as far as they were looked up.
+    pub names: Names,
 }
+
+/// Device and inode of a file.
+type Key = (String, u64);
+
+/// Objects whose files are open, for all watches: one follows another, and the same server's are in all of them.
+static OPEN: Mutex<Option<HashMap<Key, Arc<Object>>>> = Mutex::new(None);
+/// The vDSO and code that programs made.
+static VDSO: OnceLock<Arc<Object>> = OnceLock::new();
+static MADE: OnceLock<Arc<Object>> = OnceLock::new();
 
 impl Object {
     fn nameless(module: &str, path: Option<String>) -> Self {
@@ -56,10 +68,11 @@ impl Object {
             file: None,
             segments: Vec::new(),
             sections: Sections::default(),
+            names: Names::default(),
         }
     }
 
-    fn read(&mut self, file: File) {
+    fn read(mut self, file: File) -> Self {
         let cache = ReadCache::new(&file);
         if let Ok(elf) = object::File::parse(&cache) {
             self.segments = elf
@@ -70,6 +83,7 @@ impl Object {
         }
         drop(cache);
         self.file = Some(file);
+        self
     }
 
     /// Address, as the object says, of what is at `offset` in its file. A mapping begins at a page, so maybe a
@@ -95,6 +109,39 @@ impl Object {
     }
 }
 
+/// What the linker writes at the beginning of `.eh_frame_hdr`: a table of pairs, sorted, from its own address.
+const SORTED: [u8; 4] = [1, 0x1b, 3, 0x3b];
+
+impl Sections {
+    /// Whether they say how the function at `address` is unwound; otherwise it is by frame pointers.
+    pub fn cover(&self, address: u64) -> bool {
+        let (Some(frames), Some(header)) = (&self.eh_frame, &self.eh_frame_hdr) else {
+            return self.eh_frame.is_some();
+        };
+        !header.bytes.starts_with(&SORTED) || covers(frames, header, address).unwrap_or(false)
+    }
+}
+
+/// Linux Standard Base, "Exception Frames": a pair is (first address, where its entry is); an entry has after its
+/// length and its parent the first address and the length of its function.
+fn covers(frames: &Section, header: &Section, address: u64) -> Option<bool> {
+    let number = |s: &Section, at: usize| Some(i32::from_ne_bytes(s.bytes.get(at..at + 4)?.try_into().ok()?));
+    let told = |at: usize| Some(header.address.wrapping_add_signed(i64::from(number(header, at)?)));
+    let (mut low, mut high) = (0, number(header, 8)? as usize);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if told(12 + 8 * middle)? <= address {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    let pair = 12 + 8 * low.checked_sub(1)?;
+    let entry = usize::try_from(told(pair + 4)?.checked_sub(frames.address)?).ok()?;
+    let length = number(frames, entry + 12)? as u32;
+    Some(address - told(pair)? < u64::from(length))
+}
+
 fn sections<'d>(elf: &impl object::Object<'d>) -> Sections {
     let section = |name: &str| {
         let found = elf.section_by_name(name)?;
@@ -115,54 +162,32 @@ fn sections<'d>(elf: &impl object::Object<'d>) -> Sections {
     }
 }
 
-/// All objects met.
+/// Objects that a watch has met.
 #[derive(Debug, Default)]
 pub struct Objects {
-    all: Vec<Object>,
-    by_file: HashMap<(String, u64), usize>,
-    vdso: Option<usize>,
-    made: Option<usize>,
+    all: Vec<Arc<Object>>,
+    by_key: HashMap<Key, usize>,
 }
 
 impl Objects {
     /// The number of the object that is mapped there in process `pid`.
     pub fn of(&mut self, pid: u32, mapping: &Mapping) -> usize {
-        match &mapping.backing {
-            Backing::File {
-                device, inode, path, ..
-            } => {
-                let key = (device.clone(), *inode);
-                let number = self.by_file.get(&key).copied().unwrap_or_else(|| {
-                    let module = path.rsplit('/').next().unwrap_or(path);
-                    self.all.push(Object::nameless(module, Some(path.clone())));
-                    self.all.len() - 1
-                });
-                self.by_file.insert(key, number);
-                let object = &mut self.all[number];
-                if object.file.is_none()
-                    && let Some(file) = open(pid, mapping)
-                {
-                    object.read(file);
-                }
-                number
-            }
-            Backing::Vdso => *self.vdso.get_or_insert_with(|| {
-                let mut vdso = Object::nameless("vdso", None);
-                if let Some(file) = our_vdso() {
-                    vdso.read(file);
-                }
-                self.all.push(vdso);
-                self.all.len() - 1
-            }),
-            Backing::Made => *self.made.get_or_insert_with(|| {
-                self.all.push(Object::nameless("jit", None));
-                self.all.len() - 1
-            }),
+        let key = match &mapping.backing {
+            Backing::File { device, inode, .. } => (device.clone(), *inode),
+            Backing::Vdso => ("vdso".to_owned(), 0),
+            Backing::Made => ("jit".to_owned(), 0),
+        };
+        let number = *self.by_key.entry(key.clone()).or_insert(self.all.len());
+        if number == self.all.len() {
+            self.all.push(object(pid, mapping, key));
+        } else if self.all[number].file.is_none() && self.all[number].path.is_some() {
+            self.all[number] = object(pid, mapping, key); // by way of this process it may be opened
         }
+        number
     }
 
     /// By number.
-    pub fn get(&self, number: usize) -> &Object {
+    pub fn get(&self, number: usize) -> &Arc<Object> {
         &self.all[number]
     }
 
@@ -171,6 +196,36 @@ impl Objects {
         let closed = self.all.iter().filter(|o| o.path.is_some() && o.file.is_none());
         closed.map(|o| o.module.as_str()).collect()
     }
+}
+
+/// What is mapped there: opened, or known already.
+fn object(pid: u32, mapping: &Mapping, key: Key) -> Arc<Object> {
+    let Backing::File { path, .. } = &mapping.backing else {
+        let vdso = || {
+            let nameless = Object::nameless("vdso", None);
+            match our_vdso() {
+                Some(file) => Arc::new(nameless.read(file)),
+                None => Arc::new(nameless),
+            }
+        };
+        let made = || Arc::new(Object::nameless("jit", None));
+        return Arc::clone(match mapping.backing {
+            Backing::Vdso => VDSO.get_or_init(vdso),
+            _ => MADE.get_or_init(made),
+        });
+    };
+    let mut known = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get_or_insert_default();
+    if let Some(object) = known.get(&key) {
+        return Arc::clone(object);
+    }
+    let nameless = Object::nameless(path.rsplit('/').next().unwrap_or(path), Some(path.clone()));
+    let Some(file) = open(pid, mapping) else {
+        return Arc::new(nameless);
+    };
+    let object = Arc::new(nameless.read(file));
+    known.insert(key, Arc::clone(&object));
+    object
 }
 
 /// The very file where that is permitted (`CAP_CHECKPOINT_RESTORE`); otherwise what its path leads to as the process

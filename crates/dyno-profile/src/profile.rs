@@ -83,16 +83,11 @@ impl Profiler for Profile {
     }
 
     fn tables(&self) -> Vec<Table> {
-        tables(&self.book, kernel_symbols(), Status::Off.as_str())
+        tables(&self.book, kernel_symbols(), Status::NotSupported.as_str())
     }
 
     fn status(&self) -> (String, String) {
-        let detail = detail(
-            &self.options,
-            self.rings.len(),
-            self.book.rows.len(),
-            &self.book.counts,
-        );
+        let detail = detail(&self.options, self.cpus, self.book.rows.len(), &self.book.counts);
         let hidden = kernel_symbols()
             .is_none()
             .then(|| rights::KERNEL_HIDDEN.to_owned());
@@ -131,7 +126,7 @@ fn detail(options: &Options, cpus: usize, samples: usize, counts: &Counts) -> St
         format!("{CLOCK}, {} Hz on each of {cpus} CPUs", options.hz),
         format!("{samples} samples, {lost} lost"),
         format!(
-            "user stacks: {} by DWARF (.eh_frame), {pointers} also by frame pointers; {cut} cut",
+            "user stacks: {} by DWARF (.eh_frame), {pointers} with frame pointers; {cut} cut",
             user - pointers.min(user)
         ),
     ];
@@ -147,6 +142,7 @@ fn detail(options: &Options, cpus: usize, samples: usize, counts: &Counts) -> St
             "processes whose memory map may not be read: give dbdyno CAP_SYS_PTRACE",
         ),
     ];
+    words.push("samples have no wait event".to_owned());
     words.extend(
         told.iter()
             .filter(|(n, _)| *n > 0)

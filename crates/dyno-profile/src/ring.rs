@@ -30,7 +30,7 @@ impl Ring {
     ///
     /// # Errors
     /// What mmap(2) says: `EPERM` if that much memory may not be locked.
-    pub fn new(event: OwnedFd, size: usize) -> Result<Self, (OwnedFd, io::Error)> {
+    pub fn new(event: OwnedFd, size: usize) -> io::Result<Self> {
         // SAFETY: a plain query.
         let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let mapped = page_size + size;
@@ -47,10 +47,10 @@ impl Ring {
             )
         };
         if base == libc::MAP_FAILED {
-            return Err((event, io::Error::last_os_error()));
+            return Err(io::Error::last_os_error());
         }
         let Some(page) = NonNull::new(base.cast()) else {
-            return Err((event, io::Error::from(io::ErrorKind::InvalidData)));
+            return Err(io::Error::from(io::ErrorKind::InvalidData));
         };
         Ok(Self {
             event,

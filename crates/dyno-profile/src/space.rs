@@ -7,7 +7,7 @@ use framehop::{
 };
 
 use crate::maps::Mapping;
-use crate::objects::{Objects, Section};
+use crate::objects::{Object, Objects, Section};
 use crate::records::Sample;
 use crate::registers;
 
@@ -26,11 +26,10 @@ pub struct Space {
 struct Place {
     start: u64,
     end: u64,
-    object: usize,
+    number: usize,
+    object: Arc<Object>,
     /// Address here less address in the object.
     base: u64,
-    /// The object says how it is unwound.
-    tables: bool,
 }
 
 /// A user stack.
@@ -65,15 +64,14 @@ impl Space {
         // of what has no file addresses are told from where it begins
         let address = object.address(mapping.offset).unwrap_or(mapping.offset);
         let base = mapping.start.wrapping_sub(address);
-        let tables = object.sections.eh_frame.is_some();
         self.places.push(Place {
             start: mapping.start,
             end: mapping.end,
-            object: number,
+            number,
+            object: Arc::clone(object),
             base,
-            tables,
         });
-        if !tables {
+        if object.sections.eh_frame.is_none() {
             return;
         }
         let of = object.sections.clone();
@@ -150,10 +148,9 @@ impl Space {
                 unwound.cut = true;
                 break;
             };
-            unwound.pointers |= !place.tables;
-            unwound
-                .frames
-                .push((place.object, inside.wrapping_sub(place.base)));
+            let address = inside.wrapping_sub(place.base);
+            unwound.pointers |= !place.object.sections.cover(address);
+            unwound.frames.push((place.number, address));
         }
         unwound
     }

@@ -2,6 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
@@ -18,39 +22,109 @@ pub struct Name {
     pub source: Option<String>,
 }
 
+/// Names of an object's addresses.
+#[derive(Debug, Default)]
+pub struct Names {
+    known: Mutex<HashMap<u64, Name>>,
+    /// Source files by function, as its symbol table names them.
+    files: OnceLock<HashMap<u64, String>>,
+}
+
 /// The names at `addresses` of an object, in their order.
 pub fn names(object: &Object, addresses: &[u64]) -> Vec<Name> {
-    let mut names = vec![Name::default(); addresses.len()];
+    let mut known = object.names.known.lock().unwrap_or_else(PoisonError::into_inner);
+    let missing: Vec<u64> = addresses
+        .iter()
+        .filter(|a| !known.contains_key(a))
+        .copied()
+        .collect();
+    if !missing.is_empty() {
+        let found = look_up(object, &missing);
+        known.extend(missing.into_iter().zip(found));
+    }
+    let name = |address| known.get(address).cloned().unwrap_or_default();
+    addresses.iter().map(name).collect()
+}
+
+fn look_up(object: &Object, addresses: &[u64]) -> Vec<Name> {
+    let unknown = || vec![Name::default(); addresses.len()];
     let Some(path) = object.readable() else {
-        return names;
+        return unknown();
     };
-    let symbolizer = Symbolizer::builder().enable_inlined_fns(false).build();
+    let (answer, answered) = channel();
+    let request = Request {
+        path,
+        addresses: addresses.to_vec(),
+        answer,
+    };
+    let sent = symbolizer()
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .send(request);
+    let found = sent.ok().and_then(|()| answered.recv().ok());
+    let files = || object.file().map(sources).unwrap_or_default();
+    let files = object.names.files.get_or_init(files);
+    let name = |found: Found| {
+        let source = found.source.or_else(|| files.get(&found.start?).cloned());
+        let function = found.function;
+        Name { function, source }
+    };
+    found.map_or_else(unknown, |found| found.into_iter().map(name).collect())
+}
+
+/// A question to the thread that keeps what it has read of objects: that takes long, and cannot be shared.
+struct Request {
+    path: PathBuf,
+    addresses: Vec<u64>,
+    answer: Sender<Vec<Found>>,
+}
+
+#[derive(Clone, Default)]
+struct Found {
+    function: Option<String>,
+    /// First address of the function.
+    start: Option<u64>,
+    source: Option<String>,
+}
+
+fn symbolizer() -> &'static Mutex<Sender<Request>> {
+    static SYMBOLIZER: OnceLock<Mutex<Sender<Request>>> = OnceLock::new();
+    SYMBOLIZER.get_or_init(|| {
+        let (ask, asked) = channel::<Request>();
+        let answer = move || {
+            let symbolizer = Symbolizer::builder().enable_inlined_fns(false).build();
+            for request in asked {
+                let found = symbolized(&symbolizer, request.path, &request.addresses);
+                let _ = request.answer.send(found);
+            }
+        };
+        let _ = thread::Builder::new()
+            .name("dbdyno-names".to_owned())
+            .spawn(answer);
+        Mutex::new(ask)
+    })
+}
+
+fn symbolized(symbolizer: &Symbolizer, path: PathBuf, addresses: &[u64]) -> Vec<Found> {
     let source = Source::Elf(Elf::new(path));
     let look_up = |at: &[u64]| {
-        symbolizer
-            .symbolize(&source, Input::VirtOffset(at))
-            .unwrap_or_default()
+        let found = symbolizer.symbolize(&source, Input::VirtOffset(at));
+        found.unwrap_or_default()
     };
-    let files = object.file().map(sources).unwrap_or_default();
-    let mut starts = vec![None; addresses.len()];
-    for (number, found) in look_up(addresses).iter().enumerate() {
-        if let Symbolized::Sym(symbol) = found {
-            names[number].function = Some(symbol.name.to_string());
-            names[number].source = files.get(&symbol.addr).cloned();
-            starts[number] = Some(symbol.addr);
+    let mut all = vec![Found::default(); addresses.len()];
+    for (found, at) in all.iter_mut().zip(look_up(addresses)) {
+        if let Symbolized::Sym(symbol) = at {
+            found.function = Some(symbol.name.to_string());
+            found.start = Some(symbol.addr);
         }
     }
     // of the function, not of what was put into it at the very address
-    let functions: Vec<u64> = starts.iter().flatten().copied().collect();
-    let mut begins = look_up(&functions).into_iter();
-    for (number, _) in starts.iter().enumerate().filter(|(_, s)| s.is_some()) {
-        let Some(begin) = begins.next() else { break };
+    let starts: Vec<u64> = all.iter().filter_map(|f| f.start).collect();
+    for (found, begin) in all.iter_mut().filter(|f| f.start.is_some()).zip(look_up(&starts)) {
         let code = begin.as_sym().and_then(|s| s.code_info.as_ref());
-        if let Some(code) = code {
-            names[number].source = Some(code.to_path().to_string_lossy().into_owned());
-        }
+        found.source = code.map(|c| c.to_path().to_string_lossy().into_owned());
     }
-    names
+    all
 }
 
 /// Source files by function: a symbol table names the file before its static functions. Linkers put the

@@ -30,7 +30,9 @@ _OF_SERVER = ("activity samples", "wait event word")
 _SYSCTL = "sysctl -w "
 _TRIED = tuple(s.option.key for s in SOURCES if s.option is not None and s.stacks is not None)
 """Sources that are off unless asked for, and tried here, as they need rights of their own."""
-_UNASKED = {s.name: s.cures["off"] for s in SOURCES if s.stacks is not None}
+_UNASKED = {
+    s.name: (s.option, s.cures["off"]) for s in SOURCES if s.option is not None and s.stacks is not None
+}
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,9 @@ def _finished(found: Sequence[Source] | Iterator[Source]) -> Iterator[Source]:
     for s in known.values():
         left = tuple(step for step in s.enabling.steps if not _taken(step))
         if s.name in _UNASKED and s.status == "ok":
-            s = s.model_copy(update={"status": "off", "detail": _UNASKED[s.name]})
+            option, off = _UNASKED[s.name]
+            s = s.model_copy(update={"status": "off", "detail": off})
+            left = (Step(f"dbdyno run WORKLOAD {option.flag}"),)
         if s.status == "not here":
             left = (Step(limits.other_host()),)
         yield s.model_copy(update={"enabling": s.enabling._replace(steps=left)})
