@@ -11,6 +11,9 @@ use crate::objects::Objects;
 use crate::records::{Record, Sample};
 use crate::space::{CHAIN, Space};
 
+/// Rounds of a second: see `DRAIN_NS` of the watch.
+const ROUNDS: u64 = 20;
+
 /// What a frame lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
@@ -58,6 +61,8 @@ pub struct Life {
     pub tid: u32,
     /// `None`: nobody told us of it, it is a child of the main process.
     pub who: Option<Who>,
+    /// Where it was told: numbers are used again.
+    start_ticks: Option<i64>,
 }
 
 /// One sample.
@@ -99,6 +104,8 @@ pub struct Book {
     main_pid: Option<u32>,
     processes: HashMap<u32, Process>,
     tasks: HashMap<u32, u32>,
+    /// Tasks that ended in this round.
+    ending: Vec<(u32, u32)>,
     pub lives: Vec<Life>,
     spaces: Vec<Space>,
     by_mappings: HashMap<Vec<Mapping>, usize>,
@@ -129,8 +136,13 @@ impl Book {
     /// A task of the server, or what it is from now on.
     pub fn watch(&mut self, task: &Arc<Task>) {
         let (pid, tid) = (task.pid as u32, task.tid as u32);
-        let life = self.life(pid, tid);
-        self.lives[life as usize].who = Some(task.who.clone());
+        let known = self.tasks.get(&tid).map(|&life| &self.lives[life as usize]);
+        if known.is_some_and(|l| l.start_ticks.is_some() && l.start_ticks != task.start_ticks()) {
+            self.end(pid, tid); // the record of its end was lost
+        }
+        let life = self.life(pid, tid) as usize;
+        self.lives[life].who = Some(task.who.clone());
+        self.lives[life].start_ticks = task.start_ticks();
         self.map(pid, 0); // while it is there
     }
 
@@ -139,7 +151,12 @@ impl Book {
         self.processes.entry(pid).or_default();
         let lives = &mut self.lives;
         *self.tasks.entry(tid).or_insert_with(|| {
-            lives.push(Life { pid, tid, who: None });
+            lives.push(Life {
+                pid,
+                tid,
+                who: None,
+                start_ticks: None,
+            });
             lives.len() as u32 - 1
         })
     }
@@ -161,13 +178,22 @@ impl Book {
             Record::Sample(sample) => self.sample(sample, round),
             Record::Lost(n) => self.counts.lost += n,
             Record::Throttled => self.counts.throttled += 1,
-            Record::Exit { pid, tid } => {
-                self.tasks.remove(tid);
-                if pid == tid {
-                    self.processes.remove(pid);
-                }
-            }
+            &Record::Exit { pid, tid } => self.ending.push((pid, tid)),
             Record::Fork { .. } | Record::Other => {}
+        }
+    }
+
+    /// After the records of all CPUs: tasks whose end was among them are no more.
+    pub fn finish(&mut self) {
+        for (pid, tid) in std::mem::take(&mut self.ending) {
+            self.end(pid, tid);
+        }
+    }
+
+    fn end(&mut self, pid: u32, tid: u32) {
+        self.tasks.remove(&tid);
+        if pid == tid {
+            self.processes.remove(&pid);
         }
     }
 
@@ -212,7 +238,12 @@ impl Book {
             stack.push(self.frames.of((Place::Unknown, ip)));
             return true;
         };
-        let unwound = self.spaces[space].unwind(sample);
+        let mut unwound = self.spaces[space].unwind(sample);
+        if unwound.cut && self.remap(sample.pid, round) != Some(space) {
+            // a library loaded since is among the callers
+            let space = self.map(sample.pid, round).unwrap_or(space);
+            unwound = self.spaces[space].unwind(sample);
+        }
         self.counts.pointers += u64::from(unwound.pointers);
         for (object, address) in unwound.frames {
             stack.push(self.frames.of((Place::Object(object), address)));
@@ -229,10 +260,10 @@ impl Book {
         self.remap(pid, round)
     }
 
-    /// Its mappings, read again; not twice in a round.
+    /// Its mappings, read again; after they were read for a sample, not for a second.
     fn remap(&mut self, pid: u32, round: u64) -> Option<usize> {
         let process = *self.processes.get(&pid)?;
-        if process.read == Some(round) && round > 0 {
+        if process.read.is_some_and(|read| read > 0 && round < read + ROUNDS) {
             return process.space;
         }
         let text = std::fs::read_to_string(format!("/proc/{pid}/maps"));

@@ -77,6 +77,7 @@ impl Profiler for Profile {
         for ring in &mut self.rings {
             ring.drain(|record| records::parse(record).iter().for_each(|r| book.take(r, round)));
         }
+        book.finish();
         if self.options.until_ns.is_some_and(|until_ns| now_ns() >= until_ns) {
             self.rings.clear(); // the clocks stop
         }
