@@ -79,7 +79,7 @@ def _samples(cell: RawCell, tasks: pl.DataFrame) -> pl.DataFrame:
     known = tasks.drop_nulls("run").unique(["pid", "tid"], keep="last", maintain_order=True)
     known = known.select("pid", "tid", "session", *_GROUP, "run").with_row_index("task")
     return known.join(counted.collect(), on=["pid", "tid"], how="left", maintain_order="left").filter(
-        pl.col("n").is_not_null() | (pl.col("run") > 0)
+        pl.col("n").is_not_null() | ((pl.col("run") > 0) & (pl.col("scope") != "beside"))
     )
 
 

@@ -34,7 +34,7 @@ from dbdyno.present.document import (
 from dbdyno.present.figures import percent, work_short
 from dbdyno.present.selection import Pick, rows_of
 
-SOURCE = "CPU profile"
+SOURCE, CLAIM = "CPU profile", "cpu-profile"
 KINDS = ("function", "module", "session", "wait")
 SHOWN = 20
 """Rows of a table in a page; the export holds all."""

@@ -42,8 +42,9 @@ def stacks(results: Results, pick: Pick) -> pl.DataFrame:
     if pick.cell is not None and pick.repeats == 1:
         walls = {pick.cell: 1.0}
     else:
+        there = set(results.tables["cpu_profile"]["cell"])
         found = [cells for head, cells in groups(windows) if pick.rung == _rung(head)]
-        walls = {w["cell"]: w["wall_s"] for cells in found for w in cells}
+        walls = {w["cell"]: w["wall_s"] for cells in found for w in cells if w["cell"] in there}
     parts = pl.LazyFrame({"cell": list(walls), "part": [w / sum(walls.values()) for w in walls.values()]})
     by = ["scope", "who", "stack", "mode"]
 

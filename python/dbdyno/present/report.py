@@ -139,9 +139,10 @@ def _linked(results: Results, words: Sequence[Paragraph], targets: Targets) -> l
 
 
 def more(results: Results, run: str) -> list[Paragraph]:
-    """How many claims there are besides, and the command that shows them."""
+    """Where CPU time went, if sampled; how many claims there are besides; the commands that show them."""
     count = len(_by_severity(results)) - len(_grave(results))
-    return remarks([f"{count} more: dbdyno show {run} --claims"] if count else [])
+    told = [f"{f.text} More: dbdyno hot {run}" for f in results.findings if f.id == cpu_profile.CLAIM]
+    return remarks([*told[:1], *([f"{count} more: dbdyno show {run} --claims"] if count else [])])
 
 
 def findings(results: Results) -> list[Block]:
