@@ -15,6 +15,7 @@ from dbdyno.conduct.derive import derive, part_of
 from dbdyno.model.code_areas import parsed, plain_name
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
+from dbdyno.model.tables import rows
 
 SHARES = {"scan": 0.5, "lock": 0.2, "copy": 0.1, "read": 0.15, "again": 0.05}
 KINDS = ("mode", "session", "wait", "stack", "function", "module")
@@ -183,6 +184,20 @@ def test_cut_stacks_and_missing_samples_are_claims(climbed):
     raw = cell.tables["profile_samples"].filter(pl.col("session") != 0)
     results = derived(climbed, [RawCell(cell.meta, {**cell.tables, "profile_samples": raw})])
     assert {"profile-cut", "profile-unsampled"} <= {f.id for f in results.findings}
+
+
+def test_lost_samples_are_a_claim(climbed):
+    cell = with_profile(climbed.cells[-1], SHARES)
+    told = {
+        "name": "CPU profile",
+        "provenance": "",
+        "status": "ok",
+        "detail": "199 Hz; 900 samples, 100 lost; x",
+    }
+    sources = pl.concat([cell.tables["sources"], rows("sources", [told])])
+    results = derived(climbed, [RawCell(cell.meta, {**cell.tables, "sources": sources})])
+    [found] = [f for f in results.findings if f.id == "profile-lost"]
+    assert found.value is not None and found.value.value == pytest.approx(0.1)
 
 
 def test_equal_profiles_name_no_function(climbed):

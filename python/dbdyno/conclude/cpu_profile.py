@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from dbdyno.conclude.number_format import load
 from dbdyno.model.claim import Claim
 from dbdyno.model.comparison import CodeCost, CostChange
 from dbdyno.model.cpu_profile import NOT_SAMPLED, OTHERS
+from dbdyno.model.data_sources.profile import CPU_PROFILE
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.stats.estimates import students_quantile, students_tail
@@ -26,6 +28,8 @@ TESTED = 0.005
 ALPHA = 0.05
 CUT, UNSAMPLED = 0.1, 0.1
 """Shares of CPU time from which on cut stacks, and time without samples, are claims."""
+LOST = 0.02
+"""Share of samples that were lost from which on it is a claim."""
 BETWEEN = 3
 """Measurements a side from which on their spread counts, where it is larger than that of sampling."""
 NAMED = 3
@@ -201,6 +205,10 @@ def where_cpu_goes(case: Case) -> Iterator[Claim]:
             cells=ids(cells),
         )
         yield from _doubts(rows, whole, place, subject, cells)
+        if (lost := _lost(case, cells)) > LOST:
+            yield claim(
+                "profile-lost", {"share": lost, "place": place}, lost, subject=subject, cells=ids(cells)
+            )
 
 
 def _doubts(rows: list[Row], whole: float, place: str, subject: str, cells: list[Row]) -> Iterator[Claim]:
@@ -208,6 +216,19 @@ def _doubts(rows: list[Row], whole: float, place: str, subject: str, cells: list
     for id, name, most in (("profile-cut", "cut", CUT), ("profile-unsampled", NOT_SAMPLED, UNSAMPLED)):
         if (share := stacks.get(name, 0.0)) > most:
             yield claim(id, {"share": share, "place": place}, share, subject=subject, cells=ids(cells))
+
+
+def _lost(case: Case, cells: list[Row]) -> float:
+    """The share of samples that the kernel had no room for, as the data source counted them."""
+    told = case.tables["cell_sources"].filter(
+        (pl.col("name") == CPU_PROFILE.name) & pl.col("cell").is_in([c["cell"] for c in cells])
+    )
+    found = [_COUNTED.search(d or "") for d in told["detail"]]
+    taken, lost = (sum(int(m[n]) for m in found if m) for n in (1, 2))
+    return lost / (taken + lost) if lost else 0.0
+
+
+_COUNTED = re.compile(r"(\d+) samples, (\d+) lost")
 
 
 def dearer(case: Case) -> Iterator[Claim]:

@@ -122,7 +122,7 @@ def notes(results: Results, frame: pl.DataFrame) -> list[str]:
     count = sum(r["samples"] for r in stacks.values())
     whole = sum(r["aas"] for r in stacks.values())
     told = results.tables["sources"].filter((pl.col("name") == SOURCE) & (pl.col("status") == "ok"))
-    how = f" ({told['detail'][0]})" if told.height and told["detail"][0] else ""
+    how = f" ({str(told['detail'][0]).partition(';')[0]})" if told.height and told["detail"][0] else ""
     made = [
         f"{counted(count, 'sample')}{how}, scaled to each task's exact CPU time. Intervals are 95 %; total "
         "includes callees."
@@ -224,10 +224,10 @@ def _cost_table(title: str, by: str, change: CostChange, rows: Sequence[CodeCost
     columns: list[tuple[Column, Callable[[CodeCost], Cell]]] = [
         (Column(by, shortens=True), lambda c: word(visible(c.name))),
         (numeric("difference"), lambda c: known(c.difference_ns, _signed, "ns")),
-        (numeric("95 %", 1), lambda c: word(f"{_signed(c.low_ns)}..{_signed(c.high_ns)}")),
-        (numeric(change.baseline, 2), lambda c: known(c.baseline_ns, format_ns, "ns")),
-        (numeric(change.variant, 2), lambda c: known(c.variant_ns, format_ns, "ns")),
-        (numeric("p", 3), lambda c: known(c.p_holm, lambda p: f"{'! ' if p < _SURE else ''}{p:.2g}")),
+        (numeric("95 %", 2), lambda c: word(f"{_signed(c.low_ns)}..{_signed(c.high_ns)}")),
+        (numeric(change.baseline, 3), lambda c: known(c.baseline_ns, format_ns, "ns")),
+        (numeric(change.variant, 3), lambda c: known(c.variant_ns, format_ns, "ns")),
+        (numeric("p", 1), lambda c: known(c.p_holm, lambda p: f"{'! ' if p < _SURE else ''}{p:.2g}")),
     ]
     if by == "function":
         columns.insert(1, (Column("module", rank=4), lambda c: word(visible(c.module or ""))))
