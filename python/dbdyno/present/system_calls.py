@@ -35,10 +35,7 @@ _MEANS = (
     "all their CPU time. A call in progress at an end of the window has its time inside the window here, and "
     "is counted when it returns."
 )
-_VDSO = (
-    "Clock reads that stay in the vDSO (clock_gettime, gettimeofday) are no system calls and are not counted "
-    "here; their CPU time is in a CPU profile, in the module vdso."
-)
+_VDSO = "Clock reads that stay in the vDSO (clock_gettime, gettimeofday) are no system calls"
 _Row = dict[str, Any]
 
 
@@ -116,7 +113,7 @@ def _sizes(frame: pl.DataFrame) -> list[Block]:
 
 
 def _notes(results: Results, frame: pl.DataFrame, total: _Row, pick: Pick) -> list[str]:
-    notes = [_inside(results, total, pick), _MEANS, _VDSO]
+    notes = [_inside(results, total, pick), _MEANS, _clock_reads(results, pick)]
     if unclear := _sum(frame["unclear"]):
         notes.append(
             f"The CPU time of {counted(unclear, 'system call')} is a lower bound: a switch was not seen."
@@ -141,6 +138,20 @@ def _inside(results: Results, total: _Row, pick: Pick) -> str:
         f"CPU time inside system calls: {significant(inside)} s/s. In the kernel: {kernel} s/s ({low} to "
         f"{high}), page faults and interrupts included."
     )
+
+
+def _clock_reads(results: Results, pick: Pick) -> str:
+    """What the CPU profile has of them, where there is one."""
+    modules = rows_of(results, "cpu_profile", pick).filter(
+        (pl.col("who") == "rung") & (pl.col("by") == "module")
+    )
+    if modules.is_empty() or not (whole := float(modules["aas"].sum())):
+        return f"{_VDSO}; their share of CPU is in a CPU profile, in the module vdso: measure with --profile."
+    found = modules.filter(pl.col("name") == "vdso").select("aas", "low", "high").rows()
+    if not found:
+        return f"{_VDSO}; no sample of the CPU profile was in the vDSO."
+    share, low, high = (percent(v, whole, digits=1) for v in found[0])
+    return f"{_VDSO}; they are {share} % of CPU ({low} to {high} %; CPU profile, module vdso)."
 
 
 def _source(results: Results) -> list[tuple[str, str]]:
