@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import pytest
+import report_results
 
 from dbdyno.account.system_calls import system_call_sizes, system_calls, together
 from dbdyno.conclude.criteria import apart, exceeds
+from dbdyno.model.results import Results
 from dbdyno.model.tables import empty, rows
+from dbdyno.present import selection
+from dbdyno.present import system_calls as present
+from dbdyno.present.document import Paragraph, Table
 
 S = 10**9
 CELL = {"cell": "c1", "workload": "w", "variant": "base", "sessions": 2, "repeat": 1}
@@ -143,3 +149,58 @@ def test_criteria() -> None:
     assert not apart(0.2, 0.01), "a small part of both"
     assert exceeds(0.5, 0.4)
     assert not exceeds(0.41, 0.4)
+
+
+@pytest.fixture
+def shown(tables: dict[str, pl.DataFrame]) -> Results:
+    """A run whose highest load made these calls."""
+    made = report_results.results()
+    top = made.tables["windows"].sort("sessions").tail(1)
+    head = [pl.lit(v).alias(n) for n, v in top.select(CELL.keys()).row(0, named=True).items()]
+    more = {n: tables[n].with_columns(head) for n in ("system_calls", "system_call_sizes")}
+    return replace(made, tables={**made.tables, **more})
+
+
+def _table(results: Results, title: str) -> list[dict[str, Any]]:
+    pick = selection.pick_of(results, None)
+    assert pick is not None
+    blocks = [b for b in present.tables(results, pick) if isinstance(b, Table) and title in b.title]
+    heads = [c.head for c in blocks[0].columns]
+    return [dict(zip(heads, (c.value for c in row.cells), strict=True)) for row in blocks[0].rows]
+
+
+def test_the_document_has_them_by_cpu_time_with_a_total(shown: Results) -> None:
+    found = _table(shown, "by CPU time")
+    assert [r["system call"] for r in found] == ["pread64", "epoll_wait", "times", "TOTAL"]
+    total = found[-1]
+    assert (total["calls"], total["% calls"], total["errors"]) == (10_000, 1.0, 10)
+    assert total["% CPU"] == pytest.approx(0.2975)
+    assert found[0]["bytes/call"] == pytest.approx(8_192_000 / 990)
+    assert [(r["whose"], r["most CPU in"]) for r in _table(shown, "by session")] == [
+        ("session 0", "pread64"),
+        ("session 1", "epoll_wait"),
+    ]
+    assert [r["bytes"] for r in _table(shown, "Sizes")] == [8192]
+
+
+def test_without_them_the_cure_is_said() -> None:
+    made = report_results.results()
+    pick = selection.pick_of(made, None)
+    assert pick is not None
+    (said,) = present.tables(made, pick)
+    assert isinstance(said, Paragraph)
+    assert not present.there(made)
+
+
+def test_clock_reads_are_the_profiles(shown: Results) -> None:
+    """In the vDSO they are no system calls: their share of CPU stands there only where a profile knows it."""
+    cell = shown.tables["system_calls"].select(CELL.keys()).row(0, named=True)
+    head = {"scope": "rung", "who": "rung", "by": "module", "samples": 9, "status": "ok"}
+    shares = (("vdso", 0.018), ("postgres", 0.982))
+    profile = [cell | head | {"name": n, "aas": a, "low": a / 2, "high": 2 * a} for n, a in shares]
+    profiled = replace(shown, tables={**shown.tables, "cpu_profile": rows("cpu_profile", profile)})
+    for results, said in ((shown, "--profile"), (profiled, "1.8 % of CPU (0.9 to 3.6 %")):
+        pick = selection.pick_of(results, None)
+        assert pick is not None
+        notes = [b.text for b in present.tables(results, pick) if isinstance(b, Paragraph)]
+        assert any(said in n for n in notes)
