@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import pytest
 import report_results
+from rich.console import Console
 
 from dbdyno.account.system_calls import system_call_sizes, system_calls, together
 from dbdyno.conclude.criteria import apart, exceeds
 from dbdyno.model.results import Results
 from dbdyno.model.tables import empty, rows
+from dbdyno.present import details as printed
 from dbdyno.present import selection
 from dbdyno.present import system_calls as present
 from dbdyno.present.document import Paragraph, Table
@@ -204,3 +207,12 @@ def test_clock_reads_are_the_profiles(shown: Results) -> None:
         assert pick is not None
         notes = [b.text for b in present.tables(results, pick) if isinstance(b, Paragraph)]
         assert any(said in n for n in notes)
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_no_line_is_wider_than_the_terminal(shown: Results, width: int) -> None:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(printed(shown, "syscalls"))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(map(len, lines)) <= width
+    assert any(line.startswith("TOTAL") for line in lines)

@@ -49,7 +49,7 @@ def tables(results: Results, pick: Pick) -> list[Block]:
     frame = rows_of(results, "system_calls", pick)
     sessions = frame.filter(pl.col("who") == "rung")
     if sessions.is_empty():
-        return [Paragraph(f"No system calls: {_why(results)}.", "muted")]
+        return [Paragraph(f"No system calls: {_why(results)}", "muted")]
     total = _total(sessions, TOTAL)
     some = sessions.sort("cpu_ns", "time_ns", descending=True, nulls_last=True).head(_SHOWN)
     repeats = f", all {pick.repeats} repeats together" if pick.repeats > 1 else ""
@@ -164,7 +164,7 @@ def _why(results: Results) -> str:
         (pl.col("name") == "scheduler trace") & (pl.col("status") != "ok") & (pl.col("detail") != "")
     )
     told = [d for s, d in _source(results) if s != "ok" and d] or trace["detail"].to_list()
-    return (told or [SYSTEM_CALLS.cures["off"]])[0].rstrip(".")
+    return (told or [SYSTEM_CALLS.cures["off"]])[0]
 
 
 def _name(row: _Row) -> Cell:
