@@ -25,11 +25,12 @@ from benchmarks.common import Bench, server
 from dbdyno import _core
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.presence import presence
+from dbdyno.engines.postgres.query_id import statement_spec
 from dbdyno.engines.postgres.wait_events import word_spec
 
 SESSIONS = 8
 KINDS: tuple[tuple[str, dict[str, Any], str], ...] = (
-    ("switches and wait events", {}, ">= 0.95"),
+    ("switches, wait events and statements", {}, ">= 0.94"),
     ("system calls, too", {"syscalls": True}, "to be known"),
     ("nothing (the figure's own error)", {"trace": "off"}, "1"),
 )
@@ -118,10 +119,11 @@ def _spec(bench: Bench) -> dict[str, Any]:
         asked = control.execute("select pid from pg_stat_activity where application_name = 'pgbench'")
         pids = [row[0] for row in asked]
         version = control.info.server_version
-        main_pid = presence(control).main_pid
+        here = presence(control)
+        word = word_spec(version // 10000, statement_spec(control, here.pid, version // 10000))
     return {
-        "os": True, "main_pid": main_pid, "sessions": list(enumerate(pids)), "host": False,
-        "word": word_spec(version // 10000), "memory_hz": 0,
+        "os": True, "main_pid": here.main_pid, "sessions": list(enumerate(pids)), "host": False,
+        "word": word, "memory_hz": 0,
     }  # fmt: skip
 
 

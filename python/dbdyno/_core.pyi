@@ -62,6 +62,10 @@ def read_task(pid: int, tid: int) -> Mapping[str, Any]:
     """One read of a task: run_ns, runq_ns, slices, user_ns, system_ns, start_ticks, comm, state, cpu,
     status."""
 
+def read_behind(pid: int, program: str, symbol: str, offset: int) -> tuple[int | None, str, str]:
+    """64 bits of a process's memory, ``offset`` bytes behind where a pointer variable of its program points:
+    value (None: not read), status, reason and cure."""
+
 def find_cgroups(
     pid: int | None = None, root: str | PathLike[str] = "/", controllers: Sequence[str] | None = None
 ) -> Sequence[tuple[int, str]]:

@@ -70,8 +70,8 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
     found = present.document(made.results())
     assert list(found) == [
         "format", "run", "title", "summary", "plan", "environment", "rungs", "windows", "data_sources",
-        "sources", "placements", "statements", "statement_texts", "rates", "ledger", "ledger_sources",
-        "events", "microstates",
+        "sources", "placements", "statements", "statement_texts", "statement_ledger", "wait_durations",
+        "rates", "ledger", "ledger_sources", "events", "microstates",
         "profile", "top_events", "observation", "comparison", "scaling", "answers", "findings",
     ]  # fmt: skip
     assert json.loads(json.dumps(found, allow_nan=False)) == found

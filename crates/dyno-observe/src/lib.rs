@@ -51,4 +51,4 @@ pub use status::{Granted, Refusal, Status};
 pub use strings::Texts;
 pub use tracer::Tracer;
 pub use watch::{Probe, Watch};
-pub use word::{Word, WordFinder, WordSpec};
+pub use word::{StatementSpec, Word, WordFinder, WordSpec, behind, read_behind};

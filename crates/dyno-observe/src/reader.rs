@@ -101,7 +101,7 @@ impl Reader {
     fn read(&mut self, ends: bool) {
         self.read_tasks(ends);
         self.shared.tell_tracer(&mut self.fresh);
-        self.shared.read_tracer();
+        self.shared.read_tracer(ends);
         lock(&self.shared.groups).read(&mut self.buffer);
         if let Some(host) = &self.shared.host {
             lock(host).read(&mut self.buffer);

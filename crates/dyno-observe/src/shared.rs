@@ -144,9 +144,9 @@ impl Shared {
         }
     }
 
-    pub fn read_tracer(&self) {
+    pub fn read_tracer(&self, ends: bool) {
         if let Some(Ok(tracer)) = &mut *lock(&self.tracer) {
-            tracer.read();
+            tracer.read(ends);
         }
     }
 
@@ -175,6 +175,7 @@ impl Shared {
             told.insert("scheduler trace", status);
             if let Ok(tracer) = tracer {
                 told.insert("wait events of the scheduler trace", tracer.labels());
+                told.insert("statements of the scheduler trace", tracer.statements());
             }
         }
         if let Some(profiler) = &*lock(&self.profiler) {

@@ -18,10 +18,12 @@ pub trait Tracer: Send {
     fn watch(&mut self, task: &Arc<Task>);
 
     /// Reads the sums of all tasks and keeps them as rows: at the start, at t0, at t1, once an interval
-    /// between, and at the end.
-    fn read(&mut self);
+    /// between, and at the end. `ends`: one of the reads from which differences are taken, that is, not
+    /// between; the others may leave out what is long.
+    fn read(&mut self, ends: bool);
 
-    /// `traced`, `waits` and, where they are counted, `syscalls` and `syscall_sizes`: rows whose `after_ns` is at or after
+    /// `traced`, `waits`, `wait_times` and, where they are counted, `syscalls` and `syscall_sizes`: rows whose `after_ns`
+    /// is at or after
     /// `since_ns`.
     fn tables(&self, since_ns: i64) -> Vec<Table>;
 
@@ -30,4 +32,7 @@ pub trait Tracer: Send {
 
     /// The same of the labels of its waits: without them it says how long tasks slept, and not in which waits.
     fn labels(&self) -> (String, String);
+
+    /// The same of the ids of statements.
+    fn statements(&self) -> (String, String);
 }

@@ -30,6 +30,58 @@ pub struct WordSpec {
     /// Codes of waits for the client.
     #[serde(default)]
     pub client: Vec<u32>,
+    /// Where the id of the statement is that a process works for.
+    #[serde(default)]
+    pub statement: Option<StatementSpec>,
+}
+
+/// Where a process has the id of the statement that it works for, or worked for last.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum StatementSpec {
+    /// In memory.
+    At {
+        /// A pointer variable of the program, to a process's own entry of the activity view.
+        symbol: String,
+        /// Where in the entry the id is (64 bits), bytes.
+        offset: u32,
+        /// Code of a wait for the next statement.
+        idle: u32,
+    },
+    /// It is not to be read.
+    Refused {
+        /// (status, reason and cure).
+        refused: (String, String),
+    },
+}
+
+/// The 64 bits at `offset` of what a pointer variable of `program`, which process `pid` runs, points at.
+///
+/// # Errors
+/// As [`WordFinder::address`]; not permitted to read its memory; lost where the pointer leads nowhere.
+pub fn read_behind(pid: i64, program: &str, symbol: &str, offset: u64) -> Result<u64, Refusal> {
+    let variable = WordFinder::new(program, symbol).address(pid)?;
+    behind(pid, variable, offset).map_err(|e| refusal(pid, &e, Right::Read))
+}
+
+/// The same of a pointer variable at an address.
+///
+/// # Errors
+/// The operating system's.
+pub fn behind(pid: i64, variable: u64, offset: u64) -> io::Result<u64> {
+    read_u64(pid, read_u64(pid, variable)?.wrapping_add(offset))
+}
+
+fn read_u64(pid: i64, at: u64) -> io::Result<u64> {
+    let mut value = 0_u64;
+    let (to, from) = (ours(&raw mut value), theirs(at, 8));
+    // SAFETY: `to` names a variable of ours of 8 bytes; `from` is checked by the kernel.
+    let n = unsafe { libc::process_vm_readv(pid as libc::pid_t, &raw const to, 1, &raw const from, 1, 0) };
+    match n {
+        8 => Ok(value),
+        -1 => Err(io::Error::last_os_error()),
+        _ => Err(nowhere()),
+    }
 }
 
 /// Finds the pointer variable in processes. Processes forked from one have it at one address, so a program

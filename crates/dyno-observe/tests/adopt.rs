@@ -217,7 +217,7 @@ impl Tracer for Listener {
         tasks.push((task.tid, task.who.role.to_string()));
     }
 
-    fn read(&mut self) {
+    fn read(&mut self, _ends: bool) {
         self.0.reads.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -233,6 +233,10 @@ impl Tracer for Listener {
 
     fn labels(&self) -> (String, String) {
         ("not permitted".to_owned(), "as another user".to_owned())
+    }
+
+    fn statements(&self) -> (String, String) {
+        ("off".to_owned(), "no ids".to_owned())
     }
 }
 

@@ -184,6 +184,7 @@ fn word_spec() -> WordSpec {
         names: vec![(0x0600_0000, "Client".to_owned(), "ClientRead".to_owned())],
         classes: vec![(1, "LWLock".to_owned())],
         client: vec![0x0600_0000],
+        statement: None,
     }
 }
 

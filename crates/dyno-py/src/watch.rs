@@ -294,6 +294,24 @@ fn read_task(py: Python<'_>, pid: i64, tid: i64) -> PyResult<Bound<'_, PyDict>> 
     Ok(values)
 }
 
+/// (value, status, detail) of 64 bits of a process's memory: see `_core.pyi`.
+#[pyfunction]
+fn read_behind(
+    py: Python<'_>,
+    pid: i64,
+    program: &str,
+    symbol: &str,
+    offset: u64,
+) -> (Option<i64>, String, String) {
+    match py.detach(|| dyno_observe::read_behind(pid, program, symbol, offset)) {
+        Ok(value) => (Some(value as i64), Status::Ok.as_str().to_owned(), String::new()),
+        Err(refusal) => {
+            let (status, detail) = refusal.words();
+            (None, status, detail)
+        }
+    }
+}
+
 /// Groups of a process that exist: see `_core.pyi`.
 #[pyfunction]
 #[pyo3(signature = (pid=None, root=PathBuf::from("/"), controllers=None))]
@@ -322,5 +340,6 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Watch>()?;
     m.add_class::<Pulse>()?;
     m.add_function(wrap_pyfunction!(read_task, m)?)?;
+    m.add_function(wrap_pyfunction!(read_behind, m)?)?;
     m.add_function(wrap_pyfunction!(find_cgroups, m)?)
 }

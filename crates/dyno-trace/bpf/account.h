@@ -5,6 +5,8 @@
 
 #include "throttle.h"
 
+#define PROBES 32 /* so far from its own place something is looked for */
+
 /* Time since the last event, which goes to one account now. */
 static __always_inline __u64 elapsed(struct slot *s, __u64 now)
 {
@@ -15,25 +17,45 @@ static __always_inline __u64 elapsed(struct slot *s, __u64 now)
 	return ns;
 }
 
-/* Index of a label's sums. With no room left, those of UNREAD, which is put in first. */
-static __always_inline __u32 wait_of(struct slot *s, __u32 label)
+/* Index of the sums of a label in a statement; WAITS: no room among the first `most` that are taken. */
+static __always_inline __u32 place_of(struct slot *s, __u32 label, __u64 query, __u32 most)
 {
-	__u32 first = (label * 0x9e3779b1U) >> 26;
+	__u32 first = ((label ^ (__u32)query ^ (__u32)(query >> 32)) * 0x9e3779b1U) >> 25;
 
-	for (__u32 i = 0; i < WAITS; i++) {
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < PROBES; i++) {
 		__u32 n = (first + i) & (WAITS - 1);
 		struct wait *w = &s->waits[n];
 
-		if (w->used && w->label == label)
+		if (w->used && w->label == label && w->query == query)
 			return n;
 		if (!w->used) {
+			if (s->taken >= most)
+				return WAITS;
+			s->taken++;
 			w->label = label;
+			w->query = query;
 			w->used = 1;
 			return n;
 		}
 	}
+	return WAITS;
+}
+
+/*
+ * With no room left for one more statement, those of all others; for one more label, those of UNREAD, which
+ * is put in first.
+ */
+static __noinline __u32 wait_of(struct slot *s, __u32 label, __u64 query)
+{
+	__u32 n = place_of(s, label, query, query ? WAITS / 4 * 3 : WAITS);
+
+	if (n == WAITS && query)
+		n = place_of(s, label, OTHERS, WAITS);
+	if (n < WAITS)
+		return n;
 	s->lost++;
-	return (UNREAD * 0x9e3779b1U) >> 26;
+	return (UNREAD * 0x9e3779b1U) >> 25;
 }
 
 static __always_inline struct wait *wait_at(struct slot *s, __u32 n)
@@ -63,12 +85,65 @@ static __always_inline __u32 label_now(struct slot *s)
 	return memory_gone() ? 0 : UNREAD;
 }
 
+/* The statement that it works for, or did last: as its entry of the activity view has it. */
+static __always_inline __u64 query_now(struct slot *s)
+{
+	__u64 at = 0, query = 0;
+
+	if (!s->query || bpf_probe_read_user(&at, sizeof(at), (void *)s->query) || !at ||
+	    bpf_probe_read_user(&query, sizeof(query), (void *)(at + s->query_at)))
+		return 0;
+	return query;
+}
+
+static __always_inline __u32 bucket_of(__u64 ns)
+{
+	__u32 octave = 0, bucket;
+	__u64 v = ns >> 10;
+
+	if (!v)
+		return 0;
+	if (v >> 32)
+		return BUCKETS - 1;
+#pragma clang loop unroll(full)
+	for (__u32 step = 16; step; step >>= 1) {
+		if (v >> step) {
+			v >>= step;
+			octave += step;
+		}
+	}
+	bucket = octave * 4 + ((ns >> (octave + 8)) & 3) + 1;
+	return bucket < BUCKETS ? bucket : BUCKETS - 1;
+}
+
+/* One more wait of wait `n` lasted so long; `queue` 0: asleep, 1: in the run queue. */
+static __noinline void add_duration(struct slot *s, __u32 n, __u32 queue, __u64 ns)
+{
+	__u16 cell = 1 + ((n & (WAITS - 1)) << 8 | queue << 7 | bucket_of(ns));
+	__u32 first = (cell * 0x9e3779b1U) >> 22;
+
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < PROBES; i++) {
+		__u32 at = (first + i) & (CELLS - 1);
+
+		if (!s->cells[at])
+			s->cells[at] = cell;
+		if (s->cells[at] == cell) {
+			s->counts[at]++;
+			return;
+		}
+	}
+	s->unplaced++;
+}
+
 static __always_inline void add_sleep(struct slot *s, __u64 ns)
 {
 	s->sleep_ns += ns;
 	wait_at(s, s->wait)->sleep_ns += ns;
 	if (s->blocked)
 		s->blocked_ns += ns;
+	if (!s->seeded)
+		add_duration(s, s->wait, 0, ns);
 }
 
 /* The sleep that its wake-up ended, put where it belongs. */
@@ -80,16 +155,59 @@ static __always_inline void end_sleep(struct slot *s)
 	s->doing = QUEUED;
 }
 
-static __always_inline void add_queue(struct slot *s, __u64 ns)
+static __always_inline void queue_under(struct slot *s, __u32 n, __u64 ns, __u64 throttled)
+{
+	struct wait *w = wait_at(s, n);
+
+	w->runq_ns += ns;
+	w->throttled_ns += throttled;
+	if (!s->seeded)
+		add_duration(s, n, 1, ns);
+	s->seeded = 0;
+}
+
+static __noinline void add_queue(struct slot *s, __u64 ns)
 {
 	__u64 throttled = throttled_ns(s, ns);
-	struct wait *w = wait_at(s, s->wait);
 
 	s->runq_ns += ns;
-	w->runq_ns += ns;
 	s->throttled_ns += throttled;
-	w->throttled_ns += throttled;
 	s->queue = 0;
+	if (s->query && wait_at(s, s->wait)->label == s->idle) {
+		s->owed_ns = ns;
+		s->owed_throttled_ns = throttled;
+		s->owes = 1;
+	} else {
+		queue_under(s, s->wait, ns, throttled);
+	}
+}
+
+/* What is owed, to the statement that it worked for after it. */
+static __always_inline void settle(struct slot *s, __u64 query)
+{
+	if (!s->owes)
+		return;
+	s->owes = 0;
+	queue_under(s, wait_of(s, s->idle, query), s->owed_ns, s->owed_throttled_ns);
+	s->owed_ns = 0;
+	s->owed_throttled_ns = 0;
+}
+
+/* A slice on a CPU, and under what it was found at the end: that is the wait from now on. */
+static __always_inline struct wait *add_run(struct slot *s, __u64 ns, __u32 label, __u64 query)
+{
+	struct wait *before = wait_at(s, s->wait), *w;
+
+	settle(s, query);
+	s->run_ns += ns;
+	s->wait = wait_of(s, label, query);
+	w = wait_at(s, s->wait);
+	w->run_ns += ns;
+	if (before->used && before->query != w->query && before->label != s->idle) {
+		before->left_ns += ns;
+		w->came_ns += ns;
+	}
+	return w;
 }
 
 /*

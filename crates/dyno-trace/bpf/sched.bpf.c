@@ -2,7 +2,8 @@
 /*
  * Where each watched task's time goes: on a CPU, in the run queue, asleep; the latter two by the label
  * (wait event word) that its program had set when it left the CPU. Labels change while a task runs, which no
- * switch tells: time on a CPU is divided among them by a clock on each CPU.
+ * switch tells: time on a CPU is divided among them by a clock on each CPU. So may statements, more rarely: a slice
+ * on a CPU, which that clock cuts, too, belongs to the statement at its end.
  *
  * Why plain additions suffice: a task's own events never run at the same time. sched_switch is traced
  * under the lock of the run queue that the task leaves or enters. A wake-up of a task that has left is
@@ -28,7 +29,8 @@ static __always_inline __u32 task_state(struct task_struct *p)
 /* It was off the CPU when we were told of it: under the label that was read then. */
 static __always_inline void first_event(struct slot *s, __u32 doing)
 {
-	s->wait = wait_of(s, s->seed_label);
+	s->wait = wait_of(s, s->seed_label, s->seed_query);
+	s->seeded = 1;
 	s->blocked = doing == ASLEEP && s->seed_blocked;
 	s->queue = 0;
 	s->doing = doing;
@@ -52,17 +54,15 @@ static __always_inline void switch_out(struct slot *s, struct task_struct *p, bo
 	ns = elapsed(s, now);
 	if (s->doing != RUNNING && s->doing != UNKNOWN)
 		ns = mend_out(s, p, ns);
-	s->run_ns += ns;
 	s->exec_ns = p->se.sum_exec_runtime;
 	if (bpf_core_field_exists(p->sched_info))
 		s->delay_ns = p->sched_info.run_delay;
+	w = add_run(s, ns, label_now(s), query_now(s));
 	if (asleep && state & TASK_DEAD) {
 		s->doing = ENDED;
 		end(s);
 		return;
 	}
-	s->wait = wait_of(s, label_now(s));
-	w = wait_at(s, s->wait);
 	if (asleep) {
 		s->doing = ASLEEP;
 		s->blocked = (state & TASK_UNINTERRUPTIBLE) && !(state & TASK_NOLOAD);
@@ -177,8 +177,12 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	s->start_boottime_ns = child->start_boottime;
 	s->word = c->word;
 	s->first_ns = s->since_ns = bpf_ktime_get_ns();
-	wait_of(s, UNREAD);
-	s->wait = wait_of(s, c->word ? 0 : UNREAD);
+	s->query = c->query;
+	s->query_at = c->query_at;
+	s->idle = c->idle;
+	wait_of(s, UNREAD, 0);
+	s->wait = wait_of(s, c->word ? 0 : UNREAD, 0);
+	s->seeded = 1;
 	s->doing = QUEUED; /* it is woken for the first time at once */
 	barrier();
 	s->tid = tid; /* last: from now on the reader sees it */
@@ -191,11 +195,20 @@ SEC("perf_event")
 int on_tick(void *ctx)
 {
 	struct slot *s = slot_at(number_of((__u32)bpf_get_current_pid_tgid()));
+	struct wait *w;
+	__u64 query;
+	__u32 label;
 
 	if (!s)
 		return 0;
+	label = label_now(s);
+	query = query_now(s);
 	begin(s);
-	wait_at(s, wait_of(s, label_now(s)))->run_samples++;
+	if (s->doing == RUNNING)
+		w = add_run(s, elapsed(s, bpf_ktime_get_ns()), label, query);
+	else
+		w = wait_at(s, wait_of(s, label, query));
+	w->run_samples++;
 	end(s);
 	return 0;
 }

@@ -7,7 +7,9 @@
 #ifndef DBDYNO_SHARED_H
 #define DBDYNO_SHARED_H
 
-#define WAITS 64 /* labels a task may have; a power of two */
+#define WAITS 128 /* pairs of label and statement a task may have; a power of two */
+#define CELLS 1024 /* cells of its histograms; a power of two */
+#define BUCKETS 128 /* of a histogram: four for each power of two ns from 2^10; the first holds all below */
 #define CALLS 64 /* system calls a task may use; a power of two */
 #define SIZED 8  /* system calls that transfer data and whose sizes are counted */
 #define SIZES 24 /* of a size: 0, 1, 2, 4, ... 2^21, and 2^22 bytes or more */
@@ -15,6 +17,9 @@
 
 /* A label that could not be read. 0 is the server's "waits for nothing". */
 #define UNREAD 0xffffffffU
+
+/* Statements that found no room. 0 is no statement. */
+#define OTHERS (~0ULL)
 
 /* What a task is doing. */
 enum doing {
@@ -26,22 +31,27 @@ enum doing {
 	ENDED,
 };
 
-/* Sums of one label: a cache line. */
+/* Sums of one label in one statement. */
 struct wait {
 	__u32 label;
 	__u32 used;
+	__u64 query; /* id of the statement; 0: none, or not read */
 	__u64 sleep_ns;
 	__u64 runq_ns;
 	__u64 throttled_ns; /* inside runq_ns */
 	__u64 sleeps;
 	__u64 preempted;
 	__u64 run_samples; /* clock ticks that found it on a CPU under this label */
+	__u64 run_ns; /* slices on a CPU at whose end it was found so; a tick ends a slice, too */
+	__u64 came_ns; /* inside run_ns: of slices that began in another statement */
+	__u64 left_ns; /* not inside: slices that began in this statement and ended in another */
 	__u64 unused;
 };
 
 /*
- * One watched task. run_ns + runq_ns + sleep_ns == since_ns - first_ns at all times that `seq` is even.
- * Three cache lines: who wakes it, maybe on another CPU, needs the first alone; the last is seldom needed.
+ * One watched task. run_ns + runq_ns + sleep_ns == since_ns - first_ns at all times that `seq` is even, and
+ * the sums of waits, with what is owed, are those of the task.
+ * Four cache lines: who wakes it, maybe on another CPU, needs the first alone; the last is seldom needed.
  */
 struct slot {
 	__u32 seq; /* odd while it is written */
@@ -53,7 +63,7 @@ struct slot {
 	__u64 word; /* where the pointer to its wait event word is; 0: has none */
 	__u64 queue; /* the group's queue that it waits in and whose quota may be used up; 0: none */
 	__u64 queue_clock_ns; /* how long that queue had been throttled when the wait began */
-	__u32 wait; /* index: label of the sleep or queue under way, or of the last */
+	__u32 wait; /* index: label of the sleep or queue under way, or of the last; of a tick since */
 	__u32 blocked; /* the sleep under way is uninterruptible */
 
 	__u64 run_ns;
@@ -65,6 +75,17 @@ struct slot {
 	__u64 exec_ns; /* the kernel's own sums when it last left a CPU: time on a CPU, */
 	__u64 delay_ns; /* time in the run queue */
 
+	__u64 query; /* where the pointer to its entry of the activity view is; 0: has none */
+	__u32 query_at; /* where in that entry the id of its statement is */
+	__u32 idle; /* label of a wait for the next statement: the queue after it belongs to that one, */
+	__u64 owed_ns; /* whose id is read only at the end of its first slice: up to then it is here, */
+	__u64 owed_throttled_ns;
+	__u32 owes; /* 1: so it is */
+	__u32 seeded; /* the wait under way began before we looked: not in the histograms */
+	__u32 taken; /* how many of `waits` are used */
+	__u32 unplaced; /* durations that found no cell */
+	__u64 more[2];
+
 	__u64 first_ns; /* watched since */
 	__u64 start_boottime_ns; /* 0: not seen yet */
 	__u64 throttled_ns; /* inside runq_ns */
@@ -72,9 +93,14 @@ struct slot {
 	__u64 mended; /* events that were not seen, and made good from the kernel's sums */
 	__u32 seed_label; /* read by whoever told to watch it: its label if it was off the CPU then */
 	__u32 seed_blocked;
-	__u64 unused[2];
+	__u64 seed_query;
+	__u64 unused;
 
 	struct wait waits[WAITS];
+
+	/* How many waits lasted how long: 1 + (index of wait << 8 | queue << 7 | bucket), and how many. */
+	__u16 cells[CELLS];
+	__u32 counts[CELLS];
 };
 
 /* System calls of one task, the same number as its slot. */
@@ -112,14 +138,17 @@ struct places {
 struct control {
 	__u32 main_tgid; /* its children are watched from their birth; 0: nobody's */
 	__u32 throttle_known; /* written by look_throttled: this kernel tells throttled time */
-	__u64 word; /* for these children */
+	__u64 word; /* for these children, */
+	__u64 query; /* and these three */
+	__u32 query_at;
+	__u32 idle;
 	__u64 lost; /* children that found no slot */
 	__u64 throttled_now_ns; /* what look_throttled found */
 };
 
-_Static_assert(sizeof(struct wait) == 64, "wait");
-_Static_assert(sizeof(struct slot) == 192 + WAITS * 64, "slot");
+_Static_assert(sizeof(struct wait) == 96, "wait");
+_Static_assert(sizeof(struct slot) == 256 + WAITS * 96 + CELLS * 6, "slot");
 _Static_assert(sizeof(struct calls) == 48 + CALLS * 72 + SIZED * SIZES * 8, "calls");
-_Static_assert(sizeof(struct control) == 32, "control");
+_Static_assert(sizeof(struct control) == 48, "control");
 
 #endif

@@ -1,6 +1,6 @@
 //! What one read of a task says: its sums, with what is under way. Pure.
 
-use crate::layout::{Slot, UNREAD, Wait, doing};
+use crate::layout::{OTHERS, Slot, UNREAD, Wait, doing};
 
 /// Time of one task since it was first watched, in nanoseconds: `run + runq + sleep` is all of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,11 +25,26 @@ pub struct Sums {
     pub mended: i64,
 }
 
-/// Time off the CPU under one label, and how often it was met on a CPU.
+/// A label in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Label {
+pub struct Name {
     /// The wait event word; `None`: it could not be read.
     pub code: Option<u32>,
+    /// Id of the statement; 0: none, or not read; [`OTHERS`]: several that found no room.
+    pub query: u64,
+}
+
+impl Name {
+    /// Whether it stands for several statements.
+    pub fn others(&self) -> bool {
+        self.query == OTHERS
+    }
+}
+
+/// Time under one label in one statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Label {
+    pub name: Name,
     /// Asleep.
     pub sleep_ns: i64,
     /// In the run queue, throttled time included.
@@ -42,6 +57,12 @@ pub struct Label {
     pub preempted: i64,
     /// Clock ticks that found it on a CPU so.
     pub run_samples: i64,
+    /// Slices on a CPU at whose end it was found so.
+    pub run_ns: i64,
+    /// Of which began in another statement.
+    pub came_ns: i64,
+    /// Slices that began in this one and ended in another.
+    pub left_ns: i64,
 }
 
 /// What was under way when a task was first watched, for one that has had no event since.
@@ -81,9 +102,19 @@ pub fn sums(slot: &Slot, seed: Seed, now_ns: u64, throttled_now_ns: u64) -> (Sum
         mended: slot.mended as i64,
     };
     let mut waits = slot.waits;
+    let wait = slot.wait as usize % waits.len();
+    waits[wait].runq_ns += slot.owed_ns;
+    waits[wait].throttled_ns += slot.owed_throttled_ns;
     let ns = now_ns.saturating_sub(slot.since_ns);
     match (slot.doing, seed) {
-        (doing::RUNNING, _) | (doing::UNKNOWN, Seed::Runnable) => sums.run_ns += ns as i64,
+        (doing::RUNNING, _) => {
+            sums.run_ns += ns as i64;
+            waits[wait].run_ns += ns;
+        }
+        (doing::UNKNOWN, Seed::Runnable) => {
+            sums.run_ns += ns as i64;
+            at_seed(&mut waits, slot, |w| w.run_ns += ns);
+        }
         (doing::QUEUED | doing::ASLEEP | doing::WOKEN, _) => {
             let asleep_ns = match slot.doing {
                 doing::QUEUED => 0,
@@ -96,7 +127,7 @@ pub fn sums(slot: &Slot, seed: Seed, now_ns: u64, throttled_now_ns: u64) -> (Sum
             sums.blocked_ns += if slot.blocked == 0 { 0 } else { asleep_ns as i64 };
             sums.runq_ns += queued_ns as i64;
             sums.throttled_ns += throttled_ns as i64;
-            let wait = &mut waits[slot.wait as usize % waits.len()];
+            let wait = &mut waits[wait];
             wait.sleep_ns += asleep_ns;
             wait.runq_ns += queued_ns;
             wait.throttled_ns += throttled_ns;
@@ -104,34 +135,92 @@ pub fn sums(slot: &Slot, seed: Seed, now_ns: u64, throttled_now_ns: u64) -> (Sum
         (doing::UNKNOWN, _) => {
             sums.sleep_ns += ns as i64;
             sums.blocked_ns += if seed == Seed::Blocked { ns as i64 } else { 0 };
-            add_sleep(&mut waits, slot.seed_label, ns);
+            at_seed(&mut waits, slot, |w| w.sleep_ns += ns);
         }
         _ => {} // ended
     }
     (sums, waits.iter().filter_map(label).collect())
 }
 
-fn add_sleep(waits: &mut [Wait], label: u32, ns: u64) {
-    let of_label = waits.iter().position(|w| w.used != 0 && w.label == label);
+fn at_seed(waits: &mut [Wait], slot: &Slot, add: impl FnOnce(&mut Wait)) {
+    let (label, query) = (slot.seed_label, slot.seed_query);
+    let of_label = waits
+        .iter()
+        .position(|w| w.used != 0 && w.label == label && w.query == query);
     let place = of_label.or_else(|| waits.iter().position(|w| w.used == 0));
     if let Some(wait) = place.map(|n| &mut waits[n]) {
-        wait.label = label;
-        wait.used = 1;
-        wait.sleep_ns += ns;
+        (wait.label, wait.query, wait.used) = (label, query, 1);
+        add(wait);
+    }
+}
+
+fn name(wait: &Wait) -> Name {
+    Name {
+        code: (wait.label != UNREAD).then_some(wait.label),
+        query: wait.query,
     }
 }
 
 fn label(wait: &Wait) -> Option<Label> {
-    let something = wait.sleep_ns + wait.runq_ns + wait.sleeps + wait.preempted + wait.run_samples > 0;
+    let time_ns = wait.sleep_ns + wait.runq_ns + wait.run_ns + wait.left_ns;
+    let something = time_ns + wait.sleeps + wait.preempted + wait.run_samples > 0;
     (wait.used != 0 && something).then(|| Label {
-        code: (wait.label != UNREAD).then_some(wait.label),
+        name: name(wait),
         sleep_ns: wait.sleep_ns as i64,
         runq_ns: wait.runq_ns as i64,
         throttled_ns: wait.throttled_ns as i64,
         sleeps: wait.sleeps as i64,
         preempted: wait.preempted as i64,
         run_samples: wait.run_samples as i64,
+        run_ns: wait.run_ns as i64,
+        came_ns: wait.came_ns as i64,
+        left_ns: wait.left_ns as i64,
     })
+}
+
+/// How many waits under one label in one statement lasted so long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Duration {
+    pub name: Name,
+    /// In the run queue; false: asleep.
+    pub queue: bool,
+    /// Least duration of its bucket in ns, of which there are four for each power of two; `None`: under way.
+    pub from_ns: Option<i64>,
+    pub count: i64,
+}
+
+/// The histograms of a slot, and what is under way. Waits that began before we looked are in none.
+pub fn durations(slot: &Slot) -> Vec<Duration> {
+    let of = |n: usize, queue: bool, from_ns: Option<i64>, count: u32| Duration {
+        name: name(&slot.waits[n % slot.waits.len()]),
+        queue,
+        from_ns,
+        count: i64::from(count),
+    };
+    let cells = slot.cells.iter().zip(&slot.counts).filter(|&(_, &n)| n > 0);
+    let mut all: Vec<Duration> = cells
+        .filter_map(|(&cell, &count)| {
+            let cell = usize::from(cell).checked_sub(1)?;
+            Some(of(cell >> 8, cell & 0x80 != 0, Some(from_ns(cell & 0x7f)), count))
+        })
+        .collect();
+    let wait = slot.wait as usize;
+    let asleep = matches!(slot.doing, doing::ASLEEP | doing::WOKEN);
+    if slot.seeded == 0 {
+        all.extend(asleep.then(|| of(wait, false, None, 1)));
+        all.extend(
+            (asleep || slot.doing == doing::QUEUED || slot.owes != 0).then(|| of(wait, true, None, 1)),
+        );
+    }
+    all
+}
+
+/// Where bucket `n` begins: `bucket_of` in the program.
+pub fn from_ns(n: usize) -> i64 {
+    match n.checked_sub(1) {
+        None => 0,
+        Some(n) => (4 + (n as i64 & 3)) << (n / 4 + 8),
+    }
 }
 
 #[cfg(test)]

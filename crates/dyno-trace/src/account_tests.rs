@@ -22,6 +22,7 @@ fn slot(state: u32, since_ns: u64) -> Slot {
         throttled_ns: 0,
         sleeps: 7,
         preempted: 1,
+        run_ns: 300,
         run_samples: 4,
         ..Wait::default()
     };
@@ -81,10 +82,13 @@ fn without_an_event_since_it_was_watched_the_seed_says_what_it_does() {
     let mut fresh = Slot::zeroed();
     (fresh.first_ns, fresh.since_ns, fresh.seed_label) = (1_000, 1_000, CLIENT_READ);
     let (run, labels) = sums(&fresh, Seed::of('R'), 1_500, 0);
-    assert_eq!((run.run_ns, run.sleep_ns, labels.len()), (500, 0, 0));
+    assert_eq!((run.run_ns, run.sleep_ns, labels[0].run_ns), (500, 0, 500));
     let (asleep, labels) = sums(&fresh, Seed::of('S'), 1_500, 0);
     assert_eq!((asleep.run_ns, asleep.sleep_ns, asleep.blocked_ns), (0, 500, 0));
-    assert_eq!((labels[0].code, labels[0].sleep_ns), (Some(CLIENT_READ), 500));
+    assert_eq!(
+        (labels[0].name.code, labels[0].sleep_ns),
+        (Some(CLIENT_READ), 500)
+    );
     let (blocked, _) = sums(&fresh, Seed::of('D'), 1_500, 0);
     assert_eq!((blocked.sleep_ns, blocked.blocked_ns), (500, 500));
 }
@@ -105,14 +109,50 @@ fn a_label_that_was_not_read_is_not_the_label_of_no_wait() {
         ..Wait::default()
     };
     let (_, labels) = sums(&both, Seed::Runnable, 2_000, 0);
-    let runq = |code| labels.iter().find(|l| l.code == code).map(|l| l.runq_ns);
+    let runq = |code| labels.iter().find(|l| l.name.code == code).map(|l| l.runq_ns);
     assert_eq!(
         (runq(None), runq(Some(0)), runq(Some(CLIENT_READ))),
         (Some(5), Some(6), Some(100))
     );
 }
 
+#[test]
+fn a_queue_that_is_owed_is_in_the_last_label_until_its_statement_is_known() {
+    let mut owing = slot(doing::RUNNING, 2_000);
+    (owing.owes, owing.owed_ns, owing.runq_ns) = (1, 40, 140);
+    let (sums, labels) = sums(&owing, Seed::Runnable, 2_000, 0);
+    assert_eq!((sums.runq_ns, labels[0].runq_ns), (140, 140));
+    let under_way: Vec<_> = durations(&owing)
+        .iter()
+        .map(|d| (d.queue, d.from_ns, d.count))
+        .collect();
+    assert_eq!(under_way, [(true, None, 1)]);
+}
+
+#[test]
+fn a_histogram_has_the_count_of_each_cell_and_what_is_under_way() {
+    let mut asleep = slot(doing::ASLEEP, 2_000);
+    asleep.cells[5] = (1 + (asleep.wait << 8 | 0x37)) as u16;
+    asleep.counts[5] = 7;
+    let found = durations(&asleep);
+    let of = |queue, from_ns| {
+        let found = found.iter().filter(|d| d.queue == queue && d.from_ns == from_ns);
+        found.map(|d| d.count).sum::<i64>()
+    };
+    assert_eq!(found[0].name.code, Some(CLIENT_READ));
+    assert_eq!(of(false, Some(from_ns(0x37))), 7);
+    assert_eq!((of(false, None), of(true, None)), (1, 1));
+    asleep.seeded = 1;
+    assert_eq!(durations(&asleep).len(), 1);
+}
+
 proptest! {
+    #[test]
+    fn buckets_grow_by_a_quarter_at_most(n in 1_usize..127) {
+        let (from, to) = (from_ns(n), from_ns(n + 1));
+        prop_assert!(to > from && (to - from) * 4 <= from);
+    }
+
     #[test]
     fn every_nanosecond_since_it_was_first_watched_is_in_one_sum_and_under_one_label(
         state in doing::RUNNING..=doing::WOKEN, since in 2_000_u64..10_000, more in 0_u64..100_000, throttled: u64
@@ -122,6 +162,7 @@ proptest! {
         prop_assert_eq!(all(sums), (since + more - slot.first_ns) as i64);
         prop_assert_eq!(labels.iter().map(|l| l.sleep_ns).sum::<i64>(), sums.sleep_ns);
         prop_assert_eq!(labels.iter().map(|l| l.runq_ns).sum::<i64>(), sums.runq_ns);
+        prop_assert_eq!(labels.iter().map(|l| l.run_ns).sum::<i64>(), sums.run_ns);
         prop_assert!(sums.throttled_ns <= sums.runq_ns);
     }
 

@@ -6,6 +6,7 @@ use aya::maps::{MapData, Queue};
 
 use crate::layout::{Calls, Control, Places, Plain, Slot, TIDS, UNREAD, Wait, first_index};
 use crate::memory::Shared;
+use crate::statements::Statement;
 
 /// How often a slot is read anew when the program wrote it meanwhile.
 pub(crate) const TRIES: usize = 100;
@@ -60,6 +61,8 @@ pub struct Newcomer {
     pub tgid: u32,
     /// Address of the pointer to its wait event word; 0: it has none.
     pub word: u64,
+    /// Where the id of its statement is.
+    pub statement: Statement,
     pub now_ns: u64,
 }
 
@@ -78,6 +81,10 @@ impl Book {
         slot.tid = newcomer.tid;
         slot.tgid = newcomer.tgid;
         slot.word = newcomer.word;
+        slot.query = newcomer.statement.variable;
+        slot.query_at = newcomer.statement.at;
+        slot.idle = newcomer.statement.idle;
+        slot.taken = 1;
         slot.first_ns = newcomer.now_ns;
         slot.since_ns = newcomer.now_ns;
         slot.seed_label = UNREAD;
@@ -97,10 +104,11 @@ impl Book {
 
     /// What a task was doing when it was first watched, read after [`Book::take`]: used only if the program
     /// has seen no event of it yet.
-    pub fn seed(&self, number: usize, label: u32, blocked: bool) {
+    pub fn seed(&self, number: usize, label: u32, query: u64, blocked: bool) {
         let slot = self.slots.at(number);
         // SAFETY: mapped and aligned; the program reads these fields and never writes them.
         unsafe {
+            (&raw mut (*slot).seed_query).write_volatile(query);
             (&raw mut (*slot).seed_label).write_volatile(label);
             (&raw mut (*slot).seed_blocked).write_volatile(u32::from(blocked));
         }
@@ -144,10 +152,13 @@ impl Book {
     }
 
     /// From now on processes born of `main_tgid` (0: nobody's) are watched; `word` as in [`Newcomer`].
-    pub fn children_of(&self, main_tgid: u32, word: u64) {
+    pub fn children_of(&self, main_tgid: u32, word: u64, statement: Statement) {
         let control = self.control.at(0);
         // SAFETY: mapped and aligned; the program only reads these fields.
         unsafe {
+            (&raw mut (*control).query_at).write_volatile(statement.at);
+            (&raw mut (*control).idle).write_volatile(statement.idle);
+            (&raw mut (*control).query).write_volatile(statement.variable);
             (&raw mut (*control).word).write_volatile(word);
             (&raw mut (*control).main_tgid).write_volatile(main_tgid);
         }

@@ -1,7 +1,11 @@
 //! `bpf/shared.h` in Rust: what the program writes and we read. The sizes are asserted on both sides.
 
-/// Labels a task may have.
-pub const WAITS: usize = 64;
+/// Pairs of label and statement a task may have.
+pub const WAITS: usize = 128;
+/// Cells of its histograms.
+pub const CELLS: usize = 1024;
+/// Statements that found no room.
+pub const OTHERS: u64 = u64::MAX;
 /// System calls a task may use.
 pub const CALLS: usize = 64;
 /// System calls that transfer data and whose sizes are counted.
@@ -33,12 +37,16 @@ pub mod doing {
 pub struct Wait {
     pub label: u32,
     pub used: u32,
+    pub query: u64,
     pub sleep_ns: u64,
     pub runq_ns: u64,
     pub throttled_ns: u64,
     pub sleeps: u64,
     pub preempted: u64,
     pub run_samples: u64,
+    pub run_ns: u64,
+    pub came_ns: u64,
+    pub left_ns: u64,
     pub unused: u64,
 }
 
@@ -65,6 +73,16 @@ pub struct Slot {
     pub involuntary: u64,
     pub exec_ns: u64,
     pub delay_ns: u64,
+    pub query: u64,
+    pub query_at: u32,
+    pub idle: u32,
+    pub owed_ns: u64,
+    pub owed_throttled_ns: u64,
+    pub owes: u32,
+    pub seeded: u32,
+    pub taken: u32,
+    pub unplaced: u32,
+    pub more: [u64; 2],
     pub first_ns: u64,
     pub start_boottime_ns: u64,
     pub throttled_ns: u64,
@@ -72,8 +90,11 @@ pub struct Slot {
     pub mended: u64,
     pub seed_label: u32,
     pub seed_blocked: u32,
-    pub unused: [u64; 2],
+    pub seed_query: u64,
+    pub unused: u64,
     pub waits: [Wait; WAITS],
+    pub cells: [u16; CELLS],
+    pub counts: [u32; CELLS],
 }
 
 /// `struct call`.
@@ -121,6 +142,9 @@ pub struct Control {
     pub main_tgid: u32,
     pub throttle_known: u32,
     pub word: u64,
+    pub query: u64,
+    pub query_at: u32,
+    pub idle: u32,
     pub lost: u64,
     pub throttled_now_ns: u64,
 }
@@ -147,14 +171,14 @@ unsafe impl Plain for Places {}
 unsafe impl Plain for Control {}
 
 const _: () = {
-    assert!(size_of::<Wait>() == 64);
-    assert!(size_of::<Slot>() == 192 + WAITS * 64);
+    assert!(size_of::<Wait>() == 96);
+    assert!(size_of::<Slot>() == 256 + WAITS * 96 + CELLS * 6);
     assert!(size_of::<Calls>() == 48 + CALLS * 72 + SIZED * SIZES * 8);
-    assert!(size_of::<Control>() == 32);
+    assert!(size_of::<Control>() == 48);
     assert!(size_of::<Places>() == 8);
 };
 
-/// Where the search for a label's sums begins: `wait_of` in the program.
+/// Where the search for the sums of a label without a statement begins: `place_of` in the program.
 pub fn first_index(label: u32) -> usize {
-    (label.wrapping_mul(0x9e37_79b1) >> 26) as usize
+    (label.wrapping_mul(0x9e37_79b1) >> 25) as usize
 }

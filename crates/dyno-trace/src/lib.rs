@@ -9,6 +9,7 @@ mod load;
 mod memory;
 mod rights;
 mod rows;
+mod statements;
 mod system_calls;
 mod trace;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dyno_model::{Column, Table};
 use dyno_observe::{Names, Status, Texts};
 
-use crate::account::{Label, Sums};
+use crate::account::{Duration, Label, Name, Sums};
 use crate::layout::Call;
 use crate::system_calls::Size;
 
@@ -40,11 +40,13 @@ pub(crate) struct Part<T> {
 
 /// What this kernel lets us know.
 #[derive(Debug, Clone, Copy)]
-pub struct Known {
+pub struct Known<'s> {
     /// Throttled time.
     pub throttle: bool,
     /// What a task does on a CPU, by a clock.
     pub clock: bool,
+    /// Status of statements' ids.
+    pub statements: &'s str,
 }
 
 /// All reads.
@@ -53,6 +55,7 @@ pub struct Rows {
     keys: Vec<Key>,
     pub(crate) reads: Vec<Read>,
     labels: Vec<Part<Label>>,
+    durations: Vec<Part<Duration>>,
     pub(crate) calls: Vec<Part<Call>>,
     pub(crate) sizes: Vec<Part<Size>>,
 }
@@ -85,12 +88,31 @@ impl Rows {
         self.labels.extend(labels.into_iter().map(|value| Part {
             read,
             value,
-            status: if value.code.is_some() { Status::Ok } else { unread },
+            status: if value.name.code.is_some() {
+                Status::Ok
+            } else {
+                unread
+            },
+        }));
+    }
+
+    /// Histograms of the latest read; `unread` as in [`Rows::labels`], `lost`: some durations found no room.
+    pub fn durations(&mut self, durations: Vec<Duration>, unread: Status, lost: bool) {
+        let read = self.reads.len() as u32 - 1;
+        let status = |name: &Name| match name.code {
+            _ if lost => Status::Lost,
+            Some(_) => Status::Ok,
+            None => unread,
+        };
+        self.durations.extend(durations.into_iter().map(|value| Part {
+            read,
+            status: status(&value.name),
+            value,
         }));
     }
 
     /// `traced`: reads that were done at or after `since_ns`.
-    pub fn traced(&self, since_ns: i64, known: Known) -> Table {
+    pub fn traced(&self, since_ns: i64, known: Known<'_>) -> Table {
         let reads = &self.reads[self.first(since_ns)..];
         let sum = |of: fn(&Sums) -> i64| Column::I64(reads.iter().map(|r| r.sums.as_ref().map(of)).collect());
         let throttled = |r: &Read| r.sums.filter(|_| known.throttle).map(|s| s.throttled_ns);
@@ -109,30 +131,45 @@ impl Rows {
     }
 
     /// `waits`, as `traced`.
-    pub fn waits(&self, since_ns: i64, known: Known, names: &Names) -> Table {
+    pub fn waits(&self, since_ns: i64, known: Known<'_>, names: &Names) -> Table {
         let parts = self.parts(&self.labels, since_ns);
         let number = |of: fn(&Label) -> i64| Column::known(parts.iter().map(|p| of(&p.value)));
-        let (mut classes, mut events) = (Texts::default(), Texts::default());
-        for part in parts {
-            let name = part.value.code.and_then(|code| names.of(code));
-            classes.push(name.as_ref().map(|(class, _)| &**class));
-            events.push(name.as_ref().map(|(_, event)| &**event));
-        }
         let throttled = |p: &Part<Label>| known.throttle.then_some(p.value.throttled_ns);
         let samples = |p: &Part<Label>| known.clock.then_some(p.value.run_samples);
         let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
+        columns.extend(named(parts.iter().map(|p| p.value.name), known, names));
         columns.extend([
-            ("wait_class", Column::Coded(classes.into())),
-            ("wait_event", Column::Coded(events.into())),
             ("sleep_ns", number(|l| l.sleep_ns)),
             ("runq_ns", number(|l| l.runq_ns)),
             ("throttled_ns", Column::I64(parts.iter().map(throttled).collect())),
             ("sleeps", number(|l| l.sleeps)),
             ("preempted", number(|l| l.preempted)),
             ("run_samples", Column::I64(parts.iter().map(samples).collect())),
+            ("run_ns", number(|l| l.run_ns)),
+            ("came_ns", number(|l| l.came_ns)),
+            ("left_ns", number(|l| l.left_ns)),
             ("status", statuses(parts.iter().map(|p| p.status))),
         ]);
         Table::new("waits", columns)
+    }
+
+    /// `wait_times`, as `traced`.
+    pub fn wait_times(&self, since_ns: i64, known: Known<'_>, names: &Names) -> Table {
+        let parts = self.parts(&self.durations, since_ns);
+        let what = |p: &Part<Duration>| Some(if p.value.queue { "runq" } else { "sleep" });
+        let whats: Texts = parts.iter().map(what).collect();
+        let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
+        columns.extend(named(parts.iter().map(|p| p.value.name), known, names));
+        columns.extend([
+            ("part", Column::Coded(whats.into())),
+            (
+                "from_ns",
+                Column::I64(parts.iter().map(|p| p.value.from_ns).collect()),
+            ),
+            ("count", Column::known(parts.iter().map(|p| p.value.count))),
+            ("status", statuses(parts.iter().map(|p| p.status))),
+        ]);
+        Table::new("wait_times", columns)
     }
 
     fn first(&self, since_ns: i64) -> usize {
@@ -163,6 +200,32 @@ impl Rows {
         ]
     }
 }
+
+/// Columns of labels and statements.
+fn named(
+    all: impl Iterator<Item = Name> + Clone,
+    known: Known<'_>,
+    names: &Names,
+) -> [(&'static str, Column); 4] {
+    let (mut classes, mut events) = (Texts::default(), Texts::default());
+    for name in all.clone() {
+        let name = name.code.and_then(|code| names.of(code));
+        classes.push(name.as_ref().map(|(class, _)| &**class));
+        events.push(name.as_ref().map(|(_, event)| &**event));
+    }
+    let id = |n: Name| (n.query != 0 && !n.others()).then_some(n.query as i64);
+    let status = |n: Name| Some(if n.others() { NO_ROOM } else { known.statements });
+    let statuses: Texts = all.clone().map(status).collect();
+    [
+        ("wait_class", Column::Coded(classes.into())),
+        ("wait_event", Column::Coded(events.into())),
+        ("query_id", Column::I64(all.map(id).collect())),
+        ("query_status", Column::Coded(statuses.into())),
+    ]
+}
+
+/// Status of several statements that are one row.
+const NO_ROOM: &str = "others";
 
 pub(crate) fn statuses(all: impl Iterator<Item = Status>) -> Column {
     let texts: Texts = all.map(|s| Some(s.as_str())).collect();

@@ -8,11 +8,12 @@ use dyno_observe::parse::ns_per_tick;
 use dyno_observe::task::Task;
 use dyno_observe::{Granted, Names, Refusal, Status, Tracer, Word, WordFinder, WordSpec};
 
-use crate::account::{Seed, sums};
+use crate::account::{Seed, durations, sums};
 use crate::book::Newcomer;
 use crate::layout::{Slot, UNREAD, doing};
 use crate::load::{Loaded, load};
 use crate::rows::{self, Key, Rows};
+use crate::statements::Statements;
 use crate::system_calls::{self, Now};
 
 /// What to trace besides the tasks one is told of.
@@ -24,7 +25,7 @@ pub struct Options {
     pub word: Option<WordSpec>,
     /// Whether system calls are counted.
     pub syscalls: bool,
-    /// How many tasks there is room for. A task takes 4 kB of kernel memory, 10 kB with system calls.
+    /// How many tasks there is room for. A task takes 18 kB of kernel memory, 24 kB with system calls.
     pub slots: u32,
 }
 
@@ -43,6 +44,7 @@ pub struct Trace {
     names: Names,
     /// Why words are not read: the main process's is that of its children.
     word: Granted<u64>,
+    statements: Statements,
     /// By number of slot.
     known: Vec<Option<Known>>,
     rows: Rows,
@@ -77,6 +79,7 @@ pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
         .word
         .as_ref()
         .map(|w| WordFinder::new(&w.program, &w.symbol));
+    let mut statements = Statements::new(options.word.as_ref());
     let names = options
         .word
         .map_or_else(Names::default, |w| Names::new(&w.names, &w.classes));
@@ -89,9 +92,9 @@ pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
         )),
     };
     if let Some(main_pid) = options.main_pid {
-        loaded
-            .book
-            .children_of(main_pid as u32, word.as_ref().copied().unwrap_or(0));
+        let address = word.as_ref().copied().unwrap_or(0);
+        let statement = statements.of(main_pid);
+        loaded.book.children_of(main_pid as u32, address, statement);
     }
     Ok(Box::new(Trace {
         known: (0..loaded.book.slots.len()).map(|_| None).collect(),
@@ -101,6 +104,7 @@ pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
         finder,
         names,
         word,
+        statements,
         rows: Rows::default(),
         refused: 0,
         mended: (0, 0),
@@ -137,6 +141,7 @@ impl Trace {
             tid: task.tid as u32,
             tgid: task.pid as u32,
             word: address,
+            statement: self.statements.of(task.pid),
             now_ns: now_ns() as u64,
         };
         let Some(number) = self.loaded.book.take(newcomer) else {
@@ -150,9 +155,10 @@ impl Trace {
         } else {
             Word::new(task.pid, address).read().ok()
         };
+        let query = newcomer.statement.read(task.pid);
         self.loaded
             .book
-            .seed(number, label.unwrap_or(UNREAD), state == 'D');
+            .seed(number, label.unwrap_or(UNREAD), query, state == 'D');
         if let Some(call) = self.syscalls.then(|| system_calls::under_way(task)).flatten() {
             self.loaded.book.seed_call(number, call, newcomer.now_ns);
         }
@@ -188,7 +194,7 @@ impl Trace {
         unread(self.finder.as_ref().map(|_| &self.word))
     }
 
-    fn read_slot(&mut self, number: usize) {
+    fn read_slot(&mut self, number: usize, ends: bool) {
         let before_ns = now_ns();
         let Some(slot) = self.loaded.book.read(number) else {
             if let Some(known) = &self.known[number] {
@@ -213,6 +219,10 @@ impl Trace {
             }
         }
         let ended = slot.doing == doing::ENDED || known.task.as_ref().is_some_and(|t| t.gone());
+        if ends || ended {
+            self.rows
+                .durations(durations(&slot), known.unread, slot.unplaced > 0);
+        }
         if ended {
             self.mended.0 += sums.mended;
             self.loaded.book.release(number);
@@ -264,11 +274,11 @@ impl Tracer for Trace {
         });
     }
 
-    fn read(&mut self) {
+    fn read(&mut self, ends: bool) {
         self.mended.1 = 0;
         let used: Vec<usize> = self.loaded.book.used().collect();
         for number in used {
-            self.read_slot(number);
+            self.read_slot(number, ends);
         }
     }
 
@@ -276,10 +286,12 @@ impl Tracer for Trace {
         let known = rows::Known {
             throttle: self.loaded.throttle_known,
             clock: self.loaded.clock.is_ok(),
+            statements: &self.statements.told.0,
         };
         let mut tables = vec![
             self.rows.traced(since_ns, known),
             self.rows.waits(since_ns, known, &self.names),
+            self.rows.wait_times(since_ns, known, &self.names),
         ];
         if self.syscalls {
             tables.extend([self.rows.syscalls(since_ns), self.rows.syscall_sizes(since_ns)]);
@@ -318,6 +330,10 @@ impl Tracer for Trace {
     fn labels(&self) -> (String, String) {
         let ok = || (Status::Ok.as_str().to_owned(), String::new());
         self.word.as_ref().map_or_else(Refusal::words, |_| ok())
+    }
+
+    fn statements(&self) -> (String, String) {
+        self.statements.told.clone()
     }
 }
 

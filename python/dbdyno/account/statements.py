@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import polars as pl
 
+from dbdyno.account.statement_ledger import knows, statement_times
 from dbdyno.model.column import CELL
 from dbdyno.model.data_sources.statements import FIGURES, KEY, LIO
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.plan import Observation
 from dbdyno.model.session_time import account
+from dbdyno.model.source import TRACE
 from dbdyno.model.tables import Tables, conform, empty
 from dbdyno.model.wait_families import Family, families_of
 
@@ -46,8 +48,12 @@ def statements(tables: Tables, chosen: Observation | None = None) -> pl.DataFram
         ledger = tables["ledger"].filter(mine)
         exact = {n: account(ledger, n).aas for n in ("run", "runq")}
         whole = {n: None if v is None else v * window["wall_s"] for n, v in exact.items()}
-        times = _times(sampled.filter(mine), whole, families_of(tables).among(Family.CLIENT))
-        both = _joined(counted.filter(mine), times)
+        traced = knows({"cut_statement_waits": tables["cut_statement_waits"].filter(mine)})
+        if traced:
+            times = statement_times(tables["statement_ledger"].filter(mine))
+        else:
+            times = _times(sampled.filter(mine), whole, families_of(tables).among(Family.CLIENT))
+        both = _joined(counted.filter(mine), times, TRACE if traced else SAMPLES)
         made.append(_ranked(both, {**{n: window[n] for n in _CELL}, **{n: both[n].max() for n in _ENDS}}))
     return pl.concat(made)
 
@@ -93,7 +99,7 @@ def _times(sampled: pl.DataFrame, exact: dict[str, float | None], client: pl.Exp
     return made.with_columns(db_time_s=busy + pl.col("waited_s")).select("query_id", *_TIMES, "top_wait")
 
 
-def _joined(counted: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
+def _joined(counted: pl.DataFrame, times: pl.DataFrame, source: str) -> pl.DataFrame:
     """A statement that samples met and that did not end in between has no counters."""
     named = times.drop_nulls("query_id")
     own, every = pl.col("exec_ns"), pl.col("exec_ns").sum().over("query_id", "toplevel")
@@ -104,10 +110,10 @@ def _joined(counted: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
     sampled = pl.col("db_time_s").is_not_null()
     met = met.with_columns(
         *(pl.col(n) * pl.col("part") for n in _TIMES),
-        source=pl.when(sampled).then(pl.lit(f"{COUNTERS}, {SAMPLES}")).otherwise(pl.lit(COUNTERS)),
+        source=pl.when(sampled).then(pl.lit(f"{COUNTERS}, {source}")).otherwise(pl.lit(COUNTERS)),
     )
     only = named.join(counted, on="query_id", how="anti").with_columns(
-        toplevel=True, status=pl.lit(SAMPLED), source=pl.lit(SAMPLES)
+        toplevel=True, status=pl.lit(SAMPLED), source=pl.lit(source)
     )
     return pl.concat([met, only], how="diagonal_relaxed").with_columns(others=pl.lit(None, pl.Int64))
 

@@ -67,8 +67,8 @@ def _listed(values: list[Any]) -> str:
 _PARTS = {
     "claims": ("findings",),
     "profile": ("profile", "top_events"),
-    "statements": ("statements", "statement_texts"),
-    "events": ("events",),
+    "statements": ("statements", "statement_texts", "statement_ledger", "wait_durations"),
+    "events": ("events", "wait_durations"),
     "microstates": ("microstates",),
     "syscalls": ("system_calls", "system_call_sizes"),
     "cross_check": ("data_sources",),

@@ -20,8 +20,10 @@ from dbdyno.account.ladder import rungs
 from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
 from dbdyno.account.placement import placement
+from dbdyno.account.statement_ledger import statement_ledger, statement_ledger_total
 from dbdyno.account.statements import statements, statements_total
 from dbdyno.account.system_calls import system_call_sizes, system_calls, together
+from dbdyno.account.wait_durations import wait_durations, wait_durations_total, wait_histogram
 from dbdyno.conclude.case import Facts, facts_of_json, facts_to_json
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare import compare_variants
@@ -74,6 +76,9 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables["rates"] = judged(tables, plan)
     tables["over_time"] = window.over_time(cells)
     tables["profile"] = profile(tables)
+    tables["statement_ledger"] = statement_ledger(tables)
+    tables["wait_histogram"] = wait_histogram(tables)
+    tables["wait_durations"] = wait_durations(tables)
     tables["statements"] = statements(tables, plan.experiment.observation)
     tables |= cpu_profile(cells, tables, lambda: code_areas(environment.server.engine))
     tables |= {"system_calls": system_calls(tables), "system_call_sizes": system_call_sizes(tables)}
@@ -102,6 +107,8 @@ def conclude(
         "statements": statements_total(tables),
         "cpu_profile": cpu_profile_total(tables["windows"], tables["cpu_profile"]),
         **together(tables),
+        "statement_ledger": statement_ledger_total(tables),
+        **dict(zip(("wait_histogram", "wait_durations"), wait_durations_total(tables), strict=True)),
     }
     tables |= {name: pl.concat([tables[name], total]) for name, total in totals.items()}
     tables["statement_texts"] = tables["statement_texts"].unique("query_id", maintain_order=True)
@@ -147,6 +154,7 @@ HELD = (
     *("windows", "rates", "ledger", "cores", "events", "profile", "top_events", "data_sources", "rounds"),
     *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families", "over_time"),
     *("statements", "statement_texts", "cpu_profile", "system_calls", "system_call_sizes"),
+    *("statement_ledger", "wait_histogram", "wait_durations"),
 )
 """Tables of a part that conclusions are drawn from."""
 TOGETHER = 64

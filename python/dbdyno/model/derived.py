@@ -6,7 +6,7 @@ from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.cpu_profile import CPU_PROFILE, CPU_STACKS
 from dbdyno.model.data_sources import process_rates
-from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, TEXTS
+from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, STATEMENT_LEDGER, TEXTS, WAITS_OF
 from dbdyno.model.data_sources.syscalls import CALLS, SIZES
 
 # Sessions that were started together: where each call ran, and whether they were served alike.
@@ -310,6 +310,26 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("who", "str", "rung (all sessions in sum) | the role of other processes"),
         *SIZES.labels,
         *SIZES.figures,
+    ),
+    "statement_ledger": (*CELL, *STATEMENT_LEDGER),
+    "wait_histogram": (
+        *CELL,
+        *WAITS_OF,
+        _c("low_ns", "i64", "least duration of the bucket; four for each power of two"),
+        _c("high_ns", "i64", "greatest"),
+        _c("count", "i64", "waits that ended in the window"),
+    ),
+    "wait_durations": (
+        *CELL,
+        *WAITS_OF,
+        _c("count", "i64", "waits that ended in the window"),
+        _c("seconds", "f64", "time waited in the window, all sessions"),
+        _c("mean_ns", "f64", "seconds / waits that began", null=True),
+        _c("p50_ns", "i64", "median: upper end of its bucket, at most 25 % too high", null=True),
+        _c("p99_ns", "i64", "99th percentile, the same", null=True),
+        _c("max_ns", "i64", "longest, the same", null=True),
+        _c("begun", "i64", "waits that began in the window"),
+        _c("status", "str", "ok | lost: some durations found no room"),
     ),
     "rungs": (
         _c("workload", "str", "workload"),

@@ -6,7 +6,7 @@ from dbdyno.model.column import Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import counts, keyed
 from dbdyno.model.data_sources.profile import PROFILE
-from dbdyno.model.data_sources.statements import TEXTS
+from dbdyno.model.data_sources.statements import STATEMENT, TEXTS
 
 _WHO = (
     _c(
@@ -206,7 +206,32 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("sleeps", "i64", "how often it fell asleep so"),
         _c("preempted", "i64", "how often it lost its CPU while runnable"),
         _c("run_samples", "i64", "ticks of a clock on each CPU (199 a second) that met it so", null=True),
+        *STATEMENT,
+        _c("run_ns", "i64", "slices on a CPU at whose end it was found so", null=True),
+        _c("came_ns", "i64", "of which slices that began in another statement", null=True),
+        _c("left_ns", "i64", "slices that began in this statement and ended in another", null=True),
         _c("status", "str", "of this read"),
+    ),
+    "wait_times": (
+        *_READ,
+        *_TASK,
+        *_WHO,
+        _c("wait_class", "str", "as in waits", null=True),
+        _c("wait_event", "str", "as in waits", null=True),
+        *STATEMENT,
+        _c("part", "str", "sleep, or runq: in the run queue after it, or after a preemption"),
+        _c(
+            "from_ns",
+            "i64",
+            "least duration of the bucket, four for each power of two; NULL: under way",
+            null=True,
+        ),
+        _c(
+            "count",
+            "i64",
+            "waits of this duration since the trace was attached; read at both ends of windows",
+        ),
+        _c("status", "str", "of this read; lost: some durations found no room"),
     ),
     **{
         c.table: (*_READ, *_TASK, *_WHO, *c.labels, *c.figures, _c("status", "str", "of this read"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import counts
-from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, KEY
+from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, KEY, STATEMENT
 from dbdyno.model.derived import ROUNDS
 
 _WHOSE = (
@@ -87,6 +87,7 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("wait_class", "str", "where doing is wait", null=True),
         _c("wait_event", "str", "where doing is wait", null=True),
         _c("seconds", "f64", "that these samples stand for"),
+        _c("samples", "i64", "how many"),
     ),
     "served": (
         *CELL,
@@ -134,6 +135,32 @@ CUT: dict[str, tuple[Column, ...]] = {
             for name in ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
         ),
         _c("status", "str", "ok, or why the wait event could not be read"),
+    ),
+    "cut_statement_waits": (
+        *CELL,
+        _c("worker", "bool", "of parallel workers"),
+        *STATEMENT,
+        _c("wait_class", "str", "NULL: none", null=True),
+        _c("wait_event", "str", "NULL: none", null=True),
+        *(
+            _c(name, "f64", f"growth of {name}_ns of the table waits, seconds per second", null=True)
+            for name in ("sleep", "runq", "throttled", "run", "came", "left")
+        ),
+        *(
+            _c(name, "i64", f"growth of {name} of the table waits", null=True)
+            for name in ("sleeps", "preempted", "run_samples")
+        ),
+        _c("status", "str", "ok, or why the wait event could not be read"),
+    ),
+    "cut_wait_times": (
+        *CELL,
+        *STATEMENT,
+        _c("wait_class", "str", "NULL: none", null=True),
+        _c("wait_event", "str", "NULL: none", null=True),
+        _c("part", "str", "sleep | runq"),
+        _c("low_ns", "i64", "least duration of the bucket; NULL: under way", null=True),
+        _c("count", "i64", "growth; of waits under way it may be negative"),
+        _c("status", "str", "of the reads"),
     ),
     **{
         f"cut_{c.table}": (

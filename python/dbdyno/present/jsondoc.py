@@ -24,7 +24,10 @@ from dbdyno.present.figures import is_observation
 FORMAT = 1
 """Raised when a key of any of the documents changes its meaning or goes; new keys do not raise it."""
 
-_TABLES = ("rungs", "windows", "data_sources", "sources", "placements", "statements", "statement_texts")
+_TABLES = (
+    *("rungs", "windows", "data_sources", "sources", "placements", "statements", "statement_texts"),
+    *("statement_ledger", "wait_durations"),
+)
 _CALLS = ("system_calls", "system_call_sizes")
 _LEDGER = ("microstates", "profile", "top_events")
 

@@ -28,6 +28,7 @@ from dbdyno.present import (
     statements,
     strips,
     system_calls,
+    waiting,
 )
 from dbdyno.present.document import (
     UNKNOWN,
@@ -56,8 +57,8 @@ MOST = 3
 """Claims that are shown at once."""
 DETAILS: dict[str, tuple[Details, ...]] = {
     "profile": (profile.load_profile, profile.top_events),
-    "statements": (statements.top_sql,),
-    "events": (profile.wait_events,),
+    "statements": (statements.top_sql, waiting.statement_ledger),
+    "events": (profile.wait_events, waiting.durations),
     "microstates": (processes.tables,),
     "syscalls": (system_calls.tables,),
     "cross_check": (sources_used.cross_check,),
@@ -198,7 +199,7 @@ class _Builder:
         if ladders is not None:
             yield replace(ladders, detail=True)
         if statements.there(results):
-            top = [self._choice(statements.top_sql), *statements.texts(results, self._picks.shown)]
+            top = [self._choice(*DETAILS["statements"]), *statements.texts(results, self._picks.shown)]
             yield Section("Top SQL", top, "statements", detail=True)
         yield Section("Sessions", self._sessions(), "sessions", detail=True)
         yield from self._details()
@@ -252,7 +253,7 @@ class _Builder:
         checks = [self._choice(sources_used.cross_check), *([differences] if differences else [])]
         drawn = [*charts.each(results, charts_time.cpu_by_source), *charts.each(results, charts_time.helpers)]
         checks = [*_charts(drawn, "time"), *charts_time.idle_helpers(results), *checks]
-        waits = [self._choice(profile.wait_events), *remarks(sources_used.words(results))]
+        waits = [self._choice(*DETAILS["events"]), *remarks(sources_used.words(results))]
         if not self.observed:
             took = _charts(charts.durations(results), "rate")
             yield Section("Response time in detail", took, "response", detail=True)

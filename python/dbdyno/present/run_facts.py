@@ -235,7 +235,8 @@ _METHODS = (
      "stands beside it and is counted in CPU WAIT, so nothing is counted twice"),
     ("Top SQL", "statements", "calls",
      "growth of the server's counters by statement, from before the first call to after the last (of an "
-     "observation between the ends of a window); DB time and CPU WAIT from samples; without dbdyno's own"),
+     "observation between the ends of a window); DB time and CPU WAIT from the scheduler trace, else "
+     "from samples; without dbdyno's own"),
     ("microstates", "microstates", "usr",
      "per process: USR and SYS from schedstat split by utime and stime, CPU WAIT from schedstat, LOCK, CLNT "
      "and SLP from the joint table; BLKIO from delay accounting lies inside them"),

@@ -36,6 +36,7 @@ _SHORT, _HINT = 120, 1_000
 _READS = ("shared_blks_read", "local_blks_read")
 _LOWER = "lower bound"
 _SOURCE, _RIGHT = "statement counters", "sessions of other users"
+SAMPLES = "activity samples"
 _Row = dict[str, Any]
 _Number = Callable[[_Row], float | None]
 _Columns = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
@@ -51,7 +52,7 @@ def top_sql(results: Results, pick: Pick) -> list[Block]:
     frame = rows_of(results, "statements", pick)
     if frame.is_empty():
         return [Paragraph(f"No Top SQL {pick.at}: {_why(results)}.", "muted")]
-    told = _told(results)
+    told = texts_of(results)
     first, *more = [_rows(frame, by, told) for by in _ORDERS]
     several = [(c, cell) for c, cell in _WHOSE if frame[c.head].n_unique() > 1]
     useful = [(c, cell) for c, cell in _COLUMNS if c.rank < _OPTIONAL or any(cell(r).value for r in first)]
@@ -65,7 +66,7 @@ def top_sql(results: Results, pick: Pick) -> list[Block]:
 
 def texts(results: Results, picks: Iterable[Pick]) -> list[Block]:
     """The whole texts of what :func:`top_sql` shows of ``picks``, each once, folded."""
-    told = _told(results)
+    told = texts_of(results)
     frames = [rows_of(results, "statements", pick) for pick in picks]
     rows = [r for frame in frames if frame.height for by in _ORDERS for r in _rows(frame, by, told)]
     found = {r["query_id"]: r for r in rows if r["text"] is not None}
@@ -74,7 +75,7 @@ def texts(results: Results, picks: Iterable[Pick]) -> list[Block]:
     return [Section("Texts of the statements", blocks, folded=True)] if blocks else []
 
 
-def _told(results: Results) -> dict[int, tuple[str | None, int | None]]:
+def texts_of(results: Results) -> dict[int, tuple[str | None, int | None]]:
     """Text and length by query id."""
     frame = results.tables.get("statement_texts", empty("statement_texts"))
     return {i: (text, length) for i, text, length in frame.select("query_id", "text", "length").iter_rows()}
@@ -143,7 +144,7 @@ def _measured(results: Results, frame: pl.DataFrame) -> list[str]:
         )
         if chosen is not None and (chosen.application or chosen.pids):
             notes.append("They are of all sessions, not only of those observed.")
-    if frame["db_time_s"].is_not_null().any():
+    if frame["source"].str.contains(SAMPLES).any() and frame["db_time_s"].is_not_null().any():
         notes.append(
             "DB time, CPU WAIT and top wait are from samples. A session that was woken counts for its last "
             "statement until it gets a CPU."
@@ -261,8 +262,8 @@ _COLUMNS: _Columns = (
     (numeric("rows/call", 4), _figure(_per_call("rows"), format_rate)),
     (numeric("reads/call", 3), _figure(_per_call(*_READS), format_rate, "blocks")),
     (numeric("WAL/call", 5), _figure(_per_call("wal_bytes"), _bytes, "bytes")),
-    (numeric("DB time", 7)._replace(note="from samples"), _sampled("db_time_s")),
-    (numeric("CPU WAIT", 6)._replace(note="from samples"), _sampled("cpu_wait_s")),
+    (numeric("DB time", 7), _sampled("db_time_s")),
+    (numeric("CPU WAIT", 6), _sampled("cpu_wait_s")),
     (Column("top wait", rank=7), lambda r: Cell(r["top_wait"] or "-", r["top_wait"])),
 )
 _FEWER: dict[str, _Columns] = {

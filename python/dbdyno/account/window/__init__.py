@@ -15,7 +15,13 @@ from dbdyno.account.window.rounds import cut_rounds
 from dbdyno.account.window.samples import cut_sampler, cut_samples, sample_chunks
 from dbdyno.account.window.statements import cut_statement_samples, cut_statements
 from dbdyno.account.window.tasks import cut_tasks
-from dbdyno.account.window.traced import cut_counts, cut_traced, cut_waits
+from dbdyno.account.window.traced import (
+    cut_counts,
+    cut_statement_waits,
+    cut_traced,
+    cut_wait_times,
+    cut_waits,
+)
 from dbdyno.model.data_sources import counts
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import OF_CELL, empty
@@ -53,6 +59,8 @@ def cut_without_samples(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
     return cut_rates(cells) | {
         "cut_traced": cut_traced(cells),
         "cut_waits": cut_waits(cells),
+        "cut_statement_waits": cut_statement_waits(cells),
+        "cut_wait_times": cut_wait_times(cells),
         **{f"cut_{c.table}": cut_counts(c, cells) for c in counts()},
         "cut_bins": cut_bins(cells),
         "rounds": cut_rounds(cells),

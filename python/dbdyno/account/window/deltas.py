@@ -115,13 +115,18 @@ def _with_more(
 
 
 def labelled(
-    rows: pl.DataFrame, tasks: pl.DataFrame, label: Sequence[str], figures: Sequence[str]
+    rows: pl.DataFrame,
+    tasks: pl.DataFrame,
+    label: Sequence[str],
+    figures: Sequence[str],
+    *,
+    falls: bool = False,
 ) -> pl.DataFrame:
     """Growth of figures that each task has one row a ``label`` of, between the ends of ``tasks``, which are
     instants of ``rows`` or, at its first, its birth.
 
     A label that has no row yet at the task's first read had nothing then; one whose rows are not repeated
-    has not grown. A figure that went down is NULL.
+    has not grown. A figure that went down is NULL, unless what is under way may change its label (``falls``).
     """
     key = [*TASK, *label]
     mine = rows.join(tasks.select(*TASK, *ENDS), on=TASK, nulls_equal=True, maintain_order="left")
@@ -135,4 +140,4 @@ def labelled(
         n: pl.col(f"{n}_b") - pl.when(pl.col(f"{figures[0]}_a").is_null()).then(0).otherwise(f"{n}_a")
         for n in figures
     }
-    return both.select(*key, **{n: pl.when(g >= 0).then(g) for n, g in growth.items()})
+    return both.select(*key, **{n: g if falls else pl.when(g >= 0).then(g) for n, g in growth.items()})

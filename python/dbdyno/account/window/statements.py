@@ -91,8 +91,12 @@ def _met(cell: RawCell) -> pl.DataFrame:
         seen = part.with_columns(doing=doing).drop_nulls("doing").with_columns(
             pl.when(~awake).then(c).alias(c) for c in ("wait_class", "wait_event")
         )  # fmt: skip
-        parts.append(seen.join(spans, on="sample").group_by(by).agg(pl.col("ns").sum()))
+        parts.append(seen.join(spans, on="sample").group_by(by).agg(pl.col("ns").sum(), samples=pl.len()))
     if not parts:
         return pl.DataFrame()
-    every = pl.concat(parts).group_by(by).agg(seconds=pl.col("ns").sum() / NS_PER_S)
+    every = (
+        pl.concat(parts)
+        .group_by(by)
+        .agg(seconds=pl.col("ns").sum() / NS_PER_S, samples=pl.col("samples").sum())
+    )
     return every.sort(by, nulls_last=True)

@@ -10,6 +10,7 @@ from dbdyno.account.window.attribution import fold, workers
 from dbdyno.account.window.brief import folded, folded_labels, told_apart
 from dbdyno.account.window.cells import for_each, middle
 from dbdyno.account.window.deltas import NEAR_NS, TASK, grown, labelled
+from dbdyno.model.brief import BRIEF
 from dbdyno.model.data_source import TaskCounts
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import empty
@@ -21,6 +22,10 @@ _MORE = ("throttled_ns", "blocked_ns", "voluntary", "involuntary")
 _WHOSE = ("role", "session", "worker")
 _BRACKET = ("from_ns", "to_ns", "wall_ns", "over_ns", "partial", "status")
 _LABEL = ("wait_class", "wait_event", "status")
+_STATEMENT = ("query_id", "query_status")
+_TIMES = ("sleep_ns", "runq_ns", "throttled_ns")
+_SLICES = ("run_ns", "came_ns", "left_ns")
+_OF_STATEMENTS = (*_STATEMENT, *_SLICES)
 _WAITS = ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
 
 
@@ -44,6 +49,19 @@ def cut_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
     return for_each("cut_waits", cells, lambda c: _labelled(c, "waits", _LABEL, _WAITS))
 
 
+def cut_statement_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``cut_statement_waits``: all sessions' time by statement and wait event.
+
+    What was under way at a read may have moved to another statement since: a growth may be negative.
+    """
+    return for_each("cut_statement_waits", cells, _statement_waits)
+
+
+def cut_wait_times(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Table ``cut_wait_times``: how long waits of all sessions lasted, by statement and wait event."""
+    return for_each("cut_wait_times", cells, _wait_times)
+
+
 def cut_counts(source: TaskCounts, cells: Sequence[RawCell]) -> pl.DataFrame:
     """Table ``cut_TABLE`` of a source: per task and label; counts that went down are left out."""
     table, label = source.table, [c.name for c in source.labels]
@@ -52,7 +70,8 @@ def cut_counts(source: TaskCounts, cells: Sequence[RawCell]) -> pl.DataFrame:
 
 
 def _reads(cell: RawCell, table: str) -> pl.DataFrame:
-    reads = fold(cell.tables[table].with_columns(middle().alias("at_ns")), workers(cell))
+    named = cell.tables[table].rename({"from_ns": "low_ns"}, strict=False)  # that of a task is its bracket's
+    reads = fold(named.with_columns(middle().alias("at_ns")), workers(cell))
     return told_apart(reads, cell)
 
 
@@ -121,12 +140,51 @@ def _labelled(
     """``known``: figures without which a row is left out."""
     if cell.tables[table].is_empty():
         return None
+    found = _grown_labels(cell, table, label, figures).drop("worker", "over_ns")
+    return folded_labels(found.drop_nulls(known) if known else found, list(label))
+
+
+def _grown_labels(
+    cell: RawCell, table: str, label: Sequence[str], figures: Sequence[str], *, falls: bool = False
+) -> pl.DataFrame:
     tasks = _tasks(cell)
     read = _lives(cell).group_by(*TASK, "after_ns").agg(its_ns=pl.col("at_ns").max())  # no births
     rows = _reads(cell, table).join(
         read, on=[*TASK, "after_ns"], how="left", nulls_equal=True, maintain_order="left"
     )
-    found = labelled(rows.with_columns(at_ns=pl.coalesce("its_ns", "at_ns")), tasks, label, figures)
-    whose = tasks.select(*TASK, *_WHOSE)
-    found = found.join(whose, on=TASK, nulls_equal=True, maintain_order="left").drop("worker")
-    return folded_labels(found.drop_nulls(known) if known else found, list(label))
+    rows = rows.with_columns(at_ns=pl.coalesce("its_ns", "at_ns"))
+    if table == "waits" and label is _LABEL:  # a row a statement
+        by = [n for n in rows.columns if n not in (*figures, *_OF_STATEMENTS)]
+        rows = rows.group_by(by, maintain_order=True).agg(_known_sum(n) for n in figures)
+    found = labelled(rows, tasks, label, figures, falls=falls)
+    whose = tasks.select(*TASK, *_WHOSE, "over_ns", "wall_ns").filter(pl.col("wall_ns") > 0).drop("wall_ns")
+    return found.join(whose, on=TASK, nulls_equal=True, maintain_order="left")
+
+
+def _known_sum(name: str) -> pl.Expr:
+    return pl.when(pl.col(name).null_count() < pl.len()).then(pl.col(name).sum()).alias(name)
+
+
+def _of_sessions(cell: RawCell, table: str, label: Sequence[str], figures: Sequence[str]) -> pl.DataFrame:
+    mine = pl.col("role").is_in(["session", BRIEF])
+    return _grown_labels(cell, table, label, figures, falls=True).filter(mine)
+
+
+def _statement_waits(cell: RawCell) -> pl.DataFrame | None:
+    if cell.tables["waits"].is_empty() or cell.tables["waits"]["run_ns"].null_count():
+        return None  # of a version that knew no statements
+    label = (*_STATEMENT, *_LABEL)
+    found = _of_sessions(cell, "waits", label, (*_WAITS, *_SLICES))
+    over = pl.col("over_ns")
+    return found.group_by("worker", *label, maintain_order=True).agg(
+        *((pl.col(n) / over).sum().alias(n.removesuffix("_ns")) for n in (*_TIMES, *_SLICES)),
+        *(_known_sum(n) for n in ("sleeps", "preempted", "run_samples")),
+    )
+
+
+def _wait_times(cell: RawCell) -> pl.DataFrame | None:
+    if cell.tables["wait_times"].is_empty():
+        return None
+    label = (*_STATEMENT, "part", "low_ns", *_LABEL)
+    found = _of_sessions(cell, "wait_times", label, ("count",))
+    return found.group_by(label, maintain_order=True).agg(pl.col("count").sum()).filter(pl.col("count") != 0)

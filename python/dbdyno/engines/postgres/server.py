@@ -33,6 +33,7 @@ from dbdyno.engines.postgres.errors import doing, recognised
 from dbdyno.engines.postgres.facts import sight
 from dbdyno.engines.postgres.pooler import Fronting
 from dbdyno.engines.postgres.pooler import put_back as end_pooler
+from dbdyno.engines.postgres.query_id import statement_spec
 from dbdyno.engines.postgres.sessions import Recipe
 from dbdyno.engines.postgres.settings import Keeper, Site
 from dbdyno.engines.postgres.wait_events import families, word_spec
@@ -292,9 +293,13 @@ class PostgresServer:
             "os": here,
             "unseen": self._presence.status if not here else "not here",
             "main_pid": self._presence.main_pid,
-            "word": word_spec(self.version // 10000) if here else None,
+            "word": self._word() if here else None,
             "tasks": [{"pid": pid, "tid": pid, "role": role} for pid, role in self._unseen_tasks(known)],
         }
+
+    def _word(self) -> dict[str, Any] | None:
+        major = self.version // 10000
+        return word_spec(major, statement_spec(self._connection, self._presence.pid, major))
 
     def _unseen_tasks(self, known: Container[int]) -> Iterator[tuple[int, str]]:
         """(process, role) of those that the activity query leaves out."""

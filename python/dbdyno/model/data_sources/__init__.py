@@ -39,5 +39,5 @@ def files() -> dict[str, CounterFile]:
     return {s.name: s.file for s in SOURCES if s.file}
 
 
-TRACED = ("traced", "waits", *(c.table for c in counts()))
+TRACED = ("traced", "waits", "wait_times", *(c.table for c in counts()))
 """Raw tables of sums since the watch was opened."""

@@ -71,3 +71,32 @@ def active(first: pl.DataFrame, last: pl.DataFrame) -> pl.DataFrame:
     same = pl.col("calls").eq_missing(pl.col("was")) & pl.col("since_s").eq_missing(pl.col("began"))
     now = both.filter(~same & (pl.col("calls") > 0)).select(last.columns)
     return pl.concat([first.join(now, on=key, how="semi", nulls_equal=True), now])
+
+
+STATEMENT = (
+    _c("query_id", "i64", "the statement that ran, or ran last; NULL: none, or see query_status", null=True),
+    _c("query_status", "str", "ok | others: found no room in the trace | why ids are not known", null=True),
+)
+"""Of what a session did for a statement."""
+STATEMENT_LEDGER = (
+    *STATEMENT,
+    _c("worker", "bool", "of parallel workers; NULL: of these, too", null=True),
+    _c("account", "str", "run | runq | sleep | client; inside run: run.user | run.system"),
+    _c("detail", "str", "class/event in which it slept", null=True),
+    _c("seconds", "f64", "of the window, all sessions"),
+    _c("low", "f64", "lower end of its 95 % interval; equal where exact", null=True),
+    _c("high", "f64", "upper end", null=True),
+    _c("share", "f64", "of the DB time of all sessions; NULL: client", null=True),
+    _c("waits", "i64", "sleeps that began, where traced", null=True),
+    _c("run_samples", "i64", "clock ticks, or samples, that met it so", null=True),
+    _c("per_call_s", "f64", "of the statement", null=True),
+    _c("per_work_s", "f64", "of the workload's unit of work", null=True),
+    _c("source", "str", "data source"),
+)
+WAITS_OF = (
+    *STATEMENT,
+    _c("wait_class", "str", "NULL: no wait event", null=True),
+    _c("wait_event", "str", "NULL: no wait event", null=True),
+    _c("part", "str", "sleep | runq: in the run queue after it, or after a preemption"),
+)
+"""Rows of waits by statement; those of all statements have the status "all"."""

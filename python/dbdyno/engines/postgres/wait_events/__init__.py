@@ -8,6 +8,7 @@ Events and lock tranches that an extension defines get their ids at run time and
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
@@ -47,8 +48,11 @@ def families() -> WaitFamilies:
     return WaitFamilies.model_validate(tomllib.loads(_text("families.toml")))
 
 
-def word_spec(major: int) -> dict[str, Any] | None:
-    """``word`` of ``_core.Watch`` (docs/core.md); None where the words of this version are not known."""
+def word_spec(major: int, statement: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    """``word`` of ``_core.Watch`` (docs/core.md); None where the words of this version are not known.
+
+    ``statement``: where the id of a backend's statement is.
+    """
     known = words(major)
     if known is None:
         return None
@@ -58,6 +62,7 @@ def word_spec(major: int) -> dict[str, Any] | None:
         "names": [[word, *names] for word, names in known.events.items()],
         "classes": [[code, name] for code, name in known.classes.items()],
         "client": [w for w, names in known.events.items() if families().of("/".join(names)) is Family.CLIENT],
+        "statement": statement,
     }
 
 

@@ -1,0 +1,185 @@
+"""Table ``statement_ledger``: each statement's CPU time, CPU WAIT and sleep by wait event, per cell. Pure.
+
+Traced: sleep and run queue are exact, and so is CPU time but for slices in which the statement changed: a
+slice belongs to the statement at its end; a tick of the clock ends one, too. Its interval is from none of the
+slices that began in another statement to all that began in this one. Where the clock's ticks contradict that
+(a statement that came and went inside slices), CPU time is divided by ticks instead, with Wilson's interval.
+Sampled: the exact time on a CPU and in the run queue is divided by samples; sleeps are what they stand for.
+All seconds add up to those of the ledger (in the sampled tier, of CPU and run queue).
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from dbdyno.model.column import CELL
+from dbdyno.model.ledger_rows import groups
+from dbdyno.model.session_time import account
+from dbdyno.model.source import TRACE
+from dbdyno.model.tables import Tables, conform, empty
+from dbdyno.model.wait_families import Family, families_of
+from dbdyno.stats.estimates import wilson
+
+SAMPLES, TICKS = "activity samples", "scheduler trace, by clock ticks"
+_KEY = ("query_id", "query_status", "worker")
+_STRICT = (1.96 / 3.5) ** 2
+"""A contradiction is one of 3.5 standard errors: there are many statements."""
+_LABEL = pl.concat_str("wait_class", "wait_event", separator="/", ignore_nulls=True)
+
+
+def statement_ledger(tables: Tables) -> pl.DataFrame:
+    """Of ``windows``, ``ledger``, ``rates``, ``cut_statements``, ``cut_statement_waits``, ``.._samples``."""
+    made = [empty("statement_ledger")]
+    client = families_of(tables).among(Family.CLIENT)
+    for window in tables["windows"].to_dicts():
+        mine = {n: t.filter(pl.col("cell") == window["cell"]) for n, t in tables.items() if n in _NEEDED}
+        rows = _traced(mine["cut_statement_waits"], client) if knows(mine) else _sampled(mine, window, client)
+        if rows.height:
+            key = [pl.lit(window[c.name]).alias(c.name) for c in CELL]
+            rows = _with_halves(rows, mine["ledger"], window["wall_s"])
+            made.append(conform("statement_ledger", _per(rows, mine, window["wall_s"]).with_columns(key)))
+    return pl.concat(made)
+
+
+_NEEDED = ("ledger", "rates", "cut_statement_waits", "cut_statement_samples", "cut_statements")
+
+
+def knows(tables: Tables) -> bool:
+    """Whether the trace read the ids of statements in these cells."""
+    waits = tables["cut_statement_waits"]
+    return waits["query_id"].null_count() < waits.height
+
+
+def statement_times(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of one cell's ledger per query id: seconds, and the wait of most time."""
+    account, seconds = pl.col("account"), pl.col("seconds")
+    asleep = account == "sleep"
+    made = rows.filter(account.is_in(["run", "runq", "sleep"])).group_by("query_id", maintain_order=True).agg(
+        db_time_s=seconds.sum(),
+        cpu_s=seconds.filter(account == "run").sum(),
+        cpu_wait_s=seconds.filter(account == "runq").sum(),
+        waited_s=seconds.filter(asleep).sum(),
+        top_wait=pl.col("detail").filter(asleep).sort_by(seconds.filter(asleep), descending=True).first(),
+    )  # fmt: skip
+    return made.filter(pl.col("query_id").is_not_null() | (pl.col("db_time_s") > 0))
+
+
+def _traced(waits: pl.DataFrame, client: pl.Expr) -> pl.DataFrame:
+    """Seconds per second."""
+    slept = waits.with_columns(account=pl.when(client).then(pl.lit("client")).otherwise(pl.lit("sleep")))
+    slept = slept.group_by(*_KEY, "account", detail=_LABEL, maintain_order=True).agg(
+        value=pl.col("sleep").sum(), waits=pl.col("sleeps").sum()
+    )
+    slept = slept.filter((pl.col("value") != 0) | (pl.col("waits") != 0))
+    queued = waits.group_by(_KEY, maintain_order=True).agg(value=pl.col("runq").sum())
+    parts = [_slices(waits), queued.with_columns(account=pl.lit("runq")), slept]
+    rows = pl.concat(parts, how="diagonal")
+    value = pl.col("value")
+    return rows.with_columns(
+        low=pl.coalesce("low", value), high=pl.coalesce("high", value),
+        source=pl.coalesce("source", pl.lit(TRACE)),
+    )  # fmt: skip
+
+
+def _slices(waits: pl.DataFrame) -> pl.DataFrame:
+    rows = waits.group_by(_KEY, maintain_order=True).agg(pl.col("run", "came", "left", "run_samples").sum())
+    whole, ticks = pl.col("run").sum(), pl.col("run_samples").sum()
+    share = pl.col("run_samples") / ticks
+    ends = wilson(share, ticks)
+    strict = wilson(share, ticks * _STRICT)
+    least, most = pl.col("run") - pl.col("came"), pl.col("run") + pl.col("left")
+    apart = (ticks > 0) & ((strict[0] * whole > most) | (strict[1] * whole < least)).any()
+    return rows.select(
+        *_KEY, "run_samples", account=pl.lit("run"),
+        value=pl.when(apart).then(share * whole).otherwise("run"),
+        low=pl.when(apart).then(ends[0] * whole).otherwise(least.clip(0.0)),
+        high=pl.when(apart).then(ends[1] * whole).otherwise(pl.min_horizontal(most, whole)),
+        source=pl.when(apart).then(pl.lit(TICKS)).otherwise(pl.lit(TRACE)),
+    )  # fmt: skip
+
+
+def _sampled(mine: Tables, window: dict[str, float], client: pl.Expr) -> pl.DataFrame:
+    """The same by samples; nothing where they know no statement, or no states of tasks."""
+    met = mine["cut_statement_samples"].filter(~((pl.col("doing") == "wait") & client))
+    exact = {n: account(mine["ledger"], n).aas for n in ("run", "runq")}
+    blind = (met["doing"] == "?").any() or None in exact.values()
+    if blind or met["query_id"].null_count() == met.height:
+        return pl.DataFrame()
+    n, total = pl.col("samples"), pl.col("samples").sum()
+    low, high = wilson(n / total, total)
+    seconds = pl.col("seconds")
+    waits = met.filter(doing="wait").with_columns(
+        account=pl.lit("sleep"), whole=seconds.sum() / window["wall_s"]
+    )
+    awake = met.filter(doing="run").group_by("query_id", maintain_order=True).agg(seconds.sum(), n.sum())
+    parts = [awake.with_columns(account=pl.lit(a), whole=pl.lit(v)) for a, v in exact.items()]
+    parts.append(waits.select("query_id", "seconds", "samples", "account", "whole", detail=_LABEL))
+    share = seconds / seconds.sum()
+    shared = [
+        p.with_columns(value=share * pl.col("whole"), low=low * pl.col("whole"), high=high * pl.col("whole"))
+        for p in parts
+    ]
+    rows = pl.concat(shared, how="diagonal").rename({"samples": "run_samples"})
+    return rows.with_columns(query_status=pl.lit("ok"), source=pl.lit(SAMPLES)).drop("seconds", "whole")
+
+
+def _with_halves(rows: pl.DataFrame, ledger: pl.DataFrame, wall_s: float) -> pl.DataFrame:
+    """In seconds; and CPU time in user and kernel mode in the proportion of all sessions, within Frechet's
+    bounds: what is in the other mode at most, or at least, is not in this one."""
+    halves = {n: account(ledger, f"run.{n}").aas for n in ("user", "system")}
+    run = rows.filter(account="run")
+    made = [rows]
+    if None not in halves.values() and (whole := sum(filter(None, halves.values()))) > 0:
+        for name, aas in halves.items():
+            part = aas or 0.0
+            value, low, high = pl.col("value"), pl.col("low"), pl.col("high")
+            made.append(run.with_columns(
+                account=pl.lit(f"run.{name}"), value=value * part / whole,
+                low=(low - (whole - part)).clip(0.0), high=pl.min_horizontal(high, pl.lit(part)),
+                run_samples=pl.lit(None, pl.Int64),
+            ))  # fmt: skip
+    found = pl.concat(made, how="diagonal_relaxed")
+    return found.with_columns(pl.col("value", "low", "high") * wall_s).rename({"value": "seconds"})
+
+
+def _per(rows: pl.DataFrame, mine: Tables, wall_s: float) -> pl.DataFrame:
+    """Beside each statement's seconds: their share, and what they are per call and per unit of work."""
+    busy = pl.col("account").is_in(["run", "runq", "sleep"])
+    calls = pl.col("calls") / pl.col("wall_s") * wall_s  # they are counted over a longer time
+    counted = mine["cut_statements"].filter("toplevel").with_columns(calls=calls)
+    calls = counted.group_by("query_id").agg(pl.col("calls").sum())
+    rates = mine["rates"].filter((pl.col("scope") == "rung") & (pl.col("name") == "work_per_s"))
+    work = float(rates["value"].drop_nulls().sum()) * wall_s
+    seconds = pl.col("seconds")
+    made = rows.join(calls.drop_nulls(), on="query_id", how="left", maintain_order="left")
+    return made.with_columns(
+        share=pl.when(pl.col("account") != "client").then(seconds / seconds.filter(busy).sum()),
+        per_call_s=pl.when(pl.col("calls") > 0).then(seconds / pl.col("calls")),
+        per_work_s=seconds / work if work > 0 else pl.lit(None, pl.Float64),
+    ).drop("calls")
+
+
+def statement_ledger_total(tables: Tables) -> pl.DataFrame:
+    """The same over all usable cells of a workload, variant and load together (cell ``all``)."""
+    made = [empty("statement_ledger")]
+    busy = pl.col("account").is_in(["run", "runq", "sleep"])
+    seconds = pl.col("seconds")
+    for head, cells in groups(tables["windows"]):
+        rows = tables["statement_ledger"].filter(pl.col("cell").is_in([w["cell"] for w in cells]))
+        per = ("per_call_s", "per_work_s")
+        sums = rows.group_by(*_KEY, "account", "detail", maintain_order=True).agg(
+            pl.col("seconds", "low", "high").sum(),
+            *(_known_sum(n) for n in ("waits", "run_samples")),
+            *((seconds.filter(pl.col(n) > 0) / pl.col(n).filter(pl.col(n) > 0)).sum().alias(n) for n in per),
+            pl.col("source").unique().sort().str.join("; "),
+        )  # fmt: skip
+        made.append(conform("statement_ledger", sums.with_columns(
+            **{n: pl.when(pl.col(n) > 0).then(seconds / pl.col(n)) for n in per},
+            share=pl.when(pl.col("account") != "client").then(seconds / seconds.filter(busy).sum()),
+            **{n: pl.lit(v) for n, v in head.items()},
+        )))  # fmt: skip
+    return pl.concat(made)
+
+
+def _known_sum(name: str) -> pl.Expr:
+    return pl.when(pl.col(name).null_count() < pl.len()).then(pl.col(name).sum()).alias(name)

@@ -1,0 +1,91 @@
+"""Tables ``wait_histogram`` and ``wait_durations``: how long waits lasted, by wait event and statement. Pure.
+
+The trace counts each wait that ends, asleep and in the run queue after it, in buckets: four for each power of
+two. A mean is exact: time divided by waits; a quantile is the upper end of its bucket.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.column import CELL
+from dbdyno.model.data_sources.statements import WAITS_OF
+from dbdyno.model.ledger_rows import groups
+from dbdyno.model.tables import Tables, conform, empty, quantiles_ns
+
+ALL = "all"
+"""``query_status`` of rows of all statements together."""
+SLEEP, QUEUE = "sleep", "runq"
+_FIRST_NS = 1024
+_CELL = [c.name for c in CELL]
+_BY = [c.name for c in WAITS_OF]
+_STATEMENT = ("query_id", "query_status")
+
+
+def wait_histogram(tables: Tables) -> pl.DataFrame:
+    """Per cell, from ``cut_wait_times``: of each statement and of all."""
+    low = pl.col("low_ns")
+    step = pl.lit(2).pow((low.log(2) + 1e-9).floor().cast(pl.Int64) - 2).cast(pl.Int64)
+    high = pl.when(low < _FIRST_NS).then(_FIRST_NS).otherwise(low + step)
+    ended = tables["cut_wait_times"].filter(low.is_not_null() & (pl.col("count") > 0))
+    rows = _with_all(ended.with_columns(high_ns=high))
+    made = rows.group_by(*_CELL, *_BY, "low_ns", "high_ns", maintain_order=True).agg(pl.col("count").sum())
+    return conform("wait_histogram", made)
+
+
+def wait_durations(tables: Tables) -> pl.DataFrame:
+    """Per cell, from ``wait_histogram``, ``cut_statement_waits`` and ``windows``."""
+    walls = tables["windows"].select("cell", "wall_s")
+    waits = _with_all(tables["cut_statement_waits"]).join(walls, on="cell", maintain_order="left")
+    slept = {"part": pl.lit(SLEEP), "time": pl.col(SLEEP), "begun": pl.col("sleeps")}
+    queued = {"part": pl.lit(QUEUE), "time": pl.col(QUEUE), "begun": pl.col("sleeps") + pl.col("preempted")}
+    both = pl.concat([waits.with_columns(**kind) for kind in (slept, queued)])
+    sums = both.group_by(*_CELL, *_BY, maintain_order=True).agg(
+        seconds=(pl.col("time") * pl.col("wall_s")).sum(), begun=pl.col("begun").sum()
+    )
+    lost = tables["cut_wait_times"].filter(pl.col("status") == "lost")["cell"].unique()
+    status = pl.when(pl.col("cell").is_in(lost.implode())).then(pl.lit("lost")).otherwise(pl.lit("ok"))
+    return _summed(sums.with_columns(status=status), tables["wait_histogram"])
+
+
+def wait_durations_total(tables: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Both tables over all usable cells of a workload, variant and load together (cell ``all``)."""
+    histograms, times = [empty("wait_histogram")], [empty("wait_durations")]
+    for head, cells in groups(tables["windows"]):
+        mine = pl.col("cell").is_in([w["cell"] for w in cells])
+        histogram, sums = (tables[n].filter(mine) for n in ("wait_histogram", "wait_durations"))
+        key = [pl.lit(v).alias(n) for n, v in head.items()]
+        merged = histogram.group_by(*_BY, "low_ns", "high_ns", maintain_order=True).agg(pl.col("count").sum())
+        merged = conform("wait_histogram", merged.with_columns(key))
+        rows = sums.group_by(_BY, maintain_order=True).agg(
+            pl.col("seconds", "begun").sum(), pl.col("status").min()
+        )
+        histograms.append(merged)
+        times.append(_summed(rows.with_columns(key), merged))
+    return pl.concat(histograms), pl.concat(times)
+
+
+def _with_all(rows: pl.DataFrame) -> pl.DataFrame:
+    none = {"query_id": pl.lit(None, pl.Int64), "query_status": pl.lit(ALL)}
+    return pl.concat([rows.with_columns(**none), rows.filter(pl.col("query_id").is_not_null())])
+
+
+def _summed(sums: pl.DataFrame, histogram: pl.DataFrame) -> pl.DataFrame:
+    key = [*_CELL, *_BY]
+    found = [
+        (*k, int(part["count"].sum()), *quantiles_ns(part, [0.5, 0.99, 1.0]))
+        for k, part in histogram.group_by(key, maintain_order=True)
+    ]
+    named = {n: histogram.schema[n] for n in key}
+    schema: dict[str, Any] = {**named, **dict.fromkeys(("count", "p50_ns", "p99_ns", "max_ns"), pl.Int64)}
+    ended = pl.DataFrame(found, schema=schema, orient="row")
+    made = sums.join(ended, on=key, how="left", nulls_equal=True, maintain_order="left")
+    # The queue after a wait for the next statement is another statement's than the wait was.
+    waits = pl.when(pl.col("part") == QUEUE).then(pl.col("count").fill_null(0)).otherwise("begun")
+    made = made.with_columns(
+        pl.col("count").fill_null(0),
+        mean_ns=pl.when(waits > 0).then(pl.col("seconds") * 1e9 / waits),
+    )
+    return conform("wait_durations", made.filter((pl.col("seconds") > 0) | (pl.col("count") > 0)))

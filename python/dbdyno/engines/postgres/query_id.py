@@ -1,0 +1,66 @@
+"""Where a backend has the id of its statement, verified against the activity view before it is trusted.
+
+PostgreSQL, src/include/utils/backend_status.h: ``MyBEEntry`` points at the backend's own ``PgBackendStatus``
+in shared memory, whose ``st_query_id`` is what the view shows. All 64-bit Linux builds lay it out alike
+(x86_64 and aarch64 have the same sizes and alignments).
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from dbdyno import _core
+from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.wait_events import PROGRAM, words
+
+SYMBOL = "MyBEEntry"
+OFFSETS = {14: 424, 15: 424, 16: 424, 17: 424, 18: 424}
+"""Of ``st_query_id``, bytes, by major version."""
+MACHINES = ("x86_64", "aarch64")
+_IDLE = ("Client", "ClientRead")
+"""The wait for the next statement."""
+
+
+def statement_spec(
+    connection: Connection, pid: int | None, major: int, offsets: Mapping[int, int] = OFFSETS
+) -> dict[str, Any]:
+    """``word.statement`` of ``_core.Watch`` (docs/core.md): where the id is, or why it is not read.
+
+    ``pid``: the process of ``connection``, which is asked for its own id and then read; it keeps that id
+    until its next statement.
+    """
+    known, offset = words(major), offsets.get(major)
+    if known is None or offset is None or platform.machine() not in MACHINES:
+        return _refused(
+            "not supported", f"where version {major} keeps it on {platform.machine()} is not known"
+        )
+    if pid is None:
+        return _refused("not here", "the server's processes are not seen from here (see os tasks)")
+    try:
+        cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
+        row = cursor.execute(sql.text("query_id").encode()).fetchone()
+    except psycopg.Error as e:
+        return _refused("lost", f"the server was not asked: {e}")
+    told = row[0] if row else None
+    if told is None:
+        return _refused("off", "the server computes no query ids: set compute_query_id = on")
+    read, status, detail = _core.read_behind(pid, PROGRAM, SYMBOL, offset)
+    if status != "ok":
+        return _refused(status, detail)
+    if read != told:
+        why = f"the activity view has query id {told} for process {pid}, its memory {read}"
+        return _refused(
+            "not supported", f"{why}: this build has another layout; samples have the ids of statements"
+        )
+    idle = next(word for word, names in known.events.items() if names == _IDLE)
+    return {"symbol": SYMBOL, "offset": offset, "idle": idle}
+
+
+def _refused(status: str, detail: str) -> dict[str, Any]:
+    return {"refused": [status, detail]}
