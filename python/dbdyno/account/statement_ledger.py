@@ -145,8 +145,8 @@ def _with_halves(rows: pl.DataFrame, ledger: pl.DataFrame, wall_s: float) -> pl.
 def _per(rows: pl.DataFrame, mine: Tables, wall_s: float) -> pl.DataFrame:
     """Beside each statement's seconds: their share, and what they are per call and per unit of work."""
     busy = pl.col("account").is_in(["run", "runq", "sleep"])
-    calls = pl.col("calls") / pl.col("wall_s") * wall_s  # they are counted over a longer time
-    counted = mine["cut_statements"].filter("toplevel").with_columns(calls=calls)
+    longer = pl.col("wall_s") / wall_s  # calls are counted from before the window to after it
+    counted = mine["cut_statements"].filter("toplevel").with_columns(calls=pl.col("calls") / longer)
     calls = counted.group_by("query_id").agg(pl.col("calls").sum())
     rates = mine["rates"].filter((pl.col("scope") == "rung") & (pl.col("name") == "work_per_s"))
     work = float(rates["value"].drop_nulls().sum()) * wall_s
