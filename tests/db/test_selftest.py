@@ -22,7 +22,7 @@ from dbdyno.model.errors import EXIT_OFF
 
 pytestmark = [pytest.mark.db, pytest.mark.alone]
 
-CASES = ["asleep", "spin-1x", "spin-4x", "quota", "convoy", "think", "mixture", "commit", "brief"]
+CASES = ["asleep", "spin-1x", "spin-4x", "quota", "convoy", "blocking", "think", "mixture", "commit", "brief"]
 TIERS = {"sampled", "scheduler trace"}
 
 

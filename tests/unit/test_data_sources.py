@@ -16,6 +16,7 @@ from dbdyno.model.plan import Experiment
 from dbdyno.model.tables import DERIVED, RAW, TABLES, empty
 from dbdyno.observe import How, counter_files
 from dbdyno.observe.sources import sources
+from dbdyno.observe.watch import TABLES as WATCHED
 
 FIRST, LAST = "pgfault 100\npgmajfault 7\n", "pgfault 600\npgmajfault 7\n"
 
@@ -84,8 +85,12 @@ def test_without_a_registration_nothing_is_read() -> None:
 def test_a_registration_is_whole(source: DataSource) -> None:
     """Its tables and columns are in the schema, and what asks for it goes from the plan to the watch."""
     assert (
-        source.name and source.provenance and (source.counts or source.file or source.keyed or source.stacks)
+        source.name
+        and source.provenance
+        and (source.counts or source.file or source.keyed or source.stacks or source.asked)
     )
+    for asked in (a for a in [source.asked] if a):
+        assert RAW[asked.table] == asked.columns and asked.table in WATCHED
     for counted in source.counts:
         assert {*(c.name for c in counted.labels), *(f.name for f in counted.figures)} <= {
             c.name for c in RAW[counted.table]

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from dbdyno.cli.observe_state import ORDERS, Row, View, parse
 from dbdyno.cli.observe_view import Header, Screen
+from dbdyno.model.tables import empty, rows
 from dbdyno.model.wait_families import Family
+from dbdyno.observe.blocking import Blocked, blocking
 from dbdyno.observe.glance import EventLine, Glance, SessionLine
 
 
@@ -113,3 +115,52 @@ def test_cpu_wait_is_a_ranked_row_and_events_show_their_part_in_the_queue() -> N
     assert "CPU WAIT" in ranked
     assert "IO/DataFileRead" in ranked
     assert "0.010" in ranked  # in the run queue under that label
+
+
+def _waits(pid: int, blocker: int | None, waited_s: float, **more: object) -> dict[str, object]:
+    made = {"sample": 1, "before_ns": 0, "after_ns": 10, "pid": pid, "wait_class": "Lock", "blocker": blocker}
+    lock = {"wait_event": "transactionid", "object": "row (0,1)", "relation": "t", "status": "ok"}
+    return made | lock | {"waited_ns": round(waited_s * 1e9)} | more
+
+
+def _tree(*rows_: dict[str, object]) -> list[Blocked]:
+    return blocking({"blocked": rows("blocked", rows_), "samples": empty("samples")})
+
+
+def test_a_tree_of_who_blocks_whom_with_durations() -> None:
+    idle = {
+        "state": "idle in transaction",
+        "blocker_wait_class": "Client",
+        "blocker_wait_event": "ClientRead",
+    }
+    root = idle | {"user": "bob", "database": "prod", "application": "shop", "query_id": 7, "task_state": "S"}
+    found = _tree(_waits(12, 11, 0.5, wait_event="tuple"), _waits(11, 9, 61.0, **root), _waits(13, 11, 2.0))
+    assert [(b.depth, b.pid, b.waited_s) for b in found] == [
+        (0, 9, None),
+        (1, 11, 61.0),
+        (2, 13, 2.0),
+        (2, 12, 0.5),
+    ]
+    assert (found[0].waiters, found[0].who, found[0].query_id) == (3, "bob@prod shop", 7)
+    glance = Glance(4.0, "scheduler trace", 40, ())
+    for width in (80, 120):
+        screen = Screen(Header(server="postgres 18.4"), glance, pressed(View(), "b"), (), found)
+        text = [line.plain.rstrip() for line in screen.lines(width, 24)]
+        assert all(len(line) <= width for line in text)
+        assert any("blocks 3: idle in transaction" in line for line in text)
+        assert any("bob@prod shop  query id 7" in line for line in text)
+        assert any(
+            ("`- Lock/transactionid t row (0,1)" in line and "1m" in line.replace(" ", "")) or "61" in line
+            for line in text
+        )
+    assert not pressed(View(), "b", "escape").tree
+
+
+def test_a_circle_of_waits_and_roots_without_a_process() -> None:
+    circle = _tree(_waits(1, 2, 1.0), _waits(2, 1, 1.0))
+    assert [b.pid for b in circle] == [None, 1, 2] and circle[0].doing.startswith("deadlock")
+    prepared = _tree(_waits(1, 0, 1.0, application="gid", state="prepared transaction"), _waits(2, None, 0.0))
+    assert [b.doing for b in prepared if not b.depth] == [
+        "prepared transaction gid", "no blocker found: the lock was released in between",
+    ]  # fmt: skip
+    assert _tree() == []

@@ -59,8 +59,8 @@ def watched(seconds: float, until: Callable[[], bool] = lambda: True, **spec: An
 
 def test_tables_are_as_the_schema_says(sleeper: int) -> None:
     tables = watched(0.1, sessions=[[0, sleeper]])
-    traced = {"traced", "waits", "syscalls"}
-    assert set(tables) == {"samples", "tasks", "cgroup", "host", "sampler", *traced, *sampled()}
+    seen = {"samples", "blocked", "tasks", "cgroup", "host", "sampler"}
+    assert set(tables) == {*seen, "traced", "waits", "syscalls", *sampled()}
     for name, frame in tables.items():
         assert frame.columns == [c.name for c in RAW[name]]
 

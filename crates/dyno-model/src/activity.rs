@@ -61,4 +61,54 @@ pub trait ActivityProbe: Send {
     /// # Errors
     /// When the server does not answer.
     fn sample(&mut self, rows: &mut Vec<ActivityRow>) -> Result<()>;
+
+    /// Whether a row of a sample waits for a lock whose holders can be asked for.
+    fn waits_for_lock(&self, _row: &ActivityRow) -> bool {
+        false
+    }
+
+    /// Who waits for a lock now, and whom for: clears `rows` and fills them.
+    ///
+    /// # Errors
+    /// When the server does not answer, or refuses.
+    fn blocked(&mut self, rows: &mut Vec<BlockedRow>) -> Result<()> {
+        rows.clear();
+        Ok(())
+    }
+}
+
+/// Whole numbers of a [`BlockedRow`]: the waiter, its leader, how long it has waited, who has the lock
+/// (0: no process), and the statement of that.
+pub const BLOCKED_NUMBERS: [&str; 5] = ["pid", "leader_pid", "waited_ns", "blocker", "query_id"];
+/// Texts of a [`BlockedRow`]: of the waiter's lock, then of the blocker.
+pub const BLOCKED_TEXTS: [&str; 13] = [
+    "wait_class",
+    "wait_event",
+    "mode",
+    "object",
+    "relation",
+    "blocker_mode",
+    "helper",
+    "state",
+    "blocker_wait_class",
+    "blocker_wait_event",
+    "user",
+    "database",
+    "application",
+];
+
+/// A session that waits for a lock, and one that it waits for; in the order of the names above.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BlockedRow {
+    /// [`BLOCKED_NUMBERS`].
+    pub numbers: [Option<i64>; BLOCKED_NUMBERS.len()],
+    /// [`BLOCKED_TEXTS`].
+    pub texts: [Option<String>; BLOCKED_TEXTS.len()],
+}
+
+impl BlockedRow {
+    /// The process that it waits for, if it is one.
+    pub fn blocker(&self) -> Option<i64> {
+        self.numbers[3].filter(|&pid| pid != 0)
+    }
 }

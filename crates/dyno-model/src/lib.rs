@@ -8,7 +8,7 @@ mod error;
 mod session;
 mod table;
 
-pub use activity::{ActivityProbe, ActivityRow, TaskId};
+pub use activity::{ActivityProbe, ActivityRow, BLOCKED_NUMBERS, BLOCKED_TEXTS, BlockedRow, TaskId};
 pub use clock::{Bracket, now_ns};
 pub use engine::{Counter, Engine, Reading};
 pub use error::{Error, Refusal, Result};

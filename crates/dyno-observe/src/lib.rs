@@ -24,6 +24,7 @@ pub mod task;
 pub mod tracer;
 pub mod word;
 
+mod blocked;
 mod cgroup_rows;
 mod host_rows;
 mod memory;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use dyno_model::{ActivityProbe, ActivityRow, Bracket, now_ns};
+use dyno_model::{ActivityProbe, ActivityRow, BlockedRow, Bracket, TaskId, now_ns};
 
+use crate::blocked::Turns;
 use crate::file::Buffer;
 use crate::pace::{Sampling, thread_cpu_ns};
 use crate::parse::boot_ticks;
@@ -26,10 +27,13 @@ pub struct Sampler {
     buffer: Buffer,
     failures: u32,
     asked: Option<Arc<Task>>,
+    blocked: Vec<BlockedRow>,
+    turns: Turns,
 }
 
 impl Sampler {
     pub fn new(shared: Arc<Shared>, ask: Box<dyn ActivityProbe>) -> Self {
+        let pace = shared.spec.sql_pace();
         let asked = shared.asked.and_then(|id| lock(&shared.roster).task(id));
         Self {
             shared,
@@ -41,6 +45,8 @@ impl Sampler {
             buffer: Buffer::default(),
             failures: 0,
             asked,
+            blocked: Vec::new(),
+            turns: Turns::new(pace.budget, pace.interval_ns),
         }
     }
 
@@ -73,6 +79,55 @@ impl Sampler {
         }
     }
 
+    /// Asks for the locks that sessions wait for, where this sample met one in such a wait.
+    fn ask_blocked(&mut self, sample: i64) {
+        let mut met = self.tasks.iter().zip(&self.rows);
+        let session = |task: &Task, row: &ActivityRow| task.who.session.is_some() || row.leader_pid.is_some();
+        if !met.any(|(task, row)| session(task, row) && self.ask.waits_for_lock(row)) || !self.turns.due() {
+            return;
+        }
+        let cost_ns = self.spent_ns();
+        let (asked, answer) = Bracket::around(|| self.ask.blocked(&mut self.blocked));
+        if self.shared.signal.stopped() {
+            return;
+        }
+        let answered = answer.is_ok();
+        match answer {
+            Ok(()) => {
+                let tasks = self.blockers();
+                lock(&self.shared.blocked).push(sample, asked, &self.blocked, &tasks);
+            }
+            Err(error) => lock(&self.shared.blocked).failed(error.to_string()),
+        }
+        let cost_ns = self.spent_ns() - cost_ns;
+        self.turns.took(cost_ns, answered);
+    }
+
+    /// What each blocker's task does: read at once after the answer.
+    fn blockers(&mut self) -> Vec<TaskState> {
+        let roster = lock(&self.shared.roster);
+        let found: Vec<_> = self
+            .blocked
+            .iter()
+            .map(|row| row.blocker().and_then(|pid| roster.task(TaskId::main(pid))))
+            .collect();
+        drop(roster);
+        let read = |task: Option<Arc<Task>>| {
+            let state = task.map_or(Err(Status::Vanished), |t| t.state(&mut self.buffer));
+            TaskState {
+                task_ns: state.is_ok().then(now_ns),
+                state,
+            }
+        };
+        found.into_iter().map(read).collect()
+    }
+
+    /// CPU time of this thread, and of the server's process it asks. Of a server elsewhere ours alone is known.
+    fn spent_ns(&mut self) -> i64 {
+        let server_ns = self.asked.as_ref().and_then(|task| task.run_ns(&mut self.buffer));
+        thread_cpu_ns() + server_ns.unwrap_or(0)
+    }
+
     fn keep(&mut self, number: i64, sql: Bracket) {
         let mut samples = lock(&self.shared.samples);
         for ((row, task), state) in self.rows.iter().zip(&self.tasks).zip(&self.states) {
@@ -101,11 +156,15 @@ impl Sampling for Sampler {
                 Status::Lost
             }
         };
+        let end_ns = now_ns();
+        if status == Status::Ok {
+            self.ask_blocked(number);
+        }
         let taken = Taken {
             sample: number,
             due_ns,
             start_ns,
-            end_ns: now_ns(),
+            end_ns,
             status,
         };
         lock(&self.shared.samples).taken(taken);
@@ -125,10 +184,9 @@ impl Sampling for Sampler {
         lock(&self.shared.samples).taken(taken);
     }
 
-    /// This thread's, and that of the server's process it asks. Of a server elsewhere ours alone is known.
+    /// Without what the question for blocked sessions costs, which has a budget of its own.
     fn cost_ns(&mut self) -> i64 {
-        let server_ns = self.asked.as_ref().and_then(|task| task.run_ns(&mut self.buffer));
-        thread_cpu_ns() + server_ns.unwrap_or(0)
+        self.spent_ns() - self.turns.cost_ns
     }
 
     fn over(&self) -> bool {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use dyno_model::{Table, TaskId, now_ns};
 
+use crate::blocked::BlockedRows;
 use crate::cgroup_rows::GroupRows;
 use crate::file::descriptor_budget;
 use crate::host_rows::HostRows;
@@ -37,6 +38,7 @@ pub struct Shared {
     pub groups: Mutex<GroupRows>,
     pub host: Option<Mutex<HostRows>>,
     pub samples: Mutex<SampleRows>,
+    pub blocked: Mutex<BlockedRows>,
     pub memory: Mutex<MemoryRows>,
     names: Names,
     /// How far the wait event word got.
@@ -58,6 +60,7 @@ impl Shared {
             groups: Mutex::new(GroupRows::new(&spec.cgroups)),
             host: spec.host.then(|| Mutex::new(HostRows::new())),
             samples: Mutex::default(),
+            blocked: Mutex::default(),
             memory: Mutex::default(),
             names: spec
                 .word
@@ -181,6 +184,10 @@ impl Shared {
         if let Some(profiler) = &*lock(&self.profiler) {
             let status = profiler.as_ref().map_or_else(Refusal::words, |p| p.status());
             told.insert("CPU profile", status);
+        }
+        if let (answers, Some(trouble)) = lock(&self.blocked).told() {
+            let status = if answers == 0 { Status::Lost } else { Status::Ok };
+            told.insert("lock waits", (status.as_str().to_owned(), trouble.to_owned()));
         }
         if let Some(detail) = lock(&self.roster).short_of_files() {
             told.insert("open files", (Status::NotPermitted.as_str().to_owned(), detail));

@@ -189,7 +189,8 @@ impl Watch {
         self.shared.told_trouble()
     }
 
-    /// `samples`, `tasks`, `cgroup`, `host`, `sampler`, the tracer's and the profiler's, as far as they are.
+    /// `samples`, `blocked`, `tasks`, `cgroup`, `host`, `sampler`, the tracer's and the profiler's, as far as they
+    /// are.
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = self.recent(i64::MIN);
         tables.extend(self.shared.profiled());
@@ -200,6 +201,7 @@ impl Watch {
     pub fn recent(&self, since_ns: i64) -> Vec<Table> {
         let shared = &self.shared;
         let mut tables = shared.samples(since_ns, |s| vec![s.samples(), s.sampler()]);
+        tables.push(lock(&shared.blocked).table(since_ns));
         tables.push(lock(&shared.tasks).table(since_ns));
         tables.push(lock(&shared.groups).table(since_ns));
         tables.extend(shared.host.as_ref().map(|h| lock(h).table(since_ns)));

@@ -21,6 +21,7 @@ from dbdyno.conduct import Look, NullObservationListener
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import RawCell
+from dbdyno.observe.blocking import Blocked, blocking
 from dbdyno.observe.glance import Glance, glance, weight
 
 _HEAD = (
@@ -133,6 +134,7 @@ class LiveObservation(NullObservationListener):
         self._view, self._keys = View(), Keyboard()
         self._glance: Glance | None = None
         self._rows: list[Row] = []
+        self._blocked: list[Blocked] = []
         self._notices: list[str] = []
         self._drawn_s = self._noticed_s = self._ticked_s = 0.0
         self._over, self._obeying = threading.Event(), threading.Lock()
@@ -214,6 +216,7 @@ class LiveObservation(NullObservationListener):
         recent = look.recent(max(SECONDS, self._refresh_s))
         if recent["samples"].height:
             self._glance = glance(recent, look.families, everyone=not self._header.whom)
+        self._blocked = blocking(recent)
         names = {row["pid"]: row for row in look.names.frame().iter_rows(named=True)}
         lines = self._glance.sessions if self._glance else ()
         self._rows = [Row(line, names.get(line.pid, {})) for line in lines]
@@ -231,6 +234,6 @@ class LiveObservation(NullObservationListener):
 
     def _draw(self) -> None:
         self._drawn_s = time.monotonic()
-        drawn = Screen(self._header, self._glance, self._view, self._shown())
+        drawn = Screen(self._header, self._glance, self._view, self._shown(), self._blocked)
         size = self._console.size
         self._live.update(Group(*drawn.lines(size.width, size.height)), refresh=True)

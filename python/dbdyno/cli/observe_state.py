@@ -59,6 +59,7 @@ HELP = (
     ("enter", "that session alone: its events and microstates; escape goes back"),
     ("t c w a e u p", "sort by " + ", ".join(name for name, _ in ORDERS.values())),
     ("s", "the next order"),
+    ("b", "who blocks whom: a tree of the sessions that wait for locks; again: back"),
     ("f", "show only sessions whose words contain a text; empty: all"),
     ("space", "freeze; measuring goes on"),
     ("h", "this help"),
@@ -75,6 +76,7 @@ class View:
     alone: bool = False  # the chosen session alone
     frozen: bool = False
     help: bool = False
+    tree: bool = False  # who blocks whom, in place of events and sessions
     ended: bool = False
 
     def rows(self, rows: Sequence[Row]) -> list[Row]:
@@ -115,8 +117,8 @@ class View:
         self.alone = self.chosen is not None
 
     def _back(self) -> None:
-        if self.alone or self.help:
-            self.alone = self.help = False
+        if self.alone or self.help or self.tree:
+            self.alone = self.help = self.tree = False
         else:
             self.filter = ""
 
@@ -140,6 +142,7 @@ _KEYS: Mapping[str, Callable[[View, Sequence[Row]], None]] = {
     "s": lambda v, _rows: v._next_order(),
     "f": lambda v, _rows: v._flip("typing"),
     " ": lambda v, _rows: v._flip("frozen"),
+    "b": lambda v, _rows: v._flip("tree"),
     "h": lambda v, _rows: v._flip("help"),
     "?": lambda v, _rows: v._flip("help"),
     "q": lambda v, _rows: v._flip("ended"),

@@ -9,8 +9,10 @@ from rich.text import Text
 
 from dbdyno.cli.observe_state import HELP, ORDERS, Row, View
 from dbdyno.model.source import HIDDEN_STATUS
+from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.model.visible import one_line
 from dbdyno.model.wait_families import Family
+from dbdyno.observe.blocking import Blocked
 from dbdyno.observe.glance import EventLine, Glance, SessionLine
 
 LEAST = 0.0005  # seconds per second: what shows as more than 0.000
@@ -88,6 +90,28 @@ def alone_lines(row: Row | None, pid: int | None) -> Iterator[Text]:
         yield Text(f"{e.name:40} {share(e.sleep):>9} {share(e.runq):>9} {share(e.run):>9}")
 
 
+def tree_lines(blocked: Sequence[Blocked], room: int) -> Iterator[Text]:
+    """Roots and, below each, who waits for it and for how long."""
+    yield Text("")
+    yield Text(f"{'process':>9} {'waits':>8}  who blocks whom", "bold")
+    if not blocked:
+        yield Text("no session waits for a lock", "dim")
+    for line in blocked[: max(3, room)]:
+        indent = "  " * (line.depth - 1) + "`- " if line.depth else ""
+        waited = "" if line.waited_s is None else format_ns(line.waited_s * NS_PER_S)
+        count = f"blocks {line.waiters}: " if line.waiters else ""
+        style = "" if line.depth else "bold red"
+        yield Text(f"{line.pid or '-':>9} {waited:>8}  {indent}{count}{line.doing}", style)
+        if whose := "  ".join(w for w in (line.who, _query(line)) if w):
+            yield Text(f"{'':20}{whose}", "dim")
+    if (more := len(blocked) - max(3, room)) > 0:
+        yield Text(f"{more} more", "dim")
+
+
+def _query(line: Blocked) -> str:
+    return "" if line.query_id is None else f"query id {line.query_id}"
+
+
 def _microstates(s: SessionLine) -> Iterator[Text]:
     """As prstat -m: where the session's time went, in per cent of it."""
     spent = s.spent
@@ -100,7 +124,7 @@ def _microstates(s: SessionLine) -> Iterator[Text]:
 
 
 _EVENTS = 7
-_KEYS_LINE = "q quit  h help  s sort  f filter  enter drill in  space freeze"
+_KEYS_LINE = "q quit  h help  s sort  f filter  b locks  enter drill in  space freeze"
 
 
 @dataclass(frozen=True)
@@ -122,6 +146,7 @@ class Screen:
     glance: Glance | None
     view: View
     rows: Sequence[Row] = field(default_factory=tuple)  # those shown, in order
+    blocked: Sequence[Blocked] = field(default_factory=tuple)  # who blocks whom now
 
     def lines(self, width: int, height: int) -> list[Text]:
         """At most ``height`` lines; the last is for keys and notices."""
@@ -139,6 +164,11 @@ class Screen:
         yield title
         if self.glance is not None:
             yield from _sums(self.glance, h, width)
+        roots = [b for b in self.blocked if not b.depth]
+        if roots and not self.view.tree:
+            waiters = sum(b.waiters for b in roots)
+            plural = "session waits" if waiters == 1 else "sessions wait"
+            yield Text(f"locks  {waiters} {plural} for locks: b shows who blocks whom", "red")
 
     def _body(self, height: int) -> Iterator[Text]:
         if self.view.help:
@@ -146,6 +176,8 @@ class Screen:
             yield from (Text.assemble((f"{keys:>14}  ", "bold"), words) for keys, words in HELP)
         elif self.glance is None:
             yield Text("waiting for the first readings ...", "dim")
+        elif self.view.tree:
+            yield from tree_lines(self.blocked, height - 12)
         elif self.view.alone:
             chosen = next((r for r in self.rows if r.line.pid == self.view.chosen), None)
             yield from alone_lines(chosen, self.view.chosen)

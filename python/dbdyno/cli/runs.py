@@ -68,6 +68,7 @@ _PARTS = {
     "claims": ("findings",),
     "profile": ("profile", "top_events"),
     "statements": ("statements", "statement_texts", "statement_ledger", "wait_durations"),
+    "chains": ("wait_chains",),
     "events": ("events", "wait_durations"),
     "microstates": ("microstates",),
     "syscalls": ("system_calls", "system_call_sizes"),
@@ -83,6 +84,9 @@ _PARTS = {
     "--profile", is_flag=True, help="Load profile per second, transaction and call; top ten events."
 )
 @click.option("--statements", is_flag=True, help="Top SQL: time, calls and blocks by statement.")
+@click.option(
+    "--chains", is_flag=True, help="Wait chains: who makes whom wait for locks, and what that does."
+)
 @click.option("--events", is_flag=True, help="Every wait event: time asleep and in the run queue.")
 @click.option(
     "--microstates", is_flag=True, help="Time of every process: USR, SYS, CPU WAIT, I/O, lock, sleep."

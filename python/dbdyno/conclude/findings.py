@@ -9,6 +9,7 @@ import polars as pl
 from dbdyno.conclude import (
     background,
     capacity,
+    chains,
     counting,
     coverage,
     cpu_profile,
@@ -43,6 +44,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     counting.os_cached,
     capacity.headline,
     reason.lock_bound,
+    chains.roots,
     cpu_wait.cpu_wait,
     cpu_wait.throttled,
     background.pool_queue,

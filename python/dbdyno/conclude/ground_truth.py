@@ -11,6 +11,7 @@ from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.conclude.criteria import TRUTH, TRUTH_BRIEF, TRUTH_UNACCOUNTED, truth_verdict
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import BY_LABEL
+from dbdyno.model.session_time import ON_CPU
 from dbdyno.model.tables import empty
 from dbdyno.model.truth import Disturbance, Needs, Truth, TruthCase
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
@@ -143,6 +144,10 @@ def headline(found: Sequence[Truth], planned: int) -> Claim:
     )
 
 
+_ROOTS = "roots "
+"""How an account begins that is of the roots of lock waits."""
+
+
 class _Book:
     """The rung's accounts and rates of one cell."""
 
@@ -161,8 +166,20 @@ class _Book:
             event = name.removeprefix("label ")
             parts = [self._rows(a, event) for a in ("sleep", "runq", "label.run")]
             return self._sum(*(p for p in parts if p.height))
+        if name.startswith(_ROOTS):
+            return self._roots(name.removeprefix(_ROOTS))
         account, _, event = name.partition(" ")
         return self._sum(self._rows(account, event or None))
+
+    def _roots(self, doing: str) -> tuple[float | None, float | None, float | None]:
+        """Waiters whose root is runnable, or asleep; in seconds per second."""
+        rows = self._table("wait_chains").filter(pl.col("by") == "doing")
+        if rows.is_empty():
+            return None, None, None
+        wall_s = float(self._table("windows")["wall_s"][0])
+        mine = rows.filter(pl.col("name").is_in(ON_CPU) == (doing == "runnable"))
+        aas, low, high = (float(mine[c].sum()) / wall_s for c in ("seconds", "low", "high"))
+        return aas, low, min(high, float(rows["seconds"].sum()) / wall_s)
 
     def calls_per_s(self) -> float | None:
         rates = self._table("rates").filter((pl.col("scope") == "rung") & (pl.col("name") == "calls_per_s"))
@@ -271,6 +288,15 @@ def _convoy(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
     yield Known(f"sleep {case.labels['lock']}", waiting, why or "waiters")
 
 
+def _blocking(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
+    """One session has the lock at any time: it sleeps, then it is runnable."""
+    held = book.asleep(case)
+    waiters = facts.sessions - 1.0
+    why = "uncalled" if held is None else "roots"
+    yield Known(f"{_ROOTS}asleep", None if held is None else waiters * held, why)
+    yield Known(f"{_ROOTS}runnable", None if held is None else waiters * (1 - held), why)
+
+
 def _think(case: TruthCase, _facts: Facts, book: _Book) -> Iterator[Known]:
     asleep = book.asleep(case)
     yield Known("client", book.thinking(), "clock")
@@ -299,6 +325,7 @@ _KINDS: dict[str, Callable[[TruthCase, Facts, _Book], Iterator[Known]]] = {
     "mixture": _mixture,
     "commit": _commit,
     "brief": _brief,
+    "blocking": _blocking,
 }
 
 

@@ -15,6 +15,7 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from dbdyno.account import window
+from dbdyno.account.chains import wait_chains, wait_chains_total
 from dbdyno.account.cpu_profile import cpu_profile, cpu_profile_total
 from dbdyno.account.ladder import rungs
 from dbdyno.account.ledger import accounts, cross_check
@@ -82,6 +83,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables["statements"] = statements(tables, plan.experiment.observation)
     tables |= cpu_profile(cells, tables, lambda: code_areas(environment.server.engine))
     tables |= {"system_calls": system_calls(tables), "system_call_sizes": system_call_sizes(tables)}
+    tables["wait_chains"] = wait_chains(tables)
     found, facts = seconds(tables), Facts()
     tables["top_events"] = top_events(tables["windows"], found)
     findings(plan, environment, {**tables, "rungs": rungs(tables)}, workloads, facts)
@@ -109,6 +111,7 @@ def conclude(
         **together(tables),
         "statement_ledger": statement_ledger_total(tables),
         **dict(zip(("wait_histogram", "wait_durations"), wait_durations_total(tables), strict=True)),
+        "wait_chains": wait_chains_total(tables),
     }
     tables |= {name: pl.concat([tables[name], total]) for name, total in totals.items()}
     tables["statement_texts"] = tables["statement_texts"].unique("query_id", maintain_order=True)
@@ -153,7 +156,7 @@ def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
 HELD = (
     *("windows", "rates", "ledger", "cores", "events", "profile", "top_events", "data_sources", "rounds"),
     *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families", "over_time"),
-    *("statements", "statement_texts", "cpu_profile", "system_calls", "system_call_sizes"),
+    *("statements", "statement_texts", "wait_chains", "cpu_profile", "system_calls", "system_call_sizes"),
     *("statement_ledger", "wait_histogram", "wait_durations"),
 )
 """Tables of a part that conclusions are drawn from."""

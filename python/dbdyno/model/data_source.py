@@ -101,6 +101,16 @@ class SampledStacks(NamedTuple):
     tables: Mapping[str, tuple[Column, ...]]
 
 
+class Asked(NamedTuple):
+    """Rows of the server that the core's watch asks for after a sample that calls for it.
+
+    The engine's part of the watch's specification has the question. Raw table ``table``.
+    """
+
+    table: str
+    columns: tuple[Column, ...]
+
+
 class DataSource(NamedTuple):
     name: str  # as in the table of sources
     provenance: str
@@ -111,3 +121,4 @@ class DataSource(NamedTuple):
     file: CounterFile | None = None
     keyed: KeyedCounters | None = None
     stacks: SampledStacks | None = None
+    asked: Asked | None = None

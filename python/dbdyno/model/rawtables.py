@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbdyno.model.column import Column
 from dbdyno.model.column import column as _c
-from dbdyno.model.data_sources import counts, keyed
+from dbdyno.model.data_sources import asked, counts, keyed
 from dbdyno.model.data_sources.profile import PROFILE
 from dbdyno.model.data_sources.statements import STATEMENT, TEXTS
 
@@ -180,6 +180,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("status", "str", "ok | lost (server did not answer) | off"),
         _c("via", "str", "sql | memory; samples are numbered apart for each; NULL: sql", null=True),
     ),
+    **{a.table: a.columns for a in asked()},
     # -- scheduler trace: sums since it was attached, what is under way at the read included ------
     "traced": (
         *_READ,

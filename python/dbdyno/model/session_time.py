@@ -87,6 +87,9 @@ def _sum(
 Row = dict[str, object]
 
 DB_CPU, CPU_WAIT = "DB CPU", "CPU WAIT"
+RUNNABLE = "CPU or CPU WAIT"
+"""Of a process whose time in the run queue is unknown."""
+ON_CPU = (DB_CPU, CPU_WAIT, RUNNABLE)
 UNLABELLED = "active without wait event"
 POOL_QUEUE = "pool queue"
 _WHOLE = {"run": DB_CPU, "runq": CPU_WAIT, "pool.queue": POOL_QUEUE}

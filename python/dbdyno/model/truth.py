@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Kind = Literal["asleep", "spin", "quota", "convoy", "think", "mixture", "commit", "brief"]
+Kind = Literal["asleep", "spin", "quota", "convoy", "think", "mixture", "commit", "brief", "blocking"]
 Needs = Literal["nothing", "driver", "idle"]
 """What the truth of an account needs: nothing but reads in time; a driver in time; an idle machine."""
 Verdict = Literal["ok", "off", "inconclusive", "unknown"]

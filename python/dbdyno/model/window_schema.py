@@ -5,6 +5,7 @@ from __future__ import annotations
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import counts
+from dbdyno.model.data_sources.blocking import BLOCKED
 from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, KEY, STATEMENT
 from dbdyno.model.derived import ROUNDS
 
@@ -88,6 +89,12 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("wait_event", "str", "where doing is wait", null=True),
         _c("seconds", "f64", "that these samples stand for"),
         _c("samples", "i64", "how many"),
+    ),
+    "cut_blocked": (
+        *CELL,
+        *BLOCKED,
+        _c("session", "i64", "session that waits; NULL: not one of ours", null=True),
+        _c("seconds", "f64", "that the sample stands for"),
     ),
     "served": (
         *CELL,

@@ -10,6 +10,7 @@ import polars as pl
 
 from dbdyno.model.data_source import NO_ENABLING, Enabling, Step
 from dbdyno.model.data_sources import SOURCES, files
+from dbdyno.model.data_sources.blocking import LOCK_WAITS
 from dbdyno.model.protocols import Server, Watch
 from dbdyno.model.source import TRACE, Source, Status
 from dbdyno.model.tables import Tables, rows
@@ -186,6 +187,7 @@ _SPECS = (
 
 _OTHERS = {
     "sampler priority": "scheduling class of the threads that sample",
+    LOCK_WAITS: "the server's table of locks",
     "open files": "descriptors kept open for the files of tasks",
 }
 """What a watch tells of itself that is no series of reads -> provenance."""
@@ -195,6 +197,7 @@ _OTHERS_ENABLED = {
         "CAP_SYS_NICE",
         (Step(_WITH_RIGHTS.format(caps="sys_nice")),),
     ),
+    LOCK_WAITS: Enabling("who makes whom wait"),
     "open files": Enabling("cheap reads of many tasks", "", (Step("ulimit -n 65536"),)),
 }
 

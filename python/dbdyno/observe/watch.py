@@ -13,7 +13,7 @@ import polars as pl
 from dbdyno import _core
 from dbdyno.engines.attended import Attended
 from dbdyno.model.data_source import Option
-from dbdyno.model.data_sources import TRACED, options, sampled
+from dbdyno.model.data_sources import TRACED, asked, options, sampled
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan import Experiment, Observation
 from dbdyno.model.protocols import Load, Server, Watch, needed
@@ -218,7 +218,8 @@ def _of(scope: str, pid: int) -> list[dict[str, Any]]:
         return []
 
 
-TABLES = ("samples", "tasks", "cgroup", "host", "sampler", *TRACED, *sampled())
+_ASKED = tuple(a.table for a in asked())
+TABLES = ("samples", "tasks", "cgroup", "host", "sampler", *_ASKED, *TRACED, *sampled())
 
 
 def frames(watch: Watch) -> dict[str, pl.DataFrame]:

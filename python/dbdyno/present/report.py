@@ -11,6 +11,7 @@ from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results, RunInfo
 from dbdyno.model.units import format_ns, format_rate, significant
 from dbdyno.present import (
+    chains,
     charts,
     charts_time,
     compare,
@@ -58,6 +59,7 @@ MOST = 3
 DETAILS: dict[str, tuple[Details, ...]] = {
     "profile": (profile.load_profile, profile.top_events),
     "statements": (statements.top_sql, waiting.statement_ledger),
+    "chains": (chains.wait_chains,),
     "events": (profile.wait_events, waiting.durations),
     "microstates": (processes.tables,),
     "syscalls": (system_calls.tables,),
@@ -201,6 +203,8 @@ class _Builder:
         if statements.there(results):
             top = [self._choice(*DETAILS["statements"]), *statements.texts(results, self._picks.shown)]
             yield Section("Top SQL", top, "statements", detail=True)
+        if chains.there(results):
+            yield Section("Wait chains", [self._choice(chains.wait_chains)], "chains", detail=True)
         yield Section("Sessions", self._sessions(), "sessions", detail=True)
         yield from self._details()
 

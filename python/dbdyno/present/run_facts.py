@@ -237,6 +237,9 @@ _METHODS = (
      "growth of the server's counters by statement, from before the first call to after the last (of an "
      "observation between the ends of a window); DB time and CPU WAIT from the scheduler trace, else "
      "from samples; without dbdyno's own"),
+    ("wait chains", "wait_chains", "seconds",
+     "the ledger's sleep in lock waits, divided as samples of the lock table were: each waiter followed to "
+     "the root, which waits for no lock"),
     ("microstates", "microstates", "usr",
      "per process: USR and SYS from schedstat split by utime and stime, CPU WAIT from schedstat, LOCK, CLNT "
      "and SLP from the joint table; BLKIO from delay accounting lies inside them"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.account.window.bins import cut_bins
+from dbdyno.account.window.blocked import cut_blocked
 from dbdyno.account.window.cells import of_cells, windows
 from dbdyno.account.window.cores import cores_of
 from dbdyno.account.window.counters import cut_levels, cut_work
@@ -64,6 +65,7 @@ def cut_without_samples(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
         **{f"cut_{c.table}": cut_counts(c, cells) for c in counts()},
         "cut_bins": cut_bins(cells),
         "rounds": cut_rounds(cells),
+        "cut_blocked": cut_blocked(cells),
         "cut_statements": cut_statements(cells),
         "cut_statement_samples": cut_statement_samples(cells),
         "statement_texts": pl.concat(

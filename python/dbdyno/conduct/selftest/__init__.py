@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 import polars as pl
 
 from dbdyno.account import window
+from dbdyno.account.chains import wait_chains
 from dbdyno.account.ledger import ledger
 from dbdyno.conclude.ground_truth import Facts, accounts_of, think_ns, truths
 from dbdyno.conduct.cell import Unit, measure
@@ -265,4 +266,5 @@ def tiers_of(raw: RawCell) -> Iterator[tuple[str, Mapping[str, pl.DataFrame]]]:
         tiers.insert(0, (TRACE, raw))
     for tier, cell in tiers:
         tables = window.cut([cell])
-        yield tier, {**tables, "ledger": ledger(tables)}
+        tables = {**tables, "ledger": ledger(tables)}
+        yield tier, {**tables, "wait_chains": wait_chains(tables)}

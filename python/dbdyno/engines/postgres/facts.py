@@ -19,6 +19,7 @@ from dbdyno.engines.postgres.presence import Presence
 from dbdyno.engines.postgres.sessions import OWN_PROBE_SINCE, Recipe
 from dbdyno.engines.postgres.wait_events import NEWEST, words
 from dbdyno.model.data_source import Enabling
+from dbdyno.model.data_sources.blocking import LOCK_WAITS
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import TargetError
 from dbdyno.model.source import Source
@@ -42,6 +43,17 @@ def activity(seen: Sight) -> Source:
         status="ok" if seen.all_sessions else "not permitted",
         detail=_hidden(seen),
         enabling=monitoring(seen, "state, wait event and statement of each session, sampled by SQL"),
+    )
+
+
+def blocking(seen: Sight) -> Source:
+    """Locks are seen by every role, what their holders do is not."""
+    return Source(
+        name=LOCK_WAITS,
+        provenance="pg_lock_status(), after a sample that met a session in a wait of the type Lock",
+        status="ok" if seen.all_sessions else "not permitted",
+        detail=_hidden(seen),
+        enabling=monitoring(seen, "who makes whom wait: chains of lock waits, and what their roots do"),
     )
 
 
@@ -129,6 +141,7 @@ def sources(
         activity(seen),
         _executions(),
         statements,
+        blocking(seen),
         *dim(seen),
         *_words(version),
     ]

@@ -37,6 +37,11 @@ def activity_sql(connection: Connection, chosen: Observation | None = None) -> s
     return sql.fill("activity", chosen=column, control=connection.info.backend_pid)
 
 
+def blocking_spec(connection: Connection) -> dict[str, Any]:
+    """How the core asks who waits for a lock, and in which waits of sessions."""
+    return {"sql": sql.fill("blocked", control=connection.info.backend_pid), "classes": ["Lock"]}
+
+
 def _condition(connection: Connection, chosen: Observation) -> str:
     """Numbers, and one literal: names are looked up once, so nobody's text becomes SQL."""
     _check_text(chosen)

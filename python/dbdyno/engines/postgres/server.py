@@ -288,6 +288,7 @@ class PostgresServer:
             "activity": {
                 "target": {**self._target, "application_name": observation.OBSERVER},
                 "sql": query,
+                "blocking": observation.blocking_spec(self._connection),
             },
             "sessions": [list(task) for task in numbered],
             "os": here,

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from dbdyno.model.data_source import CounterFile, DataSource, KeyedCounters, Option, ProcessRate, TaskCounts
+from dbdyno.model.data_source import (
+    Asked,
+    CounterFile,
+    DataSource,
+    KeyedCounters,
+    Option,
+    ProcessRate,
+    TaskCounts,
+)
+from dbdyno.model.data_sources.blocking import BLOCKING
 from dbdyno.model.data_sources.profile import CPU_PROFILE
 from dbdyno.model.data_sources.statements import STATEMENTS
 from dbdyno.model.data_sources.syscalls import SYSTEM_CALLS
 
-BUILT_IN: tuple[DataSource, ...] = (SYSTEM_CALLS, STATEMENTS, CPU_PROFILE)
+BUILT_IN: tuple[DataSource, ...] = (SYSTEM_CALLS, STATEMENTS, CPU_PROFILE, BLOCKING)
 SOURCES = list(BUILT_IN)
 
 
@@ -32,6 +41,10 @@ def keyed() -> tuple[KeyedCounters, ...]:
 def sampled() -> tuple[str, ...]:
     """Raw tables of sampled stacks."""
     return tuple(table for s in SOURCES if s.stacks for table in s.stacks.tables)
+
+
+def asked() -> tuple[Asked, ...]:
+    return tuple(s.asked for s in SOURCES if s.asked)
 
 
 def files() -> dict[str, CounterFile]:

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use dyno_model::{ActivityProbe, ActivityRow, Error, Result, TaskId};
+use dyno_model::{
+    ActivityProbe, ActivityRow, BLOCKED_NUMBERS, BLOCKED_TEXTS, BlockedRow, Error, Result, TaskId,
+};
 use serde::Deserialize;
 
 use crate::breaker::Breaker;
@@ -21,6 +23,30 @@ pub struct Activity {
     sql: String,
     /// Which field each column of the result is.
     fields: Vec<Field>,
+    blocking: Option<Blocking>,
+}
+
+/// The question who waits for a lock, and whom for.
+struct Blocking {
+    sql: String,
+    /// Wait classes of sessions that make it worth asking.
+    classes: Vec<String>,
+    /// Where each column of the result belongs.
+    places: Vec<Place>,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Number(usize),
+    Text(usize),
+}
+
+/// That question as it is asked: columns as in [`BlockedRow`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockingSpec {
+    sql: String,
+    classes: Vec<String>,
 }
 
 /// Whom to ask, and what.
@@ -29,13 +55,17 @@ pub struct Activity {
 pub struct ActivitySpec {
     target: TargetSpec,
     sql: String,
+    #[serde(default)]
+    blocking: Option<BlockingSpec>,
 }
 
 impl ActivitySpec {
     /// # Errors
     /// As [`Activity::connect`].
     pub fn connect(&self) -> Result<Activity> {
-        Activity::connect(&self.target, &self.sql)
+        let mut activity = Activity::connect(&self.target, &self.sql)?;
+        activity.blocking = self.blocking.as_ref().map(|b| b.prepared(&mut activity.client));
+        Ok(activity)
     }
 }
 
@@ -52,6 +82,34 @@ enum Field {
 }
 
 const PREPARED: &str = "dbdyno_activity";
+const BLOCKING: &str = "dbdyno_blocking";
+
+impl BlockingSpec {
+    /// Not asked before it is needed: a mistake in it shows then.
+    fn prepared(&self, client: &mut Client) -> Blocking {
+        Blocking {
+            sql: prepared(client, BLOCKING, &self.sql),
+            classes: self.classes.clone(),
+            places: Vec::new(),
+        }
+    }
+}
+
+/// How to run `sql` from now on: planning would be a third of a sample's cost on the server; a pooler may refuse.
+fn prepared(client: &mut Client, name: &str, sql: &str) -> String {
+    match client.simple_query(&format!("prepare {name} as {sql}")) {
+        Ok(_) => format!("execute {name}"),
+        Err(_) => sql.to_owned(),
+    }
+}
+
+fn place(name: &str) -> Result<Place> {
+    let number = BLOCKED_NUMBERS.iter().position(|n| *n == name).map(Place::Number);
+    let text = || BLOCKED_TEXTS.iter().position(|n| *n == name).map(Place::Text);
+    number
+        .or_else(text)
+        .ok_or_else(|| Error::Spec(format!("query of blocked sessions: unknown column {name}")))
+}
 
 impl Activity {
     /// Connects, and runs `sql` once to see that it fits.
@@ -73,21 +131,14 @@ impl Activity {
         if !fields.contains(&Field::Pid) {
             return Err(Error::Spec("activity query: no column pid".to_owned()));
         }
-        // planning would be a third of a sample's cost on the server; a pooler may refuse
-        let prepared = client
-            .simple_query(&format!("prepare {PREPARED} as {sql}"))
-            .is_ok();
-        let sql = if prepared {
-            format!("execute {PREPARED}")
-        } else {
-            sql.to_owned()
-        };
+        let sql = prepared(&mut client, PREPARED, sql);
         Ok(Self {
             client,
             limit,
             breaker,
             sql,
             fields,
+            blocking: None,
         })
     }
 
@@ -143,6 +194,42 @@ impl ActivityProbe for Activity {
             Err(Error::Protocol("activity query: its columns changed".to_owned()))
         }
     }
+
+    fn waits_for_lock(&self, row: &ActivityRow) -> bool {
+        let class = row.wait_class.as_ref();
+        class
+            .zip(self.blocking.as_ref())
+            .is_some_and(|(class, b)| b.classes.contains(class))
+    }
+
+    fn blocked(&mut self, rows: &mut Vec<BlockedRow>) -> Result<()> {
+        rows.clear();
+        let Some(Blocking { sql, places, .. }) = &mut self.blocking else {
+            return Ok(());
+        };
+        self.client.set_timeout(Some(self.limit))?;
+        let mut named = Ok(());
+        self.client.query(sql, |message| match message.tag {
+            b'T' => match column_names(message.body).iter().map(|n| place(n)).collect() {
+                Ok(found) => *places = found,
+                Err(error) => named = Err(error),
+            },
+            b'D' => rows.push(blocked_row(places, message.body)),
+            _ => {}
+        })?;
+        named
+    }
+}
+
+fn blocked_row(places: &[Place], body: &[u8]) -> BlockedRow {
+    let mut row = BlockedRow::default();
+    for (place, value) in places.iter().zip(values(body)) {
+        match *place {
+            Place::Number(n) => row.numbers[n] = number(value),
+            Place::Text(n) => put(&mut row.texts[n], value),
+        }
+    }
+    row
 }
 
 fn fill(row: &mut ActivityRow, fields: &[Field], body: &[u8]) {

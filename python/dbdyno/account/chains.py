@@ -1,0 +1,299 @@
+"""Table ``wait_chains``: who makes whom wait for locks, and what the roots of the chains do. Pure.
+
+How long sessions waited for each kind of lock is the ledger's sleep under that event; samples of the lock
+table say how that time is divided. So no part is more than the ledger has, and a lock that no sample met is
+a row of its own. A root whose task is runnable is on a CPU or in the run queue: its time is divided as the
+whole window of that task was. Intervals are of sampling (Wilson's; a sample is a cluster of waiters).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from dbdyno.model.data_sources.blocking import PREPARED
+from dbdyno.model.ledger_rows import groups, of_cells
+from dbdyno.model.session_time import CPU_WAIT, DB_CPU, RUNNABLE, account, db_time, parts
+from dbdyno.model.source import HIDDEN, HIDDEN_STATUS
+from dbdyno.model.tables import Tables, empty, rows
+from dbdyno.model.wait_families import Family, WaitFamilies, families_of
+
+DOING, CHAIN, STATEMENT, OBJECT = "doing", "chain", "statement", "object"
+CYCLE = "deadlock: the sessions wait for each other"
+ENDED = "ended in between"
+RELEASED = "no blocker found: the lock was released in between"
+PREPARED_TRANSACTION = "prepared transaction"
+ASLEEP = "asleep, wait event not seen"
+"""Of a root that fell asleep between the server's answer and the read of its task."""
+NOT_SAMPLED = "not sampled"
+ARROW = " -> "
+LEDGER, SAMPLES = "ledger, lock waits", "lock waits"
+_LONGEST = 64
+"""Waiters in a chain: more are cut."""
+_ROUNDING = 1e-9
+_Z2 = 1.959964**2  # of a 95 % interval
+
+Row = Mapping[str, Any]
+_Key = tuple[str, str, int | None]  # by, name, query id
+
+
+class _Root(NamedTuple):
+    path: tuple[str, ...]  # events of the waiters
+    doing: str
+    who: str
+    query_id: int | None
+    part: float  # of the waiter's time
+
+
+class _Counts(NamedTuple):
+    """Of one event: what each key was given in each sample, and what all were."""
+
+    met: dict[_Key, dict[int, float]]
+    all: dict[int, float]
+    longest_ns: dict[_Key, int]
+
+
+def wait_chains(tables: Tables) -> pl.DataFrame:
+    """From ``windows``, ``ledger``, ``events``, ``cut_blocked``, ``cut_tasks`` and what DB time needs."""
+    made: list[dict[str, Any]] = []
+    families = families_of(tables)
+    for head, window, cell in of_cells(tables):
+        mine = pl.col("cell") == window["cell"]
+        blocked = tables["cut_blocked"].filter(mine)
+        if blocked["session"].drop_nulls().is_empty():
+            continue
+        queued = _queued(tables["cut_tasks"].filter(mine))
+        counts = _counted(blocked.to_dicts(), queued, families)
+        whole = db_time(cell, window).aas
+        waited = _waited(cell, set(blocked["wait_class"].drop_nulls()), window["wall_s"])
+        total = None if whole is None else whole * window["wall_s"]
+        made += [head | row for row in _ranked(_cell(counts, waited), total)]
+    return rows("wait_chains", made)
+
+
+def wait_chains_total(tables: Tables) -> pl.DataFrame:
+    """The same over all usable cells of a workload, variant and load together (cell ``all``)."""
+    made: list[dict[str, Any]] = []
+    for head, cells in groups(tables["windows"]):
+        names = [w["cell"] for w in cells]
+        found = tables["wait_chains"].filter(pl.col("cell").is_in(names))
+        if found.is_empty():
+            continue
+        whole = found.group_by("cell").agg(
+            (pl.col("seconds") / pl.col("share")).filter(pl.col("share") > 0).first()
+        )["seconds"]
+        total = None if whole.null_count() else float(whole.sum())
+        added = found.group_by("by", "name", "query_id", maintain_order=True).agg(
+            pl.col("seconds", "samples").sum(),
+            pl.col("longest_s").max(),
+            below=(pl.col("seconds") - pl.col("low")).pow(2).sum().sqrt(),
+            above=(pl.col("high") - pl.col("seconds")).pow(2).sum().sqrt(),
+            status=pl.col("status").sort().last(),
+            source=pl.col("source").first(),
+        )
+        added = added.with_columns(
+            low=pl.max_horizontal(pl.lit(0.0), pl.col("seconds") - pl.col("below")),
+            high=pl.col("seconds") + pl.col("above"),
+        )
+        made += [head | row for row in _ranked(added.drop("below", "above").to_dicts(), total)]
+    return rows("wait_chains", made) if made else empty("wait_chains")
+
+
+def _waited(cell: Tables, classes: set[str], wall_s: float) -> dict[str, tuple[float, str]] | None:
+    """Seconds that sessions slept in each event of these classes; None: the ledger knows no sleep."""
+    if account(cell["ledger"], "sleep").aas is None:
+        return None
+    found = {n: p.aas for n, p in parts(cell).items() if n.partition("/")[0] in classes and p.aas > 0}
+    return {name: (aas * wall_s, LEDGER) for name, aas in found.items()}
+
+
+def _queued(tasks: pl.DataFrame) -> dict[int, float]:
+    """By process: run queue / (CPU + run queue), of the whole window."""
+    known = tasks.filter(pl.col("run_ns") + pl.col("runq_ns") > 0)
+    share = known.group_by("pid").agg(pl.col("runq_ns").sum() / (pl.col("run_ns") + pl.col("runq_ns")).sum())
+    return dict(share.iter_rows())
+
+
+def _counted(
+    blocked: Sequence[Row], queued: Mapping[int, float], families: WaitFamilies
+) -> dict[str, _Counts]:
+    """By event of the waiters."""
+    by_sample: dict[int, list[Row]] = defaultdict(list)
+    for row in blocked:
+        by_sample[row["sample"]].append(row)
+    found: dict[str, _Counts] = {}
+    for sample, answer in by_sample.items():
+        edges = _edges(answer)
+        for mine in _by_waiter(answer):
+            for row in mine:
+                weight = row["seconds"] / len(mine)
+                counts = found.setdefault(_event(row), _Counts({}, defaultdict(float), {}))
+                counts.all[sample] += weight
+                for root in _split(row, edges, queued, families):
+                    for key in _keys(row, root):
+                        by = counts.met.setdefault(key, defaultdict(float))
+                        by[sample] += weight * root.part
+                        longest = max(counts.longest_ns.get(key, 0), row["waited_ns"] or 0)
+                        counts.longest_ns[key] = longest
+    return found
+
+
+def _edges(answer: Sequence[Row]) -> dict[int, list[Row]]:
+    """By waiter; a parallel worker's wait is its leader's, too: others know the leader alone."""
+    edges: dict[int, list[Row]] = defaultdict(list)
+    for row in answer:
+        edges[_group(row)].append(row)
+    return edges
+
+
+def _group(row: Row) -> int:
+    return int(row["leader_pid"] or row["pid"])
+
+
+def _by_waiter(answer: Sequence[Row]) -> list[list[Row]]:
+    """Our sessions' processes, each with a row for each blocker."""
+    mine: dict[int, list[Row]] = defaultdict(list)
+    for row in answer:
+        if row["session"] is not None:
+            mine[row["pid"]].append(row)
+    return list(mine.values())
+
+
+def _split(
+    row: Row, edges: Mapping[int, list[Row]], queued: Mapping[int, float], families: WaitFamilies
+) -> Iterator[_Root]:
+    """The roots of a waiter; one that is runnable as on a CPU, and as in the run queue."""
+    for path, last, part in _roots(row, edges, (_group(row),)):
+        doing = CYCLE if last is None else _doing(last, families)
+        root = last or row
+        who, query_id = ("", None) if last is None else (_who(root), root["query_id"])
+        share = queued.get(root["blocker"]) if doing == RUNNABLE else None
+        if share is None:
+            yield _Root(path, doing, who, query_id, part)
+        else:
+            yield _Root(path, DB_CPU, who, query_id, part * (1 - share))
+            yield _Root(path, CPU_WAIT, who, query_id, part * share)
+
+
+def _roots(
+    row: Row, edges: Mapping[int, list[Row]], seen: tuple[int, ...]
+) -> Iterator[tuple[tuple[str, ...], Row | None, float]]:
+    """(events, the row whose blocker is a root, part); None for the row: they wait in a circle."""
+    event, blocker = _event(row), row["blocker"]
+    if blocker in seen:
+        yield (event,), None, 1.0
+    elif blocker not in edges or len(seen) > _LONGEST:
+        yield (event,), row, 1.0
+    else:
+        further = edges[blocker]
+        for on in further:
+            for path, last, part in _roots(on, edges, (*seen, blocker)):
+                yield (event, *path), last, part / len(further)
+
+
+def _event(row: Row) -> str:
+    return f"{row['wait_class']}/{row['wait_event']}"
+
+
+def _doing(row: Row, families: WaitFamilies) -> str:
+    """What the blocker of a row does. Its task's state outweighs its wait event: a woken one keeps that
+    until it gets a CPU."""
+    state, label = row["state"], f"{row['blocker_wait_class']}/{row['blocker_wait_event']}"
+    if row["blocker"] is None:
+        return RELEASED
+    if row["blocker"] == PREPARED:
+        return PREPARED_TRANSACTION
+    if state is None and row["helper"] is None and row["user"] is None:
+        return ENDED
+    if row["task_state"] == "R":
+        return RUNNABLE
+    if state == HIDDEN:
+        return HIDDEN_STATUS
+    if row["blocker_wait_class"] is None:
+        return ASLEEP if row["task_state"] else RUNNABLE
+    return f"client ({state})" if families.of(label) is Family.CLIENT else label
+
+
+def _who(row: Row) -> str:
+    """The blocker in words."""
+    if row["blocker"] is None or row["blocker"] == PREPARED:
+        name = row["application"]
+        return "" if row["blocker"] is None else f"{PREPARED_TRANSACTION} {name or 'of unknown name'}"
+    if row["helper"] is not None:
+        return str(row["helper"])
+    if row["user"] is None:
+        return f"process {row['blocker']}"
+    where = f"{row['user']}@{row['database'] or '?'}"
+    return f"{row['application']} ({where})" if row["application"] else where
+
+
+def _keys(row: Row, root: _Root) -> Iterator[_Key]:
+    yield DOING, root.doing, None
+    yield CHAIN, ARROW.join((*root.path, root.doing)), None
+    yield STATEMENT, root.who or root.doing, root.query_id
+    locked = row["relation"] if row["relation"] is not None else row["object"]
+    yield OBJECT, f"{locked} ({row['wait_event']})" if locked != row["wait_event"] else str(locked), None
+
+
+def _cell(
+    counts: Mapping[str, _Counts], waited: Mapping[str, tuple[float, str]] | None
+) -> list[dict[str, Any]]:
+    """Seconds by key: each event's own time, divided as its samples were."""
+    sums: dict[_Key, dict[str, Any]] = {}
+    for event in sorted({*counts, *(waited or {})}):
+        mine = counts.get(event)
+        sampled = 0.0 if mine is None else sum(mine.all.values())
+        seconds, source = (sampled, SAMPLES) if waited is None else waited.get(event, (0.0, LEDGER))
+        if not sampled or mine is None:
+            for by in (DOING, CHAIN, STATEMENT, OBJECT):
+                _add(sums, (by, f"{event}: {NOT_SAMPLED}", None), seconds, (0.0, seconds), 0, 0, source)
+            continue
+        for key, met in mine.met.items():
+            low, high = _interval(met, mine.all)
+            value = sum(met.values()) / sampled * seconds
+            ends = (low * seconds, high * seconds)
+            _add(sums, key, value, ends, len(met), mine.longest_ns[key], source)
+    return [row for row in sums.values() if row["seconds"] > 0]
+
+
+def _add(
+    sums: dict[_Key, dict[str, Any]], key: _Key, seconds: float, ends: tuple[float, float], met: int,
+    longest_ns: int, source: str,
+) -> None:  # fmt: skip
+    by, name, query_id = key
+    new = {"by": by, "name": name, "query_id": query_id, "seconds": 0.0, "low": 0.0, "high": 0.0}
+    row = sums.setdefault(key, new | {"samples": 0, "longest_s": None, "status": "ok", "source": source})
+    row["seconds"] += seconds
+    row["low"] += ends[0]
+    row["high"] += ends[1]
+    row["samples"] += met
+    if longest_ns:
+        row["longest_s"] = max(row["longest_s"] or 0.0, longest_ns / 1e9)
+    if not met:
+        row["status"] = NOT_SAMPLED
+
+
+def _interval(met: Mapping[int, float], every: Mapping[int, float]) -> tuple[float, float]:
+    """Of a share, by Wilson (1927) with as many trials as the spread between samples is worth: a ratio of
+    means over clusters (Cochran, Sampling Techniques, 6.3)."""
+    n, total = len(every), sum(every.values())
+    p = sum(met.values()) / total
+    spread = sum((met.get(sample, 0.0) - p * whole) ** 2 for sample, whole in every.items())
+    variance = max(_ROUNDING**2, spread * n / max(1, n - 1) / total**2)
+    trials = max(1.0, min(float(n), p * (1 - p) / variance)) if _ROUNDING < p < 1 - _ROUNDING else float(n)
+    middle, root = p + _Z2 / (2 * trials), math.sqrt(_Z2 * (p * (1 - p) / trials + _Z2 / (4 * trials**2)))
+    low, high = (middle - root) / (1 + _Z2 / trials), (middle + root) / (1 + _Z2 / trials)
+    return max(0.0, min(p, low)), min(1.0, max(p, high))
+
+
+def _ranked(found: Sequence[dict[str, Any]], db_time_s: float | None) -> Iterator[dict[str, Any]]:
+    for by in (DOING, CHAIN, STATEMENT, OBJECT):
+        mine = sorted((r for r in found if r["by"] == by), key=lambda r: (-r["seconds"], r["name"]))
+        whole = sum(r["seconds"] for r in mine)
+        for rank, row in enumerate(mine, 1):
+            share = row["seconds"] / db_time_s if db_time_s else None
+            yield {**row, "rank": rank, "share": share, "lock_share": row["seconds"] / whole}

@@ -1,0 +1,121 @@
+"""Wait chains on real servers: a scripted holder and waiters, the queue for a table, few rights."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tests.db.conftest import Bench, eventually
+
+pytestmark = pytest.mark.db
+ROW = "update chained set v = v + 1 where id = 1"
+
+
+@pytest.fixture
+def at(any_dsn: str, tmp_path: Path) -> Bench:
+    made = Bench(tmp_path / "home", tmp_path / "s")
+    made.__dict__["dsn"] = any_dsn
+    made.ask("drop table if exists chained; create table chained (id int primary key, v int)")
+    made.ask("insert into chained values (1, 0), (2, 0)")
+    made.ask("do $$ begin create role chained login; exception when duplicate_object then null; end $$")
+    made.ask("grant all on chained to chained")
+    return made
+
+
+@contextmanager
+def waiting(dsn: str, *statements: str) -> Iterator[None]:
+    """Each statement in a session of its own that waits for a lock, one after the other."""
+    with ExitStack() as stack:
+        threads = []
+        for statement in statements:
+            session = stack.enter_context(psycopg.connect(dsn, autocommit=True, application_name="waiter"))
+            threads.append(threading.Thread(target=_run, args=(session, statement), daemon=True))
+            threads[-1].start()
+            pid = session.info.backend_pid
+            with psycopg.connect(dsn, autocommit=True) as other:
+                eventually(lambda p=pid, o=other: _waits(o, p))  # type: ignore[misc]
+            stack.callback(session.cancel)
+        yield
+
+
+def _waits(other: psycopg.Connection, pid: int) -> bool:
+    query = "select from pg_locks where pid = %s and not granted"
+    return other.execute(query, [pid]).fetchone() is not None
+
+
+def _run(session: psycopg.Connection, statement: str) -> None:
+    try:
+        session.execute(statement.encode())
+    except psycopg.Error:
+        return  # cancelled at the end
+
+
+def observed(bench: Bench, dsn: str, *words: str) -> dict[str, Any]:
+    chosen = ("--only-application", "waiter", "--window", "2s", "--for", "4s")
+    done = bench.here("observe", "--dsn", dsn, *chosen, *words)
+    assert done.returncode == 0, done.stderr
+    return bench.last()
+
+
+def rows(document: dict[str, Any], by: str) -> list[dict[str, Any]]:
+    found = [r for r in document["wait_chains"] if r["by"] == by]
+    names = {r["cell"] for r in found}
+    return [r for r in found if r["cell"] == ("all" if "all" in names else r["cell"])]
+
+
+def test_the_holder_its_statement_and_the_locked_table_are_named(at: Bench) -> None:
+    with psycopg.connect(at.dsn, application_name="shop") as holder:
+        holder.execute(ROW)
+        with waiting(at.dsn, ROW, ROW, ROW):
+            made = observed(at, at.dsn)
+    assert [r["name"] for r in rows(made, "doing")] == ["client (idle in transaction)"]
+    chains = {r["name"] for r in rows(made, "chain")}
+    assert "Lock/transactionid -> client (idle in transaction)" in chains
+    assert "Lock/tuple -> Lock/transactionid -> client (idle in transaction)" in chains
+    (root,) = rows(made, "statement")
+    assert root["name"].startswith("shop (")
+    assert {r["name"] for r in rows(made, "object")} == {"chained (transactionid)", "chained (tuple)"}
+    shown = at.here("show", "last", "--chains").stdout
+    assert "client (idle in transaction)" in shown and "chained (tuple)" in shown
+    assert any(f["id"] == "wait-chains" for f in made["findings"])
+
+
+def test_a_queue_for_a_table_is_followed_to_who_holds_it(at: Bench) -> None:
+    """A reader waits for a waiter alone: what that one waits for is the reader's root, too."""
+    lock = "do $$ begin lock table chained in access exclusive mode; end $$"
+    with psycopg.connect(at.dsn, application_name="shop") as holder:
+        holder.execute("select * from chained")
+        with waiting(at.dsn, lock, "select * from chained"):
+            made = observed(at, at.dsn)
+    assert {r["name"] for r in rows(made, "chain")} == {
+        "Lock/relation -> client (idle in transaction)",
+        "Lock/relation -> Lock/relation -> client (idle in transaction)",
+    }
+    assert [r["name"] for r in rows(made, "object")] == ["chained (relation)"]
+
+
+def test_what_a_role_may_not_see_is_said_with_the_cure(at: Bench) -> None:
+    dsn = make_conninfo(at.dsn, user="chained")
+    with psycopg.connect(at.dsn, application_name="shop") as holder:
+        holder.execute(ROW)
+        with waiting(dsn, ROW):
+            made = observed(at, dsn)
+    (source,) = {json.dumps(s) for s in made["sources"] if s["name"] == "lock waits"}
+    assert "not permitted" in source and "GRANT pg_monitor TO chained" in source
+    assert [r["name"] for r in rows(made, "doing")] == ["hidden from this role"]
+    assert "GRANT pg_monitor TO chained" in at.here("show", "last", "--chains").stdout
+
+
+def test_a_call_that_waits_for_nobody_has_no_chains(at: Bench) -> None:
+    with psycopg.connect(at.dsn, autocommit=True, application_name="waiter") as session:
+        session.execute("select 1")
+        made = observed(at, at.dsn)
+    assert made["wait_chains"] == []
