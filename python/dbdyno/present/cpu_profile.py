@@ -258,4 +258,5 @@ def difference(b: Results, second: Pick, a: Results, first: Pick, change: CostCh
 
 def page(results: Results, pick: Pick) -> Document:
     """The profile by itself, as ``dbdyno flame`` writes it."""
-    return Document(f"CPU profile of run {results.info.id}", blocks(results, pick))
+    made = sorted(blocks(results, pick), key=lambda b: not isinstance(b, Flame))
+    return Document(f"CPU profile of run {results.info.id}", made)

@@ -151,14 +151,20 @@ def _drawn(shown: Flame, raw: Sequence[Any], x: float, depth: int, whole: float,
     y = _HIGH * (depth + 1)
     rows.append(
         f'<g><title>{html.escape(title)}</title><rect x="{x:.2f}" y="{y:g}" width="{width:.2f}" '
-        f'height="{_HIGH - 1:g}" fill="{_fill(shown, raw, frame.module)}" fill-opacity="0.55" stroke="#fff" '
-        f'stroke-width="0.5"/><text x="{x + 2:.2f}" y="{y + 13:g}">{html.escape(short)}</text></g>'
+        f'height="{_HIGH - 1:g}" fill="{_fill(shown, raw, frame.module)}" '
+        f'fill-opacity="{_opacity(shown, raw, whole):.2f}" stroke="#fff" stroke-width="0.5"/>'
+        f'<text x="{x + 2:.2f}" y="{y + 13:g}">{html.escape(short)}</text></g>'
     )
     deepest = depth
     for child in raw[3]:
         deepest = max(deepest, _drawn(shown, child, x, depth + 1, whole, rows))
         x += _WIDE * child[1] / whole
     return deepest
+
+
+def _opacity(shown: Flame, raw: Sequence[Any], whole: float) -> float:
+    """Of a comparison: the larger the difference, the stronger."""
+    return min(0.8, 0.06 + 2 * abs(raw[2]) / whole) if shown.compared else 0.55
 
 
 def _fill(shown: Flame, raw: Sequence[Any], module: str) -> str:
