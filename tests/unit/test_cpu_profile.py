@@ -9,9 +9,10 @@ import pytest
 from tests.fakery import climb
 from tests.unit.profiles import with_profile
 
-from dbdyno.account.cpu_profile import cpu_profile
+from dbdyno.account.cpu_profile import cpu_profile, kernel_areas
 from dbdyno.conclude.cpu_profile import unit_cost
 from dbdyno.conduct.derive import derive, part_of
+from dbdyno.engines import code_areas
 from dbdyno.model.code_areas import parsed, plain_name
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
@@ -244,3 +245,39 @@ def test_parts_by_source_and_by_the_longest_beginning():
 )
 def test_names_without_what_compilers_add(name: str, plain: str):
     assert plain_name(name) == plain
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("LWLockAttemptLock", "storage/lmgr"),
+        ("s_lock", "storage/lmgr"),
+        ("heapgettup_pagemode", "access/heap"),
+        ("XLogInsertRecord", "wal"),
+        ("ExecInterpExpr", "executor"),
+        ("PinBuffer", "storage/buffer"),
+        ("palloc", "utils/mmgr"),
+        ("make_result", None),  # several parts have one
+        ("no_such_function", None),
+    ],
+)
+def test_parts_of_the_server_by_name(name: str, part: str | None):
+    assert code_areas("postgres").of(name) == part
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("vfs_read", "vfs"),
+        ("ext4_file_read_iter", "ext4"),
+        ("entry_SYSCALL_64_after_hwframe", "syscall entry"),
+        ("finish_task_switch", "sched"),
+        ("tcp_sendmsg_locked", "net"),
+        ("hrtimer_interrupt", "timers"),
+        ("filemap_get_pages", "page cache"),
+        ("submit_bio_noacct", "block"),
+        ("handle_mm_fault", "mm"),
+    ],
+)
+def test_parts_of_the_kernel_by_name(name: str, part: str):
+    assert kernel_areas().of(name) == part
