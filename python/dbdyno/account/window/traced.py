@@ -156,9 +156,23 @@ def _grown_labels(
     if table == "waits" and label is _LABEL:  # a row a statement
         by = [n for n in rows.columns if n not in (*figures, *_OF_STATEMENTS)]
         rows = rows.group_by(by, maintain_order=True).agg(_known_sum(n) for n in figures)
+    if table == "wait_times":
+        rows = _none_under_way(rows)
     found = labelled(rows, tasks, label, figures, falls=falls)
     whose = tasks.select(*TASK, *_WHOSE, "over_ns", "wall_ns").filter(pl.col("wall_ns") > 0).drop("wall_ns")
     return found.join(whose, on=TASK, nulls_equal=True, maintain_order="left")
+
+
+def _none_under_way(rows: pl.DataFrame) -> pl.DataFrame:
+    """With a count of 0 where a wait that was under way at one read of a task is not at another."""
+    when = ["before_ns", "after_ns", "at_ns", "its_ns"]
+    mine = rows.filter(pl.col("low_ns").is_null())
+    reads = rows.select(*TASK, *(n for n in when if n in rows.columns)).unique(maintain_order=True)
+    each = mine.drop("count", *when, strict=False).unique(maintain_order=True)
+    every = each.join(reads, on=TASK, nulls_equal=True, maintain_order="left")
+    key = [n for n in every.columns if n != "its_ns"]
+    none = every.join(mine, on=key, how="anti", nulls_equal=True, maintain_order="left")
+    return pl.concat([rows, none.with_columns(count=pl.lit(0, pl.Int64))], how="diagonal")
 
 
 def _known_sum(name: str) -> pl.Expr:
