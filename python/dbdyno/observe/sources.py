@@ -14,7 +14,7 @@ from dbdyno.model.data_sources.blocking import LOCK_WAITS
 from dbdyno.model.protocols import Server, Watch
 from dbdyno.model.source import TRACE, Source, Status
 from dbdyno.model.tables import Tables, rows
-from dbdyno.observe.watch import TRACED_EVENTS
+from dbdyno.observe.watch import TRACED_EVENTS, TRACED_STATEMENTS
 
 DRIVER_TASKS = "driver tasks"
 """Read whether anything else is observed or not."""
@@ -301,16 +301,25 @@ def _judged(spec: _Spec, tables: Tables, told: Source | None, enabled: bool, sai
         )
     status = _verdict(counts)
     detail = _cure(spec, status) if status != "ok" else _exceptions(counts, spec.noun)
-    unnamed = said.states.get(TRACED_EVENTS, ("ok", ""))
-    if spec.name == TRACE and status == "ok" and unnamed[0] != "ok":
-        detail = "; ".join(
-            d for d in (detail, f"run, run queue and sleep without wait events: {unnamed[1]}") if d
-        )
+    if spec.name == TRACE and status == "ok":
+        detail = "; ".join(d for d in (detail, *_without(said)) if d)
     if said.trouble and spec.name == "activity samples" and "lost" in counts:
         detail = f"{detail}: {said.trouble}"
     if told and told.detail and status != "ok":
         detail = f"{detail}; {told.detail}"
     return Source(name=spec.name, provenance=provenance, status=status, detail=detail)
+
+
+def _without(said: Said) -> Iterator[str]:
+    """What the trace runs without, and why."""
+    lacks = {
+        TRACED_EVENTS: "run, run queue and sleep without wait events",
+        TRACED_STATEMENTS: "no time by statement",
+    }
+    for name, words in lacks.items():
+        status, why = said.states.get(name, ("ok", ""))
+        if status != "ok" and why:
+            yield f"{words}: {why}"
 
 
 def _untold(name: str, tables: Tables) -> tuple[str, str] | None:

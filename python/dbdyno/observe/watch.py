@@ -26,6 +26,8 @@ THREADS = "dbdyno-"
 """How the names of the observing threads begin."""
 TRACED_EVENTS = "wait events of the scheduler trace"
 """Whether it can read what tasks wait for; only where there is a trace."""
+TRACED_STATEMENTS = "statements of the scheduler trace"
+"""Whether it can read the ids of their statements."""
 _DRIVER_ALONE = {"os": False, "host": False, "trace": "off", "task_interval_ms": TASK_INTERVAL_MS}
 """Nothing of the server, nothing of the machine."""
 
