@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from dbdyno import _core
-from dbdyno.model.data_sources import sampled
+from dbdyno.model.data_sources import TRACED, sampled
 from dbdyno.model.tables import RAW
 from dbdyno.observe import frames
 
@@ -60,7 +60,7 @@ def watched(seconds: float, until: Callable[[], bool] = lambda: True, **spec: An
 def test_tables_are_as_the_schema_says(sleeper: int) -> None:
     tables = watched(0.1, sessions=[[0, sleeper]])
     seen = {"samples", "blocked", "tasks", "cgroup", "host", "sampler"}
-    assert set(tables) == {*seen, "traced", "waits", "syscalls", *sampled()}
+    assert set(tables) == {*seen, *TRACED, *sampled()}
     for name, frame in tables.items():
         assert frame.columns == [c.name for c in RAW[name]]
 

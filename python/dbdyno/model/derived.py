@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
-from dbdyno.model.cpu_profile import CPU_PROFILE, CPU_STACKS
 from dbdyno.model.data_sources import process_rates
+from dbdyno.model.data_sources.blocking import WAIT_CHAINS
+from dbdyno.model.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS
 from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, STATEMENT_LEDGER, TEXTS, WAITS_OF
 from dbdyno.model.data_sources.syscalls import CALLS, SIZES
 
@@ -331,22 +332,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("begun", "i64", "waits that began in the window"),
         _c("status", "str", "ok | lost: some durations found no room"),
     ),
-    "wait_chains": (
-        *CELL,
-        _c("by", "str", "doing (what the root does) | chain | statement | object"),
-        _c("rank", "i64", "by seconds"),
-        _c("name", "str", "what the root does; events from waiter to root; who the root is; what is locked"),
-        _c("query_id", "i64", "of the root's statement, where by is statement", null=True),
-        _c("seconds", "f64", "that sessions waited so, over the window"),
-        _c("low", "f64", "lower end: 95 % interval of sampling"),
-        _c("high", "f64", "upper end"),
-        _c("share", "f64", "of DB time", null=True),
-        _c("lock_share", "f64", "of the time that sessions waited for locks"),
-        _c("samples", "i64", "samples that met it"),
-        _c("longest_s", "f64", "longest wait seen so far, by the server's clock", null=True),
-        _c("status", "str", "ok | why it is unknown"),
-        _c("source", "str", "data source of the seconds"),
-    ),
+    "wait_chains": (*CELL, *WAIT_CHAINS),
     "rungs": (
         _c("workload", "str", "workload"),
         _c("variant", "str", "variant"),
@@ -391,8 +377,8 @@ DERIVED: dict[str, tuple[Column, ...]] = {
     ),
     "placed": PLACED,
     "placements": PLACEMENTS,
-    "cpu_profile": CPU_PROFILE,
-    "cpu_stacks": CPU_STACKS,
+    "cpu_profile": DERIVED_PROFILE,
+    "cpu_stacks": DERIVED_STACKS,
 }
 
 OLDER_NAMES = {"witnesses": "data_sources"}

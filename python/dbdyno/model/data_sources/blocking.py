@@ -46,6 +46,22 @@ BLOCKED: tuple[Column, ...] = (
     _c("task_state", "str", "R, S, D, ... of the blocker's task", null=True),
     _c("status", "str", "of task_state"),
 )
+WAIT_CHAINS: tuple[Column, ...] = (
+    _c("by", "str", "doing (what the root does) | chain | statement | object"),
+    _c("rank", "i64", "by seconds"),
+    _c("name", "str", "what the root does; events from waiter to root; who the root is; what is locked"),
+    _c("query_id", "i64", "of the root's statement, where by is statement", null=True),
+    _c("seconds", "f64", "that sessions waited so, over the window"),
+    _c("low", "f64", "lower end: 95 % interval of sampling"),
+    _c("high", "f64", "upper end"),
+    _c("share", "f64", "of DB time", null=True),
+    _c("lock_share", "f64", "of the time that sessions waited for locks"),
+    _c("samples", "i64", "samples that met it"),
+    _c("longest_s", "f64", "longest wait seen so far, by the server's clock", null=True),
+    _c("status", "str", "ok | why it is unknown"),
+    _c("source", "str", "data source of the seconds"),
+)
+"""As they are derived; seconds are the ledger's."""
 BLOCKING = DataSource(
     name=LOCK_WAITS,
     provenance="the server's table of locks, read when a sample meets a session that waits for one",

@@ -155,8 +155,10 @@ def rate_unit(text: str) -> Rate | None:
             return None
         words = words[:cut]
     scale, counted = _scaled([w for w in words if w not in ("x", "in")])
-    if len(counted) == 1 and (short := _short(counted[0])):  # tps/hour: per second, or per hour?
-        return Rate(short.counted, scale * short.scale, short.per) if per in ("", short.per) else None
+    if len(counted) == 1 and (short := _short(counted[0])):
+        if short.counted != "operations" and per not in ("", short.per):
+            return None  # tps/hour: per second, or per hour? ops/hour: operations
+        return Rate(short.counted, scale * short.scale, per or short.per)
     if len(counted) == 1 and not _BYTES.match(counted[0].lower()):
         thing = _thing(counted[0])
         return Rate(thing.counted, scale * thing.scale, per) if thing else Rate(counted[0], scale, per)
