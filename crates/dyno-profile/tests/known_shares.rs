@@ -194,13 +194,21 @@ fn held(what: &str, hits: usize, of: usize, share: f64) {
     );
 }
 
-fn functions_have_their_shares(name: &str, flags: &[&str], way: &str) {
+/// The number before ` words` in the profile's detail.
+fn told(detail: &str, words: &str) -> usize {
+    let before = detail.split(words).next().expect("there");
+    let digits = before.trim_end().rsplit(' ').next().expect("a number");
+    digits.parse().unwrap_or_else(|_| panic!("{words} in {detail}"))
+}
+
+/// `other`: the way of unwinding that next to no stack went; a few are those of the program's start.
+fn functions_have_their_shares(name: &str, flags: &[&str], other: &str) {
     let Some((tables, detail)) = profiled(name, &[flags, &["-DTENTHS=7"]].concat()) else {
         return;
     };
     let stacks = stacks(&tables);
     let of = |name: &str| stacks.iter().filter(|s| s.iter().any(|f| f == name)).count();
-    assert!(detail.contains(way), "{detail}");
+    assert!(told(&detail, other) * 20 <= rows(&tables), "{detail}");
     held("first", of("first"), of("first") + of("second"), 0.7);
     let inside = stacks
         .iter()
@@ -224,12 +232,12 @@ fn functions_have_their_shares(name: &str, flags: &[&str], way: &str) {
 
 #[test]
 fn two_functions_with_frame_pointers() {
-    functions_have_their_shares("pointers", &POINTERS, " 0 by DWARF");
+    functions_have_their_shares("pointers", &POINTERS, " by DWARF");
 }
 
 #[test]
 fn two_functions_with_unwind_tables_alone() {
-    functions_have_their_shares("tables", &TABLES, " 0 with frame pointers");
+    functions_have_their_shares("tables", &TABLES, " with frame pointers");
 }
 
 #[test]

@@ -65,7 +65,7 @@ def hot(
     store: Path | None,
     as_json: bool,
 ) -> None:
-    """Show which functions, modules, sessions or wait labels used the CPU.
+    """Show which functions, modules, sessions or wait events used the CPU.
 
     For runs with --profile. Samples are scaled to the exact CPU time of each process. CPU: without callees;
     total: with callees; 95 %: interval. Without options, for the highest number of sessions, or for all

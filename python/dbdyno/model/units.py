@@ -61,6 +61,11 @@ def format_rate(value: float, digits: int = 3) -> str:
     return significant(value, digits)
 
 
+def format_count(value: float) -> str:
+    """A number of things: ``90``, ``3.21 k``; means of several with a fraction."""
+    return f"{value:.0f}" if abs(value) < 1e3 and value == round(value) else format_rate(value)
+
+
 def digits_within(relative: float | None) -> int:
     """Significant digits of a figure with an interval of this share to both sides: between two and four."""
     if relative is None or not math.isfinite(relative) or relative <= 0:

@@ -38,7 +38,7 @@ SOURCE, CLAIM = "CPU profile", "cpu-profile"
 KINDS = ("function", "module", "session", "wait")
 SHOWN = 20
 """Rows of a table in a page; the export holds all."""
-_HEADS = {"wait": "wait label", "module": "module", "session": "session", "function": "function"}
+_HEADS = {"wait": "wait event", "module": "module", "session": "session", "function": "function"}
 _Row = dict[str, Any]
 _Columns = list[tuple[Column, Callable[[_Row], Cell]]]
 
@@ -66,7 +66,7 @@ def blocks(results: Results, pick: Pick) -> list[Block]:
         return [Paragraph(f"No CPU profile {pick.at}: {why(results)}.", "muted")]
     first = [by_kind(results, pick, by, SHOWN) for by in ("module", "function")]
     more = [by_kind(results, pick, by, SHOWN) for by in ("session", "wait")]
-    folded = Section("CPU time by session and by wait label", more, folded=True)
+    folded = Section("CPU time by session and by wait event", more, folded=True)
     return [*first, picture(results, pick), folded, *remarks(notes(results, frame))]
 
 

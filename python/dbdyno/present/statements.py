@@ -10,7 +10,7 @@ import polars as pl
 from dbdyno.model.data_sources.statements import LIO
 from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
-from dbdyno.model.units import NS_PER_S, counted, format_ns, format_rate
+from dbdyno.model.units import NS_PER_S, counted, format_count, format_ns, format_rate
 from dbdyno.model.visible import shortened, visible
 from dbdyno.present.document import (
     UNKNOWN,
@@ -242,7 +242,7 @@ def _rate(row: _Row) -> float | None:
 _OPTIONAL = 3
 """Columns from this rank on are left out where they would be empty, or nothing but 0."""
 _STATEMENT = (Column("statement", shortens=True), _name)
-_CALLS = (numeric("calls"), _figure(lambda r: r["calls"], format_rate))
+_CALLS = (numeric("calls"), _figure(lambda r: r["calls"], format_count))
 _MEAN = (numeric("mean", 1), _figure(_per_call("exec_ns"), format_ns, "ns"))
 _LIO_CALL = (numeric("LIO/call", 2), _figure(_per_call(*LIO), format_rate, "blocks"))
 _WHOSE: _Columns = (

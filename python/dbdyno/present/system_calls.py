@@ -11,7 +11,7 @@ from dbdyno.model.data_sources.syscalls import SYSTEM_CALLS
 from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
-from dbdyno.model.units import NS_PER_S, counted, format_ns, format_rate, significant
+from dbdyno.model.units import NS_PER_S, counted, format_count, format_ns, format_rate, significant
 from dbdyno.present.document import (
     Block,
     Cell,
@@ -216,9 +216,9 @@ def _useful(rows: list[_Row]) -> list[tuple[Column, Callable[[_Row], Cell]]]:
 
 _COLUMNS: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (Column("system call"), _name),
-    (numeric("calls"), lambda r: known(r["calls"], format_rate)),
+    (numeric("calls"), lambda r: known(r["calls"], format_count)),
     (numeric("% calls"), _share("calls_share")),
-    (numeric("errors"), lambda r: known(r["errors"], format_rate)),
+    (numeric("errors"), lambda r: known(r["errors"], format_count)),
     (numeric("elapsed"), _time("time_ns")),
     (numeric("% DB")._replace(name="% DB time"), _share("db_time_share")),
     (numeric("CPU"), _time("cpu_ns")),
@@ -241,7 +241,7 @@ _COLUMNS: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
 _SIZE: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (Column("system call"), _name),
     (numeric("bytes"), lambda r: known(r["size_bytes"], _power, "bytes")),
-    (numeric("calls"), lambda r: known(r["calls"], format_rate)),
+    (numeric("calls"), lambda r: known(r["calls"], format_count)),
     (numeric("%"), _share("share")),
 )
 
