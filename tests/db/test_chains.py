@@ -21,8 +21,18 @@ ROW = "update chained set v = v + 1 where id = 1"
 
 @pytest.fixture
 def at(any_dsn: str, tmp_path: Path) -> Bench:
+    return with_a_table(any_dsn, tmp_path)
+
+
+@pytest.fixture
+def at_each_kind(kind_dsn: str, tmp_path: Path) -> Bench:
+    """One old server and one new one: all versions are asked in the first test."""
+    return with_a_table(kind_dsn, tmp_path)
+
+
+def with_a_table(dsn: str, tmp_path: Path) -> Bench:
     made = Bench(tmp_path / "home", tmp_path / "s")
-    made.__dict__["dsn"] = any_dsn
+    made.__dict__["dsn"] = dsn
     made.ask("drop table if exists chained; create table chained (id int primary key, v int)")
     made.ask("insert into chained values (1, 0), (2, 0)")
     made.ask("do $$ begin create role chained login; exception when duplicate_object then null; end $$")
@@ -88,13 +98,13 @@ def test_the_holder_its_statement_and_the_locked_table_are_named(at: Bench) -> N
     assert any(f["id"] == "wait-chains" for f in made["findings"])
 
 
-def test_a_queue_for_a_table_is_followed_to_who_holds_it(at: Bench) -> None:
+def test_a_queue_for_a_table_is_followed_to_who_holds_it(at_each_kind: Bench) -> None:
     """A reader waits for a waiter alone: what that one waits for is the reader's root, too."""
     lock = "do $$ begin lock table chained in access exclusive mode; end $$"
-    with psycopg.connect(at.dsn, application_name="shop") as holder:
+    with psycopg.connect(at_each_kind.dsn, application_name="shop") as holder:
         holder.execute("select * from chained")
-        with waiting(at.dsn, lock, "select * from chained"):
-            made = observed(at, at.dsn)
+        with waiting(at_each_kind.dsn, lock, "select * from chained"):
+            made = observed(at_each_kind, at_each_kind.dsn)
     assert {r["name"] for r in rows(made, "chain")} == {
         "Lock/relation -> client (idle in transaction)",
         "Lock/relation -> Lock/relation -> client (idle in transaction)",
@@ -102,20 +112,20 @@ def test_a_queue_for_a_table_is_followed_to_who_holds_it(at: Bench) -> None:
     assert [r["name"] for r in rows(made, "object")] == ["chained (relation)"]
 
 
-def test_what_a_role_may_not_see_is_said_with_the_cure(at: Bench) -> None:
-    dsn = make_conninfo(at.dsn, user="chained")
-    with psycopg.connect(at.dsn, application_name="shop") as holder:
+def test_what_a_role_may_not_see_is_said_with_the_cure(at_each_kind: Bench) -> None:
+    dsn = make_conninfo(at_each_kind.dsn, user="chained")
+    with psycopg.connect(at_each_kind.dsn, application_name="shop") as holder:
         holder.execute(ROW)
         with waiting(dsn, ROW):
-            made = observed(at, dsn)
+            made = observed(at_each_kind, dsn)
     (source,) = {json.dumps(s) for s in made["sources"] if s["name"] == "lock waits"}
     assert "not permitted" in source and "GRANT pg_monitor TO chained" in source
     assert [r["name"] for r in rows(made, "doing")] == ["hidden from this role"]
-    assert "GRANT pg_monitor TO chained" in at.here("show", "last", "--chains").stdout
+    assert "GRANT pg_monitor TO chained" in at_each_kind.here("show", "last", "--chains").stdout
 
 
-def test_a_call_that_waits_for_nobody_has_no_chains(at: Bench) -> None:
-    with psycopg.connect(at.dsn, autocommit=True, application_name="waiter") as session:
+def test_a_call_that_waits_for_nobody_has_no_chains(at_each_kind: Bench) -> None:
+    with psycopg.connect(at_each_kind.dsn, autocommit=True, application_name="waiter") as session:
         session.execute("select 1")
-        made = observed(at, at.dsn)
+        made = observed(at_each_kind, at_each_kind.dsn)
     assert made["wait_chains"] == []

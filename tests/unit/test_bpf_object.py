@@ -18,7 +18,7 @@ OBJECT = CRATE / "bpf" / "sched.bpf.o"
 SHARED = ("wait", "slot", "call", "calls", "places", "control")
 PROGRAMS = {
     "sched_switch", "sched_wakeup", "sched_process_fork", "sys_enter", "sys_exit", "look_throttled",
-    "on_tick", "wait_of", "add_duration", "add_queue",
+    "on_tick", "find_wait", "add_duration", "queue_of",
 }  # fmt: skip
 MAPS = {"control", "places", "slots", "calls", "vacant"}
 
@@ -110,7 +110,7 @@ def test_the_object_has_these_programs_and_maps() -> None:
     assert found.license == b"Dual BSD/GPL\0"
     assert {
         f"tp_btf/{p}"
-        for p in PROGRAMS - {"look_throttled", "on_tick", "wait_of", "add_duration", "add_queue"}
+        for p in PROGRAMS - {"look_throttled", "on_tick", "find_wait", "add_duration", "queue_of"}
     } < found.sections
     assert set(found.structs) == set(SHARED)
 

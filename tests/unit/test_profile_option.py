@@ -6,6 +6,7 @@ import click
 import pytest
 from tests.unit.test_observe_sources import tables
 
+from dbdyno.cli.app import app
 from dbdyno.cli.observe import observe_command
 from dbdyno.cli.run import run
 from dbdyno.model.data_sources import CPU_PROFILE
@@ -17,6 +18,11 @@ from dbdyno.plan import sampled_for
 
 assert CPU_PROFILE.option
 HZ = CPU_PROFILE.option.hz
+
+
+def whole() -> click.Context:
+    """The program, as it is when a command of it is called."""
+    return click.Context(app, **app.context_settings)
 
 
 @pytest.mark.parametrize(
@@ -32,19 +38,19 @@ HZ = CPU_PROFILE.option.hz
     ],
 )
 def test_its_value_may_be_left_out(words: list[str], chosen: object, workload: str) -> None:
-    params = run.make_context("run", words).params
+    params = run.make_context("run", words, parent=whole()).params
     assert (params["profile"], params["workload"]) == (chosen, workload)
 
 
 @pytest.mark.parametrize("words", [["--profile", "30s"], ["--profile=30s", "--lines"]])
 def test_an_observation_may_be_profiled_for_a_time(words: list[str]) -> None:
-    assert observe_command.make_context("observe", words).params["profile"] == "30s"
+    assert observe_command.make_context("observe", words, parent=whole()).params["profile"] == "30s"
 
 
 @pytest.mark.parametrize("hz", ["0", "1001"])
 def test_a_frequency_that_cannot_be_is_refused(hz: str) -> None:
     with pytest.raises(click.BadParameter):
-        run.make_context("run", [f"--profile={hz}", "lio"])
+        run.make_context("run", [f"--profile={hz}", "lio"], parent=whole())
 
 
 def test_a_time_is_for_an_observation_alone() -> None:

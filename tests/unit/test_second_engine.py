@@ -52,7 +52,8 @@ class Program:
     def __init__(self, home: Path) -> None:
         self.home = home
         (home / "second.toml").write_text(RECIPE)
-        self._env = {**os.environ, "DBDYNO_STORE": str(home / "store"), "XDG_STATE_HOME": str(home / "state")}
+        paths = {"DBDYNO_STORE": str(home / "store"), "XDG_STATE_HOME": str(home / "state")}
+        self._env = {**os.environ, **paths, "COLUMNS": "80"}
 
     def __call__(self, words: str, code: int = 0) -> str:
         """What it prints, or why it fails with that exit code."""

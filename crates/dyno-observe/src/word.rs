@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use object::read::ReadCache;
 use serde::Deserialize;
@@ -12,6 +13,11 @@ use serde::Deserialize;
 use crate::elf::{self, Linked};
 use crate::stat;
 use crate::status::{Refusal, Status};
+
+/// Device, inode, size, time of change of a program, and a symbol of it.
+type Place = (u64, u64, u64, i64, String);
+/// Found before: each window of an observation looks anew, and a program may have 20,000 symbols.
+static FOUND: LazyLock<Mutex<HashMap<Place, Linked>>> = LazyLock::new(Mutex::default);
 
 /// Which word. The JSON form is in `docs/core.md`.
 #[derive(Debug, Clone, Deserialize)]
@@ -144,6 +150,13 @@ impl WordFinder {
     /// Opened through the process, so that it is its own program also in a container or after an upgrade.
     fn linked(&self, pid: i64, exe: &str) -> Result<Linked, Refusal> {
         let file = fs::File::open(exe).map_err(|e| refusal(pid, &e, Right::Look))?;
+        let key = file
+            .metadata()
+            .map(|m| (m.dev(), m.ino(), m.size(), m.mtime_nsec(), self.symbol.clone()));
+        let known = || FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(linked) = key.as_ref().ok().and_then(|key| known().get(key).copied()) {
+            return Ok(linked);
+        }
         let cache = ReadCache::new(file);
         let none = || {
             format!(
@@ -154,7 +167,12 @@ impl WordFinder {
             )
         };
         match elf::symbol(&cache, &self.symbol) {
-            Ok(Some(linked)) => Ok(linked),
+            Ok(Some(linked)) => {
+                if let Ok(key) = key {
+                    known().insert(key, linked);
+                }
+                Ok(linked)
+            }
             Ok(None) => Err(Refusal::new(Status::NotSupported, none())),
             Err(e) => Err(Refusal::new(Status::NotSupported, format!("{}: {e}", path(exe)))),
         }

@@ -43,19 +43,33 @@ static __always_inline __u32 place_of(struct slot *s, __u32 label, __u64 query, 
 }
 
 /*
+ * Functions that are not static are verified once, by themselves, instead of at each place that calls them on each way
+ * to it: the trace is loaded anew for each window. Before 5.12 such a function takes numbers only, so it looks its slot up.
+ */
+
+/*
  * With no room left for one more statement, those of all others; for one more label, those of UNREAD, which
  * is put in first.
  */
-static __noinline __u32 wait_of(struct slot *s, __u32 label, __u64 query)
+__noinline __u32 find_wait(__u32 own, __u32 label, __u64 query)
 {
-	__u32 n = place_of(s, label, query, query ? WAITS / 4 * 3 : WAITS);
+	struct slot *s = slot_at(own);
+	__u32 n;
 
+	if (!s)
+		return 0;
+	n = place_of(s, label, query, query ? WAITS / 4 * 3 : WAITS);
 	if (n == WAITS && query)
 		n = place_of(s, label, OTHERS, WAITS);
 	if (n < WAITS)
 		return n;
 	s->lost++;
 	return (UNREAD * 0x9e3779b1U) >> 25;
+}
+
+static __always_inline __u32 wait_of(struct slot *s, __u32 label, __u64 query)
+{
+	return find_wait(s->own, label, query);
 }
 
 static __always_inline struct wait *wait_at(struct slot *s, __u32 n)
@@ -117,10 +131,14 @@ static __always_inline __u32 bucket_of(__u64 ns)
 }
 
 /* One more wait of wait `n` lasted so long; `queue` 0: asleep, 1: in the run queue. */
-static __noinline void add_duration(struct slot *s, __u32 n, __u32 queue, __u64 ns)
+__noinline int add_duration(__u32 own, __u32 n, __u32 queue, __u64 ns)
 {
-	__u16 cell = 1 + ((n & (WAITS - 1)) << 8 | queue << 7 | bucket_of(ns));
+	__u16 cell = 1 + ((n & (WAITS - 1)) << 8 | (queue & 1) << 7 | bucket_of(ns));
 	__u32 first = (cell * 0x9e3779b1U) >> 22;
+	struct slot *s = slot_at(own);
+
+	if (!s)
+		return 0;
 
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < PROBES; i++) {
@@ -130,10 +148,11 @@ static __noinline void add_duration(struct slot *s, __u32 n, __u32 queue, __u64 
 			s->cells[at] = cell;
 		if (s->cells[at] == cell) {
 			s->counts[at]++;
-			return;
+			return 0;
 		}
 	}
 	s->unplaced++;
+	return 0;
 }
 
 static __always_inline void add_sleep(struct slot *s, __u64 ns)
@@ -143,7 +162,7 @@ static __always_inline void add_sleep(struct slot *s, __u64 ns)
 	if (s->blocked)
 		s->blocked_ns += ns;
 	if (!s->seeded)
-		add_duration(s, s->wait, 0, ns);
+		add_duration(s->own, s->wait, 0, ns);
 }
 
 /* The sleep that its wake-up ended, put where it belongs. */
@@ -162,14 +181,18 @@ static __always_inline void queue_under(struct slot *s, __u32 n, __u64 ns, __u64
 	w->runq_ns += ns;
 	w->throttled_ns += throttled;
 	if (!s->seeded)
-		add_duration(s, n, 1, ns);
+		add_duration(s->own, n, 1, ns);
 	s->seeded = 0;
 }
 
-static __noinline void add_queue(struct slot *s, __u64 ns)
+__noinline int queue_of(__u32 own, __u64 ns)
 {
-	__u64 throttled = throttled_ns(s, ns);
+	struct slot *s = slot_at(own);
+	__u64 throttled;
 
+	if (!s)
+		return 0;
+	throttled = throttled_ns(s, ns);
 	s->runq_ns += ns;
 	s->throttled_ns += throttled;
 	s->queue = 0;
@@ -180,6 +203,12 @@ static __noinline void add_queue(struct slot *s, __u64 ns)
 	} else {
 		queue_under(s, s->wait, ns, throttled);
 	}
+	return 0;
+}
+
+static __always_inline void add_queue(struct slot *s, __u64 ns)
+{
+	queue_of(s->own, ns);
 }
 
 /* What is owed, to the statement that it worked for after it. */

@@ -173,6 +173,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 		__sync_fetch_and_add(&c->lost, 1);
 		return 0;
 	}
+	s->own = n;
 	s->tgid = child->tgid;
 	s->start_boottime_ns = child->start_boottime;
 	s->word = c->word;

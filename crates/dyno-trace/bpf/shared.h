@@ -84,7 +84,9 @@ struct slot {
 	__u32 seeded; /* the wait under way began before we looked: not in the histograms */
 	__u32 taken; /* how many of `waits` are used */
 	__u32 unplaced; /* durations that found no cell */
-	__u64 more[2];
+	__u32 own; /* its own number */
+	__u32 spare;
+	__u64 more;
 
 	__u64 first_ns; /* watched since */
 	__u64 start_boottime_ns; /* 0: not seen yet */

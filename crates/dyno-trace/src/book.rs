@@ -85,6 +85,7 @@ impl Book {
         slot.query_at = newcomer.statement.at;
         slot.idle = newcomer.statement.idle;
         slot.taken = 1;
+        slot.own = number as u32;
         slot.first_ns = newcomer.now_ns;
         slot.since_ns = newcomer.now_ns;
         slot.seed_label = UNREAD;
