@@ -8,7 +8,6 @@ whole window of that task was. Intervals are of sampling (Wilson's; a sample is 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from dbdyno.model.session_time import CPU_WAIT, DB_CPU, RUNNABLE, account, db_ti
 from dbdyno.model.source import HIDDEN, HIDDEN_STATUS
 from dbdyno.model.tables import Tables, empty, rows
 from dbdyno.model.wait_families import Family, WaitFamilies, families_of
+from dbdyno.stats.estimates import wilson_of
 
 DOING, CHAIN, STATEMENT, OBJECT = "doing", "chain", "statement", "object"
 CYCLE = "deadlock: the sessions wait for each other"
@@ -35,7 +35,6 @@ LEDGER, SAMPLES = "ledger, lock waits", "lock waits"
 _LONGEST = 64
 """Waiters in a chain: more are cut."""
 _ROUNDING = 1e-9
-_Z2 = 1.959964**2  # of a 95 % interval
 
 Row = Mapping[str, Any]
 _Key = tuple[str, str, int | None]  # by, name, query id
@@ -285,9 +284,8 @@ def _interval(met: Mapping[int, float], every: Mapping[int, float]) -> tuple[flo
     spread = sum((met.get(sample, 0.0) - p * whole) ** 2 for sample, whole in every.items())
     variance = max(_ROUNDING**2, spread * n / max(1, n - 1) / total**2)
     trials = max(1.0, min(float(n), p * (1 - p) / variance)) if _ROUNDING < p < 1 - _ROUNDING else float(n)
-    middle, root = p + _Z2 / (2 * trials), math.sqrt(_Z2 * (p * (1 - p) / trials + _Z2 / (4 * trials**2)))
-    low, high = (middle - root) / (1 + _Z2 / trials), (middle + root) / (1 + _Z2 / trials)
-    return max(0.0, min(p, low)), min(1.0, max(p, high))
+    low, high = wilson_of(p * trials, trials)
+    return min(p, low), max(p, high)
 
 
 def _ranked(found: Sequence[dict[str, Any]], db_time_s: float | None) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ Intervals are those of a share seen in so many samples of unequal weight (Kish),
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -183,6 +184,7 @@ def _named(frames: pl.DataFrame, areas: CodeAreas) -> pl.DataFrame:
     )
 
 
+@cache
 def kernel_areas() -> CodeAreas:
     """Subsystems of Linux by the beginnings of well-known names."""
     return parsed(resources.files("dbdyno.account").joinpath("kernel_areas.txt").read_text("utf-8"))

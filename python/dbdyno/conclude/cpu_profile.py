@@ -1,4 +1,4 @@
-"""Where CPU time goes, and how a unit of work gets dearer: claims from the table ``cpu_profile``."""
+"""Where CPU time goes, and why a unit of work takes more of it: claims from the table ``cpu_profile``."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def _lost(case: Case, cells: list[Row]) -> float:
 _COUNTED = re.compile(r"(\d+) samples, (\d+) lost")
 
 
-def dearer(case: Case) -> Iterator[Claim]:
+def cost_difference(case: Case) -> Iterator[Claim]:
     """The highest load of each ladder against its lowest."""
     if case.observed:
         return

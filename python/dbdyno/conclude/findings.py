@@ -54,7 +54,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     cpu_wait.idle_burn,
     cpu_wait.naive_cpu,
     cpu_profile.where_cpu_goes,
-    cpu_profile.dearer,
+    cpu_profile.cost_difference,
     background.helpers,
     background.io_workers,
     requests.cost,

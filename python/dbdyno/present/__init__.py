@@ -87,7 +87,7 @@ def hot(
 
 
 def hot_change(change: CostChange, most: int) -> printed:
-    """How a unit of work got dearer, as text."""
+    """Why a unit of work takes more CPU, as text."""
     from dbdyno.present import cpu_profile
     from dbdyno.present.document import Document
     from dbdyno.present.media.text import Printed

@@ -207,7 +207,7 @@ def _kernel(row: _Row) -> Cell:
     return Cell("") if part is None or not whole else known(part / whole, lambda v: percent(v))
 
 
-# How a unit of work gets dearer.
+# Why a unit of work takes more CPU.
 
 
 def cost_tables(change: CostChange, most: int | None = None) -> list[Block]:

@@ -156,8 +156,8 @@ def positive_interval(
 Number = TypeVar("Number", float, "pl.Expr")
 
 
-def wilson_of(hits: int, n: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of ``hits`` out of ``n``."""
+def wilson_of(hits: float, n: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of ``hits`` out of ``n``; either may be an effective number."""
     low, high = _wilson(hits / n, float(n))
     return max(0.0, low), min(1.0, high)
 
