@@ -22,7 +22,7 @@ from dbdyno.model.code_areas import CodeAreas, parsed, plain_name
 from dbdyno.model.cpu_profile import KERNEL, NOT_SAMPLED, OTHERS, UNKNOWN, frame_text
 from dbdyno.model.ledger_rows import account_rows, groups
 from dbdyno.model.raw import RawCell
-from dbdyno.model.session_time import NO_EVENT
+from dbdyno.model.session_time import wait_label
 from dbdyno.model.tables import Tables, conform, empty
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats.estimates import interval
@@ -213,12 +213,10 @@ _SUMS = (
 
 
 def _rows(found: _Weighted, code: _Code) -> pl.DataFrame:
-    """Of all kinds, without intervals."""
+    """Rows of all kinds, without intervals."""
     seen = found.seen
-    label = pl.concat_str("wait_class", "wait_event", separator="/", ignore_nulls=True)
-    label = pl.when(pl.col("wait_class").is_null()).then(pl.lit(NO_EVENT)).otherwise(label)
     why = pl.format("label unknown: {}", "label_status")
-    label = pl.when(pl.col("label_status") != "ok").then(why).otherwise(label)
+    label = pl.when(pl.col("label_status") != "ok").then(why).otherwise(wait_label())
     session = pl.col("session").cast(pl.String)
     kinds = {"mode": pl.col("mode"), "session": session, "wait": label}
     made = [

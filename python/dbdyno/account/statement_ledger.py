@@ -14,7 +14,7 @@ import polars as pl
 
 from dbdyno.model.column import CELL
 from dbdyno.model.ledger_rows import groups
-from dbdyno.model.session_time import account
+from dbdyno.model.session_time import account, event_name
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import Tables, conform, empty
 from dbdyno.model.wait_families import Family, families_of
@@ -24,7 +24,6 @@ SAMPLES, TICKS = "activity samples", "scheduler trace, by clock ticks"
 _KEY = ("query_id", "query_status", "worker")
 _STRICT = (1.96 / 3.5) ** 2
 """A contradiction is one of 3.5 standard errors: there are many statements."""
-_LABEL = pl.concat_str("wait_class", "wait_event", separator="/", ignore_nulls=True)
 
 
 def statement_ledger(tables: Tables) -> pl.DataFrame:
@@ -67,7 +66,7 @@ def statement_times(rows: pl.DataFrame) -> pl.DataFrame:
 def _traced(waits: pl.DataFrame, client: pl.Expr) -> pl.DataFrame:
     """Seconds per second."""
     slept = waits.with_columns(account=pl.when(client).then(pl.lit("client")).otherwise(pl.lit("sleep")))
-    slept = slept.group_by(*_KEY, "account", detail=_LABEL, maintain_order=True).agg(
+    slept = slept.group_by(*_KEY, "account", detail=event_name(), maintain_order=True).agg(
         value=pl.col("sleep").sum(), waits=pl.col("sleeps").sum()
     )
     slept = slept.filter((pl.col("value") != 0) | (pl.col("waits") != 0))
@@ -113,7 +112,7 @@ def _sampled(mine: Tables, window: dict[str, float], client: pl.Expr) -> pl.Data
     )
     awake = met.filter(doing="run").group_by("query_id", maintain_order=True).agg(seconds.sum(), n.sum())
     parts = [awake.with_columns(account=pl.lit(a), whole=pl.lit(v)) for a, v in exact.items()]
-    parts.append(waits.select("query_id", "seconds", "samples", "account", "whole", detail=_LABEL))
+    parts.append(waits.select("query_id", "seconds", "samples", "account", "whole", detail=event_name()))
     share = seconds / seconds.sum()
     shared = [
         p.with_columns(value=share * pl.col("whole"), low=low * pl.col("whole"), high=high * pl.col("whole"))

@@ -14,7 +14,7 @@ from dbdyno.model.column import CELL
 from dbdyno.model.data_sources.statements import FIGURES, KEY, LIO
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.plan import Observation
-from dbdyno.model.session_time import account
+from dbdyno.model.session_time import account, event_name
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import Tables, conform, empty
 from dbdyno.model.wait_families import Family, families_of
@@ -83,7 +83,7 @@ def _times(sampled: pl.DataFrame, exact: dict[str, float | None], client: pl.Exp
     seconds = pl.col("seconds")
     ran, waited = seconds.filter(pl.col("doing") == "run").sum(), seconds.filter(pl.col("doing") == "wait")
     unknown = seconds.filter(pl.col("doing") == "?").sum()
-    label = pl.concat_str("wait_class", "wait_event", separator="/", ignore_nulls=True)
+    label = event_name()
     made = told.group_by("query_id", maintain_order=True).agg(
         ran=ran, waited_s=waited.sum(), unknown=unknown,
         top_wait=label.filter(pl.col("doing") == "wait").sort_by(waited, descending=True).first(),

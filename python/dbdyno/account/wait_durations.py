@@ -11,12 +11,10 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.column import CELL
-from dbdyno.model.data_sources.statements import WAITS_OF
+from dbdyno.model.data_sources.statements import EVERY_STATEMENT, WAITS_OF
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.tables import Tables, conform, empty, quantiles_ns
 
-ALL = "all"
-"""``query_status`` of rows of all statements together."""
 SLEEP, QUEUE = "sleep", "runq"
 _FIRST_NS = 1024
 _CELL = [c.name for c in CELL]
@@ -68,7 +66,7 @@ def wait_durations_total(tables: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _with_all(rows: pl.DataFrame) -> pl.DataFrame:
-    none = {"query_id": pl.lit(None, pl.Int64), "query_status": pl.lit(ALL)}
+    none = {"query_id": pl.lit(None, pl.Int64), "query_status": pl.lit(EVERY_STATEMENT)}
     return pl.concat([rows.with_columns(**none), rows.filter(pl.col("query_id").is_not_null())])
 
 

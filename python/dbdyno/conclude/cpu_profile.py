@@ -178,7 +178,7 @@ def _signed(ns: float) -> str:
 
 
 def where_cpu_goes(case: Case) -> Iterator[Claim]:
-    """Of the highest load of each ladder, or of an observation."""
+    """The profile of the highest load of each ladder, or of an observation."""
     for subject, place, cells in _tops(case):
         rows = _together(case, cells)
         whole = sum(r["aas"] for r in rows if r["by"] == "mode")

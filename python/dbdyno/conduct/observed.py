@@ -83,7 +83,7 @@ def _there(backends: pl.DataFrame) -> str:
 
 WITH_SESSIONS = ("samples", "tasks", *TRACED)
 _TOLD_LATER = {*TRACED, *(t for t in sampled() if "role" in {c.name for c in RAW[t]})}
-"""Where a process is ``other`` until somebody says whose it is."""
+"""Where a process is ``other`` until its session is known."""
 _Key = tuple[int, int, int | None]  # pid; tid; start time, where the tasks can be read
 
 

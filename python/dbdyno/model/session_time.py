@@ -216,6 +216,11 @@ def wait_label() -> pl.Expr:
     return pl.when(pl.col("wait_class").is_null()).then(pl.lit(NO_EVENT)).otherwise(named)
 
 
+def event_name() -> pl.Expr:
+    """The same; empty where there is no wait event."""
+    return pl.concat_str("wait_class", "wait_event", separator="/", ignore_nulls=True)
+
+
 def _labelled(events: pl.DataFrame) -> pl.DataFrame:
     return events.filter(pl.col("scope") == "rung").with_columns(label=wait_label())
 

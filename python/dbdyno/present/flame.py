@@ -62,7 +62,7 @@ def _rung(head: Mapping[str, Any]) -> tuple[str, str, int]:
 
 
 def tree(rows: pl.DataFrame, other: pl.DataFrame | None = None) -> Node:
-    """Of the sessions; where there are none, of all. ``other``: what they are compared with."""
+    """Rows of the sessions; where there are none, of all. ``other``: what they are compared with."""
     root = Node(ROOT)
     for n, frame in enumerate((rows, other)):
         if frame is None:

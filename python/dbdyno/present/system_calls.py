@@ -45,7 +45,7 @@ def there(results: Results) -> bool:
 
 
 def tables(results: Results, pick: Pick) -> list[Block]:
-    """Of the sessions, each session and other processes; sizes; then what to bear in mind."""
+    """All sessions, each session, other processes; sizes; then notes."""
     frame = rows_of(results, "system_calls", pick)
     sessions = frame.filter(pl.col("who") == "rung")
     if sessions.is_empty():

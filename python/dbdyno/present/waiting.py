@@ -7,7 +7,9 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.model.data_sources.statements import EVERY_STATEMENT
 from dbdyno.model.results import Results
+from dbdyno.model.session_time import event_name
 from dbdyno.model.units import NS_PER_S, counted, format_ns
 from dbdyno.present.document import Block, Cell, Column, known, numeric, remarks, table, word
 from dbdyno.present.figures import percent
@@ -15,7 +17,6 @@ from dbdyno.present.selection import Pick, rows_of
 from dbdyno.present.statements import statement, texts_of
 
 MOST = 40
-_ALL = "all"
 _Row = dict[str, Any]
 _Cells = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
 _NO_STATEMENT = {"query_id": None, "user": None, "text": None}
@@ -32,7 +33,7 @@ _SPLIT = "User and kernel: in the proportion of all sessions."
 
 def durations(results: Results, pick: Pick) -> list[Block]:
     """By wait event, asleep and in the run queue after it; nothing without a trace."""
-    frame = rows_of(results, "wait_durations", pick).filter(pl.col("query_status") == _ALL)
+    frame = rows_of(results, "wait_durations", pick).filter(pl.col("query_status") == EVERY_STATEMENT)
     rows = frame.sort("seconds", descending=True).to_dicts()
     if not rows:
         return []
@@ -65,17 +66,18 @@ def statement_ledger(results: Results, pick: Pick) -> list[Block]:
 
 def _by_statement(frame: pl.DataFrame) -> list[_Row]:
     seconds, account = pl.col("seconds"), pl.col("account")
+    served = account.is_in(["run", "runq", "sleep"])
 
     def of(*names: str, column: str = "seconds") -> pl.Expr:
         mine = pl.col(column).filter(account.is_in(names))
         return pl.when(mine.drop_nulls().len() > 0).then(mine.sum())
 
     made = frame.group_by("query_id", "query_status", maintain_order=True).agg(
-        db_s=seconds.filter(account.is_in(["run", "runq", "sleep"])).sum(),
-        share=pl.col("share").filter(account.is_in(["run", "runq", "sleep"])).sum(),
+        db_s=seconds.filter(served).sum(),
+        share=pl.col("share").filter(served).sum(),
         cpu_s=of("run"), cpu_low=of("run", column="low"), cpu_high=of("run", column="high"),
         user_s=of("run.user"), system_s=of("run.system"), runq_s=of("runq"), sleep_s=of("sleep"),
-        workers_s=seconds.filter(account.is_in(["run", "runq", "sleep"]) & pl.col("worker")).sum(),
+        workers_s=seconds.filter(served & pl.col("worker")).sum(),
         per_call_s=of("run", "runq", "sleep", column="per_call_s"),
         per_work_s=of("run", "runq", "sleep", column="per_work_s"),
         cpu_source=pl.col("source").filter(account == "run").first().fill_null(""),
@@ -90,8 +92,7 @@ def _longest(frame: pl.DataFrame, lasted: pl.DataFrame, query_id: int | None, st
         frame.filter(same & (pl.col("account") == "sleep")).group_by("detail").agg(pl.col("seconds").sum())
     )
     slept = slept.sort("seconds", descending=True).head(3)
-    label = pl.concat_str("wait_class", "wait_event", separator="/", ignore_nulls=True)
-    p99 = dict(lasted.filter(same).select(label.alias("detail"), "p99_ns").iter_rows())
+    p99 = dict(lasted.filter(same).select(event_name().alias("detail"), "p99_ns").iter_rows())
     told = []
     for detail, seconds in slept.iter_rows():
         high = p99.get(detail)

@@ -99,4 +99,6 @@ WAITS_OF = (
     _c("wait_event", "str", "NULL: no wait event", null=True),
     _c("part", "str", "sleep | runq: in the run queue after it, or after a preemption"),
 )
-"""Rows of waits by statement; those of all statements have the status "all"."""
+"""Rows of waits by statement."""
+EVERY_STATEMENT = "all"
+"""``query_status`` of rows of all statements together."""
