@@ -95,8 +95,8 @@ class SecondServer:
 
     wait_families = wait_families()
     counting = statement_counting = listing = watching = settings = scripts = calibrating = pooling = (
-        truths
-    ) = None
+        snapshots
+    ) = truths = None
 
     def __init__(self, target: Target) -> None:  # noqa: ARG002
         self._load = SecondLoad(0, 1, EPOCH)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
+from dbdyno.model.snapshot import Snapshot
 from dbdyno.model.source import Source
 from dbdyno.model.tables import CoreColumn
 from dbdyno.model.truth import TruthCase
@@ -257,6 +258,16 @@ class Pooling(Protocol):
         """Later loads go through a pooler of their own; None: to the server itself. ``close`` ends it."""
 
 
+class Snapshotting(Protocol):
+    """Statistics of objects, as they stand at one moment."""
+
+    def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
+        """Reads them without changing anything, with timeouts. ``databases``: whose objects, one connection
+        each; None: those of the connected one; empty: of all that may be connected to. ``known``: query ids
+        whose texts are not wanted. What may not be read is named in :attr:`SnapshotInfo.missing`. Raises
+        :class:`TargetError` where the server is lost, or a database is not there."""
+
+
 class Knowing(Protocol):
     """Loads whose truth is known in advance."""
 
@@ -348,6 +359,9 @@ class Server(Protocol):
 
     @property
     def pooling(self) -> Pooling | None: ...
+
+    @property
+    def snapshots(self) -> Snapshotting | None: ...
 
     @property
     def truths(self) -> Knowing | None: ...

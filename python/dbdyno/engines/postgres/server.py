@@ -81,7 +81,7 @@ class PostgresServer:
         # It has every capability itself, and no world of its own.
         self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
-        self.world = None
+        self.world = self.snapshots = None
 
     # -- what it is -----------------------------------------------------------------------------
     @property
