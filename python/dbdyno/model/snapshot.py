@@ -339,6 +339,9 @@ class SnapshotInfo(BaseModel):
     standby: bool  # in recovery
     role: str  # that read it
     databases: tuple[str, ...]  # whose objects were read
+    own_transactions: Mapping[
+        str, int
+    ] = {}  # by database, of taking it: the server counts them after the read
     missing: Mapping[str, str] = {}  # table, or table.column -> why it is NULL or empty, with the cure
     run: str | None = None  # the run that took it; None: taken by itself
     cell: str | None = None  # the measurement of that run
