@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
@@ -12,9 +12,10 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.environment import ServerFacts
-from dbdyno.model.errors import ServerLost, UsageError
+from dbdyno.model.errors import NoSuchDatabase, ServerLost, UsageError
 from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
 from dbdyno.model.protocols import Capacity, Configured, Journal, Load, Pool, Target, Undo, Watch
+from dbdyno.model.snapshot import Snapshot
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.truth import TruthCase
@@ -22,6 +23,7 @@ from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import Helper, WaitFamilies
 from tests.fake_engine import backends, counters
 from tests.fake_engine import settings as own_settings
+from tests.fake_engine import snapshots as own_snapshots
 from tests.fake_engine.dsn import parse_law
 from tests.fake_engine.law import describe
 from tests.fake_engine.load import FakeLoad
@@ -78,7 +80,7 @@ class FakeServer:
         self._last: World | None = None
         self._work_per_call = 0
         self.counting = self.listing = self.watching = self.settings = self.world = self
-        self.statement_counting = self.snapshots = None
+        self.statement_counting, self.snapshots = None, self
         self.scripts = self.calibrating = self.pooling = self.truths = self
 
     @property
@@ -236,6 +238,12 @@ class FakeServer:
     def counters(self, phase: str) -> pl.DataFrame:
         """Of a load, at t0 or t1, whichever ``phase`` is; of somebody else's, now."""
         return rows("counters", counters.rows(self._asked(), phase, self._work_per_call))
+
+    def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
+        """Of now, in virtual time; ``databases``: there is one."""
+        if databases and set(databases) - {own_snapshots.DATABASE}:
+            raise NoSuchDatabase(f"no database {databases}", f"it is called {own_snapshots.DATABASE}")
+        return own_snapshots.snapshot(self._asked(), self._work_per_call, name, known)
 
     def truth_cases(self) -> Sequence[TruthCase]:
         """None for the command line: here the truth is known of every law."""
