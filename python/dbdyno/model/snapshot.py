@@ -99,7 +99,7 @@ TABLES: Mapping[str, SnapshotTable] = {
             _text("database", "name of the database"),
             _text("schema", "its schema"),
             _text("relation", "its name"),
-            _text("kind", "table | partition | materialized view | system"),
+            _text("kind", "table | partition | materialized view | temporary table | system"),
             _c("root_id", "i64", "of a partition, the topmost partitioned table", null=True),
             _text("root", "its name with its schema"),
         ),
@@ -342,6 +342,7 @@ class SnapshotInfo(BaseModel):
     own_transactions: Mapping[
         str, int
     ] = {}  # by database, of taking it: the server counts them after the read
+    own_before: Mapping[str, int] = {}  # the same, in what was read: since this process's snapshot before
     missing: Mapping[str, str] = {}  # table, or table.column -> why it is NULL or empty, with the cure
     run: str | None = None  # the run that took it; None: taken by itself
     cell: str | None = None  # the measurement of that run

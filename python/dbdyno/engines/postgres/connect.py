@@ -67,6 +67,8 @@ class Connection(Traced):
     _patience_s: float | None = PATIENCE_S
     statements = 0
     """Sent so far; each is a transaction of its own where nothing else is said."""
+    opened = 0.0
+    """Seconds of the monotonic clock when it began to connect."""
 
     @contextmanager
     def patient(self) -> Iterator[None]:
@@ -82,7 +84,7 @@ class Connection(Traced):
         database's: names that all databases share, statements of others, anything in SQL_ASCII."""
         encoding = self.info.parameter_status("server_encoding") or "UTF8"
         if encoding not in _UNKNOWN_ENCODINGS:
-            self.execute("select pg_catalog.set_config('client_encoding', %s, false)", [encoding])
+            self.execute(f"select pg_catalog.set_config('client_encoding', %s, false){sql.OWN}", [encoding])
         for kind in _TEXTS:
             self.adapters.register_loader(kind, _Text)
 
@@ -247,6 +249,7 @@ def connect(dsn: str) -> Connection:
     password = given.get("password") or os.environ.get("PGPASSWORD")
     if password:
         connection_options.forbid_core_dumps()
+    opened = time.monotonic()
     with Doubt(*_single_address(given)) as doubt:
         try:
             connection = open_connection({**given, **held(given)})
@@ -255,7 +258,7 @@ def connect(dsn: str) -> Connection:
         except psycopg.Error as e:
             raise connect_error(e, str(password) if password else None, doubt.answer) from None
     note(given, connection)
-    connection.prepare_threshold = None
+    connection.prepare_threshold, connection.opened = None, opened
     _check_version(connection)
     try:
         connection.execute(sql.text("no_timeouts").encode())
@@ -351,7 +354,7 @@ def tls_in_words(connection: Connection) -> str | None:
     if not connection.pgconn.ssl_in_use:
         return None
     row = connection.execute(
-        "select version, cipher from pg_catalog.pg_stat_ssl where pid = pg_catalog.pg_backend_pid()"
+        f"select version, cipher from pg_catalog.pg_stat_ssl where pid = pg_catalog.pg_backend_pid(){sql.OWN}"
     ).fetchone()
     mode = _options(connection).get("sslmode", "prefer")
     return ", ".join([*(str(v) for v in row or ()), f"sslmode={mode}"])

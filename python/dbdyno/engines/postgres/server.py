@@ -36,6 +36,7 @@ from dbdyno.engines.postgres.pooler import put_back as end_pooler
 from dbdyno.engines.postgres.query_id import statement_spec
 from dbdyno.engines.postgres.sessions import Recipe
 from dbdyno.engines.postgres.settings import Keeper, Site
+from dbdyno.engines.postgres.snapshots import Snapshots
 from dbdyno.engines.postgres.wait_events import families, word_spec
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError
@@ -81,7 +82,7 @@ class PostgresServer:
         # It has every capability itself, and no world of its own.
         self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
-        self.world = self.snapshots = None
+        self.snapshots, self.world = Snapshots(here, self._statements), None
 
     # -- what it is -----------------------------------------------------------------------------
     @property

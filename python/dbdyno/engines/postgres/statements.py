@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -41,7 +41,7 @@ class Statements:
 
     def __init__(self) -> None:
         self._known: set[int] = set()  # their texts were asked for
-        self._own: set[int] = set()  # dbdyno's
+        self.own: set[int] = set()  # dbdyno's
 
     def read(self, connection: Connection, phase: str, now_ns: Callable[[], int]) -> pl.DataFrame:
         """Table ``statement_reads``; empty where nothing is counted or may be read.
@@ -50,40 +50,47 @@ class Statements:
 
         Raises :class:`psycopg.Error` where the connection is lost.
         """
-        schema, version = _place(connection)
-        names = next((names for since, names in _NAMES.items() if version >= since), None)
-        if names is None:
+        text = statement(connection)
+        if text is None:
             return empty(_READS)
         before_ns = now_ns()
-        found = _asked(connection, sql.fill("statements", schema=schema, **names))
+        found = _asked(connection, text)
         after_ns = now_ns()
         read = {"before_ns": before_ns, "after_ns": after_ns, "phase": phase, "status": "ok"}
-        return _by_key(conform(_READS, found.with_columns(**{k: pl.lit(v) for k, v in read.items()})))
+        return by_key(conform(_READS, found.with_columns(**{k: pl.lit(v) for k, v in read.items()})))
 
     def executed(
         self, connection: Connection, first: pl.DataFrame, last: pl.DataFrame
     ) -> dict[str, pl.DataFrame]:
         """Between two reads, both tables; a text is asked for once in a run. Raises as :meth:`read`."""
         found = active(first, last)
-        texts = self._texts(connection, found["query_id"].drop_nulls())
-        own = pl.col("query_id").is_in(list(self._own)).fill_null(value=False)
+        wanted = set(found["query_id"].drop_nulls()) - self._known
+        texts = self.texts(connection, wanted)
+        self._known |= wanted
+        own = pl.col("query_id").is_in(list(self.own)).fill_null(value=False)
         users = found.filter(~own)
         if users.height and "t0" not in users["phase"]:
             users = pl.concat([first.head(1), users])  # when it was read, and what had been dropped by then
         return {_READS: users, _TEXTS: texts.filter(~own)}
 
-    def _texts(self, connection: Connection, query_ids: pl.Series) -> pl.DataFrame:
-        wanted = sorted(set(query_ids) - self._known)
+    def texts(self, connection: Connection, wanted: Collection[int]) -> pl.DataFrame:
+        """Table ``statement_texts`` of these ids; which of them are dbdyno's is known afterwards."""
         schema, version = _place(connection) if wanted else ("", ())
         if not version:
             return empty(_TEXTS)
         limits = {"room": _ROOM, "short": _SHORT, "own": sql.OWN}
-        found = _asked(connection, sql.fill(_TEXTS, schema=schema, **limits), [wanted])
-        self._known |= set(wanted)
+        found = _asked(connection, sql.fill(_TEXTS, schema=schema, **limits), [sorted(wanted)])
         if found.is_empty():
             return empty(_TEXTS)
-        self._own |= set(found.filter("own")["query_id"])
+        self.own |= set(found.filter("own")["query_id"])
         return conform(_TEXTS, found.drop("own").with_columns(pl.col("text").map_elements(_safe, pl.String)))
+
+
+def statement(connection: Connection, more: str = "") -> str | None:
+    """That reads all counters, with ``more`` columns; None where nothing is counted or may be read."""
+    schema, version = _place(connection)
+    names = next((names for since, names in _NAMES.items() if version >= since), None)
+    return None if names is None else sql.fill("statements", schema=schema, more=more, **names)
 
 
 def _safe(text: str) -> str:
@@ -112,7 +119,7 @@ def _asked(connection: Connection, text: str, parameters: Sequence[Any] = ()) ->
         return pl.DataFrame()
 
 
-def _by_key(read: pl.DataFrame) -> pl.DataFrame:
+def by_key(read: pl.DataFrame) -> pl.DataFrame:
     """Statements without an id in sum, a row a role and database."""
     hidden = read.filter(pl.col("query_id").is_null())
     if hidden.is_empty():
@@ -124,7 +131,8 @@ def _by_key(read: pl.DataFrame) -> pl.DataFrame:
     made = hidden.group_by(key, maintain_order=True).agg(
         *(pl.col(c).first() if c in ends else _known_sum(c) for c in sums), *(pl.col(c).first() for c in kept)
     )
-    made = made.with_columns(since_s=pl.lit(None, pl.Float64))
+    times = [c for c in kept if read.schema[c] == pl.Float64 and c != "reset_s"]
+    made = made.with_columns(pl.lit(None, pl.Float64).alias(c) for c in times)
     return pl.concat([read.drop_nulls("query_id"), made.select(read.columns)])
 
 

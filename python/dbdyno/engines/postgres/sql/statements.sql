@@ -24,7 +24,7 @@ select pg_catalog.pg_get_userbyid(s.userid)::text as "user",
        ((${jit_ms}) * 1e6)::int8 as jit_ns,
        extract(epoch from ${since})::float8 as since_s,
        i.dealloc as evictions,
-       extract(epoch from i.stats_reset)::float8 as reset_s
+       extract(epoch from i.stats_reset)::float8 as reset_s${more}
 from ${schema}.pg_stat_statements(false) as s
      cross join ${schema}.pg_stat_statements_info() as i
      cross join (select pg_catalog.current_setting('track_io_timing')::bool as io,

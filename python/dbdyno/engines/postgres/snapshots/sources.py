@@ -1,0 +1,135 @@
+"""Where the columns of a snapshot come from, as data (``sources.toml``): expressions of SQL by version."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from dbdyno.engines.postgres import sql
+from dbdyno.model.column import Type
+from dbdyno.model.snapshot import TABLES
+
+NEWEST = 18
+_TYPES: Mapping[Type, str] = {"i64": "int8", "f64": "float8", "str": "text", "bool": "bool"}
+_FACTORS = {"ms": "1e6", "s": "1e9"}  # to ns
+
+
+class Origin(BaseModel):
+    """Of one column; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    by_version: Mapping[int, str]
+    unit: Literal["ms", "s", "time"] | None = None
+    setting: str | None = None  # while it is off, nothing is counted
+    read_in: str | None = Field(None, alias="in")  # another statement gives it
+    kept_as: str | None = Field(None, alias="as")  # unit of a figure of the server
+
+    @model_validator(mode="before")
+    @classmethod
+    def _written(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            return {"by_version": {14: given}}
+        return {
+            "by_version": {int(k): v for k, v in given.items() if k.isdigit()},
+            **{k: v for k, v in given.items() if not k.isdigit()},
+        }
+
+    def expression(self, major: int) -> str | None:
+        """Its source in this version; None: it has none."""
+        known = [since for since in self.by_version if since <= major]
+        return (self.by_version[max(known)] or None) if known else None
+
+    def select(self, name: str, kind: Type, major: int, off: Collection[str]) -> str:
+        """The column in a statement; NULL where it is not counted."""
+        expression = self.expression(major)
+        if expression is None or self.setting in off:
+            return f'null::{_TYPES[kind]} as "{name}"'
+        if self.unit == "time":
+            expression = f"extract(epoch from {expression})"
+        elif self.unit is not None:
+            expression = f"({expression}) * {_FACTORS[self.unit]}"
+        return f'({expression})::{_TYPES[kind]} as "{name}"'
+
+
+class TableOrigin(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sql: Mapping[int, str] = {}  # statement by version
+    setting: str | None = None  # of its counters
+    columns: Mapping[str, Origin] = {}
+    figures: Mapping[str, Origin] = {}
+
+    def statement(self, table: str, major: int, off: Collection[str]) -> str | None:
+        """None: this version has no such table."""
+        known = [since for since in self.sql if since <= major]
+        if not known:
+            return None
+        return sql.fill(self.sql[max(known)], columns=",\n       ".join(self._columns(table, major, off)))
+
+    def _columns(self, table: str, major: int, off: Collection[str]) -> Iterator[str]:
+        kinds = {c.name: c.type for c in TABLES[table].columns}
+        for name, origin in self.columns.items():
+            if origin.read_in is None:
+                yield origin.select(name, kinds[name], major, off)
+        for name, origin in self.figures.items():
+            yield origin.select(name, "i64", major, off)
+        views = dict.fromkeys(view_of(origin.expression(major)) for origin in self.figures.values())
+        for view in filter(None, views):
+            yield f'extract(epoch from {view}.stats_reset)::float8 as "reset {view}"'
+
+
+def view_of(expression: str | None) -> str | None:
+    """The view whose reset is that of a figure; None: it is never reset."""
+    view = (expression or "").split(".")[0]
+    return view if view and view != "here" else None
+
+
+@cache
+def all_tables() -> Mapping[str, TableOrigin]:
+    """Everything in the data file. Raises :class:`pydantic.ValidationError`."""
+    text = resources.files(__package__).joinpath("sources.toml").read_text(encoding="utf-8")
+    made = {name: TableOrigin.model_validate(t) for name, t in tomllib.loads(text).items()}
+    return {name: _with_setting(name, origin) for name, origin in made.items()}
+
+
+def _with_setting(table: str, origin: TableOrigin) -> TableOrigin:
+    """The table's setting at each of its counters."""
+    counters = {c.name for c in TABLES[table].counters}
+    columns = {
+        name: column.model_copy(update={"setting": origin.setting})
+        if name in counters and column.setting is None
+        else column
+        for name, column in origin.columns.items()
+    }
+    return origin.model_copy(update={"columns": columns})
+
+
+class Gap(NamedTuple):
+    """What a server does not count, with the cure."""
+
+    place: str  # table, or table.column
+    why: str
+
+
+def gaps(major: int, off: Collection[str]) -> Iterator[Gap]:
+    """What versions and settings leave out."""
+    for table, origin in all_tables().items():
+        if origin.sql and min(origin.sql) > major:
+            yield Gap(table, f"PostgreSQL {major} has none: since version {min(origin.sql)}")
+            continue
+        for name, column in {**origin.columns, **origin.figures}.items():
+            if column.expression(major) is None:
+                yield Gap(f"{table}.{name}", _other_version(column, major))
+            elif column.setting in off:
+                yield Gap(f"{table}.{name}", f"{column.setting} is off: set {column.setting} = on")
+
+
+def _other_version(column: Origin, major: int) -> str:
+    later = [v for v, text in column.by_version.items() if v > major and text]
+    return f"PostgreSQL {major} does not count it" + (f": since version {min(later)}" if later else "")

@@ -1,0 +1,321 @@
+"""Takes a snapshot: in each database one read-only transaction, whose statements are sent at once."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import polars as pl
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.rows import class_row, tuple_row
+
+from dbdyno import __version__
+from dbdyno.engines.postgres import connect, counters, sql
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.errors import doing
+from dbdyno.engines.postgres.settings import Site
+from dbdyno.engines.postgres.snapshots import frames
+from dbdyno.engines.postgres.snapshots.sources import all_tables, gaps
+from dbdyno.engines.postgres.statements import Statements, statement
+from dbdyno.model.errors import DbdynoError, NoSuchDatabase
+from dbdyno.model.snapshot import Snapshot, SnapshotInfo
+from dbdyno.model.source import Source
+
+SIZING_S = 0.4
+"""What takes longer to look at is as large as the catalogue says."""
+ENOUGH_S = 15.0
+"""Once one statement has failed the others are tried one by one, until so much time is gone."""
+_EACH = ("relations", "indexes", "progress")
+"""Read in each database; the rest is the server's, and read in the first one."""
+_UNREPORTED_S = 0.45
+"""Version 14: a session that is younger has reported only that it connected."""
+_SIZES = {
+    "sizes": ("relations.table_bytes", "relations.index_bytes", "relations.toast_bytes"),
+    "database_sizes": ("databases.size_bytes",),
+}
+Frames = dict[str, pl.DataFrame]
+
+
+class Context(NamedTuple):
+    """Columns of ``snapshot_context.sql``."""
+
+    now_s: float
+    started_s: float | None
+    standby: bool
+    role: str
+    quoted: str
+    all_stats: bool
+    all_settings: bool
+    off: list[str]  # settings
+    refused: list[str]  # views and functions
+    connectable: list[str]
+    closed: list[str]  # databases that this role may not connect to
+
+
+@dataclass
+class _Taking:
+    """One snapshot in the making."""
+
+    context: Context
+    major: int
+    known: Container[int]
+    read: dict[str, list[pl.DataFrame]] = field(default_factory=dict)  # a frame a database
+    missing: dict[str, str] = field(default_factory=dict)
+    databases: list[str] = field(default_factory=list)
+    before: dict[str, int] = field(default_factory=dict)  # own transactions, by database
+    after: dict[str, int] = field(default_factory=dict)
+    texts: pl.DataFrame = field(default_factory=pl.DataFrame)
+
+    def first(self, name: str) -> pl.DataFrame:
+        return self.read.get(name, [pl.DataFrame()])[0]
+
+
+class Snapshots:
+    """See :class:`dbdyno.model.protocols.Snapshotting`. ``counting``: of counters of statements."""
+
+    def __init__(self, site: Site, counting: Callable[[], Source]) -> None:
+        self._dsn, self._control, self._identity = site.dsn, site.connection, site.identity
+        self._counting = counting
+        self._statements = Statements()
+        self._seen = (0, 0)  # of the control connection: process, transactions that a snapshot has counted
+
+    def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
+        begun, began_s = datetime.now(UTC), time.monotonic()
+        with doing("taking a snapshot"):
+            context = _context(self._control())
+            taking = _Taking(context, self._control().info.server_version // 10000, known)
+            for database in self._wanted(context, databases):
+                with self._opened(database, taking, named=bool(databases)) as connection:
+                    if connection is not None:
+                        self._read(connection, database, taking)
+        if not taking.databases:
+            raise NoSuchDatabase("no database may be connected to", "grant CONNECT on one of them")
+        self._say_missing(taking, all_databases=databases is not None and not databases)
+        took_s = time.monotonic() - began_s
+        half = timedelta(seconds=took_s / 2)
+        control = self._control()
+        info = SnapshotInfo(
+            name=name,
+            taken=begun + half,
+            server_time=datetime.fromtimestamp(context.now_s, UTC) + half,
+            took_s=took_s,
+            engine="postgres",
+            server=self._server(context),
+            address=connect.where(control).rsplit(", database ", 1)[0],
+            version=(control.info.parameter_status("server_version") or "").split(" ")[0],
+            version_num=control.info.server_version,
+            started=None if context.started_s is None else datetime.fromtimestamp(context.started_s, UTC),
+            standby=context.standby,
+            role=context.role,
+            databases=tuple(taking.databases),
+            own_transactions=taking.after,
+            own_before=taking.before,
+            missing=taking.missing,
+            dbdyno=__version__,
+        )
+        return Snapshot(info, frames.tables(taking.read, taking.major, self._statements.own), taking.texts)
+
+    def _server(self, context: Context) -> str:
+        """A standby counts for itself, with the cluster number of its primary."""
+        system = self._identity.system
+        name = connect.where(self._control()).rsplit(", database ", 1)[0] if system is None else str(system)
+        return f"{name} standby" if context.standby else name
+
+    def _wanted(self, context: Context, databases: Sequence[str] | None) -> Sequence[str]:
+        """The one of the control connection first, whose own transactions are counted with it."""
+        here = self._control().info.dbname
+        if databases is None:
+            return [here]
+        if not databases:
+            return context.connectable
+        return sorted(dict.fromkeys(databases), key=lambda name: name != here)
+
+    @contextmanager
+    def _opened(self, database: str, taking: _Taking, *, named: bool) -> Iterator[Connection | None]:
+        """None: this database refuses, and the others go on. Raises :class:`NoSuchDatabase` for one that was
+        named and is not there."""
+        try:
+            connection = connect.connect(make_conninfo(self._dsn, dbname=database))
+        except DbdynoError as e:
+            lonely = database == self._control().info.dbname
+            if lonely or (named and isinstance(e, NoSuchDatabase)):
+                raise
+            taking.missing[f"database {database}"] = f"{e}"
+            yield None
+            return
+        with connection:
+            yield connection
+
+    def _read(self, connection: Connection, database: str, taking: _Taking) -> None:
+        first = not taking.databases
+        texts = _texts(taking, first=first)
+        if not taking.read.get("statements") and (text := statement(connection, _more())) is not None:
+            texts = {"statements": text, **texts}
+        connection.execute(sql.text("snapshot_limits").encode())
+        counted = self._reported(connection, database, taking) if first else 0
+        for name, frame in _batch(connection, texts, taking.missing).items():
+            taking.read.setdefault(name, []).append(frame)
+        if "statements" in texts:
+            self._read_texts(connection, taking)
+        taking.databases.append(database)
+        taking.after[database] = taking.after.get(database, 0) + connection.statements + 1 - counted
+
+    def _reported(self, connection: Connection, database: str, taking: _Taking) -> int:
+        """Makes the server count what dbdyno did until now. How many of this connection's transactions that
+        are; those of the control connection are noted."""
+        control = self._control()
+        pid, seen = self._seen
+        seen = seen if pid == control.info.backend_pid else 0
+        theirs, now = _reported(control, taking.major), control.statements + 1
+        self._seen = (control.info.backend_pid, now)
+        here = control.info.dbname
+        counted = _reported(connection, taking.major)
+        taking.before[here] = max(0, theirs - seen)
+        taking.after[here] = now - max(theirs, seen)
+        taking.before[database] = taking.before.get(database, 0) + counted
+        if taking.major < counters.REPORTS_ON_REQUEST:  # its figures may be so old
+            time.sleep(max(0.0, counters.COLLECTOR_S - (time.monotonic() - connection.opened)))
+        return counted
+
+    def _read_texts(self, connection: Connection, taking: _Taking) -> None:
+        found = taking.first("statements")
+        ids = set(found["query_id"].drop_nulls()) if "query_id" in found.columns else set()
+        wanted = [i for i in ids - self._statements.own if i not in taking.known]
+        texts = self._statements.texts(connection, wanted)
+        users = ~pl.col("query_id").is_in(list(self._statements.own))
+        taking.texts = texts.filter(users, pl.col("text").is_not_null()).select("query_id", "text")
+
+    def _say_missing(self, taking: _Taking, *, all_databases: bool) -> None:
+        """Why columns are NULL, with the cure: versions, settings, rights, locks."""
+        context, missing = taking.context, taking.missing
+        for place, why in gaps(taking.major, context.off):
+            missing.setdefault(place, why)
+        if all_databases:
+            for name in context.closed:
+                missing[f"database {name}"] = (
+                    f"no right to connect: GRANT CONNECT ON DATABASE to {context.quoted}"
+                )
+        if "statements" not in taking.read:
+            source = self._counting()
+            steps = "; ".join(step.command for step in source.enabling.steps) if source.enabling else ""
+            missing.setdefault("statements", ": ".join(filter(None, (source.detail, steps))) or "not counted")
+        if not context.all_stats:
+            cure = f"GRANT pg_monitor TO {context.quoted}"
+            missing["statements.query_id"] = f"statements of other roles are hidden, and in sum: {cure}"
+            missing["standbys"] = f"hidden from this role: {cure}"
+            missing["progress"] = f"commands of other roles are hidden: {cure}"
+        if not context.all_settings:
+            missing["settings"] = f"some are hidden from this role: GRANT pg_monitor TO {context.quoted}"
+        if taking.texts.is_empty():
+            taking.texts = pl.DataFrame(schema={"query_id": pl.Int64, "text": pl.String})
+        for frame in taking.read.get("sizes", []):
+            if unseen := frame["bytes"].null_count():
+                missing["relations.sized"] = (
+                    f"{unseen} of {frame.height} files were locked, or not looked at within {SIZING_S:g} s: "
+                    "their size is the catalogue's, as of the last vacuum or analyze"
+                )
+
+
+def _context(connection: Connection) -> Context:
+    with connection.cursor(row_factory=class_row(Context)) as cursor:
+        row = cursor.execute(sql.text("snapshot_context").encode()).fetchone()
+    assert row is not None
+    return row
+
+
+def _reported(connection: Connection, major: int) -> int:
+    """Makes the server count a session's transactions; how many it now has."""
+    if major >= counters.REPORTS_ON_REQUEST:
+        connection.execute(sql.text("probe_flush_18").encode())
+    elif time.monotonic() - connection.opened < _UNREPORTED_S:
+        return 1
+    else:
+        time.sleep(counters.COLLECTOR_S)
+        connection.execute(sql.text("identity").encode())
+        time.sleep(counters.COLLECTOR_S)
+    return connection.statements + 1
+
+
+def _more() -> str:
+    """Columns of statements that a snapshot has and a run has not."""
+    squares = all_tables()["statements"].columns["exec_square_s2"].by_version[14]
+    return (
+        ",\n       case when t.plans then s.plans end as plans,\n       "
+        f"{squares.replace('pg_stat_statements.', 's.')} as exec_square_s2"
+    )
+
+
+def _texts(taking: _Taking, *, first: bool) -> dict[str, str]:
+    """Statements by name; those of objects that the role may not use are left out, and named."""
+    made = {}
+    for name, origin in all_tables().items():
+        if first or name in _EACH:
+            made[name] = origin.statement(name, taking.major, taking.context.off) if origin.sql else None
+    if first:
+        made["database_sizes"] = sql.fill("snapshot_database_sizes", seconds=SIZING_S)
+    made["sizes"] = sql.fill("snapshot_sizes", seconds=SIZING_S)
+    refused = set(taking.context.refused)
+    texts = {}
+    for name, text in made.items():
+        if text is not None and (barred := sorted(refused & set(re.findall(r"\bpg_\w+", text)))):
+            for place in _SIZES.get(name, (name,)):
+                taking.missing[place] = (
+                    f"no right to use {', '.join(barred)}: grant it to {taking.context.quoted}"
+                )
+        elif text is not None:
+            texts[name] = text
+    return texts
+
+
+def _batch(connection: Connection, texts: Mapping[str, str], missing: dict[str, str]) -> Frames:
+    """All in one transaction. Where one fails: without looking at sizes, then one by one.
+
+    Raises :class:`psycopg.Error` where the connection is lost.
+    """
+    fewer = {n: sql.fill("snapshot_sizes", seconds=0) if n == "sizes" else t for n, t in texts.items()}
+    for tried in (texts, fewer):
+        try:
+            return dict(zip(tried, _asked(connection, ";\n".join(tried.values())), strict=True))
+        except psycopg.Error as e:
+            _check_alive(connection, e)
+    return _singly(connection, fewer, missing)
+
+
+def _singly(connection: Connection, texts: Mapping[str, str], missing: dict[str, str]) -> Frames:
+    found = {}
+    deadline = time.monotonic() + ENOUGH_S
+    for name, text in texts.items():
+        why = "not read: others took too long"
+        if time.monotonic() < deadline:
+            try:
+                (found[name],) = _asked(connection, text)
+                continue
+            except psycopg.Error as e:
+                _check_alive(connection, e)
+                why = e.diag.message_primary or str(e)
+        for place in _SIZES.get(name, (name,)):
+            missing[place] = why
+    return found
+
+
+def _check_alive(connection: Connection, error: psycopg.Error) -> None:
+    if connection.closed or error.sqlstate is None or error.sqlstate.startswith("57P"):
+        raise error
+
+
+def _asked(connection: Connection, text: str) -> list[pl.DataFrame]:
+    """A frame a statement."""
+    made = []
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        cursor.execute(text.encode())
+        while True:
+            names = [c.name for c in cursor.description or ()]
+            made.append(pl.DataFrame(cursor.fetchall(), schema=names, orient="row", infer_schema_length=None))
+            if not cursor.nextset():
+                return made

@@ -1,0 +1,2 @@
+select ${columns}
+from pg_catalog.pg_stat_slru

@@ -1,0 +1,7 @@
+-- One row of all the server's own counters.
+select ${columns}
+from pg_catalog.pg_stat_wal
+     cross join pg_catalog.pg_stat_bgwriter
+     cross join pg_catalog.pg_stat_archiver
+     cross join (select case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn()
+                         else pg_catalog.pg_current_wal_lsn() end as lsn) as here
