@@ -1,0 +1,350 @@
+"""The difference of two snapshots: how much every counter grew in between. Pure.
+
+No growth is negative. Counters that were reset in between show what was counted since the reset: a lower
+bound, with its own seconds. A reset is known by its time, or by a value that fell. Growth that is not known
+is NULL, and ``status`` says why:
+
+- ``ok``: over the whole interval
+- ``new``: the object was made, or the statement first counted, in between: growth since then
+- ``remade``: an object of this name was dropped in between, and this one made: growth since then
+- ``reset``: growth since the counters were reset, a lower bound
+- ``index dropped``: over the whole interval; index scans and blocks are those of the table's other indexes, a
+  lower bound
+- ``evicted``: the statement was dropped and counted anew: growth since then, a lower bound
+- ``gone``: not there at the end; how much it grew is not known
+- ``unread``: one of the snapshots could not read it: not known
+- ``changed``: of settings, with ``value_was``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+import polars as pl
+
+from dbdyno.model.column import Column
+from dbdyno.model.errors import UsageError
+from dbdyno.model.snapshot import TABLES, Snapshot, SnapshotInfo, SnapshotTable
+
+LOWER_BOUNDS = ("reset", "evicted")
+"""Statuses of rows whose growth is a lower bound, as counting began anew."""
+STATEMENTS = "statements"
+_WAS, _GROWTH = "_was", "_growth"
+_OBJECTS = ("relations", "indexes")
+"""Read database by database."""
+_OF_INDEXES = {"index_scans": "scans", "index_rows": "rows_fetched", "index_blocks_read": "blocks_read",
+               "index_blocks_hit": "blocks_hit"}  # fmt: skip
+"""Counters of tables that the server sums over the indexes that there are: they fall where one is dropped."""
+_PARTS = {("relations", c) for c in (*_OF_INDEXES, "toast_blocks_read", "toast_blocks_hit")}
+"""Of other objects than the table: long values get another place where the table is rewritten."""
+_NAMES = {"relations": ("schema", "relation"), "indexes": ("schema", "index"), "databases": ("database",)}
+"""By which a re-made object is found again."""
+
+
+class Reset(NamedTuple):
+    what: str
+    """statements, I/O, a database's name ..., else the table of the snapshot."""
+    at_s: float | None
+    """Seconds since 1970; NULL: not known, values fell."""
+    how: Literal["reset", "objects", "fell"]
+    """``objects``: single objects of this database only. ``fell``: seen by values that fell."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """``tables``: as those of a snapshot; counters are growth, gauges are of the end and have their change as
+    ``*_growth``; with ``status`` and ``seconds``, over which the row was counted."""
+
+    first: SnapshotInfo
+    last: SnapshotInfo
+    seconds: float
+    """By the server's clock."""
+    tables: Mapping[str, pl.DataFrame]
+    restarted: datetime | None
+    """The server's last start, where it was in between."""
+    resets: tuple[Reset, ...]
+    evictions: int | None
+    """Times that the server dropped rare statements; ``None``: unknown."""
+    texts: pl.DataFrame
+
+
+def interval(first: Snapshot, last: Snapshot) -> Interval:
+    """From the earlier to the later of two snapshots. Raises :class:`UsageError` where they are of different
+    servers, or no time passed from ``first`` to ``last``."""
+    a, b = first.info, last.info
+    if a.server != b.server:
+        raise UsageError(
+            f"{_named(a)} and {_named(b)} are of different servers ({a.address}, {b.address})",
+            "give two snapshots of one server",
+        )
+    seconds = (b.server_time - a.server_time).total_seconds()
+    if seconds <= 0:
+        same = "are the same snapshot" if a.id == b.id else "are not in the order of time"
+        raise UsageError(f"{_named(a)} and {_named(b)} {same}", "give an earlier and a later one")
+    made = _Difference(first, last, seconds)
+    tables = {name: made.table(name) for name in TABLES}
+    tables["relations"] = _of_kept_indexes(tables["relations"], tables["indexes"])
+    return Interval(
+        a, b, seconds, tables, made.restarted, made.resets(tables), made.evictions, _texts(first, last)
+    )
+
+
+def ordered(first: Snapshot, last: Snapshot) -> tuple[Snapshot, Snapshot]:
+    """The earlier one first."""
+    return (last, first) if last.info.server_time < first.info.server_time else (first, last)
+
+
+def _named(info: SnapshotInfo) -> str:
+    return f"snapshot {info.name or info.id or info.taken}"
+
+
+class _Difference:
+    def __init__(self, first: Snapshot, last: Snapshot, seconds: float) -> None:
+        self._first, self._last, self._seconds = first, last, seconds
+        self._end_s = last.info.server_time.timestamp()
+        start = last.info.started
+        same = start is None or first.info.started is None or start == first.info.started
+        self.restarted = None if same else start
+        self._statements = self._reset_of(STATEMENTS)
+        self._databases, self._partly = self._reset_databases()
+        self.evictions = self._evictions()
+
+    def table(self, name: str) -> pl.DataFrame:
+        """Of one table of the schema."""
+        table = TABLES[name]
+        both = self._joined(name, table)
+        own = [c.name for c in table.counters if c.type == "i64" and (name, c.name) not in _PARTS]
+        fell = pl.any_horizontal(pl.lit(False), *(pl.col(c) < pl.col(c + _WAS) for c in own))
+        at, anew = self._anew(name, table)
+        both = both.with_columns(_reset=(fell.fill_null(False) | anew) & pl.col("_a") & pl.col("_b"), _at=at)
+        both = both.with_columns(status=self._status(name))
+        return self._finished(name, table, both)
+
+    def _joined(self, name: str, table: SnapshotTable) -> pl.DataFrame:
+        key = [c.name for c in table.key]
+        a, b = (_single(s.tables[name], table) for s in (self._first, self._last))
+        a = a.rename({c: c + _WAS for c in a.columns if c not in key}).with_columns(_a=True)
+        both = a.join(b.with_columns(_b=True), on=key, how="full", coalesce=True, nulls_equal=True)
+        return both.with_columns(pl.col("_a", "_b").fill_null(False))
+
+    def _anew(self, name: str, table: SnapshotTable) -> tuple[pl.Expr, pl.Expr]:
+        """When a row's counting began, and whether that is in between."""
+        gauges = {c.name for c in table.gauges}
+        if name == "databases":
+            at = pl.col("reset_s")
+            return at, pl.col("database_id").is_in(list(self._databases))
+        if name in _OBJECTS:
+            times = pl.DataFrame(
+                list(self._databases.items()), schema={"id": pl.Int64, "at": pl.Float64}, orient="row"
+            )
+            at = (
+                pl.col("database_id").replace_strict(times["id"], times["at"], default=None)
+                if len(times)
+                else pl.lit(None, pl.Float64)
+            )
+            return at, pl.col("database_id").is_in(times["id"].implode())
+        if name == STATEMENTS:
+            at = pl.max_horizontal("since_s", pl.lit(self._statements, pl.Float64))
+            return at, _changed("since_s") | pl.lit(self._statements is not None)
+        if "reset_s" in gauges:
+            return pl.col("reset_s"), _changed("reset_s")
+        return pl.lit(None, pl.Float64), pl.lit(False)
+
+    def _status(self, name: str) -> pl.Expr:
+        reset: pl.Expr = pl.lit("reset")
+        only_last: pl.Expr = pl.lit("new")
+        if name == STATEMENTS and self._statements is not None:
+            only_last = reset
+        elif name == STATEMENTS and self.evictions:
+            reset = pl.lit("evicted")
+        elif name in _NAMES:
+            names = ["database_id", *_NAMES[name]] if name in _OBJECTS else list(_NAMES[name])
+            gone = self._first.tables[name].select(names).unique()
+            remade = pl.struct(names).is_in(gone.to_struct().implode()) if gone.height else pl.lit(False)
+            only_last = pl.when(remade).then(pl.lit("remade")).otherwise(pl.lit("new"))
+        unread_a, unread_b = (self._unread(name, s) for s in (self._first, self._last))
+        return (
+            pl.when(pl.col("_a") & pl.col("_b") & pl.col("_reset")).then(reset)
+            .when(pl.col("_a") & pl.col("_b")).then(pl.lit("ok"))
+            .when(pl.col("_b") & unread_a | pl.col("_a") & unread_b).then(pl.lit("unread"))
+            .when(pl.col("_b")).then(only_last)
+            .otherwise(pl.lit("gone"))
+        )  # fmt: skip
+
+    def _unread(self, name: str, snapshot: Snapshot) -> pl.Expr:
+        """Whether the snapshot could not have read the row: then its absence says nothing."""
+        if snapshot.tables[name].is_empty() and name in snapshot.info.missing:
+            return pl.lit(True)
+        if name not in _OBJECTS:
+            return pl.lit(False)
+        read = pl.col("database").is_in(snapshot.info.databases)
+        read_was = pl.col("database" + _WAS).is_in(snapshot.info.databases)
+        there = snapshot.tables["databases"]["database_id"]
+        unread = pl.when("_b").then(~read).otherwise(~read_was).fill_null(False)
+        return unread & pl.col("database_id").is_in(there.implode())
+
+    def _finished(self, name: str, table: SnapshotTable, both: pl.DataFrame) -> pl.DataFrame:
+        status, there = pl.col("status"), pl.col("_b")
+        whole, anew = status == "ok", status.is_in(["new", "remade", *LOWER_BOUNDS])
+        growth = [
+            pl.when(whole).then(_growth(name, c)).when(anew).then(pl.col(c.name)).alias(c.name)
+            for c in table.counters
+        ]
+        changes = [
+            (pl.col(c.name) - pl.col(c.name + _WAS)).alias(c.name + _GROWTH)
+            for c in table.gauges
+            if c.type == "i64"
+        ]
+        attributes = [
+            pl.when(there).then(pl.col(c.name)).otherwise(pl.col(c.name + _WAS)).alias(c.name)
+            for c in table.attributes
+        ]
+        start_s = None if self.restarted is None else self.restarted.timestamp()
+        since = pl.coalesce(pl.col("_at"), pl.lit(start_s, pl.Float64))
+        part = (self._end_s - since).clip(0.001, self._seconds).fill_null(self._seconds)
+        seconds = pl.when(status.is_in(LOWER_BOUNDS)).then(part).otherwise(self._seconds).alias("seconds")
+        made = both.select(
+            *(c.name for c in table.key), *attributes, *growth,
+            *(c.name for c in table.gauges), *changes, status, seconds,
+            *(["value_was"] if name == "settings" else []),
+        )  # fmt: skip
+        if name == "settings":
+            other = (status == "ok") & pl.col("value").ne_missing(pl.col("value_was"))
+            made = made.with_columns(status=pl.when(other).then(pl.lit("changed")).otherwise(status))
+        return self._less_own(made) if name == "databases" else made
+
+    def _less_own(self, databases: pl.DataFrame) -> pl.DataFrame:
+        """Without the transactions in which the first snapshot was taken: they ended after it was read."""
+        own = self._first.info.own_transactions
+        if not own:
+            return databases
+        taken = pl.col("database").replace_strict(own, default=0, return_dtype=pl.Int64)
+        less = pl.max_horizontal(pl.col("commits") - taken, 0)
+        return databases.with_columns(
+            commits=pl.when((pl.col("status") == "ok") & pl.col("commits").is_not_null()).then(less)
+            .otherwise("commits")
+        )  # fmt: skip
+
+    # When counters were reset.
+
+    def _reset_of(self, what: str) -> float | None:
+        return next((r.at_s for r in self._noted() if r.what == what), None)
+
+    def _noted(self) -> list[Reset]:
+        """Resets whose time the server noted."""
+        a, b = (s.tables["resets"].select("what", "reset_s") for s in (self._first, self._last))
+        both = b.join(a.rename({"reset_s": "reset_s_was"}), on="what", how="left", maintain_order="left")
+        known = both.filter(pl.col("what").is_in(a["what"].implode()) & _changed("reset_s"))
+        return [Reset(what, at, "reset") for what, at in known.select("what", "reset_s").iter_rows()]
+
+    def _reset_databases(self) -> tuple[dict[int, float | None], dict[str, float]]:
+        """Number -> when, of those whose counters were all reset; name -> when, of those where only single
+        objects' were: the server notes that in the same place."""
+        a, b = (s.tables["databases"] for s in (self._first, self._last))
+        kept = ["database_id", *(c.name for c in TABLES["databases"].counters), "reset_s"]
+        was = a.select(kept).rename({c: c + _WAS for c in kept[1:]})
+        both = b.join(was, on="database_id", how="inner")
+        fell = pl.any_horizontal(pl.col(c) < pl.col(c + _WAS) for c in kept[1:-1]).fill_null(False)
+        both = both.select("database_id", "database", "reset_s", fell=fell, changed=_changed("reset_s"))
+        standing = self._standing()
+        whole: dict[int, float | None] = {}
+        partly: dict[str, float] = {}
+        for number, name, at, has_fallen, changed in both.iter_rows():
+            if has_fallen or (changed and number not in standing):
+                whole[number] = at if changed else None
+            elif changed:
+                partly[name or "shared objects"] = at
+        return whole, partly
+
+    def _standing(self) -> set[int]:
+        """Databases where an object's counters are what they were, and not 0: they were not all reset."""
+        table = TABLES["relations"]
+        counters = [c.name for c in table.counters]
+        key = [c.name for c in table.key]
+        a = self._first.tables["relations"].filter(pl.any_horizontal(pl.col(c) > 0 for c in counters))
+        same = a.join(self._last.tables["relations"], on=[*key, *counters], how="semi", nulls_equal=True)
+        return set(same["database_id"])
+
+    def _evictions(self) -> int | None:
+        a, b = (
+            next(iter(s.tables["resets"].filter(pl.col("what") == STATEMENTS)["evictions"]), None)
+            for s in (self._first, self._last)
+        )
+        if a is None or b is None:
+            return None
+        return int(b) if b < a or self._statements is not None else int(b - a)
+
+    def resets(self, tables: Mapping[str, pl.DataFrame]) -> tuple[Reset, ...]:
+        """Every reset in between, by what was reset."""
+        names = dict(self._last.tables["databases"].select("database_id", "database").iter_rows())
+        whole = [Reset(names[n] or "shared objects", at, "reset" if at is not None else "fell")
+                 for n, at in self._databases.items()]  # fmt: skip
+        partly = [Reset(name, at, "objects") for name, at in self._partly.items()]
+        mine = {r.what for r in (*whole, *partly)}
+        noted = [r for r in self._noted() if r.what not in mine]
+        fell = [Reset(n, None, "fell") for n in tables if self._fell_unnoted(n, tables[n])]
+        return (*whole, *partly, *noted, *fell)
+
+    def _fell_unnoted(self, name: str, table: pl.DataFrame) -> bool:
+        """Rows that were reset though no time was noted that covers them."""
+        rows = table.filter(pl.col("status") == "reset")
+        if name == "databases" or rows.is_empty() or (name == STATEMENTS and self._statements is not None):
+            return False
+        if name in _OBJECTS:
+            return not set(rows["database_id"]) <= {*self._databases}
+        noted = rows["reset_s"] if "reset_s" in rows.columns else rows.get_column("since_s", default=None)
+        start_s = self._first.info.server_time.timestamp()
+        return noted is None or not (noted.fill_null(0.0) >= start_s - 1).all()
+
+
+def _growth(table: str, counter: Column) -> pl.Expr:
+    """Of a row that was not reset. A sum of squares is rounded: it can seem to fall."""
+    now, was = pl.col(counter.name), pl.col(counter.name + _WAS)
+    if counter.type == "f64":
+        return (now - was).clip(0.0)
+    return pl.when(now < was).then(now).otherwise(now - was) if (table, counter.name) in _PARTS else now - was
+
+
+def _of_kept_indexes(relations: pl.DataFrame, indexes: pl.DataFrame) -> pl.DataFrame:
+    """Where an index was dropped, or its counters were reset, what is counted by index is summed anew."""
+    key = ["database_id", "relation_id"]
+    lost = pl.col("status").is_in(["gone", "remade", *LOWER_BOUNDS])
+    sums = indexes.group_by(key).agg(
+        lost.any().alias("_lost"),
+        *(
+            pl.when(pl.col(of).count() > 0).then(pl.col(of).sum()).alias(f"_{c}")
+            for c, of in _OF_INDEXES.items()
+        ),
+    )
+    both = relations.join(sums.filter("_lost"), on=key, how="left", maintain_order="left", nulls_equal=True)
+    whole = pl.col("_lost").fill_null(False) & (pl.col("status") == "ok")
+    return both.with_columns(
+        *(pl.when(whole).then(pl.col(f"_{c}").fill_null(0)).otherwise(c).alias(c) for c in _OF_INDEXES),
+        status=pl.when(whole).then(pl.lit("index dropped")).otherwise("status"),
+    ).select(relations.columns)
+
+
+def _changed(column: str) -> pl.Expr:
+    """A time that was noted, and is another."""
+    return pl.col(column).is_not_null() & pl.col(column).ne_missing(pl.col(column + _WAS))
+
+
+def _single(rows: pl.DataFrame, table: SnapshotTable) -> pl.DataFrame:
+    """A row for each key: rows that hide what tells them apart are summed."""
+    key = [c.name for c in table.key]
+    if not rows.select(key).is_duplicated().any():
+        return rows
+    sums = [
+        pl.when(pl.col(c.name).null_count() < pl.len()).then(pl.col(c.name).sum()).alias(c.name)
+        for c in table.counters
+    ]
+    rest = [pl.col(c.name).max() for c in table.gauges] + [pl.col(c.name).first() for c in table.attributes]
+    made = rows.group_by(key, maintain_order=True).agg(*sums, *rest)
+    return made.select(rows.columns)
+
+
+def _texts(first: Snapshot, last: Snapshot) -> pl.DataFrame:
+    return pl.concat([last.texts, first.texts]).unique("query_id", keep="first", maintain_order=True)
