@@ -2,35 +2,20 @@
 
 No growth is negative. Counters that were reset in between show what was counted since the reset: a lower
 bound, with its own seconds. A reset is known by its time, or by a value that fell. Growth that is not known
-is NULL, and ``status`` says why:
-
-- ``ok``: over the whole interval
-- ``new``: the object was made, or the statement first counted, in between: growth since then
-- ``remade``: an object of this name was dropped in between, and this one made: growth since then
-- ``reset``: growth since the counters were reset, a lower bound
-- ``index dropped``: over the whole interval; index scans and blocks are those of the table's other indexes, a
-  lower bound
-- ``evicted``: the statement was dropped and counted anew: growth since then, a lower bound
-- ``gone``: not there at the end; how much it grew is not known
-- ``unread``: one of the snapshots could not read it: not known
-- ``changed``: of settings, with ``value_was``
+is NULL, and ``status`` says why: :mod:`dbdyno.model.interval`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal, NamedTuple
 
 import polars as pl
 
 from dbdyno.model.column import Column
 from dbdyno.model.errors import UsageError
+from dbdyno.model.interval import LOWER_BOUNDS, Interval, Reset
 from dbdyno.model.snapshot import TABLES, Snapshot, SnapshotInfo, SnapshotTable
 
-LOWER_BOUNDS = ("reset", "evicted")
-"""Statuses of rows whose growth is a lower bound, as counting began anew."""
 STATEMENTS = "statements"
 _WAS, _GROWTH = "_was", "_growth"
 _OBJECTS = ("relations", "indexes")
@@ -42,33 +27,6 @@ _PARTS = {("relations", c) for c in (*_OF_INDEXES, "toast_blocks_read", "toast_b
 """Of other objects than the table: long values get another place where the table is rewritten."""
 _NAMES = {"relations": ("schema", "relation"), "indexes": ("schema", "index"), "databases": ("database",)}
 """By which a re-made object is found again."""
-
-
-class Reset(NamedTuple):
-    what: str
-    """statements, I/O, a database's name ..., else the table of the snapshot."""
-    at_s: float | None
-    """Seconds since 1970; NULL: not known, values fell."""
-    how: Literal["reset", "objects", "fell"]
-    """``objects``: single objects of this database only. ``fell``: seen by values that fell."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """``tables``: as those of a snapshot; counters are growth, gauges are of the end and have their change as
-    ``*_growth``; with ``status`` and ``seconds``, over which the row was counted."""
-
-    first: SnapshotInfo
-    last: SnapshotInfo
-    seconds: float
-    """By the server's clock."""
-    tables: Mapping[str, pl.DataFrame]
-    restarted: datetime | None
-    """The server's last start, where it was in between."""
-    resets: tuple[Reset, ...]
-    evictions: int | None
-    """Times that the server dropped rare statements; ``None``: unknown."""
-    texts: pl.DataFrame
 
 
 def interval(first: Snapshot, last: Snapshot) -> Interval:

@@ -1,0 +1,117 @@
+"""What a difference of two snapshots says per second: load of each database, statements, tables. Pure.
+
+A rate is growth over the row's own seconds: of counters that were reset, since the reset.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from dbdyno.model.interval import ALL, LOWER_BOUNDS, PER_S, STANDING, Interval, IntervalFigures
+from dbdyno.model.snapshot import TABLES
+
+_COUNTERS = [c.name for c in TABLES["databases"].counters]
+_LOWER = {
+    "reset": "lower bound: counters were reset in between",
+    "evicted": "lower bound: the server dropped its counters in between and began anew",
+}
+_RELATION = TABLES["relations"]
+_WORST = ("reset", "partition dropped", "index dropped", "unread", "ok", "remade", "new", "gone")
+
+
+def figures(found: Interval) -> IntervalFigures:
+    """Everything that a report shows beside the growth itself."""
+    made = databases(found), statements(found), relations(found), server(found)
+    return IntervalFigures(found, *made)
+
+
+def databases(found: Interval) -> pl.DataFrame:
+    """As all that follow: see :class:`~dbdyno.model.interval.IntervalFigures`."""
+    known = found.tables["databases"].filter(pl.col("status").is_in(STANDING))
+    whole = known.with_columns(
+        pl.col("database").fill_null("(shared objects)"),
+        transactions=pl.col("commits") + pl.col("rollbacks"),
+        logical_reads=pl.col("blocks_hit") + pl.col("blocks_read"),
+    )
+    growing = [*_COUNTERS, "transactions", "logical_reads"]
+    whole = whole.with_columns((pl.col(c) / pl.col("seconds")).alias(c + PER_S) for c in growing)
+    sums = [*growing, *(c + PER_S for c in growing), "backends", "size_bytes", "size_bytes_growth"]
+    lower = pl.col("status").is_in(LOWER_BOUNDS).any()
+    total = whole.select(
+        pl.lit(ALL).alias("database"),
+        pl.when(lower).then(pl.lit("reset")).otherwise(pl.lit("ok")).alias("status"),
+        pl.lit(found.seconds).alias("seconds"),
+        *(known_sum(c) for c in sums),
+        *(pl.col(c).max() for c in ("transaction_age", "multixact_age")),
+    ).head(1)
+    order = whole.sort("transactions", "logical_reads", descending=True, nulls_last=True)
+    made = pl.concat([order, total] if len(order) else [order], how="diagonal_relaxed")
+    return made.with_columns(hit_ratio=ratio("blocks_hit", "blocks_read"))
+
+
+def known_sum(name: str) -> pl.Expr:
+    """NULL only where nothing is known."""
+    return pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
+
+
+def ratio(part: str, other: str) -> pl.Expr:
+    """``part`` of both; NULL where there is neither."""
+    both = pl.col(part) + pl.col(other)
+    return pl.when(both > 0).then(pl.col(part) / both)
+
+
+def statements(found: Interval) -> pl.DataFrame:
+    rows = found.tables["statements"].filter(pl.col("status").is_in(STANDING) & (pl.col("calls") > 0))
+    made = rows.sort("exec_ns", descending=True, nulls_last=True).with_row_index("rank", offset=1)
+    top = pl.col("exec_ns").filter("toplevel").sum()
+    return made.with_columns(
+        share=pl.when(pl.col("toplevel") & (top > 0)).then(pl.col("exec_ns") / top),
+        status=pl.col("status").replace(_LOWER),
+        wall_s="seconds",
+        others=pl.lit(None, pl.Int64),
+        evictions=pl.lit(found.evictions, pl.Int64),
+    )
+
+
+def relations(found: Interval) -> pl.DataFrame:
+    rows = found.tables["relations"]
+    counters = [c.name for c in _RELATION.counters]
+    sizes = [n for n in rows.columns if n.endswith(("_bytes", "_rows_growth", "_bytes_growth"))]
+    sizes += ["live_rows", "dead_rows", "changed_rows"]
+    own = pl.col("relation_id") == pl.col("_id")
+    name = pl.concat_str("schema", pl.lit("."), "relation")
+    parts = pl.col("root_id").is_not_null() & ~own
+    worst = pl.col("status").cast(pl.Enum([*_WORST, "evicted"])).min().cast(pl.String)
+    made = rows.with_columns(_id=pl.coalesce("root_id", "relation_id")).with_columns(
+        status=pl.when(parts & (pl.col("status") == "gone"))
+        .then(pl.lit("partition dropped"))
+        .otherwise("status")
+    )
+    whole = made.group_by("database_id", pl.col("_id").alias("relation_id"), maintain_order=True).agg(
+        pl.col("database").first(),
+        pl.coalesce(name.filter(own).first(), pl.col("root").first(), name.first()).alias("name"),
+        pl.coalesce(pl.col("kind").filter(own).first(), pl.lit("table")).alias("kind"),
+        parts.sum().alias("partitions"),
+        worst.alias("status"),
+        pl.col("seconds").min(),
+        *(known_sum(c) for c in dict.fromkeys([*counters, *sizes])),
+        *(pl.col(c).max() for c in ("vacuumed_s", "analyzed_s", "transaction_age")),
+        pl.col("sized").all(),
+    )
+    read = whole.with_columns(
+        rows_read=pl.col("seq_rows") + pl.col("index_rows"),
+        rows_written=pl.sum_horizontal("rows_inserted", "rows_updated", "rows_deleted", ignore_nulls=False),
+        table_hit_ratio=ratio("table_blocks_hit", "table_blocks_read"),
+        index_hit_ratio=ratio("index_blocks_hit", "index_blocks_read"),
+        hot_share=pl.when(pl.col("rows_updated") > 0).then(
+            pl.col("rows_hot_updated") / pl.col("rows_updated")
+        ),
+        size_bytes=pl.sum_horizontal("table_bytes", "index_bytes", "toast_bytes"),
+        size_bytes_growth=pl.sum_horizontal("table_bytes_growth", "index_bytes_growth", "toast_bytes_growth"),
+    )
+    return read.sort("rows_read", "rows_written", descending=True, nulls_last=True, maintain_order=True)
+
+
+def server(found: Interval) -> dict[str, tuple[int | None, float]]:
+    rows = found.tables["server"].filter(pl.col("status").is_in(STANDING))
+    return {name: (value, s) for name, value, s in rows.select("figure", "value", "seconds").iter_rows()}
