@@ -32,6 +32,9 @@ STANDING = ("ok", "new", "remade", "index dropped", "partition dropped", *LOWER_
 """Statuses of rows that are there at the end and were counted."""
 ALL = "all databases"
 """In place of a database's name: the sums."""
+CHECKPOINTS = ("checkpoints_timed", "checkpoints_requested")
+ARCHIVE_FAILED = "wal_files_failed"
+"""Counters of the whole server."""
 PER_S = "_per_s"
 """Ending of the rate of a counter."""
 

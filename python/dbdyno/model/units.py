@@ -61,6 +61,14 @@ def format_rate(value: float, digits: int = 3) -> str:
     return significant(value, digits)
 
 
+def format_size(size_bytes: float) -> str:
+    """``24 MiB``, ``1.23 GiB``, ``812 B``."""
+    for unit, factor in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if abs(size_bytes) >= factor:
+            return f"{significant(size_bytes / factor)} {unit}"
+    return f"{significant(size_bytes)} B"
+
+
 def format_count(value: float) -> str:
     """A number of things: ``90``, ``3.21 k``; means of several with a fraction."""
     return f"{value:.0f}" if abs(value) < 1e3 and value == round(value) else format_rate(value)
