@@ -67,8 +67,8 @@ class Connection(Traced):
     _patience_s: float | None = PATIENCE_S
     statements = 0
     """Sent so far; each is a transaction of its own where nothing else is said."""
-    opened = 0.0
-    """Seconds of the monotonic clock when it began to connect."""
+    opened = used = 0.0
+    """Seconds of the monotonic clock when it began to connect, and when a statement was last answered."""
 
     @contextmanager
     def patient(self) -> Iterator[None]:
@@ -127,6 +127,7 @@ class Connection(Traced):
                 wanted = gen.send(_ready(found[0][1], wanted) if found else 0)
                 patience()
         except StopIteration as end:
+            self.used = time.monotonic()
             result: _R = end.value
             return result
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import polars as pl
@@ -62,7 +62,6 @@ class Context(NamedTuple):
 class _Taking:
     """One snapshot in the making."""
 
-    context: Context
     major: int
     known: Container[int]
     read: dict[str, list[pl.DataFrame]] = field(default_factory=dict)  # a frame a database
@@ -71,6 +70,14 @@ class _Taking:
     before: dict[str, int] = field(default_factory=dict)  # own transactions, by database
     after: dict[str, int] = field(default_factory=dict)
     texts: pl.DataFrame = field(default_factory=pl.DataFrame)
+    context: Context = field(init=False)  # the first database's
+    asked: datetime = field(init=False)  # when it was asked for
+    counted: datetime = field(init=False)  # when the counters were read
+
+    def count(self, database: str, before: int, made: int) -> None:
+        """Own transactions in a database: all that were ``made``, ``before`` of them before it was read."""
+        self.before[database] = self.before.get(database, 0) + before
+        self.after[database] = self.after.get(database, 0) + made - before
 
     def first(self, name: str) -> pl.DataFrame:
         return self.read.get(name, [pl.DataFrame()])[0]
@@ -86,11 +93,13 @@ class Snapshots:
         self._seen = (0, 0)  # of the control connection: process, transactions that a snapshot has counted
 
     def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
-        begun, began_s = datetime.now(UTC), time.monotonic()
+        """See the protocol."""
+        began_s = time.monotonic()
+        control = self._control()
+        taking = _Taking(control.info.server_version // 10000, known)
         with doing("taking a snapshot"):
-            context = _context(self._control())
-            taking = _Taking(context, self._control().info.server_version // 10000, known)
-            for database in self._wanted(context, databases):
+            self._count_control(taking)
+            for database in self._wanted(taking, databases):
                 with self._opened(database, taking, named=bool(databases)) as connection:
                     if connection is not None:
                         self._read(connection, database, taking)
@@ -98,12 +107,11 @@ class Snapshots:
             raise NoSuchDatabase("no database may be connected to", "grant CONNECT on one of them")
         self._say_missing(taking, all_databases=databases is not None and not databases)
         took_s = time.monotonic() - began_s
-        half = timedelta(seconds=took_s / 2)
-        control = self._control()
+        context = taking.context
         info = SnapshotInfo(
             name=name,
-            taken=begun + half,
-            server_time=datetime.fromtimestamp(context.now_s, UTC) + half,
+            taken=taking.counted,
+            server_time=datetime.fromtimestamp(context.now_s, UTC) + (taking.counted - taking.asked),
             took_s=took_s,
             engine="postgres",
             server=self._server(context),
@@ -127,14 +135,15 @@ class Snapshots:
         name = connect.where(self._control()).rsplit(", database ", 1)[0] if system is None else str(system)
         return f"{name} standby" if context.standby else name
 
-    def _wanted(self, context: Context, databases: Sequence[str] | None) -> Sequence[str]:
+    def _wanted(self, taking: _Taking, databases: Sequence[str] | None) -> Iterator[str]:
         """The one of the control connection first, whose own transactions are counted with it."""
         here = self._control().info.dbname
-        if databases is None:
-            return [here]
-        if not databases:
-            return context.connectable
-        return sorted(dict.fromkeys(databases), key=lambda name: name != here)
+        if databases:
+            yield from sorted(dict.fromkeys(databases), key=lambda name: name != here)
+            return
+        yield here
+        if databases is not None:
+            yield from (name for name in taking.context.connectable if name != here)
 
     @contextmanager
     def _opened(self, database: str, taking: _Taking, *, named: bool) -> Iterator[Connection | None]:
@@ -154,33 +163,38 @@ class Snapshots:
 
     def _read(self, connection: Connection, database: str, taking: _Taking) -> None:
         first = not taking.databases
+        if first:
+            taking.asked, taking.context = datetime.now(UTC), _context(connection)
         texts = _texts(taking, first=first)
         if not taking.read.get("statements") and (text := statement(connection, _more())) is not None:
             texts = {"statements": text, **texts}
         connection.execute(sql.text("snapshot_limits").encode())
-        counted = self._reported(connection, database, taking) if first else 0
+        counted = self._wait_for_counts(connection, taking) if first else 0
+        began = datetime.now(UTC)
         for name, frame in _batch(connection, texts, taking.missing).items():
             taking.read.setdefault(name, []).append(frame)
+        if first:
+            taking.counted = began + (datetime.now(UTC) - began) / 2
         if "statements" in texts:
             self._read_texts(connection, taking)
         taking.databases.append(database)
-        taking.after[database] = taking.after.get(database, 0) + connection.statements + 1 - counted
+        taking.count(database, counted, connection.statements + 1)
 
-    def _reported(self, connection: Connection, database: str, taking: _Taking) -> int:
-        """Makes the server count what dbdyno did until now. How many of this connection's transactions that
-        are; those of the control connection are noted."""
+    def _count_control(self, taking: _Taking) -> None:
+        """Notes the control connection's transactions since the snapshot before."""
         control = self._control()
         pid, seen = self._seen
         seen = seen if pid == control.info.backend_pid else 0
-        theirs, now = _reported(control, taking.major), control.statements + 1
-        self._seen = (control.info.backend_pid, now)
-        here = control.info.dbname
+        counted, made = _reported(control, taking.major), control.statements + 1
+        self._seen = (control.info.backend_pid, made)
+        taking.count(control.info.dbname, max(0, counted - seen), made - seen)
+
+    def _wait_for_counts(self, connection: Connection, taking: _Taking) -> int:
+        """How many of this connection's transactions the server has counted."""
         counted = _reported(connection, taking.major)
-        taking.before[here] = max(0, theirs - seen)
-        taking.after[here] = now - max(theirs, seen)
-        taking.before[database] = taking.before.get(database, 0) + counted
         if taking.major < counters.REPORTS_ON_REQUEST:  # its figures may be so old
-            time.sleep(max(0.0, counters.COLLECTOR_S - (time.monotonic() - connection.opened)))
+            since = connection.opened if counted == 1 else connection.used
+            time.sleep(max(0.0, counters.COLLECTOR_S - (time.monotonic() - since)))
         return counted
 
     def _read_texts(self, connection: Connection, taking: _Taking) -> None:
@@ -232,13 +246,12 @@ def _context(connection: Connection) -> Context:
 def _reported(connection: Connection, major: int) -> int:
     """Makes the server count a session's transactions; how many it now has."""
     if major >= counters.REPORTS_ON_REQUEST:
-        connection.execute(sql.text("probe_flush_18").encode())
+        connection.execute(sql.text("snapshot_flush").encode())
     elif time.monotonic() - connection.opened < _UNREPORTED_S:
         return 1
     else:
-        time.sleep(counters.COLLECTOR_S)
-        connection.execute(sql.text("identity").encode())
-        time.sleep(counters.COLLECTOR_S)
+        time.sleep(max(0.0, counters.COLLECTOR_S - (time.monotonic() - connection.used)))
+        connection.execute(sql.text("snapshot_nothing").encode())
     return connection.statements + 1
 
 
