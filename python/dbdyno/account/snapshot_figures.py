@@ -69,6 +69,9 @@ def statements(found: Interval) -> pl.DataFrame:
         status=pl.col("status").replace(_LOWER),
         wall_s="seconds",
         others=pl.lit(None, pl.Int64),
+        db_time_s=pl.lit(None, pl.Float64),
+        cpu_wait_s=pl.lit(None, pl.Float64),
+        top_wait=pl.lit(None, pl.String),
         evictions=pl.lit(found.evictions, pl.Int64),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import polars as pl
@@ -39,7 +39,7 @@ _SOURCE, _RIGHT = "statement counters", "sessions of other users"
 SAMPLES = "activity samples"
 _Row = dict[str, Any]
 _Number = Callable[[_Row], float | None]
-_Columns = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
+Columns = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
 
 
 def there(results: Results) -> bool:
@@ -53,13 +53,13 @@ def top_sql(results: Results, pick: Pick) -> list[Block]:
     if frame["calls"].null_count() == frame.height:  # none were counted, though a trace may know their time
         return [Paragraph(f"No Top SQL {pick.at}: {_why(results)}.", "muted")]
     told = texts_of(results)
-    first, *more = [_rows(frame, by, told) for by in _ORDERS]
-    several = [(c, cell) for c, cell in _WHOSE if frame[c.head].n_unique() > 1]
-    useful = [(c, cell) for c, cell in _COLUMNS if c.rank < _OPTIONAL or any(cell(r).value for r in first)]
+    first, *more = [ranked(frame, by, told) for by in _ORDERS]
+    several = [(c, cell) for c, cell in WHOSE if frame[c.head].n_unique() > 1]
+    useful = [(c, cell) for c, cell in COLUMNS if c.rank < _OPTIONAL or any(cell(r).value for r in first)]
     made = [table(f"Top SQL {pick.at} by time", (*useful, *several), first)]
     for (by, (title, _)), rows in zip(list(_ORDERS.items())[1:], more, strict=True):
         if [r["rank"] for r in rows] != [r["rank"] for r in first[:FEWER]]:
-            made.append(table(f"Top SQL {pick.at} by {title}", _FEWER[by], rows))
+            made.append(table(f"Top SQL {pick.at} by {title}", FEWER_COLUMNS[by], rows))
     shown = {r["rank"] for rows in (first, *more) for r in rows}
     return [*made, *remarks(_notes(results, frame, shown, len(made)))]
 
@@ -68,7 +68,12 @@ def texts(results: Results, picks: Iterable[Pick]) -> list[Block]:
     """The whole texts of what :func:`top_sql` shows of ``picks``, each once, folded."""
     told = texts_of(results)
     frames = [rows_of(results, "statements", pick) for pick in picks]
-    rows = [r for frame in frames if frame.height for by in _ORDERS for r in _rows(frame, by, told)]
+    rows = [r for frame in frames if frame.height for by in _ORDERS for r in ranked(frame, by, told)]
+    return whole_texts(rows)
+
+
+def whole_texts(rows: Iterable[_Row]) -> list[Block]:
+    """The texts of statements, each once, folded."""
     found = {r["query_id"]: r for r in rows if r["text"] is not None}
     named = [(Paragraph(_named(r), "muted"), Verbatim(visible(r["text"]))) for r in found.values()]
     blocks: list[Block] = [block for pair in named for block in pair]
@@ -81,19 +86,21 @@ def texts_of(results: Results) -> dict[int, tuple[str | None, int | None]]:
     return {i: (text, length) for i, text, length in frame.select("query_id", "text", "length").iter_rows()}
 
 
-def _rows(frame: pl.DataFrame, by: str, told: dict[int, tuple[str | None, int | None]]) -> list[_Row]:
-    """The first of an order, with their texts and their shares of logical I/O and calls."""
-    top = frame.filter("toplevel")
-    sums = {n: top.select(e.sum()).item() for n, (_, e) in _ORDERS.items()}
-    one = frame.filter(pl.col("others").is_null())
-    made = one.sort(_ORDERS[by][1], "rank", descending=[True, False], nulls_last=True)
-    rows = made.head(SHOWN if by == "time" else FEWER).to_dicts()
+def ranked(
+    frame: pl.DataFrame, by: str, told: Mapping[int, tuple[str | None, int | None]], most: int | None = None
+) -> list[_Row]:
+    """The first of an order of :data:`ORDERS`, with their texts and shares (``lio_share``, ...)."""
+    one = frame.filter(pl.col("others").is_null()).with_columns(_by=ORDERS[by][1])
+    made = one.sort("_by", "rank", descending=[True, False], nulls_last=True)
+    rows = made.head(most or (SHOWN if by == "time" else FEWER)).to_dicts()
+    sums = {n: frame.filter("toplevel").select(ORDERS[n][1].sum()).item() for n in {"lio", "calls", by}}
     for row in rows:
         row["text"], row["length"] = told.get(row["query_id"], (None, None))
         row["lio"] = None if any(row[n] is None for n in LIO) else sum(row[n] for n in LIO)
-        for n in ("lio", "calls"):
-            known_share = sums[n] and row["toplevel"] and row[n] is not None
-            row[f"{n}_share"] = row[n] / sums[n] if known_share else None
+        for n, total in sums.items():
+            value = row["_by"] if n == by else row[n]
+            known_share = total and row["toplevel"] and value is not None
+            row[f"{n}_share"] = value / total if known_share else None
     return rows
 
 
@@ -102,7 +109,15 @@ _ORDERS = {
     "lio": ("logical I/O", pl.sum_horizontal(LIO)),
     "calls": ("calls", pl.col("calls").fill_null(0)),
 }
-"""How statements are put in order: words of a title, the figure."""
+"""How statements of a run are put in order: words of a title, the figure."""
+ORDERS = _ORDERS | {
+    "reads": ("reads", pl.sum_horizontal(_READS)),
+    "wal": ("WAL", pl.col("wal_bytes")),
+    "temp": ("temporary blocks", pl.sum_horizontal("temp_blks_read", "temp_blks_written")),
+    "planning": ("planning time", pl.col("plan_ns")),
+    "jit": ("just-in-time compilation", pl.col("jit_ns")),
+}
+"""Those of two snapshots, too."""
 
 
 def statement(row: _Row) -> str:
@@ -127,7 +142,7 @@ def _why(results: Results) -> str:
 
 
 def _notes(results: Results, frame: pl.DataFrame, shown: set[int], tables: int) -> list[str]:
-    return [*_measured(results, frame), *_left(frame, shown, tables), *_lost(frame), *_inside(results, frame)]
+    return [*_measured(results, frame), *_left(frame, shown, tables), *lost(frame), *_inside(results, frame)]
 
 
 def _measured(results: Results, frame: pl.DataFrame) -> list[str]:
@@ -164,7 +179,7 @@ def _left(frame: pl.DataFrame, shown: set[int], tables: int) -> list[str]:
     return [f"{counted(count, 'more statement')}{took}: see the export, table statements. {same}".strip()]
 
 
-def _lost(frame: pl.DataFrame) -> list[str]:
+def lost(frame: pl.DataFrame) -> list[str]:
     """Counts that the server dropped or that were reset."""
     lower = frame.filter(pl.col("status").str.starts_with(_LOWER))
     found: dict[str, list[int]] = grouped(lower.select("status", "rank").iter_rows())
@@ -192,7 +207,7 @@ def _inside(results: Results, frame: pl.DataFrame) -> list[str]:
     return notes
 
 
-def _per_call(*names: str) -> _Number:
+def per_call(*names: str) -> _Number:
     def value(row: _Row) -> float | None:
         found = [row[n] for n in names]
         return None if None in found or not row["calls"] else sum(found) / row["calls"]
@@ -200,7 +215,7 @@ def _per_call(*names: str) -> _Number:
     return value
 
 
-def _figure(value: _Number, text: Callable[[float], str], unit: str = "") -> Callable[[_Row], Cell]:
+def figure(value: _Number, text: Callable[[float], str], unit: str = "") -> Callable[[_Row], Cell]:
     def cell(row: _Row) -> Cell:
         lower = row["status"].startswith(_LOWER)
         note = row["status"] if lower else ""
@@ -209,19 +224,19 @@ def _figure(value: _Number, text: Callable[[float], str], unit: str = "") -> Cal
     return cell
 
 
-def _name(row: _Row) -> Cell:
+def name_of(row: _Row) -> Cell:
     inside = "" if row["toplevel"] else "(inside a function) "
     text, number = row["text"], row["query_id"]
     hint = "" if number is None else f"Query id {number}\n{visible(shortened(text or '', _HINT))}"
     return word(f"{inside}{statement(row)}", hint)
 
 
-def _bytes(value: float) -> str:
+def in_bytes(value: float) -> str:
     text = format_rate(value)
     return f"{text}B" if value >= 1e3 else f"{text} B"
 
 
-def _share(name: str) -> Callable[[_Row], Cell]:
+def share_of(name: str) -> Callable[[_Row], Cell]:
     def cell(row: _Row) -> Cell:
         share = row[name]
         if share is None:
@@ -241,44 +256,44 @@ def _rate(row: _Row) -> float | None:
 
 _OPTIONAL = 3
 """Columns from this rank on are left out where they would be empty, or nothing but 0."""
-_STATEMENT = (Column("statement", shortens=True), _name)
-_CALLS = (numeric("calls"), _figure(lambda r: r["calls"], format_count))
-_MEAN = (numeric("mean", 1), _figure(_per_call("exec_ns"), format_ns, "ns"))
-_LIO_CALL = (numeric("LIO/call", 2), _figure(_per_call(*LIO), format_rate, "blocks"))
-_WHOSE: _Columns = (
+STATEMENT = (Column("statement", shortens=True), name_of)
+CALLS = (numeric("calls"), figure(lambda r: r["calls"], format_count))
+MEAN = (numeric("mean", 1), figure(per_call("exec_ns"), format_ns, "ns"))
+LIO_CALL = (numeric("LIO/call", 2), figure(per_call(*LIO), format_rate, "blocks"))
+WHOSE: Columns = (
     (Column("user", rank=8), lambda r: word(visible(r["user"] or "-"))),
     (Column("database", rank=8), lambda r: word(visible(r["database"] or "-"))),
 )
-_COLUMNS: _Columns = (
-    _STATEMENT,
-    _CALLS,
-    (numeric("time"), _figure(lambda r: r["exec_ns"], format_ns, "ns")),
+COLUMNS: Columns = (
+    STATEMENT,
+    CALLS,
+    (numeric("time"), figure(lambda r: r["exec_ns"], format_ns, "ns")),
     (
         numeric("%")._replace(name="% of time", note="of the time of all statements, without dbdyno's own"),
-        _share("share"),
+        share_of("share"),
     ),
-    _MEAN,
-    _LIO_CALL,
-    (numeric("rows/call", 4), _figure(_per_call("rows"), format_rate)),
-    (numeric("reads/call", 3), _figure(_per_call(*_READS), format_rate, "blocks")),
-    (numeric("WAL/call", 5), _figure(_per_call("wal_bytes"), _bytes, "bytes")),
+    MEAN,
+    LIO_CALL,
+    (numeric("rows/call", 4), figure(per_call("rows"), format_rate)),
+    (numeric("reads/call", 3), figure(per_call(*_READS), format_rate, "blocks")),
+    (numeric("WAL/call", 5), figure(per_call("wal_bytes"), in_bytes, "bytes")),
     (numeric("DB time", 7), _sampled("db_time_s")),
     (numeric("CPU WAIT", 6), _sampled("cpu_wait_s")),
     (Column("top wait", rank=7), lambda r: Cell(r["top_wait"] or "-", r["top_wait"])),
 )
-_FEWER: dict[str, _Columns] = {
+FEWER_COLUMNS: dict[str, Columns] = {
     "lio": (
-        _STATEMENT,
-        (numeric("LIO"), _figure(lambda r: r["lio"], format_rate, "blocks")),
-        (numeric("%")._replace(name="% of LIO"), _share("lio_share")),
-        _LIO_CALL,
-        (numeric("reads/call", 3), _figure(_per_call(*_READS), format_rate, "blocks")),
+        STATEMENT,
+        (numeric("LIO"), figure(lambda r: r["lio"], format_rate, "blocks")),
+        (numeric("%")._replace(name="% of LIO"), share_of("lio_share")),
+        LIO_CALL,
+        (numeric("reads/call", 3), figure(per_call(*_READS), format_rate, "blocks")),
     ),
     "calls": (
-        _STATEMENT,
-        _CALLS,
-        (numeric("%")._replace(name="% of calls"), _share("calls_share")),
-        (numeric("calls/s", 2), _figure(_rate, format_rate)),
-        _MEAN,
+        STATEMENT,
+        CALLS,
+        (numeric("%")._replace(name="% of calls"), share_of("calls_share")),
+        (numeric("calls/s", 2), figure(_rate, format_rate)),
+        MEAN,
     ),
 }
