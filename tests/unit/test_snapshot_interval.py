@@ -41,10 +41,17 @@ def test_growth_gauges_and_their_change() -> None:
     assert (found.restarted, found.resets, found.evictions) == (None, (), None)
 
 
-def test_commits_are_less_those_of_taking_the_first_snapshot() -> None:
-    a = snapshot(info={"own_transactions": {"shop": 2}}, databases=[{**SHOP, "commits": 100}])
-    b = snapshot(60, info={"own_transactions": {"shop": 9}}, databases=[{**SHOP, "commits": 160}])
-    assert row(interval(a, b), "databases")["commits"] == 58
+def test_commits_are_without_those_of_taking_snapshots() -> None:
+    own = {"own_transactions": {"shop": 2}, "own_before": {"shop": 1}}
+    a = snapshot(info=own, databases=[{**SHOP, "commits": 100}])
+    b = snapshot(60, info=own, databases=[{**SHOP, "commits": 160}])
+    assert row(interval(a, b), "databases")["commits"] == 57
+    between = [snapshot(at, info=own).info for at in (20, 40)]
+    found = interval(a, b, between)
+    assert (row(found, "databases")["commits"], found.own_transactions) == (51, 9)
+    at = START_S + 30  # those before a reset are no longer counted
+    b = snapshot(60, info=own, databases=[{**SHOP, "commits": 30, "reset_s": at}])
+    assert row(interval(a, b, between), "databases")["commits"] == 26
 
 
 def test_tables_made_dropped_and_made_again() -> None:

@@ -7,7 +7,7 @@ is NULL, and ``status`` says why: :mod:`dbdyno.model.interval`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -29,9 +29,10 @@ _NAMES = {"relations": ("schema", "relation"), "indexes": ("schema", "index"), "
 """By which a re-made object is found again."""
 
 
-def interval(first: Snapshot, last: Snapshot) -> Interval:
-    """From the earlier to the later of two snapshots. Raises :class:`UsageError` where they are of different
-    servers, or no time passed from ``first`` to ``last``."""
+def interval(first: Snapshot, last: Snapshot, between: Sequence[SnapshotInfo] = ()) -> Interval:
+    """From the earlier to the later of two snapshots. ``between``: others of this server that were taken in
+    the meantime, whose transactions are left out, too. Raises :class:`UsageError` where the two are of
+    different servers, or no time passed from ``first`` to ``last``."""
     a, b = first.info, last.info
     if a.server != b.server:
         raise UsageError(
@@ -42,11 +43,19 @@ def interval(first: Snapshot, last: Snapshot) -> Interval:
     if seconds <= 0:
         same = "are the same snapshot" if a.id == b.id else "are not in the order of time"
         raise UsageError(f"{_named(a)} and {_named(b)} {same}", "give an earlier and a later one")
-    made = _Difference(first, last, seconds)
+    made = _Difference(first, last, seconds, between)
     tables = {name: made.table(name) for name in TABLES}
     tables["relations"] = _of_kept_indexes(tables["relations"], tables["indexes"])
     return Interval(
-        a, b, seconds, tables, made.restarted, made.resets(tables), made.evictions, _texts(first, last)
+        a,
+        b,
+        seconds,
+        tables,
+        made.restarted,
+        made.resets(tables),
+        made.evictions,
+        _texts(first, last),
+        sum(made.own().values()),
     )
 
 
@@ -60,8 +69,10 @@ def _named(info: SnapshotInfo) -> str:
 
 
 class _Difference:
-    def __init__(self, first: Snapshot, last: Snapshot, seconds: float) -> None:
-        self._first, self._last, self._seconds = first, last, seconds
+    def __init__(
+        self, first: Snapshot, last: Snapshot, seconds: float, between: Sequence[SnapshotInfo]
+    ) -> None:
+        self._first, self._last, self._seconds, self._between = first, last, seconds, between
         self._end_s = last.info.server_time.timestamp()
         start = last.info.started
         same = start is None or first.info.started is None or start == first.info.started
@@ -175,16 +186,28 @@ class _Difference:
         return self._less_own(made) if name == "databases" else made
 
     def _less_own(self, databases: pl.DataFrame) -> pl.DataFrame:
-        """Without the transactions in which the first snapshot was taken: they ended after it was read."""
-        own = self._first.info.own_transactions
+        """Without the transactions in which snapshots were taken."""
+        own = self.own()
         if not own:
             return databases
         taken = pl.col("database").replace_strict(own, default=0, return_dtype=pl.Int64)
-        less = pl.max_horizontal(pl.col("commits") - taken, 0)
-        return databases.with_columns(
-            commits=pl.when((pl.col("status") == "ok") & pl.col("commits").is_not_null()).then(less)
-            .otherwise("commits")
-        )  # fmt: skip
+        less = pl.max_horizontal(pl.col("commits") - taken, pl.lit(0))
+        return databases.with_columns(commits=pl.when(pl.col("commits").is_not_null()).then(less))
+
+    def own(self) -> dict[str, int]:
+        """By database, how many transactions of dbdyno's own its growth holds: since a reset, those since."""
+        counted = [(self._first.info.server_time, self._first.info.own_transactions)]
+        for info in self._between:
+            counted += [(info.server_time, info.own_before), (info.server_time, info.own_transactions)]
+        counted.append((self._last.info.server_time, self._last.info.own_before))
+        names = dict(self._last.tables["databases"].select("database", "database_id").iter_rows())
+        sums: dict[str, int] = {}
+        for at, transactions in counted:
+            for name, number in transactions.items():
+                began_s = self._databases.get(names.get(name, -1), 0.0)
+                since = self._end_s if began_s is None else began_s
+                sums[name] = sums.get(name, 0) + (number if at.timestamp() >= since else 0)
+        return sums
 
     # When counters were reset.
 

@@ -64,6 +64,8 @@ class Interval:
     evictions: int | None
     """Times that the server dropped rare statements; ``None``: unknown."""
     texts: pl.DataFrame
+    own_transactions: int
+    """Of dbdyno's own: commits are less these."""
 
 
 @dataclass(frozen=True)

@@ -213,9 +213,8 @@ def _load(found: IntervalFigures, names: Sequence[str]) -> list[Block]:
         "A transaction is a commit or a rollback. Blocks not found in the server's cache may have been in "
         "that of the operating system. Blocks and rows hold what taking the snapshots read in system tables."
     ]
-    own = found.interval.first.own_transactions
-    if own:
-        told.append(f"Commits are less {sum(own.values()):,} of dbdyno's own.")
+    if own := found.interval.own_transactions:
+        told.append(f"Commits are without {own:,} of dbdyno's own, which took snapshots.")
     return [*made, Choice("Database", options), *remarks(told)]
 
 
