@@ -17,6 +17,7 @@
     |   +-- ServerLost                   it went away while we measured
     +-- StoreError              exit 4   the run store
         +-- NoSuchRun
+        +-- NoSuchSnapshot
         +-- SchemaTooNew
         +-- StoreFull
 
@@ -101,6 +102,10 @@ class StoreError(DbdynoError):
 
 
 class NoSuchRun(StoreError):
+    pass
+
+
+class NoSuchSnapshot(StoreError):
     pass
 
 

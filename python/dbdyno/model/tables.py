@@ -26,7 +26,7 @@ from dbdyno.model.window_schema import CUT
 Tables = Mapping[str, pl.DataFrame]
 """Tables by name."""
 _CODES: dict[Type, str] = {"i64": "q", "f64": "d", "bool": "B"}
-_POLARS: dict[Type, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String, "bool": pl.Boolean}
+POLARS: dict[Type, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String, "bool": pl.Boolean}
 
 
 OF_CELL = {
@@ -49,7 +49,7 @@ TABLES = RAW | DERIVED | CUT | OF_CELL | LABELS
 
 def schema(table: str) -> dict[str, Any]:
     """Polars schema of ``table``."""
-    return {c.name: _POLARS[c.type] for c in TABLES[table]}
+    return {c.name: POLARS[c.type] for c in TABLES[table]}
 
 
 def empty(table: str) -> pl.DataFrame:
@@ -84,7 +84,7 @@ def shaped(table: str, names: Collection[str]) -> list[pl.Expr]:
         if not c.null and c.name not in names:
             raise ValueError(f"table {table}: column {c.name} is missing")
     return [
-        (pl.col(c.name) if c.name in names else pl.lit(None)).cast(_POLARS[c.type]).alias(c.name)
+        (pl.col(c.name) if c.name in names else pl.lit(None)).cast(POLARS[c.type]).alias(c.name)
         for c in columns
     ]
 

@@ -13,6 +13,8 @@
         derived/                       of all cells; can be made again, as parts can
           manifest.json  windows.parquet  rates.parquet  ...  findings.json  conclusions.json
         document.json                  what ``show`` prints, made of these
+        snapshots/                     of the server, at both ends of each measurement
+      snapshots/                       those that the user took
 """
 
 from typing import TYPE_CHECKING
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from dbdyno.store.parts import Derived, Parts, conformed
     from dbdyno.store.run import DamagedCell, Run
     from dbdyno.store.runs import RunStore
+    from dbdyno.store.snapshots import SnapshotStore
 
 
 lazy(
@@ -40,6 +43,7 @@ lazy(
         "Parts": "dbdyno.store.parts",
         "Run": "dbdyno.store.run",
         "RunStore": "dbdyno.store.runs",
+        "SnapshotStore": "dbdyno.store.snapshots",
         "conformed": "dbdyno.store.parts",
         "default_root": "dbdyno.store.listing",
         "find_run": "dbdyno.store.overview",

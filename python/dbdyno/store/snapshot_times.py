@@ -1,0 +1,113 @@
+"""Which snapshot is meant: by id, name, ``last``, or a time in the words of the user's day."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
+from statistics import median
+
+from dbdyno.model.errors import NoSuchSnapshot, did_you_mean
+from dbdyno.model.snapshot import SnapshotInfo
+from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
+
+_BACK = re.compile(r"last(?:~(\d{1,6}))?")
+_AGO = re.compile(r"(.+?)\s+ago")
+_CLOCK = re.compile(r"(?:(today|yesterday|\d{4}-\d\d-\d\d)[ T]+)?(\d{1,2}:\d\d(?::\d\d)?)")
+_CURE = "dbdyno snapshot list"
+
+
+def nearest(wanted: str, infos: Sequence[SnapshotInfo], now: datetime) -> SnapshotInfo:
+    """``infos``: oldest first. Raises :class:`NoSuchSnapshot` where none is meant, or several may be."""
+    wanted = wanted.strip()
+    if not infos:
+        raise NoSuchSnapshot("there are no snapshots", "take one: dbdyno snapshot")
+    if (back := _BACK.fullmatch(wanted)) is not None:
+        return _back(int(back[1] or 0), infos)
+    if exact := [i for i in infos if i.id == wanted]:
+        return exact[0]
+    if named := [i for i in infos if i.name == wanted]:
+        return _only(f"{len(named)} snapshots are named {wanted!r}", named)
+    if re.match(r"\d{8}(-|$)", wanted) and (begun := [i for i in infos if i.id.startswith(wanted)]):
+        return _only(f"{len(begun)} snapshots begin with {wanted}", begun)
+    if (moment := meant(wanted, now)) is not None:
+        return min(infos, key=lambda i: abs(i.taken - moment))
+    names = [i.name for i in infos if i.name]
+    raise NoSuchSnapshot(
+        f"no snapshot {wanted!r}; there are {_span(infos)}",
+        f"{did_you_mean(wanted, [*names, *(i.id for i in infos[-10:])])}; {_CURE}, or a time such as 14:00",
+    )
+
+
+def meant(wanted: str, now: datetime) -> datetime | None:
+    """The moment of a time (UTC), by the time zone of this process; ``None``: it is no time.
+
+    A time of day alone is that of today, or of yesterday where it is yet to come.
+    """
+    wanted = wanted.strip()
+    if (ago := _AGO.fullmatch(wanted)) is not None:
+        try:
+            return now - timedelta(seconds=parse_duration_ns(ago[1].replace(" ", "")) / NS_PER_S)
+        except (ValueError, OverflowError, NoSuchSnapshot):
+            return None
+    if (clock := _CLOCK.fullmatch(wanted)) is not None:
+        return _at(clock[1], clock[2], now)
+    try:
+        return (
+            datetime.fromisoformat(wanted).astimezone(UTC) if re.match(r"\d{4}-\d\d-\d\d", wanted) else None
+        )
+    except (ValueError, OverflowError):
+        return None
+
+
+def remark(wanted: str, found: SnapshotInfo, infos: Sequence[SnapshotInfo], now: datetime) -> str | None:
+    """How far off the nearest snapshot is, where that is more than two usually are; else ``None``."""
+    named = found.name == wanted or found.id.startswith(wanted)
+    moment = None if named else meant(wanted, now)
+    if moment is None:
+        return None
+    off = abs((found.taken - moment).total_seconds())
+    gaps = [(b.taken - a.taken).total_seconds() for a, b in pairwise(infos)]
+    if off <= max(60.0, median(gaps) if gaps else 60.0):
+        return None
+    when, side = (
+        f"{found.taken.astimezone():%Y-%m-%d %H:%M:%S}",
+        "later" if found.taken > moment else "earlier",
+    )
+    return f"the nearest snapshot to {wanted} was taken at {when}, {format_ns(off * NS_PER_S)} {side}"
+
+
+def _at(day: str | None, clock: str, now: datetime) -> datetime | None:
+    here = now.astimezone()
+    try:
+        at = time.fromisoformat(clock.rjust(8 if clock.count(":") == 2 else 5, "0"))
+        on = here.date() if day in (None, "today") else _day(str(day), here.date())
+        found = datetime.combine(on, at).astimezone()
+        if day is None and found > here:
+            found = datetime.combine(on - timedelta(days=1), at).astimezone()
+        return found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _day(word: str, today: date) -> date:
+    return today - timedelta(days=1) if word == "yesterday" else date.fromisoformat(word)
+
+
+def _back(steps: int, infos: Sequence[SnapshotInfo]) -> SnapshotInfo:
+    if steps >= len(infos):
+        raise NoSuchSnapshot(f"no snapshot last~{steps}: there are {len(infos)}", _CURE)
+    return infos[-1 - steps]
+
+
+def _only(problem: str, found: Sequence[SnapshotInfo]) -> SnapshotInfo:
+    if len(found) == 1:
+        return found[0]
+    shown = ", ".join(i.id for i in found[-5:])
+    raise NoSuchSnapshot(f"{problem}: {'... ' if len(found) > 5 else ''}{shown}", "give the id of one")
+
+
+def _span(infos: Sequence[SnapshotInfo]) -> str:
+    first, last = (f"{i.taken.astimezone():%Y-%m-%d %H:%M}" for i in (infos[0], infos[-1]))
+    return f"{len(infos):,} from {first} to {last}" if len(infos) > 1 else f"one, of {first}"

@@ -1,0 +1,304 @@
+"""Snapshots of servers, in the order of taking.
+
+::
+
+    ROOT/snapshots/
+      manifest.json                 what is there; replaced at once by each change
+      segment-000049/               a snapshot, or many that follow one another of one server
+        manifest.json  segment.json  databases.parquet  relations.parquet  statements.parquet  ...
+      texts-000050/                 texts of statements, each once
+
+One process writes at a time. What the manifest does not name is removed by the next one that writes and meets
+no reader: so whoever reads keeps what it began with, and a process that was killed leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pydantic import ValidationError
+
+from dbdyno.model.errors import StoreError
+from dbdyno.model.snapshot import TABLES, Snapshot, SnapshotInfo
+from dbdyno.model.tables import POLARS
+from dbdyno.store import files
+from dbdyno.store.listing import default_root
+from dbdyno.store.snapshot_catalog import FORMAT, Catalog, Manifest, Segment
+from dbdyno.store.snapshot_rows import decoded, encoded, shaped
+from dbdyno.store.snapshot_times import nearest
+
+DIRECTORY = "snapshots"
+_TOGETHER = 48
+"""Snapshots of a segment, once there are so many."""
+_TEXT_FILES = 16
+_DOCUMENT, _TEXTS = "segment.json", "texts.parquet"
+_TEXT = {"query_id": POLARS["i64"], "text": POLARS["str"]}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A snapshot in the store: its number, in the order of taking, and how many rows each table has."""
+
+    seq: int
+    info: SnapshotInfo
+    rows: Mapping[str, int]
+    segment: Segment
+
+
+class SnapshotStore:
+    """The snapshots of directory ``root`` (default: the user's store), or of a run's directory."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.path = (default_root() if root is None else root) / DIRECTORY
+        self._catalog = Catalog(self.path)
+        self._documents: dict[str, list[Entry]] = {}
+        self.damaged: dict[str, str] = {}
+        """Segment -> why :meth:`list` left it out."""
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def list(self) -> Sequence[SnapshotInfo]:
+        """Oldest first, by the order of taking, also where the clock was set back. Raises
+        :class:`StoreError`."""
+        return [entry.info for entry in self.entries()]
+
+    def entries(self) -> Sequence[Entry]:
+        """As :meth:`list`."""
+        with self._catalog.reading() as manifest:
+            return self._entries(manifest)
+
+    def find(self, wanted: str, now: datetime | None = None) -> SnapshotInfo:
+        """By id or its beginning, name, ``last``, ``last~2``, or a time, of which it is the nearest.
+
+        ``now``: what times are counted from, default: the clock. Raises :class:`NoSuchSnapshot`.
+        """
+        return nearest(wanted, self.list(), datetime.now(UTC) if now is None else now)
+
+    def read(self, info: SnapshotInfo) -> Snapshot:
+        """The tables as they were taken, each in the order of its key, and the texts of its statements.
+
+        Raises :class:`StoreError`, also where it is no longer there.
+        """
+        with self._catalog.reading() as manifest:
+            entry = next((e for e in self._entries(manifest) if e.info.id == info.id), None)
+            if entry is None:
+                raise StoreError(f"snapshot {info.id} is no longer in {self.path}", "dbdyno snapshot list")
+            tables = self._tables(entry.segment, entry.seq)
+            wanted = tables["statements"]["query_id"].unique()
+            return Snapshot(entry.info, tables, self._texts(manifest, wanted))
+
+    def known_texts(self) -> set[int]:
+        """Query ids whose texts are there."""
+        with self._catalog.reading() as manifest:
+            return self._known(manifest)
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def add(self, snapshot: Snapshot) -> SnapshotInfo:
+        """Stores it whole or not at all. Raises :class:`StoreFull`, :class:`StoreError`."""
+        with self._catalog.writing() as manifest:
+            taken = snapshot.info.taken.astimezone(UTC)
+            info = snapshot.info.model_copy(update={"id": f"{taken:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"})
+            series, seq = _series(info), manifest.last + 1
+            before = [s for s in manifest.segments if s.series == series][-1:]
+            rows = {t: frame.height for t, frame in snapshot.tables.items()}
+            segment = Segment(_name("segment", manifest), series, (seq,))
+            whole = {t: shaped(t, snapshot.tables[t]) if t in snapshot.tables else _empty(t) for t in TABLES}
+            self._write(segment, self._base(before), [(Entry(seq, info, rows, segment), whole)])
+            manifest = replace(
+                manifest, made=manifest.made + 1, last=seq, segments=(*manifest.segments, segment)
+            )
+            manifest = self._add_texts(manifest, snapshot.texts)
+            self._catalog.keep(manifest)
+            with suppress(StoreError):  # the snapshot is safe; the next one tries again
+                self._tidy(manifest, series)
+        return info
+
+    def remove(self, ids: Collection[str]) -> None:
+        """Removes these snapshots, and texts that no other needs. Raises :class:`StoreError`."""
+        with self._catalog.writing() as manifest:
+            gone = {e.seq for e in self._entries(manifest) if e.info.id in ids}
+            if not gone:
+                return
+            kept: list[Segment] = []
+            made, before = manifest, dict[str, Segment]()
+            for segment in manifest.segments:
+                earlier = before.get(segment.series)
+                before[segment.series] = segment
+                left = tuple(s for s in segment.seqs if s not in gone)
+                if left and (left != segment.seqs or (earlier and earlier.seqs[-1] in gone)):
+                    there = [s for s in kept if s.series == segment.series][-1:]
+                    segment, made = self._joined(made, [segment], self._base(there), left)
+                kept += [segment] if left else []
+            made = self._prune_texts(replace(made, segments=tuple(kept)))
+            self._catalog.keep(made)
+            self._catalog.sweep(made)
+
+    def older_than(self, keep: timedelta, now: datetime | None = None) -> Sequence[SnapshotInfo]:
+        """What :meth:`prune` would remove: those taken earlier than ``keep`` before ``now``."""
+        before = (datetime.now(UTC) if now is None else now) - keep
+        return [info for info in self.list() if info.taken < before]
+
+    def prune(self, keep: timedelta, now: datetime | None = None) -> Sequence[SnapshotInfo]:
+        """Removes those of :meth:`older_than`, and returns them."""
+        gone = self.older_than(keep, now)
+        if gone:
+            self.remove({info.id for info in gone})
+        return gone
+
+    # -- segments -------------------------------------------------------------------------------
+
+    def _entries(self, manifest: Manifest) -> Sequence[Entry]:
+        self.damaged = {}
+        found: list[Entry] = []
+        for segment in manifest.segments:
+            try:
+                found += self._document(segment)
+            except StoreError as error:
+                self.damaged[segment.name] = error.message
+        return sorted(found, key=lambda e: e.seq)
+
+    def _document(self, segment: Segment) -> Sequence[Entry]:
+        """The snapshots of a segment, which never changes."""
+        if segment.name not in self._documents:
+            content = files.read_one(self.path / segment.name, _DOCUMENT)
+            try:
+                told = files.from_json(content or b"")
+                self._documents[segment.name] = [
+                    Entry(s["seq"], SnapshotInfo.model_validate(s["info"]), s["rows"], segment)
+                    for s in told["snapshots"]
+                ]
+            except (ValueError, KeyError, TypeError, ValidationError) as error:
+                raise StoreError(f"{_DOCUMENT} of {self.path / segment.name} is damaged: {error}") from error
+        return self._documents[segment.name]
+
+    def _rows(self, segment: Segment, table: str) -> pl.DataFrame | None:
+        content = files.read_one(self.path / segment.name, f"{table}.parquet")
+        return None if content is None else _parsed(content, f"{table}.parquet of {segment.name}")
+
+    def _tables(self, segment: Segment, seq: int) -> dict[str, pl.DataFrame]:
+        found = {t: self._rows(segment, t) for t in TABLES}
+        return {t: _empty(t) if rows is None else decoded(t, rows, seq) for t, rows in found.items()}
+
+    def _base(self, before: Sequence[Segment]) -> Mapping[str, pl.DataFrame]:
+        """The tables that a segment after ``before`` begins with; none where these cannot be read."""
+        with suppress(StoreError):
+            return {} if not before else self._tables(before[-1], before[-1].seqs[-1])
+        return {}
+
+    def _write(
+        self,
+        segment: Segment,
+        base: Mapping[str, pl.DataFrame],
+        snapshots: Sequence[tuple[Entry, Mapping[str, pl.DataFrame]]],
+    ) -> None:
+        contents: dict[str, bytes] = {}
+        for table in TABLES:
+            frames = [(entry.seq, tables[table]) for entry, tables in snapshots]
+            rows = encoded(table, [(0, base.get(table, _empty(table))), *frames])
+            if rows.height:
+                contents[f"{table}.parquet"] = files.parquet(rows)
+        told = [
+            {"seq": e.seq, "rows": dict(e.rows), "info": e.info.model_dump(mode="json")} for e, _ in snapshots
+        ]
+        contents[_DOCUMENT] = json.dumps({"format": FORMAT, "snapshots": told}).encode()
+        files.write_directory(self.path / segment.name, contents)
+
+    def _joined(
+        self,
+        manifest: Manifest,
+        segments: Sequence[Segment],
+        base: Mapping[str, pl.DataFrame],
+        seqs: Collection[int],
+    ) -> tuple[Segment, Manifest]:
+        """One segment of those snapshots in ``segments`` that are ``seqs``."""
+        entries = [e for s in segments for e in self._document(s) if e.seq in seqs]
+        made = Segment(_name("segment", manifest), segments[0].series, tuple(e.seq for e in entries))
+        rows = {(s.name, t): self._rows(s, t) for s in segments for t in TABLES}
+
+        def tables(entry: Entry) -> dict[str, pl.DataFrame]:
+            found = {t: rows[entry.segment.name, t] for t in TABLES}
+            return {t: _empty(t) if r is None else decoded(t, r, entry.seq) for t, r in found.items()}
+
+        self._write(made, base, [(replace(e, segment=made), tables(e)) for e in entries])
+        return made, replace(manifest, made=manifest.made + 1)
+
+    def _tidy(self, manifest: Manifest, series: str) -> None:
+        """Snapshots that are alone become one segment when there are enough of them."""
+        alone = [s for s in manifest.segments if s.series == series and len(s.seqs) == 1]
+        if len(alone) >= _TOGETHER:
+            before = [s for s in manifest.segments if s.series == series and s.seqs[0] < alone[0].seqs[0]]
+            seqs = {s.seqs[0] for s in alone}
+            joined, manifest = self._joined(manifest, alone, self._base(before[-1:]), seqs)
+            kept = [s for s in manifest.segments if s not in alone]
+            manifest = replace(manifest, segments=tuple(sorted([*kept, joined], key=lambda s: s.seqs[0])))
+            self._catalog.keep(manifest)
+        self._catalog.sweep(manifest)
+
+    # -- texts ----------------------------------------------------------------------------------
+
+    def _text_frames(self, manifest: Manifest) -> Sequence[pl.DataFrame]:
+        found = [files.read_one(self.path / name, _TEXTS) for name in manifest.texts]
+        return [_parsed(content, _TEXTS) for content in found if content is not None]
+
+    def _texts(self, manifest: Manifest, wanted: pl.Series) -> pl.DataFrame:
+        every = pl.concat([pl.DataFrame(schema=_TEXT), *self._text_frames(manifest)])
+        return every.filter(pl.col("query_id").is_in(wanted.implode()))
+
+    def _known(self, manifest: Manifest) -> set[int]:
+        return {i for frame in self._text_frames(manifest) for i in frame["query_id"].to_list()}
+
+    def _add_texts(self, manifest: Manifest, texts: pl.DataFrame) -> Manifest:
+        new = texts.select(pl.col(n).cast(t) for n, t in _TEXT.items()).drop_nulls("query_id")
+        new = new.unique("query_id", keep="first", maintain_order=True)
+        new = new.filter(~pl.col("query_id").is_in(list(self._known(manifest))))
+        if new.is_empty():
+            return manifest
+        if len(manifest.texts) < _TEXT_FILES:
+            return self._write_texts(manifest, new, manifest.texts)
+        return self._write_texts(manifest, pl.concat([*self._text_frames(manifest), new]), ())
+
+    def _write_texts(self, manifest: Manifest, texts: pl.DataFrame, beside: Sequence[str]) -> Manifest:
+        name = _name("texts", manifest)
+        files.write_directory(self.path / name, {_TEXTS: files.parquet(texts.sort("query_id"))})
+        return replace(manifest, made=manifest.made + 1, texts=(*beside, name))
+
+    def _prune_texts(self, manifest: Manifest) -> Manifest:
+        found = (self._rows(s, "statements") for s in manifest.segments)
+        ids = [rows["query_id"] for rows in found if rows is not None]
+        every = pl.concat([pl.DataFrame(schema=_TEXT), *self._text_frames(manifest)])
+        needed = every.filter(pl.col("query_id").is_in(pl.concat(ids).unique().implode()) if ids else False)
+        if needed.height == every.height:
+            return manifest
+        return self._write_texts(manifest, needed, ()) if needed.height else replace(manifest, texts=())
+
+
+def _name(kind: str, manifest: Manifest) -> str:
+    return f"{kind}-{manifest.made + 1:06d}"
+
+
+def _series(info: SnapshotInfo) -> str:
+    """Snapshots whose differences mean something: of one server, of the same databases."""
+    parts: list[Any] = [info.engine, info.server, sorted(info.databases)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _empty(table: str) -> pl.DataFrame:
+    return pl.DataFrame(schema={c.name: POLARS[c.type] for c in TABLES[table].columns})
+
+
+def _parsed(content: bytes, what: str) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(io.BytesIO(content))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, MemoryError, OSError) as error:
+        raise StoreError(f"{what} is damaged: {error}") from error
