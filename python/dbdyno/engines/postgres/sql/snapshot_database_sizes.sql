@@ -1,7 +1,7 @@
 -- Sizes of databases: looks at every file, so for ${seconds} s only.
 select oid::int8,
        case
-           when pg_catalog.clock_timestamp() < pg_catalog.statement_timestamp() + interval '${seconds} s'
+           when pg_catalog.clock_timestamp() < (select pg_catalog.clock_timestamp()) + interval '${seconds} s'
                 and (pg_catalog.has_database_privilege(oid, 'connect')
                      or pg_catalog.pg_has_role(current_user, 'pg_read_all_stats', 'usage'))
                then pg_catalog.pg_database_size(oid)
