@@ -8,7 +8,8 @@ object is called or how it is set. NULL: not counted by this server, or it may n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -347,6 +348,17 @@ class SnapshotInfo(BaseModel):
     run: str | None = None  # the run that took it; None: taken by itself
     cell: str | None = None  # the measurement of that run
     dbdyno: str = ""
+
+
+def own_commits(infos: Sequence[SnapshotInfo]) -> Mapping[str, int]:
+    """Transactions of dbdyno's snapshots that are in the growth of ``commits`` from the first to the last of
+    ``infos``, by database; in between stand all others that were taken of that server, oldest first."""
+    own: Counter[str] = Counter()
+    for info in infos[:-1]:
+        own.update(info.own_transactions)
+    for info in infos[1:]:
+        own.update(info.own_before)
+    return own
 
 
 @dataclass(frozen=True)
