@@ -1,4 +1,5 @@
-"""``dbdyno compare``: variants of a run, two runs, two files of numbers, or two machines by their ladders."""
+"""``dbdyno compare``: variants of a run, two runs, two intervals between snapshots, two files of numbers, or
+two machines by their ladders."""
 
 from __future__ import annotations
 
@@ -117,8 +118,8 @@ class Share(click.ParamType[float]):
 
 
 @click.command()
-@click.argument("first", metavar="[RUN|FILE]", default="last", shell_complete=RUNS_OR_FILES)
-@click.argument("second", metavar="[RUN|FILE]", required=False, shell_complete=RUNS_OR_FILES)
+@click.argument("first", metavar="[RUN|FILE|SNAP1..SNAP2]", default="last", shell_complete=RUNS_OR_FILES)
+@click.argument("second", metavar="[RUN|FILE|SNAP3..SNAP4]", required=False, shell_complete=RUNS_OR_FILES)
 @click.option("--baseline", metavar="NAME", help="Variant to compare with.")
 @click.option("--margin", type=Share(), default="2%", show_default=True, help="Equivalence margin.")
 @click.option("--metric", metavar="NAME", help="Compare this metric only: calls_per_s, response_p95_ns, ...")
@@ -172,13 +173,14 @@ def compare(
     store: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare the variants of a run, two runs, or two files.
+    """Compare the variants of a run, two runs, two intervals between snapshots, or two files.
 
     Shows ratio, 95 % interval and verdict. One run: its variants, in pairs by block. Two runs: the second
     relative to the first. Two files of numbers (one per line, or CSV with --column), or one CSV file with two
     columns or two groups: by means, by medians, and as benchstat does. The verdict is better, worse, equal,
     no difference above the margin, or undecided, with the number of repeats that would decide. Runs of two
-    machines, or two CSV files of sessions and throughput: also both ladders.
+    machines, or two CSV files of sessions and throughput: also both ladders. Two intervals between snapshots:
+    load profile, statements and tables side by side, by what changed most in time.
 
     \b
     Examples:
@@ -190,9 +192,16 @@ def compare(
       dbdyno compare old.csv new.csv --column ms
       dbdyno compare table.csv --columns before,after
       dbdyno compare xeon.csv power.csv --cores 16 8 --threads 32 64
+      dbdyno compare 'yesterday 14:00..yesterday 15:00' '14:00..15:00'
     """
     options = comparing.Options(margin, baseline, metric, sessions)
     asked = Asked.of(machines, cores, threads)
+    if second is not None and not _is_file(first) and conduct.is_interval(first):
+        from dbdyno.store import SnapshotStore
+
+        intervals = conduct.compared_intervals(SnapshotStore(store), first, second)
+        _out(present.intervals(intervals), present.intervals_record(intervals), output, as_json)
+        return
     if _is_file(first) or (second is not None and _is_file(second)):
         paths = _files(first, second)
         if column is None and len(paths) == 2 and (asked.told or are_ladders(paths)):

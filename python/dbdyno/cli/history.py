@@ -105,7 +105,7 @@ def select(
     limit: int | None = None,
 ) -> list[Overview]:
     """Those that meet all conditions, oldest first. Raises :class:`UsageError` where ``since`` is no time."""
-    start = None if since is None else _since(since)
+    start = None if since is None else since_when(since)
     kept = [
         one
         for one in found
@@ -119,7 +119,7 @@ def select(
     return kept if limit is None else kept[-limit:]
 
 
-def _since(text: str) -> datetime:
+def since_when(text: str) -> datetime:
     """A duration before now, or a date with or without a time of day, in local time unless it has a zone."""
     if re.fullmatch(r"\d{4}-\d\d-\d\d.*", text.strip()):
         try:

@@ -1,18 +1,23 @@
-"""``dbdyno trend``: a figure over stored runs."""
+"""``dbdyno trend``: a figure over stored runs, or over snapshots."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import screen
-from dbdyno.cli.history import select
+from dbdyno.cli.history import select, since_when
 from dbdyno.cli.options import json_option, print_json, store_option
+from dbdyno.model.errors import UsageError
 from dbdyno.store.listing import default_root
 from dbdyno.store.overview import overviews
+
+if TYPE_CHECKING:
+    from dbdyno.model.trend import Trend
 
 
 @click.command()
@@ -20,11 +25,15 @@ from dbdyno.store.overview import overviews
 @click.option(
     "--figure",
     metavar="NAME",
-    default="throughput",
-    show_default=True,
     help="throughput (work units per second), calls (per second), mean, p50, p95, p99 (response time), "
-    "cpu_per_call, cpu_per_work.",
+    "cpu_per_call, cpu_per_work. Of snapshots: ins_ps, upd_ps, seq_ps, tps, mean_ns, size_bytes ...  "
+    "[default: throughput]",
 )
+@click.option("--table", metavar="NAME", help="Over snapshots: this table, with its schema or without.")
+@click.option("--index", metavar="NAME", help="Over snapshots: this index.")
+@click.option("--statement", metavar="ID", help="Over snapshots: the statement of this query id.")
+@click.option("--database", metavar="NAME", help="Over snapshots: this database.")
+@click.option("--server", metavar="FIGURE", help="Over snapshots: this figure of the whole server.")
 @click.option(
     "--sessions",
     type=click.IntRange(1),
@@ -49,11 +58,14 @@ from dbdyno.store.overview import overviews
 @store_option
 @json_option
 def trend(
-    figure: str, sessions: int | None, variant: str | None, machine: str | None, output: Path | None,
+    figure: str | None, sessions: int | None, variant: str | None, machine: str | None, output: Path | None,
     store: Path | None,
     as_json: bool, **wanted: Any,
 ) -> None:  # fmt: skip
     """Show when a figure changed from run to run, and by how much.
+
+    With --table, --index, --statement, --database or --server: from snapshot to snapshot, as rates of each
+    interval between two.
 
     Both the run and the size of the change have a 95 % interval. Runs are joined if workload, parameters,
     machine and target are the same; the others are counted with the reason. At least 6 runs are needed. A
@@ -64,13 +76,13 @@ def trend(
       dbdyno trend
       dbdyno trend --workload lio --figure p95 --sessions 8
       dbdyno trend --tag nightly --since 90d -o trend.html
+      dbdyno trend --table orders --figure ins_ps --since 7d
     """
-    found = overviews(default_root() if store is None else store)
-    if wanted["workload"] is None:
-        loads = [o.outline.workload for o in found if o.outline.workload not in ("", "observation")]
-        wanted["workload"] = loads[-1] if loads else None
-    chosen = [one.run for one in select(found, **wanted)]
-    made = conduct.trend(chosen, figure, sessions, variant, machine, screen.note)
+    objects = {kind: found for kind in _KINDS if (found := wanted.pop(kind)) is not None}
+    if objects:
+        made = _of_snapshots(objects, figure, wanted, store)
+    else:
+        made = _of_runs(figure or "throughput", sessions, variant, machine, wanted, store)
     shown = present.trend(made)
     if output is not None:
         present.write(shown, output)
@@ -80,3 +92,30 @@ def trend(
     screen.out().print(present.printed(shown))
     if output is not None:
         screen.say(f"report: {output}")
+
+
+_KINDS = ("table", "index", "statement", "database", "server")
+
+
+def _of_snapshots(
+    objects: Mapping[str, str], figure: str | None, wanted: Mapping[str, Any], store: Path | None
+) -> Trend:
+    from dbdyno.store import SnapshotStore
+
+    if len(objects) > 1:
+        raise UsageError(f"--{' and --'.join(objects)} exclude each other", "give one of them")
+    ((kind, name),) = objects.items()
+    since = None if wanted["since"] is None else since_when(wanted["since"])
+    return conduct.snapshot_trend(SnapshotStore(store), kind, name, figure, since, wanted["limit"])
+
+
+def _of_runs(
+    figure: str, sessions: int | None, variant: str | None, machine: str | None, wanted: dict[str, Any],
+    store: Path | None,
+) -> Trend:  # fmt: skip
+    found = overviews(default_root() if store is None else store)
+    if wanted["workload"] is None:
+        loads = [o.outline.workload for o in found if o.outline.workload not in ("", "observation")]
+        wanted["workload"] = loads[-1] if loads else None
+    chosen = [one.run for one in select(found, **wanted)]
+    return conduct.trend(chosen, figure, sessions, variant, machine, screen.note)

@@ -13,7 +13,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.criteria import LEAST_RUNS, level_changes, level_outliers
 from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.trend import Point, Step, Trend
-from dbdyno.model.units import format_ns
+from dbdyno.model.units import counted, format_ns
 
 _MOST_NAMED = 5
 
@@ -25,7 +25,8 @@ def concluded(trend: Trend) -> Trend:
     if len(values) < LEAST_RUNS:
         verb = "is" if len(values) == 1 else "are"
         return replace(
-            trend, claims=(claim("trend-few", {"needed": LEAST_RUNS, "n": len(values), "verb": verb}),)
+            trend,
+            claims=(claim("trend-few", {"needed": LEAST_RUNS, "verb": verb, **_things(trend, len(values))}),),
         )
     found = level_changes(values)
     steps = [
@@ -46,6 +47,11 @@ def concluded(trend: Trend) -> Trend:
     return replace(trend, claims=(*claims, *_outlying(trend)))
 
 
+def _things(trend: Trend, n: int) -> dict[str, str]:
+    """``6 runs``, ``runs``, ``run``."""
+    return {"n": counted(n, trend.thing), "things": f"{trend.thing}s", "thing": trend.thing}
+
+
 def shown(trend: Trend, value: float) -> str:
     """A value of the figure, with its unit."""
     return format_ns(value) if trend.unit == "ns" else fmt.rate(value, trend.unit)
@@ -59,16 +65,17 @@ def _change(trend: Trend, number: int, levels: Sequence[float]) -> Claim:
         "title": f"{trend.figure.title} of {trend.what}",
         "percent": fmt.percent(abs(ratio.value - 1)), "percent_low": fmt.percent(ends[0]),
         "percent_high": fmt.percent(ends[1]),
-        "run": at.run, "day": f"{at.started:%Y-%m-%d}", "p": step.p, "n": len(points),
+        "run": at.run, "day": f"{at.started:%Y-%m-%d}", "p": step.p,
+        **_things(trend, len(points)),
         "before": shown(trend, levels[number]), "after": shown(trend, levels[number + 1]),
         "first": points[step.low].run, "last": points[step.high].run,
         "along": along(points[max(0, step.low - 1)], points[step.high]),
     }  # fmt: skip
     parts = ["one" if step.low == step.high else "some", *(["along"] if said["along"] else [])]
-    better = (ratio.value > 1) is trend.figure.higher
+    good = None if trend.figure.higher is None else (ratio.value > 1) is trend.figure.higher
     return claim(
         "trend-change", said, ratio, case="up" if ratio.value > 1 else "down", parts=parts,
-        severity="good" if better else "warning", each=at.run,
+        severity="note" if good is None else "good" if good else "warning", each=at.run,
     )  # fmt: skip
 
 
@@ -84,7 +91,8 @@ def along(before: Point, after: Point) -> str:
 def _stable(trend: Trend, values: Sequence[float]) -> Claim:
     low, middle, high = (float(v) for v in np.quantile(values, [0.05, 0.5, 0.95]))
     said = {
-        "title": f"{trend.figure.title} of {trend.what}", "n": len(values), "middle": shown(trend, middle),
+        "title": f"{trend.figure.title} of {trend.what}", **_things(trend, len(values)),
+        "middle": shown(trend, middle),
         "spread": f"{shown(trend, low)} to {shown(trend, high)}",
     }  # fmt: skip
     return claim("trend-stable", said)
@@ -95,4 +103,5 @@ def _outlying(trend: Trend) -> list[Claim]:
         return []
     named = ", ".join(trend.points[n].run for n in trend.outliers[-_MOST_NAMED:])
     more = len(trend.outliers) - _MOST_NAMED
-    return [claim("trend-outliers", {"runs": f"{named} and {more} earlier" if more > 0 else named})]
+    return [claim("trend-outliers", {"runs": f"{named} and {more} earlier" if more > 0 else named,
+                                       **_things(trend, len(trend.points))})]  # fmt: skip

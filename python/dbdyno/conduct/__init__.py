@@ -7,6 +7,9 @@ from dbdyno.lazy import lazy
 if TYPE_CHECKING:
     from dbdyno.conduct.derive import derive
     from dbdyno.conduct.doctor import Diagnosis, diagnosed
+    from dbdyno.conduct.intervals import compared as compared_intervals
+    from dbdyno.conduct.intervals import is_interval
+    from dbdyno.conduct.intervals import trend_of as snapshot_trend
     from dbdyno.conduct.observation import (
         Observed,
         observation_of,
@@ -54,11 +57,13 @@ lazy(
         "Observed": "dbdyno.conduct.observation",
         "ProgressListener": "dbdyno.conduct.progress",
         "Request": "dbdyno.conduct.request",
+        "compared_intervals": "dbdyno.conduct.intervals:compared",
         "derive": "dbdyno.conduct.derive",
         "derived_of": "dbdyno.conduct.rebuild",
         "diagnosed": "dbdyno.conduct.doctor",
         "experiment_of": "dbdyno.conduct.request",
         "find_recipe": "dbdyno.conduct.request",
+        "is_interval": "dbdyno.conduct.intervals",
         "labelled": "dbdyno.conduct.rebuild",
         "reported": "dbdyno.conduct.rebuild",
         "make_plan": "dbdyno.conduct.request",
@@ -75,6 +80,7 @@ lazy(
         "run": "dbdyno.conduct.run",
         "selftest": "dbdyno.conduct.selftest",
         "shown": "dbdyno.conduct.shown",
+        "snapshot_trend": "dbdyno.conduct.intervals:trend_of",
         "trend": "dbdyno.conduct.trend",
         "whom_in_words": "dbdyno.conduct.observed:words",
         "workloads": "dbdyno.conduct.request",

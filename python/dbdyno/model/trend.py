@@ -1,4 +1,4 @@
-"""A figure over runs of one workload, with the same parameters, on the same machine."""
+"""A figure over runs of one workload, with the same parameters, on the same machine; or over snapshots."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Figure(NamedTuple):
     """What is followed."""
 
     title: str
-    column: str  # of table rungs
-    higher: bool  # is better
+    column: str  # of table rungs, or of an interval
+    higher: bool | None  # is better; None: neither
     unit: str  # of the column: "ns", "work/s", "calls/s"
     by_call: bool = True  # depends on the size of a call
 
@@ -51,6 +51,8 @@ class Point:
     """The measurement is unusable, limited by the client for example: shown, and left out of conclusions."""
     around: Mapping[str, str] | None = None
     """What may have changed beside: versions, settings."""
+    remark: str = ""
+    """Why it is flagged, if for another reason; a gap before it."""
 
 
 @dataclass(frozen=True)
@@ -84,3 +86,5 @@ class Trend:
     steps: Sequence[Step] = ()
     outliers: Sequence[int] = ()
     claims: tuple[Claim, ...] = ()
+    thing: str = "run"
+    """What a point is: a run, or an interval that ends with a snapshot."""

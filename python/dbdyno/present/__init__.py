@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dbdyno.present.compare import samples
     from dbdyno.present.document import Row
     from dbdyno.present.exports import ENDINGS, export, write
+    from dbdyno.present.interval_comparison import document as intervals
+    from dbdyno.present.interval_comparison import record as intervals_record
     from dbdyno.present.jsondoc import comparison as comparison_document
     from dbdyno.present.jsondoc import document
     from dbdyno.present.jsondoc import machines as machines_document
@@ -140,6 +142,8 @@ lazy(
         "document": "dbdyno.present.jsondoc",
         "dumped": "dbdyno.present.media.stored",
         "export": "dbdyno.present.exports",
+        "intervals": "dbdyno.present.interval_comparison:document",
+        "intervals_record": "dbdyno.present.interval_comparison:record",
         "machines_document": "dbdyno.present.jsondoc:machines",
         "pick_at": "dbdyno.present.selection",
         "printed": "dbdyno.present.media.text:Printed",

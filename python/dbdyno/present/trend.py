@@ -36,15 +36,15 @@ _SHOWN_ROWS = 6
 
 def document(trend: Trend) -> Document:
     """The answer, the plot, the runs, what was left out."""
-    newest = counted(len(trend.points), "run")
+    newest = counted(len(trend.points), trend.thing)
     title = f"{trend.figure.title} of {trend.what}: {newest} on {trend.machine}"
     lead = [Paragraph(c.text, _tone(c), lead=True) for c in trend.claims]
     blocks: list[Block] = [Section("", [_plot(trend)])] if len(trend.points) > 1 else []
     blocks += [
         Section("Over time", [_chart(trend)], "time", detail=True),
-        Section("Runs", [_runs(trend)], "runs"),
+        Section(f"{trend.thing}s".capitalize(), [_runs(trend)], "runs"),
     ]
-    left = [f"Left out ({counted(len(o.runs), 'run')}): {o.why}." for o in trend.left_out]
+    left = [f"Left out ({counted(len(o.runs), trend.thing)}): {o.why}." for o in trend.left_out]
     return Document(title, [*blocks, *([Section("", remarks(left))] if left else [])], lead=lead)
 
 
@@ -60,7 +60,8 @@ def record(trend: Trend) -> dict[str, Any]:
         "runs": [
             {
                 "id": p.run, "name": p.name, "started": p.started.isoformat(), "sessions": p.sessions,
-                "value": p.value, "level": levels[n], "flagged": p.flagged, "outlier": n in trend.outliers,
+                "value": p.value, "level": levels[n], "flagged": p.flagged,
+                "remark": p.remark, "outlier": n in trend.outliers,
             }
             for n, p in enumerate(trend.points)
         ],
@@ -79,6 +80,11 @@ def record(trend: Trend) -> dict[str, Any]:
 
 def _tone(claim: Claim) -> Any:
     return claim.severity if claim.severity == "warning" else ""
+
+
+def _unusable(trend: Trend) -> str:
+    """What flagged points are."""
+    return "unusable measurement" if trend.thing == "run" else "left out of conclusions"
 
 
 def _text(trend: Trend, value: float) -> str:
@@ -117,9 +123,9 @@ def _plot(trend: Trend) -> Verbatim:
     between = max(2, wide * len(points) - len(ends[0]) - len(ends[1]))
     unit = f"({trend.unit})" if trend.unit != "ns" else ""
     lines.append(f"{' ' * (room + 2)}{ends[0]}{' ' * between}{ends[1]}  {unit}".rstrip())
-    marks = "● run, ─ level (median)"
+    marks = f"● {trend.thing}, ─ level (median)"
     marks += ", o outlier (at the edge: beyond it)" if trend.outliers else ""
-    marks += ", x unusable measurement" if any(p.flagged for p in points) else ""
+    marks += f", x {_unusable(trend)}" if any(p.flagged for p in points) else ""
     return Verbatim("\n".join([*lines, marks]), sketch=True)
 
 
@@ -127,20 +133,21 @@ def _chart(trend: Trend) -> Chart:
     scale, unit = _scale(trend)
     levels, rows = _levels(trend), []
     for n, p in enumerate(trend.points):
-        kind = "unusable" if p.flagged else "outlier" if n in trend.outliers else "run"
+        kind = "unusable" if p.flagged else "outlier" if n in trend.outliers else trend.thing
         label = f"{p.run}{f' ({p.name})' if p.name else ''}"
         rows.append({
             "n": n + 1, "value": p.value / scale, "level": levels[n] / scale, "kind": kind, "run": label,
             "day": f"{p.started:%Y-%m-%d %H:%M}", "shown": _text(trend, p.value),
         })  # fmt: skip
-    x = chart.channel("n:Q", title="run, in the order of time", axis={"tickMinStep": 1, "format": "d"},
+    title = f"{trend.thing}, in the order of time"
+    x = chart.channel("n:Q", title=title, axis={"tickMinStep": 1, "format": "d"},
                       scale={"domain": [0.5, len(rows) + 0.5], "nice": False})  # fmt: skip
     y = chart.channel("value:Q", title=f"{trend.figure.title} ({unit})", scale={"zero": False})
-    names = ["run", "outlier", "unusable"]
+    names = [trend.thing, "outlier", "unusable"]
     kinds = chart.coloured("kind", names, [var("series-1"), var("series-2"), var("muted")])
     tip = [
         chart.channel(f"{f}:N", title=t)
-        for f, t in (("run", "run"), ("day", "started (UTC)"), ("shown", unit))
+        for f, t in (("run", trend.thing), ("day", "started (UTC)"), ("shown", unit))
     ]
     dots = chart.encoded(
         chart.layer(rows, "point", filled=True, size=60), x=x, y=y, tooltip=tip,
@@ -155,11 +162,12 @@ def _chart(trend: Trend) -> Chart:
         chart.layer(bands, "rect", color=var("warning"), opacity=0.18),
         x=chart.channel("low:Q", scale={"domain": [0.5, len(rows) + 0.5]}), x2={"field": "high"},
     )  # fmt: skip
-    keys = [Key("run", var("series-1"), "dot"), Key("level", var("text"), "dash")]
+    keys = [Key(trend.thing, var("series-1"), "dot"), Key("level", var("text"), "dash")]
     keys += [Key("outlier", var("series-2"), "dot")] if trend.outliers else []
-    keys += [Key("unusable measurement", var("muted"), "dot")] if any(p.flagged for p in trend.points) else []
+    keys += [Key(_unusable(trend), var("muted"), "dot")] if any(p.flagged for p in trend.points) else []
     keys += [Key("change: 95 % interval", var("warning"), "fill", 0.18)] if bands else []
-    caption = "Each point is a run; the broken line is the level between two changes."
+    article = "an" if trend.thing == "interval" else "a"
+    caption = f"Each point is {article} {trend.thing}; the broken line is the level between two changes."
     name = f"{trend.figure.title} of {trend.what}"
     return Chart("trend", name, caption, chart.finished([shade, line, dots], name), keys, wide=True,
                  marks=len(rows))  # fmt: skip
@@ -174,7 +182,7 @@ def _scale(trend: Trend) -> tuple[float, str]:
 
 def _runs(trend: Trend) -> Table:
     columns = (
-        Column("run"), Column("started (UTC)", rank=2), Column("name", rank=1, shortens=True),
+        Column(trend.thing), Column("started (UTC)", rank=2), Column("name", rank=1, shortens=True),
         Column("sess", True, name="sessions"), Column(trend.figure.title.lower(), True),
         Column("to level", True), Column("remark", rank=1),
     )  # fmt: skip
@@ -186,11 +194,13 @@ def _rows(trend: Trend) -> Iterator[Row]:
     beside = {n + d for n in (s.at for s in trend.steps) for d in (-1, 0)}
     for n in reversed(range(len(trend.points))):
         p = trend.points[n]
-        remark = "unusable measurement" if p.flagged else "outlier" if n in trend.outliers else ""
+        remark = p.remark or ("unusable measurement" if p.flagged else "")
+        remark = "; ".join(filter(None, (remark, "outlier" if n in trend.outliers else "")))
         remark = "; ".join(filter(None, ("change" if any(s.at == n for s in trend.steps) else "", remark)))
         unit = "" if trend.unit == "ns" else f" {trend.unit}"
         cells = (
-            word(p.run), word(f"{p.started:%Y-%m-%d %H:%M}"), word(p.name), Cell(str(p.sessions), p.sessions),
+            word(p.run), word(f"{p.started:%Y-%m-%d %H:%M}"), word(p.name),
+            Cell(str(p.sessions or ""), p.sessions or None),
             Cell(f"{_text(trend, p.value)}{unit}", p.value, trend.unit),
             Cell(f"{100 * (p.value / levels[n] - 1):+.1f} %", p.value / levels[n] - 1), word(remark),
         )  # fmt: skip
