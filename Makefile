@@ -70,7 +70,7 @@ laws: build      ## The laws, tried on 50 times as many examples, new ones each 
 audit:           ## Compare locked dependencies with published advisories (needs the network; says what it could not check)
 	$(PYTHON) tools/audit.py
 
-bpf:             ## Compile the scheduler trace's program (needs clang, llvm, libbpf-dev; its object is in the tree)
+bpf:             ## Compile the BPF programs (needs clang, llvm, libbpf-dev; the objects are in the tree)
 	tools/build_bpf.sh
 
 bench: build     ## All benchmarks: figures and ratios, paired with peers

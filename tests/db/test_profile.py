@@ -18,6 +18,7 @@ import pytest
 from dbdyno import _core
 from dbdyno.model.data_sources import sampled
 from dbdyno.observe import frames
+from tests.db.conftest import eventually
 from tests.db.limiting import needs_root
 from tests.db.test_trace import NOBODY, SPIN, Sessions, _spec
 from tests.db.test_trace import old_and_new as old_and_new
@@ -95,6 +96,104 @@ def test_elsewhere_or_not_asked_for_it_says_so(sessions: Sessions) -> None:
     assert watch.source_status()["CPU profile"][0] == "not here"
     spec.pop("profile")
     assert "CPU profile" not in _core.Watch(json.dumps(spec)).source_status()
+
+
+SLEEPS = "do $$ begin loop perform pg_sleep(0.00002); end loop; end $$"
+"""Mostly asleep; on a CPU to set its timer and to wake up, in part under its wait event."""
+
+
+def _labels(tables: Tables, pid: int) -> pl.DataFrame:
+    """Wait event, number of samples, of one process."""
+    mine = tables["profile_samples"].filter(pid=pid)
+    named = pl.concat_str("wait_class", "wait_event", separator="/").fill_null("none")
+    return mine.with_columns(event=named)
+
+
+def test_samples_carry_the_wait_event_and_the_statement_of_their_moment(old_and_new: Sessions) -> None:
+    for setting in ("compute_query_id", "track_activities"):
+        old_and_new.control.execute(f"set {setting} to on")
+    busy, sleeper = old_and_new.doing(READ), old_and_new.doing(SLEEPS)
+    spec = _spec(old_and_new, [busy, sleeper], profile={"hz": 499.0})
+    (status, detail), tables = profiled(spec, 6 * ENOUGH)
+    if status != "ok":
+        return
+    samples = tables["profile_samples"]
+    if "samples have no wait event" in detail:
+        assert set(samples["label_status"]) <= {"not permitted", "not supported"}
+        assert samples["wait_event"].null_count() == samples.height
+        return
+    assert samples.filter(label_status="ok").height >= 0.99 * samples.height, "read at each sample"
+    spinning, sleeping = _labels(tables, busy), _labels(tables, sleeper)
+    assert spinning.filter(event="none").height >= 0.95 * spinning.height, "it waits for nothing"
+    woken = sleeping.filter(event="Timeout/PgSleep")
+    assert woken.height >= 0.2 * sleeping.height, "it enters and leaves its sleep under that event"
+    frames_of = tables["profile_stacks"].join(tables["profile_frames"], on="frame")
+    under = woken.join(frames_of, on="stack").filter(kind="kernel")
+    functions = " ".join(under["function"].drop_nulls().unique())
+    assert not functions or any(f in functions for f in ("epoll", "nanosleep", "poll", "schedule")), functions
+    shares_agree(tables, sleeper, sleeping)
+
+
+def shares_agree(tables: Tables, pid: int, sleeping: pl.DataFrame) -> None:
+    """The scheduler trace's own clock, at another rate, meets the same labels as often."""
+    if "waits" not in tables:
+        return
+    ticks = tables["waits"].filter(pid=pid, status="ok").sort("after_ns").group_by("wait_event").last()
+    n, hits = (ticks.filter(of)["run_samples"].sum() for of in (True, pl.col("wait_event") == "PgSleep"))
+    if n < ENOUGH:
+        return
+    ours, theirs = sleeping.filter(event="Timeout/PgSleep").height / sleeping.height, hits / n
+    error = (0.25 / n + 0.25 / sleeping.height) ** 0.5
+    assert abs(ours - theirs) <= 4.5 * error, (ours, theirs, n, sleeping.height)
+
+
+def test_a_read_from_the_page_cache_is_on_a_cpu_under_its_wait_event(old_and_new: Sessions) -> None:
+    """A table larger than the server's cache is read again and again: its CPU time in pread has the event."""
+    run = old_and_new.control.execute
+    run("drop table if exists read_again")
+    run("create unlogged table read_again as select g, repeat('x', 900) x from generate_series(1, 300000) g")
+    run("vacuum read_again")
+    row = run("show server_version_num").fetchone()
+    assert row is not None
+    reader = old_and_new.idle()
+    reader.execute("set max_parallel_workers_per_gather to 0")
+    reader.execute("set synchronize_seqscans to off")
+    reader.pgconn.send_query(b"do $$ begin loop perform count(*) from read_again; end loop; end $$")
+    pid = reader.info.backend_pid
+    try:
+        (status, detail), tables = profiled(_spec(old_and_new, [pid], profile={"hz": 499.0}), 10 * ENOUGH)
+    finally:
+        run("select pg_terminate_backend(%s)", [pid])
+        eventually(lambda: run("select count(*) from pg_locks where pid = %s", [pid]).fetchone() == (0,))
+        run("drop table read_again")
+    if status != "ok" or "samples have no wait event" in detail:
+        return
+    mine = _labels(tables, pid)
+    stacks = tables["profile_stacks"].join(tables["profile_frames"], on="frame")
+    functions = stacks.group_by("stack").agg(pl.col("function").drop_nulls().str.join(" ").alias("functions"))
+    inside = pl.col("functions").str.contains("pread|preadv|read_iter|filemap_read")
+    reads = mine.filter(mode="kernel").join(functions, on="stack").filter(inside)
+    if int(row[0]) >= 180000:
+        return  # its I/O workers read
+    assert reads.height >= ENOUGH, mine.group_by("event").len()
+    assert reads.filter(event="IO/DataFileRead").height >= 0.9 * reads.height, reads.group_by("event").len()
+
+
+def test_samples_of_two_statements_have_their_ids(sessions: Sessions) -> None:
+    statements = (
+        "select count(*) from pg_class a, pg_class b, pg_class c",
+        "select sum(g) from generate_series(1, 1e9) g",
+    )
+    pids = [sessions.doing(s) for s in statements]
+    (status, detail), tables = profiled(_spec(sessions, pids, trace="off", profile={"hz": 499.0}), 5 * ENOUGH)
+    if status != "ok" or "samples have no" in detail:
+        return
+    samples = tables["profile_samples"]
+    for pid in pids:
+        asked = sessions.control.execute("select query_id from pg_stat_activity where pid = %s", [pid])
+        row = asked.fetchone()
+        assert set(samples.filter(pid=pid)["query_id"]) == {row and row[0]}
+    assert set(samples["query_status"]) == {"ok"}
 
 
 def test_a_profile_ends_at_its_time(sessions: Sessions) -> None:

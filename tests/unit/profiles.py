@@ -41,6 +41,7 @@ def with_profile(
         cpu=pl.lit(0),
         mode=pl.Series(np.where(last[drawn], "kernel", "user")),
         label_status=pl.lit("ok"),
+        query_status=pl.lit("ok"),
         stack=pl.Series(drawn),
         cut=pl.lit(False),
     )

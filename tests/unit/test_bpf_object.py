@@ -1,4 +1,4 @@
-"""The scheduler trace's object in the tree is what its source compiles to, and its reader reads it right."""
+"""The BPF objects in the tree are what their sources compile to, and their readers read them right."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 CRATE = ROOT / "crates" / "dyno-trace"
 OBJECT = CRATE / "bpf" / "sched.bpf.o"
+LABEL = ROOT / "crates" / "dyno-profile" / "bpf" / "label.bpf.o"
+OBJECTS = pytest.mark.parametrize("committed", [OBJECT, LABEL], ids=["sched", "label"])
 SHARED = ("wait", "slot", "call", "calls", "places", "control")
 PROGRAMS = {
     "sched_switch", "sched_wakeup", "sched_process_fork", "sys_enter", "sys_exit", "look_throttled",
@@ -83,18 +85,19 @@ def _structs(btf: bytes) -> dict[str, tuple[int, tuple[str, ...]]]:
     return found
 
 
-def test_the_object_is_what_its_source_compiles_to(tmp_path: Path) -> None:
+@OBJECTS
+def test_the_object_is_what_its_source_compiles_to(committed: Path, tmp_path: Path) -> None:
     if shutil.which("clang") is None or shutil.which("llvm-strip") is None:
         assert not os.environ.get("CI"), "no clang here: .ci/run installs it"
         pytest.skip("no clang here: the object cannot be compiled anew")
-    made = tmp_path / "made.o"
-    subprocess.run([str(ROOT / "tools" / "build_bpf.sh"), str(made)], check=True)
-    recorded, ours = (o.with_name(o.name + ".compiler").read_text() for o in (OBJECT, made))
+    made = tmp_path / committed.name
+    subprocess.run([str(ROOT / "tools" / "build_bpf.sh"), str(tmp_path)], check=True)
+    recorded, ours = (o.with_name(o.name + ".compiler").read_text() for o in (committed, made))
     if _major(recorded) == _major(ours):
-        assert made.read_bytes() == OBJECT.read_bytes(), "run tools/build_bpf.sh and commit the object"
+        assert made.read_bytes() == committed.read_bytes(), "run tools/build_bpf.sh and commit the object"
     else:
         print(f"by {ours.strip()}, not {recorded.strip()}: what both must have in common is compared")
-        assert read(made.read_bytes()) == read(OBJECT.read_bytes())
+        assert read(made.read_bytes()) == read(committed.read_bytes())
 
 
 def _major(compiler: str) -> str:
@@ -115,8 +118,16 @@ def test_the_object_has_these_programs_and_maps() -> None:
     assert set(found.structs) == set(SHARED)
 
 
-def test_the_object_tells_no_path_of_the_machine_it_was_made_on() -> None:
-    data = OBJECT.read_bytes()
+def test_the_object_of_the_profile_has_one_program() -> None:
+    found = read(LABEL.read_bytes())
+    assert (found.programs, found.maps) == ({"on_clock"}, {"processes", "rings"})
+    assert found.license == b"Dual BSD/GPL\0"
+    assert "perf_event" in found.sections
+
+
+@OBJECTS
+def test_the_object_tells_no_path_of_the_machine_it_was_made_on(committed: Path) -> None:
+    data = committed.read_bytes()
     assert str(ROOT).encode() not in data
     assert not re.search(rb"/(home|root|usr|tmp|work)/", data)
 

@@ -8,7 +8,7 @@ use dyno_observe::task::{Task, Who};
 
 use crate::maps::{self, Mapping};
 use crate::objects::Objects;
-use crate::records::{Record, Sample};
+use crate::records::{Label, Record, Sample};
 use crate::space::{CHAIN, Space};
 
 /// Rounds of a second: see `DRAIN_NS` of the watch.
@@ -75,6 +75,8 @@ pub struct Row {
     pub kernel: bool,
     pub stack: u32,
     pub cut: bool,
+    /// `None`: none came with it.
+    pub label: Option<Label>,
 }
 
 /// How often something was so.
@@ -106,6 +108,8 @@ pub struct Book {
     tasks: HashMap<u32, u32>,
     /// Tasks that ended in this round.
     ending: Vec<(u32, u32)>,
+    /// By CPU: the label whose sample comes next.
+    labels: HashMap<usize, Label>,
     pub lives: Vec<Life>,
     spaces: Vec<Space>,
     by_mappings: HashMap<Vec<Mapping>, usize>,
@@ -172,10 +176,16 @@ impl Book {
         }
     }
 
-    /// A record of the round of this number.
-    pub fn take(&mut self, record: &Record<'_>, round: u64) {
+    /// A record of the ring `ring`, in the round of this number.
+    pub fn take(&mut self, record: &Record<'_>, ring: usize, round: u64) {
         match record {
-            Record::Sample(sample) => self.sample(sample, round),
+            Record::Sample(sample) => {
+                let label = self.labels.remove(&ring);
+                self.sample(sample, label.filter(|l| l.tid == sample.tid), round);
+            }
+            Record::Label(label) => {
+                self.labels.insert(ring, *label);
+            }
             Record::Lost(n) => self.counts.lost += n,
             Record::Throttled => self.counts.throttled += 1,
             &Record::Exit { pid, tid } => self.ending.push((pid, tid)),
@@ -183,21 +193,22 @@ impl Book {
         }
     }
 
-    /// After the records of all CPUs: tasks whose end was among them are no more.
-    pub fn finish(&mut self) {
-        for (pid, tid) in std::mem::take(&mut self.ending) {
-            self.end(pid, tid);
-        }
+    /// After the records of all CPUs: tasks whose end was among them are no more; the processes of these.
+    pub fn finish(&mut self) -> Vec<u32> {
+        let ended = std::mem::take(&mut self.ending).into_iter();
+        ended
+            .filter(|&(pid, tid)| self.end(pid, tid))
+            .map(|(pid, _)| pid)
+            .collect()
     }
 
-    fn end(&mut self, pid: u32, tid: u32) {
+    /// Whether that was a process of the server.
+    fn end(&mut self, pid: u32, tid: u32) -> bool {
         self.tasks.remove(&tid);
-        if pid == tid {
-            self.processes.remove(&pid);
-        }
+        pid == tid && self.processes.remove(&pid).is_some()
     }
 
-    fn sample(&mut self, sample: &Sample<'_>, round: u64) {
+    fn sample(&mut self, sample: &Sample<'_>, label: Option<Label>, round: u64) {
         if !self.processes.contains_key(&sample.pid) {
             return; // not the server's
         }
@@ -221,6 +232,7 @@ impl Book {
             kernel: sample.kernel,
             stack: self.stacks.of(stack),
             cut,
+            label,
         };
         self.rows.push(row);
     }

@@ -22,7 +22,7 @@ const MOST_BYTES: usize = 64 << 20;
 /// Of a ring: a sample and another.
 const FEWEST_BYTES: usize = 64 << 10;
 
-/// The rings of all CPUs, running.
+/// The rings of all CPUs, of clocks that have not begun.
 ///
 /// # Errors
 /// Why not, and the cure.
@@ -30,7 +30,7 @@ pub fn open(hz: f64) -> Granted<Vec<Ring>> {
     let mut events = Vec::new();
     for cpu in cpus() {
         match event(cpu, hz) {
-            Ok(event) => events.push(event),
+            Ok(event) => events.push((cpu, event)),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {} // gone offline
             Err(error) => return Err(rights::refused(&error)),
         }
@@ -39,12 +39,15 @@ pub fn open(hz: f64) -> Granted<Vec<Ring>> {
         return Err(Refusal::new(Status::NotSupported, "no CPU is online"));
     }
     let size = room(hz, events.len());
-    let rings = mapped(&events, size)?;
-    for ring in &rings {
+    mapped(&events, size)
+}
+
+/// Starts the clocks.
+pub fn start(rings: &[Ring]) {
+    for ring in rings {
         // SAFETY: a descriptor of ours; the argument is not used.
         unsafe { sys::ioctls::ENABLE(ring.event().as_raw_fd(), 0) };
     }
-    Ok(rings)
 }
 
 /// Bytes of a ring: a power of two.
@@ -55,8 +58,8 @@ fn room(hz: f64, cpus: usize) -> usize {
 }
 
 /// Rings of this size, or all of a smaller one where so much memory may not be locked.
-fn mapped(events: &[OwnedFd], size: usize) -> Granted<Vec<Ring>> {
-    let one = |event: &OwnedFd| Ring::new(event.try_clone()?, size);
+fn mapped(events: &[(i32, OwnedFd)], size: usize) -> Granted<Vec<Ring>> {
+    let one = |(cpu, event): &(i32, OwnedFd)| Ring::new(*cpu, event.try_clone()?, size);
     match events.iter().map(one).collect() {
         Ok(rings) => Ok(rings),
         Err(error) if size > FEWEST_BYTES && refuses(&error) => mapped(events, size / 2),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::kallsyms::{Kallsyms, KernelSymbol};
 use crate::maps::{self, Backing, Mapping};
-use crate::records::{self, REGISTERS, Record, Sample};
+use crate::records::{self, Label, REGISTERS, Record, Sample};
 use crate::ring;
 
 fn words(values: &[u64]) -> Vec<u8> {
@@ -61,6 +61,20 @@ fn a_sample_has_its_task_its_chains_its_registers_and_its_stack() {
         stack: &0x1122_u64.to_ne_bytes(),
     };
     assert_eq!(sample, expected);
+}
+
+/// As `bpf_perf_event_output()` writes it: the length of what follows, and bytes up to a multiple of eight.
+#[test]
+fn a_label_is_told_from_a_sample_and_may_be_unread() {
+    let (tid, query) = (4712, 77);
+    for (word, code) in [(0x0A00_0001, Some(0x0A00_0001)), (0, Some(0)), (u32::MAX, None)] {
+        let bytes = record(9, 1, &words(&[two(20, tid), two(word, query), 0]));
+        let query = u64::from(query);
+        assert_eq!(
+            records::parse(&bytes),
+            Some(Record::Label(Label { tid, code, query }))
+        );
+    }
 }
 
 #[test]

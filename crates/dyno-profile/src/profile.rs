@@ -4,18 +4,19 @@ use std::sync::{Arc, OnceLock};
 
 use dyno_model::{Table, now_ns};
 use dyno_observe::task::Task;
-use dyno_observe::{Granted, Profiler, Refusal, Status};
+use dyno_observe::{Granted, Profiler, Refusal, Status, WordSpec};
 
 use crate::book::{Book, Counts};
 use crate::events::{self, CLOCK};
 use crate::kallsyms::Kallsyms;
+use crate::labels::Labels;
 use crate::records;
 use crate::rights;
 use crate::ring::Ring;
 use crate::tables::tables;
 
 /// What to sample.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Samples a second of each CPU.
     pub hz: f64,
@@ -23,6 +24,8 @@ pub struct Options {
     pub until_ns: Option<i64>,
     /// The server's main process: its children are its tasks from their birth.
     pub main_pid: Option<i64>,
+    /// Their wait event word.
+    pub word: Option<WordSpec>,
 }
 
 /// Samples a second.
@@ -33,6 +36,7 @@ struct Profile {
     rings: Vec<Ring>,
     cpus: usize,
     book: Book,
+    labels: Labels,
     /// How often rings were read.
     round: u64,
 }
@@ -50,11 +54,14 @@ pub fn open(options: Options) -> Granted<Box<dyn Profiler>> {
         return Err(Refusal::new(Status::NotSupported, told));
     }
     let rings = events::open(options.hz)?;
+    let labels = Labels::new(&rings, options.main_pid, options.word.as_ref());
+    events::start(&rings);
     Ok(Box::new(Profile {
-        options,
         cpus: rings.len(),
         rings,
         book: Book::new(options.main_pid),
+        options,
+        labels,
         round: 0,
     }))
 }
@@ -66,6 +73,7 @@ impl Profiler for Profile {
         }
         self.drain(); // the end of an older task of this number comes first
         self.book.watch(task);
+        self.labels.watch(task.pid);
     }
 
     fn drain(&mut self) {
@@ -74,17 +82,19 @@ impl Profiler for Profile {
         for ring in &mut self.rings {
             ring.look(|record| records::parse(record).iter().for_each(|r| book.begin(r)));
         }
-        for ring in &mut self.rings {
-            ring.drain(|record| records::parse(record).iter().for_each(|r| book.take(r, round)));
+        for (n, ring) in self.rings.iter_mut().enumerate() {
+            ring.drain(|record| records::parse(record).iter().for_each(|r| book.take(r, n, round)));
         }
-        book.finish();
+        for pid in book.finish() {
+            self.labels.end(pid);
+        }
         if self.options.until_ns.is_some_and(|until_ns| now_ns() >= until_ns) {
             self.rings.clear(); // the clocks stop
         }
     }
 
     fn tables(&self) -> Vec<Table> {
-        tables(&self.book, kernel_symbols(), Status::NotSupported.as_str())
+        tables(&self.book, kernel_symbols(), &self.labels)
     }
 
     fn status(&self) -> (String, String) {
@@ -99,8 +109,22 @@ impl Profiler for Profile {
                 unopened.join(", ")
             )
         });
-        let words: Vec<String> = [Some(detail), hidden, closed].into_iter().flatten().collect();
+        let words: Vec<String> = [Some(detail), self.unlabelled(), hidden, closed]
+            .into_iter()
+            .flatten()
+            .collect();
         (Status::Ok.as_str().to_owned(), words.join("; "))
+    }
+}
+
+impl Profile {
+    /// What samples do not tell, and why.
+    fn unlabelled(&self) -> Option<String> {
+        if let Some(refusal) = self.labels.refusal() {
+            return Some(format!("samples have no wait event: {}", refusal.detail));
+        }
+        let (status, detail) = self.labels.statements();
+        (status != Status::Ok.as_str()).then(|| format!("samples have no statement: {detail}"))
     }
 }
 
@@ -143,7 +167,6 @@ fn detail(options: &Options, cpus: usize, samples: usize, counts: &Counts) -> St
             "processes whose memory map may not be read: give dbdyno CAP_SYS_PTRACE",
         ),
     ];
-    words.push("samples have no wait event".to_owned());
     words.extend(
         told.iter()
             .filter(|(n, _)| *n > 0)

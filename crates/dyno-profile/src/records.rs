@@ -27,6 +27,8 @@ pub const HEADER: usize = 8;
 pub enum Record<'r> {
     /// A task on a CPU.
     Sample(Sample<'r>),
+    /// Of the task whose sample follows, if it found room.
+    Label(Label),
     /// So many records found no room.
     Lost(u64),
     /// The kernel held the clock back.
@@ -50,6 +52,22 @@ pub enum Record<'r> {
     /// Nothing that we asked for.
     Other,
 }
+
+/// What a task waited for, and its statement: `struct label` in `bpf/label.bpf.c`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Label {
+    /// Whose.
+    pub tid: u32,
+    /// Its wait event word; `None`: it could not be read.
+    pub code: Option<u32>,
+    /// Id of its statement; 0: none, or not read.
+    pub query: u64,
+}
+
+/// Bytes of a record of a label, header included. A sample has more.
+const LABEL: usize = 32;
+/// `UNREAD` in `bpf/label.bpf.c`.
+const UNREAD: u32 = u32::MAX;
 
 /// A task on a CPU at an instant.
 #[derive(Debug, PartialEq, Eq, Default)]
@@ -80,6 +98,7 @@ pub fn parse(record: &[u8]) -> Option<Record<'_>> {
     let kind = rest.u32()?;
     let misc = (rest.u32()? & 0xffff) as u16;
     Some(match kind {
+        kind::SAMPLE if record.len() == LABEL => Record::Label(label(rest)?),
         kind::SAMPLE => Record::Sample(sample(misc, rest)?),
         kind::LOST => {
             rest.u64()?; // the event's number
@@ -96,6 +115,14 @@ pub fn parse(record: &[u8]) -> Option<Record<'_>> {
         }
         _ => Record::Other,
     })
+}
+
+/// `PERF_SAMPLE_RAW`: its length, and what the program wrote.
+fn label(mut rest: Cursor<'_>) -> Option<Label> {
+    rest.u32()?;
+    let (tid, code, query) = (rest.u32()?, rest.u32()?, rest.u64()?);
+    let code = (code != UNREAD).then_some(code);
+    Some(Label { tid, code, query })
 }
 
 /// Fields in the order of `PERF_SAMPLE_TID | TIME | CPU | CALLCHAIN | REGS_USER | STACK_USER`.

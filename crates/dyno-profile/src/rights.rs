@@ -56,8 +56,8 @@ pub fn judge(error: &io::Error, capabilities: u64, paranoid: Option<i32>) -> Ref
     }
 }
 
-/// With these the profile is whole: also maps of other users' processes, and the kernel's symbols.
-const RIGHTS: &str = "+perfmon,+sys_ptrace,+syslog";
+/// With these the profile is whole: also maps of other users' processes, the kernel's symbols, wait events.
+const RIGHTS: &str = "+perfmon,+sys_ptrace,+syslog,+bpf";
 
 /// A ring that may not be mapped.
 pub fn unmapped(error: &io::Error) -> Refusal {

@@ -12,6 +12,7 @@ use crate::records::HEADER;
 /// A mapped ring. Its event ends when it is dropped.
 #[derive(Debug)]
 pub struct Ring {
+    cpu: i32,
     event: OwnedFd,
     page: NonNull<perf_event_mmap_page>,
     mapped: usize,
@@ -26,11 +27,11 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Maps a ring of `size` bytes, a power of two.
+    /// Maps a ring of `size` bytes, a power of two, of an event of this CPU.
     ///
     /// # Errors
     /// What mmap(2) says: `EPERM` if that much memory may not be locked.
-    pub fn new(event: OwnedFd, size: usize) -> io::Result<Self> {
+    pub fn new(cpu: i32, event: OwnedFd, size: usize) -> io::Result<Self> {
         // SAFETY: a plain query.
         let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let mapped = page_size + size;
@@ -53,6 +54,7 @@ impl Ring {
             return Err(io::Error::from(io::ErrorKind::InvalidData));
         };
         Ok(Self {
+            cpu,
             event,
             page,
             mapped,
@@ -96,6 +98,11 @@ impl Ring {
             at += taken.len() as u64;
         }
         at
+    }
+
+    /// The CPU.
+    pub fn cpu(&self) -> i32 {
+        self.cpu
     }
 
     /// The event whose records these are.

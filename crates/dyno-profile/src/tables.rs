@@ -3,55 +3,84 @@
 use std::collections::BTreeMap;
 
 use dyno_model::{Column, Table};
-use dyno_observe::Texts;
+use dyno_observe::{Status, Texts};
 
 use crate::book::{Book, Place};
 use crate::kallsyms::Kallsyms;
+use crate::labels::Labels;
 use crate::symbols;
 
 /// A task of the server that nobody told us of.
 const OTHER: &str = "other";
 
-/// All three. `label_status`: why there is no label.
-pub fn tables(book: &Book, kernel: Option<&Kallsyms>, label_status: &str) -> Vec<Table> {
-    vec![samples(book, label_status), stacks(book), frames(book, kernel)]
+/// All three.
+pub fn tables(book: &Book, kernel: Option<&Kallsyms>, labels: &Labels) -> Vec<Table> {
+    vec![samples(book, labels), stacks(book), frames(book, kernel)]
 }
 
-fn samples(book: &Book, label_status: &str) -> Table {
+fn samples(book: &Book, labels: &Labels) -> Table {
     let rows = || book.rows.iter();
     let lives = || rows().map(|r| &book.lives[r.life as usize]);
     let text = |texts: Texts| Column::Coded(texts.into());
-    let none = || text(rows().map(|_| None).collect());
     let role = |who: Option<&dyno_observe::task::Who>| who.map_or(OTHER.to_owned(), |w| w.role.to_string());
     let mut roles = Texts::default();
     lives().for_each(|l| roles.push(Some(&role(l.who.as_ref()))));
-    Table::new(
-        "profile_samples",
-        vec![
-            ("t_ns", Column::known(rows().map(|r| r.t_ns))),
-            ("cpu", Column::known(rows().map(|r| i64::from(r.cpu)))),
-            (
-                "session",
-                Column::I64(lives().map(|l| l.who.as_ref()?.session).collect()),
+    let mut columns = vec![
+        ("t_ns", Column::known(rows().map(|r| r.t_ns))),
+        ("cpu", Column::known(rows().map(|r| i64::from(r.cpu)))),
+        (
+            "session",
+            Column::I64(lives().map(|l| l.who.as_ref()?.session).collect()),
+        ),
+        ("pid", Column::known(lives().map(|l| i64::from(l.pid)))),
+        ("tid", Column::known(lives().map(|l| i64::from(l.tid)))),
+        ("role", text(roles)),
+        (
+            "mode",
+            text(
+                rows()
+                    .map(|r| Some(if r.kernel { "kernel" } else { "user" }))
+                    .collect(),
             ),
-            ("pid", Column::known(lives().map(|l| i64::from(l.pid)))),
-            ("tid", Column::known(lives().map(|l| i64::from(l.tid)))),
-            ("role", text(roles)),
-            (
-                "mode",
-                text(
-                    rows()
-                        .map(|r| Some(if r.kernel { "kernel" } else { "user" }))
-                        .collect(),
-                ),
-            ),
-            ("wait_class", none()),
-            ("wait_event", none()),
-            ("label_status", text(rows().map(|_| Some(label_status)).collect())),
-            ("stack", Column::known(rows().map(|r| i64::from(r.stack)))),
-            ("cut", Column::Bool(rows().map(|r| r.cut).collect())),
-        ],
-    )
+        ),
+    ];
+    columns.extend(labelled(book, labels));
+    columns.extend([
+        ("stack", Column::known(rows().map(|r| i64::from(r.stack)))),
+        ("cut", Column::Bool(rows().map(|r| r.cut).collect())),
+    ]);
+    Table::new("profile_samples", columns)
+}
+
+/// Wait events and statements.
+fn labelled(book: &Book, labels: &Labels) -> [(&'static str, Column); 5] {
+    let unknown = labels.refusal().map_or(Status::Lost, |r| r.status).as_str();
+    let (queries, _) = labels.statements();
+    let mut texts: [Texts; 4] = Default::default();
+    let [classes, events, statuses, query_statuses] = &mut texts;
+    let mut ids = Vec::new();
+    for row in &book.rows {
+        let code = row.label.and_then(|l| l.code);
+        let name = code.and_then(|code| labels.names.of(code));
+        classes.push(name.as_ref().map(|(class, _)| &**class));
+        events.push(name.as_ref().map(|(_, event)| &**event));
+        statuses.push(Some(if code.is_some() {
+            Status::Ok.as_str()
+        } else {
+            unknown
+        }));
+        ids.push(row.label.map(|l| l.query as i64).filter(|id| *id != 0));
+        let lost = row.label.is_none() && queries == Status::Ok.as_str();
+        query_statuses.push(Some(if lost { Status::Lost.as_str() } else { &queries }));
+    }
+    let [classes, events, statuses, query_statuses] = texts.map(|t| Column::Coded(t.into()));
+    [
+        ("wait_class", classes),
+        ("wait_event", events),
+        ("label_status", statuses),
+        ("query_id", Column::I64(ids)),
+        ("query_status", query_statuses),
+    ]
 }
 
 fn stacks(book: &Book) -> Table {

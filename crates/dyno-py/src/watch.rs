@@ -194,6 +194,7 @@ impl WatchSpec {
             hz,
             until_ns,
             main_pid: self.main_pid,
+            word: self.word.clone(),
         }))
     }
 }

@@ -13,4 +13,7 @@ mod statements;
 mod system_calls;
 mod trace;
 
+pub use load::{kernel_types, of_loading, of_program};
+pub use rights::{check, raise_memlock};
+pub use statements::{Statement, Statements};
 pub use trace::{Options, open};

@@ -112,7 +112,10 @@ impl Loaded {
 }
 
 /// Types of the running kernel: 5 MB to be read, so once a process.
-fn kernel_types() -> Result<&'static Btf, Refusal> {
+///
+/// # Errors
+/// Not supported.
+pub fn kernel_types() -> Result<&'static Btf, Refusal> {
     static TYPES: OnceLock<Btf> = OnceLock::new();
     if let Some(types) = TYPES.get() {
         return Ok(types);
@@ -201,7 +204,8 @@ fn unsupported(error: &dyn std::error::Error) -> Refusal {
     )
 }
 
-fn of_loading(error: &EbpfError) -> Refusal {
+/// What a refusal to load a BPF object means.
+pub fn of_loading(error: &EbpfError) -> Refusal {
     match error {
         EbpfError::ProgramError(e) => of_program("loading", e),
         other => match io_error(other) {
@@ -211,7 +215,8 @@ fn of_loading(error: &EbpfError) -> Refusal {
     }
 }
 
-fn of_program(what: &str, error: &ProgramError) -> Refusal {
+/// What a refusal to do `what` with a BPF program means.
+pub fn of_program(what: &str, error: &ProgramError) -> Refusal {
     match error {
         ProgramError::LoadError {
             io_error,

@@ -1,4 +1,4 @@
-"""Tables ``cpu_profile`` and ``cpu_stacks``: CPU time by module, function, session and wait label. Pure.
+"""Tables ``cpu_profile`` and ``cpu_stacks``: CPU time by code, session, wait event and statement. Pure.
 
 Samples of a task stand for its exact time on a CPU, so the rows of each kind add up to ``run.user`` and
 ``run.system`` of the ledger: counts of samples by task and mode are fitted to both (raking). Time of tasks
@@ -19,10 +19,9 @@ import polars as pl
 
 from dbdyno.account.window.cells import key
 from dbdyno.model.code_areas import CodeAreas, parsed, plain_name
-from dbdyno.model.cpu_profile import KERNEL, NOT_SAMPLED, OTHERS, UNKNOWN, frame_text
+from dbdyno.model.cpu_profile import KERNEL, LABELS, NOT_SAMPLED, OTHERS, UNKNOWN, frame_text, labels
 from dbdyno.model.ledger_rows import account_rows, groups
 from dbdyno.model.raw import RawCell
-from dbdyno.model.session_time import wait_label
 from dbdyno.model.tables import Tables, conform, empty
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats.estimates import interval
@@ -70,10 +69,11 @@ class _Weighted(NamedTuple):
 def _samples(cell: RawCell, tasks: pl.DataFrame) -> pl.DataFrame:
     """Counted, with their tasks; those of tasks without a known CPU time are left out."""
     inside = (pl.col("t_ns") >= cell.meta.t0_ns) & (pl.col("t_ns") < cell.meta.t1_ns)
-    by = ["pid", "tid", "mode", "wait_class", "wait_event", "label_status", "stack"]
+    by = ["pid", "tid", "mode", *LABELS, "stack"]
     counted = (
         cell.scan("profile_samples")
         .filter(inside)
+        .with_columns(**labels())
         .group_by(by)
         .agg(n=pl.len().cast(pl.Int64), cuts=pl.col("cut").cast(pl.Int64).sum())
     )
@@ -215,10 +215,7 @@ _SUMS = (
 def _rows(found: _Weighted, code: _Code) -> pl.DataFrame:
     """Rows of all kinds, without intervals."""
     seen = found.seen
-    why = pl.format("label unknown: {}", "label_status")
-    label = pl.when(pl.col("label_status") != "ok").then(why).otherwise(wait_label())
-    session = pl.col("session").cast(pl.String)
-    kinds = {"mode": pl.col("mode"), "session": session, "wait": label}
+    kinds = {"session": pl.col("session").cast(pl.String), **{n: pl.col(n) for n in ("mode", *LABELS)}}
     made = [
         seen.group_by(*_GROUP, name=name, maintain_order=True).agg(*_SUMS).with_columns(by=pl.lit(by))
         for by, name in kinds.items()
@@ -285,7 +282,7 @@ def _not_sampled(found: _Weighted) -> pl.DataFrame:
     rest = found.rest.group_by(_GROUP, maintain_order=True).agg(
         pl.col("aas").sum(), kernel=pl.when(pl.col("mode").is_not_null().all()).then(kernel)
     )
-    kinds = pl.DataFrame({"by": ["mode", "session", "wait", "stack", "function", "module"]})
+    kinds = pl.DataFrame({"by": ["mode", "session", *LABELS, "stack", "function", "module"]})
     rows = rest.join(kinds, how="cross").join(found.whole, on=_GROUP, how="left", maintain_order="left")
     both = {"total": "aas", "low": "aas", "high": "aas", "total_low": "aas", "total_high": "aas"}
     return rows.with_columns(
@@ -314,7 +311,8 @@ def _stacks(seen: pl.DataFrame, code: _Code) -> pl.DataFrame:
     """Whole stacks, the root first; the rarest in one row."""
     texts = code.paths.join(code.functions.select("fn", "text"), on="fn", maintain_order="left")
     folded = texts.group_by("stack", maintain_order=True).agg(pl.col("text").reverse().str.join(";"))
-    rows = seen.group_by(*_GROUP, "stack", "mode", maintain_order=True).agg(pl.col("aas", "n").sum())
+    each = seen.group_by(*_GROUP, *LABELS, "stack", "mode", maintain_order=True)
+    rows = each.agg(pl.col("aas", "n").sum())
     rows = rows.join(code.leaves, on=["stack", "mode"], maintain_order="left").join(
         folded, on="stack", how="left"
     )
@@ -324,16 +322,20 @@ def _stacks(seen: pl.DataFrame, code: _Code) -> pl.DataFrame:
         .then(pl.concat_str("text", "leaf", separator=";", ignore_nulls=True))
         .otherwise("text")
     )
-    rows = rows.group_by(*_GROUP, stack=own, mode="mode").agg(pl.col("aas").sum(), samples=pl.col("n").sum())
+    rows = rows.group_by(*_GROUP, *LABELS, stack=own, mode="mode").agg(
+        pl.col("aas").sum(), samples=pl.col("n").sum()
+    )
     place = pl.col("aas").rank("ordinal", descending=True).over(_GROUP)
     rest = pl.lit(f"{UNKNOWN}`[{OTHERS}]")
     rows = rows.with_columns(stack=pl.when(place <= MOST_STACKS).then("stack").otherwise(rest))
-    made = rows.group_by(*_GROUP, "stack", "mode").agg(pl.col("aas", "samples").sum())
-    return made.sort(*_GROUP, "aas", "stack", descending=[False, False, True, False])
+    made = rows.group_by(*_GROUP, *LABELS, "stack", "mode").agg(pl.col("aas", "samples").sum())
+    return made.sort(*_GROUP, "aas", "stack", *LABELS, descending=[False, False, True, False, False, False])
 
 
 def _not_sampled_stacks(found: _Weighted) -> pl.DataFrame:
-    return found.rest.with_columns(stack=pl.lit(f"{UNKNOWN}`[{NOT_SAMPLED}]"), samples=pl.lit(0, pl.Int64))
+    none = {n: pl.lit(NOT_SAMPLED) for n in LABELS}
+    stack = pl.lit(f"{UNKNOWN}`[{NOT_SAMPLED}]")
+    return found.rest.with_columns(stack=stack, samples=pl.lit(0, pl.Int64), **none)
 
 
 # Several cells together.

@@ -44,7 +44,7 @@ def _against(
 @run_argument
 @click.option(
     "--by",
-    type=click.Choice(["function", "module", "session", "wait"]),
+    type=click.Choice(["function", "module", "session", "wait", "statement"]),
     default="function",
     show_default=True,
     help="What to add up.",
@@ -65,7 +65,7 @@ def hot(
     store: Path | None,
     as_json: bool,
 ) -> None:
-    """Show which functions, modules, sessions or wait events used the CPU.
+    """Show which functions, modules, sessions, wait events or statements used the CPU.
 
     For runs with --profile. Samples are scaled to the exact CPU time of each process. CPU: without callees;
     total: with callees; 95 %: interval. Without options, for the highest number of sessions, or for all
@@ -98,12 +98,18 @@ def hot(
 @run_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File: .html or .svg.")
 @AGAINST
+@click.option(
+    "--wait", metavar="EVENT", help="Only of this wait event (CLASS/NAME), as hot --by wait lists them."
+)
+@click.option("--statement", metavar="ID", help="Only of this query id, as hot --by statement lists them.")
 @measurement_options
 @store_option
 def flame(
     run: str,
     against: str | None,
     output: Path | None,
+    wait: str | None,
+    statement: str | None,
     measurement: str | None,
     sessions: int | None,
     window: int | None,
@@ -119,12 +125,14 @@ def flame(
       dbdyno flame last
       dbdyno flame last --sessions 8 -o flame.svg
       dbdyno flame last --sessions 8 --against 1 -o difference.html
+      dbdyno flame last --wait IO/DataFileRead
     """
     record = open_store(store).open(run)
     results = conduct.results_of(record)
+    only = {n: v for n, v in (("wait", wait), ("statement", statement)) if v is not None}
     path = output if output is not None else Path(f"{record.id}-flame.html")
     if against is not None:
         sides, change = _against(results, sessions, against, store)
-        click.echo(present.write_flame_change(sides, change, path))
+        click.echo(present.write_flame_change(sides, change, path, only))
         return
-    click.echo(present.write_flame(results, path, chosen(results, measurement, sessions, window)))
+    click.echo(present.write_flame(results, path, chosen(results, measurement, sessions, window), only))

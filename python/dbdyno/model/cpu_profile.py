@@ -6,8 +6,24 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dbdyno.model.session_time import wait_label
+
 KERNEL, UNKNOWN = "kernel", "unknown"
 NOT_SAMPLED, OTHERS = "not sampled", "others"
+NO_STATEMENT = "no statement"
+LABELS = ("wait", "statement")
+"""What a sample says of its task: columns of ``cpu_stacks``, kinds of rows of ``cpu_profile``."""
+
+
+def labels() -> dict[str, pl.Expr]:
+    """``class/event`` and query id of a sample, by the names of :data:`LABELS`."""
+    why = pl.format("label unknown: {}", "label_status")
+    status = pl.col("query_status").fill_null("not read")
+    id = pl.col("query_id").cast(pl.String).fill_null(NO_STATEMENT)
+    return {
+        "wait": pl.when(pl.col("label_status") != "ok").then(why).otherwise(wait_label()),
+        "statement": pl.when(status != "ok").then(pl.format("statement unknown: {}", status)).otherwise(id),
+    }
 
 
 def frame_text() -> pl.Expr:

@@ -77,7 +77,7 @@ def details(results: Results, name: str, cell: str | None = None) -> printed:
 def hot(
     results: Results, by: str, most: int, cell: str | None = None
 ) -> tuple[printed, list[dict[str, Any]]]:
-    """The CPU profile of a measurement by function, module, session or wait label: as text, and as rows.
+    """The CPU profile of a measurement, by one of ``cpu_profile.KINDS``: as text, and as rows.
 
     Without ``cell``: of the top load, or of all windows of an observation.
     """
@@ -97,23 +97,30 @@ def hot_change(change: CostChange, most: int) -> printed:
     return Printed(Document("", cpu_profile.cost_tables(change, most)))
 
 
-def write_flame(results: Results, path: Path, cell: str | None = None) -> Path:
-    """The flame graph as a page, or as a drawing where ``path`` ends in .svg; see :func:`hot`."""
+def write_flame(
+    results: Results, path: Path, cell: str | None = None, only: Mapping[str, str] | None = None
+) -> Path:
+    """The flame graph as a page, or as a drawing where ``path`` ends in .svg; see :func:`hot`.
+
+    ``only``: wait event and statement whose samples are shown.
+    """
     from dbdyno.present import cpu_profile, exports, flame
 
     pick = cpu_profile.pick_of(results, cell)
     if path.suffix == ".svg":
-        return exports.write_atomic(path, flame.svg(cpu_profile.picture(results, pick)).encode())
-    return exports.write(cpu_profile.page(results, pick), path)
+        return exports.write_atomic(path, flame.svg(cpu_profile.picture(results, pick, only)).encode())
+    return exports.write(cpu_profile.page(results, pick, only), path)
 
 
-def write_flame_change(sides: tuple[Side, Side], change: CostChange, path: Path) -> Path:
+def write_flame_change(
+    sides: tuple[Side, Side], change: CostChange, path: Path, only: Mapping[str, str] | None = None
+) -> Path:
     """The differential flame graph of the second against the first, as :func:`write_flame`."""
     from dbdyno.present import cpu_profile, exports, flame
     from dbdyno.present.document import Flame
 
     (a, first), (b, second) = sides
-    shown = cpu_profile.difference(b, second, a, first, change)
+    shown = cpu_profile.difference(b, second, a, first, change, only)
     if path.suffix == ".svg":
         return exports.write_atomic(
             path, flame.svg(next(p for p in shown.blocks if isinstance(p, Flame))).encode()

@@ -1,14 +1,14 @@
-"""Where CPU time went: tables by module, function, session and wait label, and the flame graph."""
+"""Where CPU time went: tables by module, function, session, wait event, statement; the flame graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from dbdyno.model.comparison import CodeCost, CostChange
-from dbdyno.model.cpu_profile import NOT_SAMPLED, OTHERS
+from dbdyno.model.cpu_profile import LABELS, NOT_SAMPLED, OTHERS
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
@@ -33,12 +33,14 @@ from dbdyno.present.document import (
 )
 from dbdyno.present.figures import percent, work_short
 from dbdyno.present.selection import Pick, rows_of
+from dbdyno.present.statements import texts_of
 
 SOURCE, CLAIM = "CPU profile", "cpu-profile"
-KINDS = ("function", "module", "session", "wait")
+KINDS = ("function", "module", "session", *LABELS)
+_SHORT = 100
 SHOWN = 20
 """Rows of a table in a page; the export holds all."""
-_HEADS = {"wait": "wait event", "module": "module", "session": "session", "function": "function"}
+_HEADS = {n: n for n in KINDS} | {"wait": "wait event"}
 _Row = dict[str, Any]
 _Columns = list[tuple[Column, Callable[[_Row], Cell]]]
 
@@ -65,8 +67,8 @@ def blocks(results: Results, pick: Pick) -> list[Block]:
     if frame.is_empty():
         return [Paragraph(f"No CPU profile {pick.at}: {why(results)}.", "muted")]
     first = [by_kind(results, pick, by, SHOWN) for by in ("module", "function")]
-    more = [by_kind(results, pick, by, SHOWN) for by in ("session", "wait")]
-    folded = Section("CPU time by session and by wait event", more, folded=True)
+    more = [by_kind(results, pick, by, SHOWN) for by in ("session", *LABELS)]
+    folded = Section("CPU time by session, wait event and statement", more, folded=True)
     return [*first, picture(results, pick), folded, *remarks(notes(results, frame))]
 
 
@@ -79,19 +81,35 @@ def by_kind(results: Results, pick: Pick, by: str, most: int | None = None) -> T
     shown = rows if most is None else pl.concat([rows.filter(~rest).head(most), rows.filter(rest)])
     unit = _unit(results, pick, rows)
     head = f"CPU time of the sessions {pick.at} by {_HEADS[by]}: {significant(whole)} s per second"
-    return table(head, _columns(by, whole, unit), shown.to_dicts())
+    told = texts_of(results) if by == "statement" else {}
+    texts = {str(i): text for i, (text, _) in told.items() if text}
+    return table(head, _columns(by, whole, unit, texts), shown.to_dicts())
 
 
-def picture(results: Results, pick: Pick) -> Flame:
-    """The flame graph."""
-    root = flame.tree(flame.stacks(results, pick))
+def picture(results: Results, pick: Pick, only: Mapping[str, str] | None = None) -> Flame:
+    """The flame graph. ``only``: as in :func:`flame.stacks`; raises :class:`UsageError` where none is so."""
+    rows = flame.stacks(results, pick, only)
+    if only and rows.is_empty():
+        raise _nothing(results, pick, only)
+    root = flame.tree(rows)
     scale, unit = _scale(results, pick)
     caption = (
         "Width is CPU time; a frame stands on its caller. Click or Enter zooms, arrow keys move, / searches, "
         "Escape shows all."
     )
-    title = f"Flame graph of the sessions' CPU time {pick.at}"
+    of = "".join(f", {_HEADS[n]} {value}" for n, value in (only or {}).items())
+    title = f"Flame graph of the sessions' CPU time {pick.at}{of}"
     return flame.block(f"flame-{pick.key}", title, caption, root, (scale, unit))
+
+
+def _nothing(results: Results, pick: Pick, only: Mapping[str, str]) -> UsageError:
+    frame = _rows(results, pick).sort("aas", descending=True)
+    there = [frame.filter(pl.col("by") == n)["name"].drop_nulls().to_list() for n in only]
+    words = " and ".join(f"{_HEADS[n]} {v!r}" for n, v in only.items())
+    listed = "; ".join(
+        f"{_HEADS[n]}: {', '.join(t[:12]) or 'none'}" for n, t in zip(only, there, strict=True)
+    )
+    return UsageError(f"no sample {pick.at} of {words}", f"there are {listed}")
 
 
 def hot(results: Results, pick: Pick, by: str, most: int) -> Document:
@@ -159,14 +177,16 @@ def _scale(results: Results, pick: Pick) -> tuple[float, str]:
     return float(costs[column][0]) / float(costs["aas"][0]), f"ns per {name}"
 
 
-def _columns(by: str, whole: float, unit: tuple[str, str]) -> _Columns:
+def _columns(by: str, whole: float, unit: tuple[str, str], texts: Mapping[str, str]) -> _Columns:
     column, name = unit
     module: _Columns = [(Column("module", rank=1), lambda r: word(visible(r["module"] or "")))]
     code: _Columns = [
         (numeric("total %", 1)._replace(note="with callees"), _share("total", whole)),
     ]
+    query: _Columns = [(Column("query id", rank=2), lambda r: word(_text(r["name"])))]
     return [
-        (Column(_HEADS[by], shortens=True), lambda r: word(_text(r["name"]))),
+        *(query if texts else []),
+        (Column(_HEADS[by], shortens=True), lambda r: word(_name(r["name"], texts))),
         *(module if by == "function" else []),
         (numeric("CPU %"), _share("aas", whole, bar=True)),
         (numeric("95 %", 3), lambda r: word(_interval(r, whole))),
@@ -175,6 +195,14 @@ def _columns(by: str, whole: float, unit: tuple[str, str]) -> _Columns:
         (numeric("s/s", 5), lambda r: known(r["aas"], significant, "s/s")),
         (numeric(f"per {name}", 2), lambda r: Cell("") if r[column] is None else _cost(r, column)),
     ]  # fmt: skip
+
+
+def _name(name: str | None, texts: Mapping[str, str]) -> str:
+    """A statement's text in one line."""
+    if name is None or name not in texts:
+        return _text(name)
+    text = visible(" ".join(texts[name].split()))
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 3]}..."
 
 
 def _text(name: str | None) -> str:
@@ -241,12 +269,19 @@ def _signed(ns: float) -> str:
     return f"{'-' if ns < 0 else '+'}{format_ns(abs(ns))}"
 
 
-def difference(b: Results, second: Pick, a: Results, first: Pick, change: CostChange) -> Document:
+def difference(
+    b: Results,
+    second: Pick,
+    a: Results,
+    first: Pick,
+    change: CostChange,
+    only: Mapping[str, str] | None = None,
+) -> Document:
     """The tables, and a differential flame graph: colours are differences, widths the larger of both."""
     sides = []
     for results, pick in ((b, second), (a, first)):
         scale, unit = _scale(results, pick)
-        sides.append(flame.stacks(results, pick).with_columns(pl.col("aas") * scale))
+        sides.append(flame.stacks(results, pick, only).with_columns(pl.col("aas") * scale))
     caption = (
         f"Width is CPU time per {change.unit}, the larger of both. Red: more than {change.baseline}; blue: "
         "less. Click or Enter zooms, arrow keys move, / searches, Escape shows all."
@@ -256,7 +291,9 @@ def difference(b: Results, second: Pick, a: Results, first: Pick, change: CostCh
     return Document(title, [picture, *cost_tables(change, SHOWN)])
 
 
-def page(results: Results, pick: Pick) -> Document:
+def page(results: Results, pick: Pick, only: Mapping[str, str] | None = None) -> Document:
     """The profile by itself, as ``dbdyno flame`` writes it."""
+    if only:
+        return Document(f"CPU profile of run {results.info.id}", [picture(results, pick, only)])
     made = sorted(blocks(results, pick), key=lambda b: not isinstance(b, Flame))
     return Document(f"CPU profile of run {results.info.id}", made)

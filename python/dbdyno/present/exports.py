@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 
 import polars as pl
 
+from dbdyno.model.cpu_profile import LABELS
 from dbdyno.model.errors import StoreError, StoreFull, UsageError
 from dbdyno.model.results import Results
 from dbdyno.present import jsondoc
@@ -126,7 +127,7 @@ def _profile(results: Results, to: str) -> bytes:
     from dbdyno.present import cpu_profile, flame, profile_exports
 
     pick = cpu_profile.pick_of(results)
-    rows = flame.stacks(results, pick)
+    rows = flame.stacks(results, pick, apart=LABELS if to == "pprof" else ())
     if to == "folded":
         return flame.folded(rows).encode()
     wall_s = float(results.tables["windows"].filter(pl.col("sessions") == pick.rung[2])["wall_s"].sum())

@@ -36,8 +36,13 @@ class Node:
         return max(self.value, self.other)
 
 
-def stacks(results: Results, pick: Pick) -> pl.DataFrame:
-    """``scope``, ``who``, ``stack``, ``mode``, ``aas``, ``samples``; of several cells their mean."""
+def stacks(
+    results: Results, pick: Pick, only: Mapping[str, str] | None = None, apart: Sequence[str] = ()
+) -> pl.DataFrame:
+    """``scope``, ``who``, ``stack``, ``mode``, ``aas``, ``samples``; of several cells their mean.
+
+    ``only``: the wait event and the statement whose samples are taken; ``apart``: these are columns, too.
+    """
     windows = results.tables["windows"]
     if pick.cell is not None and pick.repeats == 1:
         walls = {pick.cell: 1.0}
@@ -46,10 +51,11 @@ def stacks(results: Results, pick: Pick) -> pl.DataFrame:
         found = [cells for head, cells in groups(windows) if pick.rung == _rung(head)]
         walls = {w["cell"]: w["wall_s"] for cells in found for w in cells if w["cell"] in there}
     parts = pl.LazyFrame({"cell": list(walls), "part": [w / sum(walls.values()) for w in walls.values()]})
-    by = ["scope", "who", "stack", "mode"]
+    by = ["scope", "who", "stack", "mode", *apart]
+    same = [pl.col(n) == v for n, v in (only or {}).items()]
 
     def mean(rows: pl.LazyFrame) -> pl.LazyFrame:
-        joined = rows.join(parts, on="cell")
+        joined = rows.filter(*same).join(parts, on="cell")
         return joined.group_by(by).agg((pl.col("aas") * pl.col("part")).sum(), pl.col("samples").sum())
 
     return results.ask("cpu_stacks", mean).sort(

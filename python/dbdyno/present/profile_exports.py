@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.cpu_profile import Frame, frame_of
+from dbdyno.model.cpu_profile import LABELS, Frame, frame_of
 from dbdyno.model.units import NS_PER_S
 from dbdyno.present.flame import whose
 
@@ -20,25 +20,29 @@ from dbdyno.present.flame import whose
 
 
 def pprof(rows: pl.DataFrame, wall_s: float, start_ns: int) -> bytes:
-    """gzip of a ``Profile``: samples and CPU nanoseconds of each stack. ``start_ns``: since 1970."""
+    """gzip of a ``Profile``: samples and CPU nanoseconds of each stack, with wait event and statement.
+
+    ``start_ns``: since 1970."""
     texts = _Table()
     functions: dict[Frame, int] = {}
     samples = []
-    for who, stack, aas, count in rows.select("who", "stack", "aas", "samples").iter_rows():
+    columns = ("who", "stack", "aas", "samples", *LABELS)
+    for who, stack, aas, count, *labels in rows.select(columns).iter_rows():
         frames = [Frame("", whose(who)), *(frame_of(f) for f in stack.split(";"))]
         places = [functions.setdefault(f, len(functions) + 1) for f in reversed(frames)]
-        label = _message((1, texts.number("thread")), (2, texts.number(whose(who))))
+        told = zip(("thread", *LABELS), (whose(who), *labels), strict=True)
+        named = [(3, _message((1, texts.number(k)), (2, texts.number(v)))) for k, v in told]
         values = [count, round(aas * wall_s * NS_PER_S)]
-        samples.append(_message((1, _packed(places)), (2, _packed(values)), (3, label)))
+        samples.append(_message((1, _packed(places)), (2, _packed(values)), *named))
     kinds = [_message((1, texts.number(a)), (2, texts.number(b))) for a, b in _KINDS]
-    named = [
+    defined = [
         _message((1, n), (2, texts.number(f.function)), (4, texts.number(f.module)))
         for f, n in functions.items()
     ]
     places_ = [_message((1, n), (4, _message((1, n)))) for n in functions.values()]
     whole = _message(
         *((1, k) for k in kinds), *((2, s) for s in samples),
-        *((4, p) for p in places_), *((5, f) for f in named),
+        *((4, p) for p in places_), *((5, f) for f in defined),
         *((6, t.encode()) for t in texts), (9, start_ns), (10, round(wall_s * NS_PER_S)), (11, kinds[1]),
         (12, 1), (14, texts.number("cpu")),
     )  # fmt: skip

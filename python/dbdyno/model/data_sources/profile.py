@@ -18,6 +18,13 @@ PROFILE: dict[str, tuple[Column, ...]] = {
         _c("wait_class", "str", "wait event type at the sample; NULL: none", null=True),
         _c("wait_event", "str", "wait event", null=True),
         _c("label_status", "str", "of the label"),
+        _c(
+            "query_id",
+            "i64",
+            "the statement that ran, or ran last; NULL: none, or see query_status",
+            null=True,
+        ),
+        _c("query_status", "str", "ok | lost | why ids are not known; NULL: not read", null=True),
         _c("stack", "i64", "number in profile_stacks"),
         _c("cut", "bool", "the stack is incomplete"),
     ),
@@ -55,12 +62,12 @@ DERIVED_PROFILE: tuple[Column, ...] = (
     _c(
         "by",
         "str",
-        "module | function | session | wait | mode | stack: rows of a kind add up to the ledger's",
+        "module | function | session | wait | statement | mode | stack: each adds up to the ledger's",
     ),
     _c(
         "name",
         "str",
-        "function, module, session, class/event, user or kernel, whole or cut stack; not sampled; others",
+        "function, module, session, class/event, query id, user or kernel, whole or cut; not sampled; others",
         null=True,
     ),
     _c("module", "str", "of a function: program or library, its part behind a colon (kernel:vfs)", null=True),
@@ -83,13 +90,15 @@ DERIVED_STACKS: tuple[Column, ...] = (
     *_WHOSE,
     _c("stack", "str", "frames, root first, separated by semicolons: module`function"),
     _c("mode", "str", "user | kernel; NULL: unknown", null=True),
+    _c("wait", "str", "class/event at the samples; not sampled"),
+    _c("statement", "str", "query id; not sampled"),
     _c("aas", "f64", "seconds on a CPU per second"),
     _c("samples", "i64", "samples"),
 )
 
 
 _FLAG = "--profile"
-_CAPS = "+perfmon,+sys_ptrace,+syslog"
+_CAPS = "+perfmon,+sys_ptrace,+syslog,+bpf"
 
 CPU_PROFILE = DataSource(
     name="CPU profile",
@@ -97,7 +106,8 @@ CPU_PROFILE = DataSource(
     cures={"off": f"the CPU profile is sampled when asked for: {_FLAG}"},
     enabling=Enabling(
         "where the server's CPU time goes, by function and module",
-        "CAP_PERFMON; CAP_SYS_PTRACE if the server runs as another user; CAP_SYSLOG to name kernel functions",
+        "CAP_PERFMON; CAP_SYS_PTRACE if the server runs as another user; CAP_SYSLOG to name kernel "
+        "functions; CAP_BPF for wait events and statements",
         (
             Step(
                 "sudo -E setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups "
