@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -136,17 +136,22 @@ def waits_options(f: _F) -> _F:
     )(f)
 
 
-_REPORTS = (".html", ".htm", ".md", ".xlsx")
+REPORTS = (".html", ".htm", ".md", ".xlsx")
 
 
 def checked_output(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
     """A callback of ``--output`` of a report: whether it can be written shows before anything is measured."""
-    if path is None:
-        return None
-    if path.suffix not in _REPORTS:
+    return None if path is None else checked(path)
+
+
+def checked(path: Path, endings: Sequence[str] = REPORTS) -> Path:
+    """Raises UsageError where a report cannot be written there."""
+    if path.suffix not in endings:
         given = f"ends in {path.suffix}" if path.suffix else "has no suffix"
-        near = did_you_mean(path.suffix, _REPORTS[:1] + _REPORTS[2:])
-        raise UsageError(f"{path}: a report's name {given}; it is .html, .md or .xlsx", near)
+        shown = [e for e in endings if e != ".htm"]
+        known = f"{', '.join(shown[:-1])} or {shown[-1]}"
+        near = did_you_mean(path.suffix, shown)
+        raise UsageError(f"{path}: a report's name {given}; it is {known}", near)
     if not path.parent.is_dir():
         raise UsageError(
             f"cannot write {path}: there is no directory {path.parent}", "make it, or name another"

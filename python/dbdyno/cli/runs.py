@@ -143,21 +143,49 @@ def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict
 
 
 @click.command("report")
-@run_argument
+@click.argument("run", metavar="[RUN|SNAPSHOT]", default="last", shell_complete=completion.RUNS)
+@click.argument("until", metavar="[SNAPSHOT]", required=False)
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File: .html, .md or .xlsx."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File: .html, .md or .xlsx; of snapshots also .json.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="Of snapshots: rows of a table.",
 )
 @store_option
-def report_command(run: str, output: Path | None, store: Path | None) -> None:
-    """Write the report of a run as HTML, Markdown or a workbook.
+@json_option
+def report_command(
+    run: str, until: str | None, output: Path | None, top: int, store: Path | None, as_json: bool
+) -> None:  # fmt: skip
+    """Write the report of a run, or of what happened between two snapshots.
 
-    The HTML is one file that loads nothing.
+    Of a run as HTML, Markdown or a workbook. Of two snapshots as text on the terminal, or as a file: load
+    of each database, Top SQL, most accessed tables, indexes, I/O, WAL, what changed. A snapshot is named by
+    its id or the beginning of it, its name, "last", "last~1", or a time: the nearest one. The HTML is one
+    file that loads nothing.
 
     \b
     Examples:
       dbdyno report last -o lio.html
       dbdyno report 20261121-104501-lio-3f9a
+      dbdyno report last~1 last
+      dbdyno report "yesterday 14:00" "yesterday 15:00" -o afternoon.html
+      dbdyno report before..after --json
     """
+    from dbdyno.cli import snapshot_report
+
+    wanted = snapshot_report.pair([run] if until is None else [run, until])
+    if wanted is not None:
+        snapshot_report.show(store, wanted, output, top, as_json)
+        return
+    if as_json:
+        raise UsageError("--json is for two snapshots", f"of a run: dbdyno show {run} --json")
     record = open_store(store).open(run)
     path = output if output is not None else record.path / "report.html"
     click.echo(present.write_report(conduct.results_of(record), path))

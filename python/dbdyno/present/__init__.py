@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from dbdyno.present.scaling_document import claims
     from dbdyno.present.scaling_document import document as scaling
     from dbdyno.present.selection import Pick, pick_at
+    from dbdyno.present.snapshots import document as interval
+    from dbdyno.present.snapshots import record as interval_record
     from dbdyno.present.topology import facts as topology_facts
     from dbdyno.present.topology import parsable as topology_parsable
     from dbdyno.present.topology import table as topology_table
@@ -149,6 +151,8 @@ lazy(
         "document": "dbdyno.present.jsondoc",
         "dumped": "dbdyno.present.media.stored",
         "export": "dbdyno.present.exports",
+        "interval": "dbdyno.present.snapshots:document",
+        "interval_record": "dbdyno.present.snapshots:record",
         "intervals": "dbdyno.present.interval_comparison:document",
         "intervals_record": "dbdyno.present.interval_comparison:record",
         "machines_document": "dbdyno.present.jsondoc:machines",

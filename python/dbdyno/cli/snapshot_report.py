@@ -1,0 +1,83 @@
+"""The report between two snapshots: which are meant, in which order, and where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbdyno import present
+from dbdyno.cli import screen
+from dbdyno.cli.options import REPORTS, checked, print_json
+from dbdyno.model.errors import UsageError
+from dbdyno.present.document import Paragraph
+
+if TYPE_CHECKING:
+    from dbdyno.model.interval import IntervalFigures
+    from dbdyno.store import SnapshotStore
+
+BETWEEN = ".."
+"""Between the two snapshots, where they are given as one word."""
+
+
+def pair(given: Sequence[str]) -> tuple[str, str] | None:
+    """The two snapshots that a command's arguments name; ``None``: it is a run. Raises UsageError."""
+    words = given[0].split(BETWEEN) if len(given) == 1 and BETWEEN in given[0] else list(given)
+    if len(words) == 1:
+        return None
+    if len(words) != 2 or not all(w.strip() for w in words):
+        raise UsageError(
+            f"two snapshots are needed, not {BETWEEN.join(given)!r}", "A..B, or both as two arguments"
+        )
+    return words[0].strip(), words[1].strip()
+
+
+def between(
+    snapshots: SnapshotStore, wanted: tuple[str, str], now: datetime | None = None
+) -> tuple[IntervalFigures, list[str]]:
+    """What happened from the one to the other, and what to say of the choice: in the order in which they were
+    taken, whatever the order of the words. Raises UsageError, NoSuchSnapshot, StoreError."""
+    from dbdyno.account.snapshot_figures import figures
+    from dbdyno.account.snapshots import interval
+    from dbdyno.store.snapshot_times import remark
+
+    now = datetime.now(UTC) if now is None else now
+    infos = snapshots.list()
+    found = [snapshots.find(w, now) for w in wanted]
+    told = [remark(w, i, infos, now) for w, i in zip(wanted, found, strict=True)]
+    notes = [f"{t[:1].upper()}{t[1:]}." for t in told if t]
+    ids = [i.id for i in infos]
+    if ids.index(found[0].id) > ids.index(found[1].id):
+        found.reverse()
+        notes.append("They were given in the other order: this is from the earlier to the later one.")
+    a, b = found
+    if a.id == b.id:
+        raise UsageError(
+            f"{wanted[0]} and {wanted[1]} are the same snapshot, {a.id}", "name two: dbdyno snapshot list"
+        )
+    others = [i for i in infos[ids.index(a.id) + 1 : ids.index(b.id)] if i.server == a.server]
+    return figures(interval(snapshots.read(a), snapshots.read(b), others)), notes
+
+
+def show(store: Path | None, wanted: tuple[str, str], output: Path | None, top: int, as_json: bool) -> None:
+    """On the terminal, or as a file; or JSON on standard output."""
+    from dbdyno.conclude import snapshots as concluding
+    from dbdyno.store import SnapshotStore
+
+    if output is not None:
+        checked(output, (*REPORTS, ".json"))
+    found, notes = between(SnapshotStore(store), wanted)
+    claims = concluding.claims(found)
+    record = None
+    if as_json or (output is not None and output.suffix == ".json"):
+        record = present.interval_record(found, claims)
+    if record is not None and output is None:
+        print_json(record)
+        return
+    shown = present.interval(found, claims, concluding.unused(found), top, notes)
+    if output is not None:
+        screen.say(f"report: {present.write(shown, output, record)}")
+        return
+    title = Paragraph(shown.title)
+    screen.out().print(present.printed([title, *shown.lead, *shown.blocks]))

@@ -1,0 +1,79 @@
+"""``dbdyno report`` of two snapshots: which, in which order, and where it goes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.unit.snapshot_cases import NOON, snapshot
+
+from dbdyno.cli.app import app
+from dbdyno.model.errors import NoSuchSnapshot, UsageError
+from dbdyno.store import SnapshotStore
+
+SHOP = {"database_id": 5, "database": "shop"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    kept = SnapshotStore(tmp_path)
+    for n, name in enumerate(("before", None, "after")):
+        info = {"name": name, "own_transactions": {"shop": 1}}
+        kept.add(snapshot(600.0 * n, info=info, databases=[{**SHOP, "commits": 1000 * n}]))
+    kept.add(snapshot(3600, info={"name": "other", "server": "two"}, databases=[SHOP]))
+    return tmp_path
+
+
+def report(store: Path, *words: str) -> Result:
+    return CliRunner().invoke(app, ["report", *words, "--store", str(store)])
+
+
+def record(store: Path, *words: str) -> dict[str, Any]:
+    return dict(json.loads(report(store, *words, "--json").output))
+
+
+@pytest.mark.parametrize("words", [("before", "after"), ("before..after",), ("after", "before")])
+def test_two_snapshots_in_either_order(store: Path, words: tuple[str, ...]) -> None:
+    found = record(store, *words)
+    assert (found["first"]["name"], found["last"]["name"], found["seconds"]) == ("before", "after", 1200)
+    (shop, _) = found["load_profile"]
+    assert shop["commits"] == 2000 - 2  # those of taking the first one, and the one in between
+    text = report(store, *words).output
+    assert ("other order" in text) is (words[0] == "after")
+
+
+def test_a_time_means_the_nearest(store: Path) -> None:
+    at = f"{NOON.astimezone():%Y-%m-%d %H:%M}"
+    assert record(store, at, "last~1")["first"]["name"] == "before"
+
+
+def test_the_text_begins_with_the_answer(store: Path) -> None:
+    lines = report(store, "before", "after").output.splitlines()
+    assert lines[0] == "127.0.0.1:5432: 2026-11-23 12:00:00 to 12:20:00 UTC, 20 min"
+    assert lines[1].startswith("The server ended 1,998 transactions, 1.665 a second")
+
+
+@pytest.mark.parametrize("ending", ["html", "md", "xlsx", "json"])
+def test_files(store: Path, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"report.{ending}"
+    result = report(store, "before", "after", "-o", str(path))
+    assert (result.exit_code, result.output.strip()) == (0, f"report: {path}")
+    head = {"html": b"<!doctype html>", "md": b"# 127", "xlsx": b"pk", "json": b"{"}[ending]
+    assert path.read_bytes().lower().startswith(head)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("before", "other"), "different servers"), (("after", "after"), "the same snapshot"),
+        (("before..",), "two snapshots"), (("a..b..c",), "two snapshots"),
+        (("before", "nowhere"), "no snapshot"),
+        (("before", "after", "-o", "x.pdf"), "ends in .pdf"), (("last", "--json"), "show last --json"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_reported(store: Path, words: tuple[str, ...], why: str) -> None:
+    error = report(store, *words).exception
+    assert isinstance(error, UsageError | NoSuchSnapshot) and why in f"{error} {error.cure}"
