@@ -347,6 +347,7 @@ class SnapshotInfo(BaseModel):
     missing: Mapping[str, str] = {}  # table, or table.column -> why it is NULL or empty, with the cure
     run: str | None = None  # the run that took it; None: taken by itself
     cell: str | None = None  # the measurement of that run
+    every_s: float | None = None  # one of a series that is taken so often; None: taken by hand
     dbdyno: str = ""
 
 
