@@ -33,7 +33,7 @@ def test_helpers_are_named_by_what_they_do(servers: Any, major: int) -> None:
     hba = ["local replication boss trust"]
     with plain_server(servers.bin_dir(major), settings, hba) as primary, ExitStack() as stack:
         _replicate_to_itself(primary)
-        standby = stack.enter_context(_standby(primary, major))
+        standby = stack.enter_context(standby_of(primary, major))
         apply = "logical replication apply worker" if major >= 17 else "logical replication worker"
         _expect(primary, USUAL | {"walwriter", "autovacuum launcher", "archiver", "logger"})
         _expect(primary, {"logical replication launcher", apply, "walsender"})
@@ -78,7 +78,7 @@ def _replicate_to_itself(primary: PlainServer) -> None:
 
 
 @contextmanager
-def _standby(primary: PlainServer, major: int) -> Iterator[PlainServer]:
+def standby_of(primary: PlainServer, major: int) -> Iterator[PlainServer]:
     """A copy of the primary that follows it."""
     made = PlainServer(primary.bin_dir, primary.home)
     made.data = primary.home / "standby"

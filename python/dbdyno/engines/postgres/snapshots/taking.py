@@ -33,6 +33,8 @@ ENOUGH_S = 15.0
 """Once one statement has failed the others are tried one by one, until so much time is gone."""
 _EACH = ("relations", "indexes", "progress")
 """Read in each database; the rest is the server's, and read in the first one."""
+_CONSISTENT = 15
+"""Since this version a transaction can have all counts as of one moment; 14 always does."""
 _UNREPORTED_S = 0.45
 """Version 14: a session that is younger has reported only that it connected."""
 _SIZES = {
@@ -163,12 +165,13 @@ class Snapshots:
 
     def _read(self, connection: Connection, database: str, taking: _Taking) -> None:
         first = not taking.databases
+        one_view = ", ('stats_fetch_consistency', 'snapshot')" if taking.major >= _CONSISTENT else ""
+        connection.execute(sql.fill("snapshot_limits", more=one_view).encode())
         if first:
             taking.asked, taking.context = datetime.now(UTC), _context(connection)
         texts = _texts(taking, first=first)
         if not taking.read.get("statements") and (text := statement(connection, _more())) is not None:
             texts = {"statements": text, **texts}
-        connection.execute(sql.text("snapshot_limits").encode())
         counted = self._wait_for_counts(connection, taking) if first else 0
         began = datetime.now(UTC)
         for name, frame in _batch(connection, texts, taking.missing).items():
