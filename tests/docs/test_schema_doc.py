@@ -1,4 +1,4 @@
-"""docs/schema.md says what the code's schema says."""
+"""docs/schema.md and docs/snapshots.md say what the code does."""
 
 from __future__ import annotations
 
@@ -11,3 +11,12 @@ TOOL = Path(__file__).parents[2] / "tools" / "schema_doc.py"
 def test_the_schema_document_is_up_to_date() -> None:
     tool = runpy.run_path(str(TOOL))
     assert tool["PATH"].read_text(encoding="utf-8") == tool["render"](), "run: python tools/schema_doc.py"
+
+
+def test_the_sources_of_snapshots_are_up_to_date() -> None:
+    tool = runpy.run_path(str(TOOL.with_name("snapshot_sources.py")))
+    page = tool["PATH"].read_text(encoding="utf-8")
+    assert page == tool["render"](page), "run: python tools/snapshot_sources.py"
+    for table in tool["TABLES"].values():
+        assert all(f"| `{column.name}` | " in page for column in table.columns)
+    assert "| `` |" not in page

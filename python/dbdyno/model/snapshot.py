@@ -8,8 +8,7 @@ object is called or how it is set. NULL: not counted by this server, or it may n
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -349,17 +348,6 @@ class SnapshotInfo(BaseModel):
     cell: str | None = None  # the measurement of that run
     every_s: float | None = None  # one of a series that is taken so often; None: taken by hand
     dbdyno: str = ""
-
-
-def own_commits(infos: Sequence[SnapshotInfo]) -> Mapping[str, int]:
-    """Transactions of dbdyno's snapshots that are in the growth of ``commits`` from the first to the last of
-    ``infos``, by database; in between stand all others that were taken of that server, oldest first."""
-    own: Counter[str] = Counter()
-    for info in infos[:-1]:
-        own.update(info.own_transactions)
-    for info in infos[1:]:
-        own.update(info.own_before)
-    return own
 
 
 @dataclass(frozen=True)

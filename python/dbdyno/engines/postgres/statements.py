@@ -23,7 +23,7 @@ _NEW_IO = {
     "since": "s.stats_since",
 }
 _JIT_MS = " + ".join(f"s.jit_{what}_time" for what in ("generation", "inlining", "optimization", "emission"))
-_NAMES: Mapping[tuple[int, ...], Mapping[str, str]] = {
+NAMES: Mapping[tuple[int, ...], Mapping[str, str]] = {
     (1, 11): {**_NEW_IO, "jit_ms": f"{_JIT_MS} + s.jit_deform_time"},
     (1, 10): {**_OLD_IO, "jit_ms": _JIT_MS},
     OLDEST_STATEMENTS: {**_OLD_IO, "jit_ms": "null::float8"},
@@ -89,7 +89,7 @@ class Statements:
 def statement(connection: Connection, more: str = "") -> str | None:
     """That reads all counters, with ``more`` columns; None where nothing is counted or may be read."""
     schema, version = _place(connection)
-    names = next((names for since, names in _NAMES.items() if version >= since), None)
+    names = next((names for since, names in NAMES.items() if version >= since), None)
     return None if names is None else sql.fill("statements", schema=schema, more=more, **names)
 
 

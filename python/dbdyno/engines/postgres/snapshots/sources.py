@@ -27,6 +27,7 @@ class Origin(BaseModel):
     by_version: Mapping[int, str]
     unit: Literal["ms", "s", "time"] | None = None
     setting: str | None = None  # while it is off, nothing is counted
+    by_row: bool = False  # the statement knows which rows that is
     read_in: str | None = Field(None, alias="in")  # another statement gives it
     kept_as: str | None = Field(None, alias="as")  # unit of a figure of the server
 
@@ -48,7 +49,7 @@ class Origin(BaseModel):
     def select(self, name: str, kind: Type, major: int, off: Collection[str]) -> str:
         """The column in a statement; NULL where it is not counted."""
         expression = self.expression(major)
-        if expression is None or self.setting in off:
+        if expression is None or (self.setting in off and not self.by_row):
             return f'null::{_TYPES[kind]} as "{name}"'
         if self.unit == "time":
             expression = f"extract(epoch from {expression})"
