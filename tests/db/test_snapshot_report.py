@@ -52,7 +52,8 @@ def four(any_dsn: str) -> Iterator[str]:
 
 def load(dsn: str, name: str, rounds: int) -> int:
     """How many transactions it made."""
-    with psycopg.connect(make_conninfo(dsn, dbname=name), autocommit=True) as c:
+    own = make_conninfo(dsn, dbname=name)
+    with psycopg.connect(own, autocommit=True, prepare_threshold=None) as c:  # to prepare is one, too
         c.execute("set enable_bitmapscan = off; set enable_indexonlyscan = off")
         for n in range(rounds):
             low = n * ROWS

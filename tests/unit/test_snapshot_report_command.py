@@ -53,7 +53,7 @@ def test_a_time_means_the_nearest(store: Path) -> None:
 def test_the_text_begins_with_the_answer(store: Path) -> None:
     lines = report(store, "before", "after").output.splitlines()
     assert lines[0] == "127.0.0.1:5432: 2026-11-23 12:00:00 to 12:20:00 UTC, 20 min"
-    assert lines[1].startswith("The server ended 1,998 transactions, 1.665 a second")
+    assert lines[1].startswith("The server ended 1,998 transactions, 1.67 a second")
 
 
 @pytest.mark.parametrize("ending", ["html", "md", "xlsx", "json"])

@@ -96,7 +96,10 @@ class _Difference:
         key = [c.name for c in table.key]
         a, b = (_single(s.tables[name], table) for s in (self._first, self._last))
         a = a.rename({c: c + _WAS for c in a.columns if c not in key}).with_columns(_a=True)
-        both = a.join(b.with_columns(_b=True), on=key, how="full", coalesce=True, nulls_equal=True)
+        both = a.join(
+            b.with_columns(_b=True), on=key, how="full", coalesce=True, nulls_equal=True,
+            maintain_order="right_left",
+        )  # fmt: skip
         return both.with_columns(pl.col("_a", "_b").fill_null(False))
 
     def _anew(self, name: str, table: SnapshotTable) -> tuple[pl.Expr, pl.Expr]:

@@ -11,14 +11,14 @@ from dbdyno.model.units import counted, format_ns
 from dbdyno.present.document import Block, Choice, Option, Paragraph, remarks
 from dbdyno.present.snapshot_parts import Figures, Spec, Words, growth, listed, rate, share, size
 
-_NAME = Words("table", lambda r: _named(r), shortens=True)
-_DATABASE = Words("database", lambda r: r["database"] or "(shared)", rank=3)
+_NAME = Words("table", lambda r: _named(r), wraps=True)
+_WHOLE = Words("table", lambda r: f"{r['database'] or '(shared)'}: {_named(r)}", wraps=True)
 _ACCESS = (
     Spec("rows %", "rows_share", share, note="of all rows read by scans of tables shown here and not"),
-    Spec("tab hit %", "table_hit_ratio", share, note="blocks of the table found in the cache",
-         source="table_blocks_hit"),
-    Spec("idx hit %", "index_hit_ratio", share, note="blocks of its indexes found in the cache",
-         source="index_blocks_hit"),
+    Spec("tab %", "table_hit_ratio", share, note="blocks of the table found in the cache",
+         long="tab hit %", source="table_blocks_hit"),
+    Spec("idx %", "index_hit_ratio", share, note="blocks of its indexes found in the cache",
+         long="idx hit %", source="index_blocks_hit"),
     Spec("tab read", "table_blocks_read", unit="blocks"),
     Spec("tab hit", "table_blocks_hit", unit="blocks"),
     Spec("idx read", "index_blocks_read", unit="blocks"),
@@ -28,9 +28,10 @@ _ACCESS = (
     Spec("toast hit", "toast_blocks_hit", unit="blocks", rank=5, optional=True),
 )  # fmt: skip
 _SCANS = (
-    Spec("seq scans", "seq_scans"), Spec("seq rows", "seq_rows"), Spec("idx scans", "index_scans"),
-    Spec("idx rows", "index_rows"), Spec("inserted", "rows_inserted"), Spec("updated", "rows_updated"),
-    Spec("deleted", "rows_deleted"),
+    Spec("seq", "seq_scans", long="seq scans"), Spec("seq rows", "seq_rows"),
+    Spec("idx", "index_scans", long="idx scans"), Spec("idx rows", "index_rows"),
+    Spec("ins", "rows_inserted", long="inserted"), Spec("upd", "rows_updated", long="updated"),
+    Spec("del", "rows_deleted", long="deleted"),
     Spec("HOT %", "hot_share", share, rank=2, note="updated in place, without new index entries",
          source="rows_hot_updated"),
     Spec("new page", "rows_newpage_updated", rank=5, optional=True,
@@ -41,8 +42,10 @@ _UPKEEP = (
     Spec("growth", "size_bytes_growth", growth, "bytes", source="table_bytes"),
     Spec("live", "live_rows"), Spec("dead", "dead_rows"),
     Spec("dead %", "dead_share", share, rank=1, source="dead_rows"),
-    Spec("vac", "vacuums", note="vacuums by hand"), Spec("autovac", "autovacuums"),
-    Spec("ana", "analyzes", note="analyzes by hand"), Spec("autoana", "autoanalyzes"),
+    Spec("vac", "vacuums", note="vacuums by hand"),
+    Spec("avac", "autovacuums", long="autovac", note="by autovacuum"),
+    Spec("ana", "analyzes", note="analyzes by hand"),
+    Spec("aana", "autoanalyzes", long="autoana", note="by autovacuum"),
     Spec("vac time", "vacuum_ns", format_ns, "ns", rank=4, optional=True),
     Spec("ana time", "analyze_ns", format_ns, "ns", rank=4, optional=True),
 )  # fmt: skip
@@ -78,11 +81,11 @@ def _tables(found: IntervalFigures, frame: pl.DataFrame, most: int, several: boo
     rows = busy.head(most).to_dicts()
     if not rows:
         return [Paragraph("No table was read or written.", "muted")]
-    where = (_DATABASE,) if several else ()
+    name = _WHOLE if several else _NAME
     titles = ("By rows read", "Scans and writes", "Size and upkeep")
     made: list[Block] = []
     for title, columns in zip(titles, (_ACCESS, _SCANS, _UPKEEP), strict=True):
-        made += listed(found, "relations", title, (_NAME, *where, *columns), rows)
+        made += listed(found, "relations", title, (name, *columns), rows)
     rest = busy.height - len(rows)
     quiet = used.height - rest - len(rows)
     told = [f"{counted(rest, 'more table')} read or written."] if rest else []
@@ -90,7 +93,7 @@ def _tables(found: IntervalFigures, frame: pl.DataFrame, most: int, several: boo
     return [*made, *remarks(told)]
 
 
-_INDEX = Words("index", lambda r: f"{r['schema']}.{r['index']}", shortens=True)
+_INDEX = Words("index", lambda r: f"{r['database'] or '(shared)'}: {r['schema']}.{r['index']}", wraps=True)
 _OF = Words("table", lambda r: r["relation"], rank=3, shortens=True)
 _USE = (
     Spec("scans", "scans"), Spec("entries", "entries_read"), Spec("rows", "rows_fetched", rank=1),
@@ -112,11 +115,11 @@ def indexes(found: IntervalFigures, unused: pl.DataFrame, most: int) -> list[Blo
     order = used.sort(both, "scans", descending=True, nulls_last=True)
     if mine.is_empty():
         return [Paragraph("No indexes.", "muted")]
-    columns = (_INDEX, _DATABASE, _OF, *_USE)
+    columns = (_INDEX, _OF, *_USE)
     shown = order.head(most).to_dicts()
     made = listed(found, "indexes", "By blocks asked for", columns, shown) if shown else []
     if unused.height:
-        few = (_INDEX, _DATABASE, _OF, Spec("size", "size_bytes", size, "bytes"),
+        few = (_INDEX, _OF, Spec("size", "size_bytes", size, "bytes"),
                    Spec("rows written", "rows_written", source="rows_inserted"))  # fmt: skip
         title = "Without a scan in this interval, the largest first"
         made += listed(found, "indexes", title, few, unused.head(most).to_dicts())

@@ -21,8 +21,10 @@ _NOT_ALL = {
 
 
 def rate(value: float) -> str:
-    """Four digits: ``169.6``, ``3.910 k``."""
-    return format_rate(value, 4)
+    """Six characters at most: ``169.55``, ``3.91 k``, ``<0.01``."""
+    if 0 < value < 0.005:
+        return "<0.01"
+    return format_rate(value) if value >= 999.995 else f"{value:.2f}"
 
 
 def whole(value: float) -> str:
@@ -64,6 +66,8 @@ class Spec(NamedTuple):
     note: str = ""
     source: str = ""
     """The snapshot's column, where that has another name: to say why it is unknown."""
+    long: str = ""
+    """The head where there is room."""
 
 
 class Words(NamedTuple):
@@ -73,6 +77,7 @@ class Words(NamedTuple):
     text: Callable[[Figures], str | None]
     rank: int = 0
     shortens: bool = False
+    wraps: bool = False
 
 
 def listed(
@@ -82,9 +87,9 @@ def listed(
     table."""
     kept = [c for c in columns if isinstance(c, Words) or not c.optional or any(r[c.name] for r in rows)]
     heads = [
-        Column(c.head, rank=c.rank, shortens=c.shortens)
+        Column(c.head, rank=c.rank, shortens=c.shortens, wraps=c.wraps)
         if isinstance(c, Words)
-        else Column(c.head, number=True, rank=c.rank, note=c.note)
+        else Column(c.head, number=True, rank=c.rank, name=c.long, note=c.note)
         for c in kept
     ]
     made = [Row([_cell(found, source, c, r) for c in kept]) for r in rows]

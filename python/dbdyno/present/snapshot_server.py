@@ -164,7 +164,7 @@ def _ages(found: IntervalFigures, most: int) -> list[Block]:
     rows = _of(found, "databases").filter(pl.col("transaction_age").is_not_null())
     named = rows.with_columns(used=pl.col("transaction_age") / limit, left=limit - pl.col("transaction_age"))
     columns = (
-        Words("database", lambda r: r["database"] or "(shared objects)", shortens=True),
+        Words("database", lambda r: r["database"] or "(shared objects)", wraps=True),
         Spec("oldest", "transaction_age", whole, note="transactions since the oldest one that is not frozen"),
         Spec("growth", "transaction_age_growth", whole, rank=1, source="transaction_age"),
         Spec("used %", "used", share, note="of the 2^31 transaction ids", source="transaction_age"),

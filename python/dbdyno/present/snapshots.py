@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -29,20 +29,20 @@ from dbdyno.present.document import (
     Statement,
     Statements,
     Table,
-    facts,
     known,
     numeric,
     remarks,
     texts,
     word,
 )
+from dbdyno.present.figures import grouped
 from dbdyno.present.snapshot_parts import Figures, Spec, Words, growth, hits, listed, rate, size, whole, why
 from dbdyno.present.snapshot_server import amount
 
 FORMAT = 1
 _CHOSEN = 20
 """Databases that a page can show by themselves."""
-_NAME = Words("database", lambda r: r["database"], shortens=True)
+_NAME = Words("database", lambda r: r["database"], wraps=True)
 _ARTICLE = (
     Spec("tps", f"transactions{PER_S}", rate, note="transactions a second", source="commits"),
     Spec("hit %", "hit_ratio", hits, note="blocks found in the server's cache", source="blocks_hit"),
@@ -52,7 +52,7 @@ _ARTICLE = (
     Spec("ins/s", f"rows_inserted{PER_S}", rate),
     Spec("upd/s", f"rows_updated{PER_S}", rate),
     Spec("del/s", f"rows_deleted{PER_S}", rate),
-    Spec("fetched/s", f"rows_fetched{PER_S}", rate, rank=1, note="rows fetched by index scans a second"),
+    Spec("fetched/s", f"rows_fetched{PER_S}", rate, rank=2, note="rows fetched by index scans a second"),
     Spec("commits", "commits", whole, rank=2),
     Spec("rollbacks", "rollbacks", whole, rank=2),
     Spec("temp/s", f"temporary_bytes{PER_S}", size, "bytes", rank=3),
@@ -213,9 +213,15 @@ def _load(found: IntervalFigures, names: Sequence[str]) -> list[Block]:
         "A transaction is a commit or a rollback. Blocks not found in the server's cache may have been in "
         "that of the operating system. Blocks and rows hold what taking the snapshots read in system tables."
     ]
+    told += _unknown(found, rows[-1])
     if own := found.interval.own_transactions:
         told.append(f"Commits are without {own:,} of dbdyno's own, which took snapshots.")
     return [*made, Choice("Database", options), *remarks(told)]
+
+
+def _unknown(found: IntervalFigures, row: Figures) -> list[str]:
+    blank = [(why(found, "databases", Spec(name, c)), name) for name, c, _ in _LINES if row[c] is None]
+    return [f"{UNKNOWN} {', '.join(n)}: {reason}." for reason, n in grouped(blank).items() if reason]
 
 
 def _profile(found: IntervalFigures, row: Figures) -> Table:
@@ -249,19 +255,19 @@ def _amounts(name: str, value: Any, per_s: Any, row: Figures, unit: str, reason:
 
 def _ends(found: IntervalFigures) -> list[Block]:
     a, b = found.interval.first, found.interval.last
-    pairs = [("first", a), ("last", b)]
-    heads = ("", "snapshot", "taken (UTC)", "server", "started (UTC)", "role", "took")
-    rows = [
-        (name, _label(i), f"{i.taken:%Y-%m-%d %H:%M:%S}",
-         f"{i.engine} {i.version}{', standby' if i.standby else ''}",
-         UNKNOWN if i.started is None else f"{i.started:%Y-%m-%d %H:%M:%S}", i.role, f"{i.took_s:.2f} s")
-        for name, i in pairs
-    ]  # fmt: skip
+    lines: tuple[tuple[str, Callable[[SnapshotInfo], str]], ...] = (
+        ("id", lambda i: i.id), ("name", lambda i: i.name or ""),
+        ("taken (UTC)", lambda i: f"{i.taken:%Y-%m-%d %H:%M:%S}, in {format_ns(i.took_s * NS_PER_S)}"),
+        ("server", lambda i: f"{i.engine} {i.version}{', standby' if i.standby else ''}"),
+        ("started (UTC)", lambda i: UNKNOWN if i.started is None else f"{i.started:%Y-%m-%d %H:%M:%S}"),
+        ("role", lambda i: i.role), ("databases read", lambda i: ", ".join(i.databases)),
+    )  # fmt: skip
+    rows = [(head, text(a), text(b)) for head, text in lines]
     resets = [
         (r.what, UNKNOWN if r.at_s is None else _clock(r.at_s), _HOW[r.how]) for r in found.interval.resets
     ]
     missing = {**a.missing, **b.missing}
-    made: list[Block] = [texts("", heads, rows), facts("", [("databases read", ", ".join(b.databases))])]
+    made: list[Block] = [texts("", ("", "first", "last"), rows)]
     made += [texts("Reset in between", ("what", "when (UTC)", "how it is known"), resets)] if resets else []
     if missing:
         made.append(texts("Not known", ("what", "why"), sorted((k, v) for k, v in missing.items())))
