@@ -15,10 +15,11 @@ from tests.unit.snapshot_cases import snapshot as made_snapshot
 
 from dbdyno.account.snapshot_figures import figures
 from dbdyno.account.snapshots import interval
+from dbdyno.conclude.catalogue import entries
 from dbdyno.conclude.snapshots import claims, unused
 from dbdyno.model.interval import ALL, IntervalFigures
 from dbdyno.present import snapshots as presenting
-from dbdyno.present.document import Choice, Document, Table, walk
+from dbdyno.present.document import Choice, Document, Section, Table, walk
 from dbdyno.present.media import html, markdown, xlsx
 
 
@@ -151,3 +152,10 @@ def test_nothing_at_all_is_a_report_too() -> None:
 def test_rows_of_a_table_are_as_many_as_asked_for(found: IntervalFigures) -> None:
     made = presenting.document(found, claims(found), unused(found), top=2)
     assert [len(table(made, t).rows) for t in ("By time", "By rows read", "By WAL")] == [2, 2, 2]
+
+
+def test_every_claim_leads_to_its_section(shown: Document) -> None:
+    ids = {s.id for s in shown.blocks if isinstance(s, Section)}
+    named = {c: p for c, p in presenting._PLACE.items() if p not in ids}
+    assert named == {}
+    assert {c for c in entries() if c.startswith("snapshot-")} == set(presenting._PLACE)

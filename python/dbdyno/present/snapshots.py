@@ -192,12 +192,26 @@ def _hit_ratio(row: Figures) -> Cell:
     return known(row["hit_ratio"], lambda v: f"{hits(v)} %")
 
 
+_PLACES = {
+    "load": ("cache", "deadlocks", "checksums", "rollbacks", "temporary"),
+    "sql": ("statement", "evictions"), "tables": ("seq-scans", "dead-rows"),
+    "indexes": ("unused-indexes", "invalid-indexes"), "server": ("checkpoints", "archive"),
+    "replication": ("slot",), "ages": ("wraparound",), "changes": ("settings",),
+    "snapshots": ("restart", "reset"),
+}  # fmt: skip
+_PLACE = {f"snapshot-{claim}": place for place, claims in _PLACES.items() for claim in claims}
+"""Claim -> the section that shows its figure."""
+
+
 def _claims(claims: Sequence[Claim]) -> Statements:
     return Statements(
         [
-            Statement(c.text, c.severity, "", c.severity, c.id, c.advice, f"rests on: {c.evidence}")
+            Statement(
+                c.text, c.severity, "", c.severity, c.id, c.advice, f"rests on: {c.evidence}", _PLACE[c.id]
+            )
             for c in claims
-        ]
+        ],
+        brief=True,
     )
 
 
