@@ -20,6 +20,7 @@ from benchmarks import (
     regression,
     report,
     scaling,
+    snapshots,
     start,
     steps,
     tiers,
@@ -47,6 +48,7 @@ ALL = {
     "scaling": lambda *_: scaling.main(),
     "steps": lambda *_: steps.main(),
     "fuzz": lambda *_: fuzz.main(),
+    "snapshots": lambda *_: snapshots.main(),
     "placement": lambda *_: placement.main(),
 }
 

@@ -86,6 +86,7 @@ Examples:
   dbdyno run lio --dsn postgresql://app@db1/prod --sessions 1,4,16,64
   dbdyno run --script q.sql --measure 30s --repeats 3
   dbdyno observe --for 60s               an existing workload: live, and stored
+  dbdyno snapshot --name before          a server's statistics now, to be compared with later ones
   dbdyno run --recipe limits             CPU binding or a CPU quota: which is better?
   dbdyno compare last                    its variants: ratios, intervals, verdicts, reasons
   dbdyno analyze ladder.csv              how a system scales, from sessions and throughput
@@ -116,6 +117,7 @@ _PLACES_CURE = (
 _PLACES = {
     "run": "run:run",
     "observe": "observe:observe_command",
+    "snapshot": "snapshot:snapshot",
     "runs": "history:runs",
     "show": "runs:show",
     "report": "runs:report_command",

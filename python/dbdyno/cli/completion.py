@@ -42,11 +42,23 @@ def _from(names: _Names, *, or_files: bool = False) -> _Completer:
 
 def _runs(context: click.Context) -> Iterable[str]:
     """The newest first."""
+    return ["last", *reversed(run_ids(_root(context)))]
+
+
+def _root(context: click.Context) -> Path:
     root = context.params.get("store")
     if root is None and (config := find_config()) is not None:
         own = config.document.get(context.info_name or "", {})
         root = own.get("store", config.document.get("store"))
-    return ["last", *reversed(run_ids(store.default_root() if root is None else Path(root).expanduser()))]
+    return store.default_root() if root is None else Path(root).expanduser()
+
+
+def _snapshots(context: click.Context) -> Iterable[str]:
+    """Names, and ids, the newest first."""
+    from dbdyno.store.snapshot_catalog import DIRECTORY, names
+
+    found = names(_root(context) / DIRECTORY)
+    return ["last", *dict.fromkeys(n for _, n in found if n), *(i for i, _ in reversed(found))]
 
 
 def _toml(folder: str) -> _Names:
@@ -63,6 +75,7 @@ def _claims(_context: click.Context) -> Iterable[str]:
 
 RUNS = _from(_runs)
 RUNS_OR_FILES = _from(_runs, or_files=True)
+SNAPSHOTS = _from(_snapshots)
 WORKLOADS_OR_FILES = _from(_toml("workloads"), or_files=True)
 RECIPES = _from(_toml("recipes"))
 RECIPES_OR_FILES = _from(_toml("recipes"), or_files=True)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from dbdyno.conduct.run import run
     from dbdyno.conduct.selftest import selftest
     from dbdyno.conduct.shown import shown
+    from dbdyno.conduct.snapshots import SeriesListener, take_series, take_snapshot
     from dbdyno.conduct.trend import trend
 
 
@@ -80,6 +81,9 @@ lazy(
         "run": "dbdyno.conduct.run",
         "selftest": "dbdyno.conduct.selftest",
         "shown": "dbdyno.conduct.shown",
+        "SeriesListener": "dbdyno.conduct.snapshots",
+        "take_series": "dbdyno.conduct.snapshots",
+        "take_snapshot": "dbdyno.conduct.snapshots",
         "snapshot_trend": "dbdyno.conduct.intervals:trend_of",
         "trend": "dbdyno.conduct.trend",
         "whom_in_words": "dbdyno.conduct.observed:words",

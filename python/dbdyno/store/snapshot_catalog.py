@@ -6,14 +6,18 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from dbdyno.model.errors import SchemaTooNew, StoreError
+from dbdyno.model.snapshot import SnapshotInfo
 from dbdyno.store import files
 
+DIRECTORY, DOCUMENT = "snapshots", "segment.json"
 FORMAT = 1
 _WRITER_S = 60.0
 _WRITER, _READERS = ".writer", ".readers"
@@ -36,11 +40,24 @@ class Manifest:
     texts: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A snapshot in the store: its number, in the order of taking, and how many rows each table has."""
+
+    seq: int
+    info: SnapshotInfo
+    rows: Mapping[str, int]
+    segment: Segment
+
+
 class Catalog:
     """The manifest of directory ``path``, one writer at a time, and readers whose files stay."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._documents: dict[str, list[Entry]] = {}
+        self.damaged: dict[str, str] = {}
+        """Segment -> why :meth:`entries` left it out."""
 
     def read(self) -> Manifest:
         path = self.path / files.MANIFEST
@@ -60,6 +77,30 @@ class Catalog:
     def keep(self, manifest: Manifest) -> None:
         content = json.dumps({"format": FORMAT, **asdict(manifest)}).encode()
         files.write_atomic(self.path / files.MANIFEST, content)
+
+    def entries(self, manifest: Manifest) -> Sequence[Entry]:
+        self.damaged = {}
+        found: list[Entry] = []
+        for segment in manifest.segments:
+            try:
+                found += self.document(segment)
+            except StoreError as error:
+                self.damaged[segment.name] = error.message
+        return sorted(found, key=lambda e: e.seq)
+
+    def document(self, segment: Segment) -> Sequence[Entry]:
+        """The snapshots of a segment, which never changes."""
+        if segment.name not in self._documents:
+            content = files.read_one(self.path / segment.name, DOCUMENT)
+            try:
+                told = files.from_json(content or b"")
+                self._documents[segment.name] = [
+                    Entry(s["seq"], SnapshotInfo.model_validate(s["info"]), s["rows"], segment)
+                    for s in told["snapshots"]
+                ]
+            except (ValueError, KeyError, TypeError, ValidationError) as error:
+                raise StoreError(f"{DOCUMENT} of {self.path / segment.name} is damaged: {error}") from error
+        return self._documents[segment.name]
 
     @contextmanager
     def reading(self) -> Iterator[Manifest]:
@@ -122,3 +163,12 @@ class Catalog:
             pass
         finally:
             os.close(descriptor)
+
+
+def names(path: Path) -> list[tuple[str, str | None]]:
+    """Id and name of each snapshot below ``path``, oldest first; nothing is validated."""
+    catalog, found = Catalog(path), list[tuple[int, str, str | None]]()
+    for segment in catalog.read().segments:
+        told = files.from_json(files.read(path / segment.name / DOCUMENT))
+        found += [(s["seq"], s["info"]["id"], s["info"]["name"]) for s in told["snapshots"]]
+    return [(identity, name) for _, identity, name in sorted(found, key=lambda f: f[0])]

@@ -20,39 +20,27 @@ import json
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pydantic import ValidationError
 
 from dbdyno.model.errors import StoreError
 from dbdyno.model.snapshot import TABLES, Snapshot, SnapshotInfo
 from dbdyno.model.tables import POLARS
 from dbdyno.store import files
 from dbdyno.store.listing import default_root
-from dbdyno.store.snapshot_catalog import FORMAT, Catalog, Manifest, Segment
+from dbdyno.store.snapshot_catalog import DIRECTORY, DOCUMENT, FORMAT, Catalog, Entry, Manifest, Segment
 from dbdyno.store.snapshot_rows import decoded, encoded, shaped
 from dbdyno.store.snapshot_times import nearest
 
-DIRECTORY = "snapshots"
 _TOGETHER = 48
 """Snapshots of a segment, once there are so many."""
 _TEXT_FILES = 16
-_DOCUMENT, _TEXTS = "segment.json", "texts.parquet"
+_TEXTS = "texts.parquet"
 _TEXT = {"query_id": POLARS["i64"], "text": POLARS["str"]}
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A snapshot in the store: its number, in the order of taking, and how many rows each table has."""
-
-    seq: int
-    info: SnapshotInfo
-    rows: Mapping[str, int]
-    segment: Segment
 
 
 class SnapshotStore:
@@ -61,9 +49,11 @@ class SnapshotStore:
     def __init__(self, root: Path | None = None) -> None:
         self.path = (default_root() if root is None else root) / DIRECTORY
         self._catalog = Catalog(self.path)
-        self._documents: dict[str, list[Entry]] = {}
-        self.damaged: dict[str, str] = {}
+
+    @property
+    def damaged(self) -> Mapping[str, str]:
         """Segment -> why :meth:`list` left it out."""
+        return self._catalog.damaged
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -73,9 +63,9 @@ class SnapshotStore:
         return [entry.info for entry in self.entries()]
 
     def entries(self) -> Sequence[Entry]:
-        """As :meth:`list`."""
+        """As :meth:`list`, with what the store knows besides."""
         with self._catalog.reading() as manifest:
-            return self._entries(manifest)
+            return self._catalog.entries(manifest)
 
     def find(self, wanted: str, now: datetime | None = None) -> SnapshotInfo:
         """By id or its beginning, name, ``last``, ``last~2``, or a time, of which it is the nearest.
@@ -90,7 +80,7 @@ class SnapshotStore:
         Raises :class:`StoreError`, also where it is no longer there.
         """
         with self._catalog.reading() as manifest:
-            entry = next((e for e in self._entries(manifest) if e.info.id == info.id), None)
+            entry = next((e for e in self._catalog.entries(manifest) if e.info.id == info.id), None)
             if entry is None:
                 raise StoreError(f"snapshot {info.id} is no longer in {self.path}", "dbdyno snapshot list")
             tables = self._tables(entry.segment, entry.seq)
@@ -127,7 +117,7 @@ class SnapshotStore:
     def remove(self, ids: Collection[str]) -> None:
         """Removes these snapshots, and texts that no other needs. Raises :class:`StoreError`."""
         with self._catalog.writing() as manifest:
-            gone = {e.seq for e in self._entries(manifest) if e.info.id in ids}
+            gone = {e.seq for e in self._catalog.entries(manifest) if e.info.id in ids}
             if not gone:
                 return
             kept: list[Segment] = []
@@ -136,7 +126,8 @@ class SnapshotStore:
                 earlier = before.get(segment.series)
                 before[segment.series] = segment
                 left = tuple(s for s in segment.seqs if s not in gone)
-                if left and (left != segment.seqs or (earlier and earlier.seqs[-1] in gone)):
+                stale = left != segment.seqs or (earlier is not None and earlier.seqs[-1] in gone)
+                if left and stale and segment.name not in self._catalog.damaged:
                     there = [s for s in kept if s.series == segment.series][-1:]
                     segment, made = self._joined(made, [segment], self._base(there), left)
                 kept += [segment] if left else []
@@ -157,30 +148,6 @@ class SnapshotStore:
         return gone
 
     # -- segments -------------------------------------------------------------------------------
-
-    def _entries(self, manifest: Manifest) -> Sequence[Entry]:
-        self.damaged = {}
-        found: list[Entry] = []
-        for segment in manifest.segments:
-            try:
-                found += self._document(segment)
-            except StoreError as error:
-                self.damaged[segment.name] = error.message
-        return sorted(found, key=lambda e: e.seq)
-
-    def _document(self, segment: Segment) -> Sequence[Entry]:
-        """The snapshots of a segment, which never changes."""
-        if segment.name not in self._documents:
-            content = files.read_one(self.path / segment.name, _DOCUMENT)
-            try:
-                told = files.from_json(content or b"")
-                self._documents[segment.name] = [
-                    Entry(s["seq"], SnapshotInfo.model_validate(s["info"]), s["rows"], segment)
-                    for s in told["snapshots"]
-                ]
-            except (ValueError, KeyError, TypeError, ValidationError) as error:
-                raise StoreError(f"{_DOCUMENT} of {self.path / segment.name} is damaged: {error}") from error
-        return self._documents[segment.name]
 
     def _rows(self, segment: Segment, table: str) -> pl.DataFrame | None:
         content = files.read_one(self.path / segment.name, f"{table}.parquet")
@@ -211,7 +178,7 @@ class SnapshotStore:
         told = [
             {"seq": e.seq, "rows": dict(e.rows), "info": e.info.model_dump(mode="json")} for e, _ in snapshots
         ]
-        contents[_DOCUMENT] = json.dumps({"format": FORMAT, "snapshots": told}).encode()
+        contents[DOCUMENT] = json.dumps({"format": FORMAT, "snapshots": told}).encode()
         files.write_directory(self.path / segment.name, contents)
 
     def _joined(
@@ -222,7 +189,7 @@ class SnapshotStore:
         seqs: Collection[int],
     ) -> tuple[Segment, Manifest]:
         """One segment of those snapshots in ``segments`` that are ``seqs``."""
-        entries = [e for s in segments for e in self._document(s) if e.seq in seqs]
+        entries = [e for s in segments for e in self._catalog.document(s) if e.seq in seqs]
         made = Segment(_name("segment", manifest), segments[0].series, tuple(e.seq for e in entries))
         rows = {(s.name, t): self._rows(s, t) for s in segments for t in TABLES}
 

@@ -1,0 +1,122 @@
+"""Lines and records of snapshots: of those just taken, of the list, of what is missing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dbdyno.cli.config import is_quiet
+from dbdyno.cli.options import print_json
+from dbdyno.cli.screen import note
+from dbdyno.model.errors import DbdynoError
+from dbdyno.model.units import NS_PER_S, counted, format_ns
+
+if TYPE_CHECKING:
+    from dbdyno.model.snapshot import Snapshot, SnapshotInfo
+    from dbdyno.store.snapshot_catalog import Entry
+
+_LATE = 1.5
+"""A snapshot of a series that came so many times its interval after the one before: a gap."""
+_REASONS, _NAMED = 5, 20  # lines
+
+
+class Lines:
+    """What is printed of each snapshot; of a series the reasons why something is missing only when they
+    change."""
+
+    def __init__(self, *, as_json: bool, series: bool) -> None:
+        self._as_json, self._series = as_json, series
+        self._missing: Mapping[str, str] | None = None
+        self._failed: str | None = None
+
+    def taken(self, found: Snapshot) -> None:
+        info, rows = found.info, {t: frame.height for t, frame in found.tables.items()}
+        self._failed = None
+        if self._as_json:
+            record = record_of(info, rows)
+            click.echo(json.dumps(record)) if self._series else print_json(record)
+            return
+        click.echo(
+            f"{info.id}  {counted(rows['relations'], 'table')}, {counted(rows['statements'], 'statement')}, "
+            f"{format_ns(info.took_s * NS_PER_S)}"
+            + (f", not read: {len(info.missing)}" if info.missing else "")
+        )
+        if info.missing != self._missing and not is_quiet():
+            for line in reasons(info.missing, _REASONS):
+                click.echo(f"  {line}")
+        self._missing = info.missing
+
+    def failed(self, error: DbdynoError) -> None:
+        """Once until it succeeds, or fails for another reason."""
+        if error.message != self._failed:
+            self._failed = error.message
+            click.echo(f"{datetime.now():%Y-%m-%d %H:%M:%S} no snapshot: {error}; trying again", err=True)
+
+    def waiting(self, until: datetime) -> None:
+        if sys.stdout.isatty() and not self._as_json:
+            note(f"next at {until.astimezone():%H:%M:%S}; Ctrl-C ends")
+
+
+def remarks(infos: Sequence[SnapshotInfo]) -> list[str]:
+    """Of each snapshot: what came between it and the one before it of the same server."""
+    found = [""] * len(infos[:1])
+    latest: dict[str, SnapshotInfo] = {i.server: i for i in infos[:1]}
+    for before, info in pairwise(infos):
+        earlier = latest.get(info.server)
+        latest[info.server] = info
+        found.append("; ".join(_between(earlier, before, info)))
+    return found
+
+
+def _between(earlier: SnapshotInfo | None, listed: SnapshotInfo, info: SnapshotInfo) -> list[str]:
+    said = []
+    if info.taken < listed.taken:
+        said.append("the clock was set back")
+    if earlier is not None:
+        gap_s = (info.taken - earlier.taken).total_seconds()
+        if info.every_s and earlier.every_s and gap_s > _LATE * info.every_s:
+            said.append(f"gap of {format_ns(gap_s * NS_PER_S)}")
+        if info.started and earlier.started and abs((info.started - earlier.started).total_seconds()) > 1:
+            said.append("server restarted")
+    return said
+
+
+def row(entry: Entry, remark: str) -> list[str]:
+    info = entry.info
+    return [
+        info.id,
+        f"{info.taken.astimezone():%Y-%m-%d %H:%M:%S}",
+        info.name or "",
+        f"{entry.rows.get('relations', 0):,}",
+        f"{entry.rows.get('statements', 0):,}",
+        info.address,
+        "; ".join(filter(None, (remark, f"{len(info.missing)} not read" if info.missing else ""))),
+    ]
+
+
+def print_some(entries: Sequence[Entry]) -> None:
+    for entry in entries[:_NAMED]:
+        click.echo("  ".join(filter(None, row(entry, "")[:3])))
+    if len(entries) > _NAMED:
+        click.echo(f"... and {len(entries) - _NAMED:,} more")
+
+
+def record_of(info: SnapshotInfo, rows: Mapping[str, int]) -> dict[str, Any]:
+    document = info.model_dump(mode="json")
+    return {"id": info.id, "seconds": info.took_s, **document, "rows": dict(rows)}
+
+
+def reasons(missing: Mapping[str, str], most: int) -> list[str]:
+    """Each reason with what is missing for it."""
+    by_reason: dict[str, list[str]] = {}
+    for what, why in missing.items():
+        by_reason.setdefault(why, []).append(what)
+    lines = [f"{', '.join(what)}: {why}" for why, what in by_reason.items()]
+    more = [f"... and {len(lines) - most} more: dbdyno snapshot show"] if len(lines) > most else []
+    return lines[:most] + more
