@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import random
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,8 +15,9 @@ import pytest
 from polars.testing import assert_frame_equal
 from tests.unit.made_snapshots import BEGAN, frame, info, snapshot, texts
 
+from dbdyno.model.errors import StoreError, StoreFull
 from dbdyno.model.snapshot import TABLES, Snapshot
-from dbdyno.store import SnapshotStore, snapshots
+from dbdyno.store import SnapshotStore, files, snapshots
 
 _ODD = ['it"s', "it's", "two\nlines", "<b>", "", "ÄÖ\U0001f600", "a;drop table x"]
 
@@ -115,3 +120,127 @@ def test_snapshots_of_two_servers_lie_side_by_side(tmp_path: Path, monkeypatch: 
 def test_an_empty_store_is_no_error(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path / "none")
     assert not store.list() and store.known_texts() == set() and not (tmp_path / "none").exists()
+
+
+def _in_another(code: str, store: Path) -> subprocess.Popen[str]:
+    """A process that has the store as ``store``."""
+    program = (
+        "import os\nfrom pathlib import Path\nfrom dbdyno.store import SnapshotStore, files, snapshots\n"
+        "from tests.unit.made_snapshots import snapshot\nsnapshots._TOGETHER = 4\n"
+        f"store = SnapshotStore(Path({str(store)!r}))\n{code}"
+    )
+    return subprocess.Popen([sys.executable, "-c", program], text=True, stdout=subprocess.PIPE)
+
+
+def _commits(store: SnapshotStore) -> list[int]:
+    return [store.read(i).tables["databases"]["commits"].item() for i in store.list()]
+
+
+def _adding(minute: str) -> str:
+    return f"store.add(snapshot({minute}, {{'databases': [{{'database_id': 1, 'commits': {minute}}}]}}))\n"
+
+
+def test_two_writers_take_turns(tmp_path: Path) -> None:
+    code = [f"for i in range({n}, {n + 9}):\n    {_adding('i')}" for n in (100, 200)]
+    writers = [_in_another(c, tmp_path) for c in code]
+    assert [w.wait(120) for w in writers] == [0, 0]
+    found = _commits(SnapshotStore(tmp_path))
+    assert sorted(found) == [*range(100, 109), *range(200, 209)]
+    assert [c for c in found if c < 200] == list(range(100, 109))  # each in its order
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5, 7, 9, 99])
+def test_killed_at_any_write_all_that_was_said_to_be_stored_is_there(at: int, tmp_path: Path) -> None:
+    """The fourth snapshot makes one segment of four: writing ends at the ``at``-th file from there on."""
+    store = SnapshotStore(tmp_path)
+    for i in range(3):
+        store.add(snapshot(i, {"databases": [{"database_id": 1, "commits": i}]}, texts_of(i)))
+    die = (
+        f"was, left = files.write_synced, [{at}]\n"
+        "def write(path, content, **more):\n"
+        "    left[0] -= 1\n"
+        "    was(path, content if left[0] else content[:3], **more)\n"
+        "    if not left[0]: os._exit(9)\n"
+        "files.write_synced = write\n"
+    )
+    code = die + _adding("3") + "print('stored', flush=True)\n"
+    with _in_another(code, tmp_path) as killed:
+        assert killed.stdout is not None
+        said = killed.stdout.read()
+    after = SnapshotStore(tmp_path)
+    assert _commits(after) in (([0, 1, 2, 3],) if said else ([0, 1, 2], [0, 1, 2, 3]))
+    after.add(snapshot(9, {"databases": [{"database_id": 1, "commits": 9}]}))
+    assert _commits(SnapshotStore(tmp_path))[-1] == 9
+    named = {s["name"] for s in json.loads((after.path / files.MANIFEST).read_text())["segments"]}
+    assert {p.name for p in after.path.iterdir() if p.name.startswith(("segment", ".tmp"))} == named
+
+
+def texts_of(i: int) -> dict[int, str]:
+    return {i: f"select {i}"}
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SnapshotStore(tmp_path)
+    store.add(snapshot(0, {"databases": [{"database_id": 1, "commits": 7}]}))
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    was, left = files.write_synced, [2]
+
+    def full(path: Path, content: bytes, *, synced: bool = True) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        was(path, content, synced=synced)
+
+    monkeypatch.setattr(files, "write_synced", full)
+    with pytest.raises(StoreFull):
+        store.add(snapshot(1, {"databases": [{"database_id": 1, "commits": 8}]}))
+    monkeypatch.undo()
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+    store.add(snapshot(2, {"databases": [{"database_id": 1, "commits": 9}]}))
+    assert _commits(SnapshotStore(tmp_path)) == [7, 9]
+
+
+def test_who_reads_while_another_prunes_reads_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SnapshotStore(tmp_path)
+    for i in range(3):
+        store.add(snapshot(i, {"databases": [{"database_id": 1, "commits": i}]}))
+    info, was = store.list()[0], SnapshotStore._rows
+
+    def slow(self: SnapshotStore, segment: Any, table: str) -> Any:
+        monkeypatch.setattr(SnapshotStore, "_rows", was)
+        assert _in_another("store.remove({i.id for i in store.list()[:2]})", tmp_path).wait(60) == 0
+        return was(self, segment, table)
+
+    monkeypatch.setattr(SnapshotStore, "_rows", slow)
+    assert store.read(info).tables["databases"]["commits"].item() == 0
+    assert _commits(SnapshotStore(tmp_path)) == [2]
+    with pytest.raises(StoreError):
+        store.read(info)
+    store.add(snapshot(5))
+    assert len([p for p in store.path.iterdir() if p.name.startswith("segment")]) == 2
+
+
+def test_ten_thousand_relations(tmp_path: Path) -> None:
+    rows = [
+        {"database_id": 1, "relation_id": i, "relation": f'"{i}"\n', "seq_scans": i} for i in range(10_000)
+    ]
+    store = SnapshotStore(tmp_path)
+    for minute in range(2):
+        rows[7]["seq_scans"] = minute
+        store.add(snapshot(minute, {"relations": rows}))
+    _same(store.read(store.list()[1]), snapshot(1, {"relations": rows}))
+
+
+def test_a_damaged_segment_is_left_out_and_named(tmp_path: Path) -> None:
+    store = SnapshotStore(tmp_path)
+    for minute in range(3):
+        store.add(snapshot(minute))
+    segment = sorted(p for p in store.path.iterdir() if p.name.startswith("segment"))[1]
+    (segment / "segment.json").write_text("{")
+    fresh = SnapshotStore(tmp_path)
+    assert [i.taken for i in fresh.list()] == [BEGAN, BEGAN + timedelta(minutes=2)]
+    assert list(fresh.damaged) == [segment.name]
+    fresh.remove({fresh.list()[0].id})
+    assert len(fresh.list()) == 1

@@ -233,10 +233,12 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def parquet(frame: pl.DataFrame) -> bytes:
-    """In memory first, so that a full disk is an :class:`OSError` of ours and not an error of polars."""
+def parquet(frame: pl.DataFrame, level: int | None = None) -> bytes:
+    """In memory first, so that a full disk is an :class:`OSError` of ours and not an error of polars.
+
+    ``level``: of compression; None: the usual one."""
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd")
+    frame.write_parquet(buffer, compression="zstd", compression_level=level)
     return buffer.getvalue()
 
 
