@@ -18,6 +18,7 @@ from dbdyno.cli.options import (
     labels_of,
     open_store,
     print_json,
+    snapshots_option,
     store_option,
     waits_options,
     warn_of_password,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     help="Also write a report: .html, .md or .xlsx.",
 )
 @label_options
+@snapshots_option
 @engine_option("System to observe.")
 @store_option
 @json_option
@@ -99,7 +101,10 @@ def observe_command(**options: Any) -> None:
     host = observe.host()
     names = ("duration", "window", "user", "database", "application", "pids")
     experiment = conduct.observation_of(
-        {n: options[n] for n in ("sample_hz", "waits", "engine", *(o.key for o in optional_sources()))},
+        {
+            n: options[n]
+            for n in ("sample_hz", "waits", "snapshots", "engine", *(o.key for o in optional_sources()))
+        },
         options["recipe"],
         **{n: options[n] for n in names},
     )

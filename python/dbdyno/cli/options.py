@@ -37,6 +37,14 @@ def store_option(f: _F) -> _F:
     )(f)
 
 
+def snapshots_option(f: _F) -> _F:
+    return click.option(
+        "--snapshots/--no-snapshots",
+        default=None,
+        help="Snapshots of the server's statistics at the start and end of measurements.  [default: on]",
+    )(f)
+
+
 def json_option(f: _F) -> _F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(f)
 

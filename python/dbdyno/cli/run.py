@@ -20,6 +20,7 @@ from dbdyno.cli.options import (
     labels_of,
     open_store,
     print_json,
+    snapshots_option,
     store_option,
     waits_options,
 )
@@ -128,6 +129,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Throughput and response times only; session time is not accounted for.",
 )
+@snapshots_option
 @engine_option("System under load.")
 @dsn_option
 @bin_dir_option
@@ -230,6 +232,7 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "seed",
         "sample_hz",
         "log_calls",
+        "snapshots",
         "waits",
         *(o.key for o in optional_sources()),
         "engine",

@@ -10,6 +10,7 @@ from typing import Any
 from dbdyno import __version__, observe
 from dbdyno.conduct.cell import clock_of
 from dbdyno.conduct.deriving import deriving
+from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
 from dbdyno.conduct.observed import Cost
 from dbdyno.conduct.progress import ObservationListener, ending
 from dbdyno.conduct.request import cpus_reason, find_recipe
@@ -98,9 +99,12 @@ def observe_server(
                 record.write_environment(environment)
                 listener.opened(environment)
                 derived = beside.enter_context(deriving(record, server))
-                windows = Windows(server, plan, clock_of(server), listener, interrupt, derived.tasks)
+                clock = clock_of(server)
+                snapshots = MeasurementSnapshots(server, plan, record, clock)
+                windows = Windows(server, plan, clock, listener, interrupt, derived.tasks, snapshots)
                 for raw in windows.all():
-                    record.write_cell(raw)
+                    snapshots.sampled(raw)
+                    record.write_cell(snapshots.noted(raw))
                     derived.more()
                     listener.saved(raw)
                 if interrupt.stopping and (plan.expected_ns or not record.cells()):

@@ -10,6 +10,7 @@ from dbdyno import __version__, observe
 from dbdyno.account.ladder import just_measured
 from dbdyno.conduct.cell import Unit, clock_of, measure
 from dbdyno.conduct.deriving import Deriving, deriving
+from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
 from dbdyno.conduct.prepare import Preparation, check_capacity, fitted, server_facts
 from dbdyno.conduct.progress import Progressing, ProgressListener, ending
 from dbdyno.conduct.schedule import course_of
@@ -85,6 +86,7 @@ def _climb(
 ) -> None:
     server, plan, listener = stage.server, stage.plan, stage.listener
     clock = clock_of(server)
+    snapshots = MeasurementSnapshots(server, plan, record, clock)
     progress = Progressing(plan, listener, clock)
 
     def grew(grown: Plan) -> None:
@@ -96,12 +98,15 @@ def _climb(
     for cell in course.cells():
         interrupt.rest(cool_down_s, clock.sleep)
         stage.enter(plan.variant(cell.variant))
+        snapshots.take(cell.id, "start")
         on_tick = derived.resting_while_measured(progress.of(cell))
         raw = measure(server, plan, cell, units[cell.variant], interrupt, on_tick, stage.bind)
+        snapshots.sampled(raw)
+        snapshots.take(cell.id, "end")
         stage.look()
         if record.info.applied != stage.applied:
             record.update_info(applied=stage.applied)
-        record.write_cell(raw)
+        record.write_cell(snapshots.noted(raw))
         derived.more()
         progress.done(cell)
         results = Results(record.info, plan, environment, just_measured(raw, plan), ())

@@ -13,6 +13,7 @@ import polars as pl
 
 from dbdyno import observe
 from dbdyno.conduct.cell import LOST, NOTHING, Mark, Presence, read_mark
+from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots, Phase
 from dbdyno.conduct.observed import (
     STOPPED,
     WITH_SESSIONS,
@@ -30,7 +31,7 @@ from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Watch, needed
 from dbdyno.model.raw import SLOW, RawCell
 from dbdyno.model.units import NS_PER_S, format_ns
-from dbdyno.plan import duration_of, sampled_for, window_of
+from dbdyno.plan import duration_of, observed_cell, sampled_for, window_of
 
 LEAD_NS = 500_000_000  # from opening a watch to its window: connected, first reads taken
 LONGEST_LEAD_NS = 10 * NS_PER_S
@@ -52,10 +53,13 @@ class Windows:
         listener: ObservationListener,
         interrupt: Interrupt,
         ours: Callable[[], list[dict[str, Any]]] = list,
+        snapshots: MeasurementSnapshots | None = None,
     ) -> None:
-        """``ours``: tasks of other processes that work for dbdyno, as a watch is told of them."""
+        """``ours``: tasks of other processes that work for dbdyno, as a watch is told of them. ``snapshots``:
+        taken between windows; None: no."""
         self._server, self._plan, self._clock = server, plan, clock
         self._listener, self._interrupt, self._ours = listener, interrupt, ours
+        self._snapshots = snapshots
         self._chosen = plan.experiment.observation or Observation()
         self._window_ns, self._duration_ns = window_of(self._chosen), duration_of(self._chosen)
         self._sampled_for = sampled_for(plan.experiment)
@@ -83,6 +87,7 @@ class Windows:
     # -- while the server is there ----------------------------------------------------------------
     def _attached(self) -> Generator[RawCell, None, End | None]:
         """Until the end of the time, or an end before; ``None``: the time was over."""
+        self._snapshot("start", self._stored + 1)
         now = self._open(None, None)
         following: Window | None = None
         try:
@@ -97,13 +102,26 @@ class Windows:
                 end = end or self._overslept(now)
                 yield from self._close(now, last, end)
                 if end is not None or following is None:
+                    if not (end and (end.lost or end.silent)):
+                        self._snapshot("end", self._stored)
                     return end
                 self._before, now, following = now.watch, following, None
                 now.first = last.renamed("t0")
+                self._snapshot("end", self._stored, now.t1_ns - LEAD_NS - self._clock.now_ns())
         finally:
             for window in (now, following):
                 if window is not None:
                     window.watch.stop()
+
+    def _snapshot(self, phase: Phase, number: int, left_ns: int | None = None) -> None:
+        """Of the window of this number. ``left_ns``: of the one under way beside it."""
+        if self._snapshots is None or not number:
+            return
+        cell = observed_cell(number, self._window_ns).id
+        if left_ns is None:
+            self._snapshots.take(cell, phase)
+        else:
+            self._snapshots.beside(cell, left_ns)
 
     def _following(self, now: Window) -> tuple[Window | None, End | None]:
         try:

@@ -237,6 +237,8 @@ class Experiment(_AskedSources):
     """Store start, duration and CPU of every call."""
     observe: bool = True
     """false: throughput and response times only, no ledger."""
+    snapshots: bool | None = None
+    """false: no snapshots of the server's statistics at the start and end of measurements."""
     waits: Literal["auto", "sampled", "exact"] = Field(
         "auto", validation_alias=AliasChoices("waits", "witness")
     )

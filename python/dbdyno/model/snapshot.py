@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -347,6 +347,7 @@ class SnapshotInfo(BaseModel):
     run: str | None = None  # the run that took it; None: taken by itself
     cell: str | None = None  # the measurement of that run
     every_s: float | None = None  # one of a series that is taken so often; None: taken by hand
+    phase: Literal["start", "end"] | None = None  # of it; the end of a window is the start of the next
     dbdyno: str = ""
 
 

@@ -30,6 +30,7 @@ MIN_MEASURE_NS = NS_PER_S  # the ledger's figures of foreign tasks move only at 
 MAX_TARGET_NS = 300_000_000  # the articles' call
 MIN_TARGET_NS = 1_000_000
 CALLS_IN_WINDOW = 20  # at the ladder's top a window should hold about that many calls a session
+_SNAPSHOT_NS = 250_000_000
 _CELL_OVERHEAD_NS = 700_000_000  # open and close, the server's counters, save, what the ladder asks
 _CONNECT_NS = 20_000_000  # a session: connect, prepare, probes
 _DERIVE_NS = 80_000_000  # a cell, when all is over
@@ -253,6 +254,8 @@ def _expected_ns(cells: Sequence[Cell], plan: Plan) -> int:
     total = kinds * _CALIBRATION_NS if plan.call_target_ns is not None else NS_PER_S
     total += deriving_ns(len(cells))
     cool_down_ns = parse_duration_ns(plan.experiment.cool_down, "--cool-down")
+    if plan.experiment.snapshots is not False:
+        total += 2 * len(cells) * _SNAPSHOT_NS
     for before, cell in zip((None, *cells), cells, strict=False):
         last = None if before is None else variants[before.variant]
         total += switch_ns(last, variants[cell.variant]) + cool_down_ns

@@ -86,11 +86,12 @@ class _Taking:
 
 
 class Snapshots:
-    """See :class:`dbdyno.model.protocols.Snapshotting`. ``counting``: of counters of statements."""
+    """See :class:`dbdyno.model.protocols.Snapshotting`. ``counting``: of counters of statements; ``added``:
+    transactions so far of other connections of dbdyno, without samples."""
 
-    def __init__(self, site: Site, counting: Callable[[], Source]) -> None:
+    def __init__(self, site: Site, counting: Callable[[], Source], added: Callable[[], int] = int) -> None:
         self._dsn, self._control, self._identity = site.dsn, site.connection, site.identity
-        self._counting = counting
+        self._counting, self._added, self._seen_added = counting, added, 0
         self._statements = Statements()
         self._seen = (0, 0)  # of the control connection: process, transactions that a snapshot has counted
 
@@ -190,7 +191,8 @@ class Snapshots:
         seen = seen if pid == control.info.backend_pid else 0
         counted, made = _reported(control, taking.major), control.statements + 1
         self._seen = (control.info.backend_pid, made)
-        taking.count(control.info.dbname, max(0, counted - seen), made - seen)
+        more, self._seen_added = self._added() - self._seen_added, self._added()
+        taking.count(control.info.dbname, max(0, counted - seen) + more, made - seen + more)
 
     def _wait_for_counts(self, connection: Connection, taking: _Taking) -> int:
         """How many of this connection's transactions the server has counted."""

@@ -1,0 +1,148 @@
+"""Snapshots at the start and the end of each measurement, kept in the run.
+
+They are taken outside of measurements: before the first session connects, and after the last has left.
+Windows of an observation follow one another: there one is taken while the next window is under way, and only
+as often as its cost allows: the time that it took, as if the server had worked all the while, is at most
+:data:`COST` of the time since the one before. The end of one window is the start of the next. Counters of
+statements are read once more with a snapshot: it is one transaction, and rarer than the ends of windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import polars as pl
+
+from dbdyno.account.snapshot_figures import figures
+from dbdyno.account.snapshots import interval
+from dbdyno.model.errors import TargetError, UsageError
+from dbdyno.model.interval import IntervalFigures
+from dbdyno.model.plan import Plan
+from dbdyno.model.protocols import Clock, Server
+from dbdyno.model.raw import RawCell
+from dbdyno.model.snapshot import SnapshotInfo
+from dbdyno.model.source import Source
+from dbdyno.model.tables import rows
+from dbdyno.model.units import NS_PER_S
+from dbdyno.store import Run, SnapshotStore
+
+SOURCE = "snapshots"
+COST = 0.01
+"""Share of a CPU of the server."""
+_ROOM = 2
+"""A snapshot is begun beside a window if so many times what the last one took are left of it."""
+Phase = Literal["start", "end"]
+
+
+class MeasurementSnapshots:
+    """Of one run. A snapshot that cannot be had is left out, and the data source says why."""
+
+    def __init__(self, server: Server, plan: Plan, record: Run, clock: Clock) -> None:
+        self._clock, self._run = clock, record.id
+        self._wanted = wanted(plan, server)
+        self._taking = server.snapshots if self._wanted else None
+        self._supported = server.snapshots is not None
+        self._store = SnapshotStore(record.path)
+        self._known: set[int] = set()
+        self._taken_ns, self._took_ns = 0, 0
+        self._samples = 0  # of the server, each a transaction, since the last one
+        self._why = ""  # the last one is not there
+
+    def take(self, cell: str, phase: Phase) -> None:
+        """Raises :class:`StoreError`."""
+        if self._taking is None:
+            return
+        begun_ns = self._clock.now_ns()
+        try:
+            found = self._taking.snapshot(None, None, self._known)
+        except TargetError as error:
+            self._why = error.message
+            return
+        own = dict(found.info.own_before)
+        if own and self._taken_ns:
+            here = found.info.databases[0]
+            own[here] = own.get(here, 0) + self._samples
+        told = {"run": self._run, "cell": cell, "phase": phase, "own_before": own}
+        self._store.add(replace(found, info=found.info.model_copy(update=told)))
+        self._known |= set(found.texts["query_id"].drop_nulls())
+        self._taken_ns, self._why, self._samples = self._clock.now_ns(), "", 0
+        self._took_ns = self._taken_ns - begun_ns
+
+    def sampled(self, raw: RawCell) -> None:
+        """What was measured since the last one: samples are dbdyno's own transactions."""
+        self._samples += raw.tables["sampler"].filter(pl.col("via").fill_null("sql") == "sql").height
+
+    def beside(self, cell: str, left_ns: int) -> None:
+        """At the end of a window, with ``left_ns`` of the next one: takes one if its cost allows."""
+        since_ns = self._clock.now_ns() - self._taken_ns
+        if self._took_ns <= COST * since_ns and _ROOM * self._took_ns <= left_ns:
+            self.take(cell, "end")
+
+    def noted(self, raw: RawCell) -> RawCell:
+        """With the line of this data source."""
+        if not self._wanted and not self._supported:
+            return raw
+        status, detail = self._status()
+        source = Source(name=SOURCE, provenance=PROVENANCE, status=status, detail=detail)
+        line = rows("sources", [source.model_dump()])
+        return replace(raw, tables={**raw.tables, "sources": pl.concat([raw.tables["sources"], line])})
+
+    def _status(self) -> tuple[Literal["ok", "off", "not supported", "lost"], str]:
+        if not self._supported:
+            return "not supported", "this engine takes no snapshots"
+        if not self._wanted:
+            return "off", "switched off with --no-snapshots"
+        if self._why:
+            return "lost", self._why
+        often = f"; one took {self._took_ns / NS_PER_S:.2g} s" if self._took_ns else ""
+        return "ok", f"dbdyno report RUN --sessions N, --window N{often}"
+
+
+PROVENANCE = "the server's statistics of databases, tables, indexes and statements, before and after"
+
+
+def wanted(plan: Plan, server: Server) -> bool:
+    """Left out of the recipe: yes, unless the engine lives in a time of its own."""
+    chosen = plan.experiment.snapshots
+    return server.world is None if chosen is None else chosen
+
+
+# Reading them.
+
+
+def measured(record: Run, cell: str) -> tuple[IntervalFigures, Sequence[str], Sequence[str]]:
+    """What the server's statistics say of a measurement, the measurements that its snapshots cover, and what
+    to say of that. Raises :class:`UsageError` where there are none."""
+    store, cells = SnapshotStore(record.path), record.cells()
+    place = cells.index(cell)
+    found = [(_place(i, cells), i) for i in store.list()]
+    before = [(p, i) for p, i in found if p is not None and p <= place]
+    after = [(p, i) for p, i in found if p is not None and p > place]
+    if not before or not after:
+        raise UsageError(f"measurement {cell} has no snapshots{_why(record, cell)}", "dbdyno run --snapshots")
+    (start, a), (end, b) = before[-1], after[0]
+    covered = cells[start:end]
+    infos = [i for _, i in found]
+    between = infos[infos.index(a) + 1 : infos.index(b)]
+    notes = []
+    if len(covered) > 1:
+        notes = [
+            f"Snapshots were taken as often as their cost allows: this covers {covered[0]} to {covered[-1]}."
+        ]
+    return figures(interval(store.read(a), store.read(b), between)), covered, notes
+
+
+def _place(info: SnapshotInfo, cells: Sequence[str]) -> int | None:
+    """So many measurements were over; ``None``: of one that was not saved."""
+    if info.cell not in cells:
+        return len(cells) if info.phase == "start" else None
+    return cells.index(info.cell) + (info.phase == "end")
+
+
+def _why(record: Run, cell: str) -> str:
+    lines = record.read_cell(cell).tables["sources"].filter(pl.col("name") == SOURCE)
+    if lines.is_empty():
+        return ": the run is of an earlier version"
+    return f": {lines['status'][0]}, {lines['detail'][0]}" if lines["status"][0] != "ok" else ""
