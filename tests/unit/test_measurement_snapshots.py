@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Sequence
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.fake_engine.snapshots import PER_CALL
 from tests.unit.test_cli_observe import LAW
 from tests.unit.test_observe_conduct import Told, planned
 
+from dbdyno import conduct
 from dbdyno.cli.app import app
 from dbdyno.conduct.cell import clock_of
 from dbdyno.conduct.measurement_snapshots import COST, MeasurementSnapshots, measured
@@ -135,3 +137,35 @@ def test_one_that_cannot_be_had_is_a_status(tmp_path: Path) -> None:
     assert line.select("status", "detail").rows() == [("lost", "taking a snapshot: terminating connection")]
     with pytest.raises(UsageError, match="terminating connection"):
         measured(record, record.cells()[0])
+
+
+def test_report_of_a_measurement_with_its_time_model(run: Run) -> None:
+    words = ["report", run.id, "--sessions", "4", "--store", str(run.path.parent)]
+    made = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)
+    assert (made["first"]["cell"], made["last"]["cell"]) == (run.cells()[1],) * 2
+    time = made["time_model"]
+    assert (time["runs"], time["windows"]) == ([run.id], 1)
+    assert time["covered_s"] == pytest.approx(5.0, rel=0.01)
+    profile = run.read_table("profile")
+    assert profile is not None
+    mine = profile.filter((pl.col("cell") == run.cells()[1]) & (pl.col("name") == "DB time"))
+    assert time["db_time_s"] == pytest.approx(mine["total"][0])
+    shown = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert "Time model" in shown.stdout
+
+
+def test_time_of_an_interval_is_that_of_windows_in_between(tmp_path: Path) -> None:
+    words = ["observe", "--engine", "fake", "--dsn", LAW, "--for", "30s", "--store", str(tmp_path)]
+    CliRunner().invoke(app, [*words, "--snapshots"], catch_exceptions=False)
+    record = RunStore(tmp_path).open("last")
+    infos = SnapshotStore(record.path).list()
+    windows = record.read_table("windows")
+    assert windows is not None
+    begun = record.update_info(started_monotonic_ns=windows["t0_ns"].min()).started  # one clock for both
+    ends = [infos[0].model_copy(update={"taken": begun + timedelta(seconds=s)}) for s in (-1, 25)]
+    found = conduct.time_model(tmp_path, ends[0], ends[1])
+    assert found is not None
+    assert (found.runs, found.windows) == ((record.id,), 2)
+    assert found.covered_s == pytest.approx(20.0)
+    assert found.parts["seconds"].sum() > 0
+    assert conduct.time_model(tmp_path, ends[0], ends[0].model_copy(update={"server": "other"})) is None

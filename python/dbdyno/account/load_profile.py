@@ -273,3 +273,24 @@ def _ranked(seconds: Seconds) -> list[dict[str, Any]]:
         }
         for rank, (name, part) in enumerate(largest, 1)
     ]
+
+
+def time_model(profiles: pl.DataFrame, events: pl.DataFrame) -> tuple[float, pl.DataFrame]:
+    """DB time (s) of several cells together, and its parts as :class:`~dbdyno.model.interval.TimeModel` has
+    them; from their ``profile`` and ``top_events``. Intervals are taken as independent."""
+    times = profiles.filter(pl.col("name").is_in([DB_TIME, SERVERS_TIME])).sort(
+        pl.col("name") == SERVERS_TIME
+    )
+    known = times.drop_nulls("total").unique("cell", keep="first", maintain_order=True)
+    total = float(known["total"].sum())
+    value = pl.col("seconds")
+    below, above = ((value - pl.col(end)).pow(2).sum().sqrt() for end in ("low", "high"))
+    parts = events.group_by("name", maintain_order=True).agg(
+        value.sum(),
+        low=value.sum() - below,
+        high=value.sum() + above,
+        waits=pl.when(pl.col("waits").null_count() == 0).then(pl.col("waits").sum()),
+        source=pl.col("source").unique(maintain_order=True).str.join("; ").str.slice(0, 120),
+    )
+    share = (pl.col("seconds") / total).alias("share") if total else pl.lit(None, pl.Float64).alias("share")
+    return total, parts.with_columns(share).sort("seconds", descending=True)

@@ -158,21 +158,25 @@ def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict
     show_default=True,
     help="Of snapshots: rows of a table.",
 )
+@measurement_options
 @store_option
 @json_option
 def report_command(
-    run: str, until: str | None, output: Path | None, top: int, store: Path | None, as_json: bool
+    run: str, until: str | None, output: Path | None, top: int, measurement: str | None, sessions: int | None,
+    window: int | None, store: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Write the report of a run, or of what happened between two snapshots.
 
     Of a run as HTML, Markdown or a workbook. Of two snapshots as text on the terminal, or as a file: load
     of each database, Top SQL, most accessed tables, indexes, I/O, WAL, what changed. A snapshot is named by
     its id or the beginning of it, its name, "last", "last~1", or a time: the nearest one. The HTML is one
-    file that loads nothing.
+    file that loads nothing. With --sessions, --measurement or --window: between the snapshots at the start
+    and end of that measurement of a run.
 
     \b
     Examples:
       dbdyno report last -o lio.html
+      dbdyno report last --sessions 64
       dbdyno report 20261121-104501-lio-3f9a
       dbdyno report last~1 last
       dbdyno report "yesterday 14:00" "yesterday 15:00" -o afternoon.html
@@ -183,6 +187,12 @@ def report_command(
     wanted = snapshot_report.pair([run] if until is None else [run, until])
     if wanted is not None:
         snapshot_report.show(store, wanted, output, top, as_json)
+        return
+    if (measurement, sessions, window) != (None, None, None):
+        record = open_store(store).open(run)
+        cell = chosen(conduct.results_of(record), measurement, sessions, window)
+        assert cell is not None
+        snapshot_report.show_measurement(record, cell, output, top, as_json)
         return
     if as_json:
         raise UsageError("--json is for two snapshots", f"of a run: dbdyno show {run} --json")

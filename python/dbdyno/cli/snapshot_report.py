@@ -7,15 +7,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dbdyno import present
+from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.options import REPORTS, checked, print_json
 from dbdyno.model.errors import UsageError
 from dbdyno.present.document import Paragraph
+from dbdyno.store.listing import default_root
 
 if TYPE_CHECKING:
-    from dbdyno.model.interval import IntervalFigures
-    from dbdyno.store import SnapshotStore
+    from dbdyno.model.interval import IntervalFigures, TimeModel
+    from dbdyno.store import Run, SnapshotStore
 
 BETWEEN = ".."
 """Between the two snapshots, where they are given as one word."""
@@ -62,22 +63,53 @@ def between(
 
 def show(store: Path | None, wanted: tuple[str, str], output: Path | None, top: int, as_json: bool) -> None:
     """On the terminal, or as a file; or JSON on standard output."""
-    from dbdyno.conclude import snapshots as concluding
     from dbdyno.store import SnapshotStore
 
+    check(output)
+    found, notes = between(SnapshotStore(store), wanted)
+    infos = found.interval.first, found.interval.last
+    shown(
+        found,
+        notes,
+        conduct.time_model(default_root() if store is None else store, *infos),
+        output,
+        top,
+        as_json,
+    )
+
+
+def show_measurement(record: Run, cell: str, output: Path | None, top: int, as_json: bool) -> None:
+    """Between the snapshots of a measurement of a run."""
+    check(output)
+    found, covered, notes = conduct.measured(record, cell)
+    shown(found, notes, conduct.time_model_of(record, covered), output, top, as_json)
+
+
+def check(output: Path | None) -> None:
     if output is not None:
         checked(output, (*REPORTS, ".json"))
-    found, notes = between(SnapshotStore(store), wanted)
+
+
+def shown(
+    found: IntervalFigures,
+    notes: Sequence[str],
+    time: TimeModel | None,
+    output: Path | None,
+    top: int,
+    as_json: bool,
+) -> None:
+    from dbdyno.conclude import snapshots as concluding
+
     claims = concluding.claims(found)
     record = None
     if as_json or (output is not None and output.suffix == ".json"):
-        record = present.interval_record(found, claims)
+        record = present.interval_record(found, claims, time)
     if record is not None and output is None:
         print_json(record)
         return
-    shown = present.interval(found, claims, concluding.unused(found), top, notes)
+    page = present.interval(found, claims, concluding.unused(found), top, notes, time)
     if output is not None:
-        screen.say(f"report: {present.write(shown, output, record)}")
+        screen.say(f"report: {present.write(page, output, record)}")
         return
-    title = Paragraph(shown.title)
-    screen.out().print(present.printed([title, *shown.lead, *shown.blocks]))
+    title = Paragraph(page.title)
+    screen.out().print(present.printed([title, *page.lead, *page.blocks]))

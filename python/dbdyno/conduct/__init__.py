@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from dbdyno.conduct.derive import derive
     from dbdyno.conduct.doctor import Diagnosis, diagnosed
     from dbdyno.conduct.intervals import compared as compared_intervals
-    from dbdyno.conduct.intervals import is_interval
+    from dbdyno.conduct.intervals import is_interval, time_model, time_model_of
     from dbdyno.conduct.intervals import trend_of as snapshot_trend
+    from dbdyno.conduct.measurement_snapshots import measured
     from dbdyno.conduct.observation import (
         Observed,
         observation_of,
@@ -67,6 +68,7 @@ lazy(
         "is_interval": "dbdyno.conduct.intervals",
         "labelled": "dbdyno.conduct.rebuild",
         "reported": "dbdyno.conduct.rebuild",
+        "measured": "dbdyno.conduct.measurement_snapshots",
         "make_plan": "dbdyno.conduct.request",
         "observation_of": "dbdyno.conduct.observation",
         "observation_plan": "dbdyno.conduct.observation",
@@ -85,6 +87,8 @@ lazy(
         "take_series": "dbdyno.conduct.snapshots",
         "take_snapshot": "dbdyno.conduct.snapshots",
         "snapshot_trend": "dbdyno.conduct.intervals:trend_of",
+        "time_model": "dbdyno.conduct.intervals",
+        "time_model_of": "dbdyno.conduct.intervals",
         "trend": "dbdyno.conduct.trend",
         "whom_in_words": "dbdyno.conduct.observed:words",
         "workloads": "dbdyno.conduct.request",

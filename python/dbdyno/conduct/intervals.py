@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from dbdyno.account.load_profile import time_model as account_time
 from dbdyno.account.snapshot_figures import figures
 from dbdyno.account.snapshots import interval, ordered
 from dbdyno.conclude.compare.intervals import compare_intervals
 from dbdyno.conclude.trend import concluded
-from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.interval import ALL, LOWER_BOUNDS, PER_S, IntervalFigures
+from dbdyno.model.errors import StoreError, UsageError, did_you_mean
+from dbdyno.model.interval import ALL, LOWER_BOUNDS, PER_S, IntervalFigures, TimeModel
 from dbdyno.model.interval_comparison import IntervalComparison, IntervalSide
 from dbdyno.model.snapshot import TABLES, Snapshot, SnapshotInfo
 from dbdyno.model.trend import Figure, LeftOut, Point, Trend
 from dbdyno.model.units import NS_PER_S, format_ns
-from dbdyno.store import SnapshotStore
+from dbdyno.store import Run, SnapshotStore
+from dbdyno.store.listing import list_runs
 
 MOST_BLOCKS = 12
 """Of more snapshots in between every second, third ... is taken."""
@@ -44,19 +47,26 @@ def _side(store: SnapshotStore, word: str) -> IntervalSide:
     if not is_interval(word):
         raise UsageError(f"{word!r} is no interval", "SNAP1..SNAP2: two snapshots (dbdyno snapshot list)")
     first, last = (store.find(end.strip()) for end in word.split(SEPARATOR, 1))
-    return side_of(*ordered(store.read(first), store.read(last)), _between(store, first, last))
+    a, b = ordered(store.read(first), store.read(last))
+    inside = [i for i in store.list() if a.info.server_time < i.server_time < b.info.server_time]
+    others = [i for i in inside if i.server == b.info.server]
+    return side_of(a, b, _blocks(store, [i for i in others if comparable(i, last)]), others)
 
 
-def side_of(first: Snapshot, last: Snapshot, between: Sequence[Snapshot] = ()) -> IntervalSide:
-    """``between``: snapshots of the same server in between, in the order of time."""
+def side_of(
+    first: Snapshot,
+    last: Snapshot,
+    between: Sequence[Snapshot] = (),
+    others: Sequence[SnapshotInfo] = (),
+) -> IntervalSide:
+    """``between``: snapshots of the same server in between, in the order of time; ``others``: all of them."""
     bare = [_bare(s, _OF_BLOCKS) for s in (first, *between, last)]
     blocks = [_block(a, b) for a, b in pairwise(bare)] if between else []
-    return IntervalSide(figures(interval(first, last)), blocks)
+    told = others or [s.info for s in between]
+    return IntervalSide(figures(interval(first, last, told)), blocks)
 
 
-def _between(store: SnapshotStore, first: SnapshotInfo, last: SnapshotInfo) -> list[Snapshot]:
-    ends = sorted((first.server_time, last.server_time))
-    inside = [i for i in store.list() if comparable(i, last) and ends[0] < i.server_time < ends[1]]
+def _blocks(store: SnapshotStore, inside: Sequence[SnapshotInfo]) -> list[Snapshot]:
     step = -(-(len(inside) + 1) // MOST_BLOCKS)
     return [store.read(i) for i in inside[step - 1 :: step]]
 
@@ -80,6 +90,81 @@ def _block(first: Snapshot, last: Snapshot) -> pl.DataFrame:
     done = made.databases.filter(pl.col("database") == ALL)
     transactions = done["transactions"][0] if done.height else None
     return made.statements.with_columns(transactions=pl.lit(transactions, pl.Int64))
+
+
+# Where session time went.
+
+
+def time_model_of(record: Run, cells: Collection[str]) -> TimeModel | None:
+    """Of these measurements of a run; ``None``: it was not derived, or knows nothing of them."""
+    read = _read(record)
+    return None if read is None else _together([_only(record, read, cells)])
+
+
+def time_model(root: Path, first: SnapshotInfo, last: SnapshotInfo) -> TimeModel | None:
+    """From all runs of the store ``root`` whose snapshots are of the same server: their windows that lie in
+    between, each time once. Observations of chosen sessions are left out. ``None``: there are none."""
+    found = []
+    until = first.taken
+    for listed in list_runs(root):
+        if listed.started > last.taken or (listed.ended is not None and listed.ended < first.taken):
+            continue
+        try:
+            record = Run(listed.path)
+            read = _read(record) if _is_of(record, last) else None
+        except StoreError:
+            continue
+        if read is not None:
+            inside, until = _inside(record, read[0], until, last.taken)
+            found.append(_only(record, read, set(inside["cell"])))
+    return _together(found)
+
+
+_Read = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
+"""Tables ``windows``, ``profile``, ``top_events``."""
+
+
+def _read(record: Run) -> _Read | None:
+    windows, profiles, events = (record.read_table(n) for n in ("windows", "profile", "top_events"))
+    if windows is None or profiles is None or events is None:
+        return None
+    return windows, profiles, events
+
+
+def _only(record: Run, read: _Read, cells: Collection[str]) -> tuple[str, _Read]:
+    windows, profiles, events = (t.filter(pl.col("cell").is_in(list(cells))) for t in read)
+    return record.id, (windows, profiles, events)
+
+
+def _is_of(record: Run, info: SnapshotInfo) -> bool:
+    chosen = record.plan.experiment.observation
+    servers = {i.server for i in SnapshotStore(record.path).list()}
+    return info.server in servers and not (chosen is not None and chosen.some)
+
+
+def _inside(
+    record: Run, windows: pl.DataFrame, start: datetime, end: datetime
+) -> tuple[pl.DataFrame, datetime]:
+    """Windows between two moments, and the end of the last one."""
+    begun = record.info.started.timestamp() - record.info.started_monotonic_ns / NS_PER_S
+    t0, t1 = (pl.col(n) / NS_PER_S + begun for n in ("t0_ns", "t1_ns"))
+    usable = pl.col("status") != "invalid"
+    inside = windows.filter((t0 >= start.timestamp()) & (t1 <= end.timestamp()) & usable)
+    if inside.is_empty():
+        return inside, start
+    return inside, datetime.fromtimestamp(inside.select(t1.max()).item(), UTC)
+
+
+def _together(found: Sequence[tuple[str, _Read]]) -> TimeModel | None:
+    used = {run: read for run, read in found if read[0].height and read[2].height}
+    if not used:
+        return None
+    windows, profiles, events = (
+        pl.concat([read[n].with_columns(cell=run + "/" + pl.col("cell")) for run, read in used.items()])
+        for n in range(3)
+    )
+    total, parts = account_time(profiles, events)
+    return TimeModel(tuple(used), windows.height, float(windows["wall_s"].sum()), total, parts)
 
 
 # A figure over consecutive snapshots.

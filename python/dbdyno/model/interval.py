@@ -83,3 +83,17 @@ class IntervalFigures:
     first; ``name`` is qualified, ``rows_read`` by sequential and index scans together."""
     server: Mapping[str, tuple[int | None, float]]
     """Growth of each counter of the whole server, and its seconds."""
+
+
+@dataclass(frozen=True)
+class TimeModel:
+    """Where session time went in an interval: from the windows of runs and observations that lie in it."""
+
+    runs: tuple[str, ...]
+    windows: int
+    covered_s: float
+    """Of :attr:`Interval.seconds`."""
+    db_time_s: float
+    parts: pl.DataFrame
+    """``name`` (DB CPU | CPU WAIT | class/event), ``seconds`` with ``low`` and ``high``, ``share`` of DB
+    time, ``waits`` where traced, ``source``; the largest first. Of each window the ten largest are known."""

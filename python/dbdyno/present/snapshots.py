@@ -8,12 +8,12 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.claim import Claim
-from dbdyno.model.interval import ALL, CHECKPOINTS, LOWER_BOUNDS, PER_S, IntervalFigures
+from dbdyno.model.interval import ALL, CHECKPOINTS, LOWER_BOUNDS, PER_S, IntervalFigures, TimeModel
 from dbdyno.model.snapshot import TABLES, SnapshotInfo
 from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.model.visible import one_line
 from dbdyno.model.wait_families import LOG_BYTES
-from dbdyno.present import jsondoc, snapshot_objects, snapshot_server, snapshot_statements
+from dbdyno.present import jsondoc, snapshot_objects, snapshot_server, snapshot_statements, time_model
 from dbdyno.present.document import (
     UNKNOWN,
     Block,
@@ -92,9 +92,11 @@ def document(
     unused: pl.DataFrame,
     top: int = 20,
     notes: Sequence[str] = (),
+    time: TimeModel | None = None,
 ) -> Document:
     """The answer, what to know, then load, statements, tables, indexes, server. ``unused``: indexes;
-    ``top``: rows of a table; ``notes``: what to say of the choice of the snapshots."""
+    ``top``: rows of a table; ``notes``: what to say of the choice of the snapshots; ``time``: what was
+    observed in between."""
     a, b = found.interval.first, found.interval.last
     names = _databases(found)
     sql, whole_texts = snapshot_statements.top_sql(found, top)
@@ -102,6 +104,7 @@ def document(
     sections = [
         *claimed,
         Section("Load profile", _load(found, names), "load"),
+        *time_model.section(time, found.interval.seconds),
         Section("Top SQL", sql, "sql"),
         Section("Most accessed tables", snapshot_objects.most_accessed(found, top, names), "tables",
                 name="Tables"),
@@ -301,7 +304,7 @@ def _clock(at_s: float) -> str:
     return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def record(found: IntervalFigures, claims: Sequence[Claim]) -> dict[str, Any]:
+def record(found: IntervalFigures, claims: Sequence[Claim], time: TimeModel | None = None) -> dict[str, Any]:
     """docs/json.md says what each key means. Tables and indexes without any growth are left out."""
     i = found.interval
     ids = found.statements["query_id"].drop_nulls()
@@ -314,6 +317,7 @@ def record(found: IntervalFigures, claims: Sequence[Claim]) -> dict[str, Any]:
         "resets": [r._asdict() for r in i.resets],
         "evictions": i.evictions,
         "claims": [jsondoc.finding(c) for c in claims],
+        "time_model": time_model.record(time),
         "load_profile": _rows(found.databases),
         "statements": _rows(found.statements.select(pl.exclude("others", "evictions", "wall_s"))),
         "statement_texts": _rows(i.texts.filter(pl.col("query_id").is_in(ids.implode()))),
