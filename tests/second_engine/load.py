@@ -7,7 +7,7 @@ from typing import Any
 
 from dbdyno.model.protocols import Progress
 from dbdyno.model.tables import CoreColumn, to_core
-from tests.second_engine.world import CYCLE, FIRST_THREAD, SERVER, Task, tasks
+from tests.second_engine.world import CYCLE, FIRST_THREAD, SERVER, S, Stay, Task, tasks
 
 
 class SecondLoad:
@@ -45,8 +45,12 @@ class SecondLoad:
     def now_ns(self) -> int:
         return self._now_ns
 
+    def sleep(self, seconds: float) -> None:
+        """To sleep is to let virtual time pass."""
+        self._now_ns += round(seconds * S)
+
     def tasks(self) -> list[Task]:
-        return list(tasks(self.sessions, self.began_ns, self.t1_ns))
+        return list(tasks([Stay(n, self.began_ns, None) for n in range(self.sessions)], self.t1_ns))
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         window_ns, length_ns = self.t1_ns - self.t0_ns, CYCLE // self._speed

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import polars as pl
+
 from dbdyno.model.environment import ServerFacts
-from dbdyno.model.plan import Calibration, Cell, DriverSetup, Parameter, Workload
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Parameter, Workload
 from dbdyno.model.protocols import Capacity, Load, Target
+from dbdyno.model.rawtables import CLIENT_BACKEND
 from dbdyno.model.source import Source
-from dbdyno.model.tables import CoreColumn, to_core
+from dbdyno.model.tables import rows
 from dbdyno.model.wait_families import Family, Helper, WaitFamilies
 from tests.second_engine.load import SecondLoad
-from tests.second_engine.world import EPOCH, SERVER, S, reads, samples
+from tests.second_engine.watch import GuestWatch, SecondWatch
+from tests.second_engine.world import EPOCH, GUESTS, SERVER, S, tasks
 
 PRODUCT = "Second"
-UNREAD = (
-    "driver tasks",
-    "block I/O delay",
-    "wait event word",
-    "scheduler trace",
-    "cgroup",
-    "host",
-    "pressure",
-)
 
 
 def wait_families() -> WaitFamilies:
@@ -52,55 +48,16 @@ def open_server(target: Target) -> SecondServer:
     return SecondServer(target)
 
 
-class _Clock:
-    def __init__(self, load: SecondLoad) -> None:
-        self.now_ns = load.now_ns
-
-    def sleep(self, seconds: float) -> None: ...
-
-
-class SecondWatch:
-    """See :class:`dbdyno.model.protocols.Watch`."""
-
-    def __init__(self, load: SecondLoad, seed: int) -> None:
-        self._load, self._seed = load, seed
-
-    def start(self, t0_ns: int, t1_ns: int) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def latest(self) -> Mapping[str, float]:
-        return {}
-
-    def trouble(self) -> str | None:
-        return None
-
-    def source_status(self) -> Mapping[str, tuple[str, str]]:
-        return dict.fromkeys(UNREAD, ("not supported", "the law says nothing of it"))
-
-    def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:  # noqa: ARG002
-        return self.tables()
-
-    def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
-        load = self._load
-        found = load.tasks()
-        read = [row for task in found for row in reads(task, load.t1_ns)]
-        seen, taken = samples(found, load.began_ns, load.t1_ns, self._seed)
-        made = {"tasks": read, "samples": seen, "sampler": taken, "cgroup": [], "host": []}
-        return {name: to_core(name, rows) for name, rows in made.items()}
-
-
 class SecondServer:
-    """The core of a server, and a world of its own; nothing besides. ``params["speed"]``: calls a cycle."""
+    """The core of a server, its sessions, and a world of its own; nothing besides. ``params["speed"]``: calls
+    a cycle."""
 
     wait_families = wait_families()
-    counting = statement_counting = listing = watching = settings = scripts = calibrating = pooling = (
-        snapshots
-    ) = truths = None
+    counting = statement_counting = settings = scripts = calibrating = pooling = snapshots = truths = None
 
     def __init__(self, target: Target) -> None:  # noqa: ARG002
         self._load = SecondLoad(0, 1, EPOCH)
-        self.world = self
+        self.world = self.listing = self.watching = self
 
     def facts(self) -> ServerFacts:
         return ServerFacts(
@@ -150,9 +107,25 @@ class SecondServer:
         return {"engine": "second"}
 
     def watch(self, spec: Mapping[str, Any]) -> SecondWatch:
-        return SecondWatch(self._load, spec["seed"])
+        return GuestWatch(self._load, spec) if "known" in spec else SecondWatch(self._load, spec["seed"])
 
-    def clock(self) -> _Clock:
-        return _Clock(self._load)
+    def clock(self) -> SecondLoad:
+        return self._load
+
+    # -- sessions that are not ours -------------------------------------------------------------------
+    def observation_spec(
+        self, chosen: Observation, known: Mapping[tuple[int, int], int]
+    ) -> Mapping[str, Any]:
+        if chosen.some:
+            raise UsageError("it has no users, databases or applications", "observe all sessions")
+        return {"engine": "second", "known": [(*task, number) for task, number in known.items()]}
+
+    def reconnect(self) -> None: ...
+
+    def backends(self) -> pl.DataFrame:
+        now_ns = self._load.now_ns()
+        row = {"at_ns": now_ns, "kind": CLIENT_BACKEND, "status": "ok"}
+        found = [t for t in tasks(GUESTS, now_ns + 1) if t.is_there(now_ns)]
+        return rows("backends", [row | {"pid": t.pid, "tid": t.tid} for t in found if t.pid == SERVER])
 
     def close(self) -> None: ...

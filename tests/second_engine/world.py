@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -54,24 +54,46 @@ class Task(NamedTuple):
     pid: int
     tid: int
     born_ns: int
-    ends_ns: int | None  # None: with the load
+    ends_ns: int | None  # None: it goes on
     law: Law
 
+    def is_there(self, at_ns: int) -> bool:
+        return self.born_ns <= at_ns and (self.ends_ns is None or at_ns < self.ends_ns)
 
-def tasks(sessions: int, from_ns: int, to_ns: int) -> Iterator[Task]:
-    """Of all sessions: the thread of the server, and the processes that there were until ``to_ns``."""
-    for session in range(sessions):
-        yield Task(session, SERVER, FIRST_THREAD + session, from_ns, None, THREAD)
-        for number, born_ns in enumerate(range(from_ns, to_ns, LIFE)):
+
+class Stay(NamedTuple):
+    """A session is there from an instant on, until another one or for good."""
+
+    session: int
+    from_ns: int
+    to_ns: int | None
+
+
+GUESTS = (
+    Stay(0, EPOCH - 3 * S, None),
+    Stay(1, EPOCH - 3 * S, EPOCH + 13 * S),
+    Stay(2, EPOCH + 5 * S, EPOCH + 9 * S),
+    Stay(3, EPOCH + 17 * S, None),
+)
+"""Sessions that are not ours, and come and go. The time of the world begins at ``EPOCH``."""
+
+
+def tasks(stays: Iterable[Stay], until_ns: int) -> Iterator[Task]:
+    """Of all sessions: the thread of the server, and the processes that there were until ``until_ns``."""
+    for session, from_ns, to_ns in stays:
+        yield Task(session, SERVER, FIRST_THREAD + session, from_ns, to_ns, THREAD)
+        last_ns = until_ns if to_ns is None else min(until_ns, to_ns)
+        for number, born_ns in enumerate(range(from_ns, last_ns, LIFE)):
             pid = FIRST_PROCESS + 100 * session + number
-            ends_ns = born_ns + LIFE if born_ns + LIFE < to_ns else None
+            ends_ns = born_ns + LIFE if born_ns + LIFE < last_ns else to_ns
             yield Task(session, pid, pid, born_ns, ends_ns, PROCESS)
 
 
-def reads(task: Task, to_ns: int) -> Iterator[dict[str, Any]]:
+def reads(task: Task, to_ns: int, from_ns: int = 0) -> Iterator[dict[str, Any]]:
     """Rows of ``tasks``: at its birth, every half second and at its end, when what it used is told."""
-    last_ns = to_ns if task.ends_ns is None else task.ends_ns
-    for at_ns in (*range(task.born_ns, last_ns, READ_EVERY), last_ns):
+    first_ns = max(task.born_ns, from_ns)
+    last_ns = to_ns if task.ends_ns is None else min(to_ns, task.ends_ns)
+    for at_ns in (*range(first_ns, last_ns, READ_EVERY), last_ns) if first_ns <= last_ns else ():
         run_ns, runq_ns = task.law.spent(at_ns - task.born_ns)
         yield {
             "before_ns": at_ns,
@@ -96,7 +118,7 @@ def samples(
     """Rows of ``samples`` and of ``sampler``: one random instant in each cycle."""
     chance = random.Random(seed)
     seen, taken = [], []
-    for number, begin_ns in enumerate(range(from_ns, to_ns, CYCLE)):
+    for number, begin_ns in enumerate(range(from_ns, to_ns - CYCLE + 1, CYCLE)):
         at_ns = begin_ns + chance.randrange(CYCLE)
         taken.append(
             {

@@ -28,6 +28,7 @@ from dbdyno.model.protocols import Server, Target, needed
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
 from dbdyno.observe.glance import glance
+from dbdyno.present.headline import overview
 from dbdyno.store import RunStore
 
 RECIPE = """
@@ -149,12 +150,71 @@ def test_a_live_view_tells_threads_of_one_process_apart(run: tuple[Results, list
     cell = next(c for c in cells if c.id == FOUR)
     seen = glance(cell.tables, cell.meta.wait_families, 10**12)
     assert {s.pid for s in seen.sessions} >= {501, 502, 503, 504}
+    assert seen.total("run") == pytest.approx(4 * 0.6, abs=0.1)
+
+
+@pytest.fixture(scope="module")
+def told(program: Program) -> str:
+    return program("observe --engine second --for 30s --store guests -o guests.html")
+
+
+@pytest.fixture(scope="module")
+def watched(program: Program, told: str) -> tuple[Results, list[RawCell]]:  # noqa: ARG001
+    record = RunStore(program.home / "guests").open("last")
+    return derived_anew(record), record.read_cells()[0]
+
+
+HERE_S = {"0": (10, 10, 10), "1": (10, 3, 0), "2": (4, 0, 0), "3": (0, 3, 10)}
+"""How long each guest is there in each window."""
+
+
+def test_guests_that_come_and_go_keep_one_number_over_all_their_tasks(
+    watched: tuple[Results, list[RawCell]],
+) -> None:
+    """Watches number newcomers anew, and between two windows all but the session's thread has changed."""
+    _, cells = watched
+    met = pl.concat([c.tables["samples"].select("session", "pid", "tid").unique() for c in cells])
+    whose = met.unique().with_columns(
+        guest=pl.when(pl.col("pid") == 500).then(pl.col("tid") - 501).otherwise((pl.col("pid") - 1000) // 100)
+    )
+    pairs = whose.select("session", "guest").unique()
+    assert pairs.height == 4 and pairs["session"].sort().to_list() == [0, 1, 2, 3] == sorted(pairs["guest"])
+    assert whose.group_by("session").len()["len"].min() > 2  # type: ignore[operator]
+
+
+def test_the_ledger_of_guests_is_that_of_all_their_tasks(watched: tuple[Results, list[RawCell]]) -> None:
+    results, cells = watched
+    ledger = top_level(results.whole("ledger").filter(pl.col("scope") == "rung"))
+    for window, cell in enumerate(cells):
+        there = sum(lengths[window] for lengths in HERE_S.values()) / 10
+        rows = {(r["account"], r["detail"]): r for r in ledger.filter(pl.col("cell") == cell.id).to_dicts()}
+        assert rows["run", None]["aas"] == pytest.approx(0.6 * there, rel=0.1)
+        assert rows["runq", None]["aas"] == pytest.approx(0.2 * there, rel=0.1)
+        assert rows["sleep", "Mutex/Page"]["aas"] == pytest.approx(0.6 * there, rel=0.1)
+        assert rows["unaccounted", None]["aas"] == pytest.approx(0, abs=0.1)
+
+
+def test_what_is_told_of_guests_counts_sessions_and_not_their_tasks(
+    watched: tuple[Results, list[RawCell]], told: str, program: Program
+) -> None:
+    results, cells = watched
+    seen = overview(results)
+    assert seen is not None and seen.sessions == 4 and seen.db_time == pytest.approx(3.2, rel=0.05)
+    assert {e["name"] for e in seen.top} == {"DB CPU", "CPU WAIT", "Mutex/Page", "Disk/Read"}
+    first, *_, last = (glance(c.tables, c.meta.wait_families, 10**10) for c in cells)
+    assert [s.pid for s in first.sessions] == [501, 502, 503] and first.count == 3
+    assert [s.pid for s in last.sessions] == [501, 504]
+    assert last.total("run") == pytest.approx(1.2, rel=0.05)
+    assert last.total("db_time") == pytest.approx(3.2, rel=0.05)
+    assert "Mutex/Page" in told and "Mutex/Page" in (program.home / "guests.html").read_text()
+    assert "Mutex/Page" in program("show last --store guests --claims")
+    assert program("sql --store guests --csv 'select count(*) n from windows'").split() == ["n", "3"]
 
 
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("observe --engine second", 2),
+        ("observe --engine second --only-user me", 2),
         ("selftest --engine second", 2),
         ("run lio --engine second", 2),  # needs calls of a chosen length
         ("run --script second.toml --engine second", 2),
@@ -167,7 +227,8 @@ def test_a_live_view_tells_threads_of_one_process_apart(run: tuple[Results, list
 )
 def test_what_an_engine_has_not_is_said_where_it_is_needed(program: Program, words: str, code: int) -> None:
     said = program(words, code)
-    assert "second" in said or "this engine cannot" in said or "not supported" in said
+    named = ("second", "this engine cannot", "not supported", "has no users")
+    assert any(words in said for words in named)
     assert "not put back" not in said
 
 

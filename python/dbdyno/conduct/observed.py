@@ -84,43 +84,52 @@ def _there(backends: pl.DataFrame) -> str:
 WITH_SESSIONS = ("samples", "tasks", *TRACED)
 _TOLD_LATER = {*TRACED, *(t for t in sampled() if "role" in {c.name for c in RAW[t]})}
 """Where a process is ``other`` until its session is known."""
-_Key = tuple[int, int, int | None]  # pid; tid; start time, where the tasks can be read
+_Task = tuple[int, int, int | None]  # pid; tid; start time, where the tasks can be read
 
 
 class Numbers:
     """Session numbers that hold over all windows of an observation.
 
-    A watch numbers the sessions that it meets, by task and start time. Two watches overlap for a moment, and
-    both may meet the same newcomers in another order; here each session gets one number for good.
+    A watch numbers the sessions that it meets. Two watches overlap for a moment, and both may meet the same
+    newcomers in another order; here each session gets one number for good, by any of its tasks that was met
+    before. Of a session the tasks met last are kept: it may have run many since it came.
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[_Key, int] = {}
+        self._numbers: dict[_Task, int] = {}
+        self._tasks: list[set[_Task]] = []  # by number
 
     @property
     def met(self) -> int:
         """How many sessions there have been."""
-        return len(self._numbers)
+        return len(self._tasks)
 
     def alive(self, recent: Mapping[str, pl.DataFrame]) -> dict[tuple[int, int], int]:
-        """Session number by pid and tid, of those in the latest sample: what the next watch is told."""
-        numbered = {key[:2]: self._number(key) for key in _sessions(recent).values()}
+        """Session number by pid and tid, of the tasks in the latest sample: what the next watch is told."""
         now = _latest_tasks(recent["samples"])
-        return {task: number for task, number in numbered.items() if task in now}
+        found = ((self._number(tasks), tasks) for tasks in _sessions(recent).values())
+        return {task[:2]: number for number, tasks in found for task in tasks if task[:2] in now}
 
     def of(self, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         """``tables`` of a watch with these numbers in place of its own."""
-        final = {theirs: self._number(key) for theirs, key in _sessions(tables).items()}
+        final = {theirs: self._number(tasks) for theirs, tasks in _sessions(tables).items()}
         return {
             name: _renumbered(frame, final) if "session" in frame.columns else frame
             for name, frame in tables.items()
         }
 
-    def _number(self, key: _Key) -> int:
-        """A session whose start time was not known before is the same once it is."""
-        if key[2] is not None and key not in self._numbers and (unknown := (*key[:2], None)) in self._numbers:
-            self._numbers[key] = self._numbers.pop(unknown)
-        return self._numbers.setdefault(key, len(self._numbers))
+    def _number(self, tasks: set[_Task]) -> int:
+        """A task whose start time was not known before is the same once it is."""
+        same = (task for pid, tid, ticks in tasks for task in ((pid, tid, ticks), (pid, tid, None)))
+        number = next((self._numbers[task] for task in same if task in self._numbers), None)
+        if number is None:
+            number = len(self._tasks)
+            self._tasks.append(set())
+        for task in self._tasks[number] - tasks:
+            del self._numbers[task]
+        self._tasks[number] = tasks
+        self._numbers |= dict.fromkeys(tasks, number)
+        return number
 
 
 _TID = pl.col("tid").fill_null(pl.col("pid"))
@@ -131,15 +140,16 @@ def _latest_tasks(samples: pl.DataFrame) -> set[tuple[int, int]]:
     return set(asked.filter(pl.col("sample") == pl.col("sample").max()).select("pid", _TID).iter_rows())
 
 
-def _sessions(tables: Mapping[str, pl.DataFrame]) -> dict[int, _Key]:
-    """The watch's own number -> who that is, in the order of the numbers."""
+def _sessions(tables: Mapping[str, pl.DataFrame]) -> dict[int, set[_Task]]:
+    """The watch's own number -> its tasks, in the order of the numbers."""
     seen = pl.concat(
         [tables[t].select("session", "pid", _TID, "start_ticks") for t in WITH_SESSIONS if t in tables]
     ).drop_nulls("session")
-    first = seen.group_by("session").agg(
-        pl.col("pid", "tid").first(), pl.col("start_ticks").drop_nulls().first()
-    )
-    return {int(n): (int(pid), int(tid), ticks) for n, pid, tid, ticks in first.sort("session").iter_rows()}
+    each = seen.group_by("session", "pid", "tid").agg(pl.col("start_ticks").drop_nulls().first())
+    found: dict[int, set[_Task]] = {}
+    for session, *task in each.sort("session").iter_rows():
+        found.setdefault(session, set()).add(tuple(task))
+    return found
 
 
 def _renumbered(frame: pl.DataFrame, final: Mapping[int, int]) -> pl.DataFrame:

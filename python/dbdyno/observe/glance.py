@@ -199,7 +199,7 @@ def glance(
     ``everyone``: sessions too brief to be sampled count, as no session was left out by choice.
     ``resting``: those that did nothing are counted together, without a line each: there may be thousands.
     """
-    recent = {name: _by_task(frame) for name, frame in recent.items()}
+    recent = _by_session(recent)
     samples = recent["samples"].filter(pl.col("role") == "session")
     samples = samples.with_columns(pl.col("via").fill_null("sql"))
     taken = samples.select("sample", "via").n_unique() if samples.height else 0
@@ -234,11 +234,26 @@ def _asked(recent: Tables) -> bool:
     return sampler.filter((pl.col("via").fill_null("sql") == "sql") & (pl.col("status") == "ok")).height > 0
 
 
-def _by_task(frame: pl.DataFrame) -> pl.DataFrame:
-    """A session is known by its task: with ``pid`` the task's number, which is that of a process with one."""
-    if "tid" not in frame.columns or (frame["tid"] == frame["pid"]).fill_null(True).all():
-        return frame
-    return frame.with_columns(pid=pl.coalesce("tid", "pid"))
+def _by_session(recent: Tables) -> Tables:
+    """The same tables, where a session of several tasks, or of one that is not a process, has in ``pid`` the
+    number of the first of them: what it is known by."""
+    task = pl.coalesce("tid", "pid")
+    named = (recent[name].filter(pl.col("role") == "session") for name in ("samples", "tasks"))
+    met = pl.concat([f.select("session", first=task, own="pid") for f in named]).drop_nulls("session")
+    first = met.unique().group_by("session").agg(pl.col("first", "own").min(), tasks=pl.len())
+    several = first.filter((pl.col("tasks") > 1) | (pl.col("first") != pl.col("own"))).select(
+        "session", "first"
+    )
+    if several.is_empty():
+        return recent
+    return {
+        name: frame.join(several, on="session", how="left", maintain_order="left")
+        .with_columns(pid=pl.when(pl.col("role") == "session").then("first").fill_null(pl.col("pid")))
+        .drop("first")
+        if {"role", "session", "tid"} <= set(frame.columns)
+        else frame
+        for name, frame in recent.items()
+    }
 
 
 def _without(rest: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
@@ -284,8 +299,8 @@ def _session(
     asleep = {
         client: sum(e.sleep or 0.0 for e in events if e.at_client is client) for client in (True, False)
     }
-    off = 0.0 if spent is None else 1 - spent.run - spent.runq
-    unseen = max(0.0, off - sum(asleep.values())) if events else max(0.0, off)
+    off = 0.0 if spent is None else spent.off
+    unseen = max(0.0, off - sum(asleep.values())) if events else off
     idle = latest["state"] == IDLE
     known = bool(events) or (spent is not None and latest["state"] != HIDDEN)
     return SessionLine(

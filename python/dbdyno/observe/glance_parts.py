@@ -25,10 +25,16 @@ class Spent(NamedTuple):
     wall_ns: int
     run: float
     runq: float
+    tasks: float = 1.0  # of the session, on average at a time
     user: float | None = None  # tick resolution
     system: float | None = None
     block_io: float | None = None  # delay; NULL where accounting is off
     slices_per_s: float | None = None
+
+    @property
+    def off(self) -> float:
+        """Neither on a CPU nor in a run queue: asleep."""
+        return max(0.0, self.tasks - self.run - self.runq)
 
 
 class Label(NamedTuple):
@@ -72,15 +78,19 @@ def at_rest(samples: pl.DataFrame, tasks: pl.DataFrame, families: WaitFamilies, 
 
 
 def spent_by_pid(recent: Tables, of_worker: Mapping[int, int]) -> dict[int, Spent]:
-    """By the session's pid, from the first to the last reading of its task."""
+    """By the session's pid, from the first to the last reading of each of its tasks."""
     reads = recent["tasks"].filter((pl.col("status") == "ok") & pl.col("run_ns").is_not_null())
     mine = reads.filter((pl.col("role") == "session") | pl.col("pid").is_in(list(of_worker)))
     grown = [(pl.col(n).max() - pl.col(n).min()).alias(n) for n in _GROWING]
-    wall = (pl.col("after_ns").max() - pl.col("after_ns").min()).alias("wall_ns")
-    by_task = mine.group_by("pid", "tid", "start_ticks").agg(pl.col("session").last(), wall, *grown)
+    span = (pl.col("after_ns").min().alias("first"), pl.col("after_ns").max().alias("last"))
+    by_task = mine.group_by("pid", "tid", "start_ticks").agg(pl.col("session").last(), *span, *grown)
+    sums = [pl.when(pl.col(n).is_not_null().any()).then(pl.col(n).sum()).alias(n) for n in _GROWING]
+    wall = (pl.col("last").max() - pl.col("first").min()).alias("wall_ns")
+    lived = (pl.col("last") - pl.col("first")).sum().alias("lived_ns")
+    by_session = by_task.group_by("pid", "session", maintain_order=True).agg(wall, lived, *sums)
     found: dict[int, Spent] = {}
     extra: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for row in by_task.filter(pl.col("wall_ns") > 0).iter_rows(named=True):
+    for row in by_session.filter(pl.col("wall_ns") > 0).iter_rows(named=True):
         spent = _spent(row)
         if row["pid"] in of_worker:
             extra[of_worker[row["pid"]]][0] += spent.run
@@ -103,6 +113,7 @@ def _spent(row: Mapping[str, int | None]) -> Spent:
         wall_ns=wall_ns,
         run=run or 0.0,
         runq=runq or 0.0,
+        tasks=(row["lived_ns"] or 0) / wall_ns,
         user=user,
         system=system,
         block_io=block_io,
@@ -162,10 +173,9 @@ def _label(
     """Without the task's figures the label's share of the samples is all there is: as if asleep."""
     if spent is None:
         return Label(wait_class, event, (r + s) / (r_all + s_all), None, None)
-    off = max(0.0, 1 - spent.run - spent.runq)
     ready = r / r_all if r_all else 0.0
     asleep = s / s_all if s_all else 0.0
-    return Label(wait_class, event, off * asleep, spent.runq * ready, spent.run * ready)
+    return Label(wait_class, event, spent.off * asleep, spent.runq * ready, spent.run * ready)
 
 
 _SUMS = ("run_ns", "runq_ns", "sleep_ns")

@@ -23,7 +23,7 @@ class Overview(NamedTuple):
 
     windows: int
     wall_s: float
-    sessions: int  # processes that were seen as sessions
+    sessions: int  # that were seen
     db_time: float | None
     db_cpu: float | None
     cpu_wait: float | None
@@ -54,9 +54,10 @@ def overview(results: Results) -> Overview | None:
 
 
 def _met(processes: pl.LazyFrame) -> pl.LazyFrame:
-    """Those that were seen as sessions."""
+    """Sessions that were seen; by their processes where those have no number."""
     whose = (pl.col("role") == "session") & ~pl.col("worker")
-    return processes.filter(whose).select("pid", "start_ticks").unique()
+    unnumbered = pl.when(pl.col("session").is_null()).then(pl.struct("pid", "start_ticks"))
+    return processes.filter(whose).select("session", unnumbered.alias("process")).unique()
 
 
 def observation_title(results: Results, server: str) -> str:
