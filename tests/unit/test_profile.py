@@ -15,6 +15,8 @@ from dbdyno.model.raw import RawCell
 from dbdyno.model.session_time import Part
 from dbdyno.model.tables import rows as rows_of
 
+pytestmark = pytest.mark.whole
+
 CELL = [c.name for c in column.CELL]
 _KNOWN = st.floats(0, 1e6)
 _PART = st.builds(
@@ -227,3 +229,9 @@ def test_top_events_of_repeats_together():
 
 def test_nothing_measured_gives_empty_tables():
     assert profile(cut([]) | {"ledger": ledger(cut([]))}).is_empty()
+
+
+def test_a_window_that_never_began_has_no_rates():
+    """The server was lost before it: the window has no length."""
+    cell = made_cell({"sessions": [session_row(calls=0, in_call_ns=0)]}, t0=10 * S, t1=10 * S)
+    assert {row["per_s"] for row in _by_hand(cell).values()} == {None}

@@ -209,7 +209,7 @@ def _slept(cut: Tables) -> pl.DataFrame:
     """Label -> ``share`` of the sessions' samples that were asleep under it."""
     spans = cut["cut_sampler"].select("via", "sample", weight=pl.col("high_ns") - pl.col("low_ns"))
     seen = cut["cut_samples"].filter(pl.col("role") == "session")
-    seen = seen.filter(pl.col("via") == seen["via"].min()).join(spans, on=["via", "sample"])
+    seen = seen.filter(pl.col("via") == pl.col("via").min()).join(spans, on=["via", "sample"])
     state = pl.col("task_state")
     asleep = pl.when(state.is_null()).then(pl.col("wait_class").is_not_null()).otherwise(state != "R")
     whole = float(seen["weight"].sum()) or 1.0

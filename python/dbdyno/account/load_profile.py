@@ -168,7 +168,11 @@ def _rows(figures: pl.DataFrame) -> Iterator[dict[str, Any]]:
         if name in summed:
             total, wall, n = summed[name]
             by = {} if name == OWN_SAMPLES else {column: of.get(name) for column, of in ratios.items()}
-            row |= {"total": total, "per_s": total / wall, **by}
+            row |= {
+                "total": total,
+                "per_s": total / wall if wall else None,
+                **by,
+            }  # a window that never began is 0 s
             row["status"] = row["status"] if n == cells else f"{n} of {cells} windows"
         yield row
     yield _hit_ratio(figures, known)
