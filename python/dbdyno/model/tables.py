@@ -168,7 +168,7 @@ class ByCell:
     def __init__(self, tables: Mapping[str, pl.DataFrame]) -> None:
         self._none = {name: t.clear() for name, t in tables.items() if "cell" in t.columns}
         self._parts = {
-            name: {str(key[0]): part for key, part in tables[name].partition_by("cell", as_dict=True).items()}
+            name: {str(part["cell"][0]): part for part in tables[name].partition_by("cell") if part.height}
             for name in self._none
         }
 
