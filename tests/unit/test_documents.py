@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 
 import altair as alt
@@ -227,6 +228,7 @@ def test_data_that_layers_share_are_in_a_chart_once() -> None:
     assert [x["data"]["name"] for x in spec["layer"]] == ["data-0", "data-1", "data-0"]
 
 
+@cache
 def documents() -> dict[str, Document]:
     """One of each kind, its claims by hand: they have tests of their own."""
     comparison = compare_variants(noisy(World(rungs=(1, 4), repeats=6, variants=("base", "second", "third"))))

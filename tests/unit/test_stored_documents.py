@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import report_observation as observed
 import report_results as made
@@ -13,6 +15,7 @@ from dbdyno.present.document import Chart, Document, Drawing, Strip, walk
 from dbdyno.present.media import stored
 
 
+@cache
 def every_kind() -> dict[str, Document]:
     runs = {"run": made.results(made.REPEATED), "observation": observed.results()}
     return {"by hand": DOCUMENT, **documents(), **{k: present.run_document(r) for k, r in runs.items()}}
