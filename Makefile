@@ -19,7 +19,9 @@ demo: build      ## Climb lio on the embedded PostgreSQL and write a report
 	$(BIN)/dbdyno run --recipe demo --output dbdyno-demo.html
 
 check: build lint  ## Lint, types, unit tests and laws, without a server: the loop of an edit
-	$(BIN)/python -m pytest -m "not (db or alone)" --numprocesses auto --dist worksteal tests/unit tests/laws
+	DBDYNO_LAWS=0.1 $(BIN)/python -m pytest -m "not (db or alone or whole)" --numprocesses auto --dist worksteal \
+		--quiet tests/laws tests/unit
+	@echo "make test: whole experiments, real servers, and more examples of the laws"
 
 test: build lint test-rust test-python  ## The whole check
 

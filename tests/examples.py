@@ -1,4 +1,4 @@
-"""How many examples of a law are tried: in `make test` few, always the same; in `make laws` many new ones."""
+"""How many examples of a law are tried: few in `make check`, more in `make test`, new ones in `make laws`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from typing import Any
 
 from hypothesis import settings
 
-MANY = "DBDYNO_LAWS"
-"""How many times as many as usual, at random; not set: the same ones each time."""
-_times = int(os.environ.get(MANY, 0))
-settings.register_profile("dbdyno", derandomize=not _times, deadline=None)
+SHARE = "DBDYNO_LAWS"
+"""The share of its examples that is tried, 0.5 where it is not set; above 1: new ones, as many times."""
+_share = float(os.environ.get(SHARE, 0.5))
+AT_RANDOM = _share > 1
+settings.register_profile("dbdyno", derandomize=not AT_RANDOM, deadline=None)
 settings.load_profile("dbdyno")
 
 
 def examples(count: int, **more: Any) -> settings:
     """Hypothesis' settings for ``count`` examples, half of them in `make test`."""
-    return settings(max_examples=count * _times or max(1, count // 2), **more)
+    return settings(max_examples=max(1, int(count * _share)), **more)
 
 
-LADDERS = 500 if _times else 100
+def tries(count: int) -> int:
+    """Of tries by numbered seeds; all ``count`` in `make test`."""
+    return count if AT_RANDOM else max(1, round(count * min(1.0, 2 * _share)))
+
+
+LADDERS = 500 if AT_RANDOM else tries(100)
 """Random ladders that are tried."""

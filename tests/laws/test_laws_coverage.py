@@ -96,7 +96,7 @@ def _tried(memory_hz: float) -> pl.DataFrame:
     return pl.DataFrame(tried, schema=["load", "account", "held", "width", "size"], orient="row")
 
 
-@pytest.mark.parametrize(("memory_hz", "tier"), [(100.0, 0), (0.0, 1)])
+@pytest.mark.parametrize(("memory_hz", "tier"), [(100.0, 0), pytest.param(0.0, 1, marks=pytest.mark.whole)])
 def test_intervals_hold_the_truth(memory_hz: float, tier: int):
     """All sessions and rungs of five loads, each sampled ten times."""
     tried = _tried(memory_hz)

@@ -29,6 +29,8 @@ from dbdyno.model.tables import rows
 from dbdyno.plan import Findings, Next, Seen, grown, next_rung, repeated, resolve
 from dbdyno.store import Run, RunStore
 
+pytestmark = pytest.mark.whole
+
 
 def _plan(**said: Any) -> Plan:
     return resolve(Experiment.model_validate({"workload": "lio", "sessions": "auto"} | said), LIO, 4, "")

@@ -14,6 +14,8 @@ from dbdyno.model.tables import DERIVED, TABLES, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.present import headline
 
+pytestmark = pytest.mark.whole
+
 
 def _derive(made: Climb) -> Results:
     return derive(made.info, made.plan, made.environment, made.cells)

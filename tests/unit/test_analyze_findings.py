@@ -15,6 +15,8 @@ from dbdyno.model.claim import Claim
 from dbdyno.model.plan import Observation
 from dbdyno.model.tables import rows
 
+pytestmark = pytest.mark.whole
+
 CLEAN = "fake:cpus=8,cpu=10ms,wait=IO/DataFileRead:5ms"
 FACTS = {"peak", "session-time", "one-repeat", "data-sources-used", "ledger-closes", "few-samples"}
 """Said of every run, or of every short one: no complaint."""
@@ -33,17 +35,28 @@ def clean() -> Climb:
     return climb(CLEAN, [1, 2, 4])
 
 
+_DERIVED: dict[int, tuple[Climb, dict[str, pl.DataFrame]]] = {}
+
+
+def _tables(made: Climb) -> dict[str, pl.DataFrame]:
+    """Derived once a climb."""
+    if id(made) not in _DERIVED:
+        tables = cut(made.cells)
+        tables["ledger"] = ledger(tables)
+        tables["data_sources"] = cross_check(tables, tables["ledger"])
+        tables["rungs"] = rungs(tables)
+        tables["profile"] = profile(tables)
+        _DERIVED[id(made)] = made, tables
+    return _DERIVED[id(made)][1]
+
+
 class Made:
     """All tables of a run, to which a test adds rows before findings are looked for."""
 
     def __init__(self, made: Climb) -> None:
         self.made, self.workloads = made, dict(made.info.workloads)
         self.plan = made.plan
-        self.tables = cut(made.cells)
-        self.tables["ledger"] = ledger(self.tables)
-        self.tables["data_sources"] = cross_check(self.tables, self.tables["ledger"])
-        self.tables["rungs"] = rungs(self.tables)
-        self.tables["profile"] = profile(self.tables)
+        self.tables = dict(_tables(made))
         self.cell = made.cells[-1].id
 
     def ledger(self, *records: dict) -> None:

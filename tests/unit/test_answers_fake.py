@@ -25,6 +25,7 @@ def locked() -> Scaling:
     return answered(scale(ladder, models=MODELS), results)
 
 
+@pytest.mark.whole
 def test_the_law_comes_back(locked: Scaling) -> None:
     assert locked.best is not None and locked.best.model == "plateau"
     servers = next(p for p in locked.best.parameters if p.name == "servers")

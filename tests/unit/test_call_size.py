@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 
 from dbdyno.cli.app import app
 
+pytestmark = pytest.mark.whole
+
 Invoke = Callable[..., Result]
 
 

@@ -81,6 +81,7 @@ def test_the_readme_names_every_command() -> None:
     assert missing == []
 
 
+@pytest.mark.whole
 def test_a_run_on_the_fake_engine_prints_its_rungs(run, snapshot: SnapshotAssertion) -> None:  # type: ignore[no-untyped-def]
     output = run("run", "lio", *FAKE, "--sessions", "1,2,4").output
     table = [line for line in output.splitlines() if re.match(r"sess +calls/s| +\d+ .*\d +\d", line)]
@@ -88,6 +89,7 @@ def test_a_run_on_the_fake_engine_prints_its_rungs(run, snapshot: SnapshotAssert
     assert table == snapshot
 
 
+@pytest.mark.whole
 def test_stored_runs_show_export_and_rebuild(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     first = json.loads(run("run", "cpu", *FAKE, "--sessions", "1,2", "--json").output)
     assert [r["sessions"] for r in first["rungs"]] == [1, 2]
@@ -117,6 +119,7 @@ def test_a_dry_run_knows_recipes_and_workloads(run) -> None:  # type: ignore[no-
     assert json.loads(run("run", "cpu", "--dry-run", "--json").output)["cells"]
 
 
+@pytest.mark.whole
 def test_earlier_names_of_options_are_still_accepted(run) -> None:  # type: ignore[no-untyped-def]
     run("run", "cpu", *FAKE, "--sessions", "1,2", "--witness", "sampled")
     new = run("show", "last", "--sessions", "2", "--cross-check").output

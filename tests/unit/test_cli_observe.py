@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 from dbdyno.cli.app import app
 from dbdyno.model.errors import DbdynoError, UsageError
 
+pytestmark = pytest.mark.whole
+
 LAW = "fake:cpus=2,foreign=3,cpu=2ms,think=5ms,wait=IO/DataFileRead:3ms"
 OBSERVE = ("observe", "--engine", "fake", "--dsn", LAW)
 CLIMB = ("run", "lio", "--engine", "fake", "--dsn", "fake:cpus=2", "--measure", "2s", "--call-target", "10ms")

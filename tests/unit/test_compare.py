@@ -267,6 +267,7 @@ def test_few_or_constant_values_have_no_autocorrelation() -> None:
     assert flat is not None and (flat.std_err, flat.effective) == (0.0, 8.0)
 
 
+@pytest.mark.whole
 def test_equal_variants_are_told_to_differ_in_at_most_five_per_cent_of_runs() -> None:
     """Simulated with drift between blocks and windows whose seconds resemble each other; expected at most 25
     of 500, and 35 only once in 100 such tests. Intervals hold a true effect as often as they say."""

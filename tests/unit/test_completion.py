@@ -67,6 +67,7 @@ CASES = [
 ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("shell", "typed", "offered"),
     [(shell, *case) for shell in SHELLS for case in (CASES if shell == "bash" else CASES[:5])],

@@ -152,6 +152,7 @@ def test_without_a_readable_home_there_is_no_file(
     assert invoke("workloads", "--json").exit_code == 0
 
 
+@pytest.mark.whole
 def test_quiet_prints_the_result_alone(config: Callable[[str], Path]) -> None:
     config("")
     given = ("lio", *FAKE, "--measure", "5s", "--sessions", "1,2")

@@ -55,6 +55,7 @@ def row(results: Results, cell: str, by: str, name: str) -> dict:
     return profile(results, cell, by).filter(pl.col("name") == name).row(0, named=True)
 
 
+@pytest.mark.whole
 def test_every_kind_of_row_adds_up_to_the_ledger(results: Results):
     for cell in results.tables["windows"]["cell"]:
         user, system = ledger(results, cell)
@@ -140,6 +141,7 @@ def test_samples_outside_the_window_do_not_count(climbed):
     assert rows["name"].to_list() == ["not sampled"]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("n", [40, 400])
 def test_intervals_hold_the_truth(climbed, n: int):
     """Of 60 profiles at least 85 %: 95 % less what chance may take."""
@@ -201,6 +203,7 @@ def test_lost_samples_are_a_claim(climbed):
     assert found.value is not None and found.value.value == pytest.approx(0.1)
 
 
+@pytest.mark.whole
 def test_equal_profiles_name_no_function(climbed):
     """Of 40 comparisons at most 5 may: all functions together have 5 %."""
     tables = part_of([climbed.cells[0]], climbed.plan, climbed.environment).tables

@@ -46,6 +46,7 @@ def cpu(results: Results) -> float:
     return float(rows.filter(pl.col("account") == "run")["aas"].item())
 
 
+@pytest.mark.whole
 def test_the_tree_holds_all_time_and_a_frame_its_callees(results: Results):
     root = flame.tree(flame.stacks(results, cpu_profile.pick_of(results)))
     assert root.value == pytest.approx(cpu(results))

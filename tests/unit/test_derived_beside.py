@@ -26,6 +26,8 @@ from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
 from dbdyno.store import Parts, Run, RunStore
 
+pytestmark = pytest.mark.whole
+
 PATIENCE_S = 120.0
 
 

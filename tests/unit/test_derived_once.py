@@ -21,6 +21,8 @@ from dbdyno.store import Run, RunStore, keep_shown, read_shown
 from dbdyno.store.listing import list_runs
 from dbdyno.store.sql import query
 
+pytestmark = pytest.mark.whole
+
 ACCOUNTS = ("run_aas", "runq_aas", "sleep_aas", "client_aas")
 
 

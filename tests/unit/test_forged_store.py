@@ -25,6 +25,8 @@ from dbdyno.model.derived import OF_SESSIONS
 from dbdyno.model.errors import DbdynoError, StoreError
 from dbdyno.store import Run, RunStore
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:

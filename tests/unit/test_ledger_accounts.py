@@ -242,6 +242,7 @@ LAWS = (
 )
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("dsn", LAWS)
 def test_exact_accounts_are_the_truth(dsn: str):
     made = climb(dsn, [1, 2, 6])
@@ -257,6 +258,7 @@ def test_exact_accounts_are_the_truth(dsn: str):
             assert rung == pytest.approx(sum(exact.values()), abs=1e-9)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("dsn", LAWS)
 def test_dense_samples_come_near_the_truth(dsn: str):
     """2,000 samples a second, label and state together: every wait within 1.5 % of the sessions' time."""

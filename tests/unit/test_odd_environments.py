@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from tests.fakery import WITH_ENGINES
 
+pytestmark = pytest.mark.whole
+
 _UNKNOWN = 54_321  # no such user
 # The interpreter of whoever runs the tests may be in a place that this user cannot read.
 _AS_UNKNOWN = (

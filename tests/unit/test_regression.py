@@ -71,6 +71,7 @@ def test_the_error_of_a_mean_of_neighbours_that_resemble_each_other(r: float) ->
     assert linear.newey_west(fit, 31)[0, 0] == pytest.approx(truth, rel=0.25)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("r", "n"), [(0.0, 30), (0.7, 30), (0.9, 60)])
 def test_intervals_of_windows_that_resemble_each_other_hold_the_truth(r: float, n: int) -> None:
     """93 % is the target; of 200 fewer than 179 (89.5 %) once in 50 such tests."""

@@ -48,6 +48,7 @@ def read(path: Path) -> Reader:
     return reader
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("world", [made.SMALL, made.REPEATED, made.REMOTE])
 def test_the_page_loads_nothing(world: made.World, tmp_path: Path) -> None:
     reader = read(present.write_report(made.results(world), tmp_path / "r.html"))
@@ -67,6 +68,7 @@ def test_texts_of_others_cannot_break_out(tmp_path: Path) -> None:
     assert made.HOSTILE in "".join(reader.texts["td"])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("world", [made.SMALL, made.LARGE, made.REPEATED, made.REMOTE])
 def test_every_chart_is_a_valid_specification(world: made.World) -> None:
     results = made.results(world)

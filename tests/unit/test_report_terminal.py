@@ -27,6 +27,7 @@ def test_percent_of_nothing_and_of_the_unknown_is_unknown() -> None:
     assert percent(-0.02, 1) == "-2"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
 @pytest.mark.parametrize("world", [made.SMALL, made.REPEATED, made.REMOTE])
 def test_no_line_of_the_rung_table_is_wider_than_the_terminal(world: made.World, width: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks import claims
+from tests.examples import tries
 
 from dbdyno.stats.scaling.averaged import Averaged, averaged, averaged_all
 from dbdyno.stats.scaling.models import MODELS
@@ -27,7 +28,7 @@ def simulated(
     *,
     climbs: int = 1,
     proportional: bool = True,
-    ladders: int = 20,
+    ladders: int = tries(20),
 ) -> list[Averaged]:
     chance = np.random.default_rng(len(law) + len(loads) + climbs)
     condition = claims.Condition(len(loads), "given", noise, proportional, climbs)

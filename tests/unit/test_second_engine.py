@@ -31,6 +31,8 @@ from dbdyno.observe.glance import glance
 from dbdyno.present.headline import overview
 from dbdyno.store import RunStore
 
+pytestmark = pytest.mark.whole
+
 RECIPE = """
 engine = "second"
 workload = "step"

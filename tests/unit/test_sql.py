@@ -104,6 +104,7 @@ def frame(change: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[[bytes], b
 # -- what it reads ----------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 def test_every_table_of_every_run_is_a_view_that_begins_with_the_run(store: Path, made: Climb) -> None:
     ids = [run.id for run in list_runs(store)]
     for name, view in views().items():

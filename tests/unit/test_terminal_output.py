@@ -73,6 +73,7 @@ def _edit(path: Path) -> None:
     path.write_text(json.dumps(steered("", json.loads(path.read_text()))))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "words",
     [
@@ -125,6 +126,7 @@ def _error(text: str) -> bytes:
     return b"E" + struct.pack("!i", 4 + len(fields) + 1) + fields + b"\0"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("command", ["run lio", "observe --for 1s"])
 def test_a_server_s_error_does_not_steer_and_is_short(tmp_path: Path, command: str) -> None:
     def refuse(connection: socket.socket) -> None:

@@ -81,6 +81,7 @@ def heads(lines: list[str]) -> list[list[str]]:
     return [x.split() for x in lines if x.split()[:1] == ["sess"]]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", COMMANDS)
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_a_run_is_shown_on_one_screen(store: Path, ends: Screens, kind: str, columns: int) -> None:
@@ -97,6 +98,7 @@ def test_a_run_is_shown_on_one_screen(store: Path, ends: Screens, kind: str, col
         assert {"n", "LIO/s"} <= set(heads(lines)[0])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_a_comparison_is_shown_on_one_screen_and_keeps_its_verdict(
     store: Path, ends: Screens, columns: int
@@ -108,6 +110,7 @@ def test_a_comparison_is_shown_on_one_screen_and_keeps_its_verdict(
     assert heads and all({"variant", "ratio", "interval", "n"} <= set(h) for h in heads)
 
 
+@pytest.mark.whole
 def test_without_a_terminal_progress_goes_to_standard_error_and_the_table_is_whole(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "dbdyno", *COMMANDS["long ladder"]],

@@ -46,6 +46,7 @@ def test_counts(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(shutil.which("lscpu") is None, reason="needs lscpu, an outside witness")
 @pytest.mark.parametrize("name", MACHINES)
 def test_lscpu_reads_the_same_in_the_same_tree(name: str, tmp_path: Path) -> None:

@@ -166,6 +166,7 @@ def changed(store: Path, model: Path) -> list[str]:
     return [add(store, model, n, float(f), **(new if n >= 8 else {})) for n, f in enumerate(factors)]
 
 
+@pytest.mark.whole
 def test_a_change_is_claimed_with_run_interval_and_what_changed_beside(changed: list[str]) -> None:
     made = record()
     (change,) = made["changes"]
@@ -233,6 +234,7 @@ def test_what_cannot_be_shown_is_an_error_with_a_cure(store: Path, model: Path) 
     )
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("changed")
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_terminal_has_the_answer_and_a_plot(store: Path, columns: int) -> None:

@@ -87,7 +87,10 @@ def memo(frame: pl.DataFrame, account: str, detail: str | None = None) -> float:
     return float(rows["aas"].item())
 
 
-by_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+by_case = pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=[pytest.mark.whole] if i % 5 else [], id=c.name) for i, c in enumerate(CASES)],
+)
 
 
 @by_case

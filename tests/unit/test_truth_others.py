@@ -18,6 +18,7 @@ def _value(frame: pl.DataFrame, **where: str) -> float:
     return float(rows["aas"].item())
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("dsn", "sessions"), [(BY_NAME["mixture-crowded"].dsn, 12), (OLTP, 16)])
 def test_the_run_queue_behind_each_label(dsn: str, sessions: int):
     """Traced to the nanosecond; estimated, within its interval: a woken session keeps its label."""
