@@ -29,7 +29,7 @@ const START_PATIENCE_PER_SESSION_NS: i64 = 20_000;
 const LATEST_NS: i64 = 1_000_000_000;
 
 /// How often the profiler's samples are taken in: ten fit into a ring at least twice.
-const DRAIN_NS: i64 = 50_000_000;
+const DRAIN_NS: i64 = 200_000_000;
 
 /// How to ask the server, and how to break a question off from another thread.
 pub struct Probe {

@@ -12,7 +12,7 @@ use crate::records::{Label, Record, Sample};
 use crate::space::{CHAIN, Space};
 
 /// Rounds of a second: see `DRAIN_NS` of the watch.
-const ROUNDS: u64 = 20;
+const ROUNDS: u64 = 5;
 
 /// What a frame lies in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -56,7 +56,7 @@ def pick_of(results: Results, cell: str | None = None) -> Pick:
     if pick is None or not there(results):
         raise UsageError(
             f"run {results.info.id} has no CPU profile: {why(results)}",
-            "measure with it: dbdyno run --profile",
+            "measure with it: dbdyno run --profile, under load",
         )
     return pick
 
@@ -109,7 +109,7 @@ def _nothing(results: Results, pick: Pick, only: Mapping[str, str]) -> UsageErro
     listed = "; ".join(
         f"{_HEADS[n]}: {', '.join(t[:12]) or 'none'}" for n, t in zip(only, there, strict=True)
     )
-    return UsageError(f"no sample {pick.at} of {words}", f"there are {listed}")
+    return UsageError(f"no sample {pick.at} of {words}", f"those of the profile: {listed}")
 
 
 def hot(results: Results, pick: Pick, by: str, most: int) -> Document:
@@ -128,10 +128,11 @@ def hot_rows(results: Results, pick: Pick, by: str) -> list[_Row]:
 
 def why(results: Results) -> str:
     """Why there is none."""
-    told = results.tables["sources"].filter((pl.col("name") == SOURCE) & (pl.col("status") != "ok"))
+    of = results.tables["sources"].filter(pl.col("name") == SOURCE)
+    told = of.filter(pl.col("status") != "ok")
     if told.height:
         return str(told["detail"][0]) or str(told["status"][0])
-    return "the run was measured without one: --profile"
+    return "no sample met the server" if of.height else "the run was measured without one: --profile"
 
 
 def notes(results: Results, frame: pl.DataFrame) -> list[str]:
