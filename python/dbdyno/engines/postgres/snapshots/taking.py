@@ -13,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 import psycopg
 from psycopg.conninfo import make_conninfo
-from psycopg.rows import class_row, tuple_row
+from psycopg.rows import tuple_row
 
 from dbdyno import __version__
 from dbdyno.engines.postgres import connect, counters, sql
@@ -33,7 +33,7 @@ ENOUGH_S = 15.0
 """Once one statement has failed the others are tried one by one, until so much time is gone."""
 _EACH = ("relations", "indexes", "progress")
 """Read in each database; the rest is the server's, and read in the first one."""
-_CONSISTENT = 15
+_CONSISTENT = 150000
 """Since this version a transaction can have all counts as of one moment; 14 always does."""
 _UNREPORTED_S = 0.45
 """Version 14: a session that is younger has reported only that it connected."""
@@ -166,8 +166,6 @@ class Snapshots:
 
     def _read(self, connection: Connection, database: str, taking: _Taking) -> None:
         first = not taking.databases
-        one_view = ", ('stats_fetch_consistency', 'snapshot')" if taking.major >= _CONSISTENT else ""
-        connection.execute(sql.fill("snapshot_limits", more=one_view).encode())
         if first:
             taking.asked, taking.context = datetime.now(UTC), _context(connection)
         texts = _texts(taking, first=first)
@@ -233,6 +231,11 @@ class Snapshots:
             missing["settings"] = f"some are hidden from this role: GRANT pg_monitor TO {context.quoted}"
         if taking.texts.is_empty():
             taking.texts = pl.DataFrame(schema={"query_id": pl.Int64, "text": pl.String})
+        sizes = taking.first("database_sizes")
+        if sizes.width and sizes["size_bytes"].null_count():
+            missing["databases.size_bytes"] = (
+                f"some were not looked at within {SIZING_S:g} s, or not permitted"
+            )
         for frame in taking.read.get("sizes", []):
             if unseen := frame["bytes"].null_count():
                 missing["relations.sized"] = (
@@ -242,10 +245,8 @@ class Snapshots:
 
 
 def _context(connection: Connection) -> Context:
-    with connection.cursor(row_factory=class_row(Context)) as cursor:
-        row = cursor.execute(sql.text("snapshot_context").encode()).fetchone()
-    assert row is not None
-    return row
+    (frame,) = _asked(connection, sql.text("snapshot_context"))
+    return Context(**frame.row(0, named=True))
 
 
 def _reported(connection: Connection, major: int) -> int:
@@ -275,9 +276,8 @@ def _texts(taking: _Taking, *, first: bool) -> dict[str, str]:
     for name, origin in all_tables().items():
         if first or name in _EACH:
             made[name] = origin.statement(name, taking.major, taking.context.off) if origin.sql else None
-    if first:
-        made["database_sizes"] = sql.fill("snapshot_database_sizes", seconds=SIZING_S)
-    made["sizes"] = sql.fill("snapshot_sizes", seconds=SIZING_S)
+    for name in _SIZES if first else ("sizes",):
+        made[name] = sql.fill(f"snapshot_{name}", seconds=SIZING_S)
     refused = set(taking.context.refused)
     texts = {}
     for name, text in made.items():
@@ -296,7 +296,7 @@ def _batch(connection: Connection, texts: Mapping[str, str], missing: dict[str, 
 
     Raises :class:`psycopg.Error` where the connection is lost.
     """
-    fewer = {n: sql.fill("snapshot_sizes", seconds=0) if n == "sizes" else t for n, t in texts.items()}
+    fewer = {n: sql.fill(f"snapshot_{n}", seconds=0) if n in _SIZES else t for n, t in texts.items()}
     for tried in (texts, fewer):
         try:
             return dict(zip(tried, _asked(connection, ";\n".join(tried.values())), strict=True))
@@ -328,12 +328,14 @@ def _check_alive(connection: Connection, error: psycopg.Error) -> None:
 
 
 def _asked(connection: Connection, text: str) -> list[pl.DataFrame]:
-    """A frame a statement."""
+    """A frame a statement, all of one transaction: several in one message are one without a BEGIN."""
+    since_15 = connection.info.server_version >= _CONSISTENT
+    one_view = ", ('stats_fetch_consistency', 'snapshot')" if since_15 else ""
+    limits = sql.fill("snapshot_limits", more=one_view)
     made = []
     with connection.cursor(row_factory=tuple_row) as cursor:
-        cursor.execute(text.encode())
-        while True:
+        cursor.execute(";\n".join((sql.text("snapshot_view"), limits, text)).encode())
+        while cursor.nextset():
             names = [c.name for c in cursor.description or ()]
             made.append(pl.DataFrame(cursor.fetchall(), schema=names, orient="row", infer_schema_length=None))
-            if not cursor.nextset():
-                return made
+    return made[1:]

@@ -1,0 +1,2 @@
+-- One view of everything.
+set transaction isolation level repeatable read, read only
