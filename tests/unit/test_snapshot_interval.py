@@ -50,7 +50,8 @@ def test_commits_are_without_those_of_taking_snapshots() -> None:
     found = interval(a, b, between)
     assert (row(found, "databases")["commits"], found.own_transactions) == (51, 9)
     at = START_S + 30  # those before a reset are no longer counted
-    b = snapshot(60, info=own, databases=[{**SHOP, "commits": 30, "reset_s": at}])
+    b = snapshot(60, info=own, databases=[{**SHOP, "commits": 30, "reset_s": at, "deadlocks": 0}])
+    a = snapshot(info=own, databases=[{**SHOP, "commits": 100, "deadlocks": 1}])
     assert row(interval(a, b, between), "databases")["commits"] == 26
 
 
@@ -128,6 +129,13 @@ def test_reset_of_a_single_table_leaves_the_rest_of_its_database() -> None:
     rows = found.tables["relations"].sort("relation_id").select("seq_scans", "status").rows()
     assert rows == [(7, "reset"), (0, "ok")]
     assert Reset("shop", at, "objects") in found.resets
+
+
+def test_a_noted_reset_where_no_objects_were_read_may_be_of_single_ones() -> None:
+    a = snapshot(databases=[{**SHOP, "commits": 10}])
+    b = snapshot(60, databases=[{**SHOP, "commits": 30, "reset_s": START_S + 40}])
+    found = interval(a, b)  # at least 20, in both cases
+    assert (row(found, "databases")["commits"], found.resets[0].how) == (20, "objects")
 
 
 def test_counters_lost_in_a_crash_count_since_the_start() -> None:
@@ -219,7 +227,7 @@ def test_of_other_servers_the_same_one_and_the_wrong_order() -> None:
         interval(a, snapshot(60, info={"server": "two"}))
     with pytest.raises(UsageError, match="same snapshot"):
         interval(a, a)
-    with pytest.raises(UsageError, match="order of time"):
+    with pytest.raises(UsageError, match="order of the server"):
         interval(b, a)
     assert [s.info.taken for s in ordered(b, a)] == [a.info.taken, b.info.taken]
 

@@ -77,3 +77,13 @@ def test_files(store: Path, tmp_path: Path, ending: str) -> None:
 def test_what_cannot_be_reported(store: Path, words: tuple[str, ...], why: str) -> None:
     error = report(store, *words).exception
     assert isinstance(error, UsageError | NoSuchSnapshot) and why in f"{error} {error.cure}"
+
+
+def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
+    kept = SnapshotStore(tmp_path)
+    for at in (0, 600, 300, 900):
+        kept.add(snapshot(at, info={"name": f"at {at}"}, databases=[SHOP]))
+    told = report(tmp_path, "at 0", "at 900").output
+    assert "The clock was set back after snapshot" in told and "rates are over too short a time" in told
+    error = report(tmp_path, "at 600", "at 300").exception
+    assert isinstance(error, UsageError) and "set back" in f"{error.cure}"

@@ -41,8 +41,9 @@ def interval(first: Snapshot, last: Snapshot, between: Sequence[SnapshotInfo] = 
         )
     seconds = (b.server_time - a.server_time).total_seconds()
     if seconds <= 0:
-        same = "are the same snapshot" if a.id == b.id else "are not in the order of time"
-        raise UsageError(f"{_named(a)} and {_named(b)} {same}", "give an earlier and a later one")
+        same = "are the same snapshot" if a.id == b.id else "are not in the order of the server's clock"
+        cure = "give an earlier and a later one; if the clock was set back in between, two taken since then"
+        raise UsageError(f"{_named(a)} and {_named(b)} {same}", cure)
     made = _Difference(first, last, seconds, between)
     tables = {name: made.table(name) for name in TABLES}
     tables["relations"] = _of_kept_indexes(tables["relations"], tables["indexes"])
@@ -233,15 +234,20 @@ class _Difference:
         both = b.join(was, on="database_id", how="inner")
         fell = pl.any_horizontal(pl.col(c) < pl.col(c + _WAS) for c in kept[1:-1]).fill_null(False)
         both = both.select("database_id", "database", "reset_s", fell=fell, changed=_changed("reset_s"))
-        standing = self._standing()
+        read, standing = self._read_twice(), self._standing()
         whole: dict[int, float | None] = {}
         partly: dict[str, float] = {}
         for number, name, at, has_fallen, changed in both.iter_rows():
-            if has_fallen or (changed and number not in standing):
+            if has_fallen or (changed and number in read and number not in standing):
                 whole[number] = at if changed else None
             elif changed:
                 partly[name or "shared objects"] = at
         return whole, partly
+
+    def _read_twice(self) -> set[int]:
+        """Databases whose objects are in both snapshots."""
+        a, b = (set(s.tables["relations"]["database_id"].unique()) for s in (self._first, self._last))
+        return a & b
 
     def _standing(self) -> set[int]:
         """Databases where an object's counters are what they were, and not 0: they were not all reset."""

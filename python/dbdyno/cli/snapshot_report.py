@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,9 @@ def between(
             f"{wanted[0]} and {wanted[1]} are the same snapshot, {a.id}", "name two: dbdyno snapshot list"
         )
     others = [i for i in infos[ids.index(a.id) + 1 : ids.index(b.id)] if i.server == a.server]
+    back = [x for x, y in pairwise([a, *others, b]) if y.server_time < x.server_time]
+    if back:
+        notes.append(f"The clock was set back after snapshot {back[0].id}: rates are over too short a time.")
     return figures(interval(snapshots.read(a), snapshots.read(b), others)), notes
 
 

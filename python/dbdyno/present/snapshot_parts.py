@@ -100,8 +100,11 @@ def _cell(found: IntervalFigures, source: str, column: Spec | Words, row: Figure
     if isinstance(column, Words):
         return word(column.text(row))
     value = row[column.name]
-    if value is None and column.text in (share, hits) and not why(found, source, column):
-        return Cell("-", note="of nothing")
+    if value is None and not why(found, source, column):
+        if column.text in (share, hits):
+            return Cell("-", note="of nothing")
+        if source == "io":
+            return Cell("-", note="this kind of process does not do it")
     lower = row.get("status") in LOWER_BOUNDS
     note = _NOT_ALL.get(str(row.get("status")), "") if value is not None else why(found, source, column)
     return known(

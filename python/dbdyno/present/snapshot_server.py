@@ -96,10 +96,8 @@ def _server(found: IntervalFigures) -> list[Block]:
             reasons.append(f"{UNKNOWN} {name}: {reason}.")
         lower = r["status"] == "reset"
         per_s = None if value is None else value / r["seconds"]
-        lines.append(Row([
-            word(f"{name}, blocks" if unit == "blocks" else name), amount(per_s, unit, reason, lower),
-            amount(value, unit, reason, lower),
-        ]))  # fmt: skip
+        head = word(f"{name}, blocks" if unit == "blocks" and "blocks" not in name else name)
+        lines.append(Row([head, *(amount(v, unit, reason, lower) for v in (per_s, value))]))
     table = Table("", (Column(""), numeric("per second"), numeric("in all")), lines, named=True)
     return [table, *remarks(reasons)]
 

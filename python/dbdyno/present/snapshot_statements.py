@@ -76,10 +76,10 @@ def _notes(found: IntervalFigures, frame: pl.DataFrame, shown: list[_Row], same:
         notes.append(f"Statements of other roles are hidden from {found.interval.last.role}.")
     if not frame["toplevel"].all():
         notes.append("Statements inside functions are marked: their time is part of the caller's.")
-    whole = "statements.plan_ns"
     missing = found.interval.last.missing
-    if frame["plan_ns"].null_count() == frame.height and whole in missing:
-        notes.append(f"By planning time: {missing[whole]}.")
+    reason = missing.get("statements.plan_ns") or missing.get("statements.plans")
+    if reason and not any(frame["plan_ns"].fill_null(0)):
+        notes.append(f"By planning time: {reason}.")
     return [*notes, *sql.lost(frame), _PLANS]
 
 
