@@ -19,7 +19,7 @@ _Rows = Sequence[Mapping[str, Any]]
 
 def frame(name: str, rows: _Rows) -> pl.DataFrame:
     table = TABLES[name]
-    zero = {c.name: 0 for c in (*table.counters, *table.gauges) if c.type == "i64"}
+    zero: dict[str, float] = {c.name: 0 for c in (*table.counters, *table.gauges) if c.type == "i64"}
     zero |= {c.name: 0.0 for c in table.counters if c.type == "f64"}
     columns = {c.name: TYPES[c.type] for c in table.columns}
     made = [{**dict.fromkeys(columns), **zero, **row} for row in rows]
