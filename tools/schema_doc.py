@@ -1,24 +1,32 @@
-"""Writes docs/schema.md from the schema in python/dbdyno/model/tables.py: ``python tools/schema_doc.py``."""
+"""Writes docs/schema.md from the schema in python/dbdyno/model: ``python tools/schema_doc.py``."""
 
 from __future__ import annotations
 
 import inspect
 from pathlib import Path
 
-from dbdyno.model import tables
+from dbdyno.model import snapshot_tables, tables
 
 PATH = Path(__file__).parent.parent / "docs" / "schema.md"
+_SNAPSHOTS = """
+
+In `dbdyno sql` each has the columns `snapshot_id` and `taken` (UTC) in front, and the rows that changed since
+the snapshot before. Counters are there as their growth since then: NULL where that is unknown, as of the
+first snapshot or after a reset. `snapshots` has one row for each snapshot. `exec_square_s2` is
+not in `dbdyno sql`."""
 
 
 def render() -> str:
     """The text of docs/schema.md."""
     parts = [f"# Tables, schema version {tables.SCHEMA_VERSION}\n", inspect.getdoc(tables) or ""]
     parts.append("\nMade from `python/dbdyno/model/tables.py` by `python tools/schema_doc.py`.")
-    for title, group in (
-        ("Raw tables, one set per cell", tables.RAW),
-        ("Derived tables", tables.DERIVED | tables.LABELS),
+    snapshots = {f"snapshot_{n}": t.columns for n, t in snapshot_tables.TABLES.items()}
+    for title, group, about in (
+        ("Raw tables, one set per cell", tables.RAW, ""),
+        ("Derived tables", tables.DERIVED | tables.LABELS, ""),
+        ("Tables of snapshots", snapshots, _SNAPSHOTS),
     ):
-        parts.append(f"\n## {title}")
+        parts.append(f"\n## {title}{about}")
         for name, columns in group.items():
             parts.append(f"\n### {name}\n\n| column | type | NULL | meaning |\n|---|---|---|---|")
             parts += [

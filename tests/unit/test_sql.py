@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from tests.on_terminal import on_terminal
 from dbdyno.cli.app import app
 from dbdyno.conduct.derive import derive
 from dbdyno.model.errors import DbdynoError, NoSuchRun, UsageError
+from dbdyno.model.snapshot_tables import TABLES
 from dbdyno.model.tables import DERIVED, RAW
 from dbdyno.store import RunStore
 from dbdyno.store.listing import list_runs
@@ -111,7 +113,8 @@ def test_every_table_of_every_run_is_a_view_that_begins_with_the_run(store: Path
         answer = query(f"from {name}", list_runs(store))
         assert list(answer.names) == [c.name for c in view.columns]
         assert len(set(answer.names)) == len(answer.names)
-        assert answer.names[:3] == ["run_id", "started", "title"]
+        first = ["snapshot_id", "taken"] if name.startswith("snapshot") else ["run_id", "started", "title"]
+        assert answer.names[: len(first)] == first
         assert list(answer.warnings) == []
         assert {row[0] for row in answer.rows} <= set(ids)
     rungs = ask("select run_id, sessions from rungs order by run_id, sessions", store)
@@ -172,7 +175,7 @@ def test_a_query_reads_only_the_tables_that_it_names(store: Path) -> None:
 
 
 def test_a_condition_on_the_run_opens_the_files_of_that_run_only(store: Path) -> None:
-    connection, _ = connect(list_runs(store), {"sessions"})
+    connection, _ = connect(list_runs(store), {"sessions"}, (), ExitStack())
     last = list_runs(store)[-1].id
     plan = connection.execute(f"explain analyze from sessions where run_id = '{last}'").fetchall()[0][1]
     assert "Total Files Read: 2" in plan
@@ -388,7 +391,7 @@ def test_the_files_of_the_store_cannot_be_written(store: Path) -> None:
     """Even past the check of statements."""
     import duckdb
 
-    connection, _ = connect(list_runs(store), {"rungs"})
+    connection, _ = connect(list_runs(store), {"rungs"}, (), ExitStack())
     path = next(store.rglob("rungs.parquet"))
     for sql in ("set enable_external_access = true", f"copy runs to '{path}x'", f"attach '{path}x'"):
         with pytest.raises(duckdb.Error):
@@ -515,9 +518,12 @@ def test_a_terminal_that_is_too_narrow_shows_records(store: Path, columns: int) 
     assert (code, shown.replace("\r", "").splitlines()) == (0, ["a  b", "1  2"])
 
 
+_SNAPSHOTS = {"snapshots", *(f"snapshot_{t}" for t in TABLES)}
+
+
 def test_tables_are_listed_with_types_and_units() -> None:
     listed = json.loads(dbdyno("--tables", "--json").output)
-    assert list(listed) == list(views()) and {*DERIVED, *RAW, "runs", "claims"} == set(listed)
+    assert list(listed) == list(views()) and {*DERIVED, *RAW, "runs", "claims", *_SNAPSHOTS} == set(listed)
     units = {(t, c["name"]): (c["type"], c["unit"]) for t, columns in listed.items() for c in columns}
     assert units["rungs", "calls_per_s_high"] == ("DOUBLE", "1/s")
     assert units["rungs", "response_p95_ns"] == ("DOUBLE", "ns")

@@ -44,13 +44,15 @@ def sql(
     """Query the tables of all stored runs with SQL.
 
     QUERY is a SELECT in DuckDB's dialect, the name of a file that holds one, or "-" for standard input. Each
-    table begins with the columns run_id, started and title. SQL only reads, and only the tables of the store.
+    table begins with the columns run_id, started and title; those of snapshots with snapshot_id and taken.
+    SQL only reads, and only the tables of the store.
 
     \b
     Examples:
       dbdyno sql "select run_id, sessions, calls_per_s from rungs order by started, sessions"
       dbdyno sql "select account, aas from ledger where scope = 'rung' and parent is null" --run last
       dbdyno sql "select run_id, claim from claims where severity = 'warning'"
+      dbdyno sql "select taken, relation, rows_inserted from snapshot_relations where rows_inserted > 0"
       dbdyno sql --csv "from events where sleep > 0.1" > io.csv
       dbdyno sql --json - < slowest.sql
       dbdyno sql --tables rungs
@@ -61,10 +63,10 @@ def sql(
         _list_tables(query, as_json)
         return
     text = _text(query)
-    runs, warnings = _runs(store, wanted)
+    runs, warnings, roots = _runs(store, wanted)
     from dbdyno.store.sql import query as ask
 
-    answer = ask(text, runs, warnings)
+    answer = ask(text, runs, warnings, roots)
     for warning in answer.warnings:
         click.echo(f"warning: {warning}", err=True)
     (_print_csv if as_csv else _print_json if as_json else _print_table)(answer)
@@ -92,18 +94,20 @@ def _text(words: tuple[str, ...]) -> str:
         ) from e
 
 
-def _runs(store: Path | None, wanted: tuple[str, ...]) -> tuple[list[Listed], list[str]]:
-    """The runs that can be read, or those that are wanted; and a line on each of the others."""
+def _runs(store: Path | None, wanted: tuple[str, ...]) -> tuple[list[Listed], list[str], list[Path]]:
+    """The runs that can be read, or those that are wanted; a line on each of the others; where snapshots are:
+    theirs, and unless runs are wanted those that the user took."""
     from dbdyno.store.listing import default_root, list_run, list_runs
     from dbdyno.store.overview import find_run
 
     root = default_root() if store is None else store
     found = [list_run(find_run(root, w)) for w in wanted] if wanted else list_runs(root)
-    if not found:
+    if not found and not (root / "snapshots").is_dir():
         raise NoSuchRun(f"no runs in {root}", "make one: dbdyno run lio")
     known = {run.id: run for run in found}.values()
     broken = [f"run {run.id} is left out: {run.reason}" for run in known if run.status == "broken"]
-    return [run for run in known if run.status != "broken"], broken
+    roots = [*([] if wanted else [root]), *(run.path for run in known)]
+    return [run for run in known if run.status != "broken"], broken, roots
 
 
 def _list_tables(names: tuple[str, ...], as_json: bool) -> None:

@@ -7,9 +7,10 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -102,19 +103,21 @@ class Catalog:
                 raise StoreError(f"{DOCUMENT} of {self.path / segment.name} is damaged: {error}") from error
         return self._documents[segment.name]
 
+    def held(self) -> tuple[Manifest, AbstractContextManager[Any]]:
+        """What there is; nothing of it is removed until the second is closed."""
+        try:
+            file = (self.path / _READERS).open("rb")
+        except OSError:  # there is none, or nobody may write
+            return self.read(), nullcontext()
+        fcntl.flock(file, fcntl.LOCK_SH)
+        return self.read(), file
+
     @contextmanager
     def reading(self) -> Iterator[Manifest]:
         """While it lasts nothing that the manifest names is removed."""
-        try:
-            descriptor = os.open(self.path / _READERS, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # there is none, or nobody may write
-            yield self.read()
-            return
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            yield self.read()
-        finally:
-            os.close(descriptor)
+        manifest, file = self.held()
+        with file:
+            yield manifest
 
     @contextmanager
     def writing(self) -> Iterator[Manifest]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbdyno.model.errors import DbdynoError, UsageError, did_you_mean
@@ -31,8 +33,11 @@ class Answer:
     warnings: Sequence[str]  # what was left out, and why
 
 
-def query(sql: str, runs: Sequence[Listed], warnings: Sequence[str] = ()) -> Answer:
-    """Runs one SELECT over the views of ``runs`` (:func:`dbdyno.store.view_files.views`).
+def query(
+    sql: str, runs: Sequence[Listed], warnings: Sequence[str] = (), roots: Sequence[Path] = ()
+) -> Answer:
+    """Runs one SELECT over the views of ``runs`` (:func:`dbdyno.store.view_files.views`), and of the
+    snapshots in the directories ``roots``.
 
     Raises :class:`UsageError` where it is none, or is wrong.
     """
@@ -41,7 +46,8 @@ def query(sql: str, runs: Sequence[Listed], warnings: Sequence[str] = ()) -> Ans
     with duckdb.connect() as parser:
         sql = _select(parser, sql)
         named = _named(parser, sql)
-    connection, left_out = connect(runs, named)
+    open_files = ExitStack()
+    connection, left_out = connect(runs, named, roots, open_files)
     try:
         result = connection.execute(sql)
     except (duckdb.Error, RuntimeError) as error:
@@ -50,15 +56,17 @@ def query(sql: str, runs: Sequence[Listed], warnings: Sequence[str] = ()) -> Ans
     return Answer(
         names=_distinct([str(d[0]) for d in described]),
         is_number=[_is_number(str(d[1])) for d in described],
-        rows=_rows(connection, named),
+        rows=_rows(connection, named, open_files),
         warnings=[*warnings, *left_out],
     )
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, named: set[str]) -> Iterator[tuple[Any, ...]]:
+def _rows(
+    connection: duckdb.DuckDBPyConnection, named: set[str], open_files: ExitStack
+) -> Iterator[tuple[Any, ...]]:
     import duckdb
 
-    with connection:
+    with connection, open_files:
         try:
             while batch := connection.fetchmany(_BATCH):
                 yield from batch

@@ -13,6 +13,7 @@ from dbdyno.model.column import Column, Type
 from dbdyno.model.derived import DERIVED, OF_SESSIONS, OLDER_NAMES, WHOLLY
 from dbdyno.model.errors import StoreError
 from dbdyno.model.rawtables import RAW
+from dbdyno.model.snapshot_tables import TABLES
 from dbdyno.store import files
 from dbdyno.store.listing import Listed
 
@@ -150,6 +151,32 @@ class View(NamedTuple):
     columns: tuple[ViewColumn, ...]
 
 
+def _columns(columns: tuple[Column, ...]) -> tuple[ViewColumn, ...]:
+    has_unit = any(c.name == "unit" for c in columns)
+    found: list[ViewColumn] = []
+    for c in columns:
+        unit = found[-1].unit if c.name in ("low", "high") else _unit(c, has_unit)
+        found.append(ViewColumn(c.name, _SQL_TYPES[c.type], unit, c.doc))
+    return tuple(found)
+
+
+def _unit(column: Column, has_unit: bool) -> str:
+    """By the column's name, else by what is said of it."""
+    if column.type not in ("i64", "f64"):
+        return ""
+    if _PER_SECOND in column.doc or column.name == "aas":
+        return "s/s"
+    if has_unit and column.name in ("value", "tolerance", "total"):
+        return "unit"
+    name = "_" + column.name.removesuffix("_low").removesuffix("_high")
+    return next((unit for end, unit in _SUFFIXES.items() if name.endswith(end)), "")
+
+
+def _countable(counters: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Those that are stored as their growth."""
+    return tuple(c for c in counters if c.type == "i64")
+
+
 OF_RUN = (
     ViewColumn("run_id", "VARCHAR", "", "the run's id"),
     ViewColumn("started", "TIMESTAMP", "", "start of the run, UTC, to the second"),
@@ -190,6 +217,38 @@ CLAIMS = (
 )
 """Further columns of the view ``claims``."""
 
+OF_SNAPSHOT = (
+    ViewColumn("snapshot_id", "VARCHAR", "", "the snapshot's id"),
+    ViewColumn("taken", "TIMESTAMP", "", "when it was taken, UTC"),
+)
+"""The first columns of each view of snapshots."""
+SNAPSHOTS = (
+    ViewColumn("name", "VARCHAR", "", "the user's name for it"),
+    ViewColumn("run_id", "VARCHAR", "", "the run that took it; NULL: taken by itself"),
+    ViewColumn("cell", "VARCHAR", "", "the measurement of that run"),
+    ViewColumn("took_s", "DOUBLE", "s", "time of reading"),
+    ViewColumn("every_s", "DOUBLE", "s", "interval of the series that it is of; NULL: taken by hand"),
+    ViewColumn("engine", "VARCHAR", "", "the system"),
+    ViewColumn("server", "VARCHAR", "", "identity of the server's data"),
+    ViewColumn("address", "VARCHAR", "", "host and port, or socket"),
+    ViewColumn("version", "VARCHAR", "", "of the server"),
+    ViewColumn("server_started", "TIMESTAMP", "", "when the server was started, UTC; NULL: not permitted"),
+    ViewColumn("standby", "BOOLEAN", "", "in recovery"),
+    ViewColumn("role", "VARCHAR", "", "that read it"),
+    ViewColumn("databases", "VARCHAR[]", "", "whose objects were read"),
+    ViewColumn("missing", "VARCHAR[]", "", "tables and columns that could not be read"),
+)
+"""Further columns of the view ``snapshots``."""
+OF_SNAPSHOTS = {
+    f"snapshot_{name}": View(
+        "rows that changed from one snapshot to the next: counters as their growth since, NULL where that is "
+        "unknown (the first snapshot, a reset in between); the rest as it is",
+        (*OF_SNAPSHOT, *_columns((*form.key, *form.attributes, *_countable(form.counters), *form.gauges))),
+    )
+    for name, form in TABLES.items()
+}
+"""Views of the tables of snapshots."""
+
 
 def views() -> Mapping[str, View]:
     """All views by name, those that are asked for most first."""
@@ -198,30 +257,11 @@ def views() -> Mapping[str, View]:
         "claims": View("what was concluded", (*OF_RUN, *CLAIMS)),
         **{name: View("derived", (*OF_RUN, *_columns(DERIVED[name]))) for name in _derived_in_order()},
         **{name: View("raw", (*OF_RUN, _CELL, *_columns(found))) for name, found in RAW.items()},
+        "snapshots": View("one row for each snapshot", (*OF_SNAPSHOT, *SNAPSHOTS)),
+        **OF_SNAPSHOTS,
     }
 
 
 def _derived_in_order() -> list[str]:
     first = [name for name in ("rungs", "ledger", "events") if name in DERIVED]
     return [*first, *(name for name in DERIVED if name not in first)]
-
-
-def _columns(columns: tuple[Column, ...]) -> tuple[ViewColumn, ...]:
-    has_unit = any(c.name == "unit" for c in columns)
-    found: list[ViewColumn] = []
-    for c in columns:
-        unit = found[-1].unit if c.name in ("low", "high") else _unit(c, has_unit)
-        found.append(ViewColumn(c.name, _SQL_TYPES[c.type], unit, c.doc))
-    return tuple(found)
-
-
-def _unit(column: Column, has_unit: bool) -> str:
-    """By the column's name, else by what is said of it."""
-    if column.type not in ("i64", "f64"):
-        return ""
-    if _PER_SECOND in column.doc or column.name == "aas":
-        return "s/s"
-    if has_unit and column.name in ("value", "tolerance", "total"):
-        return "unit"
-    name = "_" + column.name.removesuffix("_low").removesuffix("_high")
-    return next((unit for end, unit in _SUFFIXES.items() if name.endswith(end)), "")

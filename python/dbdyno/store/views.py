@@ -6,19 +6,26 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
+from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbdyno.model.errors import StoreError
 from dbdyno.model.rawtables import RAW
-from dbdyno.store.files import MOST_NUMBER
+from dbdyno.model.snapshot_tables import TABLES
+from dbdyno.store.files import MOST_NUMBER, is_sound
 from dbdyno.store.listing import Listed
 from dbdyno.store.view_files import (
     CLAIMS,
     OF_RUN,
+    OF_SNAPSHOT,
+    OF_SNAPSHOTS,
     REBUILD,
     RUNS,
+    SNAPSHOTS,
     View,
     ViewColumn,
     Warnings,
@@ -30,6 +37,8 @@ from dbdyno.store.view_files import (
 
 if TYPE_CHECKING:
     import duckdb  # loaded when it is called for: one command asks
+
+    from dbdyno.store.snapshot_catalog import Entry
 
 _FAMILIES = {
     "BIGINT": {"TINYINT", "SMALLINT", "INTEGER", "BIGINT"},
@@ -46,15 +55,20 @@ _IDENTITY = (
 _Paths = tuple[str, ...]
 
 
-def connect(runs: Sequence[Listed], tables: Collection[str]) -> tuple[duckdb.DuckDBPyConnection, list[str]]:
+def connect(
+    runs: Sequence[Listed], tables: Collection[str], roots: Sequence[Path], open_files: ExitStack
+) -> tuple[duckdb.DuckDBPyConnection, list[str]]:
     """A database with all views, and warnings. Only ``tables`` have rows; the others are declared and empty.
 
-    From then on its SQL reaches no other file, no network and no setting.
+    ``roots``: directories with snapshots; nothing of these is removed until ``open_files`` are closed. From
+    then on its SQL reaches no other file, no network and no setting.
     """
     import duckdb
 
     connection = duckdb.connect()
     warnings, paths = Warnings(), list[Path]()
+    asked = any(name == "snapshots" or name in OF_SNAPSHOTS for name in tables)
+    entries = _snapshot_entries(roots, open_files, warnings) if asked else []
     for name, view in views().items():
         if name not in tables:
             _empty(connection, name, view)
@@ -62,10 +76,92 @@ def connect(runs: Sequence[Listed], tables: Collection[str]) -> tuple[duckdb.Duc
             _records(connection, name, view, [_run_record(run, warnings) for run in runs])
         elif name == "claims":
             _records(connection, name, view, [c for run in runs for c in _claim_records(run, warnings)])
+        elif name == "snapshots":
+            _records(connection, name, view, [_snapshot_record(e) for _, e in entries])
+        elif name in OF_SNAPSHOTS:
+            paths += _snapshot_view(connection, name, view, entries, warnings)
         else:
             paths += _view(connection, name, view, table_files(name, runs, warnings), warnings)
     _lock(connection, paths)
     return connection, warnings.lines()
+
+
+def _snapshot_entries(
+    roots: Sequence[Path], open_files: ExitStack, warnings: Warnings
+) -> list[tuple[Path, Entry]]:
+    """The snapshots of all places, each with its segment's directory."""
+    from dbdyno.store.snapshot_catalog import DIRECTORY, Catalog
+
+    found = []
+    for catalog in (Catalog(root / DIRECTORY) for root in roots if (root / DIRECTORY).is_dir()):
+        manifest, file = catalog.held()
+        open_files.enter_context(file)
+        found += [(catalog.path / e.segment.name, e) for e in catalog.entries(manifest)]
+        for name, reason in catalog.damaged.items():
+            warnings.add(f"snapshots are left out: {reason}", name)
+    return found
+
+
+def _snapshot_record(entry: Entry) -> dict[str, Any]:
+    told = entry.info.model_dump(mode="json")
+    known = {"run_id": told["run"], "server_started": _utc(entry.info.started), "missing": [*told["missing"]]}
+    named = {c.name: told[c.name] for c in SNAPSHOTS if c.name not in known}
+    return {"snapshot_id": entry.info.id, "taken": _utc(entry.info.taken), **named, **known}
+
+
+def _utc(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).replace(tzinfo=None).isoformat()
+
+
+def _snapshot_view(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    view: View,
+    entries: Sequence[tuple[Path, Entry]],
+    warnings: Warnings,
+) -> list[Path]:
+    """Rows of a segment but for those it begins with, each with its snapshot; the files that are read."""
+    table, own = name.removeprefix("snapshot_"), view.columns[len(OF_SNAPSHOT) :]
+    grown = {c.name for c in TABLES[table].counters}
+    connection.execute(f'CREATE TABLE "_{name}" (place VARCHAR, seq BIGINT, id VARCHAR, moment TIMESTAMP)')
+    told = [(str(p), e.seq, e.info.id, _utc(e.info.taken)) for p, e in entries]
+    if told:
+        connection.executemany(f'INSERT INTO "_{name}" VALUES (?, ?, ?, ?)', told)
+    there = [p / f"{table}.parquet" for p in dict.fromkeys(p for p, _ in entries)]
+    groups: dict[_Paths, list[Path]] = defaultdict(list)
+    for path, types in _schemas(connection, [p for p in there if _is_whole(p, warnings)], warnings).items():
+        if wrong := _wrong(types, own):
+            warnings.add(f"{table}.parquet is left out: {wrong}", path.parent.name)
+        else:
+            groups[tuple(c.name for c in own if c.name in types)].append(path)
+    if not groups:
+        _empty(connection, name, view)
+        return []
+    selects = []
+    for present, paths in groups.items():
+        values = [_value(c) if c.name in present else _null(c) for c in own]
+        values = [
+            f'CASE WHEN since AND "{c.name}" >= 0 THEN "{c.name}"::BIGINT END AS "{c.name}"'
+            if c.name in grown and c.name in present
+            else value
+            for c, value in zip(own, values, strict=True)
+        ]
+        listed = _list([_unglobbed(p) for p in paths])
+        selects.append(
+            f"SELECT id AS snapshot_id, moment AS taken, {', '.join(values)} FROM read_parquet({listed}, "
+            f'filename = true) AS f JOIN "_{name}" AS s ON f.seq = s.seq '
+            f"AND s.place = f.filename[:-{len(table) + len('.parquet') + 2}] WHERE NOT gone"
+        )
+    connection.execute(f'CREATE VIEW "{name}" AS {" UNION ALL ".join(selects)}')
+    return [path for found in groups.values() for path in found]
+
+
+def _is_whole(path: Path, warnings: Warnings) -> bool:
+    try:
+        return is_sound(path)
+    except StoreError as error:
+        warnings.add(f"{path.name} is damaged and left out ({error.message})", path.parent.name)
+        return False
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
