@@ -90,9 +90,9 @@ def _take(options: Mapping[str, Any], name: str | None, every_s: float | None) -
 
     store, engine = _open(options["store"]), checked(options["engine"])
     databases = () if options["all_databases"] else options["databases"] or None
+    target = conduct.observed_target(engine, options["dsn"])  # once: a series stays with its server
 
     def take() -> Snapshot:
-        target = conduct.observed_target(engine, options["dsn"])
         return conduct.take_snapshot(engine, target, store, name, databases, every_s)
 
     def end(_count: int) -> None:

@@ -56,7 +56,8 @@ class Lines:
         """Once until it succeeds, or fails for another reason."""
         if error.message != self._failed:
             self._failed = error.message
-            click.echo(f"{datetime.now():%Y-%m-%d %H:%M:%S} no snapshot: {error}; trying again", err=True)
+            said = f"{datetime.now():%Y-%m-%d %H:%M:%S} no snapshot, trying again: {error.message}"
+            click.echo(f"{said}\n  {error.cure}" if error.cure else said, err=True)
 
     def waiting(self, until: datetime) -> None:
         if sys.stdout.isatty() and not self._as_json:
@@ -75,13 +76,15 @@ def remarks(infos: Sequence[SnapshotInfo]) -> list[str]:
 
 
 def _between(earlier: SnapshotInfo | None, listed: SnapshotInfo, info: SnapshotInfo) -> list[str]:
+    from dbdyno.store.snapshot_times import apart  # here: help does without
+
     said = []
     if info.taken < listed.taken:
         said.append("the clock was set back")
     if earlier is not None:
         gap_s = (info.taken - earlier.taken).total_seconds()
         if info.every_s and earlier.every_s and gap_s > _LATE * info.every_s:
-            said.append(f"gap of {format_ns(gap_s * NS_PER_S)}")
+            said.append(f"gap of {apart(gap_s)}")
         if info.started and earlier.started and abs((info.started - earlier.started).total_seconds()) > 1:
             said.append("server restarted")
     return said

@@ -8,9 +8,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from statistics import median
 
-from dbdyno.model.errors import NoSuchSnapshot, did_you_mean
+from dbdyno.model.errors import NoSuchSnapshot, UsageError, did_you_mean
 from dbdyno.model.snapshot import SnapshotInfo
-from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
+from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
 _BACK = re.compile(r"last(?:~(\d{1,6}))?")
 _AGO = re.compile(r"(.+?)\s+ago")
@@ -49,7 +49,7 @@ def meant(wanted: str, now: datetime) -> datetime | None:
     if (ago := _AGO.fullmatch(wanted)) is not None:
         try:
             return now - timedelta(seconds=parse_duration_ns(ago[1].replace(" ", "")) / NS_PER_S)
-        except (ValueError, OverflowError, NoSuchSnapshot):
+        except (UsageError, OverflowError):
             return None
     if (clock := _CLOCK.fullmatch(wanted)) is not None:
         return _at(clock[1], clock[2], now)
@@ -75,7 +75,15 @@ def remark(wanted: str, found: SnapshotInfo, infos: Sequence[SnapshotInfo], now:
         f"{found.taken.astimezone():%Y-%m-%d %H:%M:%S}",
         "later" if found.taken > moment else "earlier",
     )
-    return f"the nearest snapshot to {wanted} was taken at {when}, {format_ns(off * NS_PER_S)} {side}"
+    return f"the nearest snapshot to {wanted} was taken at {when}, {apart(off)} {side}"
+
+
+def apart(seconds: float) -> str:
+    """``45 s``, ``3.5 min``, ``22 h``, ``9 days``."""
+    for unit, factor in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * factor:
+            return f"{round(seconds / factor, 1):g} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _at(day: str | None, clock: str, now: datetime) -> datetime | None:
