@@ -122,6 +122,7 @@ _PLACES = {
     "show": "runs:show",
     "report": "runs:report_command",
     "export": "runs:export",
+    "import": "snapshot_report:import_command",
     "rebuild": "runs:rebuild",
     "hot": "hot:hot",
     "flame": "hot:flame",

@@ -8,9 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from dbdyno import conduct, present
 from dbdyno.cli import screen
-from dbdyno.cli.options import REPORTS, checked, print_json
+from dbdyno.cli.options import REPORTS, checked, engine_option, print_json, store_option
 from dbdyno.model.errors import UsageError
 from dbdyno.present.document import Paragraph
 from dbdyno.store.listing import default_root
@@ -117,3 +119,36 @@ def shown(
         return
     title = Paragraph(page.title)
     screen.out().print(present.printed([title, *page.lead, *page.blocks]))
+
+
+@click.command("import")
+@click.argument("kind", metavar="PROGRAM")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@engine_option("System that the export is of.")
+@store_option
+def import_command(kind: str, file: Path, engine: str, store: Path | None) -> None:
+    """Import snapshots from an export of another program.
+
+    Which programs those are depends on the engine: a wrong name lists them, docs/snapshots.md says how to
+    export. Snapshots that are in the store already are left out.
+
+    \b
+    Examples:
+      dbdyno import PROGRAM export.csv
+    """
+    from dbdyno.engines import imported
+    from dbdyno.store import SnapshotStore
+    from dbdyno.store.files import MOST_IMPORT_BYTES, read_limited
+
+    try:
+        content = read_limited(file, MOST_IMPORT_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as e:
+        raise UsageError(f"cannot read {file}: {e}", "an export in UTF-8") from e
+    snapshots = SnapshotStore(store)
+    there = {(i.server, i.taken, i.name) for i in snapshots.list()}
+    found = imported(engine, kind, content)
+    new = [s for s in found if (s.info.server, s.info.taken, s.info.name) not in there]
+    for one in new:
+        click.echo(f"{snapshots.add(one).id}  {one.info.name}")
+    if len(new) < len(found):
+        screen.say(f"{len(found) - len(new)} of {len(found)} were in the store already")

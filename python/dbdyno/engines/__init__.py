@@ -7,7 +7,7 @@ is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dbdyno.model.code_areas import CodeAreas
     from dbdyno.model.plan import Workload
     from dbdyno.model.protocols import Server, Target
+    from dbdyno.model.snapshot import Snapshot
     from dbdyno.model.wait_families import Helper, WaitFamilies
 
 DEFAULT = "postgres"
@@ -33,6 +34,7 @@ class Engine(Protocol):
 
     ``embedded``: an :class:`Embedded`;
     ``workloads()``: workloads that only it has, by name, or has otherwise than dbdyno's own of that name;
+    ``imported(kind, content)``: snapshots of an export of another program;
     ``code_areas()``: parts of its program, by function;
     ``secret_in(dsn)``: of a DSN that holds a password, where to keep that instead; else None."""
 
@@ -128,6 +130,14 @@ def code_areas(engine: str) -> CodeAreas:
 
     found = getattr(_engine(engine), "code_areas", None)
     return CodeAreas() if found is None else cast("CodeAreas", found())
+
+
+def imported(engine: str, kind: str, content: str) -> Sequence[Snapshot]:
+    """Snapshots of an export of another program, oldest first. Raises :class:`UsageError`."""
+    found = getattr(_engine(engine), "imported", None)
+    if found is None:
+        raise UsageError(f"engine {engine!r} imports nothing", "choose another --engine")
+    return cast("Sequence[Snapshot]", found(kind, content))
 
 
 def secret_in(engine: str, dsn: str) -> str | None:

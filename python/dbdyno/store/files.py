@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 MOST_TEXT_BYTES = 64 << 20  # of a recipe, a script, numbers, a journal
+MOST_IMPORT_BYTES = 2 << 30
 _OPEN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # as a shell passes <(command)
 _KINDS = {
     stat.S_IFIFO: "a FIFO",

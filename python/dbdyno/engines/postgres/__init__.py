@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dbdyno.engines.postgres import embedded
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from dbdyno.engines.postgres.server import PostgresServer
     from dbdyno.model.code_areas import CodeAreas
     from dbdyno.model.protocols import Target
+    from dbdyno.model.snapshot import Snapshot
     from dbdyno.model.wait_families import Helper, WaitFamilies
 
 PRODUCT = "PostgreSQL"
@@ -22,6 +24,7 @@ __all__ = [
     "code_areas",
     "embedded",
     "helpers",
+    "imported",
     "open_server",
     "secret_in",
     "wait_families",
@@ -60,6 +63,16 @@ def code_areas() -> CodeAreas:
     from dbdyno.engines.postgres import source_tree
 
     return source_tree.code_areas()
+
+
+def imported(kind: str, content: str) -> Sequence[Snapshot]:
+    """Snapshots of an export of another program. Raises :class:`UsageError` where it cannot be read."""
+    from dbdyno.engines.postgres.snapshots.imports import NOT_READ, READERS
+
+    if kind not in READERS:
+        why = NOT_READ.get(kind, f"exports of {kind!r} are not known")
+        raise UsageError(why, f"what can be imported: {', '.join(READERS)}")
+    return READERS[kind](content)
 
 
 def helpers() -> dict[str, Helper]:

@@ -82,7 +82,7 @@ class PostgresServer:
         # It has every capability itself, and no world of its own.
         self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
-        self.snapshots, self.world = Snapshots(here, self._statements, self._others), None
+        self.snapshots, self.world = Snapshots(here, self._statements, self._added), None
 
     # -- what it is -----------------------------------------------------------------------------
     @property
@@ -100,10 +100,6 @@ class PostgresServer:
             self.version, self._scripts.values(), self._sight, self._statements(), self._unprobed
         )
         return [*known, *self._presence.sources(), *self._front.sources()]
-
-    def _others(self) -> int:
-        """Transactions of dbdyno's connections beside the control connection; samples are left out."""
-        return self._added["transactions_committed"]
 
     def _statements(self) -> Source:
         """Libraries are looked at once: the list changes with a restart only."""

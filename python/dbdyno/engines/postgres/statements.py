@@ -83,7 +83,7 @@ class Statements:
         if found.is_empty():
             return empty(_TEXTS)
         self.own |= set(found.filter("own")["query_id"])
-        return conform(_TEXTS, found.drop("own").with_columns(pl.col("text").map_elements(_safe, pl.String)))
+        return conform(_TEXTS, found.drop("own").with_columns(pl.col("text").map_elements(safe, pl.String)))
 
 
 def statement(connection: Connection, more: str = "") -> str | None:
@@ -93,10 +93,10 @@ def statement(connection: Connection, more: str = "") -> str | None:
     return None if names is None else sql.fill("statements", schema=schema, more=more, **names)
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """Without passwords: statements that define roles and subscriptions are kept with all their constants."""
-    safe = _PASSWORD.sub(r"\1'...'", text)
-    return _CONNECTION.sub(r"\1...", safe) if "subscription" in safe.lower() else safe
+    kept = _PASSWORD.sub(r"\1'...'", text)
+    return _CONNECTION.sub(r"\1...", kept) if "subscription" in kept.lower() else kept
 
 
 def _place(connection: Connection) -> tuple[str, tuple[int, ...]]:

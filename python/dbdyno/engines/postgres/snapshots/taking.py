@@ -87,9 +87,9 @@ class _Taking:
 
 class Snapshots:
     """See :class:`dbdyno.model.protocols.Snapshotting`. ``counting``: of counters of statements; ``added``:
-    transactions so far of other connections of dbdyno, without samples."""
+    what other connections of dbdyno have added to counters so far, without samples."""
 
-    def __init__(self, site: Site, counting: Callable[[], Source], added: Callable[[], int] = int) -> None:
+    def __init__(self, site: Site, counting: Callable[[], Source], added: Mapping[str, int]) -> None:
         self._dsn, self._control, self._identity = site.dsn, site.connection, site.identity
         self._counting, self._added, self._seen_added = counting, added, 0
         self._statements = Statements()
@@ -189,7 +189,8 @@ class Snapshots:
         seen = seen if pid == control.info.backend_pid else 0
         counted, made = _reported(control, taking.major), control.statements + 1
         self._seen = (control.info.backend_pid, made)
-        more, self._seen_added = self._added() - self._seen_added, self._added()
+        added = self._added["transactions_committed"]
+        more, self._seen_added = added - self._seen_added, added
         taking.count(control.info.dbname, max(0, counted - seen) + more, made - seen + more)
 
     def _wait_for_counts(self, connection: Connection, taking: _Taking) -> int:
