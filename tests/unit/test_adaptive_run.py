@@ -16,6 +16,7 @@ from tests.unit.test_plan import LIO
 
 from dbdyno import conduct
 from dbdyno.cli.app import app
+from dbdyno.conclude.catalogue import worded
 from dbdyno.conduct import NullProgressListener
 from dbdyno.conduct.prepare import fitted
 from dbdyno.conduct.rebuild import derived_anew
@@ -147,6 +148,30 @@ def test_later_repeats_climb_the_rungs_that_the_first_found() -> None:
     cells, _, _ = _climbed(_plan(repeats=3), {"base": plateau(4)})
     of = {r: sorted(c.sessions for c in cells if c.repeat == r) for r in (1, 2, 3)}
     assert of[1] == of[2] == of[3] == [1, 2, 3, 4, 5, 6, 8, 16]
+
+
+@pytest.mark.parametrize(
+    ("options", "case", "values"),
+    [({}, "knee", {"first", "within"}), ({"target": "p95<10ms"}, "highest", {"near", "goal", "repeats"}),
+     ({"target": "throughput>5/s"}, "lowest", {"near", "goal", "repeats"})],
+)  # fmt: skip
+def test_the_plan_holds_its_rule_as_values_and_the_catalogue_its_words(
+    options: dict[str, str], case: str, values: set[str]
+) -> None:
+    plan = _plan(**options)
+    (rule,) = (c for c in plan.choices if c.name == "sessions")
+    assert (rule.says, rule.case, rule.reason) == ("auto-ladder-rule", case, "")
+    assert set(rule.said) == {"most", "top", *values} and rule.said["top"] == plan.top
+    (shown,) = (c for c in worded(plan).choices if c.name == "sessions")
+    assert f"up to {plan.top} sessions" in shown.reason
+    assert worded(plan).digest == plan.digest and Plan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_a_plan_of_before_keeps_the_words_it_was_stored_with() -> None:
+    plan = _plan()
+    choices = [{"name": c.name, "value": c.value, "reason": f"why {c.name}"} for c in plan.choices]
+    older = Plan.model_validate({**plan.model_dump(), "choices": choices})
+    assert [c.reason for c in worded(older).choices] == [f"why {c.name}" for c in plan.choices]
 
 
 def test_a_repeat_with_tight_intervals_is_the_last() -> None:

@@ -73,6 +73,8 @@ def workloads_table(known: Mapping[str, Workload]) -> None:
 
 def plan_lines(plan: Plan) -> list[str]:
     """The plan in a few lines: what, how many cells, how long, which variants and which defaults, and why."""
+    from dbdyno.conclude.catalogue import worded
+
     e, rungs = plan.experiment, sorted({c.sessions for c in plan.cells})
     what = e.workload or f"script {e.script}"
     shown = ", ".join(map(str, rungs)) if len(rungs) <= 12 else f"{rungs[0]}, {rungs[1]} ... {rungs[-1]}"
@@ -85,7 +87,11 @@ def plan_lines(plan: Plan) -> list[str]:
         f"{what}: {cells}",
         f"warm-up {e.settle}, measurement {e.measure} each; {about} {in_minutes(plan.expected_ns)} in total",
     ]
-    return [*lines, *_variant_lines(plan), *(f"{c.name} = {c.value}: {c.reason}" for c in plan.choices)]
+    return [
+        *lines,
+        *_variant_lines(plan),
+        *(f"{c.name} = {c.value}: {c.reason}" for c in worded(plan).choices),
+    ]
 
 
 def _auto_words(plan: Plan, rule: Adaptive) -> str:

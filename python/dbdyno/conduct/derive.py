@@ -26,7 +26,7 @@ from dbdyno.account.statements import statements, statements_total
 from dbdyno.account.system_calls import system_call_sizes, system_calls, together
 from dbdyno.account.wait_durations import wait_durations, wait_durations_total, wait_histogram
 from dbdyno.conclude.case import Facts, facts_of_json, facts_to_json
-from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue import claim, worded
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.cpu_wait import observed
 from dbdyno.conclude.findings import findings
@@ -121,7 +121,7 @@ def conclude(
     shown["sources"] = _sources(environment, tables["cell_sources"])
     shown["histogram"] = tables["cell_histogram"]
     shown["wait_families"] = tables["wait_families"]
-    return Results(info, plan, environment, shown, found)
+    return Results(info, worded(plan), environment, shown, found)
 
 
 def batches(cells: Iterable[RawCell]) -> Iterator[list[RawCell]]:

@@ -87,6 +87,8 @@ def derived_of(record: Run, say: Say = _told) -> Results:
 
 
 def _read_derived(record: Run) -> Results | None:
+    from dbdyno.conclude.catalogue import worded
+
     with contextlib.suppress(StoreError):
         stored = None if record.info.status == "running" else record.read_derived()
         if stored is None:
@@ -97,7 +99,7 @@ def _read_derived(record: Run) -> Results | None:
         if isinstance(tables, dict) and "ledger" in tables:  # whole tables: as older versions stored them
             tables["ledger"] = of_older(tables["ledger"])
         if tables.keys() >= {*DERIVED, "sources", "histogram"}:
-            return Results(record.info, record.plan, environment_of(record), tables, findings)
+            return Results(record.info, worded(record.plan), environment_of(record), tables, findings)
     return None
 
 

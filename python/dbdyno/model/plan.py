@@ -293,11 +293,15 @@ class Cell(Strict):
 
 
 class Choice(Strict):
-    """A default that the planner chose, and why: printed before the run."""
+    """A default that the planner chose, and why: printed before the run. ``says``: the reason's sentence
+    in the catalogue, in this case and with these values, in place of one in words."""
 
     name: str
     value: str
-    reason: str
+    reason: str = ""
+    says: str = ""
+    case: str = ""
+    said: dict[str, Value] = Field(default_factory=dict)
 
 
 class Plan(Strict):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Adaptive, Cell, Choice, Experiment, Goal, Plan
+from dbdyno.model.plan import Adaptive, Cell, Choice, Experiment, Goal, Plan, Value
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.plan.adaptive_search import (
     TIGHT,
@@ -250,7 +250,7 @@ def adaptive_of(
         goal=goal,
         marks=tuple(sorted(n for n in marked if n <= top)),
     )
-    choices.append(Choice(name="sessions", value=AUTO, reason=rule_words(rule)))
+    choices.append(_rule(rule))
     return rule
 
 
@@ -267,20 +267,16 @@ def _top(text: str, cpus: float, per_cpu: int) -> int:
     return tops[0]
 
 
-def rule_words(rule: Adaptive) -> str:
-    """The rule in words, for the plan."""
-    limits = f"at most {rule.most_rungs} load levels up to {rule.top} sessions (--rungs, --ladder auto:TOP)"
+def _rule(rule: Adaptive) -> Choice:
+    """Which loads will be measured: for the plan."""
+    said: dict[str, Value] = {"most": rule.most_rungs, "top": rule.top}
     if rule.goal is None:
         first = ", ".join(map(str, sorted({1, rule.near, *rule.marks})))
-        return (
-            f"{first} (cores, CPUs), then doubling until throughput stops growing; then loads on both sides "
-            f"of the knee, until they are within {TIGHT[KNEE]:.0%} of it or one session; {limits}"
-        )
-    which = "lowest" if rule.goal.metric == "throughput" else "highest"
-    return (
-        f"1, {rule.near}, then doubling, then bisection to the {which} load that meets "
-        f"{rule.goal.text}; it and its neighbour {rule.repeats} times; {limits}"
-    )
+        case, said = "knee", said | {"first": first, "within": TIGHT[KNEE]}
+    else:
+        case = "lowest" if rule.goal.metric == "throughput" else "highest"
+        said |= {"near": rule.near, "goal": rule.goal.text, "repeats": rule.repeats}
+    return Choice(name="sessions", value=AUTO, says="auto-ladder-rule", case=case, said=said)
 
 
 def grown(plan: Plan, sessions: int, repeat: int) -> tuple[Plan, Sequence[Cell]]:

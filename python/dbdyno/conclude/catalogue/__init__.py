@@ -19,12 +19,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbdyno.conclude import number_format as fmt
 from dbdyno.model.claim import Claim, Estimate, Severity
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.units import format_ns, format_rate, significant
+
+if TYPE_CHECKING:
+    from dbdyno.model.plan import Plan
 
 
 def _capital(text: str) -> str:
@@ -154,6 +157,15 @@ def sentence(
     found = entries()[id]
     texts = [_case(found.sentence, case), *(found.part[p] for p in parts)]
     return _WORDS.vformat("".join(texts), (), said or {})
+
+
+def worded(plan: Plan) -> Plan:
+    """``plan`` with its choices' reasons in words."""
+    said = (
+        c if not c.says else c.model_copy(update={"reason": sentence(c.says, c.said, case=c.case)})
+        for c in plan.choices
+    )
+    return plan.model_copy(update={"choices": tuple(said)})
 
 
 def _advice(found: Entry, said: Mapping[str, Any], cases: Sequence[str]) -> str:
