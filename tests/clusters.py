@@ -1,10 +1,12 @@
-"""Clusters that initdb has made, for copies: one a version in a run of the tests, shared by its workers."""
+"""What the workers of a test run share: clusters that initdb has made, for copies; files made once."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,21 @@ def server_dir(place: Path) -> Path:
     (place / "cache").mkdir(mode=0o755)
     (place / "cache" / "clusters").symlink_to(shared("embedded"))
     return place
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """What ``make`` writes at the path of that name, made by the first worker that asks for it.
+
+    A make that fails leaves nothing, so that the next one tries.
+    """
+    worker = "PYTEST_XDIST_WORKER" in os.environ
+    place = (factory.getbasetemp().parent if worker else factory.getbasetemp()) / "shared"
+    place.mkdir(exist_ok=True)
+    wanted = place / name
+    with (place / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not wanted.exists():
+            making = place / f"making-{name}"
+            make(making)
+            making.rename(wanted)
+    return wanted

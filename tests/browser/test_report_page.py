@@ -11,11 +11,14 @@ import pytest
 import report_observation as observed
 import report_results as made
 from chromium import Page
+from tests.clusters import made_once
 
 from dbdyno import present
+from dbdyno.model.results import Results
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]
+PageOf = Callable[[str], Path]
 CHARTS = [
     "throughput", "stack-aas", "response", "stack-share", "calls-over-time", "response-over-time", "spread",
     "percentiles", "distribution", "cpu", "helpers",
@@ -44,19 +47,23 @@ TOO_WIDE = """Array.from(document.querySelectorAll("body *")).filter(function (n
 }).map(function (node) { return node.outerHTML.slice(0, 200); })"""
 
 
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pages")
-    worlds = {
-        "small": made.results(),
-        "large": made.results(made.LARGE),
-        "repeated": made.results(made.REPEATED),
-        "remote": made.results(made.REMOTE),
-        "hostile": made.hostile(),
-        "single": made.results(made.World(rungs=(1,))),
-        "observation": observed.results(),
-    }
-    return {name: present.write_report(results, folder / f"{name}.html") for name, results in worlds.items()}
+WORLDS: dict[str, Callable[[], Results]] = {
+    "small": made.results,
+    "large": lambda: made.results(made.LARGE),
+    "repeated": lambda: made.results(made.REPEATED),
+    "remote": lambda: made.results(made.REMOTE),
+    "hostile": made.hostile,
+    "single": lambda: made.results(made.World(rungs=(1,))),
+    "observation": observed.results,
+}
+
+
+@pytest.fixture(scope="session")
+def page_of(tmp_path_factory: pytest.TempPathFactory) -> PageOf:
+    """The page of a world, written once for all workers."""
+    return lambda name: made_once(
+        tmp_path_factory, f"{name}.html", lambda path: present.write_report(WORLDS[name](), path)
+    )
 
 
 def figures(page: Page) -> list[dict[str, Any]]:
@@ -70,12 +77,10 @@ def figures(page: Page) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["small", "large", "repeated", "remote", "hostile", "single"])
-def test_the_page_draws_all_its_charts_and_loads_nothing(
-    pages: dict[str, Path], open_page: Open, name: str
-) -> None:
-    page = open_page(pages[name])
+def test_the_page_draws_all_its_charts_and_loads_nothing(page_of: PageOf, open_page: Open, name: str) -> None:
+    page = open_page(page_of(name))
     assert page.errors() == []
-    assert [u for u in page.requests() if not u.startswith("data:")] == [pages[name].as_uri()]
+    assert [u for u in page.requests() if not u.startswith("data:")] == [page_of(name).as_uri()]
     found = figures(page)
     assert len(found) >= 8
     for figure in found:
@@ -85,8 +90,8 @@ def test_the_page_draws_all_its_charts_and_loads_nothing(
         assert not [p for p in figure["paint"] if set(p) == {"none"}], figure
 
 
-def test_the_charts_are_those_that_the_report_promises(pages: dict[str, Path], open_page: Open) -> None:
-    found = figures(open_page(pages["small"]))
+def test_the_charts_are_those_that_the_report_promises(page_of: PageOf, open_page: Open) -> None:
+    found = figures(open_page(page_of("small")))
     assert [re.sub(r"^([a-z]+-\d+|c\d+)-", "", f["id"]) for f in found] == CHARTS
     assert [f["lines"] for f in found[:3:2]] == [2, 4]  # perfect and measured; mean and three percentiles
     assert "CPU WAIT under LWLock" in found[1]["text"]
@@ -94,10 +99,8 @@ def test_the_charts_are_those_that_the_report_promises(pages: dict[str, Path], o
 
 @pytest.mark.parametrize("name", ["small", "large", "repeated", "hostile", "observation"])
 @pytest.mark.parametrize("width", [390, 820, 1280])
-def test_nothing_is_wider_than_the_window(
-    pages: dict[str, Path], open_page: Open, name: str, width: int
-) -> None:
-    page = open_page(pages[name], width=width)
+def test_nothing_is_wider_than_the_window(page_of: PageOf, open_page: Open, name: str, width: int) -> None:
+    page = open_page(page_of(name), width=width)
     assert page.evaluate("innerWidth") == width
     assert page.evaluate("document.scrollingElement.scrollWidth") <= width
     assert page.evaluate(TOO_WIDE) == []
@@ -105,8 +108,8 @@ def test_nothing_is_wider_than_the_window(
         assert 0.9 * figure["room"] <= figure["width"] <= figure["room"] + 1
 
 
-def test_the_page_follows_the_systems_colours(pages: dict[str, Path], open_page: Open) -> None:
-    page = open_page(pages["small"])
+def test_the_page_follows_the_systems_colours(page_of: PageOf, open_page: Open) -> None:
+    page = open_page(page_of("small"))
     light, ink = colours(page), figures(page)[0]["ink"]
     page.prefer("dark")
     page.wait(f"{INK} !== '{ink[0]}'")
@@ -116,20 +119,20 @@ def test_the_page_follows_the_systems_colours(pages: dict[str, Path], open_page:
     assert page.errors() == []
 
 
-def test_a_dark_system_gets_a_dark_page_at_once(pages: dict[str, Path], open_page: Open) -> None:
-    assert colours(open_page(pages["small"], dark=True))["background"] < 0.2
+def test_a_dark_system_gets_a_dark_page_at_once(page_of: PageOf, open_page: Open) -> None:
+    assert colours(open_page(page_of("small"), dark=True))["background"] < 0.2
 
 
-def test_the_button_turns_the_colours_over(pages: dict[str, Path], open_page: Open) -> None:
-    page = open_page(pages["small"])
+def test_the_button_turns_the_colours_over(page_of: PageOf, open_page: Open) -> None:
+    page = open_page(page_of("small"))
     ink = figures(page)[0]["ink"]
     page.evaluate("document.getElementById('theme').click()")
     page.wait(f"{INK} !== '{ink[0]}'")
     assert colours(page)["background"] < 0.2
 
 
-def test_the_scale_turns_logarithmic(pages: dict[str, Path], open_page: Open) -> None:
-    page = open_page(pages["large"])
+def test_the_scale_turns_logarithmic(page_of: PageOf, open_page: Open) -> None:
+    page = open_page(page_of("large"))
     before = figures(page)[2]
     page.evaluate("document.querySelector('button.log').click()")
     page.wait(f"{FIGURES}[2].labels.join() !== {','.join(before['labels'])!r}")
@@ -137,8 +140,8 @@ def test_the_scale_turns_logarithmic(pages: dict[str, Path], open_page: Open) ->
     assert figures(page)[2]["marks"] == before["marks"]
 
 
-def test_tables_wider_than_a_phone_scroll_and_take_the_focus(pages: dict[str, Path], open_page: Open) -> None:
-    page = open_page(pages["small"], width=390)
+def test_tables_wider_than_a_phone_scroll_and_take_the_focus(page_of: PageOf, open_page: Open) -> None:
+    page = open_page(page_of("small"), width=390)
     wide = page.evaluate("""(function () {
       var box = document.querySelector("#rungs .scroll");
       box.focus();
@@ -156,8 +159,8 @@ STRIPED = """Array.from(document.querySelectorAll("figure[id$=stack-aas] .mark-r
 }; })"""
 
 
-def test_time_in_the_run_queue_is_striped(pages: dict[str, Path], open_page: Open) -> None:
-    found = open_page(pages["small"]).evaluate(STRIPED)
+def test_time_in_the_run_queue_is_striped(page_of: PageOf, open_page: Open) -> None:
+    found = open_page(page_of("small")).evaluate(STRIPED)
     assert len(found) > 6
     assert all(f["pattern"] for f in found)
     assert max(f["high"] for f in found) > 10
@@ -174,10 +177,8 @@ def hover(page: Page, selector: str, x: float = 0.5, y: float = 0.5) -> None:
     page.move(where[0] + x * where[2], where[1] + y * where[3])
 
 
-def test_hovering_over_the_stack_gives_number_interval_and_witness(
-    pages: dict[str, Path], open_page: Open
-) -> None:
-    page = open_page(pages["small"])
+def test_hovering_over_the_stack_gives_number_interval_and_witness(page_of: PageOf, open_page: Open) -> None:
+    page = open_page(page_of("small"))
     page.evaluate("""Array.from(
       document.querySelectorAll("figure[id$=stack-aas] path[fill='url(#hatch-sleep-3)']")
     ).pop().id = "striped" """)
@@ -190,8 +191,8 @@ def test_hovering_over_the_stack_gives_number_interval_and_witness(
     assert re.search(r"interval\s+[\d.]+ to [\d.]+", text), text
 
 
-def test_the_strip_is_drawn_and_read_out(pages: dict[str, Path], open_page: Open) -> None:
-    page = open_page(pages["small"])
+def test_the_strip_is_drawn_and_read_out(page_of: PageOf, open_page: Open) -> None:
+    page = open_page(page_of("small"))
     parts = page.evaluate(
         "Array.from(document.querySelectorAll('.of:not([hidden]) .strip path')).map(p => p.dataset.part)"
     )
@@ -207,8 +208,8 @@ def test_the_strip_is_drawn_and_read_out(pages: dict[str, Path], open_page: Open
     assert "CPU WAIT " in text and text.rstrip().endswith("%")
 
 
-def test_the_strip_is_read_with_the_keyboard(pages: dict[str, Path], open_page: Open) -> None:
-    page = open_page(pages["small"])
+def test_the_strip_is_read_with_the_keyboard(page_of: PageOf, open_page: Open) -> None:
+    page = open_page(page_of("small"))
     page.evaluate("""(function () {
       var strip = document.querySelector(".of:not([hidden]) .strip svg");
       strip.focus();
@@ -225,8 +226,8 @@ CHOSEN = """Array.from(document.querySelectorAll("[data-pick]"))
 SELECTORS = "Array.from(document.querySelectorAll('select')).map(s => s.selectedOptions[0].text)"
 
 
-def test_one_selector_chooses_the_rung_everywhere(pages: dict[str, Path], open_page: Open) -> None:
-    page = open_page(pages["small"])
+def test_one_selector_chooses_the_rung_everywhere(page_of: PageOf, open_page: Open) -> None:
+    page = open_page(page_of("small"))
     shown = figures(page)
     before = page.evaluate(CHOSEN)
     assert len(before) == 5 and all("8 sessions" in c for c in before), before
@@ -246,15 +247,12 @@ def test_one_selector_chooses_the_rung_everywhere(pages: dict[str, Path], open_p
     assert page.errors() == []
 
 
-WORLDS = ["small", "large", "repeated", "remote", "hostile", "single", "observation"]
-
-
 @pytest.mark.parametrize("width, height", [(1280, 900), (390, 1400)])
 @pytest.mark.parametrize("name", ["small", "repeated", "hostile"])
 def test_the_first_chart_stands_early(
-    pages: dict[str, Path], open_page: Open, name: str, width: int, height: int
+    page_of: PageOf, open_page: Open, name: str, width: int, height: int
 ) -> None:
-    page = open_page(pages[name], width=width)
+    page = open_page(page_of(name), width=width)
     assert page.evaluate("document.querySelector('.plot').getBoundingClientRect().top") < height
 
 
@@ -264,10 +262,8 @@ KEYS = """Array.from(document.querySelectorAll(".legend")).map(function (legend)
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_links_lead_somewhere_and_legends_are_short(
-    pages: dict[str, Path], open_page: Open, name: str
-) -> None:
-    page = open_page(pages[name])
+def test_links_lead_somewhere_and_legends_are_short(page_of: PageOf, open_page: Open, name: str) -> None:
+    page = open_page(page_of(name))
     lost = "Array.from(document.querySelectorAll('a[href]')).filter(a => !document.querySelector(a.hash))"
     assert page.evaluate(f"{lost}.map(a => a.outerHTML)") == []
     ids = page.evaluate("Array.from(document.querySelectorAll('[id]')).map(n => n.id)")
@@ -278,15 +274,15 @@ def test_links_lead_somewhere_and_legends_are_short(
     assert page.evaluate("document.querySelectorAll('main a.to, header a.to').length") > 0
 
 
-def test_a_claims_link_leads_to_its_row(pages: dict[str, Path], open_page: Open) -> None:
-    page = open_page(pages["small"])
+def test_a_claims_link_leads_to_its_row(page_of: PageOf, open_page: Open) -> None:
+    page = open_page(page_of("small"))
     page.evaluate("Array.from(document.querySelectorAll('.tiles a'))[1].click()")
     assert page.evaluate("document.querySelector('tr:target th').innerText") == "2"  # sessions at the peak
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_contents_stay_in_sight(pages: dict[str, Path], open_page: Open, width: int) -> None:
-    page = open_page(pages["small"], width=width)
+def test_the_contents_stay_in_sight(page_of: PageOf, open_page: Open, width: int) -> None:
+    page = open_page(page_of("small"), width=width)
     assert page.evaluate("document.querySelectorAll('.toc a[href^=\"#\"]').length") > 8
     page.evaluate("document.getElementById('sessions').scrollIntoView()")
     page.wait("scrollY > 1000")
@@ -301,18 +297,16 @@ def test_the_contents_stay_in_sight(pages: dict[str, Path], open_page: Open, wid
 
 
 @pytest.mark.parametrize("name", ["small", "repeated", "hostile", "observation"])
-def test_in_print_it_is_short_and_nothing_is_cut(pages: dict[str, Path], open_page: Open, name: str) -> None:
-    pages_, wide = open_page(pages[name]).printed()
+def test_in_print_it_is_short_and_nothing_is_cut(page_of: PageOf, open_page: Open, name: str) -> None:
+    pages_, wide = open_page(page_of(name)).printed()
     assert 1 <= pages_ <= 12
     assert wide == []
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_paper_is_light_whatever_the_screen(
-    pages: dict[str, Path], open_page: Open, *, by_hand: bool
-) -> None:
-    light = figures(open_page(pages["small"]))
-    page = open_page(pages["small"], dark=not by_hand)
+def test_paper_is_light_whatever_the_screen(page_of: PageOf, open_page: Open, *, by_hand: bool) -> None:
+    light = figures(open_page(page_of("small")))
+    page = open_page(page_of("small"), dark=not by_hand)
     if by_hand:
         page.evaluate("document.getElementById('theme').click()")
     dark = figures(page)
@@ -322,14 +316,14 @@ def test_paper_is_light_whatever_the_screen(
         assert [f[name] for f in printed] == [f[name] for f in light] != [f[name] for f in dark]
 
 
-def test_intervals_of_microstates_are_said_on_hovering(pages: dict[str, Path], open_page: Open) -> None:
-    page = open_page(pages["small"])
+def test_intervals_of_microstates_are_said_on_hovering(page_of: PageOf, open_page: Open) -> None:
+    page = open_page(page_of("small"))
     title = page.evaluate("document.querySelector('#microstates td span[title]').title")
     assert title.endswith(" %") and " to " in title
 
 
-def test_an_observation_is_drawn_over_time_with_its_gap(pages: dict[str, Path], open_page: Open) -> None:
-    page = open_page(pages["observation"])
+def test_an_observation_is_drawn_over_time_with_its_gap(page_of: PageOf, open_page: Open) -> None:
+    page = open_page(page_of("observation"))
     assert page.errors() == []
     timeline, *_ = figures(page)
     assert timeline["id"].endswith("timeline") and timeline["drawn"] == "yes"
@@ -355,10 +349,8 @@ def luminance(colour: str) -> float:
 POLICY = "document.querySelector('meta[http-equiv=Content-Security-Policy]').content"
 
 
-def test_the_policy_permits_this_page_s_own_code_and_styles_alone(
-    pages: dict[str, Path], open_page: Open
-) -> None:
-    page = open_page(pages["small"])
+def test_the_policy_permits_this_page_s_own_code_and_styles_alone(page_of: PageOf, open_page: Open) -> None:
+    page = open_page(page_of("small"))
     assert "unsafe" not in page.evaluate(POLICY)
     bars = "Array.from(document.querySelectorAll('i[data-style^=width]')).map(i => getComputedStyle(i).width)"
     assert any(w not in ("0px", "auto") for w in page.evaluate(bars))
