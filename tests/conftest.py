@@ -68,6 +68,16 @@ def server_home() -> Iterator[Path]:
     shutil.rmtree(home, ignore_errors=True)
 
 
+@pytest.fixture
+def open_dir(server_home: Path, tmp_path: Path) -> Path:
+    """A directory that any user may pass. ``tmp_path`` is none: each session of pytest that begins closes the
+    directory above all of theirs, even where a test has opened it."""
+    place = server_home / f"open-{tmp_path.name}"
+    place.mkdir()
+    place.chmod(0o755)
+    return place
+
+
 _PG = tuple(name for name in os.environ if name.startswith("PG"))
 
 

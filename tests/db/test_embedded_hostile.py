@@ -214,31 +214,27 @@ def test_files_are_roots_and_nobody_elses(made: tuple[Instance, Programs]) -> No
 
 
 def test_a_place_that_its_user_could_replace_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server's user owns the parent: it could put a link in the place of what root made there."""
     account = server_account()
-    loose = tmp_path / "loose"
+    loose = open_dir / "loose"
     loose.mkdir()
     os.chown(loose, account.uid, account.gid)
     monkeypatch.setenv("DBDYNO_SERVER_DIR", str(loose / "srv"))
-    for parent in tmp_path.parents[:-2]:
-        parent.chmod(parent.stat().st_mode | 0o055)
     with pytest.raises(UsageError, match="may write its parent"):
         find_places(account)
 
 
 def test_a_link_on_the_way_is_followed_only_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: Path
+    open_dir: Path, monkeypatch: pytest.MonkeyPatch, victim: Path
 ) -> None:
     """Another user's link leads to a good place while it is looked at, and elsewhere afterwards."""
     account = server_account()
-    good, loose = tmp_path / "good", tmp_path / "loose"
+    good, loose = open_dir / "good", open_dir / "loose"
     good.mkdir()
     loose.mkdir()
     os.chown(loose, account.uid, account.gid)
-    for parent in (tmp_path, *tmp_path.parents[:-2]):
-        parent.chmod(parent.stat().st_mode | 0o055)
     as_account("/bin/ln", "-s", good, loose / "link")
     monkeypatch.setenv("DBDYNO_SERVER_DIR", str(loose / "link"))
     found = find_places(account)

@@ -52,11 +52,8 @@ def test_the_root_directory_as_home_is_not_writable() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_such_a_user_runs_where_a_place_is_named(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents[:3]:  # a worker has a directory of its own between
-        parent.chmod(parent.stat().st_mode | 0o055)
-    store = tmp_path / "store"
+def test_such_a_user_runs_where_a_place_is_named(open_dir: Path) -> None:
+    store = open_dir / "store"
     store.mkdir()
     os.chown(store, _UNKNOWN, _UNKNOWN)
     env = {
