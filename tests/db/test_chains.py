@@ -81,6 +81,7 @@ def rows(document: dict[str, Any], by: str) -> list[dict[str, Any]]:
     return [r for r in found if r["cell"] == ("all" if "all" in names else r["cell"])]
 
 
+@pytest.mark.parametrize("any_dsn", [14, 16, 18], indirect=True, ids=lambda v: f"pg{v}")
 def test_the_holder_its_statement_and_the_locked_table_are_named(at: Bench) -> None:
     with psycopg.connect(at.dsn, application_name="shop") as holder:
         holder.execute(ROW)

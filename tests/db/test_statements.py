@@ -89,6 +89,7 @@ def test_a_known_script_comes_out_exactly(at: Bench, tmp_path: Path) -> None:
         assert scan["db_time_s"] is None or scan["db_time_s"] > 0
 
 
+@pytest.mark.parametrize("any_dsn", [14, 16, 18], indirect=True, ids=lambda v: f"pg{v}")
 def test_an_observed_load_comes_out_exactly(at: Bench) -> None:
     """Each of its transactions is among the statements, and nothing of dbdyno's own."""
     made = subprocess.run([program(), "-i", "-q", at.dsn], capture_output=True, check=False)
@@ -130,6 +131,7 @@ def own(dsn: str) -> Iterator[Any]:
         yield lambda phase: reader.read(control, phase, lambda: 0)
 
 
+@pytest.mark.parametrize("any_dsn", [15, 17], indirect=True, ids=lambda v: f"pg{v}")
 def test_hostile_texts_are_escaped_and_whole(at: Bench, tmp_path: Path) -> None:
     script = tmp_path / "hostile.sql"
     long = " + ".join(["id"] * 2000)
@@ -160,6 +162,7 @@ def test_resets_are_lower_bounds(at: Bench) -> None:
     assert both.filter(phase="t1", calls=7).height >= 1
 
 
+@pytest.mark.parametrize("any_dsn", [14, 18], indirect=True, ids=lambda v: f"pg{v}")
 def test_statements_of_others_are_hidden_from_a_role_without_the_right(at: Bench) -> None:
     at.ask("do $$ begin create role dim login; exception when duplicate_object then null; end $$")
     with (
