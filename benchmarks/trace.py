@@ -36,6 +36,7 @@ SESSIONS = 8
 KINDS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("switches, wait events and statements", {}, ">= 0.94"),
     ("system calls, too", {"syscalls": True}, "to be known"),
+    ("off-CPU stacks", {"off_cpu": {"hz": 199.0}}, "to be known"),
     ("nothing (the figure's own error)", {"trace": "off"}, "1"),
 )
 _STATS = Path("/proc/sys/kernel/bpf_stats_enabled")

@@ -20,9 +20,9 @@ OBJECTS = pytest.mark.parametrize("committed", [OBJECT, LABEL], ids=["sched", "l
 SHARED = ("wait", "slot", "call", "calls", "places", "control")
 PROGRAMS = {
     "sched_switch", "sched_wakeup", "sched_process_fork", "sys_enter", "sys_exit", "look_throttled",
-    "on_tick", "find_wait", "add_duration", "queue_of",
+    "on_tick", "find_wait", "add_duration", "queue_of", "note_end",
 }  # fmt: skip
-MAPS = {"control", "places", "slots", "calls", "vacant"}
+MAPS = {"control", "places", "slots", "calls", "vacant", "ring"}
 
 
 class Object(NamedTuple):
@@ -113,7 +113,7 @@ def test_the_object_has_these_programs_and_maps() -> None:
     assert found.license == b"Dual BSD/GPL\0"
     assert {
         f"tp_btf/{p}"
-        for p in PROGRAMS - {"look_throttled", "on_tick", "find_wait", "add_duration", "queue_of"}
+        for p in PROGRAMS - {"look_throttled", "on_tick", "find_wait", "add_duration", "queue_of", "note_end"}
     } < found.sections
     assert set(found.structs) == set(SHARED)
 

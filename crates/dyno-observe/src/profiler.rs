@@ -1,4 +1,4 @@
-//! What a watch asks of a data source that samples the stacks of the server's tasks (the CPU profile).
+//! What a watch asks of a data source that samples the stacks of the server's tasks.
 
 use std::sync::Arc;
 
@@ -17,6 +17,6 @@ pub trait Profiler: Send {
     /// Its tables, of all samples taken in.
     fn tables(&self) -> Vec<Table>;
 
-    /// (status, detail) of the data source "CPU profile", as of now: ok, or what is missing and the cure.
+    /// (status, detail) of the data source, as of now: ok, or what is missing and the cure.
     fn status(&self) -> (String, String);
 }

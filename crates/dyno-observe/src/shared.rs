@@ -27,6 +27,9 @@ use crate::tracer::Tracer;
 /// Why a source that needs the server's tasks has none.
 pub const UNSEEN: &str = "the server's processes are not seen from here (see os tasks)";
 
+/// A profiler by the name of its data source, or why there is none.
+type Named = (&'static str, Granted<Box<dyn Profiler>>);
+
 /// What the threads share.
 pub struct Shared {
     pub spec: Spec,
@@ -46,7 +49,8 @@ pub struct Shared {
     /// Whether samplers got their priority: the first answer, or the first no.
     priority: Mutex<Option<Granted<()>>>,
     tracer: Mutex<Option<Granted<Box<dyn Tracer>>>>,
-    profiler: Mutex<Option<Granted<Box<dyn Profiler>>>>,
+    /// By name of the data source.
+    profilers: Mutex<Vec<Named>>,
     trouble: OnceLock<String>,
 }
 
@@ -69,7 +73,7 @@ impl Shared {
             word: Mutex::default(),
             priority: Mutex::default(),
             tracer: Mutex::default(),
-            profiler: Mutex::default(),
+            profilers: Mutex::default(),
             trouble: OnceLock::new(),
             spec,
         }
@@ -94,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// Tells the tracer and the profiler of tasks that came; `fresh` is room for them.
+    /// Tells the tracer and the profilers of tasks that came; `fresh` is room for them.
     pub fn tell_tracer(&self, fresh: &mut Vec<Arc<Task>>) {
         lock(&self.roster).take_fresh(fresh);
         if fresh.is_empty() {
@@ -105,9 +109,11 @@ impl Shared {
                 tracer.watch(task);
             }
         }
-        if let Some(Ok(profiler)) = &mut *lock(&self.profiler) {
-            for task in fresh.iter() {
-                profiler.watch(task);
+        for (_, profiler) in &mut *lock(&self.profilers) {
+            if let Ok(profiler) = profiler {
+                for task in fresh.iter() {
+                    profiler.watch(task);
+                }
             }
         }
     }
@@ -116,27 +122,26 @@ impl Shared {
         *lock(&self.tracer) = Some(tracer);
     }
 
-    pub fn set_profiler(&self, profiler: Granted<Box<dyn Profiler>>) {
-        *lock(&self.profiler) = Some(profiler);
+    pub fn add_profiler(&self, name: &'static str, profiler: Granted<Box<dyn Profiler>>) {
+        lock(&self.profilers).push((name, profiler));
     }
 
-    /// Takes in what the profiler has sampled; false if there is none.
-    pub fn drain_profiler(&self) -> bool {
-        match &mut *lock(&self.profiler) {
-            Some(Ok(profiler)) => {
-                profiler.drain();
-                true
-            }
-            _ => false,
-        }
+    /// Takes in what the profilers have sampled; false if there is none.
+    pub fn drain_profilers(&self) -> bool {
+        let mut profilers = lock(&self.profilers);
+        let drained = profilers
+            .iter_mut()
+            .filter_map(|(_, profiler)| profiler.as_mut().ok());
+        drained.map(|profiler| profiler.drain()).count() > 0
     }
 
-    /// Rows of the profiler.
+    /// Rows of the profilers.
     pub fn profiled(&self) -> Vec<Table> {
-        match &*lock(&self.profiler) {
-            Some(Ok(profiler)) => profiler.tables(),
-            _ => Vec::new(),
-        }
+        let profilers = lock(&self.profilers);
+        let there = profilers
+            .iter()
+            .filter_map(|(_, profiler)| profiler.as_ref().ok());
+        there.flat_map(|profiler| profiler.tables()).collect()
     }
 
     /// Rows of the tracer.
@@ -181,9 +186,9 @@ impl Shared {
                 told.insert("statements of the scheduler trace", tracer.statements());
             }
         }
-        if let Some(profiler) = &*lock(&self.profiler) {
+        for (name, profiler) in &*lock(&self.profilers) {
             let status = profiler.as_ref().map_or_else(Refusal::words, |p| p.status());
-            told.insert("CPU profile", status);
+            told.insert(*name, status);
         }
         if let (answers, Some(trouble)) = lock(&self.blocked).told() {
             let status = if answers == 0 { Status::Lost } else { Status::Ok };

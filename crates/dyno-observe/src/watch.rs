@@ -83,9 +83,10 @@ impl Watch {
         self.shared.set_tracer(tracer);
     }
 
-    /// With the CPU profile, or why there is none. Before `start`; not called: none was asked for.
-    pub fn profile(&self, profiler: Granted<Box<dyn Profiler>>) {
-        self.shared.set_profiler(profiler);
+    /// With a data source of sampled stacks by its name, or why there is none. Before `start`; not called: none was
+    /// asked for.
+    pub fn profile(&self, name: &'static str, profiler: Granted<Box<dyn Profiler>>) {
+        self.shared.add_profiler(name, profiler);
     }
 
     /// Starts the threads and waits for their first reads (at most 50 ms and 20 us a session).
@@ -124,7 +125,7 @@ impl Watch {
             *threads = Some(all);
             self.spawn("dbdyno-memory", move || memory.run())?;
         }
-        if self.shared.drain_profiler() {
+        if self.shared.drain_profilers() {
             let shared = Arc::clone(&self.shared);
             all += 1;
             *threads = Some(all);
@@ -222,9 +223,9 @@ fn drain(shared: &Shared) {
     shared.raise_priority();
     shared.signal.tell(|s| s.ready += 1);
     while !shared.signal.sleep_until(now_ns() + DRAIN_NS) {
-        shared.drain_profiler();
+        shared.drain_profilers();
     }
-    shared.drain_profiler();
+    shared.drain_profilers();
 }
 
 /// Tells that a thread has ended, also if it panicked.

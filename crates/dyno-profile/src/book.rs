@@ -110,13 +110,19 @@ pub struct Book {
     ending: Vec<(u32, u32)>,
     /// By CPU: the label whose sample comes next.
     labels: HashMap<usize, Label>,
+    /// The server's tasks.
     pub lives: Vec<Life>,
     spaces: Vec<Space>,
     by_mappings: HashMap<Vec<Mapping>, usize>,
+    /// Programs and libraries that frames lie in.
     pub objects: Objects,
+    /// What a frame lies in, and its address there.
     pub frames: Numbered<(Place, u64)>,
+    /// Numbers of frames, leaf first.
     pub stacks: Numbered<Vec<u32>>,
+    /// The samples.
     pub rows: Vec<Row>,
+    /// How they were taken.
     pub counts: Counts,
 }
 
@@ -130,6 +136,7 @@ struct Process {
 }
 
 impl Book {
+    /// Children of `main_pid` are the server's.
     pub fn new(main_pid: Option<i64>) -> Self {
         Self {
             main_pid: main_pid.map(|pid| pid as u32),

@@ -20,8 +20,10 @@ mod records;
 mod registers;
 mod rights;
 mod ring;
+mod sleeps;
 mod space;
 mod symbols;
 mod tables;
 
 pub use profile::{Options, open};
+pub use sleeps::{SOURCE as OFF_CPU, Sleeps};

@@ -129,7 +129,7 @@ impl Profile {
 }
 
 /// The kernel's symbols, as permitted: 10 MB to be read, so once a process.
-fn kernel_symbols() -> Option<&'static Kallsyms> {
+pub fn kernel_symbols() -> Option<&'static Kallsyms> {
     static SYMBOLS: OnceLock<Option<Kallsyms>> = OnceLock::new();
     let read = || Kallsyms::parse(&std::fs::read_to_string("/proc/kallsyms").ok()?);
     SYMBOLS.get_or_init(read).as_ref()

@@ -29,3 +29,15 @@ pub fn start(values: [u64; COUNT]) -> (u64, u64, UnwindRegsNative) {
     let [fp, lr, sp, pc] = values;
     (pc, sp, UnwindRegsNative::new(lr, sp, fp))
 }
+
+/// In that order, of frame pointer, link register (there is none on x86), stack pointer, instruction pointer.
+#[cfg(target_arch = "x86_64")]
+pub fn registers(fp: u64, _lr: u64, sp: u64, pc: u64) -> [u64; COUNT] {
+    [fp, sp, pc]
+}
+
+/// In that order, of frame pointer, link register, stack pointer, instruction pointer.
+#[cfg(target_arch = "aarch64")]
+pub fn registers(fp: u64, lr: u64, sp: u64, pc: u64) -> [u64; COUNT] {
+    [fp, lr, sp, pc]
+}

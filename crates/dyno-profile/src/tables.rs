@@ -15,7 +15,11 @@ const OTHER: &str = "other";
 
 /// All three.
 pub fn tables(book: &Book, kernel: Option<&Kallsyms>, labels: &Labels) -> Vec<Table> {
-    vec![samples(book, labels), stacks(book), frames(book, kernel)]
+    vec![
+        samples(book, labels),
+        stacks("profile_stacks", book),
+        frames("profile_frames", book, kernel),
+    ]
 }
 
 fn samples(book: &Book, labels: &Labels) -> Table {
@@ -83,7 +87,8 @@ fn labelled(book: &Book, labels: &Labels) -> [(&'static str, Column); 5] {
     ]
 }
 
-fn stacks(book: &Book) -> Table {
+/// The frames of each stack.
+pub fn stacks(table: &'static str, book: &Book) -> Table {
     let (mut stack, mut position, mut frame) = (Vec::new(), Vec::new(), Vec::new());
     for (number, frames) in book.stacks.all.iter().enumerate() {
         for (at, value) in frames.iter().enumerate() {
@@ -93,7 +98,7 @@ fn stacks(book: &Book) -> Table {
         }
     }
     Table::new(
-        "profile_stacks",
+        table,
         vec![
             ("stack", Column::known(stack)),
             ("position", Column::known(position)),
@@ -113,7 +118,8 @@ struct Frame {
     kernel: bool,
 }
 
-fn frames(book: &Book, kernel: Option<&Kallsyms>) -> Table {
+/// What each frame is.
+pub fn frames(table: &'static str, book: &Book, kernel: Option<&Kallsyms>) -> Table {
     let mut frames = vec![Frame::default(); book.frames.all.len()];
     let mut of_objects: BTreeMap<usize, Vec<(usize, u64)>> = BTreeMap::new();
     for (number, &(place, address)) in book.frames.all.iter().enumerate() {
@@ -137,7 +143,7 @@ fn frames(book: &Book, kernel: Option<&Kallsyms>) -> Table {
             };
         }
     }
-    written(&frames)
+    written(table, &frames)
 }
 
 /// Without symbols neither its name is known nor where it is: addresses of the kernel are a secret.
@@ -153,11 +159,11 @@ fn of_kernel(kernel: Option<&Kallsyms>, address: u64) -> Frame {
     }
 }
 
-fn written(frames: &[Frame]) -> Table {
+fn written(table: &'static str, frames: &[Frame]) -> Table {
     let text =
         |of: fn(&Frame) -> Option<&str>| Column::Coded(frames.iter().map(of).collect::<Texts>().into());
     Table::new(
-        "profile_frames",
+        table,
         vec![
             ("frame", Column::known(0..frames.len() as i64)),
             ("function", text(|f| f.function.as_deref())),

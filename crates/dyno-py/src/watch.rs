@@ -53,6 +53,8 @@ struct WatchSpec {
     #[serde(default)]
     profile: Option<ProfileSpec>,
     #[serde(default)]
+    off_cpu: Option<ProfileSpec>,
+    #[serde(default)]
     adopt: bool,
 }
 
@@ -73,7 +75,7 @@ impl From<SessionTask> for (i64, TaskId) {
     }
 }
 
-/// The CPU profile.
+/// The CPU profile, or stacks of sleeps.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProfileSpec {
@@ -109,6 +111,9 @@ impl Unseen {
         }
     }
 }
+
+/// `None`: not asked for.
+type MaybeProfiler = Option<Granted<Box<dyn Profiler>>>;
 
 /// How many tasks the trace has room for, where there are not more sessions.
 const TRACE_ROOM: u32 = 4096;
@@ -167,25 +172,36 @@ impl WatchSpec {
         }
     }
 
-    fn tracer(&self) -> Granted<Box<dyn Tracer>> {
-        if self.trace == Trace::Off {
-            return Err(Refusal::new(Status::Off, "switched off: trace is \"off\""));
-        }
-        if !self.os {
-            return Err(Refusal::new(self.unseen.status(), dyno_observe::UNSEEN));
-        }
-        dyno_trace::open(dyno_trace::Options {
-            main_pid: self.main_pid,
-            word: self.word.clone(),
-            syscalls: self.syscalls,
-            slots: self.room(),
-        })
+    /// The trace, and the stacks of sleeps; `None`: not asked for.
+    fn tracer(&self) -> (Granted<Box<dyn Tracer>>, MaybeProfiler) {
+        let refusal = if self.trace == Trace::Off {
+            Refusal::new(Status::Off, "switched off: trace is \"off\"")
+        } else if self.os {
+            let (tracer, stacks) = dyno_trace::open(dyno_trace::Options {
+                main_pid: self.main_pid,
+                word: self.word.clone(),
+                syscalls: self.syscalls,
+                slots: self.room(),
+                stacks: self.off_cpu.is_some(),
+            });
+            let sleeps = |ProfileSpec { hz, until_ns }, stacks| -> Box<dyn Profiler> {
+                Box::new(dyno_profile::Sleeps::new(stacks, hz, until_ns, self.main_pid))
+            };
+            let stacks = self.off_cpu.zip(stacks);
+            return (
+                tracer,
+                stacks.map(|(asked, stacks)| stacks.map(|s| sleeps(asked, s))),
+            );
+        } else {
+            Refusal::new(self.unseen.status(), dyno_observe::UNSEEN)
+        };
+        (Err(refusal.clone()), self.off_cpu.map(|_| Err(refusal)))
     }
 }
 
 impl WatchSpec {
     /// `None`: not asked for.
-    fn profiler(&self) -> Option<Granted<Box<dyn Profiler>>> {
+    fn profiler(&self) -> MaybeProfiler {
         let ProfileSpec { hz, until_ns } = self.profile?;
         if !self.os {
             return Some(Err(Refusal::new(self.unseen.status(), dyno_observe::UNSEEN)));
@@ -213,8 +229,13 @@ impl Watch {
                 spec.observe(),
                 engines::probe(spec.engine.as_deref(), &spec.activity)?,
             )?;
-            watch.trace(spec.tracer());
-            spec.profiler().into_iter().for_each(|p| watch.profile(p));
+            let (tracer, sleeps) = spec.tracer();
+            watch.trace(tracer);
+            let profiler = spec.profiler().map(|p| ("CPU profile", p));
+            let sleeps = sleeps.map(|s| (dyno_profile::OFF_CPU, s));
+            for (name, profiler) in profiler.into_iter().chain(sleeps) {
+                watch.profile(name, profiler);
+            }
             Ok(watch)
         })
         .map(Self)

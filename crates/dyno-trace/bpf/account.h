@@ -3,6 +3,7 @@
 #ifndef DBDYNO_ACCOUNT_H
 #define DBDYNO_ACCOUNT_H
 
+#include "stacks.h"
 #include "throttle.h"
 
 #define PROBES 32 /* so far from its own place something is looked for */
@@ -44,7 +45,7 @@ static __always_inline __u32 place_of(struct slot *s, __u32 label, __u64 query, 
 
 /*
  * Functions that are not static are verified once, by themselves, instead of at each place that calls them on each way
- * to it: the trace is loaded anew for each window. Before 5.12 such a function takes numbers only, so it looks its slot up.
+ * to it. Before 5.12 such a function takes numbers only, so it looks its slot up.
  */
 
 /*
@@ -163,6 +164,11 @@ static __always_inline void add_sleep(struct slot *s, __u64 ns)
 		s->blocked_ns += ns;
 	if (!s->seeded)
 		add_duration(s->own, s->wait, 0, ns);
+	if (stacks) {
+		learn(wait_at(s, s->wait), ns);
+		if (s->sampled_ns)
+			note_end(s->own, ns);
+	}
 }
 
 /* The sleep that its wake-up ended, put where it belongs. */

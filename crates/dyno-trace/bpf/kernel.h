@@ -20,6 +20,7 @@ typedef _Bool bool;
 
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_QUEUE 22
+#define BPF_MAP_TYPE_RINGBUF 27
 #define BPF_F_MMAPABLE (1U << 10)
 
 #define TASK_UNINTERRUPTIBLE 0x0002
@@ -83,6 +84,18 @@ struct task_struct {
 
 struct task_struct___old { /* to 5.13 */
 	long state;
+};
+
+struct pt_regs {
+	unsigned long bp;
+	unsigned long ip;
+	unsigned long sp;
+};
+
+struct pt_regs___arm {
+	__u64 regs[31];
+	__u64 sp;
+	__u64 pc;
 };
 
 #pragma clang attribute pop

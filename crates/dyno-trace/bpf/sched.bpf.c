@@ -36,7 +36,7 @@ static __always_inline void first_event(struct slot *s, __u32 doing)
 	s->doing = doing;
 }
 
-static __always_inline void switch_out(struct slot *s, struct task_struct *p, bool preempt, __u64 now)
+static __always_inline void switch_out(void *ctx, struct slot *s, struct task_struct *p, bool preempt, __u64 now)
 {
 	/*
 	 * The state may have become TASK_WAKING by now, on another CPU: not 0 either. A task that is
@@ -75,6 +75,8 @@ static __always_inline void switch_out(struct slot *s, struct task_struct *p, bo
 		note_queue(s, p);
 	}
 	end(s);
+	if (stacks && asleep)
+		note_sleep(ctx, s, p, w);
 }
 
 static __always_inline void switch_in(struct slot *s, struct task_struct *p, __u64 now)
@@ -142,7 +144,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 	now = bpf_ktime_get_ns();
 	s = slot_at(out);
 	if (s) {
-		switch_out(s, prev, preempt, now);
+		switch_out(ctx, s, prev, preempt, now);
 		if (s->doing == ENDED)
 			forget(prev->pid);
 	}

@@ -14,6 +14,9 @@
 #define SIZED 8  /* system calls that transfer data and whose sizes are counted */
 #define SIZES 24 /* of a size: 0, 1, 2, 4, ... 2^21, and 2^22 bytes or more */
 #define TIDS 4   /* tids a block of places is for */
+#define CHAIN 127 /* most frames of a chain: kernel.perf_event_max_stack */
+#define PAGE 4096 /* the least there is */
+#define PAGES 4   /* of a user stack */
 
 /* A label that could not be read. 0 is the server's "waits for nothing". */
 #define UNREAD 0xffffffffU
@@ -45,7 +48,7 @@ struct wait {
 	__u64 run_ns; /* slices on a CPU at whose end it was found so; a tick ends a slice, too */
 	__u64 came_ns; /* inside run_ns: of slices that began in another statement */
 	__u64 left_ns; /* not inside: slices that began in this statement and ended in another */
-	__u64 unused;
+	__u64 squares; /* of sleeps, in 2^10 ns; where stacks are taken */
 };
 
 /*
@@ -86,7 +89,7 @@ struct slot {
 	__u32 unplaced; /* durations that found no cell */
 	__u32 own; /* its own number */
 	__u32 spare;
-	__u64 more;
+	__u64 sampled_ns; /* when the sleep under way began, if its stack was taken; 0: it was not */
 
 	__u64 first_ns; /* watched since */
 	__u64 start_boottime_ns; /* 0: not seen yet */
@@ -136,6 +139,32 @@ struct places {
 	__u16 slot[TIDS];
 };
 
+/* A sleep that was chosen, as it began; then, how long it was. */
+struct asleep {
+	__u64 began_ns;
+	__u64 chance; /* the square of the chance to be chosen, of 2^64 */
+	__u64 query;
+	__u32 label;
+	__u32 own; /* number of its slot */
+	__u32 tid;
+	__u32 tgid;
+	__u32 cpu;
+	__s32 kernel_bytes; /* of `kernel`; negative: none */
+	__s32 user_bytes;
+	__u32 pages; /* of `memory` */
+	__u64 registers[4]; /* frame pointer, link register, stack pointer, instruction pointer; all 0: none */
+	__u64 kernel[CHAIN]; /* leaf first */
+	__u64 user[CHAIN]; /* by frame pointers */
+	__u8 memory[PAGES * PAGE]; /* the page of the stack pointer, of which the part from there on, and those after it */
+};
+
+struct woken {
+	__u64 began_ns;
+	__u64 slept_ns;
+	__u32 tid;
+	__u32 own;
+};
+
 /* What holds for all. */
 struct control {
 	__u32 main_tgid; /* its children are watched from their birth; 0: nobody's */
@@ -146,11 +175,15 @@ struct control {
 	__u32 idle;
 	__u64 lost; /* children that found no slot */
 	__u64 throttled_now_ns; /* what look_throttled found */
+	__u64 every; /* square of the time asleep that a stack is to stand for, in 2^10 ns; 0: none is left out */
+	__u64 lost_stacks; /* and ends of sleeps, that found no room in the ring */
 };
 
 _Static_assert(sizeof(struct wait) == 96, "wait");
 _Static_assert(sizeof(struct slot) == 256 + WAITS * 96 + CELLS * 6, "slot");
 _Static_assert(sizeof(struct calls) == 48 + CALLS * 72 + SIZED * SIZES * 8, "calls");
-_Static_assert(sizeof(struct control) == 48, "control");
+_Static_assert(sizeof(struct asleep) == 88 + 2 * CHAIN * 8 + PAGES * PAGE, "asleep");
+_Static_assert(sizeof(struct woken) == 24, "woken");
+_Static_assert(sizeof(struct control) == 64, "control");
 
 #endif

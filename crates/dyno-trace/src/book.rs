@@ -147,6 +147,15 @@ impl Book {
         self.vacant.give_back(number);
     }
 
+    /// As it was at first. The program is attached to nothing.
+    pub fn clear(&mut self) {
+        let used: Vec<usize> = self.used().collect();
+        for number in used {
+            self.release(number);
+        }
+        self.control.write(0, Control::zeroed());
+    }
+
     /// How many newborn processes found no slot.
     pub fn lost(&self) -> u64 {
         self.control.read(0).lost

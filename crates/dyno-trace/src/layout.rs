@@ -18,6 +18,11 @@ pub const NUMBERS: usize = 512;
 pub const CLIENT_WAITS: usize = 16;
 /// Tids of one block of places.
 pub const TIDS: usize = 4;
+/// Most frames of a chain.
+pub const CHAIN: usize = 127;
+/// Bytes of a part of a user stack that is there or not, and how many of them there are.
+pub const PAGE: usize = 4096;
+pub const PAGES: usize = 4;
 /// A label that could not be read.
 pub const UNREAD: u32 = u32::MAX;
 
@@ -47,7 +52,7 @@ pub struct Wait {
     pub run_ns: u64,
     pub came_ns: u64,
     pub left_ns: u64,
-    pub unused: u64,
+    pub squares: u64,
 }
 
 /// `struct slot`.
@@ -84,7 +89,7 @@ pub struct Slot {
     pub unplaced: u32,
     pub own: u32,
     pub spare: u32,
-    pub more: u64,
+    pub sampled_ns: u64,
     pub first_ns: u64,
     pub start_boottime_ns: u64,
     pub throttled_ns: u64,
@@ -137,6 +142,39 @@ pub struct Places {
     pub slot: [u16; TIDS],
 }
 
+/// `struct asleep`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)] // it is in bpf/shared.h
+pub struct Asleep {
+    pub began_ns: u64,
+    pub chance: u64,
+    pub query: u64,
+    pub label: u32,
+    pub own: u32,
+    pub tid: u32,
+    pub tgid: u32,
+    pub cpu: u32,
+    pub kernel_bytes: i32,
+    pub user_bytes: i32,
+    pub pages: u32,
+    pub registers: [u64; 4],
+    pub kernel: [u64; CHAIN],
+    pub user: [u64; CHAIN],
+    pub memory: [u8; PAGES * PAGE],
+}
+
+/// `struct woken`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)] // it is in bpf/shared.h
+pub struct Woken {
+    pub began_ns: u64,
+    pub slept_ns: u64,
+    pub tid: u32,
+    pub own: u32,
+}
+
 /// `struct control`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -149,6 +187,8 @@ pub struct Control {
     pub idle: u32,
     pub lost: u64,
     pub throttled_now_ns: u64,
+    pub every: u64,
+    pub lost_stacks: u64,
 }
 
 /// A type that may hold any bytes and is as large as the C type.
@@ -171,13 +211,19 @@ unsafe impl Plain for Calls {}
 unsafe impl Plain for Places {}
 // SAFETY: as above.
 unsafe impl Plain for Control {}
+// SAFETY: as above.
+unsafe impl Plain for Asleep {}
+// SAFETY: as above.
+unsafe impl Plain for Woken {}
 
 const _: () = {
     assert!(size_of::<Wait>() == 96);
     assert!(size_of::<Slot>() == 256 + WAITS * 96 + CELLS * 6);
     assert!(size_of::<Calls>() == 48 + CALLS * 72 + SIZED * SIZES * 8);
-    assert!(size_of::<Control>() == 48);
+    assert!(size_of::<Control>() == 64);
     assert!(size_of::<Places>() == 8);
+    assert!(size_of::<Asleep>() == 88 + 2 * CHAIN * 8 + PAGES * PAGE);
+    assert!(size_of::<Woken>() == 24);
 };
 
 /// Where the search for the sums of a label without a statement begins: `place_of` in the program.

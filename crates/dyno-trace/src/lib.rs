@@ -9,11 +9,14 @@ mod load;
 mod memory;
 mod rights;
 mod rows;
+mod stacks;
 mod statements;
 mod system_calls;
 mod trace;
 
+pub use layout::{Asleep, OTHERS, PAGE, UNREAD, Woken};
 pub use load::{kernel_types, of_loading, of_program};
 pub use rights::{check, raise_memlock};
+pub use stacks::{Event, Stacks};
 pub use statements::{Statement, Statements};
-pub use trace::{Options, open};
+pub use trace::{Opened, Options, open};

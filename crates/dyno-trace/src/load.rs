@@ -1,18 +1,22 @@
 //! Loads the program into the kernel and attaches it.
 
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use aya::maps::{Map, MapData, Queue};
-use aya::programs::perf_event::{PerfEvent, PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
+use aya::maps::{Map, MapData, Queue, RingBuf};
+use aya::programs::perf_event::{
+    PerfEvent, PerfEventConfig, PerfEventLinkId, PerfEventScope, SamplePolicy, SoftwareEvent,
+};
 use aya::programs::raw_trace_point::RawTracePoint;
+use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, Program, ProgramError, RawTracePointRunOptions, TestRun};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
 use dyno_observe::status::Refusal;
 use dyno_observe::{Granted, Status};
 
 use crate::book::{Book, Vacant};
-use crate::layout::{Plain, TIDS};
+use crate::layout::{Control, Plain, Slot, TIDS};
 use crate::memory::Shared;
 use crate::rights;
 use crate::system_calls;
@@ -25,10 +29,53 @@ const LOOK: &str = "look_throttled";
 const TICK: &str = "on_tick";
 /// 199 ticks a second: not in step with what programs do every 10 ms.
 const TICK_NS: u64 = 1_000_000_000 / 199;
+/// Of stacks: some 450.
+const RING_BYTES: u32 = 8 << 20;
+/// A page at least is needed.
+const NO_RING: u32 = 4096;
 
-/// A program that runs in the kernel until it is dropped.
+/// Programs that are loaded and attached to nothing: the trace of the next window takes one of them, as loading
+/// costs ten times what attaching does.
+static IDLE: Mutex<Vec<(Wanted, Loaded)>> = Mutex::new(Vec::new());
+/// A window may be opened before the one before it is closed.
+const MOST_IDLE: usize = 2;
+
+/// A program that runs in the kernel until it is dropped; then it is idle.
+pub struct Lease(Wanted, Option<Loaded>);
+
+impl Deref for Lease {
+    type Target = Loaded;
+
+    fn deref(&self) -> &Loaded {
+        self.1.as_ref().expect("taken only when it is dropped")
+    }
+}
+
+impl DerefMut for Lease {
+    fn deref_mut(&mut self) -> &mut Loaded {
+        self.1.as_mut().expect("taken only when it is dropped")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(mut loaded) = self.1.take() else { return };
+        loaded.detach();
+        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|(wanted, _)| *wanted == self.0); // their memory is large
+        if idle.len() < MOST_IDLE {
+            idle.push((self.0.clone(), loaded));
+        }
+    }
+}
+
+/// A program, and its memory.
 pub struct Loaded {
     programs: Ebpf,
+    tracepoints: Vec<(&'static str, BtfTracePointLinkId)>,
+    clocks: Vec<PerfEventLinkId>,
+    /// Events that had been missed when it was attached.
+    missed_before: u64,
     /// Its memory.
     pub book: Book,
     /// Whether this kernel tells throttled time.
@@ -37,19 +84,52 @@ pub struct Loaded {
     pub clock: Granted<()>,
 }
 
-/// Loads and attaches. `calls`: system calls, too; with the labels of waits for the client.
+/// What the program is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    pub slots: u32,
+    /// Count system calls, with the labels of waits for the client.
+    pub calls: Option<Vec<u32>>,
+    /// Take stacks of sleeps.
+    pub stacks: bool,
+}
+
+/// Attaches an idle program, or one that it loads.
 ///
 /// # Errors
 /// Not permitted or not supported, with the kernel's words.
-pub fn load(slots: u32, calls: Option<&[u32]>, main_pid: Option<i64>) -> Result<Loaded, Refusal> {
+pub fn load(wanted: Wanted, main_pid: Option<i64>) -> Result<Lease, Refusal> {
     rights::check(main_pid)?;
+    let idle = || {
+        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = idle.iter().position(|(other, _)| *other == wanted)?;
+        Some(idle.swap_remove(place).1)
+    };
+    let mut loaded = match idle() {
+        Some(mut loaded) => {
+            loaded.book.clear();
+            loaded.missed_before += loaded.missed();
+            loaded
+        }
+        None => fresh(&wanted)?,
+    };
+    loaded.attach(wanted.calls.is_some())?;
+    Ok(Lease(wanted, Some(loaded)))
+}
+
+fn fresh(wanted: &Wanted) -> Result<Loaded, Refusal> {
+    let &Wanted {
+        slots,
+        ref calls,
+        stacks,
+    } = wanted;
     rights::raise_memlock();
     let blocks = pid_max() / TIDS as u32 + 1;
     let (sized, client_waits) = (
         system_calls::sized(),
-        system_calls::client_waits(calls.unwrap_or_default()),
+        system_calls::client_waits(calls.as_deref().unwrap_or_default()),
     );
-    let places_of_calls = calls.map_or(1, |_| slots);
+    let places_of_calls = calls.as_ref().map_or(1, |_| slots);
     let btf = kernel_types()?;
     let mut programs = EbpfLoader::new()
         .btf(Some(btf))
@@ -58,7 +138,9 @@ pub fn load(slots: u32, calls: Option<&[u32]>, main_pid: Option<i64>) -> Result<
         .map_max_entries("calls", places_of_calls)
         .override_global("sized", &sized[..], true)
         .override_global("client_waits", &client_waits[..], true)
+        .override_global("stacks", &u32::from(stacks), true)
         .map_max_entries("vacant", slots)
+        .map_max_entries("ring", if stacks { RING_BYTES } else { NO_RING })
         .load(OBJECT)
         .map_err(|e| of_loading(&e))?;
     let book = Book {
@@ -69,15 +151,18 @@ pub fn load(slots: u32, calls: Option<&[u32]>, main_pid: Option<i64>) -> Result<
         vacant: vacant(&mut programs, slots)?,
     };
     load_look(&mut programs);
-    for name in SWITCHES
-        .iter()
-        .chain(system_calls::TRACEPOINTS.iter().filter(|_| calls.is_some()))
-    {
-        attach(&mut programs, name, btf)?;
+    for name in tracepoints(calls.is_some()) {
+        let what = format!("loading {name}");
+        tracepoint(&mut programs, name)?
+            .load(name, btf)
+            .map_err(|e| of_program(&what, &e))?;
     }
-    let clock = attach_clock(&mut programs);
+    let clock = clock(&mut programs).and_then(|c| c.load().map_err(|e| of_program("loading on_tick", &e)));
     let mut loaded = Loaded {
         programs,
+        tracepoints: Vec::new(),
+        clocks: Vec::new(),
+        missed_before: 0,
         book,
         throttle_known: false,
         clock,
@@ -88,6 +173,67 @@ pub fn load(slots: u32, calls: Option<&[u32]>, main_pid: Option<i64>) -> Result<
 }
 
 impl Loaded {
+    /// The ring that stacks come in, and what their reader sees of the program's memory.
+    ///
+    /// # Errors
+    /// It was loaded without, or memory may not be mapped.
+    pub fn stacks(&mut self) -> Granted<(RingBuf<MapData>, Shared<Control>, Shared<Slot>)> {
+        let control = shared(&mut self.programs, "control", 1)?;
+        let slots = shared(&mut self.programs, "slots", self.book.slots.len() as u32)?;
+        let Some(Map::RingBuf(ring)) = self.programs.map("ring") else {
+            return Err(defect("ring"));
+        };
+        let again = ring.fd().as_fd().try_clone_to_owned();
+        let again = again.map_err(|e| rights::refused("mapping ring", &e, ""))?;
+        let map = MapData::from_fd(again).map_err(|e| unsupported(&e))?;
+        let mut ring = RingBuf::try_from(Map::RingBuf(map)).map_err(|e| unsupported(&e))?;
+        while ring.next().is_some() {} // of the window before
+        Ok((ring, control, slots))
+    }
+
+    fn attach(&mut self, calls: bool) -> Result<(), Refusal> {
+        for name in tracepoints(calls) {
+            let what = format!("attaching {name}");
+            let link = tracepoint(&mut self.programs, name)?
+                .attach()
+                .map_err(|e| of_program(&what, &e))?;
+            self.tracepoints.push((name, link));
+        }
+        if self.clock.is_ok() {
+            self.clock = self.attach_clock();
+        }
+        Ok(())
+    }
+
+    /// A clock on each CPU. Without it only time on a CPU is not known by label.
+    fn attach_clock(&mut self) -> Granted<()> {
+        let program = clock(&mut self.programs)?;
+        let cpus = aya::util::online_cpus().map_err(|(what, e)| rights::refused(what, &e, ""))?;
+        let config = PerfEventConfig::Software(SoftwareEvent::CpuClock);
+        for cpu in cpus {
+            let scope = PerfEventScope::AllProcessesOneCpu { cpu };
+            let link = program
+                .attach(config, scope, SamplePolicy::Period(TICK_NS), false)
+                .map_err(|e| of_program("attaching a clock", &e))?;
+            self.clocks.push(link);
+        }
+        Ok(())
+    }
+
+    /// It runs no more. What cannot be detached is closed with the program.
+    fn detach(&mut self) {
+        for (name, link) in self.tracepoints.drain(..) {
+            if let Ok(program) = tracepoint(&mut self.programs, name) {
+                let _: Result<(), ProgramError> = program.detach(link);
+            }
+        }
+        if let Ok(program) = clock(&mut self.programs) {
+            for link in self.clocks.drain(..) {
+                let _: Result<(), ProgramError> = program.detach(link);
+            }
+        }
+    }
+
     /// How much of the wait in the queue that slot `number` is in was throttled up to now, nanoseconds.
     /// `None`: the kernel (before 5.10) does not let us ask.
     pub fn throttled_now_ns(&self, number: usize) -> Option<u64> {
@@ -107,7 +253,8 @@ impl Loaded {
             _ => None,
         });
         fds.filter_map(|fd| missed(&std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?))
-            .sum()
+            .sum::<u64>()
+            .saturating_sub(self.missed_before)
     }
 }
 
@@ -140,31 +287,20 @@ fn load_look(programs: &mut Ebpf) {
     }
 }
 
-fn attach(programs: &mut Ebpf, name: &str, btf: &Btf) -> Result<(), Refusal> {
-    let program = programs.program_mut(name).ok_or_else(|| defect(name))?;
-    let program: &mut BtfTracePoint = program.try_into().map_err(|_| defect(name))?;
-    let what = format!("loading {name}");
-    program.load(name, btf).map_err(|e| of_program(&what, &e))?;
-    program
-        .attach()
-        .map_err(|e| of_program(&format!("attaching {name}"), &e))?;
-    Ok(())
+/// Those that the program is attached to.
+fn tracepoints(calls: bool) -> impl Iterator<Item = &'static str> {
+    let more = system_calls::TRACEPOINTS.into_iter().filter(move |_| calls);
+    SWITCHES.into_iter().chain(more)
 }
 
-/// A clock on each CPU. Without it only time on a CPU is not known by label.
-fn attach_clock(programs: &mut Ebpf) -> Granted<()> {
+fn tracepoint<'p>(programs: &'p mut Ebpf, name: &str) -> Result<&'p mut BtfTracePoint, Refusal> {
+    let program = programs.program_mut(name).ok_or_else(|| defect(name))?;
+    program.try_into().map_err(|_| defect(name))
+}
+
+fn clock(programs: &mut Ebpf) -> Result<&mut PerfEvent, Refusal> {
     let program = programs.program_mut(TICK).ok_or_else(|| defect(TICK))?;
-    let program: &mut PerfEvent = program.try_into().map_err(|_| defect(TICK))?;
-    program.load().map_err(|e| of_program("loading on_tick", &e))?;
-    let cpus = aya::util::online_cpus().map_err(|(what, e)| rights::refused(what, &e, ""))?;
-    let clock = PerfEventConfig::Software(SoftwareEvent::CpuClock);
-    for cpu in cpus {
-        let scope = PerfEventScope::AllProcessesOneCpu { cpu };
-        program
-            .attach(clock, scope, SamplePolicy::Period(TICK_NS), false)
-            .map_err(|e| of_program("attaching a clock", &e))?;
-    }
-    Ok(())
+    program.try_into().map_err(|_| defect(TICK))
 }
 
 fn shared<T: Plain>(programs: &mut Ebpf, name: &str, entries: u32) -> Result<Shared<T>, Refusal> {

@@ -11,8 +11,9 @@ use dyno_observe::{Granted, Names, Refusal, Status, Tracer, Word, WordFinder, Wo
 use crate::account::{Seed, durations, sums};
 use crate::book::Newcomer;
 use crate::layout::{Slot, UNREAD, doing};
-use crate::load::{Loaded, load};
+use crate::load::{Lease, Wanted, load};
 use crate::rows::{self, Key, Rows};
+use crate::stacks::Stacks;
 use crate::statements::Statements;
 use crate::system_calls::{self, Now};
 
@@ -27,6 +28,8 @@ pub struct Options {
     pub syscalls: bool,
     /// How many tasks there is room for. A task takes 18 kB of kernel memory, 24 kB with system calls.
     pub slots: u32,
+    /// Whether stacks of sleeps are taken.
+    pub stacks: bool,
 }
 
 /// Slot 0 means none.
@@ -36,7 +39,7 @@ const MOST_SLOTS: u32 = u16::MAX as u32;
 
 /// The trace, running.
 pub struct Trace {
-    loaded: Loaded,
+    loaded: Lease,
     syscalls: bool,
     /// Labels of waits for the client.
     client_waits: Vec<u32>,
@@ -66,15 +69,37 @@ struct Known {
     unread: Status,
 }
 
-/// Loads the program and starts.
-///
-/// # Errors
-/// Not permitted or not supported, and the cure.
-pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
-    let slots = options.slots.clamp(FEWEST_SLOTS, MOST_SLOTS);
+/// The trace, and the stacks of sleeps if they were asked for; each with why not, and the cure.
+pub type Opened = (Granted<Box<dyn Tracer>>, Option<Granted<Stacks>>);
+
+/// Loads the program and starts. Where it cannot take stacks it goes without.
+pub fn open(options: Options) -> Opened {
+    let boxed = |t: Trace| -> Box<dyn Tracer> { Box::new(t) };
+    if !options.stacks {
+        return (trace(&options).map(boxed), None);
+    }
+    match trace(&options).and_then(|mut t| Ok((t.stacks()?, t))) {
+        Ok((stacks, trace)) => (Ok(boxed(trace)), Some(Ok(stacks))),
+        Err(refusal) => {
+            let without = Options {
+                stacks: false,
+                ..options
+            };
+            (trace(&without).map(boxed), Some(Err(refusal)))
+        }
+    }
+}
+
+fn trace(options: &Options) -> Granted<Trace> {
     let client_waits = options.word.as_ref().map_or_else(Vec::new, |w| w.client.clone());
-    let calls = options.syscalls.then_some(client_waits.as_slice());
-    let loaded = load(slots, calls, options.main_pid)?;
+    let loaded = load(
+        Wanted {
+            slots: options.slots.clamp(FEWEST_SLOTS, MOST_SLOTS),
+            calls: options.syscalls.then(|| client_waits.clone()),
+            stacks: options.stacks,
+        },
+        options.main_pid,
+    )?;
     let mut finder = options
         .word
         .as_ref()
@@ -82,6 +107,7 @@ pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
     let mut statements = Statements::new(options.word.as_ref());
     let names = options
         .word
+        .as_ref()
         .map_or_else(Names::default, |w| Names::new(&w.names, &w.classes));
     let word = match (options.main_pid, &mut finder) {
         (Some(pid), Some(finder)) => finder.address(pid),
@@ -96,7 +122,7 @@ pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
         let statement = statements.of(main_pid);
         loaded.book.children_of(main_pid as u32, address, statement);
     }
-    Ok(Box::new(Trace {
+    Ok(Trace {
         known: (0..loaded.book.slots.len()).map(|_| None).collect(),
         loaded,
         syscalls: options.syscalls,
@@ -110,10 +136,23 @@ pub fn open(options: Options) -> Granted<Box<dyn Tracer>> {
         mended: (0, 0),
         buffer: Buffer::default(),
         ns_per_tick: ns_per_tick(),
-    }))
+    })
 }
 
 impl Trace {
+    /// The stacks that the program takes.
+    fn stacks(&mut self) -> Granted<Stacks> {
+        let (ring, control, slots) = self.loaded.stacks()?;
+        Ok(Stacks {
+            ring,
+            control,
+            slots,
+            names: self.names.clone(),
+            unread: self.unread_of_children(),
+            statements: self.statements.told.0.clone(),
+        })
+    }
+
     /// The slot of a task that is watched already: told of before, or seen at its birth.
     fn find(&mut self, task: &Task) -> Option<usize> {
         let number = self.loaded.book.find(task.tid as u32)?;

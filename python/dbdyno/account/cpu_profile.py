@@ -51,16 +51,16 @@ def cpu_profile(
 
 def _of_cell(cell: RawCell, cut: Tables, areas: CodeAreas) -> dict[str, pl.DataFrame]:
     samples = _weighted(_samples(cell, cut["task_cpu"]), cut)
-    code = _code(cell, samples.seen, areas)
-    rows = pl.concat([_bounded(_rows(samples, code), samples.whole), _not_sampled(samples)], how="diagonal")
-    stacks = pl.concat([_stacks(samples.seen, code), _not_sampled_stacks(samples)], how="diagonal")
-    return {"cpu_profile": _per_unit(rows, cut["rates"]), "cpu_stacks": stacks}
+    code = code_of(cell, samples.seen, areas)
+    rows = pl.concat([bounded(rows_by(samples, code), samples.whole), not_sampled(samples)], how="diagonal")
+    whole = pl.concat([stacks(samples.seen, code), _not_sampled_stacks(samples)], how="diagonal")
+    return {"cpu_profile": per_unit(rows, cut["rates"]), "cpu_stacks": whole}
 
 
 # The samples of the window, and what each stands for.
 
 
-class _Weighted(NamedTuple):
+class Weighted(NamedTuple):
     seen: pl.DataFrame  # a row a task, mode, label, stack: group, session, n, cuts, aas
     rest: pl.DataFrame  # not sampled: group, mode, aas
     whole: pl.DataFrame  # per group: sampled (aas), effective
@@ -84,7 +84,7 @@ def _samples(cell: RawCell, tasks: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _weighted(samples: pl.DataFrame, cut: Tables) -> _Weighted:
+def _weighted(samples: pl.DataFrame, cut: Tables) -> Weighted:
     seen, rest, whole = [], [], []
     for (scope, who), mine in samples.group_by(_GROUP, maintain_order=True):
         mode = pl.col("mode")
@@ -105,7 +105,7 @@ def _weighted(samples: pl.DataFrame, cut: Tables) -> _Weighted:
         effective = mass.sum() ** 2 / squares if squares > 0 else None
         whole.append({"scope": scope, "who": who, "sampled": float(mass.sum()), "effective": effective})
     schema: dict[str, Any] = {"scope": pl.String, "who": pl.String}
-    return _Weighted(
+    return Weighted(
         pl.concat(seen) if seen else samples.drop_nulls("n").with_columns(aas=pl.lit(0.0)),
         pl.DataFrame(rest, schema=schema | {"mode": pl.String, "aas": pl.Float64}),
         pl.DataFrame(whole, schema=schema | {"sampled": pl.Float64, "effective": pl.Float64}),
@@ -146,13 +146,13 @@ def _masses(n: Floats, run: Floats, targets: Floats | None) -> tuple[Floats, dic
 # The code that the samples met.
 
 
-class _Code(NamedTuple):
+class Code(NamedTuple):
     functions: pl.DataFrame  # fn, name, module, text
     paths: pl.DataFrame  # stack, position, fn: of the samples' stacks
     leaves: pl.DataFrame  # stack, mode -> fn: where the time itself went
 
 
-def _code(cell: RawCell, seen: pl.DataFrame, areas: CodeAreas) -> _Code:
+def code_of(cell: RawCell, seen: pl.DataFrame, areas: CodeAreas) -> Code:
     stacks = seen.select("stack").unique()
     paths = cell.tables["profile_stacks"].join(stacks, on="stack", how="semi")
     met = cell.tables["profile_frames"].join(paths.select("frame").unique(), on="frame", how="semi")
@@ -162,7 +162,7 @@ def _code(cell: RawCell, seen: pl.DataFrame, areas: CodeAreas) -> _Code:
     functions = functions.with_row_index("fn").with_columns(text=frame_text())
     frames = frames.join(functions, on=["name", "module"], maintain_order="left")
     paths = paths.join(frames.select("frame", "kind", "fn"), on="frame").sort("stack", "position")
-    return _Code(functions, paths, _leaves(seen, paths))
+    return Code(functions, paths, _leaves(seen, paths))
 
 
 def _named(frames: pl.DataFrame, areas: CodeAreas) -> pl.DataFrame:
@@ -212,7 +212,7 @@ _SUMS = (
 )
 
 
-def _rows(found: _Weighted, code: _Code) -> pl.DataFrame:
+def rows_by(found: Weighted, code: Code) -> pl.DataFrame:
     """Rows of all kinds, without intervals."""
     seen = found.seen
     kinds = {"session": pl.col("session").cast(pl.String), **{n: pl.col(n) for n in ("mode", *LABELS)}}
@@ -235,7 +235,7 @@ def _cuts(seen: pl.DataFrame) -> pl.DataFrame:
     return rows.group_by(*_GROUP, "name", maintain_order=True).agg(*_SUMS).with_columns(by=pl.lit("stack"))
 
 
-def _of_code(seen: pl.DataFrame, code: _Code) -> Iterator[pl.DataFrame]:
+def _of_code(seen: pl.DataFrame, code: Code) -> Iterator[pl.DataFrame]:
     """By function and by module: itself, and with what it calls; recursion counts once."""
     stacks = seen.group_by(*_GROUP, "stack", "mode", maintain_order=True).agg(pl.col("aas", "n").sum())
     stacks = stacks.join(code.leaves, on=["stack", "mode"], maintain_order="left")
@@ -264,7 +264,7 @@ def _fewer(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([rows.filter("kept").drop("kept"), others], how="diagonal")
 
 
-def _bounded(rows: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
+def bounded(rows: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
     """With 95 % intervals."""
     rows = rows.join(whole, on=_GROUP, how="left", maintain_order="left")
     ends: dict[str, pl.Expr] = {}
@@ -276,7 +276,7 @@ def _bounded(rows: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(**ends, status=pl.lit("ok"))
 
 
-def _not_sampled(found: _Weighted) -> pl.DataFrame:
+def not_sampled(found: Weighted) -> pl.DataFrame:
     """A row in each kind."""
     kernel = pl.col("aas").filter(pl.col("mode") == "kernel").sum()
     rest = found.rest.group_by(_GROUP, maintain_order=True).agg(
@@ -294,7 +294,7 @@ def _not_sampled(found: _Weighted) -> pl.DataFrame:
     )
 
 
-def _per_unit(rows: pl.DataFrame, rates: pl.DataFrame) -> pl.DataFrame:
+def per_unit(rows: pl.DataFrame, rates: pl.DataFrame) -> pl.DataFrame:
     """Per call and unit of work, of the time of each row itself."""
     known = dict(rates.filter(pl.col("scope") == "rung").select("name", "value").iter_rows())
     rows = rows.with_columns(
@@ -307,7 +307,7 @@ def _per_unit(rows: pl.DataFrame, rates: pl.DataFrame) -> pl.DataFrame:
 # Stacks.
 
 
-def _stacks(seen: pl.DataFrame, code: _Code) -> pl.DataFrame:
+def stacks(seen: pl.DataFrame, code: Code) -> pl.DataFrame:
     """Whole stacks, the root first; the rarest in one row."""
     texts = code.paths.join(code.functions.select("fn", "text"), on="fn", maintain_order="left")
     folded = texts.group_by("stack", maintain_order=True).agg(pl.col("text").reverse().str.join(";"))
@@ -332,7 +332,7 @@ def _stacks(seen: pl.DataFrame, code: _Code) -> pl.DataFrame:
     return made.sort(*_GROUP, "aas", "stack", *LABELS, descending=[False, False, True, False, False, False])
 
 
-def _not_sampled_stacks(found: _Weighted) -> pl.DataFrame:
+def _not_sampled_stacks(found: Weighted) -> pl.DataFrame:
     none = {n: pl.lit(NOT_SAMPLED) for n in LABELS}
     stack = pl.lit(f"{UNKNOWN}`[{NOT_SAMPLED}]")
     return found.rest.with_columns(stack=stack, samples=pl.lit(0, pl.Int64), **none)
@@ -341,15 +341,15 @@ def _not_sampled_stacks(found: _Weighted) -> pl.DataFrame:
 # Several cells together.
 
 
-def cpu_profile_total(windows: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
+def cpu_profile_total(windows: pl.DataFrame, table: pl.DataFrame, name: str = "cpu_profile") -> pl.DataFrame:
     """Means over all usable cells of a workload, variant and load together (cell ``all``), by wall time."""
-    made = [empty("cpu_profile")]
+    made = [empty(name)]
     for head, cells in groups(windows):
         walls = pl.DataFrame({"cell": [w["cell"] for w in cells], "wall_s": [w["wall_s"] for w in cells]})
         rows = table.join(walls, on="cell", maintain_order="left")
         if rows.height:
             here = float(rows.select("cell", "wall_s").unique()["wall_s"].sum())
-            made.append(conform("cpu_profile", _together(rows, here).with_columns(**_literals(head))))
+            made.append(conform(name, _together(rows, here).with_columns(**_literals(head))))
     return pl.concat(made)
 
 
@@ -359,7 +359,7 @@ def _literals(head: dict[str, Any]) -> dict[str, pl.Expr]:
 
 def _together(rows: pl.DataFrame, whole_s: float) -> pl.DataFrame:
     part = pl.col("wall_s") / whole_s
-    each = rows.filter(pl.col("by") == "mode").with_columns(part=part, ok=pl.col("status") == "ok")
+    each = rows.filter(pl.col("by") == "stack").with_columns(part=part, ok=pl.col("status") == "ok")
     sampled = each.filter("ok").group_by("cell", *_GROUP).agg(
         pl.col("aas").sum(), pl.col("effective").first(), pl.col("part").first()
     )  # fmt: skip
@@ -369,16 +369,17 @@ def _together(rows: pl.DataFrame, whole_s: float) -> pl.DataFrame:
     )
     by = [*_GROUP, "by", "name", "module", "status"]
     per = [_mean(n, part) for n in _RATES]
-    sums = rows.group_by(by, maintain_order=True).agg(
-        *((pl.col(n) * part).sum().alias(n) for n in _SUMMED), pl.col("samples").sum(), *per
-    )
+    summed = [(pl.col(n) * part).sum().alias(n) for n in _SUMMED if n in rows.columns]
+    sums = rows.group_by(by, maintain_order=True).agg(*summed, pl.col("samples").sum(), *per)
     sums = sums.sort(*_GROUP, "by", "aas", "total", descending=[False, False, False, True, True])
-    ok = _bounded(sums.filter(pl.col("status") == "ok"), whole)
+    ok = bounded(sums.filter(pl.col("status") == "ok"), whole)
     no = sums.filter(pl.col("status") != "ok").join(whole, on=_GROUP, how="left")
     both = dict.fromkeys(("low", "high", "total_low", "total_high"), "aas")
     made = pl.concat([ok, no.with_columns(**both)], how="diagonal")
     return made.drop("sampled").with_columns(
-        pl.when(pl.col("name") != OTHERS).then(n).alias(n) for n in ("total", "total_kernel")
+        pl.when(pl.col("name") != OTHERS).then(n).alias(n)
+        for n in ("total", "total_kernel")
+        if n in rows.columns
     )
 
 

@@ -1,4 +1,4 @@
-"""The CPU profile of a stored run: ``dbdyno hot`` and ``dbdyno flame``."""
+"""The CPU profile and the off-CPU stacks of a stored run: ``dbdyno hot`` and ``dbdyno flame``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
 from dbdyno.cli.runs import chosen, measurement_options
+from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
     from dbdyno.model.comparison import CostChange
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 AGAINST = click.option(
     "--against", metavar="N|RUN", help="Difference per unit of work to N sessions, or to another run."
 )
+
+
+OFF_CPU = click.option("--off-cpu", is_flag=True, help="Where the sessions slept, by stack (run --off-cpu).")
+
+
+def _alone(against: str | None, off_cpu: bool) -> None:
+    if against is not None and off_cpu:
+        raise UsageError("--against compares CPU time", "leave out --off-cpu")
 
 
 def _against(
@@ -49,6 +58,7 @@ def _against(
     show_default=True,
     help="What to add up.",
 )
+@OFF_CPU
 @AGAINST
 @click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="Rows.")
 @measurement_options
@@ -57,6 +67,7 @@ def _against(
 def hot(
     run: str,
     by: str,
+    off_cpu: bool,
     against: str | None,
     top: int,
     measurement: str | None,
@@ -67,18 +78,20 @@ def hot(
 ) -> None:
     """Show which functions, modules, sessions, wait events or statements used the CPU.
 
-    For runs with --profile. Samples are scaled to the exact CPU time of each process. CPU: without callees;
-    total: with callees; 95 %: interval. Without options, for the highest number of sessions, or for all
-    windows of an observation. With --against: CPU time per unit of work, and which functions make the
-    difference.
+    For runs with --profile; with --off-cpu: in which the sessions slept. Samples are scaled to the exact CPU
+    time of each process, or sleep in each wait event. CPU, sleep: without callees; total: with callees; 95 %:
+    interval. Without options, for the highest number of sessions, or for all windows of an observation. With
+    --against: CPU time per unit of work, and which functions make the difference.
 
     \b
     Examples:
       dbdyno hot last
       dbdyno hot last --by module --sessions 8
       dbdyno hot last --sessions 8 --against 1
+      dbdyno hot last --off-cpu --by wait
       dbdyno hot last --json | jq '.function[0]'
     """
+    _alone(against, off_cpu)
     results = conduct.results_of(open_store(store).open(run))
     if against is not None:
         _, change = _against(results, sessions, against, store)
@@ -87,7 +100,7 @@ def hot(
         else:
             screen.out().print(present.hot_change(change, top))
         return
-    shown, rows = present.hot(results, by, top, chosen(results, measurement, sessions, window))
+    shown, rows = present.hot(results, by, top, chosen(results, measurement, sessions, window), off_cpu)
     if as_json:
         print_json({"run": results.info.id, by: rows})
     else:
@@ -97,6 +110,7 @@ def hot(
 @click.command()
 @run_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File: .html or .svg.")
+@OFF_CPU
 @AGAINST
 @click.option(
     "--wait", metavar="EVENT", help="Only of this wait event (CLASS/NAME), as hot --by wait lists them."
@@ -106,6 +120,7 @@ def hot(
 @store_option
 def flame(
     run: str,
+    off_cpu: bool,
     against: str | None,
     output: Path | None,
     wait: str | None,
@@ -115,7 +130,7 @@ def flame(
     window: int | None,
     store: Path | None,
 ) -> None:
-    """Write a flame graph of the CPU profile of a run.
+    """Write a flame graph of the CPU profile of a run, or of its off-CPU stacks by wait event.
 
     HTML: one file that loads nothing, with search and zoom. SVG: a drawing. For other programs: dbdyno export
     --to folded, pprof or firefox.
@@ -124,15 +139,18 @@ def flame(
     Examples:
       dbdyno flame last
       dbdyno flame last --sessions 8 -o flame.svg
+      dbdyno flame last --off-cpu
       dbdyno flame last --sessions 8 --against 1 -o difference.html
       dbdyno flame last --wait IO/DataFileRead
     """
+    _alone(against, off_cpu)
     record = open_store(store).open(run)
     results = conduct.results_of(record)
     only = {n: v for n, v in (("wait", wait), ("statement", statement)) if v is not None}
-    path = output if output is not None else Path(f"{record.id}-flame.html")
+    path = output if output is not None else Path(f"{record.id}-{'off-cpu' if off_cpu else 'flame'}.html")
     if against is not None:
         sides, change = _against(results, sessions, against, store)
         click.echo(present.write_flame_change(sides, change, path, only))
         return
-    click.echo(present.write_flame(results, path, chosen(results, measurement, sessions, window), only))
+    cell = chosen(results, measurement, sessions, window)
+    click.echo(present.write_flame(results, path, cell, only, off_cpu))

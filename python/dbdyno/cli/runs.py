@@ -214,8 +214,9 @@ def report_command(
     "-o", "--output", type=click.Path(path_type=Path), help="File or folder.  [default: RUN.KIND here]"
 )
 @click.option("--full", is_flag=True, help="With the raw tables: samples, calls, counters ...")
+@click.option("--off-cpu", is_flag=True, help="folded, pprof, firefox: stacks of sleep in place of CPU time.")
 @store_option
-def export(run: str, kind: str, output: Path | None, full: bool, store: Path | None) -> None:
+def export(run: str, kind: str, output: Path | None, full: bool, off_cpu: bool, store: Path | None) -> None:
     """Write a run's tables as CSV, Excel, Parquet, JSON, Markdown; its CPU profile for other programs.
 
     csv and parquet: a folder with a file for each table. xlsx: the answer, rungs and charts first, then the
@@ -238,7 +239,7 @@ def export(run: str, kind: str, output: Path | None, full: bool, store: Path | N
             record.id if kind in ("csv", "parquet") else f"{record.id}.{present.ENDINGS.get(kind, kind)}"
         )
     )
-    for written in present.export(results, conduct.raw_tables(record) if full else None, kind, path):
+    for written in present.export(results, conduct.raw_tables(record) if full else None, kind, path, off_cpu):
         click.echo(written)
 
 

@@ -20,6 +20,7 @@ from dbdyno.account.cpu_profile import cpu_profile, cpu_profile_total
 from dbdyno.account.ladder import rungs
 from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
+from dbdyno.account.off_cpu import sleep_profile, sleep_profile_total
 from dbdyno.account.placement import placement
 from dbdyno.account.statement_ledger import statement_ledger, statement_ledger_total
 from dbdyno.account.statements import statements, statements_total
@@ -82,6 +83,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables["wait_durations"] = wait_durations(tables)
     tables["statements"] = statements(tables, plan.experiment.observation)
     tables |= cpu_profile(cells, tables, lambda: code_areas(environment.server.engine))
+    tables |= sleep_profile(cells, tables, lambda: code_areas(environment.server.engine))
     tables |= {"system_calls": system_calls(tables), "system_call_sizes": system_call_sizes(tables)}
     tables["wait_chains"] = wait_chains(tables)
     found, facts = seconds(tables), Facts()
@@ -108,6 +110,7 @@ def conclude(
         "top_events": top_events_total(tables["windows"], spent),
         "statements": statements_total(tables),
         "cpu_profile": cpu_profile_total(tables["windows"], tables["cpu_profile"]),
+        "sleep_profile": sleep_profile_total(tables["windows"], tables["sleep_profile"]),
         **together(tables),
         "statement_ledger": statement_ledger_total(tables),
         **dict(zip(("wait_histogram", "wait_durations"), wait_durations_total(tables), strict=True)),
@@ -157,7 +160,7 @@ HELD = (
     *("windows", "rates", "ledger", "cores", "events", "profile", "top_events", "data_sources", "rounds"),
     *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families", "over_time"),
     *("statements", "statement_texts", "wait_chains", "cpu_profile", "system_calls", "system_call_sizes"),
-    *("statement_ledger", "wait_histogram", "wait_durations"),
+    *("sleep_profile", "statement_ledger", "wait_histogram", "wait_durations"),
 )
 """Tables of a part that conclusions are drawn from."""
 TOGETHER = 64

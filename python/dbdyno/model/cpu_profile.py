@@ -11,6 +11,8 @@ from dbdyno.model.session_time import wait_label
 KERNEL, UNKNOWN = "kernel", "unknown"
 NOT_SAMPLED, OTHERS = "not sampled", "others"
 NO_STATEMENT = "no statement"
+WAIT = "wait"
+"""Stands for the module of a wait event, which is the first frame of a stack of sleep."""
 LABELS = ("wait", "statement")
 """What a sample says of its task: columns of ``cpu_stacks``, kinds of rows of ``cpu_profile``."""
 
@@ -27,11 +29,13 @@ def labels() -> dict[str, pl.Expr]:
 
 
 def frame_text() -> pl.Expr:
-    """A frame of a stack, of ``module`` and ``name``; characters with a meaning in stacks are replaced."""
-    module, name = (
-        pl.col(n).str.replace_all(r"[;\r\n]", ":").str.replace_all("`", "'") for n in ("module", "name")
-    )
-    return pl.concat_str(module, name, separator="`")
+    """A frame of a stack, of ``module`` and ``name``."""
+    return pl.concat_str(as_text(pl.col("module")), as_text(pl.col("name")), separator="`")
+
+
+def as_text(name: pl.Expr) -> pl.Expr:
+    """Characters with a meaning in stacks are replaced."""
+    return name.str.replace_all(r"[;\r\n]", ":").str.replace_all("`", "'")
 
 
 class Frame(NamedTuple):

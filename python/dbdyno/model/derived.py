@@ -7,6 +7,7 @@ from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import process_rates
 from dbdyno.model.data_sources.blocking import WAIT_CHAINS
 from dbdyno.model.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS
+from dbdyno.model.data_sources.sleeps import DERIVED_SLEEP_STACKS, DERIVED_SLEEPS
 from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, STATEMENT_LEDGER, TEXTS, WAITS_OF
 from dbdyno.model.data_sources.syscalls import CALLS, SIZES
 
@@ -379,11 +380,13 @@ DERIVED: dict[str, tuple[Column, ...]] = {
     "placements": PLACEMENTS,
     "cpu_profile": DERIVED_PROFILE,
     "cpu_stacks": DERIVED_STACKS,
+    "sleep_profile": DERIVED_SLEEPS,
+    "sleep_code": DERIVED_SLEEP_STACKS,
 }
 
 OLDER_NAMES = {"witnesses": "data_sources"}
 """What tables were called in runs of older versions -> what they are called now."""
-WHOLLY = ("microstates", "strips", "cpu_stacks")
+WHOLLY = ("microstates", "strips", "cpu_stacks", "sleep_code")
 """Tables of nothing but rows of single sessions and processes, or of stacks: not held in memory."""
 OF_SESSIONS = ("ledger", "events", "system_calls", *WHOLLY)
 """Tables that have such rows; in the others ``who`` is ``session``."""

@@ -6,6 +6,7 @@ from dbdyno.model.column import Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import asked, counts, keyed
 from dbdyno.model.data_sources.profile import PROFILE
+from dbdyno.model.data_sources.sleeps import SLEEPS
 from dbdyno.model.data_sources.statements import STATEMENT, TEXTS
 
 _WHO = (
@@ -239,6 +240,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         for c in counts()
     },
     **PROFILE,
+    **SLEEPS,
     # -- engine ---------------------------------------------------------------------------------
     "backends": (
         _c("at_ns", "i64", "when the server was asked"),

@@ -77,17 +77,19 @@ def details(results: Results, name: str, cell: str | None = None) -> printed:
 
 
 def hot(
-    results: Results, by: str, most: int, cell: str | None = None
+    results: Results, by: str, most: int, cell: str | None = None, off_cpu: bool = False
 ) -> tuple[printed, list[dict[str, Any]]]:
     """The CPU profile of a measurement, by one of ``cpu_profile.KINDS``: as text, and as rows.
 
-    Without ``cell``: of the top load, or of all windows of an observation.
+    With ``off_cpu``: where its sessions slept. Without ``cell``: of the top load, or of all windows of an
+    observation.
     """
     from dbdyno.present import cpu_profile
     from dbdyno.present.media.text import Printed
 
-    pick = cpu_profile.pick_of(results, cell)
-    return Printed(cpu_profile.hot(results, pick, by, most)), cpu_profile.hot_rows(results, pick, by)
+    of = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
+    pick = cpu_profile.pick_of(results, cell, of)
+    return Printed(cpu_profile.hot(results, pick, by, most, of)), cpu_profile.hot_rows(results, pick, by, of)
 
 
 def hot_change(change: CostChange, most: int) -> printed:
@@ -100,7 +102,11 @@ def hot_change(change: CostChange, most: int) -> printed:
 
 
 def write_flame(
-    results: Results, path: Path, cell: str | None = None, only: Mapping[str, str] | None = None
+    results: Results,
+    path: Path,
+    cell: str | None = None,
+    only: Mapping[str, str] | None = None,
+    off_cpu: bool = False,
 ) -> Path:
     """The flame graph as a page, or as a drawing where ``path`` ends in .svg; see :func:`hot`.
 
@@ -108,10 +114,11 @@ def write_flame(
     """
     from dbdyno.present import cpu_profile, exports, flame
 
-    pick = cpu_profile.pick_of(results, cell)
+    of = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
+    pick = cpu_profile.pick_of(results, cell, of)
     if path.suffix == ".svg":
-        return exports.write_atomic(path, flame.svg(cpu_profile.picture(results, pick, only)).encode())
-    return exports.write(cpu_profile.page(results, pick, only), path)
+        return exports.write_atomic(path, flame.svg(cpu_profile.picture(results, pick, only, of)).encode())
+    return exports.write(cpu_profile.page(results, pick, only, of), path)
 
 
 def write_flame_change(

@@ -1,14 +1,17 @@
-"""Where CPU time went: tables by module, function, session, wait event, statement; the flame graph."""
+"""Where CPU time went, and where sessions slept: by code, session, wait event, statement; flame graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from dbdyno.model.comparison import CodeCost, CostChange
 from dbdyno.model.cpu_profile import LABELS, NOT_SAMPLED, OTHERS
+from dbdyno.model.data_source import DataSource
+from dbdyno.model.data_sources.profile import CPU_PROFILE
+from dbdyno.model.data_sources.sleeps import OFF_CPU
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
@@ -35,8 +38,39 @@ from dbdyno.present.figures import percent, work_short
 from dbdyno.present.selection import Pick, rows_of
 from dbdyno.present.statements import texts_of
 
-SOURCE, CLAIM = "CPU profile", "cpu-profile"
+CLAIM = "cpu-profile"
+
+
+class Sampled(NamedTuple):
+    """Stacks that were sampled, and what they stand for."""
+
+    table: str
+    stacks: str
+    source: DataSource
+    time: str
+    head: str
+    flame: str
+    scaled: str
+    kinds: tuple[str, ...]  # of tables in the page; the first two are not folded
+
+
 KINDS = ("function", "module", "session", *LABELS)
+CPU = Sampled(
+    *("cpu_profile", "cpu_stacks", CPU_PROFILE, "CPU time", "CPU %", "flame", "each task's exact CPU time"),
+    ("module", "function", "session", *LABELS),
+)
+SLEEP = Sampled(
+    *(
+        "sleep_profile",
+        "sleep_code",
+        OFF_CPU,
+        "sleep",
+        "sleep %",
+        "sleep",
+        "the exact sleep of each wait event",
+    ),
+    ("wait", "function", "module", "session", "statement"),
+)
 _SHORT = 100
 SHOWN = 20
 """Rows of a table in a page; the export holds all."""
@@ -45,65 +79,85 @@ _Row = dict[str, Any]
 _Columns = list[tuple[Column, Callable[[_Row], Cell]]]
 
 
-def there(results: Results) -> bool:
-    """Whether a profile was taken."""
-    return bool(results.tables.get("cpu_profile", empty("cpu_profile")).height)
+def there(results: Results, of: Sampled = CPU) -> bool:
+    """Whether such a profile was taken."""
+    return bool(results.tables.get(of.table, empty(of.table)).height)
 
 
-def pick_of(results: Results, cell: str | None = None) -> Pick:
-    """As :func:`selection.pick_of`. Raises :class:`UsageError`: the run has no profile."""
+def pick_of(results: Results, cell: str | None = None, of: Sampled = CPU) -> Pick:
+    """As :func:`selection.pick_of`. Raises :class:`UsageError`: the run has no such profile."""
     pick = selection.pick_of(results, cell)
-    if pick is None or not there(results):
+    if pick is None or not there(results, of):
         raise UsageError(
-            f"run {results.info.id} has no CPU profile: {why(results)}",
-            "measure with it: dbdyno run --profile, under load",
+            f"run {results.info.id} has no {_named(of)}: {why(results, of)}",
+            f"measure with it: dbdyno run {_flag(of)}, under load",
         )
     return pick
 
 
-def blocks(results: Results, pick: Pick) -> list[Block]:
-    """Of a page: by module and by function, the flame graph, the rest folded."""
-    frame = _rows(results, pick)
+def _named(of: Sampled) -> str:
+    return of.source.name
+
+
+def _flag(of: Sampled) -> str:
+    return of.source.option.flag if of.source.option else ""
+
+
+def blocks(results: Results, pick: Pick, of: Sampled = CPU) -> list[Block]:
+    """Of a page: by module (sleep: by wait event) and by function, the flame graph, the rest folded."""
+    frame = _rows(results, pick, of)
     if frame.is_empty():
-        return [Paragraph(f"No CPU profile {pick.at}: {why(results)}.", "muted")]
-    first = [by_kind(results, pick, by, SHOWN) for by in ("module", "function")]
-    more = [by_kind(results, pick, by, SHOWN) for by in ("session", *LABELS)]
-    folded = Section("CPU time by session, wait event and statement", more, folded=True)
-    return [*first, picture(results, pick), folded, *remarks(notes(results, frame))]
+        return [Paragraph(f"No {_named(of)} {pick.at}: {why(results, of)}.", "muted")]
+    kinds = of.kinds
+    first, more = ([by_kind(results, pick, by, SHOWN, of) for by in part] for part in (kinds[:2], kinds[2:]))
+    heads = [_HEADS[k] for k in kinds[2:]]
+    title = f"{_capital(of.time)} by {', '.join(heads[:-1])} and {heads[-1]}"
+    folded = Section(title, more, folded=True)
+    return [*first, picture(results, pick, of=of), folded, *remarks(notes(results, frame, of))]
 
 
-def by_kind(results: Results, pick: Pick, by: str, most: int | None = None) -> Table:
-    """One of :data:`KINDS`, the largest first."""
-    rows = _rows(results, pick).filter(pl.col("by") == by)
+def sleep_blocks(results: Results, pick: Pick) -> list[Block]:
+    """Of a page: where the sessions slept."""
+    return blocks(results, pick, SLEEP)
+
+
+def by_kind(results: Results, pick: Pick, by: str, most: int | None = None, of: Sampled = CPU) -> Table:
+    """Rows of one kind, the largest first."""
+    rows = _rows(results, pick, of).filter(pl.col("by") == by)
     whole = float(rows["aas"].sum())
     rest = pl.col("name").is_in([NOT_SAMPLED, OTHERS])
     rows = rows.sort(rest, "aas", "total", descending=[False, True, True], maintain_order=True)
     shown = rows if most is None else pl.concat([rows.filter(~rest).head(most), rows.filter(rest)])
     unit = _unit(results, pick, rows)
-    head = f"CPU time of the sessions {pick.at} by {_HEADS[by]}: {significant(whole)} s per second"
+    head = f"{_capital(of.time)} of the sessions {pick.at} by {_HEADS[by]}: {significant(whole)} s per second"
     told = texts_of(results) if by == "statement" else {}
     texts = {str(i): text for i, (text, _) in told.items() if text}
-    return table(head, _columns(by, whole, unit, texts), shown.to_dicts())
+    return table(head, _columns(by, whole, unit, texts, of), shown.to_dicts())
 
 
-def picture(results: Results, pick: Pick, only: Mapping[str, str] | None = None) -> Flame:
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def picture(results: Results, pick: Pick, only: Mapping[str, str] | None = None, of: Sampled = CPU) -> Flame:
     """The flame graph. ``only``: as in :func:`flame.stacks`; raises :class:`UsageError` where none is so."""
-    rows = flame.stacks(results, pick, only)
+    rows = flame.stacks(results, pick, only, tables=(of.table, of.stacks))
     if only and rows.is_empty():
-        raise _nothing(results, pick, only)
+        raise _nothing(results, pick, only, of)
     root = flame.tree(rows)
-    scale, unit = _scale(results, pick)
+    scale, unit = _scale(results, pick, of)
+    under = "" if of is CPU else ", the outermost on its wait event"
     caption = (
-        "Width is CPU time; a frame stands on its caller. Click or Enter zooms, arrow keys move, / searches, "
-        "Escape shows all."
+        f"Width is {of.time}; a frame stands on its caller{under}. Click or Enter zooms, arrow keys move, / "
+        "searches, Escape shows all."
     )
-    of = "".join(f", {_HEADS[n]} {value}" for n, value in (only or {}).items())
-    title = f"Flame graph of the sessions' CPU time {pick.at}{of}"
-    return flame.block(f"flame-{pick.key}", title, caption, root, (scale, unit))
+    among = "".join(f", {_HEADS[n]} {value}" for n, value in (only or {}).items())
+    title = f"Flame graph of the sessions' {of.time} {pick.at}{among}"
+    return flame.block(f"{of.flame}-{pick.key}", title, caption, root, (scale, unit))
 
 
-def _nothing(results: Results, pick: Pick, only: Mapping[str, str]) -> UsageError:
-    frame = _rows(results, pick).sort("aas", descending=True)
+def _nothing(results: Results, pick: Pick, only: Mapping[str, str], of: Sampled) -> UsageError:
+    frame = _rows(results, pick, of).sort("aas", descending=True)
     there = [frame.filter(pl.col("by") == n)["name"].drop_nulls().to_list() for n in only]
     words = " and ".join(f"{_HEADS[n]} {v!r}" for n, v in only.items())
     listed = "; ".join(
@@ -112,53 +166,55 @@ def _nothing(results: Results, pick: Pick, only: Mapping[str, str]) -> UsageErro
     return UsageError(f"no sample {pick.at} of {words}", f"those of the profile: {listed}")
 
 
-def hot(results: Results, pick: Pick, by: str, most: int) -> Document:
+def hot(results: Results, pick: Pick, by: str, most: int, of: Sampled = CPU) -> Document:
     """What ``dbdyno hot`` prints."""
-    frame = _rows(results, pick)
+    frame = _rows(results, pick, of)
     if frame.is_empty():
-        return Document("", [Paragraph(f"No CPU profile {pick.at}: {why(results)}.")])
-    return Document("", [by_kind(results, pick, by, most), *remarks(notes(results, frame))])
+        return Document("", [Paragraph(f"No {_named(of)} {pick.at}: {why(results, of)}.")])
+    return Document("", [by_kind(results, pick, by, most, of), *remarks(notes(results, frame, of))])
 
 
-def hot_rows(results: Results, pick: Pick, by: str) -> list[_Row]:
-    """The same as data: the rows of table ``cpu_profile``."""
-    frame = _rows(results, pick).filter(pl.col("by") == by)
+def hot_rows(results: Results, pick: Pick, by: str, of: Sampled = CPU) -> list[_Row]:
+    """The same as data: the rows of the table."""
+    frame = _rows(results, pick, of).filter(pl.col("by") == by)
     return frame.sort("aas", "total", descending=True, maintain_order=True).to_dicts()
 
 
-def why(results: Results) -> str:
+def why(results: Results, of: Sampled = CPU) -> str:
     """Why there is none."""
-    of = results.tables["sources"].filter(pl.col("name") == SOURCE)
-    told = of.filter(pl.col("status") != "ok")
+    row = results.tables["sources"].filter(pl.col("name") == _named(of))
+    told = row.filter(pl.col("status") != "ok")
     if told.height:
         return str(told["detail"][0]) or str(told["status"][0])
-    return "no sample met the server" if of.height else "the run was measured without one: --profile"
+    return "no sample met the server" if row.height else f"the run was measured without: {_flag(of)}"
 
 
-def notes(results: Results, frame: pl.DataFrame) -> list[str]:
+def notes(results: Results, frame: pl.DataFrame, of: Sampled = CPU) -> list[str]:
     """How many samples, how stacks were taken, what was cut or not sampled."""
     stacks = {r["name"]: r for r in frame.filter(pl.col("by") == "stack").to_dicts()}
     count = sum(r["samples"] for r in stacks.values())
     whole = sum(r["aas"] for r in stacks.values())
-    told = results.tables["sources"].filter((pl.col("name") == SOURCE) & (pl.col("status") == "ok"))
+    told = results.tables["sources"].filter((pl.col("name") == _named(of)) & (pl.col("status") == "ok"))
     how = f" ({str(told['detail'][0]).partition(';')[0]})" if told.height and told["detail"][0] else ""
     made = [
-        f"{counted(count, 'sample')}{how}, scaled to each task's exact CPU time. Intervals are 95 %; total "
-        "includes callees."
+        f"{counted(count, 'sample')}{how}, scaled to {of.scaled}. Intervals are 95 %; total includes callees."
     ]
     cut, missing = stacks.get("cut"), stacks.get(NOT_SAMPLED)
     if cut is not None and whole:
         made.append(
-            f"{percent(cut['aas'], whole)} % of CPU time has stacks that were cut: their callers are unknown."
+            f"{percent(cut['aas'], whole)} % of {of.time} has stacks that were cut: the callers are unknown."
         )
     if missing is not None and whole and missing["aas"] > 0.005 * whole:
         share = percent(missing["aas"], whole)
-        made.append(f"{share} % of CPU time was not sampled: no sample of its tasks, or none of their mode.")
+        missed = (
+            "no sample of its tasks, or none of their mode" if of is CPU else "no sample of its wait event"
+        )
+        made.append(f"{share} % of {of.time} was not sampled: {missed}.")
     return made
 
 
-def _rows(results: Results, pick: Pick) -> pl.DataFrame:
-    return rows_of(results, "cpu_profile", pick).filter(pl.col("scope") == "rung")
+def _rows(results: Results, pick: Pick, of: Sampled = CPU) -> pl.DataFrame:
+    return rows_of(results, of.table, pick).filter(pl.col("scope") == "rung")
 
 
 def _unit(results: Results, pick: Pick, rows: pl.DataFrame) -> tuple[str, str]:
@@ -168,9 +224,9 @@ def _unit(results: Results, pick: Pick, rows: pl.DataFrame) -> tuple[str, str]:
     return "per_call_ns", "call"
 
 
-def _scale(results: Results, pick: Pick) -> tuple[float, str]:
+def _scale(results: Results, pick: Pick, of: Sampled = CPU) -> tuple[float, str]:
     """What a second per second of the pick is per unit of work; without one it stays what it is."""
-    rows = _rows(results, pick).filter((pl.col("by") == "function") & (pl.col("aas") > 0))
+    rows = _rows(results, pick, of).filter((pl.col("by") == "function") & (pl.col("aas") > 0))
     column, name = _unit(results, pick, rows)
     costs = rows.drop_nulls(column)
     if costs.is_empty():
@@ -178,9 +234,10 @@ def _scale(results: Results, pick: Pick) -> tuple[float, str]:
     return float(costs[column][0]) / float(costs["aas"][0]), f"ns per {name}"
 
 
-def _columns(by: str, whole: float, unit: tuple[str, str], texts: Mapping[str, str]) -> _Columns:
+def _columns(by: str, whole: float, unit: tuple[str, str], texts: Mapping[str, str], of: Sampled) -> _Columns:
     column, name = unit
     module: _Columns = [(Column("module", rank=1), lambda r: word(visible(r["module"] or "")))]
+    kernel: _Columns = [(numeric("kernel %", 4)._replace(note="of its time, with callees"), _kernel)]
     code: _Columns = [
         (numeric("total %", 1)._replace(note="with callees"), _share("total", whole)),
     ]
@@ -189,10 +246,10 @@ def _columns(by: str, whole: float, unit: tuple[str, str], texts: Mapping[str, s
         *(query if texts else []),
         (Column(_HEADS[by], shortens=True), lambda r: word(_name(r["name"], texts))),
         *(module if by == "function" else []),
-        (numeric("CPU %"), _share("aas", whole, bar=True)),
+        (numeric(of.head), _share("aas", whole, bar=True)),
         (numeric("95 %", 3), lambda r: word(_interval(r, whole))),
         *(code if by in ("function", "module") else []),
-        (numeric("kernel %", 4)._replace(note="of its time, with callees"), _kernel),
+        *(kernel if of is CPU else []),
         (numeric("s/s", 5), lambda r: known(r["aas"], significant, "s/s")),
         (numeric(f"per {name}", 2), lambda r: Cell("") if r[column] is None else _cost(r, column)),
     ]  # fmt: skip
@@ -292,9 +349,10 @@ def difference(
     return Document(title, [picture, *cost_tables(change, SHOWN)])
 
 
-def page(results: Results, pick: Pick, only: Mapping[str, str] | None = None) -> Document:
+def page(results: Results, pick: Pick, only: Mapping[str, str] | None = None, of: Sampled = CPU) -> Document:
     """The profile by itself, as ``dbdyno flame`` writes it."""
+    title = f"{_capital(_named(of))} of run {results.info.id}"
     if only:
-        return Document(f"CPU profile of run {results.info.id}", [picture(results, pick, only)])
-    made = sorted(blocks(results, pick), key=lambda b: not isinstance(b, Flame))
-    return Document(f"CPU profile of run {results.info.id}", made)
+        return Document(title, [picture(results, pick, only, of)])
+    made = sorted(blocks(results, pick, of), key=lambda b: not isinstance(b, Flame))
+    return Document(title, made)

@@ -91,12 +91,15 @@ _FINDINGS = {name: pl.Float64 if name in ("value", "low", "high") else pl.String
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def export(results: Results, raw_tables: Tables | None, to: str, path: Path) -> list[Path]:
+def export(
+    results: Results, raw_tables: Tables | None, to: str, path: Path, off_cpu: bool = False
+) -> list[Path]:
     """Writes the run to ``path`` in the form ``to``; the files written.
 
     ``path`` is a folder for csv and parquet, else a file. ``raw_tables``: all cells' rows of a raw table in
-    one frame, told apart by a column ``cell``; ``None``: without them, and json without tables. Raises
-    UsageError on an unknown form, StoreError where ``path`` cannot be written.
+    one frame, told apart by a column ``cell``; ``None``: without them, and json without tables.
+    ``off_cpu``: of stacks, those of sleep in place of CPU time. Raises UsageError on an unknown form,
+    StoreError where ``path`` cannot be written.
     """
     if to == "csv":
         return _folder(results, raw_tables, path, "csv", _csv)
@@ -118,22 +121,24 @@ def export(results: Results, raw_tables: Tables | None, to: str, path: Path) -> 
 
         return [write_atomic(path, markdown.page(report.document(results)).encode())]
     if to in ENDINGS:
-        return [write_atomic(path, _profile(results, to))]
+        return [write_atomic(path, _profile(results, to, off_cpu))]
     raise UsageError(f"unknown export format {to!r}", f"choose one of {', '.join(get_args(Kind))}")
 
 
-def _profile(results: Results, to: str) -> bytes:
+def _profile(results: Results, to: str, off_cpu: bool) -> bytes:
     """Stacks of the top load, or of all windows of an observation. Raises UsageError where there are none."""
     from dbdyno.present import cpu_profile, flame, profile_exports
 
-    pick = cpu_profile.pick_of(results)
-    rows = flame.stacks(results, pick, apart=LABELS if to == "pprof" else ())
+    of = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
+    pick = cpu_profile.pick_of(results, of=of)
+    apart = LABELS if to == "pprof" else ()
+    rows = flame.stacks(results, pick, apart=apart, tables=(of.table, of.stacks))
     if to == "folded":
         return flame.folded(rows).encode()
     wall_s = float(results.tables["windows"].filter(pl.col("sessions") == pick.rung[2])["wall_s"].sum())
     start_s = results.info.started.timestamp()
     if to == "pprof":
-        return profile_exports.pprof(rows, wall_s, round(start_s * 1e9))
+        return profile_exports.pprof(rows, wall_s, round(start_s * 1e9), "sleep" if off_cpu else "cpu")
     return profile_exports.firefox(rows, f"dbdyno {results.info.id}", wall_s, start_s * 1e3)
 
 

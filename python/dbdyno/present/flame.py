@@ -37,17 +37,23 @@ class Node:
 
 
 def stacks(
-    results: Results, pick: Pick, only: Mapping[str, str] | None = None, apart: Sequence[str] = ()
+    results: Results,
+    pick: Pick,
+    only: Mapping[str, str] | None = None,
+    apart: Sequence[str] = (),
+    tables: tuple[str, str] = ("cpu_profile", "cpu_stacks"),
 ) -> pl.DataFrame:
     """``scope``, ``who``, ``stack``, ``mode``, ``aas``, ``samples``; of several cells their mean.
 
-    ``only``: the wait event and the statement whose samples are taken; ``apart``: these are columns, too.
+    ``only``: the wait event and the statement whose samples are taken; ``apart``: these are columns, too;
+    ``tables``: the profile's and its stacks'.
     """
+    profile, folded = tables
     windows = results.tables["windows"]
     if pick.cell is not None and pick.repeats == 1:
         walls = {pick.cell: 1.0}
     else:
-        there = set(results.tables["cpu_profile"]["cell"])
+        there = set(results.tables[profile]["cell"])
         found = [cells for head, cells in groups(windows) if pick.rung == _rung(head)]
         walls = {w["cell"]: w["wall_s"] for cells in found for w in cells if w["cell"] in there}
     parts = pl.LazyFrame({"cell": list(walls), "part": [w / sum(walls.values()) for w in walls.values()]})
@@ -58,7 +64,7 @@ def stacks(
         joined = rows.filter(*same).join(parts, on="cell")
         return joined.group_by(by).agg((pl.col("aas") * pl.col("part")).sum(), pl.col("samples").sum())
 
-    return results.ask("cpu_stacks", mean).sort(
+    return results.ask(folded, mean).sort(
         "scope", "who", "aas", "stack", descending=[True, False, True, False]
     )
 

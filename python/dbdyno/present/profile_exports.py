@@ -19,10 +19,11 @@ from dbdyno.present.flame import whose
 # Protocol buffers: https://github.com/google/pprof/blob/main/proto/profile.proto
 
 
-def pprof(rows: pl.DataFrame, wall_s: float, start_ns: int) -> bytes:
-    """gzip of a ``Profile``: samples and CPU nanoseconds of each stack, with wait event and statement.
+def pprof(rows: pl.DataFrame, wall_s: float, start_ns: int, kind: str = "cpu") -> bytes:
+    """gzip of a ``Profile``: samples and nanoseconds of each stack, with wait event and statement.
 
-    ``start_ns``: since 1970."""
+    ``start_ns``: since 1970; ``kind``: of time, cpu or sleep.
+    """
     texts = _Table()
     functions: dict[Frame, int] = {}
     samples = []
@@ -34,7 +35,8 @@ def pprof(rows: pl.DataFrame, wall_s: float, start_ns: int) -> bytes:
         named = [(3, _message((1, texts.number(k)), (2, texts.number(v)))) for k, v in told]
         values = [count, round(aas * wall_s * NS_PER_S)]
         samples.append(_message((1, _packed(places)), (2, _packed(values)), *named))
-    kinds = [_message((1, texts.number(a)), (2, texts.number(b))) for a, b in _KINDS]
+    values_of = (("samples", "count"), (kind, "nanoseconds"))
+    kinds = [_message((1, texts.number(a)), (2, texts.number(b))) for a, b in values_of]
     defined = [
         _message((1, n), (2, texts.number(f.function)), (4, texts.number(f.module)))
         for f, n in functions.items()
@@ -44,12 +46,9 @@ def pprof(rows: pl.DataFrame, wall_s: float, start_ns: int) -> bytes:
         *((1, k) for k in kinds), *((2, s) for s in samples),
         *((4, p) for p in places_), *((5, f) for f in defined),
         *((6, t.encode()) for t in texts), (9, start_ns), (10, round(wall_s * NS_PER_S)), (11, kinds[1]),
-        (12, 1), (14, texts.number("cpu")),
+        (12, 1), (14, texts.number(kind)),
     )  # fmt: skip
     return gzip.compress(whole, mtime=0)
-
-
-_KINDS = (("samples", "count"), ("cpu", "nanoseconds"))
 
 
 def _message(*fields: tuple[int, int | bytes]) -> bytes:

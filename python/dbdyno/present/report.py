@@ -197,6 +197,9 @@ class _Builder:
                 detail=True,
                 name="CPU profile",
             )
+        if cpu_profile.there(results, cpu_profile.SLEEP):
+            asleep = [self._choice(cpu_profile.sleep_blocks)]
+            yield Section("Where sessions slept", asleep, "off-cpu", detail=True, name="Off-CPU")
         ladders = scaling_document.section(results.scaling)
         if ladders is not None:
             yield replace(ladders, detail=True)

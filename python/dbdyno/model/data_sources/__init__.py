@@ -13,10 +13,11 @@ from dbdyno.model.data_source import (
 )
 from dbdyno.model.data_sources.blocking import BLOCKING
 from dbdyno.model.data_sources.profile import CPU_PROFILE
+from dbdyno.model.data_sources.sleeps import OFF_CPU
 from dbdyno.model.data_sources.statements import STATEMENTS
 from dbdyno.model.data_sources.syscalls import SYSTEM_CALLS
 
-BUILT_IN: tuple[DataSource, ...] = (SYSTEM_CALLS, STATEMENTS, CPU_PROFILE, BLOCKING)
+BUILT_IN: tuple[DataSource, ...] = (SYSTEM_CALLS, STATEMENTS, CPU_PROFILE, OFF_CPU, BLOCKING)
 SOURCES = list(BUILT_IN)
 
 

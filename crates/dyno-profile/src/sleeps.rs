@@ -1,0 +1,266 @@
+//! Stacks of sleeps: taken by the trace's program, unwound and named as those of the CPU profile are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dyno_model::{Column, Table, now_ns};
+use dyno_observe::task::Task;
+use dyno_observe::{Profiler, Status, Texts};
+use dyno_trace::{Asleep, Event, OTHERS, PAGE, Stacks, UNREAD, Woken};
+
+use crate::book::Book;
+use crate::profile::kernel_symbols;
+use crate::records::{Record, Sample};
+use crate::registers::registers;
+use crate::rights::KERNEL_HIDDEN;
+use crate::tables::{frames, stacks};
+
+/// The name of this data source.
+pub const SOURCE: &str = "off-CPU stacks";
+/// In which the program calls us when a task leaves its CPU: frames above it are ours.
+const SCHEDULER: &str = "__schedule";
+/// Rates are judged over so long.
+const ROUND_NS: i64 = 250_000_000;
+/// What a stack stands for at first, and at least, in 2^10 ns asleep.
+const FIRST: f64 = 5_000.0;
+const LEAST: f64 = 1.0;
+const MOST: f64 = 1e9;
+
+/// Reads the ring, and chooses what a stack stands for so that there are as many as wanted.
+pub struct Sleeps {
+    hz: f64,
+    until_ns: Option<i64>,
+    stacks: Stacks,
+    main_pid: Option<u32>,
+    book: Book,
+    /// Beside the book's rows.
+    rows: Vec<Sleep>,
+    /// Those under way: by tid and when they began.
+    open: HashMap<(u32, u64), usize>,
+    round: u64,
+    since_ns: i64,
+    /// Stacks up to then.
+    before: usize,
+    every: f64,
+}
+
+/// What is known beside the stack.
+struct Sleep {
+    slept_ns: Option<i64>,
+    chance: f64,
+    label: u32,
+    query: u64,
+    own: u32,
+    began_ns: u64,
+}
+
+impl Sleeps {
+    /// About `hz` stacks a second, until `until_ns` (`None`: the end of the watch).
+    pub fn new(stacks: Stacks, hz: f64, until_ns: Option<i64>, main_pid: Option<i64>) -> Self {
+        let sleeps = Self {
+            hz,
+            until_ns,
+            stacks,
+            main_pid: main_pid.map(|pid| pid as u32),
+            book: Book::new(main_pid),
+            rows: Vec::new(),
+            open: HashMap::new(),
+            round: 0,
+            since_ns: now_ns(),
+            before: 0,
+            every: FIRST,
+        };
+        sleeps.stacks.pace(sleeps.every);
+        sleeps
+    }
+
+    /// The rate of stacks goes with the time that one of them stands for, more or less.
+    fn pace(&mut self) {
+        let now = now_ns();
+        let ns = now - self.since_ns;
+        if ns < ROUND_NS {
+            return;
+        }
+        let wanted = self.hz * ns as f64 / 1e9;
+        let ratio = (self.rows.len() - self.before) as f64 / wanted;
+        self.every = (self.every * ratio.clamp(0.5, 4.0)).clamp(LEAST, MOST);
+        (self.since_ns, self.before) = (now, self.rows.len());
+        self.stacks.pace(self.every);
+    }
+
+    fn asleep(&mut self, raw: &Asleep) {
+        if self
+            .until_ns
+            .is_some_and(|until_ns| raw.began_ns as i64 > until_ns)
+        {
+            return;
+        }
+        let Some(sample) = sample(raw) else { return };
+        if let Some(main) = self.main_pid.filter(|&main| main != raw.tgid) {
+            let (pid, tid) = (raw.tgid, raw.tgid);
+            self.book.begin(&Record::Fork {
+                pid,
+                parent: main,
+                tid,
+            });
+        }
+        self.book.take(&Record::Sample(sample), 0, self.round);
+        if self.book.rows.len() == self.rows.len() {
+            return; // of a process that nobody told us of
+        }
+        self.open.insert((raw.tid, raw.began_ns), self.rows.len());
+        self.rows.push(Sleep {
+            slept_ns: None,
+            chance: (raw.chance as f64 / 2f64.powi(64)).sqrt(),
+            label: raw.label,
+            query: raw.query,
+            own: raw.own,
+            began_ns: raw.began_ns,
+        });
+    }
+
+    fn woken(&mut self, raw: &Woken) {
+        if let Some(at) = self.open.remove(&(raw.tid, raw.began_ns)) {
+            self.rows[at].slept_ns = Some(raw.slept_ns as i64);
+        }
+    }
+
+    /// Whether its end is known, or it has not ended.
+    fn whole(&self, at: usize) -> bool {
+        let sleep = &self.rows[at];
+        let tid = self.book.lives[self.book.rows[at].life as usize].tid;
+        sleep.slept_ns.is_some() || self.stacks.under_way(sleep.own, tid, sleep.began_ns)
+    }
+
+    fn samples(&self) -> Table {
+        let whole: Vec<usize> = (0..self.rows.len()).filter(|&at| self.whole(at)).collect();
+        let rows = || whole.iter().map(|&at| &self.book.rows[at]);
+        let lives = || rows().map(|r| &self.book.lives[r.life as usize]);
+        let sleeps = || whole.iter().map(|&at| &self.rows[at]);
+        let text = |texts: Texts| Column::Coded(texts.into());
+        let (mut roles, mut classes, mut events) = (Texts::default(), Texts::default(), Texts::default());
+        for life in lives() {
+            roles.push(Some(life.who.as_ref().map_or("other", |w| &*w.role)));
+        }
+        for sleep in sleeps() {
+            let name = (sleep.label != UNREAD)
+                .then(|| self.stacks.names.of(sleep.label))
+                .flatten();
+            classes.push(name.as_ref().map(|(class, _)| &**class));
+            events.push(name.as_ref().map(|(_, event)| &**event));
+        }
+        let status = |s: &Sleep| {
+            let status = if s.label == UNREAD {
+                self.stacks.unread
+            } else {
+                Status::Ok
+            };
+            Some(status.as_str())
+        };
+        let query = |s: &Sleep| (s.query != 0 && s.query != OTHERS).then_some(s.query as i64);
+        Table::new(
+            "sleep_samples",
+            vec![
+                ("t_ns", Column::known(rows().map(|r| r.t_ns))),
+                ("slept_ns", Column::I64(sleeps().map(|s| s.slept_ns).collect())),
+                ("chance", Column::F64(sleeps().map(|s| Some(s.chance)).collect())),
+                (
+                    "session",
+                    Column::I64(lives().map(|l| l.who.as_ref()?.session).collect()),
+                ),
+                ("pid", Column::known(lives().map(|l| i64::from(l.pid)))),
+                ("tid", Column::known(lives().map(|l| i64::from(l.tid)))),
+                ("role", text(roles)),
+                ("wait_class", text(classes)),
+                ("wait_event", text(events)),
+                ("label_status", text(sleeps().map(status).collect())),
+                ("query_id", Column::I64(sleeps().map(query).collect())),
+                (
+                    "query_status",
+                    text(sleeps().map(|_| Some(&*self.stacks.statements)).collect()),
+                ),
+                ("stack", Column::known(rows().map(|r| i64::from(r.stack)))),
+                ("cut", Column::Bool(rows().map(|r| r.cut).collect())),
+            ],
+        )
+    }
+}
+
+impl Profiler for Sleeps {
+    fn watch(&mut self, task: &Arc<Task>) {
+        if !task.gone() {
+            self.drain();
+            self.book.watch(task);
+        }
+    }
+
+    fn drain(&mut self) {
+        self.round += 1;
+        while let Some(event) = self.stacks.take() {
+            match event {
+                Event::Asleep(raw) => self.asleep(&raw),
+                Event::Woken(raw) => self.woken(&raw),
+            }
+        }
+        self.pace();
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        vec![
+            self.samples(),
+            stacks("sleep_stacks", &self.book),
+            frames("sleep_frames", &self.book, kernel_symbols()),
+        ]
+    }
+
+    fn status(&self) -> (String, String) {
+        let counts = &self.book.counts;
+        let lost = self.stacks.left_out();
+        let taken = self.rows.len();
+        let cut = counts.cut;
+        let detail = format!(
+            "sleeps chosen by their expected length, about {} a second; {taken} stacks, {lost} lost; user stacks by \
+             DWARF (.eh_frame), {} with frame pointers; {cut} cut",
+            self.hz, counts.pointers
+        );
+        let hidden = kernel_symbols().is_none().then(|| KERNEL_HIDDEN.to_owned());
+        let closed = (counts.closed > 0).then(|| {
+            format!(
+                "{} processes whose memory map may not be read: give dbdyno CAP_SYS_PTRACE",
+                counts.closed
+            )
+        });
+        let words: Vec<String> = [Some(detail), hidden, closed].into_iter().flatten().collect();
+        (Status::Ok.as_str().to_owned(), words.join("; "))
+    }
+}
+
+/// As a clock would have sampled it. `None`: it is not as it should be.
+fn sample(raw: &Asleep) -> Option<Sample<'_>> {
+    let [fp, lr, sp, pc] = raw.registers;
+    let kernel = chain(&raw.kernel, raw.kernel_bytes);
+    let first = sp as usize % PAGE;
+    let end = (raw.pages as usize * PAGE).max(first);
+    Some(Sample {
+        kernel: true,
+        pid: raw.tgid,
+        tid: raw.tid,
+        t_ns: raw.began_ns,
+        cpu: raw.cpu,
+        kernel_chain: kernel[ours(kernel)..].to_vec(),
+        user_chain: chain(&raw.user, raw.user_bytes).to_vec(),
+        registers: (sp != 0).then(|| registers(fp, lr, sp, pc)),
+        stack: raw.memory.get(first..end)?,
+    })
+}
+
+fn chain(addresses: &[u64], bytes: i32) -> &[u64] {
+    let taken = usize::try_from(bytes).unwrap_or(0) / size_of::<u64>();
+    &addresses[..taken.min(addresses.len())]
+}
+
+/// How many frames at the leaf are the trace's own.
+fn ours(kernel: &[u64]) -> usize {
+    let named = |address: &u64| kernel_symbols()?.find(address - 1).map(|s| s.name == SCHEDULER);
+    kernel.iter().position(|a| named(a) == Some(true)).unwrap_or(0)
+}

@@ -1,0 +1,130 @@
+"""Tables ``sleep_profile`` and ``sleep_code``: sleep by code, wait event, session and statement. Pure.
+
+A sleep was chosen with a known chance, so its time stands for 1/chance of such time (Horvitz and Thompson,
+1952, J. Am. Stat. Assoc. 47:663): sums over the chosen ones have the right mean. They are scaled to the exact
+sleep of each wait event in the ledger. Of wait events that no chosen sleep was in, all time is "not sampled".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from dbdyno.account import cpu_profile as code
+from dbdyno.account.window.cells import key
+from dbdyno.model.code_areas import CodeAreas
+from dbdyno.model.cpu_profile import LABELS, NOT_SAMPLED, UNKNOWN, WAIT, as_text, labels
+from dbdyno.model.raw import RawCell
+from dbdyno.model.session_time import wait_label
+from dbdyno.model.tables import Tables, conform, empty
+
+_GROUP = ["scope", "who"]
+_KERNEL = ("kernel", "total_kernel", "mode")
+
+
+def sleep_profile(
+    cells: Sequence[RawCell], cut: Tables, areas: Callable[[], CodeAreas]
+) -> dict[str, pl.DataFrame]:
+    """``cut``: ``task_cpu`` (whose task it is), ``events``, ``rates``; ``areas``: of the server's program."""
+    made: dict[str, list[pl.DataFrame]] = {name: [empty(name)] for name in ("sleep_profile", "sleep_code")}
+    for cell in cells:
+        if cell.height("sleep_samples"):
+            mine = {n: cut[n].filter(pl.col("cell") == cell.id) for n in ("task_cpu", "events", "rates")}
+            for name, frame in _of_cell(cell, mine, areas()).items():
+                made[name].append(_conform(name, frame, key(cell)))
+    return {name: pl.concat(frames) for name, frames in made.items()}
+
+
+def sleep_profile_total(windows: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
+    """As :func:`code.cpu_profile_total`."""
+    return _exact(code.cpu_profile_total(windows, table, "sleep_profile"))
+
+
+def _conform(name: str, frame: pl.DataFrame, head: dict[str, Any]) -> pl.DataFrame:
+    literals = {k: pl.lit(v) for k, v in head.items()}
+    return conform(name, frame.drop(*_KERNEL, strict=False).with_columns(**literals))
+
+
+def _of_cell(cell: RawCell, cut: Tables, areas: CodeAreas) -> dict[str, pl.DataFrame]:
+    found = _weighted(_samples(cell, cut["task_cpu"]), _asleep(cut["events"]))
+    named = {f"profile_{part}": cell.tables[f"sleep_{part}"] for part in ("stacks", "frames")}
+    met = code.code_of(replace(cell, tables=named), found.seen, areas)
+    rows = code.bounded(code.rows_by(found, met), found.whole)
+    rows = pl.concat([rows, _not_sampled(found)], how="diagonal")
+    rows = rows.filter(pl.col("by") != "mode")
+    stacks = pl.concat([_stacks(found.seen, met), _not_sampled_stacks(found.rest)], how="diagonal")
+    return {"sleep_profile": _exact(code.per_unit(rows, cut["rates"])), "sleep_code": stacks}
+
+
+def _samples(cell: RawCell, tasks: pl.DataFrame) -> pl.DataFrame:
+    """A row per chosen sleep: ``aas``, what it stands for in the window, in seconds per second."""
+    t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
+    end = pl.min_horizontal((pl.col("t_ns") + pl.col("slept_ns")).fill_null(t1), pl.lit(t1))
+    inside = (end - pl.max_horizontal("t_ns", pl.lit(t0))).cast(pl.Float64)
+    sleeps = cell.scan("sleep_samples").with_columns(
+        aas=inside / pl.col("chance") / (t1 - t0), mode=pl.lit("kernel"), n=pl.lit(1, pl.Int64),
+        cuts=pl.col("cut").cast(pl.Int64), event=wait_label(), **labels(),
+    )  # fmt: skip
+    whose = tasks.filter(pl.col("scope") != "beside").unique(["pid", "tid"], keep="last")
+    seen = sleeps.filter(pl.col("aas") > 0).drop("session").collect()
+    return seen.join(whose.select("pid", "tid", "session", *_GROUP), on=["pid", "tid"])
+
+
+def _asleep(events: pl.DataFrame) -> pl.DataFrame:
+    """The ledger's exact sleep by wait event: of the sessions in sum, and of each kind of helper."""
+    kept = events.filter(pl.col("scope").is_in(["rung", "helper"]) & (pl.col("sleep") > 0))
+    by = kept.group_by(*_GROUP, event=wait_label(), maintain_order=True)
+    return by.agg(exact=pl.col("sleep").sum())
+
+
+def _weighted(samples: pl.DataFrame, exact: pl.DataFrame) -> code.Weighted:
+    """Scaled to the exact sleep of each wait event."""
+    by = [*_GROUP, "event"]
+    sums = samples.group_by(by).agg(sampled=pl.col("aas").sum())
+    seen = samples.join(sums, on=by).join(exact, on=by, maintain_order="left").drop_nulls("exact")
+    seen = seen.with_columns(aas=pl.col("aas") * pl.col("exact") / pl.col("sampled"))
+    rest = exact.join(sums, on=by, how="anti", maintain_order="left")
+    whole = seen.group_by(_GROUP, maintain_order=True).agg(
+        sampled=pl.col("aas").sum(), effective=pl.col("aas").sum() ** 2 / (pl.col("aas") ** 2).sum()
+    )
+    return code.Weighted(seen, rest.select(*by, mode=pl.lit("kernel"), aas="exact"), whole)
+
+
+def _not_sampled(found: code.Weighted) -> pl.DataFrame:
+    """A row in each kind; by wait event one per event, as its time is known."""
+    rows = code.not_sampled(found)
+    events = found.rest.select(
+        *_GROUP, "aas", by=pl.lit("wait"), name="event", samples=pl.lit(0, pl.Int64),
+        status=pl.lit(NOT_SAMPLED), total="aas", total_low="aas", total_high="aas",
+    )  # fmt: skip
+    return pl.concat([rows.filter(pl.col("by") != "wait"), events], how="diagonal")
+
+
+def _exact(rows: pl.DataFrame) -> pl.DataFrame:
+    """The sleep of a wait event is measured, not sampled."""
+    by_wait = pl.col("by") == "wait"
+    ends = ("low", "high", "total_low", "total_high")
+    return rows.with_columns(
+        *(pl.when(by_wait).then("aas").otherwise(n).alias(n) for n in ends),
+        total=pl.when(by_wait).then("aas").otherwise("total"),
+    )
+
+
+def _under(stack: pl.Expr) -> pl.Expr:
+    """With the frame of its wait event."""
+    frame = pl.concat_str(pl.lit(f"{WAIT}`"), as_text(pl.col("wait")))
+    return pl.concat_str(frame, stack, separator=";", ignore_nulls=True)
+
+
+def _stacks(seen: pl.DataFrame, met: code.Code) -> pl.DataFrame:
+    """As those of the CPU profile, under the frame of their wait event."""
+    return code.stacks(seen, met).with_columns(stack=_under(pl.col("stack")))
+
+
+def _not_sampled_stacks(rest: pl.DataFrame) -> pl.DataFrame:
+    stack = pl.lit(f"{UNKNOWN}`[{NOT_SAMPLED}]")
+    told = rest.select(*_GROUP, "aas", wait="event", samples=pl.lit(0, pl.Int64))
+    return told.with_columns(stack=_under(stack), **{LABELS[1]: pl.lit(NOT_SAMPLED)})
