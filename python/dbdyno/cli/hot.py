@@ -54,9 +54,7 @@ def _against(
 @click.option(
     "--by",
     type=click.Choice(["function", "module", "session", "wait", "statement"]),
-    default="function",
-    show_default=True,
-    help="What to add up.",
+    help="What to add up.  [default: function; with --off-cpu wait]",
 )
 @OFF_CPU
 @AGAINST
@@ -66,7 +64,7 @@ def _against(
 @json_option
 def hot(
     run: str,
-    by: str,
+    by: str | None,
     off_cpu: bool,
     against: str | None,
     top: int,
@@ -88,10 +86,11 @@ def hot(
       dbdyno hot last
       dbdyno hot last --by module --sessions 8
       dbdyno hot last --sessions 8 --against 1
-      dbdyno hot last --off-cpu --by wait
+      dbdyno hot last --off-cpu
       dbdyno hot last --json | jq '.function[0]'
     """
     _alone(against, off_cpu)
+    by = by or ("wait" if off_cpu else "function")
     results = conduct.results_of(open_store(store).open(run))
     if against is not None:
         _, change = _against(results, sessions, against, store)

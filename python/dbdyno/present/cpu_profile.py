@@ -285,6 +285,8 @@ def _share(column: str, whole: float, bar: bool = False) -> Callable[[_Row], Cel
 def _interval(row: _Row, whole: float) -> str:
     if row["low"] is None or row["name"] == NOT_SAMPLED or whole <= 0:
         return ""
+    if row["by"] == "wait" and row["low"] == row["high"]:
+        return "exact"
     return f"{percent(row['low'], whole, 1)} to {percent(row['high'], whole, 1)}"
 
 
