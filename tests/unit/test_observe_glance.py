@@ -55,17 +55,18 @@ def test_exact_sums_are_spread_over_the_labels_that_samples_saw() -> None:
 
 
 def test_the_trace_says_it_itself_and_a_new_label_began_at_nothing() -> None:
-    def wait(at_s: float, event: str, sleep: float, runq: float) -> dict[str, Any]:
-        label = {"wait_class": "LWLock", "wait_event": event, "sleeps": 1, "preempted": 0}
+    def wait(at_s: float, event: str, sleep: float, runq: float, sleeps: int = 1) -> dict[str, Any]:
+        label = {"wait_class": "LWLock", "wait_event": event, "sleeps": sleeps, "preempted": 0}
         return task(at_s, **label, sleep_ns=int(sleep * S), runq_ns=int(runq * S))
 
     seen = looked(
         tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=S)],
         samples=[sample(0, **ACTIVE)],
-        waits=[wait(10, "A", 1, 0), wait(14, "A", 2, 0.4), wait(14, "B", 0.8, 0.6)],
+        waits=[wait(10, "A", 1, 0), wait(14, "A", 2, 0.4, 5), wait(14, "B", 0.8, 0.6)],
     )
     assert seen.tier == "scheduler trace"
     assert {e.event: (e.sleep, e.runq) for e in seen.events} == {"A": (0.25, 0.1), "B": (0.2, 0.15)}
+    assert {e.event: (e.waits, e.mean_ns) for e in seen.events} == {"A": (1, S / 4), "B": (0.25, 0.8 * S)}
 
 
 def test_an_idle_session_that_waited_for_a_cpu_is_counted() -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dbdyno.cli.observe_state import HELP, ORDERS, Row, View
 from dbdyno.model.source import HIDDEN_STATUS
-from dbdyno.model.units import NS_PER_S, format_ns
+from dbdyno.model.units import NS_PER_S, format_ns, significant
 from dbdyno.model.visible import one_line
 from dbdyno.model.wait_families import Family
 from dbdyno.observe.blocking import Blocked
@@ -260,24 +260,28 @@ def _bar(g: Glance, width: int) -> Text:
 def _events(g: Glance) -> Iterator[Text]:
     """CPU and CPU WAIT ranked among the waits; what an event hid in the run queue beside it."""
     db = g.total("db_time") or 0.0
-    ranked: list[tuple[str, float, float | None, str]] = [
-        ("DB CPU", g.total("run") or 0.0, None, RUN),
-        ("CPU WAIT", g.total("runq") or 0.0, None, WAIT),
+    ranked: list[tuple[str, float, float | None, str, EventLine | None]] = [
+        ("DB CPU", g.total("run") or 0.0, None, RUN, None),
+        ("CPU WAIT", g.total("runq") or 0.0, None, WAIT, None),
     ]
     for e in g.events:
         if not e.at_client:
-            ranked.append((e.name, e.sleep or 0.0, e.runq, event_color(e)))
+            ranked.append((e.name, e.sleep or 0.0, e.runq, event_color(e), e))
     hidden = sum(e.runq or 0.0 for e in g.events if e.at_client)
-    yield Text(f"{'top events, seconds per second':40} {'asleep':>9} {'%DB':>5} {'in queue':>9}", "bold")
+    head = f"{'top events, seconds per second':38} {'asleep':>9} {'%DB':>5} {'in queue':>9}"
+    yield Text(f"{head} {'waits/s':>7} {'mean':>7}", "bold")
     ranked = [r for r in ranked if r[1] >= LEAST or (r[2] or 0.0) >= LEAST]
-    for name, value, runq, style in sorted(ranked, key=lambda r: -(r[1] + (r[2] or 0.0)))[:_EVENTS]:
-        line = Text(f"{name:40} ", style)
+    for name, value, runq, style, event in sorted(ranked, key=lambda r: -(r[1] + (r[2] or 0.0)))[:_EVENTS]:
+        line = Text(f"{name:38} ", style)
         line.append(
             f"{number(value):>9} {share(value / db if db else None):>5} {number(runq, ''):>9}", "default"
         )
+        if event is not None and event.waits is not None:
+            mean = "" if event.mean_ns is None else format_ns(event.mean_ns)
+            line.append(f" {significant(event.waits):>7} {mean:>7}", "default")
         yield line
     if hidden >= LEAST:
-        yield Text(f"{'in the run queue under a client wait':40} {'':>9} {'':>5} {number(hidden):>9}", "dim")
+        yield Text(f"{'in the run queue under a client wait':38} {'':>9} {'':>5} {number(hidden):>9}", "dim")
     yield Text("")
 
 

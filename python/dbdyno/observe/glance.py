@@ -16,6 +16,7 @@ import polars as pl
 
 from dbdyno.model.source import HIDDEN
 from dbdyno.model.tables import Tables
+from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import AT_CLIENT, Family, WaitFamilies
 from dbdyno.observe.glance_parts import (
     IDLE,
@@ -96,6 +97,7 @@ class EventLine:
     runq: float | None
     run: float | None
     family: Family = Family.OTHER
+    waits: float | None = None  # sleeps that began, a second; known to the trace alone
 
     @property
     def at_client(self) -> bool:
@@ -104,6 +106,11 @@ class EventLine:
     @property
     def name(self) -> str:
         return f"{self.wait_class}/{self.event}" if self.event else "no wait event"
+
+    @property
+    def mean_ns(self) -> float | None:
+        """How long a sleep in it lasts."""
+        return NS_PER_S * self.sleep / self.waits if self.sleep is not None and self.waits else None
 
 
 @dataclass(frozen=True)
@@ -285,7 +292,10 @@ def _latest(samples: pl.DataFrame, gone_ns: int) -> dict[int, dict[str, Any]]:
 
 def _events(labels: tuple[Label, ...], families: WaitFamilies) -> tuple[EventLine, ...]:
     """The greatest first."""
-    made = (EventLine(*label, _family(families, label.wait_class, label.event)) for label in labels)
+    made = (
+        EventLine(*label[:5], _family(families, label.wait_class, label.event), label.waits)
+        for label in labels
+    )
     return tuple(sorted(made, key=weight, reverse=True))
 
 
@@ -329,8 +339,8 @@ def _summed(lines: tuple[SessionLine, ...]) -> tuple[EventLine, ...]:
     sums: dict[tuple[str | None, str | None, Family], list[float | None]] = {}
     for line in lines:
         for e in line.events:
-            mine = sums.setdefault((e.wait_class, e.event, e.family), [None, None, None])
-            for i, value in enumerate((e.sleep, e.runq, e.run)):
+            mine = sums.setdefault((e.wait_class, e.event, e.family), [None] * 4)
+            for i, value in enumerate((e.sleep, e.runq, e.run, e.waits)):
                 mine[i] = value if mine[i] is None else (mine[i] or 0.0) + (value or 0.0)
-    made = [EventLine(name, event, v[0], v[1], v[2], of) for (name, event, of), v in sums.items()]
+    made = [EventLine(name, event, v[0], v[1], v[2], of, v[3]) for (name, event, of), v in sums.items()]
     return tuple(sorted(made, key=weight, reverse=True))

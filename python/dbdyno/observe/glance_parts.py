@@ -11,6 +11,7 @@ import polars as pl
 from dbdyno.model.brief import MAIN, MOST_LOST, SHORT_NS, Children, children, material, unmet
 from dbdyno.model.source import HIDDEN
 from dbdyno.model.tables import Tables
+from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies
 
 IDLE = "idle"
@@ -38,13 +39,14 @@ class Spent(NamedTuple):
 
 
 class Label(NamedTuple):
-    """Seconds per second under one wait event; the order of ``EventLine``."""
+    """Seconds per second under one wait event; the first five in the order of ``EventLine``."""
 
     wait_class: str | None
     event: str | None
     sleep: float | None
     runq: float | None
     run: float | None
+    waits: float | None = None  # sleeps that began, a second; known to the trace alone
 
 
 def workers(all_samples: pl.DataFrame, samples: pl.DataFrame) -> dict[int, int]:
@@ -141,7 +143,7 @@ def _traced(waits: pl.DataFrame) -> dict[int, tuple[Label, ...]]:
     there = (pl.col("after_ns") == pl.col("first")).any()
     grown = [
         (pl.col(n).max() - pl.when(there).then(pl.col(n).min()).otherwise(0)).alias(n)
-        for n in ("sleep_ns", "runq_ns")
+        for n in ("sleep_ns", "runq_ns", "sleeps")
     ]
     cells = (
         waits.join(span, on="pid")
@@ -152,7 +154,8 @@ def _traced(waits: pl.DataFrame) -> dict[int, tuple[Label, ...]]:
     found: dict[int, list[Label]] = defaultdict(list)
     for r in cells.iter_rows(named=True):
         sleep, runq = (r[n] / r["wall_ns"] for n in ("sleep_ns", "runq_ns"))
-        found[r["pid"]].append(Label(r["wait_class"], r["wait_event"], sleep, runq, None))
+        begun = r["sleeps"] * NS_PER_S / r["wall_ns"]
+        found[r["pid"]].append(Label(r["wait_class"], r["wait_event"], sleep, runq, None, begun))
     return {pid: tuple(labels) for pid, labels in found.items()}
 
 
