@@ -70,7 +70,7 @@ def _own_samples(_load: Load, spec: dict[str, Any]) -> None:
         spent, ended = _thread_ns("dbdyno-profile") - before, _core.now_ns()
         watch.stop()
         samples = frames(watch)["profile_samples"].filter(pl.col("t_ns").is_between(begun, ended))
-        cut = samples["cut"].mean() or 0.0
+        cut = samples["cut"].sum() / max(1, samples.height)
         per_s, each = spent / (ended - begun), spent / 1e3 / max(1, samples.height)
         print(f"| {what}, dbdyno's thread | {per_s:.3%} of a CPU, {each:.0f} us a sample, {cut:.1%} cut | |")
 
