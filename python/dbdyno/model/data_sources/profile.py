@@ -31,7 +31,7 @@ PROFILE: dict[str, tuple[Column, ...]] = {
     "profile_stacks": (
         _c("stack", "i64", "number of the stack"),
         _c("position", "i64", "0 is the leaf"),
-        _c("frame", "i64", "number in profile_frames"),
+        _c("frame", "i64", "number of the frame"),
     ),
     "profile_frames": (
         _c("frame", "i64", "number of the frame"),
