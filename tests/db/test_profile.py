@@ -6,6 +6,7 @@ Where it is not permitted each test asserts that this is said.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -217,18 +218,23 @@ now = _core.now_ns()
 watch.start(now, now + 10**9)
 time.sleep(3)
 watch.stop()
-told = frames(watch)["profile_frames"].select("kind", "module", "function").rows()
-print(json.dumps({"status": watch.source_status()["CPU profile"], "frames": told}))
+found = frames(watch)
+told = found["profile_frames"].select("kind", "module", "function").rows()
+labels = found["profile_samples"]["label_status"].unique().to_list()
+print(json.dumps({"status": watch.source_status()["CPU profile"], "frames": told, "labels": labels}))
 """
 
 
 def _as_nobody(spec: dict[str, Any], *rights: str) -> dict[str, Any]:
     caps = [f"--inh-caps={','.join(rights)}", f"--ambient-caps={','.join(rights)}"] if rights else []
+    user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    return _told(["setpriv", *user, *caps, sys.executable, "-c", AS_SOMEBODY], spec)
+
+
+def _told(command: list[str], spec: dict[str, Any]) -> dict[str, Any]:
     done = subprocess.run(
-        ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *caps,
-         sys.executable, "-c", AS_SOMEBODY],
-        input=json.dumps(spec), capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        command, input=json.dumps(spec), capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -245,7 +251,41 @@ def test_without_rights_it_says_how_to_get_them_and_with_some_what_is_missing(se
     if some["status"][0] != "ok":
         pytest.skip(f"root has no such right to give: {some['status'][1]}")
     assert "CAP_SYSLOG" in some["status"][1]
+    assert "samples have no wait event" in some["status"][1]
+    assert set(some["labels"]) <= {"not permitted", "not supported"}, "never as if it waited for nothing"
     kernel = [function for kind, _, function in some["frames"] if kind == "kernel"]
     assert kernel == [None] * len(kernel), "hidden from this user"
-    whole = _as_nobody(spec, "+perfmon", "+sys_ptrace", "+syslog")
+    whole = _as_nobody(spec, "+perfmon", "+sys_ptrace", "+syslog", "+bpf")
     assert {module for _, module, function in whole["frames"] if function} >= {"postgres"}
+    labelled = "samples have no wait event" not in whole["status"][1]
+    assert labelled == ("ok" in whole["labels"])
+
+
+FORBID = """
+import ctypes, struct, sys
+libc, number = ctypes.CDLL(None), int(sys.argv[1])
+# load the number; if it is this one, EPERM (1); else allow
+program = b"".join(struct.pack("HBBI", *i) for i in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x50000 | 1), (0x06, 0, 0, 0x7FFF0000)))
+kept = ctypes.create_string_buffer(program)
+header = struct.pack("HxxxxxxP", 4, ctypes.addressof(kept))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, header, 0, 0) == 0
+"""
+"""seccomp(2): one system call is not permitted."""
+NUMBERS = {"x86_64": {"perf_event_open": 298, "bpf": 321}, "aarch64": {"perf_event_open": 241, "bpf": 280}}
+
+
+@needs_root
+@pytest.mark.parametrize("forbidden", ["perf_event_open", "bpf"])
+def test_where_a_filter_forbids_a_call_that_is_said(sessions: Sessions, forbidden: str) -> None:
+    numbers = NUMBERS.get(os.uname().machine)
+    if numbers is None:
+        pytest.skip("numbers of system calls are not known here")
+    spec = _spec(sessions, [sessions.doing(READ)], **PROFILE)
+    command = [sys.executable, "-c", FORBID + AS_SOMEBODY, str(numbers[forbidden])]
+    told = _told(command, spec)
+    if forbidden == "perf_event_open" or told["status"][0] != "ok":
+        assert (told["status"][0], told["frames"]) == ("not permitted", [])
+    else:
+        assert "samples have no wait event" in told["status"][1]
+        assert set(told["labels"]) <= {"not permitted", "not supported"}
