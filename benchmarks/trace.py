@@ -70,8 +70,8 @@ def _own_samples(_load: Load, spec: dict[str, Any]) -> None:
         spent, ended = _thread_ns("dbdyno-profile") - before, _core.now_ns()
         watch.stop()
         samples = frames(watch)["profile_samples"].filter(pl.col("t_ns").is_between(begun, ended))
-        cut = samples["cut"].sum() / max(1, samples.height)
-        per_s, each = spent / (ended - begun), spent / 1e3 / max(1, samples.height)
+        n = max(1, samples.height)
+        per_s, each, cut = spent / (ended - begun), spent / 1e3 / n, samples["cut"].sum() / n
         print(f"| {what}, dbdyno's thread | {per_s:.3%} of a CPU, {each:.0f} us a sample, {cut:.1%} cut | |")
 
 

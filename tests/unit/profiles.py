@@ -16,6 +16,8 @@ Stack = Sequence[str]
 """The root first; a frame is ``module`function``, ``kernel`vfs_read`` one of the kernel."""
 
 EXEC = ("postgres`main", "postgres`ExecScan")
+QUERY = 42
+"""Query id of all samples; those of stack ``read`` are under IO/DataFileRead."""
 STACKS: dict[str, Stack] = {
     "scan": (*EXEC, "postgres`heapgettup"),
     "lock": (*EXEC, "postgres`LWLockAttemptLock"),
@@ -34,13 +36,17 @@ def with_profile(
     names = list(shares)
     drawn = rng.choice(len(names), n, p=np.array(list(shares.values())) / sum(shares.values()))
     whose = rng.integers(0, tasks.height, n)
+    reads = pl.Series(drawn).is_in([n for n, s in enumerate(names) if s == "read"])
     last = np.array([STACKS[s][-1].startswith("kernel") for s in names])
     columns = {c: tasks[c].gather(whose) for c in ("session", "pid", "tid", "role")}
     samples = pl.DataFrame(columns).with_columns(
         t_ns=pl.Series(np.sort(rng.integers(cell.meta.t0_ns, cell.meta.t1_ns, n))),
         cpu=pl.lit(0),
         mode=pl.Series(np.where(last[drawn], "kernel", "user")),
+        wait_class=pl.select(pl.when(reads).then(pl.lit("IO"))).to_series(),
+        wait_event=pl.select(pl.when(reads).then(pl.lit("DataFileRead"))).to_series(),
         label_status=pl.lit("ok"),
+        query_id=pl.lit(QUERY),
         query_status=pl.lit("ok"),
         stack=pl.Series(drawn),
         cut=pl.lit(False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -41,9 +41,9 @@ def results() -> Results:
     return made()
 
 
-def cpu(results: Results) -> float:
+def cpu(results: Results, account: str = "run") -> float:
     rows = results.tables["ledger"].filter((pl.col("sessions") == 4) & (pl.col("scope") == "rung"))
-    return float(rows.filter(pl.col("account") == "run")["aas"].item())
+    return float(rows.filter(pl.col("account") == account)["aas"].item())
 
 
 @pytest.mark.whole
@@ -57,12 +57,34 @@ def test_the_tree_holds_all_time_and_a_frame_its_callees(results: Results):
     ))  # fmt: skip
 
 
+def test_the_tree_of_a_wait_event_or_a_statement_holds_its_time(results: Results):
+    pick = cpu_profile.pick_of(results)
+    _, rows = present.hot(results, "wait", 5)
+    waited = {r["name"]: r["aas"] for r in rows}
+    root = flame.tree(flame.stacks(results, pick, {"wait": "IO/DataFileRead"}))
+    assert root.value == pytest.approx(waited["IO/DataFileRead"])
+    assert root.value == pytest.approx(cpu(results, "run.system")), "no other stack is in the kernel"
+    assert {n.text for n in _leaves(root)} == {"kernel:ext4`ext4_file_read_iter"}
+    whole = flame.tree(flame.stacks(results, pick, {"statement": "42"}))
+    assert whole.value == pytest.approx(cpu(results))
+    with pytest.raises(UsageError, match="IO/WalSync"):
+        cpu_profile.picture(results, pick, {"wait": "IO/WalSync"})
+
+
+def _leaves(node: flame.Node) -> Iterator[flame.Node]:
+    for child in node.children.values():
+        yield from _leaves(child)
+    if not node.children:
+        yield node
+
+
 @pytest.mark.parametrize(
     ("by", "first"),
     [
         ("function", "heapgettup"),
         ("module", "postgres:access/heap"),
         ("wait", "no wait event"),
+        ("statement", "42"),
         ("session", None),
     ],
 )

@@ -151,9 +151,12 @@ def picture(results: Results, pick: Pick, only: Mapping[str, str] | None = None,
         f"Width is {of.time}; a frame stands on its caller{under}. Click or Enter zooms, arrow keys move, / "
         "searches, Escape shows all."
     )
-    among = "".join(f", {_HEADS[n]} {value}" for n, value in (only or {}).items())
-    title = f"Flame graph of the sessions' {of.time} {pick.at}{among}"
+    title = f"Flame graph of the sessions' {of.time} {pick.at}{_among(only)}"
     return flame.block(f"{of.flame}-{pick.key}", title, caption, root, (scale, unit))
+
+
+def _among(only: Mapping[str, str] | None) -> str:
+    return "".join(f", {_HEADS[n]} {value}" for n, value in (only or {}).items())
 
 
 def _nothing(results: Results, pick: Pick, only: Mapping[str, str], of: Sampled) -> UsageError:
@@ -346,9 +349,11 @@ def difference(
         f"Width is CPU time per {change.unit}, the larger of both. Red: more than {change.baseline}; blue: "
         "less. Click or Enter zooms, arrow keys move, / searches, Escape shows all."
     )
-    title = f"CPU time per {change.unit}: {change.variant} against {change.baseline}"
+    if only and all(side.is_empty() for side in sides):
+        raise _nothing(b, second, only, CPU)
+    title = f"CPU time per {change.unit}{_among(only)}: {change.variant} against {change.baseline}"
     picture = flame.block("flame-difference", title, caption, flame.tree(*sides), (1.0, unit), compared=True)
-    return Document(title, [picture, *cost_tables(change, SHOWN)])
+    return Document(title, [picture, *([] if only else cost_tables(change, SHOWN))])
 
 
 def page(results: Results, pick: Pick, only: Mapping[str, str] | None = None, of: Sampled = CPU) -> Document:
