@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -32,19 +32,18 @@ def shaped(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def tables(read: Mapping[str, Sequence[pl.DataFrame]], major: int, own: Collection[int]) -> Tables:
-    """All tables of the schema, from the frames of each statement; what was not read is empty."""
-    made = {name: joined(name, read.get(name, ())) for name in TABLES}
-    sizes = read.get("sizes", ())
+def tables(read: Mapping[str, Mapping[str, pl.DataFrame]], major: int, own: Collection[int]) -> Tables:
+    """All tables of the schema, from the frames of each statement by database; what was not read is empty."""
+    made = {name: joined(name, read.get(name, {}).values()) for name in TABLES}
+    sizes = read.get("sizes", {})
     for name, sized in (("relations", with_sizes), ("indexes", with_index_sizes)):
-        if len(parts := read.get(name, ())) == len(sizes):
-            made[name] = joined(name, (sized(*both) for both in zip(parts, sizes, strict=True)))
-    for frame in read.get("database_sizes", ())[:1]:
-        bytes_ = frame.select(database_id="oid", size_bytes="size_bytes")
-        known = made["databases"].drop("size_bytes").join(bytes_, on="database_id", how="left")
+        frames = read.get(name, {}).items()
+        made[name] = joined(name, (sized(f, sizes[db]) if db in sizes else f for db, f in frames))
+    for frame in read.get("database_sizes", {}).values():
+        whole = made["databases"].drop("size_bytes")
+        known = whole.join(frame.rename({"oid": "database_id"}), on="database_id", how="left")
         made["databases"] = shaped("databases", known)
-    counted = next(iter(read.get("statements", ())), pl.DataFrame())
-    wide = next(iter(read.get("server", ())), pl.DataFrame())
+    counted, wide = (next(iter(read.get(n, {}).values()), pl.DataFrame()) for n in ("statements", "server"))
     if counted.height:
         made["statements"] = statements(counted, own)
     made["server"] = figures(wide, major)

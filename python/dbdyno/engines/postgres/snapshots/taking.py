@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import polars as pl
 import psycopg
+from psycopg import sql as pgsql
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import tuple_row
 
@@ -66,7 +67,7 @@ class _Taking:
 
     major: int
     known: Container[int]
-    read: dict[str, list[pl.DataFrame]] = field(default_factory=dict)  # a frame a database
+    read: dict[str, Frames] = field(default_factory=dict)  # by statement, then by database
     missing: dict[str, str] = field(default_factory=dict)
     databases: list[str] = field(default_factory=list)
     before: dict[str, int] = field(default_factory=dict)  # own transactions, by database
@@ -82,7 +83,7 @@ class _Taking:
         self.after[database] = self.after.get(database, 0) + made - before
 
     def first(self, name: str) -> pl.DataFrame:
-        return self.read.get(name, [pl.DataFrame()])[0]
+        return next(iter(self.read.get(name, {}).values()), pl.DataFrame())
 
 
 class Snapshots:
@@ -174,7 +175,7 @@ class Snapshots:
         counted = self._wait_for_counts(connection, taking) if first else 0
         began = datetime.now(UTC)
         for name, frame in _batch(connection, texts, taking.missing).items():
-            taking.read.setdefault(name, []).append(frame)
+            taking.read.setdefault(name, {})[database] = frame
         if first:
             taking.counted = began + (datetime.now(UTC) - began) / 2
         if "statements" in texts:
@@ -216,8 +217,9 @@ class Snapshots:
             missing.setdefault(place, why)
         if all_databases:
             for name in context.closed:
+                named = pgsql.Identifier(name).as_string(None)
                 missing[f"database {name}"] = (
-                    f"no right to connect: GRANT CONNECT ON DATABASE to {context.quoted}"
+                    f"no right to connect: GRANT CONNECT ON DATABASE {named} TO {context.quoted}"
                 )
         if "statements" not in taking.read:
             source = self._counting()
@@ -237,12 +239,12 @@ class Snapshots:
             missing["databases.size_bytes"] = (
                 f"some were not looked at within {SIZING_S:g} s, or not permitted"
             )
-        for frame in taking.read.get("sizes", []):
-            if unseen := frame["bytes"].null_count():
-                missing["relations.sized"] = (
-                    f"{unseen} of {frame.height} files were locked, or not looked at within {SIZING_S:g} s: "
-                    "their size is the catalogue's, as of the last vacuum or analyze"
-                )
+        files = [frame["bytes"] for frame in taking.read.get("sizes", {}).values()]
+        if unseen := sum(one.null_count() for one in files):
+            missing["relations.sized"] = (
+                f"{unseen} of {sum(map(len, files))} files were locked, or not looked at within "
+                f"{SIZING_S:g} s: their size is the catalogue's, as of the last vacuum or analyze"
+            )
 
 
 def _context(connection: Connection) -> Context:
