@@ -237,7 +237,8 @@ def _load(found: IntervalFigures, names: Sequence[str]) -> list[Block]:
 
 
 def _unknown(found: IntervalFigures, row: Figures) -> list[str]:
-    blank = [(why(found, "databases", Spec(name, c)), name) for name, c, _ in _LINES if row[c] is None]
+    shown = [(name, c) for name, c, _ in _LINES if row[c] is None and c not in _RARE]
+    blank = [(why(found, "databases", Spec(name, c)), name) for name, c in shown]
     return [f"{UNKNOWN} {', '.join(n)}: {reason}." for reason, n in grouped(blank).items() if reason]
 
 
