@@ -173,7 +173,9 @@ def test_a_statement_of_much_time() -> None:
         return {"user": "u", "database": "shop", "query_id": number, "toplevel": True, "calls": 2,
                 "exec_ns": exec_ns}  # fmt: skip
 
-    rows = [statement(n, 1000) for n in range(4)]
+    second = 10**9
+    rows = [statement(n, second) for n in range(4)]
     said = grown(statements=rows)["snapshot-statement"]
-    assert said.value and said.value.value == 0.25 and "500 ns" in said.text
-    assert grown(statements=[*rows, statement(9, 1000)]) == {}
+    assert said.value and said.value.value == 0.25 and "500 ms" in said.text
+    assert grown(statements=[*rows, statement(9, second)]) == {}
+    assert grown(statements=[statement(n, second - 1) for n in range(4)]) == {}

@@ -11,7 +11,7 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model.claim import Claim, Severity
 from dbdyno.model.interval import ALL, ARCHIVE_FAILED, CHECKPOINTS, PER_S, STANDING, IntervalFigures
-from dbdyno.model.units import format_size
+from dbdyno.model.units import NS_PER_S, format_size
 from dbdyno.model.visible import one_line, shortened
 
 _MIB, _GIB = 1 << 20, 1 << 30
@@ -19,8 +19,8 @@ LARGE_TABLE, LARGE_INDEX, SLOT = 64 * _MIB, 8 * _MIB, _GIB
 """Bytes: tables whose sequential scans are told, indexes that are worth dropping, WAL kept by a slot."""
 SCANS, SCANNED = 10, 0.1
 """Sequential scans of a table, and their share of all rows read."""
-STATEMENT = 0.25
-"""Of the time of all statements."""
+STATEMENT, BUSY = 0.25, 0.01
+"""Of the time of all statements; seconds a second."""
 WRAPAROUND, AGE, AGE_GRAVE = 2**31, 0.25, 0.5
 """Transactions, and shares of them."""
 DEAD, DEAD_SHARE = 10_000, 0.2
@@ -125,7 +125,8 @@ def _slots(found: IntervalFigures) -> Iterator[Claim]:
 
 
 def _statement(found: IntervalFigures) -> Iterator[Claim]:
-    for row in found.statements.filter(pl.col("share") >= STATEMENT).head(1).to_dicts():
+    much = (pl.col("share") >= STATEMENT) & (pl.col("exec_ns") >= BUSY * NS_PER_S * pl.col("seconds"))
+    for row in found.statements.filter(much).head(1).to_dicts():
         known = found.interval.texts.filter(pl.col("query_id") == row["query_id"])["text"]
         text = " ".join((known[0] if len(known) else "its text is not known").split())
         said = {
