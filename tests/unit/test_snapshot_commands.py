@@ -166,3 +166,14 @@ def test_a_series_ends_when_its_time_is_over_and_keeps_what_is_young(tmp_path: P
     assert len(lines) >= 1
     store = SnapshotStore(tmp_path)
     assert BEGAN - timedelta(minutes=10**6) not in [i.taken for i in store.list()]
+
+
+@pytest.mark.usefixtures("run")
+def test_ids_and_names_are_completed(tmp_path: Path) -> None:
+    store = SnapshotStore(tmp_path)
+    ids = [store.add(snapshot(minute, name=name)).id for minute, name in ((0, "before"), (5, None))]
+    around = {"_DBDYNO_COMPLETE": "bash_complete", "COMP_WORDS": "dbdyno snapshot show ", "COMP_CWORD": "3"}
+    done = subprocess.run(
+        [sys.executable, "-m", "dbdyno"], env=os.environ | around, capture_output=True, text=True, check=True
+    )
+    assert [line.split(",")[1] for line in done.stdout.splitlines()] == ["last", "before", *reversed(ids)]

@@ -200,6 +200,25 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     assert _commits(SnapshotStore(tmp_path)) == [7, 9]
 
 
+def test_on_a_full_disk_snapshots_can_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "_TOGETHER", 3)
+    store = SnapshotStore(tmp_path)
+    for i in range(6):
+        store.add(snapshot(i, {"databases": [{"database_id": 1, "commits": i}]}))
+
+    def full(*_: object) -> None:
+        raise StoreFull("no space left")
+
+    monkeypatch.setattr(SnapshotStore, "_write", full)
+    store.remove({i.id for i in store.list()[:4]})
+    monkeypatch.undo()
+    assert len(list(store.path.glob("segment-*"))) == 1
+    assert _commits(SnapshotStore(tmp_path)) == [4, 5]
+    store.add(snapshot(9, {"databases": [{"database_id": 1, "commits": 9}]}))
+    store.remove({store.list()[0].id})
+    assert _commits(SnapshotStore(tmp_path)) == [5, 9]
+
+
 def test_who_reads_while_another_prunes_reads_to_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,3 +263,29 @@ def test_a_damaged_segment_is_left_out_and_named(tmp_path: Path) -> None:
     assert list(fresh.damaged) == [segment.name]
     fresh.remove({fresh.list()[0].id})
     assert len(fresh.list()) == 1
+
+
+@pytest.mark.root
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    """Once there is room the next one is stored; what was there can be read all the time."""
+    (place := tmp_path / "small").mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"mounting a tmpfs needs root: {mounted.stderr.decode().strip()}")
+    try:
+        store, draw = SnapshotStore(place), random.Random(3)
+        rows = [{"database_id": 1, "relation_id": i} for i in range(3000)]
+        with pytest.raises(StoreFull):
+            for minute in range(60):
+                store.add(
+                    snapshot(minute, {"relations": [r | {"seq_rows": draw.getrandbits(60)} for r in rows]})
+                )
+        there = SnapshotStore(place).list()
+        assert there and all(store.read(i).tables["relations"].height == 3000 for i in there)
+        assert not [p for p in store.path.iterdir() if p.name.startswith(".tmp")]
+        SnapshotStore(place).remove({i.id for i in there})
+        assert SnapshotStore(place).add(snapshot(99))
+    finally:
+        subprocess.run(["umount", place], check=True)

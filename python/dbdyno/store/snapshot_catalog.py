@@ -84,7 +84,7 @@ class Catalog:
         found: list[Entry] = []
         for segment in manifest.segments:
             try:
-                found += self.document(segment)
+                found += [e for e in self.document(segment) if e.seq in segment.seqs]
             except StoreError as error:
                 self.damaged[segment.name] = error.message
         return sorted(found, key=lambda e: e.seq)

@@ -27,7 +27,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.errors import StoreError
+from dbdyno.model.errors import StoreError, StoreFull
 from dbdyno.model.snapshot import TABLES, Snapshot, SnapshotInfo
 from dbdyno.model.tables import POLARS
 from dbdyno.store import files
@@ -131,7 +131,10 @@ class SnapshotStore:
                 stale = left != segment.seqs or (earlier is not None and earlier.seqs[-1] in gone)
                 if left and stale and segment.name not in self._catalog.damaged:
                     there = [s for s in kept if s.series == segment.series][-1:]
-                    segment, made = self._joined(made, [segment], self._base(there), left)
+                    try:
+                        segment, made = self._joined(made, [segment], self._base(there), left)
+                    except StoreFull:  # then those are not listed, and go with the last one of the segment
+                        segment = replace(segment, seqs=left)
                 kept += [segment] if left else []
             made = self._prune_texts(replace(made, segments=tuple(kept)))
             self._catalog.keep(made)
