@@ -25,6 +25,7 @@ from dbdyno.cli.screen import aligned, note, width
 from dbdyno.cli.snapshot_lines import Lines, print_some, reasons, record_of, remarks, row
 from dbdyno.model.errors import EXIT_INTERRUPTED, UsageError
 from dbdyno.model.units import NS_PER_S, counted, format_ns, parse_duration_ns
+from dbdyno.store.listing import default_root
 
 if TYPE_CHECKING:
     from dbdyno.model.snapshot import Snapshot, SnapshotInfo
@@ -125,15 +126,18 @@ def list_command(limit: int | None, store: Path | None, as_json: bool) -> None:
       dbdyno snapshot list --limit 20
       dbdyno snapshot list --json | jq -r '.[].id'
     """
-    catalog = _open(store)
-    entries = catalog.entries()
+    from dbdyno.store.snapshot_catalog import DIRECTORY, Catalog
+
+    root = _root(store)
+    catalog = Catalog(root / DIRECTORY)
+    entries = catalog.every()
     for reason in catalog.damaged.values():
         click.echo(f"warning: left out: {reason}", err=True)
     kept = list(zip(entries, remarks([e.info for e in entries]), strict=True))[-(limit or 0) :]
     if as_json:
         print_json([record_of(e.info, e.rows) | {"remark": remark} for e, remark in kept])
     elif not kept:
-        click.echo(f"no snapshots in {catalog.path.parent}; take one: dbdyno snapshot")
+        click.echo(f"no snapshots in {root}; take one: dbdyno snapshot")
     else:
         rows = [row(entry, remark) for entry, remark in kept]
         heads = ("snapshot", "taken", "name", "tables", "statements", "server", "remark")
@@ -246,15 +250,19 @@ def prune(keep: str, dry_run: bool, store: Path | None, as_json: bool) -> None:
 
 
 def _open(store: Path | None) -> SnapshotStore:
-    """``--store`` may also stand before the subcommand."""
-    from dbdyno.store import SnapshotStore
+    from dbdyno.store import SnapshotStore  # here: a list does without Polars
 
+    return SnapshotStore(_root(store))
+
+
+def _root(store: Path | None) -> Path:
+    """``--store`` may also stand before the subcommand."""
     context = click.get_current_context()
     above = context.parent
     own = context.get_parameter_source("store") is ParameterSource.COMMANDLINE
     if not own and above is not None and above.get_parameter_source("store") is ParameterSource.COMMANDLINE:
         store = above.params["store"]
-    return SnapshotStore(store)
+    return default_root() if store is None else store
 
 
 def _refuse_others(context: click.Context) -> None:

@@ -16,6 +16,7 @@ from dbdyno.cli.options import print_json
 from dbdyno.cli.screen import note
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.units import NS_PER_S, counted, format_ns
+from dbdyno.model.visible import one_line
 
 if TYPE_CHECKING:
     from dbdyno.model.snapshot import Snapshot, SnapshotInfo
@@ -56,7 +57,7 @@ class Lines:
         """Once until it succeeds, or fails for another reason."""
         if error.message != self._failed:
             self._failed = error.message
-            said = f"{datetime.now():%Y-%m-%d %H:%M:%S} no snapshot, trying again: {error.message}"
+            said = f"{datetime.now():%Y-%m-%d %H:%M:%S} no snapshot, trying again: {one_line(error.message)}"
             click.echo(f"{said}\n  {error.cure}" if error.cure else said, err=True)
 
     def waiting(self, until: datetime) -> None:
@@ -99,7 +100,7 @@ def row(entry: Entry, remark: str) -> list[str]:
         f"{entry.rows.get('relations', 0):,}",
         f"{entry.rows.get('statements', 0):,}",
         info.address,
-        "; ".join(filter(None, (remark, f"{len(info.missing)} not read" if info.missing else ""))),
+        remark,
     ]
 
 

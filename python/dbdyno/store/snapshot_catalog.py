@@ -79,6 +79,11 @@ class Catalog:
         content = json.dumps({"format": FORMAT, **asdict(manifest)}).encode()
         files.write_atomic(self.path / files.MANIFEST, content)
 
+    def every(self) -> Sequence[Entry]:
+        """What there is now, oldest first."""
+        with self.reading() as manifest:
+            return self.entries(manifest)
+
     def entries(self, manifest: Manifest) -> Sequence[Entry]:
         self.damaged = {}
         found: list[Entry] = []
@@ -94,7 +99,7 @@ class Catalog:
         if segment.name not in self._documents:
             content = files.read_one(self.path / segment.name, DOCUMENT)
             try:
-                told = files.from_json(content or b"")
+                told = json.loads(content or b"")
                 self._documents[segment.name] = [
                     Entry(s["seq"], SnapshotInfo.model_validate(s["info"]), s["rows"], segment)
                     for s in told["snapshots"]

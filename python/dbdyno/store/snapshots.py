@@ -66,8 +66,7 @@ class SnapshotStore:
 
     def entries(self) -> Sequence[Entry]:
         """As :meth:`list`, with what the store knows besides."""
-        with self._catalog.reading() as manifest:
-            return self._catalog.entries(manifest)
+        return self._catalog.every()
 
     def find(self, wanted: str, now: datetime | None = None) -> SnapshotInfo:
         """By id or its beginning, name, ``last``, ``last~2``, or a time, of which it is the nearest.
