@@ -239,6 +239,8 @@ class FakeServer:
         """Of a load, at t0 or t1, whichever ``phase`` is; of somebody else's, now."""
         return rows("counters", counters.rows(self._asked(), phase, self._work_per_call))
 
+    def keep_connection(self) -> None: ...
+
     def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
         """Of now, in virtual time; ``databases``: there is one."""
         if databases and set(databases) - {own_snapshots.DATABASE}:

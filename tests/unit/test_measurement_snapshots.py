@@ -169,3 +169,15 @@ def test_time_of_an_interval_is_that_of_windows_in_between(tmp_path: Path) -> No
     assert found.covered_s == pytest.approx(20.0)
     assert found.parts["seconds"].sum() > 0
     assert conduct.time_model(tmp_path, ends[0], ends[0].model_copy(update={"server": "other"})) is None
+
+
+def test_tables_and_indexes_per_call_and_unit_of_work(run: Run) -> None:
+    words = ["show", run.id, "--objects", "--store", str(run.path.parent)]
+    made = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)["objects"]
+    assert (made["cell"], made["per"], made["work"]) == (run.cells()[1], "call", "LIO")
+    orders = next(t for t in made["tables"] if t["name"].endswith("orders"))
+    written = sum(PER_CALL[n] for n in ("rows_inserted", "rows_updated", "rows_deleted"))
+    assert orders["rows_written"] == pytest.approx(written, rel=0.2)
+    assert orders["blocks_per_work"] > 0
+    shown = CliRunner().invoke(app, words, catch_exceptions=False).stdout
+    assert "orders" in shown

@@ -118,3 +118,33 @@ def relations(found: Interval) -> pl.DataFrame:
 def server(found: Interval) -> dict[str, tuple[int | None, float]]:
     rows = found.tables["server"].filter(pl.col("status").is_in(STANDING))
     return {name: (value, s) for name, value, s in rows.select("figure", "value", "seconds").iter_rows()}
+
+
+def used_per(found: IntervalFigures, calls: float, work: float | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables and indexes as :class:`~dbdyno.model.interval.ObjectUse` has them. ``work``: units of
+    all calls."""
+    parts = ("table", "index", "toast")
+    tables = found.relations.filter(pl.col("status").is_in(STANDING) & (pl.col("kind") != "system")).select(
+        "name", "rows_read", "rows_written",
+        blocks=pl.sum_horizontal(f"{p}_blocks_{how}" for p in parts for how in ("hit", "read")),
+        blocks_read=pl.sum_horizontal(f"{p}_blocks_read" for p in parts),
+        scans=pl.sum_horizontal("seq_scans", "index_scans"),
+    )  # fmt: skip
+    rows = found.interval.tables["indexes"].filter(pl.col("status").is_in(STANDING))
+    indexes = rows.select(
+        name=pl.concat_str("schema", pl.lit("."), "index"),
+        rows_read="entries_read",
+        rows_written=pl.lit(None, pl.Int64),
+        blocks=pl.col("blocks_read") + pl.col("blocks_hit"),
+        blocks_read="blocks_read",
+        scans="scans",
+    )
+    return _per(tables, calls, work), _per(indexes, calls, work)
+
+
+def _per(frame: pl.DataFrame, calls: float, work: float | None) -> pl.DataFrame:
+    used = frame.filter((pl.col("blocks") > 0) | (pl.col("scans") > 0) | (pl.col("rows_written") > 0))
+    each = used.sort("blocks", descending=True, nulls_last=True).with_columns(
+        blocks_per_work=pl.col("blocks") / pl.lit(work or None, pl.Float64)
+    )
+    return each.with_columns(pl.exclude("name", "blocks_per_work") / calls)

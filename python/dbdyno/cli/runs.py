@@ -93,11 +93,13 @@ _PARTS = {
 )
 @click.option("--syscalls", is_flag=True, help="System calls: errors, time, CPU time inside, sizes.")
 @click.option("--cross-check", is_flag=True, help="Quantities that several data sources measure, compared.")
+@click.option("--objects", is_flag=True, help="Tables and indexes: blocks, scans and rows per call.")
 @measurement_options
 @store_option
 @json_option
 def show(
     run: str,
+    objects: bool,
     measurement: str | None,
     sessions: int | None,
     window: int | None,
@@ -116,19 +118,25 @@ def show(
       dbdyno show last --claims
       dbdyno show nightly --events --microstates
       dbdyno show last --profile --sessions 8
+      dbdyno show last --objects --sessions 8
       dbdyno show last --profile --json | jq .top_events
       dbdyno show 20261121-1045 --json | jq .rungs
     """
     wanted = [name for name in _PARTS if parts[name]]
-    if not (wanted or as_json) and (measurement, sessions, window) == (None, None, None):
+    if not (wanted or as_json or objects) and (measurement, sessions, window) == (None, None, None):
         screen.out().print(present.printed(conduct.shown(store, run, screen.note)))
         return
-    results = conduct.results_of(open_store(store).open(run))
+    record = open_store(store).open(run)
+    results = conduct.results_of(record)
     cell = chosen(results, measurement, sessions, window)
-    if cell is not None and not wanted:
+    used = conduct.object_use(record, results, cell) if objects else None
+    if cell is not None and not wanted and not objects:
         wanted = list(_PARTS)[1:]
     if as_json:
-        print_json(_document(results, wanted, cell))
+        more = {} if used is None else {"objects": present.object_use_record(used)}
+        print_json({**_document(results, wanted, cell), **more})
+    elif used is not None:
+        screen.out().print(present.printed(present.object_use(used)))
     for name in () if as_json else wanted:
         screen.out().print(present.details(results, name, cell))
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dbdyno.conduct.intervals import compared as compared_intervals
     from dbdyno.conduct.intervals import is_interval, time_model, time_model_of
     from dbdyno.conduct.intervals import trend_of as snapshot_trend
-    from dbdyno.conduct.measurement_snapshots import measured
+    from dbdyno.conduct.measurement_snapshots import measured, object_use
     from dbdyno.conduct.observation import (
         Observed,
         observation_of,
@@ -70,6 +70,7 @@ lazy(
         "reported": "dbdyno.conduct.rebuild",
         "measured": "dbdyno.conduct.measurement_snapshots",
         "make_plan": "dbdyno.conduct.request",
+        "object_use": "dbdyno.conduct.measurement_snapshots",
         "observation_of": "dbdyno.conduct.observation",
         "observation_plan": "dbdyno.conduct.observation",
         "observe_server": "dbdyno.conduct.observation",

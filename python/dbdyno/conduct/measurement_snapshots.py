@@ -15,13 +15,14 @@ from typing import Literal
 
 import polars as pl
 
-from dbdyno.account.snapshot_figures import figures
+from dbdyno.account.snapshot_figures import figures, used_per
 from dbdyno.account.snapshots import interval
 from dbdyno.model.errors import TargetError, UsageError
-from dbdyno.model.interval import IntervalFigures
+from dbdyno.model.interval import ALL, IntervalFigures, ObjectUse
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Clock, Server
 from dbdyno.model.raw import RawCell
+from dbdyno.model.results import Results
 from dbdyno.model.snapshot import SnapshotInfo
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
@@ -39,10 +40,14 @@ Phase = Literal["start", "end"]
 class MeasurementSnapshots:
     """Of one run. A snapshot that cannot be had is left out, and the data source says why."""
 
-    def __init__(self, server: Server, plan: Plan, record: Run, clock: Clock) -> None:
+    def __init__(
+        self, server: Server, plan: Plan, record: Run, clock: Clock, *, observing: bool = False
+    ) -> None:
         self._clock, self._run = clock, record.id
         self._wanted = wanted(plan, server)
         self._taking = server.snapshots if self._wanted else None
+        if self._taking is not None and observing:
+            self._taking.keep_connection()
         self._supported = server.snapshots is not None
         self._store = SnapshotStore(record.path)
         self._known: set[int] = set()
@@ -132,6 +137,27 @@ def measured(record: Run, cell: str) -> tuple[IntervalFigures, Sequence[str], Se
             f"Snapshots were taken as often as their cost allows: this covers {covered[0]} to {covered[-1]}."
         ]
     return figures(interval(store.read(a), store.read(b), between)), covered, notes
+
+
+def object_use(record: Run, results: Results, cell: str | None) -> ObjectUse:
+    """``cell``: default the one of the most sessions, or the last window. Raises :class:`UsageError`."""
+    windows = results.tables["windows"].filter(pl.col("status") != "invalid").sort("sessions", "t0_ns")
+    if cell is None and windows.is_empty():
+        raise UsageError("the run has no usable measurement", "dbdyno show RUN --claims")
+    cell = cell or str(windows["cell"][-1])
+    found, covered, _ = measured(record, cell)
+    calls = sum(record.read_cell(c).tables["sessions"]["calls_total"].sum() for c in covered)
+    if not calls:
+        done = found.databases.filter(pl.col("database") == ALL)["transactions"].sum()
+        return ObjectUse(cell, "transaction", "", *used_per(found, float(max(done, 1)), None))
+    meta = record.read_cell(cell).meta
+    rungs = results.tables["rungs"]
+    mine = rungs.filter((pl.col("variant") == meta.cell.variant) & (pl.col("sessions") == meta.cell.sessions))
+    each = mine.select(pl.col("work_per_s") / pl.col("calls_per_s")).to_series().drop_nulls()
+    work = calls * each[0] if len(each) else None
+    return ObjectUse(
+        cell, "call", meta.workload.work_short if work else "", *used_per(found, float(calls), work)
+    )
 
 
 def _place(info: SnapshotInfo, cells: Sequence[str]) -> int | None:

@@ -100,7 +100,7 @@ def observe_server(
                 listener.opened(environment)
                 derived = beside.enter_context(deriving(record, server))
                 clock = clock_of(server)
-                snapshots = MeasurementSnapshots(server, plan, record, clock)
+                snapshots = MeasurementSnapshots(server, plan, record, clock, observing=True)
                 windows = Windows(server, plan, clock, listener, interrupt, derived.tasks, snapshots)
                 for raw in windows.all():
                     snapshots.sampled(raw)

@@ -97,3 +97,19 @@ class TimeModel:
     parts: pl.DataFrame
     """``name`` (DB CPU | CPU WAIT | class/event), ``seconds`` with ``low`` and ``high``, ``share`` of DB
     time, ``waits`` where traced, ``source``; the largest first. Of each window the ten largest are known."""
+
+
+@dataclass(frozen=True)
+class ObjectUse:
+    """Tables and indexes that a measurement used, per call and per unit of work; most blocks first."""
+
+    cell: str
+    per: str
+    """call, or of an observation: transaction."""
+    work: str
+    """Unit of work; empty: there is none, and ``*_per_work`` are NULL."""
+    tables: pl.DataFrame
+    """``name``; ``rows_read``, ``rows_written``, ``blocks``, ``blocks_read`` and ``scans`` per call;
+    ``blocks_per_work``."""
+    indexes: pl.DataFrame
+    """The same; ``rows_read`` are entries, and none are written."""

@@ -261,6 +261,9 @@ class Pooling(Protocol):
 class Snapshotting(Protocol):
     """Statistics of objects, as they stand at one moment."""
 
+    def keep_connection(self) -> None:
+        """From now on the connection stays from one snapshot to the next: no process comes and goes."""
+
     def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
         """Reads them without changing anything, with timeouts. ``databases``: whose objects, one connection
         each; None: those of the connected one; empty: of all that may be connected to. ``known``: query ids

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from dbdyno.present.selection import Pick, pick_at
     from dbdyno.present.snapshots import document as interval
     from dbdyno.present.snapshots import record as interval_record
+    from dbdyno.present.time_model import object_use
+    from dbdyno.present.time_model import record as object_use_record
     from dbdyno.present.topology import facts as topology_facts
     from dbdyno.present.topology import parsable as topology_parsable
     from dbdyno.present.topology import table as topology_table
@@ -163,6 +165,8 @@ lazy(
         "intervals": "dbdyno.present.interval_comparison:document",
         "intervals_record": "dbdyno.present.interval_comparison:record",
         "machines_document": "dbdyno.present.jsondoc:machines",
+        "object_use": "dbdyno.present.time_model",
+        "object_use_record": "dbdyno.present.time_model:record",
         "pick_at": "dbdyno.present.selection",
         "printed": "dbdyno.present.media.text:Printed",
         "run_document": "dbdyno.present.report:document",

@@ -1,13 +1,26 @@
-"""Where session time went between two snapshots, from observations in between."""
+"""Snapshots joined with what was measured: where session time went in between, objects per call."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from dbdyno.model.interval import TimeModel
-from dbdyno.model.units import NS_PER_S, counted, format_count, format_ns
+from dbdyno.model.interval import ObjectUse, TimeModel
+from dbdyno.model.units import NS_PER_S, counted, format_count, format_ns, format_rate
+from dbdyno.model.visible import one_line
 from dbdyno.present import jsondoc
-from dbdyno.present.document import Column, Paragraph, Section, known, numeric, optional, table, word
+from dbdyno.present.document import (
+    Block,
+    Cell,
+    Column,
+    Paragraph,
+    Section,
+    known,
+    numeric,
+    optional,
+    table,
+    word,
+)
 from dbdyno.present.figures import percent
 
 _SHOWN = 15
@@ -27,7 +40,7 @@ def section(found: TimeModel | None, seconds: float) -> list[Section]:
     return [Section("Time model", [Paragraph(told), rows], "time")]
 
 
-def record(found: TimeModel | None) -> dict[str, Any] | None:
+def record(found: TimeModel | ObjectUse | None) -> dict[str, Any] | None:
     """docs/json.md says what each key means."""
     return None if found is None else dict(jsondoc.plain(found))
 
@@ -46,3 +59,31 @@ _COLUMNS = (
     (numeric("waits", 1), lambda r: optional(r["waits"], format_count)),
     (Column("source", rank=2, shortens=True), lambda r: word(r["source"])),
 )
+
+
+# Objects that a measurement used.
+
+
+def object_use(found: ObjectUse) -> list[Block]:
+    """Tables, then indexes."""
+    of = f"per {found.per} of {found.cell}"
+    frames = (("Tables", found.tables, "rows read"), ("Indexes", found.indexes, "entries"))
+    made: list[Block] = []
+    for title, frame, read in frames:
+        work = [(numeric(f"blocks/{found.work}"), _each("blocks_per_work"))] if found.work else []
+        written = [(numeric("rows written"), _each("rows_written"))] if title == "Tables" else []
+        columns = (
+            (Column("name", shortens=True), lambda r: word(one_line(r["name"]))),
+            (numeric("blocks"), _each("blocks")),
+            (numeric("not in cache"), _each("blocks_read")),
+            (numeric("scans"), _each("scans")),
+            (numeric(read), _each("rows_read")),
+            *written,
+            *work,
+        )
+        made.append(table(f"{title}, {of}", columns, frame.head(_SHOWN).to_dicts()))
+    return made
+
+
+def _each(name: str) -> Callable[[dict[str, Any]], Cell]:
+    return lambda row: optional(row[name], format_rate)

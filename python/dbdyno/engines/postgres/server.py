@@ -390,8 +390,8 @@ class PostgresServer:
             return objects.clean(self._connection)
 
     def close(self) -> None:
-        self._front.close()
-        self._connection.close()
+        for part in (self._front, self.snapshots, self._connection):
+            part.close()
         if self._instance is not None:
             self._instance.close()
 

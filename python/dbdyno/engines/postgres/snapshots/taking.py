@@ -20,6 +20,7 @@ from dbdyno import __version__
 from dbdyno.engines.postgres import connect, counters, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import doing
+from dbdyno.engines.postgres.observation import OBSERVER
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.engines.postgres.snapshots import frames
 from dbdyno.engines.postgres.snapshots.sources import all_tables, gaps
@@ -94,7 +95,18 @@ class Snapshots:
         self._dsn, self._control, self._identity = site.dsn, site.connection, site.identity
         self._counting, self._added, self._seen_added = counting, added, 0
         self._statements = Statements()
+        self._keep, self._kept_seen = False, 0
+        self._kept: Connection | None = None
         self._seen = (0, 0)  # of the control connection: process, transactions that a snapshot has counted
+
+    def keep_connection(self) -> None:
+        """See the protocol."""
+        self._keep = True
+
+    def close(self) -> None:
+        """A connection that was kept."""
+        if self._kept is not None:
+            self._kept.close()
 
     def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
         """See the protocol."""
@@ -153,14 +165,21 @@ class Snapshots:
     def _opened(self, database: str, taking: _Taking, *, named: bool) -> Iterator[Connection | None]:
         """None: this database refuses, and the others go on. Raises :class:`NoSuchDatabase` for one that was
         named and is not there."""
+        if self._kept is not None and not self._kept.closed and database == self._kept.info.dbname:
+            yield self._kept
+            return
         try:
-            connection = connect.connect(make_conninfo(self._dsn, dbname=database))
+            connection = connect.connect(make_conninfo(self._dsn, dbname=database, application_name=OBSERVER))
         except DbdynoError as e:
             lonely = database == self._control().info.dbname
             if lonely or (named and isinstance(e, NoSuchDatabase)):
                 raise
             taking.missing[f"database {database}"] = f"{e}"
             yield None
+            return
+        if self._keep and database == self._control().info.dbname:
+            self._kept, self._kept_seen = connection, 0
+            yield connection
             return
         with connection:
             yield connection
@@ -181,7 +200,10 @@ class Snapshots:
         if "statements" in texts:
             self._read_texts(connection, taking)
         taking.databases.append(database)
-        taking.count(database, counted, connection.statements + 1)
+        seen = self._kept_seen if connection is self._kept else 0
+        taking.count(database, max(0, counted - seen), connection.statements + 1 - seen)
+        if connection is self._kept:
+            self._kept_seen = connection.statements + 1
 
     def _count_control(self, taking: _Taking) -> None:
         """Notes the control connection's transactions since the snapshot before."""
