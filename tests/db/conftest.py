@@ -25,7 +25,7 @@ from tests import in_process
 from tests.clusters import server_dir
 
 PROGRAM = str(Path(sys.executable).parent / "dbdyno")
-SHORT = ("--measure", "2s", "--settle", "300ms")
+SHORT = ("--measure", "1s", "--settle", "200ms")
 
 
 @dataclass

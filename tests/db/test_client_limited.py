@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.db.conftest import SHORT, Bench
+from tests.db.conftest import Bench
 
 pytestmark = [pytest.mark.db, pytest.mark.alone]  # others at work would be the limit
 
@@ -19,7 +19,8 @@ def test_one_thread_for_24_sessions_of_brief_calls_is_the_limit(
     script = tmp_path / "one.sql"
     script.write_text("select 1")
     words = ("--script", str(script), "--dsn", bench.dsn, "--sessions", "24", "--driver", "threads=1")
-    done = bench.dbdyno("run", *words, *SHORT, *observed, under=("nice", "-n", "19"))
+    words += ("--measure", "2s", "--settle", "300ms")
+    done = bench.dbdyno("run", *words, *observed, under=("nice", "-n", "19"))
     assert done.returncode == 0, done.stderr
     shown = bench.last()
     assert shown["summary"][0].startswith("Limited by the client at 24 sessions: ")

@@ -71,8 +71,8 @@ def test_a_variant_says_how_calls_are_sent(bench: Bench) -> None:
         """
         workload = "random-read"
         sessions = "2"
-        measure = "2s"
-        settle = "300ms"
+        measure = "1s"
+        settle = "200ms"
         params = { blocks = 1, scale = 64 }
         variants.plain.driver = {}
         variants.checked.driver = { validation = "SELECT 1" }
