@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import test_cpu_profile_shown as made
+import test_off_cpu as asleep
 from chromium import Page
 
 from dbdyno import present
@@ -99,4 +100,13 @@ def test_it_is_an_icicle_on_a_phone(open_page: Open, path: Path):
     page = open_page(path, width=390)
     assert top(page, "all") < top(page, "main") < top(page, "ExecScan")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.errors() == []
+
+
+def test_stacks_of_sleep_stand_on_their_wait_event(open_page: Open, tmp_path: Path):
+    page = open_page(present.write_flame(asleep.made(), tmp_path / "asleep.html", off_cpu=True))
+    whole = width(page, "all")
+    assert width(page, "IO/DataFileRead") == pytest.approx(whole, rel=0.01)
+    assert width(page, "WaitLong") == pytest.approx(0.7 * whole, rel=0.05)
+    assert top(page, "all") > top(page, "IO/DataFileRead") > top(page, "main") > top(page, "WaitLong")
     assert page.errors() == []
