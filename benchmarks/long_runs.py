@@ -24,6 +24,7 @@ from dbdyno import conduct, observe
 from dbdyno.cli.app import app
 from dbdyno.conclude.case import VERSION
 from dbdyno.conduct.derive import HELD, TOGETHER, Making, keep
+from dbdyno.conduct.deriving import LITTLE_MEMORY
 from dbdyno.drive import Interrupt
 from dbdyno.model.derived import OF_SESSIONS
 from dbdyno.model.protocols import Target
@@ -43,7 +44,11 @@ def main(_count: int, _seconds: float) -> None:
             run = _repeated(Path(directory) / str(count), first, count)
             for what in ("end", *STEPS):
                 command = [sys.executable, "-m", "benchmarks.long_runs", what, str(run.path)]
-                around = {**os.environ, "PYTHONPATH": WITH_ENGINES}
+                around = {
+                    **os.environ,
+                    "PYTHONPATH": WITH_ENGINES,
+                    **(LITTLE_MEMORY if what == "end" else {}),
+                }
                 done = subprocess.run(command, env=around, check=True, capture_output=True, text=True)
                 print(f"{count:5} windows of {SESSIONS} sessions: {done.stdout.strip()}", flush=True)
 

@@ -82,11 +82,11 @@ def profile(tables: Tables) -> pl.DataFrame:
 def profile_total(windows: pl.DataFrame, profiles: pl.DataFrame) -> pl.DataFrame:
     """The same over all usable cells of a workload, variant and rung together (cell ``all``): the windows of
     an observation, or repeats. Sums over the wall time of the cells where a figure is known."""
-    counted = profiles.filter(pl.col("name") != HIT_RATIO)
+    counted = profiles.lazy().select(set(_FIGURES) - {"wall_s"}).filter(pl.col("name") != HIT_RATIO)
     made: list[dict[str, Any]] = []
     for head, cells in groups(windows):
         walls = pl.DataFrame({"cell": [w["cell"] for w in cells], "wall_s": [w["wall_s"] for w in cells]})
-        mine = counted.join(walls, on="cell", maintain_order="left").select(list(_FIGURES))
+        mine = counted.join(walls.lazy(), on="cell", maintain_order="left").select(list(_FIGURES)).collect()
         made += [head | row for row in _rows(mine)]
     return rows("profile", made)
 
@@ -161,8 +161,9 @@ def _rows(figures: pl.DataFrame) -> Iterator[dict[str, Any]]:
     sums = known.group_by("name").agg(pl.col("total", "wall_s").sum(), n=pl.len())
     summed = {name: more for name, *more in sums.rows()}
     ratios = {column: _ratios(known, divisor) for column, divisor in _PER.items()}
-    said = pl.concat([known, figures]).unique("name", keep="first").select("name", "unit", "status", "source")
-    told = {row["name"]: row for row in said.to_dicts()}
+    columns = ("name", "unit", "status", "source")
+    said = (f.select(columns).unique("name", keep="first") for f in (figures, known))  # a known one is better
+    told = {row["name"]: row for rows_of_names in said for row in rows_of_names.to_dicts()}
     for name, cells in figures.group_by("name", maintain_order=True).len().rows():
         row = dict(told[name])
         if name in summed:
@@ -181,7 +182,12 @@ def _rows(figures: pl.DataFrame) -> Iterator[dict[str, Any]]:
 def _ratios(known: pl.DataFrame, divisor: str) -> dict[str, float]:
     """Of each figure to ``divisor``, over the cells that know both."""
     by = known.filter(pl.col("name") == divisor).select("cell", by="total")
-    both = known.join(by, on="cell").group_by("name").agg(pl.col("total", "by").sum())
+    both = (
+        known.select("cell", "name", "total")
+        .join(by, on="cell")
+        .group_by("name")
+        .agg(pl.col("total", "by").sum())
+    )
     return {name: total / by for name, total, by in both.rows() if by > 0}
 
 

@@ -109,6 +109,10 @@ def _beside(record: Run) -> Deriving:
         return _AtTheEnd(record)
 
 
+LITTLE_MEMORY = {"POLARS_MAX_THREADS": "1", "_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
+"""Of the environment: what polars has freed goes back at once, which takes one thread little time."""
+
+
 class _Beside:
     """In a process of its own: a line says that there may be more, the end of its input that this was all."""
 
@@ -117,7 +121,7 @@ class _Beside:
         command = [sys.executable, "-m", "dbdyno.conduct.deriving", str(record.path), str(os.getpid())]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True, env={**os.environ, "POLARS_MAX_THREADS": "1"},
+            start_new_session=True, env=os.environ | LITTLE_MEMORY,
         )  # fmt: skip
         assert self._process.stdin is not None
         self._resting = False
