@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -91,7 +92,7 @@ def _server(found: IntervalFigures) -> list[Block]:
     for r in rows:
         unit, value = r["unit"] or "", r["value"]
         reason = found.interval.last.missing.get(f"server.{r['figure']}", "")
-        name = r["figure"].removesuffix(_ENDINGS.get(unit, " ")).replace("_", " ")
+        name = re.sub(r"^wal\b", "WAL", r["figure"].removesuffix(_ENDINGS.get(unit, " ")).replace("_", " "))
         if value is None and reason:
             reasons.append(f"{UNKNOWN} {name}: {reason}.")
         lower = r["status"] == "reset"
