@@ -65,7 +65,7 @@ pub struct Label {
 }
 
 /// Bytes of a record of a label, header included. A sample has more.
-const LABEL: usize = 32;
+const LABEL: u32 = 32;
 /// `UNREAD` in `bpf/label.bpf.c`.
 const UNREAD: u32 = u32::MAX;
 
@@ -96,9 +96,10 @@ pub struct Sample<'r> {
 pub fn parse(record: &[u8]) -> Option<Record<'_>> {
     let mut rest = Cursor(record);
     let kind = rest.u32()?;
-    let misc = (rest.u32()? & 0xffff) as u16;
+    let word = rest.u32()?;
+    let (misc, size) = ((word & 0xffff) as u16, word >> 16);
     Some(match kind {
-        kind::SAMPLE if record.len() == LABEL => Record::Label(label(rest)?),
+        kind::SAMPLE if size == LABEL => Record::Label(label(rest)?),
         kind::SAMPLE => Record::Sample(sample(misc, rest)?),
         kind::LOST => {
             rest.u64()?; // the event's number
