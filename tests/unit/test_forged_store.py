@@ -239,7 +239,7 @@ def test_forged_figures_with_a_checksum_that_fits(run: Path) -> None:
     _no_nonsense("report", "last")
 
 
-NOT_ASKED_FOR = ("cpu_stacks", "system_calls")
+NOT_ASKED_FOR = ("cpu_stacks", "sleep_code", "system_calls")
 
 
 @pytest.mark.parametrize("table", [t for t in OF_SESSIONS if t not in NOT_ASKED_FOR])
