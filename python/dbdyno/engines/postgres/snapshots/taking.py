@@ -110,15 +110,18 @@ class Snapshots:
 
     def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
         """See the protocol."""
+        with doing("taking a snapshot"):
+            return self._snapshot(name, databases, known)
+
+    def _snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
         began_s = time.monotonic()
         control = self._control()
         taking = _Taking(control.info.server_version // 10000, known)
-        with doing("taking a snapshot"):
-            self._count_control(taking)
-            for database in self._wanted(taking, databases):
-                with self._opened(database, taking, named=bool(databases)) as connection:
-                    if connection is not None:
-                        self._read(connection, database, taking)
+        self._count_control(taking)
+        for database in self._wanted(taking, databases):
+            with self._opened(database, taking, named=bool(databases)) as connection:
+                if connection is not None:
+                    self._read(connection, database, taking)
         if not taking.databases:
             raise NoSuchDatabase("no database may be connected to", "grant CONNECT on one of them")
         self._say_missing(taking, all_databases=databases is not None and not databases)
