@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from dbdyno import _core
-from dbdyno.model.data_sources import sampled
+from dbdyno.model.data_sources.profile import PROFILE as PROFILED
 from dbdyno.observe import frames
 from tests.db.conftest import eventually
 from tests.db.limiting import needs_root
@@ -55,7 +55,7 @@ def test_samples_of_sessions_have_functions_and_end_at_main(old_and_new: Session
     if status != "ok":
         assert (status, bool(detail)) == ("not permitted", True)
         return
-    samples, stacks, told = (tables[t] for t in sampled())
+    samples, stacks, told = (tables[t] for t in PROFILED)
     assert set(samples.filter(role="session")["session"]) == {0}, "who sleeps is never on a CPU"
     assert set(samples["pid"]) <= {busy, *samples.filter(pl.col("role") != "session")["pid"]}
     mine = samples.filter(session=0).join(stacks, on="stack").join(told, on="frame", how="left")

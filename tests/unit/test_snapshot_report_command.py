@@ -83,7 +83,7 @@ def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
     kept = SnapshotStore(tmp_path)
     for at in (0, 600, 300, 900):
         kept.add(snapshot(at, info={"name": f"at {at}"}, databases=[SHOP]))
-    told = report(tmp_path, "at 0", "at 900").output
+    told = " ".join(report(tmp_path, "at 0", "at 900").output.split())
     assert "The clock was set back after snapshot" in told and "rates are over too short a time" in told
     error = report(tmp_path, "at 600", "at 300").exception
     assert isinstance(error, UsageError) and "set back" in f"{error.cure}"

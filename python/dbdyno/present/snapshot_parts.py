@@ -24,7 +24,7 @@ def rate(value: float) -> str:
     """Six characters at most: ``169.55``, ``3.91 k``, ``<0.01``."""
     if 0 < value < 0.005:
         return "<0.01"
-    return format_rate(value) if value >= 999.995 else f"{value:.2f}"
+    return format_rate(value) if value >= 99.995 else f"{value:.2f}"
 
 
 def whole(value: float) -> str:
