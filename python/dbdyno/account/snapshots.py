@@ -24,7 +24,7 @@ _OF_INDEXES = {"index_scans": "scans", "index_rows": "rows_fetched", "index_bloc
                "index_blocks_hit": "blocks_hit"}  # fmt: skip
 """Counters of tables that the server sums over the indexes that there are: they fall where one is dropped."""
 _PARTS = {("relations", c) for c in (*_OF_INDEXES, "toast_blocks_read", "toast_blocks_hit")}
-"""Of other objects than the table: long values get another place where the table is rewritten."""
+"""They belong to other objects than the table: long values get another place where the table is rewritten."""
 _NAMES = {"relations": ("schema", "relation"), "indexes": ("schema", "index"), "databases": ("database",)}
 """By which a re-made object is found again."""
 
@@ -83,7 +83,7 @@ class _Difference:
         self.evictions = self._evictions()
 
     def table(self, name: str) -> pl.DataFrame:
-        """Of one table of the schema."""
+        """The difference of one table of the schema."""
         table = TABLES[name]
         both = self._joined(name, table)
         own = [c.name for c in table.counters if c.type == "i64" and (name, c.name) not in _PARTS]
@@ -291,7 +291,7 @@ class _Difference:
 
 
 def _growth(table: str, counter: Column) -> pl.Expr:
-    """Of a row that was not reset. A sum of squares is rounded: it can seem to fall."""
+    """Growth of a row that was not reset. A sum of squares is rounded: it can seem to fall."""
     now, was = pl.col(counter.name), pl.col(counter.name + _WAS)
     if counter.type == "f64":
         return (now - was).clip(0.0)

@@ -66,7 +66,7 @@ class Lines:
 
 
 def remarks(infos: Sequence[SnapshotInfo]) -> list[str]:
-    """Of each snapshot: what came between it and the one before it of the same server."""
+    """What to say of each snapshot: what came between it and the one before it of the same server."""
     found = [""] * len(infos[:1])
     latest: dict[str, SnapshotInfo] = {i.server: i for i in infos[:1]}
     for before, info in pairwise(infos):

@@ -20,7 +20,7 @@ LARGE_TABLE, LARGE_INDEX, SLOT = 64 * _MIB, 8 * _MIB, _GIB
 SCANS, SCANNED = 10, 0.1
 """Sequential scans of a table, and their share of all rows read."""
 STATEMENT, BUSY = 0.25, 0.01
-"""Of the time of all statements; seconds a second."""
+"""A statement's share of the time of all statements, and the least time of all; seconds per second."""
 WRAPAROUND, AGE, AGE_GRAVE = 2**31, 0.25, 0.5
 """Transactions, and shares of them."""
 DEAD, DEAD_SHARE = 10_000, 0.2

@@ -110,7 +110,7 @@ def _beside(record: Run) -> Deriving:
 
 
 LITTLE_MEMORY = {"POLARS_MAX_THREADS": "1", "_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
-"""Of the environment: what polars has freed goes back at once, which takes one thread little time."""
+"""Environment variables: polars gives memory back as soon as it is freed; one thread loses little by it."""
 
 
 class _Beside:

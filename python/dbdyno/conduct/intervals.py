@@ -27,7 +27,7 @@ from dbdyno.store import Run, SnapshotStore
 from dbdyno.store.listing import list_runs
 
 MOST_BLOCKS = 12
-"""Of more snapshots in between every second, third ... is taken."""
+"""Where there are more snapshots in between, every second, third ... is read."""
 _OF_BLOCKS = ("databases", "statements", "resets")
 SEPARATOR = ".."
 
@@ -72,7 +72,7 @@ def _blocks(store: SnapshotStore, inside: Sequence[SnapshotInfo]) -> list[Snapsh
 
 
 def comparable(one: SnapshotInfo, other: SnapshotInfo) -> bool:
-    """Of the same server and the same databases."""
+    """Snapshots of the same server and the same databases."""
     return (one.server, set(one.databases)) == (other.server, set(other.databases))
 
 
@@ -96,7 +96,7 @@ def _block(first: Snapshot, last: Snapshot) -> pl.DataFrame:
 
 
 def time_model_of(record: Run, cells: Collection[str]) -> TimeModel | None:
-    """Of these measurements of a run; ``None``: it was not derived, or knows nothing of them."""
+    """The time model of these measurements; ``None``: the run was not derived, or has none of them."""
     read = _read(record)
     return None if read is None else _together([_only(record, read, cells)])
 
@@ -192,8 +192,8 @@ class Followed(NamedTuple):
 def trend_of(
     store: SnapshotStore, kind: str, name: str, figure: str | None, since: datetime | None, limit: int
 ) -> Trend:
-    """Of the newest ``limit`` snapshots of one server and the same databases. ``kind``: table | index |
-    statement | database | server; ``name``: its name, with its schema or without, or the query id; of
+    """A figure over the newest ``limit`` snapshots of one server and the same databases. ``kind``: table |
+    index | statement | database | server; ``name``: its name, with its schema or without, or the query id; of
     the server the figure. Raises :class:`UsageError` naming what there is."""
     followed = Followed(kind, name)
     every = [i for i in store.list() if since is None or i.taken >= since]

@@ -38,7 +38,7 @@ Phase = Literal["start", "end"]
 
 
 class MeasurementSnapshots:
-    """Of one run. A snapshot that cannot be had is left out, and the data source says why."""
+    """Snapshots of one run. A snapshot that cannot be had is left out, and the data source says why."""
 
     def __init__(
         self, server: Server, plan: Plan, record: Run, clock: Clock, *, observing: bool = False

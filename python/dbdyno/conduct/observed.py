@@ -105,7 +105,7 @@ class Numbers:
         return len(self._tasks)
 
     def alive(self, recent: Mapping[str, pl.DataFrame]) -> dict[tuple[int, int], int]:
-        """Session number by pid and tid, of the tasks in the latest sample: what the next watch is told."""
+        """Session number by pid and tid, of the tasks in the latest sample: the next watch begins with it."""
         now = _latest_tasks(recent["samples"])
         found = ((self._number(tasks), tasks) for tasks in _sessions(recent).values())
         return {task[:2]: number for number, tasks in found for task in tasks if task[:2] in now}

@@ -55,7 +55,7 @@ class Windows:
         ours: Callable[[], list[dict[str, Any]]] = list,
         snapshots: MeasurementSnapshots | None = None,
     ) -> None:
-        """``ours``: tasks of other processes that work for dbdyno, as a watch is told of them. ``snapshots``:
+        """``ours``: tasks of other processes that work for dbdyno, as a watch takes them. ``snapshots``:
         taken between windows; None: no."""
         self._server, self._plan, self._clock = server, plan, clock
         self._listener, self._interrupt, self._ours = listener, interrupt, ours
@@ -114,7 +114,7 @@ class Windows:
                     window.watch.stop()
 
     def _snapshot(self, phase: Phase, number: int, left_ns: int | None = None) -> None:
-        """Of the window of this number. ``left_ns``: of the one under way beside it."""
+        """Takes a snapshot for the window of this number. ``left_ns``: time left of the one under way."""
         if self._snapshots is None or not number:
             return
         cell = observed_cell(number, self._window_ns).id

@@ -21,6 +21,14 @@ class Step(NamedTuple):
     how: Literal["sql", "root", "hand"] = "hand"
 
 
+def with_rights(capabilities: str, options: str = "") -> Step:
+    """Runs dbdyno as the user, with ``capabilities`` as setpriv writes them: ``+bpf,+perfmon``."""
+    return Step(
+        "sudo -E setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups "
+        f"--inh-caps={capabilities} --ambient-caps={capabilities} $(command -v dbdyno) run WORKLOAD{options}"
+    )
+
+
 class Enabling(NamedTuple):
     """What a data source gives, and how to get it where it is not read."""
 

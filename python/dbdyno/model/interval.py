@@ -65,7 +65,7 @@ class Interval:
     """Times that the server dropped rare statements; ``None``: unknown."""
     texts: pl.DataFrame
     own_transactions: int
-    """Of dbdyno's own: commits are less these."""
+    """Transactions of dbdyno's own: they are taken off commits."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class TimeModel:
     runs: tuple[str, ...]
     windows: int
     covered_s: float
-    """Of :attr:`Interval.seconds`."""
+    """Part of :attr:`Interval.seconds`."""
     db_time_s: float
     parts: pl.DataFrame
     """``name`` (DB CPU | CPU WAIT | class/event), ``seconds`` with ``low`` and ``high``, ``share`` of DB

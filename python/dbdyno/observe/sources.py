@@ -8,7 +8,7 @@ from typing import get_args
 
 import polars as pl
 
-from dbdyno.model.data_source import NO_ENABLING, Enabling, Step
+from dbdyno.model.data_source import NO_ENABLING, Enabling, Step, with_rights
 from dbdyno.model.data_sources import SOURCES, files
 from dbdyno.model.data_sources.blocking import LOCK_WAITS
 from dbdyno.model.protocols import Server, Watch
@@ -30,10 +30,6 @@ class _Spec:
     enabling: Enabling = NO_ENABLING
 
 
-_WITH_RIGHTS = (
-    "sudo -E setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups --inh-caps=+{caps} "
-    "--ambient-caps=+{caps} $(command -v dbdyno) run WORKLOAD"
-)
 _ROLES = ("session", "helper:", "other")
 
 
@@ -137,7 +133,7 @@ _SPECS = (
         enabling=Enabling(
             "wait events sampled from the server's memory, at the same instant as the state of the process",
             "the server's user, or CAP_SYS_PTRACE",
-            (Step(_WITH_RIGHTS.format(caps="sys_ptrace")),),
+            (with_rights("+sys_ptrace"),),
         ),
     ),
     _Spec(
@@ -148,7 +144,7 @@ _SPECS = (
         enabling=Enabling(
             "every sleep and every wait for a CPU, measured at each switch",
             "CAP_BPF and CAP_PERFMON; CAP_SYS_PTRACE if the server runs as another user",
-            (Step(_WITH_RIGHTS.format(caps="bpf,+perfmon,+sys_ptrace")),),
+            (with_rights("+bpf,+perfmon,+sys_ptrace"),),
         ),
     ),
     _Spec(
@@ -195,7 +191,7 @@ _OTHERS_ENABLED = {
     "sampler priority": Enabling(
         "samples on time on a busy machine",
         "CAP_SYS_NICE",
-        (Step(_WITH_RIGHTS.format(caps="sys_nice")),),
+        (with_rights("+sys_nice"),),
     ),
     LOCK_WAITS: Enabling("who makes whom wait"),
     "open files": Enabling("cheap reads of many tasks", "", (Step("ulimit -n 65536"),)),

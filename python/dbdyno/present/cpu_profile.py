@@ -104,7 +104,7 @@ def _flag(of: Sampled) -> str:
 
 
 def blocks(results: Results, pick: Pick, of: Sampled = CPU) -> list[Block]:
-    """Of a page: by module (sleep: by wait event) and by function, the flame graph, the rest folded."""
+    """For a page: by module (sleep: by wait event) and by function, the flame graph, the rest folded."""
     frame = _rows(results, pick, of)
     if frame.is_empty():
         return [Paragraph(f"No {_named(of)} {pick.at}: {why(results, of)}.", "muted")]
@@ -117,7 +117,7 @@ def blocks(results: Results, pick: Pick, of: Sampled = CPU) -> list[Block]:
 
 
 def sleep_blocks(results: Results, pick: Pick) -> list[Block]:
-    """Of a page: where the sessions slept."""
+    """For a page: where the sessions slept."""
     return blocks(results, pick, SLEEP)
 
 

@@ -45,7 +45,7 @@ def size(value: float) -> str:
 
 
 def growth(value: float) -> str:
-    """Of a size: ``+1.20 MiB``, ``-8.00 KiB``, ``0``."""
+    """Growth of a size: ``+1.20 MiB``, ``-8.00 KiB``, ``0``."""
     return f"{'+' if value > 0 else ''}{format_size(value)}" if value else "0"
 
 

@@ -189,7 +189,7 @@ def _figures(found: IntervalFigures) -> list[KeyFigure]:
 
 
 def _hit_ratio(row: Figures) -> Cell:
-    """Of no block at all there is none."""
+    """Share of blocks found in the cache; none without a block."""
     if row["hit_ratio"] is None and row["logical_reads"] == 0:
         return Cell("-")
     return known(row["hit_ratio"], lambda v: f"{hits(v)} %")

@@ -16,8 +16,8 @@ from dbdyno.model.snapshot import TABLES, SnapshotTable
 from dbdyno.model.tables import POLARS
 
 SEQ, NTH, GONE, SINCE = "seq", "nth", "gone", "since"
-"""Of a stored row: the snapshot's number; which one of several rows with the same key; whether it is gone;
-whether its counters' growth is that since the snapshot before."""
+"""Columns of a stored row: the snapshot's number; which one of several rows with the same key; whether it is
+gone; whether its counters' growth is that since the snapshot before."""
 _GROUP = "_group"
 
 

@@ -39,7 +39,7 @@ from dbdyno.store.snapshot_times import nearest
 _TOGETHER = 48
 """Snapshots of a segment, once there are so many."""
 _LEVEL = 9
-"""Of their compression: 5 % smaller than the usual one, in 0.4 s more."""
+"""Level of their compression: 5 % smaller than the usual one, in 0.4 s more."""
 _TEXT_FILES = 16
 _TEXTS = "texts.parquet"
 _TEXT = {"query_id": POLARS["i64"], "text": POLARS["str"]}

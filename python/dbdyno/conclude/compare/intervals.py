@@ -54,7 +54,7 @@ class Ratio(NamedTuple):
 
 
 def ratio_of(a: Sequence[float], b: Sequence[float]) -> Ratio | None:
-    """Of geometric means of blocks. ``None``: too few blocks, or nothing in one."""
+    """Ratio of the geometric means of blocks. ``None``: too few blocks, or nothing in one."""
     if min(len(a), len(b)) < LEAST_BLOCKS or min(*a, *b) <= 0:
         return None
     first, second = (Mean.of(math.log(v) for v in side) for side in (a, b))
@@ -94,7 +94,7 @@ def _load(a: IntervalSide, b: IntervalSide) -> pl.DataFrame:
 
 
 def _rates(found: IntervalFigures) -> pl.DataFrame:
-    """Of each database, and of the whole server."""
+    """Rows of each database and of the whole server."""
     names = [c.removesuffix(PER_S) for c in found.databases.columns if c.endswith(PER_S)]
     first = ["transactions", "commits", "rollbacks", "logical_reads", "blocks_read", "blocks_hit"]
     rows = []
@@ -131,7 +131,7 @@ def _transactions_ratio(a: IntervalSide, b: IntervalSide) -> Ratio | None:
 
 
 def transactions_per_s(found: IntervalFigures) -> float | None:
-    """Of all databases."""
+    """The row of all databases."""
     row = found.databases.filter(pl.col("database") == ALL)
     return None if row.is_empty() else row["transactions" + PER_S][0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
-from dbdyno.model.data_source import DataSource, Enabling, Option, SampledStacks, Step
+from dbdyno.model.data_source import DataSource, Enabling, Option, SampledStacks, with_rights
 
 PROFILE: dict[str, tuple[Column, ...]] = {
     "profile_samples": (
@@ -108,12 +108,7 @@ CPU_PROFILE = DataSource(
         "where the server's CPU time goes, by function and module",
         "CAP_PERFMON; CAP_SYS_PTRACE if the server runs as another user; CAP_SYSLOG to name kernel "
         "functions; CAP_BPF for wait events and statements",
-        (
-            Step(
-                "sudo -E setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups "
-                f"--inh-caps={_CAPS} --ambient-caps={_CAPS} $(command -v dbdyno) run WORKLOAD {_FLAG}"
-            ),
-        ),
+        (with_rights(_CAPS, f" {_FLAG}"),),
     ),
     option=Option(
         "profile",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbdyno.model.column import Column
 from dbdyno.model.column import column as _c
-from dbdyno.model.data_source import DataSource, Enabling, Option, SampledStacks, Step
+from dbdyno.model.data_source import DataSource, Enabling, Option, SampledStacks, with_rights
 from dbdyno.model.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS, PROFILE
 
 SLEEPS: dict[str, tuple[Column, ...]] = {
@@ -56,12 +56,7 @@ OFF_CPU = DataSource(
         "which code sleeps in which wait event, and for how long",
         "CAP_BPF and CAP_PERFMON, Linux 5.15; CAP_SYS_PTRACE if the server runs as another user; CAP_SYSLOG "
         "to name kernel functions",
-        (
-            Step(
-                "sudo -E setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups "
-                f"--inh-caps={_CAPS} --ambient-caps={_CAPS} $(command -v dbdyno) run WORKLOAD {_FLAG}"
-            ),
-        ),
+        (with_rights(_CAPS, f" {_FLAG}"),),
     ),
     option=Option(
         "off_cpu",

@@ -52,7 +52,7 @@ def tables(read: Mapping[str, Mapping[str, pl.DataFrame]], major: int, own: Coll
 
 
 def joined(table: str, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Of several databases; what they share is in it once."""
+    """One table of several databases; what they share is in it once."""
     parts = [shaped(table, frame) for frame in frames]
     whole = pl.concat(parts) if parts else shaped(table, pl.DataFrame())
     return whole.unique([c.name for c in TABLES[table].key], keep="first", maintain_order=True)

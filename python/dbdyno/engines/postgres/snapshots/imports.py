@@ -31,8 +31,8 @@ _SETTINGS = ("sample_settings", "v_sample_settings")
 
 
 class _Origin(NamedTuple):
-    """Of a table of a snapshot: the table of samples, its key, counters and gauges (ours -> theirs; times in
-    ms are scaled)."""
+    """Where a table of a snapshot comes from: the table of samples, its key, counters and gauges (ours ->
+    theirs; times in ms are scaled)."""
 
     table: str
     key: Mapping[str, str]
@@ -105,7 +105,7 @@ _ORIGINS = {
 
 
 def pg_profile(content: str) -> Sequence[Snapshot]:
-    """Of each server and sample a snapshot, oldest first. Raises :class:`UsageError` where it is no such
+    """A snapshot of each server and sample, oldest first. Raises :class:`UsageError` where it is no such
     export."""
     tables = _tables(content)
     servers = {row["server_id"]: row for row in tables["servers"]}

@@ -20,7 +20,7 @@ _FACTORS = {"ms": "1e6", "s": "1e9"}  # to ns
 
 
 class Origin(BaseModel):
-    """Of one column; unknown keys are errors."""
+    """The source of one column; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
