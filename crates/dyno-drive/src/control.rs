@@ -186,6 +186,22 @@ impl Control {
         }
     }
 
+    /// Sleeps until `at_ns`, also beyond the deadline; not when the load is broken off, nor beyond the grace.
+    pub fn pause_until(&self, at_ns: i64) {
+        let mut state = self.state();
+        loop {
+            let left_ns = at_ns.min(self.grace_end_ns()) - now_ns();
+            if left_ns <= 0 || self.is_aborted() {
+                return;
+            }
+            state = self
+                .changed
+                .wait_timeout(state, Duration::from_nanos(left_ns as u64))
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
     /// Sleeps for a while after the deadline, if that has passed: whoever reads the threads' CPU time at t1
     /// finds them there.
     pub fn linger(&self) {

@@ -30,6 +30,8 @@ struct State<S> {
     threads: Vec<i64>,
     setups: Vec<Setup>,
     probes: Vec<ProbeRow>,
+    /// The engine's own.
+    tables: Vec<Table>,
 }
 
 /// How far a load has come.
@@ -67,6 +69,7 @@ impl<E: Engine> Load<E> {
             threads: Vec::new(),
             setups: Vec::new(),
             probes: Vec::new(),
+            tables: Vec::new(),
         };
         Self(Arc::new(Shared {
             engine,
@@ -216,6 +219,7 @@ impl<E: Engine> Phases for Load<E> {
             Stage::Parked(fleet) => {
                 let outcome = fleet.run(schedule)?;
                 cancel_given_up(&shared.engine, &outcome);
+                shared.state().tables = shared.engine.tables(&outcome.sessions);
                 Ok(Stage::Ended(outcome))
             }
             other => Ok(other),
@@ -283,6 +287,7 @@ impl<E: Engine> Phases for Load<E> {
             tables::counters(self.0.engine.counters(), &state.probes),
         ];
         all.extend(log.as_ref().map(tables::calls));
+        all.extend(state.tables.iter().cloned());
         Ok(all)
     }
 }

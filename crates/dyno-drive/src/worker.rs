@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use dyno_model::{CallEnd, Progress as Step, Result, Session, now_ns};
+use dyno_model::{CallEnd, Progress as Step, Result, Session, Start, now_ns};
 
 use crate::call_log::{CallLog, CpuProbe, LoggedCall};
 use crate::control::{Control, Progress};
@@ -22,12 +22,23 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// While sessions think, the deadline is looked at this often: a stop may bring it nearer.
 const PATIENCE_NS: i64 = 50_000_000;
 
+impl Counts {
+    /// A call that begins now.
+    #[inline]
+    fn call_at(&self, now_ns: i64) -> Start {
+        let measured = self.schedule.measures(now_ns);
+        Start { now_ns, measured }
+    }
+}
+
 /// A thread's sessions and counts.
 pub struct Worker<S> {
     pub seats: Vec<Seat<S>>,
     think_ns: i64,
     /// When the next call of each session that thinks is due.
     thinking: BinaryHeap<Reverse<(i64, usize)>>,
+    /// When each call that pauses goes on.
+    pausing: BinaryHeap<Reverse<(i64, usize)>>,
     /// In rounds: sessions whose call of this round is over.
     round: Option<Vec<usize>>,
     pub latency: Latency,
@@ -75,6 +86,7 @@ impl<S: Session> Worker<S> {
                 .unwrap_or(i64::MAX)
                 .saturating_mul(1000),
             thinking: BinaryHeap::new(),
+            pausing: BinaryHeap::new(),
             round: spec.rounds.then(Vec::new),
             latency: Latency::default(),
             log,
@@ -117,12 +129,14 @@ impl<S: Session> Worker<S> {
         while self.may_start(0, now) {
             let seat = &mut self.seats[0];
             seat.start_ns = now;
-            let mut step = seat.session.begin()?;
+            let mut step = seat.session.begin(self.counts.call_at(now))?;
             self.mark(&[0]);
             let seat = &mut self.seats[0];
             let end = loop {
-                if let Step::Done(end) = step {
-                    break end;
+                match step {
+                    Step::Done(end) => break end,
+                    Step::Sleep(until_ns) => self.counts.control.pause_until(until_ns),
+                    Step::Read | Step::Write => {}
                 }
                 step = seat.session.advance(&mut self.buffer)?;
             };
@@ -155,18 +169,20 @@ impl<S: Session> Worker<S> {
             for event in 0..poll.wait(self.patience_ms(at_once.is_empty()))? {
                 self.advance(poll.ready(event), &poll, &mut at_once)?;
             }
+            self.go_on(&poll, &mut at_once)?;
             self.wake(&mut at_once);
         }
         Ok(())
     }
 
-    /// How long to wait for an answer: not at all, for ever, or until the next session has thought enough.
+    /// How long to wait for an answer: not at all, for ever, or until the next session has thought or paused enough.
     #[inline]
     fn patience_ms(&self, may_block: bool) -> i32 {
-        match self.thinking.peek() {
+        let due = [self.thinking.peek(), self.pausing.peek()];
+        match due.into_iter().flatten().map(|Reverse((due_ns, _))| due_ns).min() {
             _ if !may_block => 0,
             None => -1,
-            Some(Reverse((due_ns, _))) => {
+            Some(due_ns) => {
                 let left_ns = (due_ns - now_ns()).clamp(0, PATIENCE_NS);
                 (left_ns as u64).div_ceil(1_000_000) as i32
             }
@@ -188,6 +204,23 @@ impl<S: Session> Worker<S> {
             self.thinking.pop();
             at_once.push(i);
         }
+    }
+
+    /// Calls that have paused enough. Their end does not come nearer with the deadline.
+    #[inline]
+    fn go_on(&mut self, poll: &Poll, at_once: &mut Vec<usize>) -> Result<()> {
+        if self.pausing.is_empty() {
+            return Ok(());
+        }
+        let now = now_ns();
+        while let Some(&Reverse((due_ns, i))) = self.pausing.peek() {
+            if due_ns > now && !self.counts.control.is_aborted() {
+                break;
+            }
+            self.pausing.pop();
+            self.advance(i, poll, at_once)?;
+        }
+        Ok(())
     }
 
     /// In rounds: moves count from here, when all of a round have been woken. (Who sends wakes, and a wake-up
@@ -238,10 +271,15 @@ impl<S: Session> Worker<S> {
         if self.seats[i].end.is_some() || !self.may_start(i, now) {
             return Ok(());
         }
+        let start = self.counts.call_at(now);
         let seat = &mut self.seats[i];
         seat.start_ns = now;
-        match seat.session.begin() {
+        match seat.session.begin(start) {
             Ok(Step::Read) => Ok(()),
+            Ok(Step::Sleep(until_ns)) => {
+                self.pausing.push(Reverse((until_ns, i)));
+                Ok(())
+            }
             Ok(Step::Done(end)) => {
                 let now = now_ns();
                 self.ended(i, now, end);
@@ -274,6 +312,10 @@ impl<S: Session> Worker<S> {
                 self.begin(i, now, poll, at_once)
             }
             Ok(Step::Read) => self.wait_for(i, Interest::Read, poll),
+            Ok(Step::Sleep(until_ns)) => {
+                self.pausing.push(Reverse((until_ns, i)));
+                self.wait_for(i, Interest::Read, poll)
+            }
             Ok(Step::Write) => self.wait_for(i, Interest::Write, poll),
             Err(error) => {
                 self.lose(i, &error);

@@ -1,6 +1,6 @@
 //! What the driver asks of an engine outside the hot path: connecting, preparing, probing.
 
-use crate::{Result, Session};
+use crate::{Result, Session, Table};
 
 /// A counter that can be read of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +54,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Reads the session's counters, one reading for each of [`counters`](Self::counters), in blocking mode.
     fn probe(&self, connection: &mut Self::Session) -> Vec<Reading>;
+
+    /// The engine's own tables of what its sessions did, once all have ended.
+    fn tables(&self, _sessions: &[Self::Session]) -> Vec<Table> {
+        Vec::new()
+    }
 
     /// Ends the session in good order.
     fn close(&self, connection: Self::Session);

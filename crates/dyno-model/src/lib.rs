@@ -12,5 +12,5 @@ pub use activity::{ActivityProbe, ActivityRow, BLOCKED_NUMBERS, BLOCKED_TEXTS, B
 pub use clock::{Bracket, now_ns};
 pub use engine::{Counter, Engine, Reading};
 pub use error::{Error, Refusal, Result};
-pub use session::{CallEnd, Progress, Session};
+pub use session::{CallEnd, Progress, Session, Start};
 pub use table::{Coded, Column, Table};

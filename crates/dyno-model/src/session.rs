@@ -25,8 +25,19 @@ pub enum Progress {
     Read,
     /// Wait until the descriptor is writable, then call [`Session::advance`].
     Write,
+    /// The call pauses until this instant (ns of the one clock); then call [`Session::advance`].
+    Sleep(i64),
     /// The call is over.
     Done(CallEnd),
+}
+
+/// The beginning of a call, as the driver knows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Start {
+    /// Now, ns of the one clock.
+    pub now_ns: i64,
+    /// The call counts as measured.
+    pub measured: bool,
 }
 
 /// One connected, prepared session. The driver knows nothing else of an engine.
@@ -47,7 +58,7 @@ pub trait Session: Send {
     ///
     /// # Errors
     /// When the session is lost.
-    fn begin(&mut self) -> Result<Progress>;
+    fn begin(&mut self, start: Start) -> Result<Progress>;
     /// Carries the call on after the descriptor became ready. `buffer` is the thread's scratch space (at
     /// least 4 KiB): one for all its sessions, so that it stays in the cache; it keeps nothing in between.
     ///
@@ -59,6 +70,18 @@ pub trait Session: Send {
     /// Messages that calls sent and waited for, since it was connected; `None`: not counted.
     fn round_trips(&self) -> Option<u64> {
         None
+    }
+    /// How many scripts its calls are of; 0: it knows none, and its calls are not kept apart.
+    fn scripts(&self) -> usize {
+        0
+    }
+    /// Which of them the call that ended last (or is under way) was of.
+    fn script(&self) -> usize {
+        0
+    }
+    /// How often the call that ended last was tried again.
+    fn retries(&self) -> u64 {
+        0
     }
     /// What came in place of an answer, in words: for a call that is given up.
     fn remark(&self) -> Option<String> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dyno_model::{CallEnd, Counter, Engine, Error, Progress, Reading, Result, Session, TaskId};
+use dyno_model::{CallEnd, Counter, Engine, Error, Progress, Reading, Result, Session, Start, TaskId};
 
 /// What the other end does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Session for FakeSession {
             .map_err(|e| Error::Io(e.to_string()))
     }
 
-    fn begin(&mut self) -> Result<Progress> {
+    fn begin(&mut self, _start: Start) -> Result<Progress> {
         self.socket
             .write_all(b"?")
             .map(|()| Progress::Read)

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use dyno_model::{CallEnd, Error, Progress, Result, Session, TaskId};
+use dyno_model::{CallEnd, Error, Progress, Result, Session, Start, TaskId};
 
 use crate::client::{COPY, Client};
 use crate::frame::Walker;
@@ -62,7 +62,7 @@ impl PgSession {
     /// # Errors
     /// When the session is lost.
     pub(crate) fn call(&mut self, buffer: &mut [u8]) -> Result<CallEnd> {
-        let mut progress = self.begin()?;
+        let mut progress = self.begin(Start::default())?;
         loop {
             if let Progress::Done(end) = progress {
                 return Ok(end);
@@ -216,7 +216,7 @@ impl Session for PgSession {
     }
 
     #[inline]
-    fn begin(&mut self) -> Result<Progress> {
+    fn begin(&mut self, _start: Start) -> Result<Progress> {
         self.notices = 0;
         self.step(0)
     }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dyno_model::{CallEnd, Error, Progress, Result, Session};
+use dyno_model::{CallEnd, Error, Progress, Result, Session, Start};
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -89,6 +89,7 @@ fn carry_on(session: &mut PgSession, mut progress: Progress) -> Result<CallEnd> 
             Progress::Done(end) => return Ok(end),
             Progress::Read => wait(session, libc::POLLIN),
             Progress::Write => wait(session, libc::POLLOUT),
+            Progress::Sleep(_) => unreachable!("these sessions do not pause"),
         }
         progress = session.advance(&mut buffer)?;
     }
@@ -97,7 +98,7 @@ fn carry_on(session: &mut PgSession, mut progress: Progress) -> Result<CallEnd> 
 #[test]
 fn last_words_and_the_end_that_came_together_lose_the_session() {
     let (mut session, mut server) = plain(&["1"]);
-    assert_eq!(session.begin(), Ok(Progress::Read));
+    assert_eq!(session.begin(Start::default()), Ok(Progress::Read));
     let notice = message(b'N', b"VWARNING\0C57P02\0Mterminating because of crash\0\0");
     server.write_all(&notice).unwrap();
     drop(server);
@@ -111,23 +112,26 @@ fn last_words_and_the_end_that_came_together_lose_the_session() {
 #[test]
 fn a_server_that_left_between_two_calls_is_heard_out() {
     let (mut session, mut server) = plain(&["1"]);
-    session.begin().unwrap();
+    session.begin(Start::default()).unwrap();
     server.write_all(&ready(b'I')).unwrap();
     assert_eq!(session.advance(&mut [0; 4096]), Ok(Progress::Done(CallEnd::Ok)));
     server.write_all(&error("FATAL", "57P01")).unwrap();
     drop(server);
-    assert_eq!(session.begin(), Err(Error::Lost("words (57P01)".into())));
+    assert_eq!(
+        session.begin(Start::default()),
+        Err(Error::Lost("words (57P01)".into()))
+    );
 }
 
 #[test]
 fn what_follows_ready_in_one_read_is_not_lost() {
     let (mut session, mut server) = plain(&["1"]);
-    session.begin().unwrap();
+    session.begin(Start::default()).unwrap();
     let status = message(b'S', b"application_name\0other\0");
     let (head, tail) = status.split_at(7);
     server.write_all(&[&ready(b'I'), head].concat()).unwrap();
     assert_eq!(session.advance(&mut [0; 4096]), Ok(Progress::Done(CallEnd::Ok)));
-    session.begin().unwrap();
+    session.begin(Start::default()).unwrap();
     server.write_all(&[tail, &ready(b'I')].concat()).unwrap();
     assert_eq!(session.advance(&mut [0; 4096]), Ok(Progress::Done(CallEnd::Ok)));
 }
@@ -143,7 +147,7 @@ fn received(server: &mut UnixStream) -> Vec<u8> {
 fn after_an_error_the_rest_is_left_out_and_a_failed_transaction_rolled_back() {
     let (mut session, mut server) = plain(&["1", "2", "3"]);
     let buffer = &mut [0; 4096];
-    session.begin().unwrap();
+    session.begin(Start::default()).unwrap();
     assert_eq!(received(&mut server)[0], b'B');
     server.write_all(&ready(b'T')).unwrap();
     assert_eq!(session.advance(buffer), Ok(Progress::Read));
@@ -162,7 +166,7 @@ fn after_an_error_the_rest_is_left_out_and_a_failed_transaction_rolled_back() {
     };
     assert_eq!(session.advance(buffer), Ok(Progress::Done(failed)));
     // Without a transaction there is nothing to roll back.
-    session.begin().unwrap();
+    session.begin(Start::default()).unwrap();
     assert_eq!(received(&mut server)[0], b'B');
     server
         .write_all(&[error("ERROR", "22012"), ready(b'I')].concat())
@@ -188,7 +192,7 @@ fn a_pipeline_is_one_message_and_ends_with_its_last_ready() {
     let (mut session, mut server) = pipelined();
     let buffer = &mut [0; 4096];
     for call in 1..=2 {
-        assert_eq!(session.begin(), Ok(Progress::Read));
+        assert_eq!(session.begin(Start::default()), Ok(Progress::Read));
         let sent = received(&mut server);
         assert_eq!(sent, plan(&["1", "2", "3"]).messages.concat());
         // One alone, then two in one piece, the last of them cut.
@@ -211,14 +215,14 @@ fn a_failed_statement_of_a_pipeline_fails_the_call_and_the_others_are_waited_for
         code: *code,
         message: "words".into(),
     };
-    session.begin().unwrap();
+    session.begin(Start::default()).unwrap();
     let answers = [error("ERROR", "22012"), ready(b'I'), ready(b'I')].concat();
     server.write_all(&answers).unwrap();
     assert_eq!(session.advance(buffer), Ok(Progress::Read));
     server.write_all(&ready(b'I')).unwrap();
     assert_eq!(session.advance(buffer), Ok(Progress::Done(failed(b"22012"))));
     // Within a transaction the others fail, too; the first error is the call's, and all is rolled back.
-    session.begin().unwrap();
+    session.begin(Start::default()).unwrap();
     received(&mut server);
     let (first, later) = (error("ERROR", "40001"), error("ERROR", "25P02"));
     let answers = [
@@ -236,7 +240,7 @@ fn a_failed_statement_of_a_pipeline_fails_the_call_and_the_others_are_waited_for
     server.write_all(&ready(b'I')).unwrap();
     assert_eq!(session.advance(buffer), Ok(Progress::Done(failed(b"40001"))));
     assert_eq!(session.round_trips(), Some(3));
-    session.begin().unwrap();
+    session.begin(Start::default()).unwrap();
     server
         .write_all(&[ready(b'I'), ready(b'I'), ready(b'I')].concat())
         .unwrap();
@@ -246,7 +250,7 @@ fn a_failed_statement_of_a_pipeline_fails_the_call_and_the_others_are_waited_for
 #[test]
 fn copy_from_within_a_function_loses_the_session_instead_of_hanging() {
     let (mut session, mut server) = plain(&["1"]);
-    session.begin().unwrap();
+    session.begin(Start::default()).unwrap();
     server.write_all(&message(b'G', &[0, 0, 0])).unwrap();
     let Err(Error::Lost(words)) = session.advance(&mut [0; 4096]) else {
         panic!("not lost")
@@ -355,7 +359,7 @@ fn what_tls_holds_back_while_the_socket_is_full_is_sent_in_the_end() {
         let stream = TlsStream::connect(&setup, ours, Instant::now() + Duration::from_secs(60)).unwrap();
         let mut session = PgSession::new(Client::new(Wire::Tls(Box::new(stream))), plan);
         session.set_blocking(false).unwrap();
-        let begun = session.begin().unwrap();
+        let begun = session.begin(Start::default()).unwrap();
         assert_eq!(carry_on(&mut session, begun), Ok(CallEnd::Ok), "size {size}");
         drop(session);
         server.join().unwrap();

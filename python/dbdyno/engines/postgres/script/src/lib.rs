@@ -1,0 +1,101 @@
+//! pgbench's script language, without any I/O (PostgreSQL documentation 18, "pgbench", Custom Scripts).
+//!
+//! [`read`] makes of a text a [`Script`]: commands in the order of the file, conditions as jumps, expressions
+//! as flat programs, names of variables as places in a session's [`Frame`].
+
+mod value;
+
+pub use value::Value;
+
+/// The place of a variable in a session's frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot(pub u32);
+
+/// One script, ready to run.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// Its name in messages and tables: the file's, or the built-in one's.
+    pub name: String,
+    /// In the order of the file.
+    pub commands: Vec<Command>,
+}
+
+/// One command.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// Line of the file on which it begins, from 1.
+    pub line: u32,
+    /// As it is written, in one line: for the table of latencies by command.
+    pub text: String,
+    /// What it does.
+    pub action: Action,
+}
+
+/// What a command does. `usize`: the number of a command to go on with.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Sends a statement (with `\;`: several in one query).
+    Sql(Sql),
+    /// `\set`
+    Set(Slot, Program),
+    /// `\if`, `\elif`: goes on behind its branch where it is not true.
+    Unless(Program, usize),
+    /// `\else`, `\endif`, the end of a branch: goes on elsewhere.
+    Jump(usize),
+    /// `\sleep`: so long, in units of so many microseconds.
+    Sleep(Duration, u64),
+    /// `\startpipeline`
+    StartPipeline,
+    /// `\syncpipeline`
+    SyncPipeline,
+    /// `\endpipeline`
+    EndPipeline,
+    /// `\shell`, and `\setshell` where there is a variable: words, joined by blanks.
+    Shell(Option<Slot>, Vec<Operand>),
+}
+
+/// A number that is written, or a variable's.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Duration {
+    /// Written.
+    Number(i64),
+    /// Of a variable.
+    Variable(Slot),
+}
+
+/// A word of a shell command: written, or a variable's value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    /// Written.
+    Text(String),
+    /// Of a variable.
+    Variable(Slot),
+}
+
+/// A statement with its variables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sql {
+    /// In order: text, variable, text ...; comments and the final semicolon are left out.
+    pub pieces: Vec<Operand>,
+    /// Where in the script's text it begins, in bytes.
+    pub start: usize,
+    /// Where its results go.
+    pub into: Into,
+    /// Statements in it: more than one with `\;`.
+    pub statements: usize,
+}
+
+/// Where the results of a statement go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Into {
+    /// Nowhere.
+    Nothing,
+    /// `\gset PREFIX`: the one row of the last statement.
+    Gset(String),
+    /// `\aset PREFIX`: the last row of each statement.
+    Aset(String),
+}
+
+/// An expression as a flat program.
+#[derive(Clone, Debug)]
+pub struct Program;
