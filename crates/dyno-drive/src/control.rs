@@ -243,6 +243,17 @@ impl Control {
         })
     }
 
+    /// A session has a new descriptor. Orders that came meanwhile met the old one.
+    pub fn replace_descriptor(&self, session: usize, fd: RawFd) {
+        let mut state = self.state();
+        if let Some(known) = state.descriptors.get_mut(session) {
+            *known = fd;
+        }
+        if self.is_aborted() || self.sessions[session].cut.load(Relaxed) {
+            shut_down(fd);
+        }
+    }
+
     /// A session has ended.
     pub fn session_ended(&self, session: usize) {
         self.sessions[session].ended.store(true, Relaxed);

@@ -7,6 +7,8 @@
 //! [`Load::connect`] (`connect`) → [`Fleet::park`] → [`Load::start`] → [`worker`] → [`Outcome`] →
 //! [`Load::finish`] (`probe`) → [`Load::tables`].
 
+#[allow(dead_code)]
+mod arrivals;
 mod call_log;
 mod connect;
 mod control;
@@ -23,9 +25,11 @@ mod seat;
 mod spec;
 mod tables;
 mod tally;
+mod think;
 mod thread;
 mod worker;
 
+pub use arrivals::{ArrivalKind, ArrivalSpec};
 pub use call_log::{CallLog, LoggedCall};
 pub use control::{Control, Progress};
 pub use errors::{ErrorTally, LOST};
@@ -37,3 +41,4 @@ pub use schedule::Schedule;
 pub use seat::{End, Record};
 pub use spec::Spec;
 pub use tally::Tally;
+pub use think::Think;

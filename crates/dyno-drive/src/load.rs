@@ -139,6 +139,7 @@ impl<E: Engine> Shared<E> {
     }
 
     fn connect(&self) -> Step<E::Session> {
+        self.spec.check()?;
         let each = if self.spec.log_calls && self.spec.log_cpu {
             3
         } else {

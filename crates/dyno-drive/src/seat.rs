@@ -3,6 +3,7 @@
 use dyno_model::Session;
 
 use crate::call_log::CpuProbe;
+use crate::control::Control;
 use crate::{ErrorTally, Tally};
 
 /// How a session ended.
@@ -105,6 +106,16 @@ impl<S: Session> Seat<S> {
             end: None,
             warm_trips,
         }
+    }
+
+    /// True if the session has a new descriptor, which then may be shut down from outside in place of the old one.
+    #[inline]
+    pub fn watch_descriptor(&mut self, control: &Control) -> bool {
+        let changed = self.session.fd_changed();
+        if changed {
+            control.replace_descriptor(self.number, self.session.fd());
+        }
+        changed
     }
 
     /// The connection, and what is kept.

@@ -1,6 +1,9 @@
 //! The driver's part of a load's specification (docs/core.md); the rest is the engine's.
 
+use dyno_model::{Error, Result};
 use serde::Deserialize;
+
+use crate::{ArrivalSpec, Think};
 
 /// How to drive.
 #[derive(Clone, Debug, Deserialize)]
@@ -20,13 +23,19 @@ pub struct Spec {
     pub max_calls: Option<u64>,
     /// From the end of a call to the start of the session's next.
     pub think_us: u64,
+    /// The same with a distribution; in place of `think_us`.
+    pub think: Option<Think>,
+    /// Calls are begun when they are due, not when the one before has ended: an open loop.
+    pub arrivals: Option<ArrivalSpec>,
+    /// Of the think times: the same seed gives each session the same ones.
+    pub seed: u64,
     /// A call still out this long after the end: its session is lost.
     pub grace_ms: u64,
 }
 
 impl Spec {
     /// Names of the keys that are the driver's.
-    pub const KEYS: [&'static str; 8] = [
+    pub const KEYS: [&'static str; 11] = [
         "threads",
         "log_calls",
         "log_limit",
@@ -34,8 +43,40 @@ impl Spec {
         "rounds",
         "max_calls",
         "think_us",
+        "think",
+        "arrivals",
+        "seed",
         "grace_ms",
     ];
+
+    /// What cannot be driven together.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] with the cure.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |words: &str| Err(Error::Spec(words.to_owned()));
+        if self.think.is_some() && self.think_us > 0 {
+            return refuse("think and think_us: give one of them");
+        }
+        if self.arrivals.is_some() && self.rounds {
+            return refuse(
+                "arrivals and rounds: calls begin when they are due, or together; leave out one of them",
+            );
+        }
+        if self.arrivals.is_some() && (self.think.is_some() || self.think_us > 0) {
+            return refuse("arrivals and think: the arrivals set when calls begin; leave out one of them");
+        }
+        self.think.as_ref().map_or(Ok(()), Think::check)?;
+        self.arrivals.as_ref().map_or(Ok(()), ArrivalSpec::check)
+    }
+
+    /// How long to think, if at all.
+    #[allow(dead_code)]
+    pub(crate) fn thinks(&self) -> Option<Think> {
+        let mean_us = self.think_us as f64;
+        self.think
+            .or((self.think_us > 0).then_some(Think::Constant { mean_us }))
+    }
 }
 
 impl Default for Spec {
@@ -48,6 +89,9 @@ impl Default for Spec {
             rounds: false,
             max_calls: None,
             think_us: 0,
+            think: None,
+            arrivals: None,
+            seed: 1,
             grace_ms: 30_000,
         }
     }
@@ -66,5 +110,53 @@ mod tests {
             assert!(wrong.contains(&format!("`{key}`")), "{wrong}");
         }
         assert_eq!(wrong.matches('`').count(), 2 * (Spec::KEYS.len() + 1), "{wrong}");
+    }
+
+    fn spec(text: &str) -> Spec {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_driven_together_is_refused_with_the_cure() {
+        let paced = r#""arrivals": {"kind": "poisson", "rate": [[1, 5, 5]]}"#;
+        for (more, cure) in [
+            (r#""rounds": true"#, "leave out one"),
+            (r#""think_us": 1"#, "leave out one"),
+            (r#""think": {"kind": "constant", "mean_us": 1}"#, "leave out one"),
+            (
+                r#""think_us": 1, "arrivals": null, "think": {"kind": "constant", "mean_us": 1}"#,
+                "give one",
+            ),
+        ] {
+            let paced = if more.contains("arrivals") {
+                r#""seed": 1"#
+            } else {
+                paced
+            };
+            let error = spec(&format!("{{{paced}, {more}}}"))
+                .check()
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(cure), "{error}");
+        }
+        assert_eq!(spec(&format!("{{{paced}}}")).check(), Ok(()));
+    }
+
+    #[test]
+    fn a_rate_without_an_arrival_or_of_nonsense_is_refused() {
+        for rate in ["[]", "[[1, 0, 0]]", "[[0, 5, 5]]", "[[1, -1, 5]]"] {
+            let text = format!(r#"{{"arrivals": {{"kind": "constant", "rate": {rate}}}}}"#);
+            let error = spec(&text).check().unwrap_err().to_string();
+            assert!(error.contains("give"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_constant_think_time_is_one_of_the_distributions() {
+        assert_eq!(
+            spec(r#"{"think_us": 5}"#).thinks(),
+            Some(Think::Constant { mean_us: 5.0 })
+        );
+        assert_eq!(spec("{}").thinks(), None);
     }
 }

@@ -132,6 +132,7 @@ impl<S: Session> Worker<S> {
             let mut step = seat.session.begin(self.counts.call_at(now))?;
             self.mark(&[0]);
             let seat = &mut self.seats[0];
+            seat.watch_descriptor(&self.counts.control);
             let end = loop {
                 match step {
                     Step::Done(end) => break end,
@@ -139,6 +140,7 @@ impl<S: Session> Worker<S> {
                     Step::Read | Step::Write => {}
                 }
                 step = seat.session.advance(&mut self.buffer)?;
+                seat.watch_descriptor(&self.counts.control);
             };
             now = now_ns();
             self.ended(0, now, end);
@@ -274,7 +276,9 @@ impl<S: Session> Worker<S> {
         let start = self.counts.call_at(now);
         let seat = &mut self.seats[i];
         seat.start_ns = now;
-        match seat.session.begin(start) {
+        let step = seat.session.begin(start);
+        self.watch(i, poll)?;
+        match step {
             Ok(Step::Read) => Ok(()),
             Ok(Step::Sleep(until_ns)) => {
                 self.pausing.push(Reverse((until_ns, i)));
@@ -302,7 +306,9 @@ impl<S: Session> Worker<S> {
         if seat.end.is_some() {
             return Ok(());
         }
-        match seat.session.advance(&mut self.buffer) {
+        let step = seat.session.advance(&mut self.buffer);
+        self.watch(i, poll)?;
+        match step {
             Ok(Step::Done(end)) => {
                 let now = now_ns();
                 self.ended(i, now, end);
@@ -322,6 +328,17 @@ impl<S: Session> Worker<S> {
                 Ok(())
             }
         }
+    }
+
+    /// A session that connected again is waited for by its new descriptor; closing the old one took that out.
+    #[inline]
+    fn watch(&mut self, i: usize, poll: &Poll) -> Result<()> {
+        let seat = &mut self.seats[i];
+        if !seat.watch_descriptor(&self.counts.control) {
+            return Ok(());
+        }
+        seat.writing = false;
+        poll.add(seat.session.fd(), i)
     }
 
     /// Tells epoll only where that changes something.

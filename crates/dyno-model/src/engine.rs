@@ -55,6 +55,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Reads the session's counters, one reading for each of [`counters`](Self::counters), in blocking mode.
     fn probe(&self, connection: &mut Self::Session) -> Vec<Reading>;
 
+    /// Name and weight of each script that calls are of, in the order of [`Session::script`]; empty: there are none.
+    fn scripts(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// The engine's own tables of what its sessions did, once all have ended.
     fn tables(&self, _sessions: &[Self::Session]) -> Vec<Table> {
         Vec::new()

@@ -5,6 +5,7 @@ mod activity;
 mod clock;
 mod engine;
 mod error;
+mod rng;
 mod session;
 mod table;
 
@@ -12,5 +13,6 @@ pub use activity::{ActivityProbe, ActivityRow, BLOCKED_NUMBERS, BLOCKED_TEXTS, B
 pub use clock::{Bracket, now_ns};
 pub use engine::{Counter, Engine, Reading};
 pub use error::{Error, Refusal, Result};
+pub use rng::SplitMix64;
 pub use session::{CallEnd, Progress, Session, Start};
 pub use table::{Coded, Column, Table};

@@ -83,6 +83,11 @@ pub trait Session: Send {
     fn retries(&self) -> u64 {
         0
     }
+    /// True once after its descriptor was replaced by another in the same mode (it connected again): the driver then
+    /// waits on that one. Asked after each [`begin`](Self::begin) and [`advance`](Self::advance).
+    fn fd_changed(&mut self) -> bool {
+        false
+    }
     /// What came in place of an answer, in words: for a call that is given up.
     fn remark(&self) -> Option<String> {
         None

@@ -15,7 +15,6 @@ pub mod parse;
 pub mod profiler;
 pub mod psi;
 pub mod pulse;
-pub mod rng;
 pub mod schedstat;
 pub mod stat;
 pub mod status;

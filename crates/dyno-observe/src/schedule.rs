@@ -1,6 +1,6 @@
 //! When to read and when to sample. Pure.
 
-use crate::rng::SplitMix64;
+use dyno_model::SplitMix64;
 
 /// Instants at which all tasks are read.
 #[derive(Debug, Clone, Copy)]

@@ -162,9 +162,9 @@ def finish(load: Load) -> None:
 
 
 def frames(load: Load) -> dict[str, pl.DataFrame]:
-    """The load's tables, checked against the schema; those that it has not are empty."""
-    found = load.tables()
-    return {name: from_core(name, found[name]) if name in found else empty(name) for name in TABLES}
+    """The load's tables, checked against the schema; of those that each load has, absent ones are empty."""
+    found = {name: from_core(name, table) for name, table in load.tables().items()}
+    return {name: empty(name) for name in TABLES if name not in found} | found
 
 
 def _patiently(load: Load, interrupt: Interrupt) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dbdyno.model.column import Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import asked, counts, keyed
+from dbdyno.model.data_sources.paced import PACED, SCRIPTS
 from dbdyno.model.data_sources.profile import PROFILE
 from dbdyno.model.data_sources.sleeps import SLEEPS
 from dbdyno.model.data_sources.statements import STATEMENT, TEXTS
@@ -41,15 +42,15 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("backend_pid", "i64", "the server's process id for it, in the server's pid namespace", null=True),
         _c("connect_ns", "i64", "duration of connecting and authenticating", null=True),
         _c("prepare_ns", "i64", "duration of session set-up, preparing, warming, first probe", null=True),
-        _c("first_start_ns", "i64", "start of the first measured call", null=True),
+        _c("first_start_ns", "i64", "start of the first measured call (paced: its real start)", null=True),
         _c("last_end_ns", "i64", "end of the last measured call", null=True),
-        _c("calls", "i64", "measured calls that ended well: started in [t0, t1)"),
+        _c("calls", "i64", "measured calls that ended well: started (paced: due) in [t0, t1)"),
         _c("errors", "i64", "measured calls that ended in an error"),
         _c("calls_total", "i64", "all calls that ended well, from the barrier on"),
         _c("errors_total", "i64", "all calls that ended in an error, from the barrier on"),
         _c("straddle_in", "i64", "1 if a call was in flight at t0 (not measured)"),
         _c("straddle_out", "i64", "1 if the last measured call ended after t1 (measured)"),
-        _c("in_call_ns", "i64", "sum of durations of measured calls that ended well"),
+        _c("in_call_ns", "i64", "sum of durations of measured calls that ended well (paced: from when due)"),
         _c("min_ns", "i64", "shortest measured call", null=True),
         _c("max_ns", "i64", "longest measured call", null=True),
         _c("sum_sq_ns2", "f64", "sum of squared durations of measured calls"),
@@ -82,7 +83,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("start_ns", "i64", "sent"),
         _c("duration_ns", "i64", "sent to ready"),
         _c("ok", "bool", "false: ended in an error"),
-        _c("measured", "bool", "started in [t0, t1)"),
+        _c("measured", "bool", "started (paced: due) in [t0, t1)"),
         _c("cpu", "i64", "CPU the backend last ran on, read at the call's end", null=True),
         _c(
             "migrations",
@@ -91,7 +92,10 @@ RAW: dict[str, tuple[Column, ...]] = {
             "call before (se.nr_migrations)",
             null=True,
         ),
+        _c("due_ns", "i64", "when a paced call was due; NULL: not paced", null=True),
     ),
+    **SCRIPTS,
+    **PACED,
     "progress": (
         _c("at_ns", "i64", "when the driver was asked, about once a second"),
         _c("calls", "i64", "calls ended well since the barrier"),

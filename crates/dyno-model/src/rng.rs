@@ -1,4 +1,4 @@
-//! A small generator for sampling instants: `SplitMix64` (Steele, Lea, Flood 2014, "Fast splittable
+//! A small generator of random numbers, for sampling instants and arrivals: `SplitMix64` (Steele, Lea, Flood 2014, "Fast splittable
 //! pseudorandom number generators", figure 17).
 
 /// The generator; its whole state is one number.

@@ -1,0 +1,176 @@
+//! When calls are due in an open loop: one process of arrivals for the whole load, the same for every number of threads.
+//!
+//! The rate is piecewise linear. Its integral runs on as a clock of its own on which arrivals come at rate 1, one
+//! after another (constant) or after exponential gaps (Poisson; Cinlar 1975, "Introduction to Stochastic Processes",
+//! chapter 4.7); each is put back into real time.
+
+use std::sync::Arc;
+
+use dyno_model::{Error, Result, SplitMix64};
+use serde::Deserialize;
+
+use crate::think::{exponential, stream};
+
+/// How the arrivals of a load come.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct ArrivalSpec {
+    /// By what law.
+    pub kind: ArrivalKind,
+    /// Pieces of (seconds, arrivals a second at the beginning, at the end), from the barrier on. After the last one the
+    /// rate stays at its end.
+    pub rate: Vec<(f64, f64, f64)>,
+    /// The same seed gives the same arrivals.
+    #[serde(default)]
+    pub seed: u64,
+    /// An arrival that has waited longer than this for a session is dropped, and calls that end later are counted.
+    #[serde(default)]
+    pub latency_limit_us: Option<u64>,
+}
+
+/// The law of arrivals.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum ArrivalKind {
+    /// As from many users who know nothing of each other: a Poisson process.
+    Poisson,
+    /// One each time the rate has made a whole arrival, the first after half of one.
+    Constant,
+}
+
+impl ArrivalSpec {
+    /// Pieces that last, rates that are known, and at least one arrival to come.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] otherwise.
+    pub fn check(&self) -> Result<()> {
+        let fits = |&(s, from, to): &(f64, f64, f64)| {
+            [s, from, to].iter().all(|v| v.is_finite()) && s > 0.0 && from >= 0.0 && to >= 0.0
+        };
+        if let Some(piece) = self.rate.iter().find(|piece| !fits(piece)) {
+            return Err(Error::Spec(format!(
+                "arrivals: {piece:?} is not a piece of a rate; give (seconds above 0, from, to) with rates from 0 on"
+            )));
+        }
+        if self.rate.iter().all(|&(_, from, to)| from == 0.0 && to == 0.0) {
+            let words = "arrivals: no arrival would ever come; give a rate above 0 for some of the time";
+            return Err(Error::Spec(words.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// A stretch of time in which the rate is linear.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start_s: f64,
+    /// Rate at its start, 1/s.
+    from: f64,
+    /// By which it grows, 1/s2.
+    slope: f64,
+    /// Arrivals expected in it.
+    area: f64,
+}
+
+impl Piece {
+    /// When `area` arrivals have been expected: the root of from t + slope t^2 / 2 = area that does not cancel.
+    fn time_of(&self, area: f64) -> f64 {
+        let under = (self.from * self.from + 2.0 * self.slope * area).max(0.0);
+        self.start_s + 2.0 * area / (self.from + under.sqrt())
+    }
+}
+
+fn pieces(rate: &[(f64, f64, f64)]) -> Arc<[Piece]> {
+    let mut start_s = 0.0;
+    let mut all = Vec::new();
+    for &(seconds, from, to) in rate {
+        all.push(Piece {
+            start_s,
+            from,
+            slope: (to - from) / seconds,
+            area: seconds * (from + to) / 2.0,
+        });
+        start_s += seconds;
+    }
+    let from = rate.last().map_or(0.0, |last| last.2);
+    let area = if from > 0.0 { f64::INFINITY } else { 0.0 };
+    all.push(Piece {
+        start_s,
+        from,
+        slope: 0.0,
+        area,
+    });
+    all.into()
+}
+
+/// The arrivals one by one. Cheap enough (some 20 ns each) for each thread to go through all of them by itself.
+#[derive(Clone, Debug)]
+pub struct Arrivals {
+    pieces: Arc<[Piece]>,
+    kind: ArrivalKind,
+    rng: SplitMix64,
+    start_ns: i64,
+    piece: usize,
+    /// Arrivals expected in this piece so far.
+    area: f64,
+    index: u64,
+    due_ns: i64,
+}
+
+impl Arrivals {
+    /// From the barrier at `start_ns` on; it stands at the first one.
+    pub fn new(spec: &ArrivalSpec, start_ns: i64) -> Self {
+        let mut arrivals = Self {
+            pieces: pieces(&spec.rate),
+            kind: spec.kind,
+            rng: stream(spec.seed, u64::MAX),
+            start_ns,
+            piece: 0,
+            area: 0.0,
+            index: 0,
+            due_ns: start_ns,
+        };
+        let first = match spec.kind {
+            ArrivalKind::Constant => 0.5,
+            ArrivalKind::Poisson => exponential(&mut arrivals.rng),
+        };
+        arrivals.due_ns = arrivals.after(first);
+        arrivals
+    }
+
+    /// When this one is due; the end of time when there is none any more.
+    #[inline]
+    pub fn due_ns(&self) -> i64 {
+        self.due_ns
+    }
+
+    /// How many were due before it.
+    #[inline]
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// On to the next.
+    #[inline]
+    pub fn advance(&mut self) {
+        let gap = match self.kind {
+            ArrivalKind::Constant => 1.0,
+            ArrivalKind::Poisson => exponential(&mut self.rng),
+        };
+        self.index += 1;
+        self.due_ns = self.after(gap);
+    }
+
+    fn after(&mut self, gap: f64) -> i64 {
+        self.area += gap;
+        while self.area >= self.pieces[self.piece].area {
+            if self.piece + 1 == self.pieces.len() {
+                return i64::MAX;
+            }
+            self.area -= self.pieces[self.piece].area;
+            self.piece += 1;
+        }
+        let after_ns = self.pieces[self.piece].time_of(self.area) * 1e9;
+        self.start_ns.saturating_add(after_ns as i64)
+    }
+}

@@ -1,0 +1,96 @@
+"""Columns of the driver's optional tables: calls by script, and paced load."""
+
+from __future__ import annotations
+
+from dbdyno.model.column import Column
+from dbdyno.model.column import column as _c
+
+
+def _buckets(what: str) -> tuple[Column, ...]:
+    return (
+        _c("low_ns", "i64", "lowest duration of the bucket, inclusive"),
+        _c("high_ns", "i64", "highest duration of the bucket, inclusive"),
+        _c("count", "i64", what),
+    )
+
+
+_DURATIONS = (
+    _c("in_call_ns", "i64", "sum of durations of measured calls that ended well"),
+    _c("sum_sq_ns2", "f64", "sum of their squares"),
+    _c("min_ns", "i64", "shortest", null=True),
+    _c("max_ns", "i64", "longest", null=True),
+)
+
+SCRIPTS: dict[str, tuple[Column, ...]] = {
+    "scripts": (
+        _c("session", "i64", "session number"),
+        _c("script", "i64", "0.., in the order in which they were given"),
+        _c("name", "str", "its name"),
+        _c("weight", "i64", "how often it is chosen, relative to the others"),
+        _c("calls", "i64", "measured calls that ended well; the sum over scripts is that of table sessions"),
+        _c("errors", "i64", "measured calls that ended in an error"),
+        _c("settle_calls", "i64", "calls before t0 that ended well"),
+        _c("settle_errors", "i64", "calls before t0 that ended in an error"),
+        _c("retried", "i64", "measured calls tried more than once"),
+        _c("retries", "i64", "their tries beyond the first"),
+        *_DURATIONS,
+    ),
+    "script_histogram": (
+        _c("script", "i64", "as in scripts"),
+        *_buckets("measured calls of the script in it, all sessions"),
+    ),
+    "script_errors": (
+        _c("script", "i64", "as in scripts"),
+        _c("sqlstate", "str", "as in errors"),
+        _c("count", "i64", "how often, from the barrier on, all sessions"),
+        _c("message", "str", "the first such message"),
+    ),
+}
+"""Calls by script; absent where calls are of none."""
+
+PACED: dict[str, tuple[Column, ...]] = {
+    "pace": (  # one row; arrivals = started + dropped + backlog_end
+        _c("arrivals", "i64", "calls due in [t0, t1), or up to the end of a load that ended before t1"),
+        _c("started", "i64", "of which started; one whose session was lost is in no other count of calls"),
+        _c("dropped", "i64", "of which never started, as they had waited longer than the latency limit"),
+        _c("backlog_end", "i64", "of which not started at t1; they never are"),
+        _c(
+            "backlog_max", "i64", "most calls that were due and not started, found when a session became free"
+        ),
+        _c("late", "i64", "started more than 1 ms after they were due"),
+        _c(
+            "late_driver", "i64", "of which more than 1 ms after a session was free, too: the driver was late"
+        ),
+        _c(
+            "over_limit",
+            "i64",
+            "started calls that ended later than the latency limit after they were due; NULL: no limit",
+            null=True,
+        ),
+        _c("lag_sum_ns", "i64", "sum of the times from due to start, started calls"),
+        _c("lag_max_ns", "i64", "longest of them"),
+        _c(
+            "driver_lag_sum_ns",
+            "i64",
+            "the part of lag_sum_ns in which a session was free: the driver's delay",
+        ),
+        _c("driver_lag_max_ns", "i64", "longest delay of the driver"),
+        _c("backlog_age_sum_ns", "i64", "how long the calls of backlog_end had waited at t1, sum"),
+        _c("backlog_age_max_ns", "i64", "longest of them"),
+        _c("settle_arrivals", "i64", "calls due before t0"),
+    ),
+    "service": (
+        _c(
+            "session",
+            "i64",
+            "session number; durations are from the real start, those of sessions from when due",
+        ),
+        *_DURATIONS,
+    ),
+    "service_histogram": _buckets("measured calls that ended well, by their duration from the real start"),
+    "lag_histogram": _buckets("measured calls that were started, by the time from due to start"),
+    "backlog_histogram": _buckets(
+        "calls of backlog_end, by how long they had waited at t1: less than their latency would have been"
+    ),
+}
+"""Paced load; absent where calls were not paced."""
