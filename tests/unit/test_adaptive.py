@@ -65,8 +65,8 @@ def climb(
     while len(seen) < 100:
         step = next_rung(Findings(rule, tuple(seen)))
         if isinstance(step, Done):
-            return [s.sessions for s in seen], step
-        n, error = step.sessions, 1 + chance.gauss(0, noise)
+            return [s.load for s in seen], step
+        n, error = step.load, 1 + chance.gauss(0, noise)
         figure = law(n) * error if found and found.metric == "throughput" else response_ms(n) * MS * error
         seen.append(Seen(n, law(n) * error, figure=figure, fault=fault(n)))
     pytest.fail("it never ends")

@@ -206,8 +206,8 @@ def test_the_knee_of_a_simulated_server(dsn: str, knee: int) -> None:
     rule = Adaptive(top=32, most_rungs=16, near=4, repeats=1)
     seen: list[Seen] = []
     while isinstance(step := next_rung(Findings(rule, tuple(seen))), Next):
-        cell = climb_one(server, plan_cell(step.sessions, measure_ns=S), os=False)
-        seen.append(Seen(step.sessions, float(cell.tables["sessions"]["calls"].sum())))
+        cell = climb_one(server, plan_cell(step.load, measure_ns=S), os=False)
+        seen.append(Seen(step.load, float(cell.tables["sessions"]["calls"].sum())))
     assert step.at == knee
     assert len(seen) <= 8
 

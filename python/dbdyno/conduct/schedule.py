@@ -46,7 +46,7 @@ def _seen(
     elif not calls:
         fault = "every call ended in an error" if errors else "no call ended in the window"
     return Seen(
-        sessions=window["sessions"],
+        load=window["sessions"],
         throughput=figures.get("calls_per_s"),
         figure=None if goal is None else _figure(goal.metric, figures, histogram),
         failed=errors / (calls + errors) if calls + errors else 0.0,
@@ -75,7 +75,7 @@ def sought(plan: Plan, tables: Mapping[str, pl.DataFrame]) -> Iterator[Claim]:
 
 def _finding(plan: Plan, variant: str, findings: Findings, step: Next | Done) -> Claim:
     done = step if isinstance(step, Done) else so_far(findings)
-    open_ = {} if isinstance(step, Done) else {"next": step.sessions}
+    open_ = {} if isinstance(step, Done) else {"next": step.load}
     at = None if done.at is None else Estimate(done.id, done.at, "sessions", done.low, done.high)
     return claim(
         done.id,
@@ -228,7 +228,7 @@ class Asked:
 
     def _wanted(self) -> int | None:
         steps = [next_rung(self._findings(variant)) for variant in self._seen]
-        return next((s.sessions for s in steps if isinstance(s, Next)), None)
+        return next((s.load for s in steps if isinstance(s, Next)), None)
 
     def _repeat_of(self, sessions: int, repeat: int) -> int:
         """A rung may be asked for again before the ladder is climbed again."""

@@ -124,7 +124,8 @@ def translated(error: DriverError) -> DbdynoError:
 
 
 STEP_S = 0.1
-TABLES = ("sessions", "histogram", "errors", "calls", "counters")
+PACED = ("pace", "service_histogram", "lag_histogram")
+TABLES = ("sessions", "histogram", "errors", "calls", "counters", *PACED)
 
 
 def connect(load: Load, interrupt: Interrupt) -> None:

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 
 from dbdyno.model import cpu_lists
+from dbdyno.model.adaptive import Adaptive as Adaptive
+from dbdyno.model.adaptive import Goal as Goal
 from dbdyno.model.data_source import MOST_HZ
 from dbdyno.model.data_sources import options
+from dbdyno.model.pacing import Arrivals, Pacing, Think
+from dbdyno.model.pacing import Strict as Strict
 
 # Variants: what a recipe may vary over an experiment, and what a variant comes to once it is resolved.
 
@@ -20,12 +24,6 @@ PoolMode = Literal["transaction", "session"]
 Bind = Literal["spread", "pack", "off"]
 Sampling = bool | Annotated[float, Field(gt=0, le=MOST_HZ)] | str
 """Of a source that samples: on or off, samples a second, or for how long in an observation (30s)."""
-
-
-class Strict(BaseModel):
-    """Unknown keys are errors; nothing changes after it was made. Texts below fields go to the schema."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class LimitSpec(Strict):
@@ -64,7 +62,7 @@ class DriverSpec(Strict):
     validation: str | None = None
     """A statement sent before each statement of the call, such as SELECT 1; empty: none."""
     think: str | None = None
-    """Pause from the end of a call to the start of the session's next: 10ms."""
+    """Pause from the end of a call to the session's next: 10ms, exponential 10ms, or uniform 5ms 15ms."""
     threads: int | None = Field(default=None, ge=1, le=256)
     """Threads of the driver; at most one a session is of use."""
     rounds: bool | None = None
@@ -201,8 +199,16 @@ class Experiment(_AskedSources):
     """Warm-up before each measurement."""
     repeats: int = Field(default=1, ge=1, le=1000)
     """Repeats; two or more give intervals."""
+    rate: str | None = None
+    """Calls per second that become due, whether or not earlier ones have ended: 500 or 500/s."""
+    rates: str | None = None
+    """A ladder of rates: 100,200,400 or 100:2000:x1.5 or auto or auto:2000."""
+    arrivals: Arrivals | None = None
+    """Times between calls that become due: poisson (random, the default) or constant."""
+    latency_limit: str | None = None
+    """With a rate: a call that is due for longer than this is dropped and counted: 50ms."""
     think: str | None = None
-    """Think time between two calls of a session: 10ms."""
+    """Think time between two calls of a session: 10ms, exponential 10ms, or uniform 5ms 15ms."""
     call_target: str | None = None
     """Duration of a call with one session; for workloads that are calibrated."""
     recalibrate: bool = False
@@ -252,30 +258,6 @@ class Experiment(_AskedSources):
         return tuple(o.key for o in options() if getattr(self, o.key))
 
 
-class Goal(Strict):
-    """What a rung must show. Met below ``limit``, or above it where the metric is the throughput."""
-
-    metric: Literal["p50", "p90", "p95", "p99", "mean", "max", "throughput"]
-    relation: Literal["<", "<=", ">", ">="]
-    limit: float  # ns; calls per second of the throughput
-    text: str  # "p95 < 20 ms"
-
-    def met(self, figure: float) -> bool:
-        tests = {"<": figure < self.limit, "<=": figure <= self.limit, ">": figure > self.limit}
-        return tests.get(self.relation, figure >= self.limit)
-
-
-class Adaptive(Strict):
-    """The rule of an auto ladder: which rungs it has is found while it is climbed."""
-
-    top: int  # no rung above
-    most_rungs: int
-    near: int  # sessions: the knee is first looked for around so many, the CPUs
-    repeats: int  # of the ladder; where there is a goal, of the two rungs on both sides of it
-    goal: Goal | None = None
-    marks: tuple[int, ...] = ()  # always measured: as many sessions as cores, and as CPUs
-
-
 class Cell(Strict):
     """The smallest thing that runs: workload x variant x rung x repeat."""
 
@@ -287,9 +269,22 @@ class Cell(Strict):
     params: dict[str, Value]
     settle_ns: int
     measure_ns: int
-    think_ns: int = 0  # from the end of a call to the start of the session's next
+    think_ns: int = 0  # mean pause from the end of a call to the start of the session's next
+    think: Think | None = None  # None: always the same
+    pacing: Pacing | None = None  # None: each session begins a call when its last has ended
+    seed: int = 1  # of think times and arrivals
     driver: DriverSetup = DriverSetup()
     block: int = 1  # cells of one block are compared with each other: every variant once
+
+    @property
+    def rate_per_s(self) -> float | None:
+        """Calls per second that become due; ``None``: as fast as the sessions can."""
+        return None if self.pacing is None else self.pacing.rate_per_s
+
+    @property
+    def load(self) -> float:
+        """What it sets: calls per second where there is a rate, else sessions."""
+        return self.sessions if self.pacing is None else self.pacing.rate_per_s
 
 
 class Choice(Strict):
@@ -325,7 +320,14 @@ class Plan(Strict):
     def top(self) -> int:
         """The largest session count, of an auto ladder the largest there may be; 0 for an observation."""
         planned = max((c.sessions for c in self.cells), default=0)
-        return planned if self.adaptive is None else self.adaptive.top
+        searched = self.adaptive is not None and self.adaptive.by == "sessions"
+        return self.adaptive.top if self.adaptive is not None and searched else planned
+
+    @property
+    def by_rate(self) -> bool:
+        """Whether its ladder is one of rates, over a fixed number of sessions."""
+        paced = self.experiment.rates is not None or self.experiment.rate is not None
+        return paced and len({c.sessions for c in self.cells}) == 1
 
     def variant(self, name: str) -> Variant:
         """By name; of a plan from before there were variants, one that changes nothing."""

@@ -8,18 +8,20 @@ if TYPE_CHECKING:
     from dbdyno.plan.adaptive import capped, grown, next_rung, repeated, so_far
     from dbdyno.plan.adaptive_search import Done, Findings, Next, Seen
     from dbdyno.plan.ladder import default_ladder, parse_ladder
-    from dbdyno.plan.planner import (
+    from dbdyno.plan.observing import (
         OBSERVED,
-        cell_expected_ns,
-        deriving_ns,
         duration_of,
         observed_cell,
-        resolve,
         resolve_observation,
         sampled_for,
+        window_of,
+    )
+    from dbdyno.plan.planner import (
+        cell_expected_ns,
+        deriving_ns,
+        resolve,
         switch_ns,
         until_share,
-        window_of,
         without,
     )
     from dbdyno.plan.recipe import SCHEMA_FILE, parse_params, parse_recipe, recipe_schema, refusal
@@ -33,17 +35,17 @@ lazy(
         "Done": "dbdyno.plan.adaptive_search",
         "Findings": "dbdyno.plan.adaptive_search",
         "Next": "dbdyno.plan.adaptive_search",
-        "OBSERVED": "dbdyno.plan.planner",
+        "OBSERVED": "dbdyno.plan.observing",
         "SCHEMA_FILE": "dbdyno.plan.recipe",
         "Seen": "dbdyno.plan.adaptive_search",
         "capped": "dbdyno.plan.adaptive",
         "cell_expected_ns": "dbdyno.plan.planner",
         "default_ladder": "dbdyno.plan.ladder",
         "deriving_ns": "dbdyno.plan.planner",
-        "duration_of": "dbdyno.plan.planner",
+        "duration_of": "dbdyno.plan.observing",
         "grown": "dbdyno.plan.adaptive",
         "next_rung": "dbdyno.plan.adaptive",
-        "observed_cell": "dbdyno.plan.planner",
+        "observed_cell": "dbdyno.plan.observing",
         "parse_ladder": "dbdyno.plan.ladder",
         "parse_params": "dbdyno.plan.recipe",
         "Fault": "dbdyno.plan.recipe_lines",
@@ -56,13 +58,13 @@ lazy(
         "refusal": "dbdyno.plan.recipe",
         "repeated": "dbdyno.plan.adaptive",
         "resolve": "dbdyno.plan.planner",
-        "resolve_observation": "dbdyno.plan.planner",
-        "sampled_for": "dbdyno.plan.planner",
+        "resolve_observation": "dbdyno.plan.observing",
+        "sampled_for": "dbdyno.plan.observing",
         "so_far": "dbdyno.plan.adaptive",
         "switch_ns": "dbdyno.plan.planner",
         "texts": "dbdyno.plan.variants",
         "until_share": "dbdyno.plan.planner",
-        "window_of": "dbdyno.plan.planner",
+        "window_of": "dbdyno.plan.observing",
         "without": "dbdyno.plan.planner",
     },
 )

@@ -21,9 +21,12 @@ from dbdyno.plan.adaptive_search import (
     parse_goal,
 )
 from dbdyno.plan.ladder import MAX_SESSIONS, parse_ladder
+from dbdyno.plan.rates import MAX_RATE, at_load, auto_top, is_paced, renumbered
 from dbdyno.stats.estimates import Mean, wilson_of
 from dbdyno.stats.knee import END, KNEE, NOISE, Bend, bend, noise_of
 
+_ID = {"sessions": "auto-ladder", "rate": "auto-rates"}
+_TARGET = {"sessions": "target", "rate": "headroom"}
 _FALLS = 0.95  # below this share of the peak throughput is said to fall
 
 
@@ -32,7 +35,7 @@ def knee_found(findings: Findings, *, cut: bool = False) -> Done:
     throughputs = findings.throughputs()
     if not throughputs:
         fault = next((s.fault for s in findings.seen if s.fault), "no call ended well")
-        return Done("auto-ladder", "unusable", {"fault": fault})
+        return Done(_ID[findings.rule.by], "unusable", {"fault": fault})
     knee, end, last = bend(throughputs, KNEE), bend(throughputs, END), max(throughputs)
     noise = noise_of(throughputs)
     said: dict[str, Any] = {"levels": len(throughputs), "noise": noise.share, "source": noise.source}
@@ -40,10 +43,14 @@ def knee_found(findings: Findings, *, cut: bool = False) -> Done:
     tail = [*(_above(findings, said) if end.at == last else _growth_ends(throughputs, end, said))]
     limit = _limit(findings, said) if cut else []
     if knee.at == last:
-        return Done("auto-ladder", "none", said, (*_efficiency(throughputs, said), *tail, *limit), low=last)
+        return Done(
+            _ID[findings.rule.by], "none", said, (*_efficiency(throughputs, said), *tail, *limit), low=last
+        )
     noisy = ["noisy"] if noise.share > 2 * NOISE else []
     parts = (*_range(knee, "knee"), *tail, *limit, *noisy)
-    return Done("auto-ladder", "knee", said, parts, knee.at, knee.low, knee.high, knee.high is not None)
+    return Done(
+        _ID[findings.rule.by], "knee", said, parts, knee.at, knee.low, knee.high, knee.high is not None
+    )
 
 
 def _growth_ends(throughputs: dict[int, Mean], end: Bend[int], said: dict[str, Any]) -> Iterator[str]:
@@ -61,7 +68,8 @@ def _above(findings: Findings, said: dict[str, Any]) -> list[str]:
     if (blocked := findings.blocked()) is not None:
         said |= {"blocked": blocked[0], "why": blocked[1]}
         return ["blocked"]
-    said["higher"] = min(MAX_SESSIONS, 8 * said["last"])
+    most = MAX_RATE if findings.rule.by == "rate" else MAX_SESSIONS
+    said["higher"] = min(most, 8 * said["last"])
     return ["grows-to-the-limit" if said["last"] >= findings.rule.top else "grows"]
 
 
@@ -101,14 +109,16 @@ def goal_found(findings: Findings, goal: Goal, *, cut: bool = False) -> Done:
     ends = sorted(n for n in (before, after) if n is not None)
     low, high = (ends[0], ends[-1]) if len(ends) == 2 else (ends[0], None)
     case = "lowest" if sides.rate else "highest"
-    return Done("target", case, said, tuple(parts), sought, low, high, found=True)
+    return Done(_TARGET[sides.findings.rule.by], case, said, tuple(parts), sought, low, high, found=True)
 
 
 def _not_met(sides: Sides, *, cut: bool) -> Done:
     rung = max(sides.of, key=lambda n: _mean(sides, n).value) if sides.rate else min(sides.of)
     said = _values(sides, rung) | {"top": max(sides.of)}
     parts = (*_failed(said), *_strays(sides, said), *(_limit(sides.findings, said) if cut else []))
-    return Done("target", "too-slow" if sides.rate else "not-met", said, parts, high=rung)
+    return Done(
+        _TARGET[sides.findings.rule.by], "too-slow" if sides.rate else "not-met", said, parts, high=rung
+    )
 
 
 def _values(sides: Sides, rung: int) -> dict[str, Any]:
@@ -138,7 +148,7 @@ def _other_side(sides: Sides, said: dict[str, Any], other: int | None) -> Iterat
         said |= {"other_met": sides.met(other), "other_repeats": len(sides.of[other])}
         said["other_failed"] = max(s.failed for s in sides.of[other])
         yield from ["other", "other-failed"] if said["other_failed"] > 0 else ["other"]
-        if abs(other - said["at"]) <= 1:
+        if abs(other - said["at"]) <= 1 or rule.by == "rate":
             return
         yield "gap"
     elif sides.rate:
@@ -180,6 +190,9 @@ def _mean(sides: Sides, rung: int) -> Mean:
 
 AUTO = "auto"
 MOST_RUNGS = 16
+FIRST_RATE, FACTOR, RATE_SHARE = 10, 4, 0.03
+"""A search for a rate begins with so many calls a second, goes on to four times as many each time, and
+does not tell rates apart that differ by less."""
 PER_CPU, PER_CPU_GOAL = 8, 32
 """The highest rung, unless said otherwise: so many sessions a CPU."""
 GOAL_REPEATS = 3
@@ -198,7 +211,7 @@ def next_rung(findings: Findings) -> Next | Done:
     """
     goal = findings.rule.goal
     wanted = next_for_knee(findings) if goal is None else next_for_goal(findings, goal)
-    spent = wanted is not None and _spent(findings, wanted.sessions)
+    spent = wanted is not None and _spent(findings, wanted.load)
     if wanted is not None and not spent:
         return wanted
     return so_far(findings, cut=spent)
@@ -227,6 +240,8 @@ def adaptive_of(
 
     Raises :class:`UsageError` for a target or a number of rungs of a ladder that is not auto.
     """
+    if is_paced(experiment):
+        return _of_rates(experiment, repeats, choices)
     if not is_auto(experiment):
         for name, value in (("--target", experiment.target), ("--rungs", experiment.rungs)):
             if value is not None:
@@ -276,24 +291,49 @@ def _rule(rule: Adaptive) -> Choice:
     else:
         case = "lowest" if rule.goal.metric == "throughput" else "highest"
         said |= {"near": rule.near, "goal": rule.goal.text, "repeats": rule.repeats}
-    return Choice(name="sessions", value=AUTO, says="auto-ladder-rule", case=case, said=said)
+    if rule.by == "rate":
+        case, said = f"rate-{case}", said | {"from": rule.first, "factor": rule.factor}
+    name = "rates" if rule.by == "rate" else "sessions"
+    return Choice(name=name, value=AUTO, says="auto-ladder-rule", case=case, said=said)
 
 
-def grown(plan: Plan, sessions: int, repeat: int) -> tuple[Plan, Sequence[Cell]]:
+def _of_rates(experiment: Experiment, repeats: int, choices: list[Choice]) -> Adaptive | None:
+    """The rule of a search for a rate; ``None``: every rate is listed."""
+    top = auto_top(experiment)
+    if top is None:
+        return None
+    goal = None if experiment.target is None else parse_goal(experiment.target)
+    if goal is not None and goal.metric == "throughput":
+        raise UsageError(
+            f"--target {experiment.target}: with rates, throughput is what was asked for",
+            "a response time, such as 'p99<20ms'; or leave out the rates",
+        )
+    if goal is not None and experiment.until is not None:
+        raise UsageError("--until with --target: only the rates next to it are repeated", "use --repeats")
+    first = min(top, FIRST_RATE if top > 16 * FIRST_RATE else max(1, top // 16))
+    rule = Adaptive(
+        top=top,
+        most_rungs=experiment.rungs or MOST_RUNGS,
+        near=min(top, FACTOR * first),
+        repeats=GOAL_REPEATS if goal is not None and repeats == 1 else repeats,
+        goal=goal,
+        by="rate",
+        first=first,
+        factor=FACTOR,
+        share=RATE_SHARE,
+    )
+    choices.append(_rule(rule))
+    return rule
+
+
+def grown(plan: Plan, load: int, repeat: int) -> tuple[Plan, Sequence[Cell]]:
     """``plan`` with a block more: this rung under every variant, another of them first each time."""
     first = [next(c for c in plan.cells if c.variant == v.name) for v in plan.variants]
     block = max(c.block for c in plan.cells) + 1
     turn = (block - 1) % len(first)
     number = len(plan.cells)
     made = [
-        cell.model_copy(
-            update={
-                "id": f"{number + n:04}-{cell.workload}-{cell.variant}-s{sessions}-r{repeat}",
-                "sessions": sessions,
-                "repeat": repeat,
-                "block": block,
-            }
-        )
+        renumbered(at_load(cell, load), number + n, repeat, block)
         for n, cell in enumerate([*first[turn:], *first[:turn]], start=1)
     ]
     return plan.model_copy(update={"cells": (*plan.cells, *made)}).sealed(), made
@@ -301,12 +341,12 @@ def grown(plan: Plan, sessions: int, repeat: int) -> tuple[Plan, Sequence[Cell]]
 
 def repeated(plan: Plan, repeat: int) -> tuple[Plan, Sequence[Cell]]:
     """``plan`` with every rung measured so far once more, ascending or by the chance of the plan's order."""
-    rungs = sorted({c.sessions for c in plan.cells})
+    rungs = sorted({round(c.load) for c in plan.cells})
     if plan.order == "shuffled":
         random.Random(f"{plan.experiment.seed}/{repeat}").shuffle(rungs)
     made: list[Cell] = []
-    for sessions in rungs:
-        plan, cells = grown(plan, sessions, repeat)
+    for load in rungs:
+        plan, cells = grown(plan, load, repeat)
         made += cells
     return plan, made
 

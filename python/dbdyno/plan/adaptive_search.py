@@ -22,7 +22,7 @@ _NOTHING = 1e-9  # calls per second
 class Seen:
     """One measured cell."""
 
-    sessions: int
+    load: int  # sessions, or calls per second that become due
     throughput: float | None  # calls per second that ended well
     figure: float | None = None  # what the goal is about: ns, or calls per second
     failed: float = 0.0  # share of the calls that ended in an error
@@ -43,20 +43,20 @@ class Findings:
     @property
     def tried(self) -> set[int]:
         """Rungs that were measured, with or without success."""
-        return {s.sessions for s in self.seen}
+        return {s.load for s in self.seen}
 
     def throughputs(self) -> dict[int, Mean]:
         """Mean of each usable rung, over its repeats; ascending."""
         found: dict[int, Mean] = {}
-        for s in sorted(self.seen, key=lambda s: s.sessions):
+        for s in sorted(self.seen, key=lambda s: s.load):
             if s.good and s.throughput is not None:
-                found[s.sessions] = found.get(s.sessions, Mean()).merge(Mean(1, s.throughput))
+                found[s.load] = found.get(s.load, Mean()).merge(Mean(1, s.throughput))
         return found
 
     def blocked(self) -> tuple[int, str] | None:
         """The lowest rung above all usable ones that could not be used, and why."""
         top = max(self.throughputs(), default=0)
-        above = [(s.sessions, s.fault or "no call ended well") for s in self.seen if s.sessions > top]
+        above = [(s.load, s.fault or "no call ended well") for s in self.seen if s.load > top]
         return min(above, default=None)
 
 
@@ -64,7 +64,7 @@ class Findings:
 class Next:
     """Measure this rung; again, where it was measured before."""
 
-    sessions: int
+    load: int
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def higher(findings: Findings, last: int) -> int | None:
     rule, blocked = findings.rule, findings.blocked()
     if blocked is not None and last > 0:
         return None if blocked[0] - last <= max(1, last // 4) else (last + blocked[0]) // 2
-    wish = min((n for n in (*rule.marks, rule.near) if n > last), default=2 * last)
+    wish = min((n for n in (*rule.marks, rule.near) if n > last), default=rule.factor * last)
     wish = min(max(wish, 1), rule.top)
     return wish if wish > last and wish not in findings.tried else None
 
@@ -102,9 +102,11 @@ def unmeasured(findings: Findings) -> Next | None:
     return Next(min(left)) if left else None
 
 
-def free_near(wish: float, low: int, high: int, tried: set[int]) -> int | None:
-    """The untried rung nearest to ``wish`` strictly between ``low`` and ``high``."""
-    untried = [n for n in range(low + 1, high) if n not in tried]
+def free_near(wish: float, low: int, high: int, tried: set[int], share: float = 0.0) -> int | None:
+    """The untried rung nearest to ``wish`` strictly between ``low`` and ``high``, away from both by at least
+    ``share`` of them."""
+    first, last = math.floor(low * (1 + share)) + 1, math.ceil(high / (1 + share))
+    untried = [n for n in range(first, last) if n not in tried]
     return min(untried, key=lambda n: abs(n - wish), default=None)
 
 
@@ -137,7 +139,7 @@ def next_for_knee(findings: Findings) -> Next | None:
 def _first(findings: Findings) -> Next | None:
     """One session; where that could not be used, the next rungs above it."""
     rule = findings.rule
-    wishes = [n for n in (1, rule.near, 2 * rule.near) if n <= rule.top and n not in findings.tried]
+    wishes = [n for n in (rule.first, rule.near, 2 * rule.near) if n <= rule.top and n not in findings.tried]
     return Next(wishes[0]) if wishes else None
 
 
@@ -157,7 +159,7 @@ def _nearer(findings: Findings, throughputs: Mapping[int, Mean], share: float) -
     crossing = _crossing(throughputs, low, high) if high > max(1, low) * _FAR else None
     if crossing is not None and crossing not in tried and 2 * abs(crossing - at) >= step_down:
         return crossing
-    came_by_steps = findings.seen[-1].sessions == at
+    came_by_steps = findings.seen[-1].load == at
     if above and (found := free_near(_wish(at, high, step_up, came_by_steps and not below), at, high, tried)):
         return found
     if below and (
@@ -267,9 +269,9 @@ class Sides:
         self.findings, self.goal = findings, goal
         self.rate = goal.metric == "throughput"
         self.of: dict[int, list[Seen]] = {}
-        for s in sorted(findings.seen, key=lambda s: s.sessions):
+        for s in sorted(findings.seen, key=lambda s: s.load):
             if s.good and s.figure is not None:
-                self.of.setdefault(s.sessions, []).append(s)
+                self.of.setdefault(s.load, []).append(s)
 
     def met(self, rung: int) -> int:
         """In how many repeats."""
@@ -315,7 +317,8 @@ def next_for_goal(findings: Findings, goal: Goal) -> Next | None:
             return next_for_knee(findings)
         return _again(sides, [max(sides.of)]) or (unmeasured(findings) if few else None)
     low = before or 0
-    n = free_near((low + after) / 2, low, after, findings.tried) if few else None
+    share = findings.rule.share
+    n = free_near((low + after) / 2, low, after, findings.tried, share) if few else None
     if n is not None:
         return Next(n)
     if (again := _again(sides, [rung for rung in (before, after) if rung is not None])) is not None:

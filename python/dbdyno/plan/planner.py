@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dbdyno.model.comparison import LEAST_REPEATS
-from dbdyno.model.data_sources import options
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import (
     Adaptive,
@@ -14,7 +13,6 @@ from dbdyno.model.plan import (
     Choice,
     Experiment,
     LimitSpec,
-    Observation,
     Plan,
     Variant,
     VariantSpec,
@@ -22,11 +20,12 @@ from dbdyno.model.plan import (
     cpus_under,
 )
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
+from dbdyno.plan import rates
 from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
 from dbdyno.plan.ladder import Place, chosen_order, default_ladder, marks, parse_ladder, places
-from dbdyno.plan.variants import think_ns, variants_of
+from dbdyno.plan.observing import MIN_MEASURE_NS, sampled_for
+from dbdyno.plan.variants import variants_of
 
-MIN_MEASURE_NS = NS_PER_S  # the ledger's figures of foreign tasks move only at ticks and switches
 MAX_TARGET_NS = 300_000_000  # the articles' call
 MIN_TARGET_NS = 1_000_000
 CALLS_IN_WINDOW = 20  # at the ladder's top a window should hold about that many calls a session
@@ -57,6 +56,7 @@ def resolve(
     choices = [Choice(name="CPUs", value=f"{cpus:g}", reason=cpus_reason)]
     times = _times(experiment)
     sampled_for(experiment)
+    rates.check(experiment)
     variants = variants_of(experiment, workload, allowed, choices)
     tightest = min(cpus_under(v.limits, cpus) for v in variants)
     counts = [
@@ -64,18 +64,20 @@ def resolve(
     ]
     repeats = _repeats(experiment, choices)
     adaptive = adaptive_of(experiment, tightest, repeats, choices, {n for m in counts[1:] for n in m})
-    ladder = _ladder(experiment, cpus, counts, choices) if adaptive is None else (1,)
+    searched = adaptive is not None and adaptive.by == "sessions"
+    ladder = (1,) if searched else _ladder(experiment, cpus, counts, choices)
     order = chosen_order(experiment, len(variants), choices)
     if adaptive is not None and order == "ladder" and len(variants) > 1:
         raise UsageError(
             "--order ladder: an auto ladder measures each load under every variant before the next",
             "--order interleaved, or --sessions with every load level",
         )
-    top = ladder[-1] if adaptive is None else adaptive.top
+    top = adaptive.top if adaptive is not None and searched else ladder[-1]
     target_ns = _call_target(experiment, workload, tightest, top, times[1], adaptive, choices)
     known = repeats if adaptive is None else 1
     found = list(places(order, [v.name for v in variants], ladder, known, experiment.seed))
-    cells = _cells(experiment, workload, {v.name: v for v in variants}, found, times)
+    paces = [float(adaptive.first)] if adaptive is not None and not searched else rates.listed(experiment)
+    cells = _cells(experiment, workload, {v.name: v for v in variants}, found, paces, times)
     plan = Plan(
         experiment=experiment,
         script_text=script_text,
@@ -118,7 +120,8 @@ def without(plan: Plan, refused: Mapping[str, str]) -> Plan:
 def _at_most_ns(plan: Plan, rule: Adaptive) -> int:
     """For an auto ladder: all rungs it may have, in every repeat; of a goal's, the repeats of two."""
     blocks = rule.most_rungs * rule.repeats if rule.goal is None else rule.most_rungs + 2 * (rule.repeats - 1)
-    return _expected_ns([c.model_copy(update={"sessions": rule.top}) for c in plan.cells] * blocks, plan)
+    at_most = [rates.at_load(c, rule.top) for c in plan.cells] * blocks
+    return _expected_ns(at_most, plan)
 
 
 def _within_budget(plan: Plan) -> Plan:
@@ -142,6 +145,8 @@ def _ladder(
     experiment: Experiment, cpus: float, counts: Sequence[Sequence[int]], choices: list[Choice]
 ) -> tuple[int, ...]:
     """``counts``: sessions for each core and each CPU of the machine, then of each variant."""
+    if rates.is_paced(experiment):
+        return parse_ladder(rates.sessions_for(experiment, cpus, choices), cpus)
     if experiment.sessions is not None:
         cores = counts[0][0] if len(counts[0]) > 1 else None
         return parse_ladder(experiment.sessions, cpus, cores)
@@ -212,13 +217,18 @@ def _cells(
     workload: Workload,
     variants: Mapping[str, Variant],
     found: Sequence[Place],
+    paces: Sequence[float | None],
     times: tuple[int, int],
 ) -> tuple[Cell, ...]:
+    """Each place at each rate, repeat by repeat."""
     specs = experiment.variants or {"base": VariantSpec()}
-    thinks = {name: think_ns(experiment, spec) for name, spec in specs.items()}
-    return tuple(
-        Cell(
-            id=f"{number:04}-{workload.name}-{place.variant}-s{place.sessions}-r{place.repeat}",
+    thinks = {name: rates.think_of(experiment, spec) for name, spec in specs.items()}
+    made: list[Cell] = []
+    for place, rate in ((p, r) for p in found for r in paces):
+        think_ns, think = thinks[place.variant]
+        block = place.block if len(paces) == 1 else len(made) + 1
+        cell = Cell(
+            id="",
             workload=workload.name,
             variant=place.variant,
             sessions=place.sessions,
@@ -226,12 +236,14 @@ def _cells(
             params=variants[place.variant].params,
             settle_ns=times[0],
             measure_ns=times[1],
-            think_ns=thinks[place.variant],
+            think_ns=think_ns,
+            think=think,
+            pacing=rates.pacing_of(experiment, rate),
             driver=variants[place.variant].driver,
-            block=place.block,
+            seed=experiment.seed,
         )
-        for number, place in enumerate(found, start=1)
-    )
+        made.append(rates.renumbered(cell, len(made) + 1, place.repeat, block))
+    return tuple(made)
 
 
 def cell_expected_ns(cell: Cell, target_ns: int | None, cpus: float) -> int:
@@ -305,90 +317,3 @@ def _repeats(experiment: Experiment, choices: list[Choice]) -> int:
     )
     choices.append(Choice(name="until", value=experiment.until or "", reason=why))
     return repeats
-
-
-# -- the plan of an observation: no cells yet; its windows are cells as they come --
-
-OBSERVED = Workload(
-    name="observed",
-    title="an existing workload",
-    doc="whatever the chosen sessions do; dbdyno drives nothing",
-    work_unit="calls",
-    work_short="calls",
-    work_constant=False,
-    calibrated=False,
-)
-
-
-def resolve_observation(experiment: Experiment, cpus: float, cpus_reason: str) -> Plan:
-    """The plan of ``experiment.observation``. Raises :class:`UsageError` for times or pids that cannot be."""
-    chosen = experiment.observation or Observation()
-    window_ns, duration_ns = window_of(chosen), duration_of(chosen)
-    sampled_for(experiment)
-    if wrong := [pid for pid in chosen.pids if pid <= 0]:
-        raise UsageError(
-            f"--only-pid {wrong[0]}: not a process id", "the server's view of sessions lists them"
-        )
-    whole = "until Ctrl-C" if duration_ns is None else f"for {format_ns(duration_ns)}"
-    choices = (
-        Choice(name="CPUs", value=f"{cpus:g}", reason=cpus_reason),
-        Choice(
-            name="window", value=format_ns(window_ns), reason=f"one after the other {whole}; each is saved"
-        ),
-    )
-    plan = Plan(
-        experiment=experiment,
-        cpus=cpus,
-        call_target_ns=None,
-        cells=(),
-        choices=choices,
-        expected_ns=duration_ns or 0,
-    )
-    return plan.sealed()
-
-
-def sampled_for(experiment: Experiment) -> dict[str, int]:
-    """Sources that are sampled for a time only, in ns. Raises :class:`UsageError` where that cannot be."""
-    times = {o: getattr(experiment, o.key) for o in options()}
-    found = {o.key: _at_least(o.flag, time) for o, time in times.items() if isinstance(time, str)}
-    for o, time in times.items():
-        if o.key in found and experiment.observation is None:
-            raise UsageError(
-                f"{o.flag}={time}: a time is for an observation (dbdyno observe)",
-                f"{o.flag} samples every measurement; {o.flag}=99 sets the samples a second",
-            )
-    return found
-
-
-def window_of(chosen: Observation) -> int:
-    """Length of a window in ns. Raises :class:`UsageError`."""
-    return _at_least("--window", chosen.window)
-
-
-def duration_of(chosen: Observation) -> int | None:
-    """Length of the whole in ns; ``None``: until stopped. Raises :class:`UsageError`."""
-    return None if chosen.duration is None else _at_least("--for", chosen.duration)
-
-
-def observed_cell(number: int, window_ns: int) -> Cell:
-    """Window ``number`` (from 1) as a cell; how many sessions it holds is not known beforehand."""
-    return Cell(
-        id=f"{number:04}-{OBSERVED.name}-base-s0-r{number}",
-        workload=OBSERVED.name,
-        variant="base",
-        sessions=0,
-        repeat=number,
-        params={},
-        settle_ns=0,
-        measure_ns=window_ns,
-    )
-
-
-def _at_least(option: str, text: str) -> int:
-    value_ns = parse_duration_ns(text, option)
-    if value_ns < MIN_MEASURE_NS:
-        raise UsageError(
-            f"{option} {text}: a window must last at least 1s",
-            "the scheduler's figures of other tasks move only at ticks and switches: shorter means nothing",
-        )
-    return value_ns

@@ -19,8 +19,8 @@ from dbdyno.model.plan import (
     VariantSpec,
     Workload,
 )
-from dbdyno.model.units import parse_duration_ns
 from dbdyno.plan.ladder import first_of
+from dbdyno.plan.rates import think_of
 from dbdyno.plan.recipe import typed
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}\Z")  # of a directory, too
@@ -40,7 +40,7 @@ def variants_of(
         raise UsageError(
             f"the baseline {experiment.baseline!r} is no variant", did_you_mean(experiment.baseline, specs)
         )
-    thinks = {v: think_ns(experiment, s) for v, s in specs.items()}
+    thinks = {v: think_of(experiment, s) for v, s in specs.items()}
     for a, b in combinations(found, 2):
         if _bare(a) == _bare(b) and thinks[a.name] == thinks[b.name]:
             why = "any difference between them is chance (an A/A test)"
@@ -50,12 +50,6 @@ def variants_of(
             why = f"{_merged(specs[v.name], experiment).cpus} of those that may be used here"
             choices.append(Choice(name=f"CPUs of {v.name}", value=v.limits.cpus, reason=why))
     return found
-
-
-def think_ns(experiment: Experiment, spec: VariantSpec) -> int:
-    """Pause of a session between two calls, ns."""
-    text = next((t for t in (spec.driver.think, experiment.driver.think, experiment.think) if t), None)
-    return parse_duration_ns(text, "--think") if text else 0
 
 
 def texts(settings: Mapping[str, Value]) -> dict[str, str]:

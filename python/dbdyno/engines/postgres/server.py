@@ -12,6 +12,7 @@ import polars as pl
 import psycopg
 
 from dbdyno import _core
+from dbdyno.engines import paced
 from dbdyno.engines.postgres import (
     connect,
     connection_options,
@@ -233,7 +234,7 @@ class PostgresServer:
             "log_cpu": log_calls and self._presence.here,
             "rounds": cell.driver.rounds,
             "max_calls": max_calls,
-            "think_us": round(cell.think_ns / 1000),
+            **paced.spec(cell),
             "grace_ms": sessions.GRACE_MS,
         }
         if self._front.pool is not None:

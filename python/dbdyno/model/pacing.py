@@ -1,0 +1,37 @@
+"""When the calls of a measurement become due, and how sessions think between them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Arrivals = Literal["poisson", "constant"]
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors; nothing changes after it was made. Texts below fields go to the schema."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Pacing(Strict):
+    """When calls become due, whether or not earlier ones have ended. One process for all sessions."""
+
+    rate_per_s: float = Field(gt=0)
+    to_per_s: float | None = None  # where the rate changes evenly over the window: its end
+    arrivals: Arrivals = "poisson"
+    latency_limit_ns: int | None = None  # a call due for longer than this is dropped
+
+    @property
+    def mean_per_s(self) -> float:
+        """Over the window."""
+        return (self.rate_per_s + (self.to_per_s or self.rate_per_s)) / 2
+
+
+class Think(Strict):
+    """How think time varies around its mean, which is the cell's ``think_ns``."""
+
+    kind: Literal["exponential", "uniform"]
+    low_ns: int = 0  # of uniform
+    high_ns: int = 0

@@ -1,0 +1,94 @@
+"""The plan of an observation: no cells yet; its windows are cells as they come."""
+
+from __future__ import annotations
+
+from dbdyno.model.data_sources import options
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan import Cell, Choice, Experiment, Observation, Plan, Workload
+from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
+
+MIN_MEASURE_NS = NS_PER_S  # the ledger's figures of foreign tasks move only at ticks and switches
+
+OBSERVED = Workload(
+    name="observed",
+    title="an existing workload",
+    doc="whatever the chosen sessions do; dbdyno drives nothing",
+    work_unit="calls",
+    work_short="calls",
+    work_constant=False,
+    calibrated=False,
+)
+
+
+def resolve_observation(experiment: Experiment, cpus: float, cpus_reason: str) -> Plan:
+    """The plan of ``experiment.observation``. Raises :class:`UsageError` for times or pids that cannot be."""
+    chosen = experiment.observation or Observation()
+    window_ns, duration_ns = window_of(chosen), duration_of(chosen)
+    sampled_for(experiment)
+    if wrong := [pid for pid in chosen.pids if pid <= 0]:
+        raise UsageError(
+            f"--only-pid {wrong[0]}: not a process id", "the server's view of sessions lists them"
+        )
+    whole = "until Ctrl-C" if duration_ns is None else f"for {format_ns(duration_ns)}"
+    choices = (
+        Choice(name="CPUs", value=f"{cpus:g}", reason=cpus_reason),
+        Choice(
+            name="window", value=format_ns(window_ns), reason=f"one after the other {whole}; each is saved"
+        ),
+    )
+    plan = Plan(
+        experiment=experiment,
+        cpus=cpus,
+        call_target_ns=None,
+        cells=(),
+        choices=choices,
+        expected_ns=duration_ns or 0,
+    )
+    return plan.sealed()
+
+
+def sampled_for(experiment: Experiment) -> dict[str, int]:
+    """Sources that are sampled for a time only, in ns. Raises :class:`UsageError` where that cannot be."""
+    times = {o: getattr(experiment, o.key) for o in options()}
+    found = {o.key: _at_least(o.flag, time) for o, time in times.items() if isinstance(time, str)}
+    for o, time in times.items():
+        if o.key in found and experiment.observation is None:
+            raise UsageError(
+                f"{o.flag}={time}: a time is for an observation (dbdyno observe)",
+                f"{o.flag} samples every measurement; {o.flag}=99 sets the samples a second",
+            )
+    return found
+
+
+def window_of(chosen: Observation) -> int:
+    """Length of a window in ns. Raises :class:`UsageError`."""
+    return _at_least("--window", chosen.window)
+
+
+def duration_of(chosen: Observation) -> int | None:
+    """Length of the whole in ns; ``None``: until stopped. Raises :class:`UsageError`."""
+    return None if chosen.duration is None else _at_least("--for", chosen.duration)
+
+
+def observed_cell(number: int, window_ns: int) -> Cell:
+    """Window ``number`` (from 1) as a cell; how many sessions it holds is not known beforehand."""
+    return Cell(
+        id=f"{number:04}-{OBSERVED.name}-base-s0-r{number}",
+        workload=OBSERVED.name,
+        variant="base",
+        sessions=0,
+        repeat=number,
+        params={},
+        settle_ns=0,
+        measure_ns=window_ns,
+    )
+
+
+def _at_least(option: str, text: str) -> int:
+    value_ns = parse_duration_ns(text, option)
+    if value_ns < MIN_MEASURE_NS:
+        raise UsageError(
+            f"{option} {text}: a window must last at least 1s",
+            "the scheduler's figures of other tasks move only at ticks and switches: shorter means nothing",
+        )
+    return value_ns

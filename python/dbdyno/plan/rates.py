@@ -1,0 +1,190 @@
+"""Paced load: rates, arrivals and think time as they are written; which of them a measurement has."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from dbdyno.model.errors import UsageError
+from dbdyno.model.pacing import Pacing, Think
+from dbdyno.model.plan import Cell, Choice, Experiment, VariantSpec
+from dbdyno.model.units import parse_duration_ns
+
+MAX_RATE = 1_000_000
+MAX_RATES = 1000
+_LEAST_SESSIONS, _PER_CPU = 16, 8
+_FORMS = "write 100,200,400 or FROM:TO:STEP or FROM:TO:x1.5 or auto or auto:2000, in calls per second"
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)(k?)(?:/s)?\Z")
+AUTO = "auto"
+
+
+def is_paced(experiment: Experiment) -> bool:
+    """Whether calls become due at a rate."""
+    return experiment.rate is not None or experiment.rates is not None
+
+
+def parse_rate(text: str, option: str = "--rate") -> float:
+    """``500`` | ``500/s`` | ``0.5`` | ``2k``. Raises :class:`UsageError`."""
+    match = _NUMBER.match(text.strip())
+    value = float(match[1]) * (1000 if match[2] else 1) if match else 0.0
+    if not 0.01 <= value <= MAX_RATE:
+        raise UsageError(
+            f"{option} {text}: not a rate from 0.01 to {MAX_RATE:,}", "write calls per second: 500 or 500/s"
+        )
+    return value
+
+
+def parse_rates(text: str) -> tuple[float, ...]:
+    """Rates, ascending and without repeats; ``FROM`` and ``TO`` are always among them. Raises
+    :class:`UsageError`."""
+    rates = sorted({r for part in text.split(",") for r in _part(part.strip(), text)})
+    if len(rates) > MAX_RATES:
+        raise UsageError(f"--rates {text}: {len(rates)} rates are too many", f"at most {MAX_RATES}")
+    return tuple(rates)
+
+
+def _part(part: str, whole: str) -> list[float]:
+    fields = part.split(":")
+    if len(fields) == 1:
+        return [parse_rate(part, "--rates")]
+    if len(fields) != 3:
+        raise UsageError(f"--rates {whole}: {part!r} is no list of rates", _FORMS)
+    low, high = parse_rate(fields[0], "--rates"), parse_rate(fields[1], "--rates")
+    by_factor = fields[2][:1] in ("x", "X")
+    try:
+        step = float(fields[2][1:] if by_factor else fields[2].removesuffix("/s"))
+    except ValueError:
+        step = 0.0
+    if low > high or step <= (1 if by_factor else 0) or not math.isfinite(step):
+        raise UsageError(f"--rates {whole}: {part!r} is no list of rates", _FORMS)
+    found = [low]
+    while found[-1] < high and len(found) <= MAX_RATES:
+        found.append(min(high, found[-1] * step if by_factor else found[-1] + step))
+    return [float(f"{r:.4g}") if r not in (low, high) else r for r in found]
+
+
+def auto_top(experiment: Experiment) -> int | None:
+    """The highest rate of a search; ``None``: every rate is listed. Raises :class:`UsageError`."""
+    if experiment.rates is None or experiment.rates.strip().partition(":")[0] != AUTO:
+        for name, value in (("--target", experiment.target), ("--rungs", experiment.rungs)):
+            if value is not None:
+                said = (
+                    f"--rate {experiment.rate}" if experiment.rates is None else f"--rates {experiment.rates}"
+                )
+                raise UsageError(f"{name} {value}: {said} already says every rate", "--rates auto")
+        return None
+    _, colon, said = experiment.rates.strip().partition(":")
+    return math.ceil(parse_rate(said, "--rates auto:")) if colon else MAX_RATE
+
+
+def listed(experiment: Experiment) -> tuple[float | None, ...]:
+    """The rates of the ladder; of a search the first; without any ``None`` alone."""
+    if experiment.rates is not None:
+        return (None,) if auto_top(experiment) is not None else parse_rates(experiment.rates)
+    return (None if experiment.rate is None else parse_rate(experiment.rate),)
+
+
+def check(experiment: Experiment) -> None:
+    """Raises :class:`UsageError` for what does not go together."""
+    if not is_paced(experiment):
+        for name, value in (
+            ("--arrivals", experiment.arrivals),
+            ("--latency-limit", experiment.latency_limit),
+        ):
+            if value is not None:
+                raise UsageError(f"{name} {value}: there is no rate", "add --rate 500 or --rates 100,200,400")
+        return
+    if experiment.rate is not None and experiment.rates is not None:
+        raise UsageError("both --rate and --rates were given", "give one of them")
+    drivers = [experiment.driver, *(v.driver for v in experiment.variants.values())]
+    if experiment.think or any(d.think for d in drivers):
+        raise UsageError(
+            "a think time with a rate: the rate alone says when calls begin",
+            "leave out --think, or leave out the rate: then sessions think between their calls",
+        )
+    if any(d.rounds for d in drivers):
+        raise UsageError(
+            "rounds with a rate: in rounds all sessions begin together",
+            "leave out rounds, or leave out the rate",
+        )
+    if experiment.rates is not None and len(experiment.variants) > 1:
+        raise UsageError(
+            f"--rates {experiment.rates} with {len(experiment.variants)} variants",
+            "compare variants at one rate: --rate 500; or run each variant by itself, and dbdyno compare",
+        )
+
+
+def sessions_for(experiment: Experiment, cpus: float, choices: list[Choice]) -> str:
+    """Over how many sessions the rates are run. Raises :class:`UsageError` for several rates with several
+    numbers."""
+    said = experiment.sessions
+    if said is None:
+        count = max(_LEAST_SESSIONS, _PER_CPU * math.ceil(cpus))
+        why = (
+            f"{_PER_CPU} a CPU, at least {_LEAST_SESSIONS}: so many calls can be in progress at once, "
+            "others that are due wait for a session; --sessions chooses otherwise"
+        )
+        choices.append(Choice(name="sessions", value=str(count), reason=why))
+        return str(count)
+    if said.strip().partition(":")[0] == AUTO or (experiment.rates is not None and re.search(r"[,:]", said)):
+        raise UsageError(
+            f"--sessions {said} with rates: a ladder of both at once",
+            "one number: --sessions 32; or one rate for every number: --rate 500 --sessions 8,16,32",
+        )
+    return said
+
+
+def pacing_of(experiment: Experiment, rate: float | None) -> Pacing | None:
+    """At this rate; ``None``: there is none."""
+    if rate is None:
+        return None
+    limit = experiment.latency_limit
+    limit_ns = None if limit is None else parse_duration_ns(limit, "--latency-limit")
+    if limit_ns == 0:
+        raise UsageError(f"--latency-limit {limit}: must be above 0", "write a duration: 50ms")
+    return Pacing(rate_per_s=rate, arrivals=experiment.arrivals or "poisson", latency_limit_ns=limit_ns)
+
+
+def at_load(cell: Cell, load: int) -> Cell:
+    """The measurement at another load: at another rate where it has one, else with as many sessions."""
+    if cell.pacing is None:
+        return cell.model_copy(update={"sessions": load})
+    return cell.model_copy(update={"pacing": cell.pacing.model_copy(update={"rate_per_s": float(load)})})
+
+
+def renumbered(cell: Cell, number: int, repeat: int, block: int) -> Cell:
+    """With its place in the run, which its id and its seed tell."""
+    rate = "" if cell.pacing is None else f"-{cell.pacing.rate_per_s:g}ps"
+    name = f"{number:04}-{cell.workload}-{cell.variant}-s{cell.sessions}{rate}-r{repeat}"
+    return cell.model_copy(update={"id": name, "repeat": repeat, "block": block, "seed": cell.seed + number})
+
+
+_THINK = ("10ms", "exponential 10ms", "uniform 5ms 15ms")
+
+
+def think_of(experiment: Experiment, spec: VariantSpec) -> tuple[int, Think | None]:
+    """Mean pause of a session between two calls in ns, and how it varies. Raises :class:`UsageError`."""
+    texts = (spec.driver.think, experiment.driver.think, experiment.think)
+    text = next((t for t in texts if t), None)
+    return (0, None) if text is None else parse_think(text)
+
+
+def parse_think(text: str) -> tuple[int, Think | None]:
+    """``10ms`` | ``exponential 10ms`` | ``uniform 5ms 15ms``. Raises :class:`UsageError`."""
+    kind, *said = text.split()
+    if kind not in ("constant", "exponential", "uniform"):
+        return parse_duration_ns(text, "--think"), None
+    times = [parse_duration_ns(t, "--think") for t in said]
+    if len(times) != (2 if kind == "uniform" else 1) or times != sorted(times):
+        raise UsageError(f"--think {text}: not a think time", f"write one of: {', '.join(_THINK)}")
+    if kind == "constant":
+        return times[0], None
+    if kind == "exponential":
+        return times[0], Think(kind="exponential")
+    return sum(times) // 2, Think(kind="uniform", low_ns=times[0], high_ns=times[1])
+
+
+def shown(rates: Sequence[float]) -> str:
+    """``100, 200, 400/s``."""
+    return ", ".join(f"{r:g}" for r in rates) + "/s"
