@@ -34,6 +34,22 @@ class Load:
     def now_ns(self) -> int: ...
     def tables(self) -> dict[str, dict[str, CoreColumn]]: ...
 
+class Loader:
+    """Fills tables and runs statements over several connections, from the moment it is made: docs/loader.md."""
+
+    def __init__(self, engine: str, spec: str) -> None: ...
+    def wait(self, timeout_s: float) -> bool:
+        """True when all is done. Raises :class:`DriverError`: what one connection met; the others are ended."""
+
+    def abort(self) -> None:
+        """Cancels all statements, ends all connections, and waits for that."""
+
+    def progress(self) -> tuple[int, int, int]:
+        """Step (from 0), rows and bytes sent."""
+
+    def sums(self) -> list[tuple[str, tuple[int, int, int]]]:
+        """By table: rows, bytes, checksum."""
+
 class Watch:
     """See ``dbdyno.model.protocols.Watch``."""
 

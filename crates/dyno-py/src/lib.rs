@@ -4,6 +4,7 @@ mod convert;
 mod engines;
 mod errors;
 mod load;
+mod loader;
 mod watch;
 
 use pyo3::prelude::*;
@@ -19,5 +20,6 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(now_ns, m)?)?;
     errors::register(m)?;
     load::register(m)?;
+    loader::register(m)?;
     watch::register(m)
 }

@@ -9,6 +9,7 @@ mod engine;
 mod frame;
 #[cfg(test)]
 mod hostile_tests;
+mod loader;
 mod messages;
 mod plan;
 mod server_error;
@@ -27,6 +28,7 @@ pub use activity::{Activity, ActivitySpec};
 pub use breaker::Breaker;
 pub use client::{Client, Rows};
 pub use engine::Postgres;
+pub use loader::{ColumnSpec, Content, LoadProgress, Loader, LoaderSpec, StepSpec, Sum, TableSpec};
 pub use plan::{CounterSpec, LoadSpec, ProbeSpec, Protocol, SessionSpec, StatementSpec};
 pub use session::PgSession;
 pub use target::{AuthSpec, Binding, Method, TargetSpec, TcpSpec, TlsSpec, Verify, Version};

@@ -1,0 +1,257 @@
+//! The queue of jobs, and what its workers have done.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dyno_model::{Error, Result};
+
+use super::copy::copy;
+use super::table::{Chunk, Sum, Table, TableSpec};
+use super::{LoadProgress, LoaderSpec, StepSpec};
+use crate::breaker::Breaker;
+use crate::client::Client;
+use crate::startup;
+use crate::target::TargetSpec;
+use crate::tls::TlsSetup;
+
+/// Of a COPY: a few seconds at most, so that the last ones end together.
+const CHUNK_ROWS: i64 = 100_000;
+
+enum Job {
+    Copy(Arc<Filling>, Chunk),
+    Statements(Vec<String>),
+}
+
+struct Filling {
+    /// Where its sum is.
+    number: usize,
+    table: Table,
+    sql: String,
+    freeze: Option<String>,
+}
+
+struct State {
+    steps: VecDeque<VecDeque<Job>>,
+    step: usize,
+    /// Jobs of the step that are under way.
+    busy: usize,
+    workers: usize,
+    failure: Option<Error>,
+    stopped: bool,
+    sums: Vec<(String, Sum)>,
+    /// What a request to cancel needs, of each connection.
+    keys: Vec<Option<Vec<u8>>>,
+}
+
+/// Shared by all workers.
+pub struct Work {
+    target: TargetSpec,
+    tls: Option<TlsSetup>,
+    breaker: Breaker,
+    setup: Vec<String>,
+    state: Mutex<State>,
+    changed: Condvar,
+    rows: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Work {
+    pub fn new(spec: LoaderSpec) -> Result<Self> {
+        let tls = spec.target.tls.as_ref().map(TlsSetup::new).transpose()?;
+        let mut sums = Vec::new();
+        let steps: Result<_> = spec
+            .steps
+            .into_iter()
+            .map(|s| jobs(s, spec.seed, &mut sums))
+            .collect();
+        let state = State {
+            steps: steps?,
+            step: 0,
+            busy: 0,
+            workers: spec.workers,
+            failure: None,
+            stopped: false,
+            sums,
+            keys: vec![None; spec.workers],
+        };
+        Ok(Self {
+            target: spec.target,
+            tls,
+            breaker: Breaker::default(),
+            setup: spec.setup,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            rows: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// What a worker does, from its connection to the last job.
+    pub fn run(&self, number: usize) {
+        let done = self.work(number);
+        let mut state = self.state();
+        state.workers -= 1;
+        state.keys[number] = None;
+        if let Err(error) = done {
+            let first = state.failure.is_none() && !state.stopped;
+            if first {
+                state.failure = Some(error);
+            }
+            drop(state);
+            self.abort();
+        } else {
+            drop(state);
+        }
+        self.changed.notify_all();
+    }
+
+    fn work(&self, number: usize) -> Result<()> {
+        let mut client = Client::connect(&self.target, self.tls.as_ref(), &self.breaker)?;
+        self.state().keys[number] = Some(client.key.clone());
+        self.setup.iter().try_for_each(|sql| client.execute(sql))?;
+        while let Some(job) = self.next() {
+            let (done, of) = match job {
+                Job::Copy(filling, chunk) => (self.fill(&mut client, &filling, &chunk), Some(filling.number)),
+                Job::Statements(all) => (
+                    all.iter()
+                        .try_for_each(|sql| client.execute(sql))
+                        .map(|()| Sum::default()),
+                    None,
+                ),
+            };
+            let mut state = self.state();
+            state.busy -= 1;
+            if let (Ok(sum), Some(of)) = (&done, of) {
+                state.sums[of].1.add(*sum);
+            }
+            drop(state);
+            self.changed.notify_all();
+            done?;
+        }
+        client.close();
+        Ok(())
+    }
+
+    fn fill(&self, client: &mut Client, filling: &Filling, chunk: &Chunk) -> Result<Sum> {
+        if let Some(truncate) = &filling.freeze {
+            client.execute("begin")?;
+            client.execute(truncate)?;
+        }
+        let sum = copy(client, &filling.sql, &filling.table, chunk, |rows, bytes| {
+            self.rows.fetch_add(rows, Ordering::Relaxed);
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        })?;
+        if filling.freeze.is_some() {
+            client.execute("commit")?;
+        }
+        Ok(sum)
+    }
+
+    /// The next job; one of the next step when all of this one have been done.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state();
+        loop {
+            if state.stopped || state.steps.is_empty() {
+                return None;
+            }
+            if let Some(job) = state.steps[0].pop_front() {
+                state.busy += 1;
+                return Some(job);
+            }
+            if state.busy == 0 {
+                state.steps.pop_front();
+                state.step += 1;
+                self.changed.notify_all();
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    pub fn wait(&self, limit: Duration) -> Result<bool> {
+        let deadline = Instant::now() + limit;
+        let mut state = self.state();
+        while state.workers > 0 {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
+                return Ok(false);
+            };
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        match state.failure.take() {
+            Some(error) => Err(error),
+            None if state.stopped => Err(Error::Aborted),
+            None => Ok(true),
+        }
+    }
+
+    pub fn progress(&self) -> LoadProgress {
+        LoadProgress {
+            step: self.state().step,
+            rows: self.rows.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn sums(&self) -> Vec<(String, Sum)> {
+        self.state().sums.clone()
+    }
+
+    /// A server that is at a statement does not look at its socket: it is cancelled first.
+    pub fn abort(&self) {
+        let mut state = self.state();
+        state.stopped = true;
+        let keys: Vec<_> = state.keys.iter_mut().filter_map(Option::take).collect();
+        drop(state);
+        for key in keys {
+            // A server that is gone has nothing to cancel.
+            let _ = startup::cancel(&self.target, self.tls.as_ref(), &key);
+        }
+        self.breaker.abort();
+        self.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn jobs(step: StepSpec, seed: u64, sums: &mut Vec<(String, Sum)>) -> Result<VecDeque<Job>> {
+    let mut jobs: VecDeque<_> = step.statements.into_iter().map(Job::Statements).collect();
+    for spec in step.tables {
+        let table = Table::new(&spec, seed)?;
+        let size = if spec.freeze { i64::MAX } else { CHUNK_ROWS };
+        let chunks = table.chunks(spec.rows, size);
+        let filling = Arc::new(Filling {
+            number: sum_of(&spec.name, sums),
+            table,
+            sql: statement(&spec),
+            freeze: spec.freeze.then(|| format!("truncate {}", spec.sql)),
+        });
+        jobs.extend(chunks.into_iter().map(|chunk| Job::Copy(filling.clone(), chunk)));
+    }
+    Ok(jobs)
+}
+
+/// Partitions of a table are summed up together.
+fn sum_of(name: &str, sums: &mut Vec<(String, Sum)>) -> usize {
+    sums.iter()
+        .position(|(known, _)| known == name)
+        .unwrap_or_else(|| {
+            sums.push((name.to_owned(), Sum::default()));
+            sums.len() - 1
+        })
+}
+
+fn statement(spec: &TableSpec) -> String {
+    let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
+    let columns: Vec<_> = spec.columns.iter().map(|c| quoted(&c.name)).collect();
+    let freeze = if spec.freeze { ", freeze" } else { "" };
+    format!(
+        "copy {} ({}) from stdin with (format binary{freeze})",
+        spec.sql,
+        columns.join(", ")
+    )
+}
