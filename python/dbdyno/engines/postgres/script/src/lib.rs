@@ -3,13 +3,33 @@
 //! [`read`] makes of a text a [`Script`]: commands in the order of the file, conditions as jumps, expressions
 //! as flat programs, names of variables as places in a session's [`Frame`].
 
+mod builtin;
+mod error;
+mod expression;
+mod meta;
+mod names;
+mod read;
+mod rng;
+mod sql;
+mod statement;
 mod value;
 
+pub use builtin::builtin;
+pub use error::ScriptError;
+pub use expression::{EvalError, Program};
+pub use names::{Frame, Names, Slot, is_name};
+pub use read::read;
+pub use rng::Rng;
 pub use value::Value;
 
-/// The place of a variable in a session's frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Slot(pub u32);
+/// How scripts are read.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The simple protocol: several statements in a query are allowed, pipelines are not.
+    pub protocol_simple: bool,
+    /// Whether `\shell` and `\setshell` are allowed.
+    pub allow_shell: bool,
+}
 
 /// One script, ready to run.
 #[derive(Clone, Debug)]
@@ -31,7 +51,7 @@ pub struct Command {
     pub action: Action,
 }
 
-/// What a command does. `usize`: the number of a command to go on with.
+/// What a command does. `usize`: the number of the command to go on with; the number of commands is the end.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Sends a statement (with `\;`: several in one query).
@@ -40,7 +60,7 @@ pub enum Action {
     Set(Slot, Program),
     /// `\if`, `\elif`: goes on behind its branch where it is not true.
     Unless(Program, usize),
-    /// `\else`, `\endif`, the end of a branch: goes on elsewhere.
+    /// The end of a branch, at `\elif` and `\else`: goes on behind `\endif`.
     Jump(usize),
     /// `\sleep`: so long, in units of so many microseconds.
     Sleep(Duration, u64),
@@ -75,7 +95,7 @@ pub enum Operand {
 /// A statement with its variables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sql {
-    /// In order: text, variable, text ...; comments and the final semicolon are left out.
+    /// In order: text, variable, text ...; `--` comments and the final semicolon are left out.
     pub pieces: Vec<Operand>,
     /// Where in the script's text it begins, in bytes.
     pub start: usize,
@@ -95,7 +115,3 @@ pub enum Into {
     /// `\aset PREFIX`: the last row of each statement.
     Aset(String),
 }
-
-/// An expression as a flat program.
-#[derive(Clone, Debug)]
-pub struct Program;

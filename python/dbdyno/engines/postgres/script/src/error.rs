@@ -1,0 +1,61 @@
+//! What is wrong with a script, and where.
+
+/// A script that cannot be run: where, why, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {message}\n{shown}\n{cure}")]
+pub struct ScriptError {
+    /// The script's name.
+    pub file: String,
+    /// From 1.
+    pub line: u32,
+    /// In characters, from 1.
+    pub column: u32,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// What to do about it, in one line.
+    pub cure: String,
+    /// The line of the script, and below it a caret.
+    pub shown: String,
+}
+
+/// An error at an offset of the text, before its line is known.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    at: usize,
+    message: String,
+    cure: String,
+}
+
+impl Fault {
+    pub(crate) fn new(at: usize, message: impl Into<String>, cure: impl Into<String>) -> Self {
+        Self {
+            at,
+            message: message.into(),
+            cure: cure.into(),
+        }
+    }
+
+    /// The error as its reader sees it.
+    pub(crate) fn in_script(self, file: &str, text: &str) -> ScriptError {
+        let at = (0..=self.at.min(text.len()))
+            .rev()
+            .find(|&at| text.is_char_boundary(at))
+            .unwrap_or(0);
+        let begin = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        let line = text[begin..].lines().next().unwrap_or("").replace('\t', " ");
+        let before = text[begin..at].chars().count();
+        ScriptError {
+            file: file.into(),
+            line: line_of(text, at),
+            column: before as u32 + 1,
+            message: self.message,
+            cure: self.cure,
+            shown: format!("{line}\n{:before$}^", ""),
+        }
+    }
+}
+
+/// The line of an offset, from 1.
+pub(crate) fn line_of(text: &str, at: usize) -> u32 {
+    text[..at].matches('\n').count() as u32 + 1
+}

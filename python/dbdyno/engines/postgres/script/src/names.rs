@@ -1,0 +1,100 @@
+//! Names of variables, and what a session knows of them.
+
+use std::collections::HashMap;
+
+use crate::{Rng, Value};
+
+/// The place of a variable in a session's frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot(pub u32);
+
+/// The names of the variables of all scripts of a run, each with its place.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    slots: HashMap<Box<str>, Slot>,
+    names: Vec<Box<str>>,
+}
+
+impl Names {
+    /// The place of this variable; a new one gets the next place.
+    pub fn slot(&mut self, name: &str) -> Slot {
+        if let Some(slot) = self.find(name) {
+            return slot;
+        }
+        let slot = Slot(self.names.len() as u32);
+        self.slots.insert(name.into(), slot);
+        self.names.push(name.into());
+        slot
+    }
+
+    /// The place of a variable that some script uses or sets.
+    pub fn find(&self, name: &str) -> Option<Slot> {
+        self.slots.get(name).copied()
+    }
+
+    /// The name of the variable at this place.
+    pub fn name(&self, slot: Slot) -> &str {
+        &self.names[slot.0 as usize]
+    }
+
+    /// How many variables there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there is no variable yet.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+/// The variables of one session by their place, and its random numbers.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// By slot; `None`: not set.
+    pub values: Vec<Option<Value>>,
+    /// The session's generator.
+    pub rng: Rng,
+    /// What `debug()` was given, at most 100 lines; whoever shows them takes them out.
+    pub notes: Vec<String>,
+}
+
+impl Frame {
+    /// A frame for these names, nothing set.
+    pub fn new(names: &Names, rng: Rng) -> Self {
+        Self {
+            values: vec![None; names.len()],
+            rng,
+            notes: Vec::new(),
+        }
+    }
+
+    /// The value of a variable; `None`: not set.
+    pub fn get(&self, slot: Slot) -> Option<&Value> {
+        self.values.get(slot.0 as usize).and_then(Option::as_ref)
+    }
+
+    /// Gives a variable a value.
+    pub fn set(&mut self, slot: Slot, value: Value) {
+        let place = slot.0 as usize;
+        if place >= self.values.len() {
+            self.values.resize(place + 1, None);
+        }
+        self.values[place] = Some(value);
+    }
+}
+
+/// Whether a variable may have this name: letters, digits and underscores, no digit first.
+pub fn is_name(name: &str) -> bool {
+    name.bytes().next().is_some_and(starts_name) && name.bytes().all(continues_name)
+}
+
+/// Whether a variable's name may begin with this byte.
+pub(crate) fn starts_name(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
+}
+
+/// Whether a variable's name may go on with this byte.
+pub(crate) fn continues_name(byte: u8) -> bool {
+    starts_name(byte) || byte.is_ascii_digit()
+}
