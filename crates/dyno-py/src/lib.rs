@@ -5,6 +5,7 @@ mod engines;
 mod errors;
 mod load;
 mod loader;
+mod scripts;
 mod watch;
 
 use pyo3::prelude::*;
@@ -21,5 +22,6 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(m)?;
     load::register(m)?;
     loader::register(m)?;
+    scripts::register(m)?;
     watch::register(m)
 }
