@@ -12,6 +12,8 @@ pub struct LoggedCall {
     pub start_ns: i64,
     /// Sent to ready, ns.
     pub duration_ns: i64,
+    /// When it was due; without arrivals its start.
+    pub due_ns: i64,
     /// Session number.
     pub session: u32,
     /// CPU the backend last ran on; -1: unknown.
@@ -20,7 +22,7 @@ pub struct LoggedCall {
     pub migrations: i32,
     /// False: it failed.
     pub ok: bool,
-    /// Started in [t0, t1).
+    /// Started (paced: due) in [t0, t1).
     pub measured: bool,
 }
 

@@ -3,19 +3,24 @@
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use dyno_model::{Error, Result, Session};
+use dyno_model::{Error, Result, Session, now_ns};
 
 use crate::call_log::CallLog;
 use crate::control::Control;
+use crate::pace::Paced;
+use crate::queue::Queue;
+use crate::script::ScriptCalls;
 use crate::seat::{Record, Seat};
 use crate::worker::Worker;
-use crate::{Latency, Schedule, Spec, limits, thread};
+use crate::{ArrivalSpec, Latency, Schedule, Spec, limits, thread};
 
 /// Sessions parked at the barrier, on their threads.
 pub struct Fleet<S> {
     control: Arc<Control>,
     workers: Vec<JoinHandle<Worker<S>>>,
     tids: Vec<i64>,
+    arrivals: Option<ArrivalSpec>,
+    queue: Arc<Queue>,
 }
 
 /// What came of a load. Sessions and records are in the order of their numbers.
@@ -26,6 +31,10 @@ pub struct Outcome<S> {
     pub records: Vec<Record>,
     /// Durations of all measured calls that ended well.
     pub latency: Latency,
+    /// The same by script, and errors; empty where there are no scripts.
+    pub scripts: Vec<ScriptCalls>,
+    /// When paced.
+    pub paced: Option<Paced>,
     /// Each call, if that was asked for.
     pub log: Option<CallLog>,
 }
@@ -36,6 +45,7 @@ impl<S: Session + 'static> Fleet<S> {
     /// # Errors
     /// When there is no thread to be had.
     pub fn park(sessions: Vec<S>, spec: &Spec) -> Result<Self> {
+        spec.check()?;
         let count = sessions.len();
         let threads = threads(spec, count);
         let descriptors = sessions.iter().map(Session::fd).collect();
@@ -45,10 +55,12 @@ impl<S: Session + 'static> Fleet<S> {
             control,
             workers: Vec::new(),
             tids: Vec::new(),
+            arrivals: spec.arrivals.clone(),
+            queue: Arc::default(),
         };
         for (number, seats) in spread(sessions, threads, spec).into_iter().enumerate() {
             let (log, control) = (log(spec, threads), fleet.control.clone());
-            let worker = Worker::new(number, seats, spec, log, control);
+            let worker = Worker::new(number, seats, spec, log, control, &fleet.queue);
             fleet.add(number, worker, tell.clone())?;
         }
         drop(tell);
@@ -91,9 +103,20 @@ impl<S: Session + 'static> Fleet<S> {
             .into_iter()
             .map(JoinHandle::join);
         let workers = joined.collect::<std::result::Result<Vec<_>, _>>();
-        workers
-            .map(gather)
-            .map_err(|_| Error::Io("a driver thread panicked".to_owned()))
+        let mut workers = workers.map_err(|_| Error::Io("a driver thread panicked".to_owned()))?;
+        let paced = self.paced(schedule, &mut workers);
+        Ok(Outcome {
+            paced,
+            ..gather(workers)
+        })
+    }
+
+    /// What came of all threads' parts. A load whose sessions all ended before the deadline ends now.
+    fn paced(&self, schedule: Schedule, workers: &mut [Worker<S>]) -> Option<Paced> {
+        let end_ns = self.control.deadline_ns().min(now_ns());
+        let parts = workers.iter_mut().filter_map(|w| w.pace.take()).collect();
+        let spec = self.arrivals.as_ref()?;
+        Some(Paced::of(spec, &self.queue, schedule, end_ns, parts))
     }
 }
 
@@ -132,8 +155,7 @@ fn threads(spec: &Spec, sessions: usize) -> usize {
 fn spread<S: Session>(sessions: Vec<S>, threads: usize, spec: &Spec) -> Vec<Vec<Seat<S>>> {
     let mut seats: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
     for (number, session) in sessions.into_iter().enumerate() {
-        let log_cpu = spec.log_calls && spec.log_cpu;
-        seats[number % threads].push(Seat::new(session, number, spec.max_calls, log_cpu));
+        seats[number % threads].push(Seat::new(session, number, spec));
     }
     seats
 }
@@ -145,12 +167,23 @@ fn log(spec: &Spec, threads: usize) -> Option<CallLog> {
 
 fn gather<S: Session>(workers: Vec<Worker<S>>) -> Outcome<S> {
     let mut seats = Vec::new();
-    let mut latency = Latency::default();
+    let mut scripts: Vec<ScriptCalls> = Vec::new();
     let mut log: Option<CallLog> = None;
     for worker in workers {
-        latency = latency.merge(&worker.latency);
+        scripts.resize_with(worker.scripts.len(), ScriptCalls::default);
+        scripts = scripts
+            .into_iter()
+            .zip(&worker.scripts)
+            .map(|(a, b)| a.merge(b))
+            .collect();
         log = crate::tally::either(log, worker.log, CallLog::merge);
         seats.extend(worker.seats);
+    }
+    let latency = scripts
+        .iter()
+        .fold(Latency::default(), |all, s| all.merge(&s.latency));
+    if seats.first().is_none_or(|seat| seat.session.scripts() == 0) {
+        scripts.clear();
     }
     seats.sort_by_key(|seat| seat.number);
     let (sessions, records) = seats.into_iter().map(Seat::into_parts).unzip();
@@ -158,6 +191,8 @@ fn gather<S: Session>(workers: Vec<Worker<S>>) -> Outcome<S> {
         sessions,
         records,
         latency,
+        scripts,
+        paced: None,
         log,
     }
 }

@@ -7,7 +7,6 @@
 //! [`Load::connect`] (`connect`) → [`Fleet::park`] → [`Load::start`] → [`worker`] → [`Outcome`] →
 //! [`Load::finish`] (`probe`) → [`Load::tables`].
 
-#[allow(dead_code)]
 mod arrivals;
 mod call_log;
 mod connect;
@@ -17,10 +16,15 @@ mod fleet;
 mod histogram;
 mod limits;
 mod load;
+mod pace;
+mod paced_tables;
 mod phases;
 mod poll;
 mod probe;
+mod queue;
 mod schedule;
+mod script;
+mod script_tables;
 mod seat;
 mod spec;
 mod tables;
@@ -36,9 +40,11 @@ pub use errors::{ErrorTally, LOST};
 pub use fleet::{Fleet, Outcome};
 pub use histogram::Latency;
 pub use load::Load;
+pub use pace::{PaceTally, Paced};
 pub use phases::{Failure, Phases};
 pub use schedule::Schedule;
+pub use script::{ScriptCalls, ScriptTally};
 pub use seat::{End, Record};
 pub use spec::Spec;
-pub use tally::Tally;
+pub use tally::{Durations, Tally, Times};
 pub use think::Think;

@@ -276,18 +276,13 @@ impl<E: Engine> Phases for Load<E> {
 
     fn tables(&self) -> Result<Vec<Table>> {
         let state = self.0.state();
-        let (records, latency, log) = match &state.stage {
-            Stage::Ended(o) => (&o.records, &o.latency, &o.log),
-            Stage::Finished(o) => (&o.records, &o.latency, &o.log),
+        let engine = &self.0.engine;
+        let mut all = match &state.stage {
+            Stage::Ended(outcome) => tables::all(engine, &state.setups, outcome),
+            Stage::Finished(outcome) => tables::all(engine, &state.setups, outcome),
             other => return Err(Error::Spec(format!("tables: the load is {}", other.name()))),
         };
-        let mut all = vec![
-            tables::sessions(&state.setups, records),
-            tables::histogram(latency),
-            tables::errors(records),
-            tables::counters(self.0.engine.counters(), &state.probes),
-        ];
-        all.extend(log.as_ref().map(tables::calls));
+        all.push(tables::counters(engine.counters(), &state.probes));
         all.extend(state.tables.iter().cloned());
         Ok(all)
     }

@@ -5,12 +5,16 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use dyno_model::{Error, Result};
 
+use crate::thread::timespec;
+
 const BATCH: usize = 256;
 
 /// Waits for many descriptors, each under a number of its own.
 pub struct Poll {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
+    /// The system takes time-outs in nanoseconds.
+    precise: bool,
 }
 
 /// What to wait for. Errors and hang-ups are always told.
@@ -39,6 +43,7 @@ impl Poll {
         Ok(Self {
             epoll,
             events: vec![libc::epoll_event { events: 0, u64: 0 }; BATCH],
+            precise: true,
         })
     }
 
@@ -76,23 +81,48 @@ impl Poll {
         }
     }
 
-    /// Waits until something is ready, at most `timeout_ms` (-1: for ever, 0: only looks); how many are.
+    /// Waits until something is ready, at most `timeout_ns` (-1: for ever, 0: only looks); how many are.
     ///
     /// # Errors
     /// When the operating system refuses.
     #[inline]
-    pub fn wait(&mut self, timeout_ms: i32) -> Result<usize> {
+    pub fn wait(&mut self, timeout_ns: i64) -> Result<usize> {
         loop {
-            let (events, room) = (self.events.as_mut_ptr(), self.events.len() as libc::c_int);
-            // SAFETY: `events` has room for so many.
-            let n = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events, room, timeout_ms) };
+            let n = if timeout_ns > 0 && self.precise {
+                self.wait_precisely(timeout_ns)
+            } else {
+                self.wait_ms(timeout_ns)
+            };
             if n >= 0 {
                 return Ok(n as usize);
             }
-            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-                return Err(failed());
+            match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR) => {}
+                // Linux before 5.11, or a filter of system calls that does not know it.
+                Some(libc::ENOSYS | libc::EPERM) if self.precise => self.precise = false,
+                _ => return Err(failed()),
             }
         }
+    }
+
+    fn wait_ms(&mut self, timeout_ns: i64) -> libc::c_int {
+        let most = match timeout_ns {
+            0.. => (timeout_ns as u64).div_ceil(1_000_000) as libc::c_int,
+            _ => -1,
+        };
+        let (events, room) = (self.events.as_mut_ptr(), self.events.len() as libc::c_int);
+        // SAFETY: `events` has room for so many.
+        unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events, room, most) }
+    }
+
+    fn wait_precisely(&mut self, timeout_ns: i64) -> libc::c_int {
+        let timeout = timespec(timeout_ns);
+        let (events, room) = (self.events.as_mut_ptr(), self.events.len());
+        let no_mask = std::ptr::null::<libc::sigset_t>();
+        let epoll = self.epoll.as_raw_fd();
+        let call = libc::SYS_epoll_pwait2; // older C libraries have no function for it
+        // SAFETY: `events` has room for so many, and `timeout` is valid for reading.
+        unsafe { libc::syscall(call, epoll, events, room, &raw const timeout, no_mask, 0) as libc::c_int }
     }
 
     /// Number of the `i`-th ready descriptor.

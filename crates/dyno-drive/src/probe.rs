@@ -110,6 +110,8 @@ pub fn without_sessions<S>(outcome: Outcome<S>) -> Outcome<()> {
         sessions: Vec::new(),
         records: outcome.records,
         latency: outcome.latency,
+        scripts: outcome.scripts,
+        paced: outcome.paced,
         log: outcome.log,
     }
 }

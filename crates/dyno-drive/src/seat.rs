@@ -1,10 +1,14 @@
 //! A session in the driver's hands, and what is kept of it afterwards.
 
-use dyno_model::Session;
+use dyno_model::{Session, SplitMix64};
 
 use crate::call_log::CpuProbe;
 use crate::control::Control;
-use crate::{ErrorTally, Tally};
+use crate::pace::Claim;
+use crate::script::ScriptTally;
+use crate::tally::{Durations, Times};
+use crate::think::stream;
+use crate::{ErrorTally, Spec, Tally};
 
 /// How a session ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +56,10 @@ impl End {
 pub struct Record {
     /// Counts and times.
     pub tally: Tally,
+    /// The same by script, where there are scripts.
+    pub scripts: Vec<ScriptTally>,
+    /// Durations of measured calls that ended well, from the real start; only when paced.
+    pub service: Durations,
     /// Errors by code.
     pub errors: ErrorTally,
     /// How it ended.
@@ -68,14 +76,20 @@ pub struct Seat<S> {
     pub session: S,
     /// 0..N-1
     pub number: usize,
-    /// Start of the call under way.
-    pub start_ns: i64,
+    /// Start of the call under way, and when it was due.
+    pub times: Times,
+    /// For its think times.
+    pub rng: SplitMix64,
+    /// The arrival it waits for, when paced.
+    pub claim: Option<Claim>,
     /// Calls it may still make.
     pub calls_left: u64,
     /// It waits until it can write.
     pub writing: bool,
-    /// Counts and times.
-    pub tally: Tally,
+    /// Counts and times by script; without scripts there is one.
+    pub tallies: Vec<ScriptTally>,
+    /// Durations of measured calls that ended well, from the real start; only when paced.
+    pub service: Durations,
     /// Errors by code.
     pub errors: ErrorTally,
     /// Where the backend runs, if that is logged.
@@ -90,16 +104,24 @@ pub struct Seat<S> {
 
 impl<S: Session> Seat<S> {
     /// Before the barrier.
-    pub fn new(session: S, number: usize, max_calls: Option<u64>, log_cpu: bool) -> Self {
-        let task = if log_cpu { session.backend() } else { None };
+    pub fn new(session: S, number: usize, spec: &Spec) -> Self {
+        let task = if spec.log_calls && spec.log_cpu {
+            session.backend()
+        } else {
+            None
+        };
         let warm_trips = session.round_trips();
+        let tallies = vec![ScriptTally::default(); session.scripts().max(1)];
         Self {
             session,
             number,
-            start_ns: 0,
-            calls_left: max_calls.unwrap_or(u64::MAX),
+            times: Times::default(),
+            rng: stream(spec.seed, number as u64),
+            claim: None,
+            calls_left: spec.max_calls.unwrap_or(u64::MAX),
             writing: false,
-            tally: Tally::default(),
+            tallies,
+            service: Durations::default(),
             errors: ErrorTally::default(),
             cpu: task.and_then(CpuProbe::open),
             given_up: false,
@@ -121,13 +143,23 @@ impl<S: Session> Seat<S> {
     /// The connection, and what is kept.
     pub fn into_parts(self) -> (S, Record) {
         let given_up = self.given_up;
+        let scripts = if self.session.scripts() > 0 {
+            self.tallies.clone()
+        } else {
+            Vec::new()
+        };
         let end = self.end.unwrap_or(End::Stopped);
         let all_trips = self.session.round_trips();
         let round_trips = all_trips.zip(self.warm_trips).map(|(all, warm)| all - warm);
         (
             self.session,
             Record {
-                tally: self.tally,
+                tally: self
+                    .tallies
+                    .iter()
+                    .fold(Tally::default(), |all, t| all.merge(&t.tally)),
+                scripts,
+                service: self.service,
                 errors: self.errors,
                 end,
                 round_trips,

@@ -71,7 +71,6 @@ impl Spec {
     }
 
     /// How long to think, if at all.
-    #[allow(dead_code)]
     pub(crate) fn thinks(&self) -> Option<Think> {
         let mean_us = self.think_us as f64;
         self.think

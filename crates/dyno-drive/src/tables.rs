@@ -1,9 +1,9 @@
 //! What came of a load, as tables of `model/tables.py`.
 
-use dyno_model::{Column, Counter, Table};
+use dyno_model::{Column, Counter, Engine, Table};
 
 use crate::probe::ProbeRow;
-use crate::{CallLog, Latency, Record, Tally};
+use crate::{CallLog, Latency, Outcome, Record, Tally, paced_tables, script_tables};
 
 /// Connecting, of one session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,8 +13,23 @@ pub struct Setup {
     pub prepare_ns: i64,
 }
 
+/// Everything but probes and what is the engine's own.
+pub fn all<E: Engine, S>(engine: &E, setups: &[Setup], outcome: &Outcome<S>) -> Vec<Table> {
+    let records = &outcome.records;
+    let mut all = vec![
+        sessions(setups, records),
+        buckets("histogram", &outcome.latency),
+        errors(records),
+    ];
+    let paced = outcome.paced.as_ref();
+    all.extend(outcome.log.as_ref().map(|log| calls(log, paced.is_some())));
+    all.extend(script_tables::all(&engine.scripts(), records, &outcome.scripts));
+    all.extend(paced.iter().flat_map(|paced| paced_tables::all(paced, records)));
+    all
+}
+
 /// The table `sessions`.
-pub fn sessions(setups: &[Setup], records: &[Record]) -> Table {
+fn sessions(setups: &[Setup], records: &[Record]) -> Table {
     let count = |get: fn(&Tally) -> u64| Column::known(records.iter().map(|r| get(&r.tally) as i64));
     let maybe = |get: fn(&Tally) -> Option<i64>| Column::I64(records.iter().map(|r| get(&r.tally)).collect());
     let columns = vec![
@@ -61,30 +76,39 @@ pub fn sessions(setups: &[Setup], records: &[Record]) -> Table {
     Table::new("sessions", columns)
 }
 
-/// The table `histogram`.
-pub fn histogram(latency: &Latency) -> Table {
+/// A column of one row.
+pub fn one(value: u64) -> Column {
+    Column::known([value as i64])
+}
+
+/// A table of the buckets of a histogram.
+pub fn buckets(name: &'static str, latency: &Latency) -> Table {
     let buckets: Vec<_> = latency.buckets().collect();
     let columns = vec![
         ("low_ns", Column::known(buckets.iter().map(|b| b.0 as i64))),
         ("high_ns", Column::known(buckets.iter().map(|b| b.1 as i64))),
         ("count", Column::known(buckets.iter().map(|b| b.2 as i64))),
     ];
-    Table::new("histogram", columns)
+    Table::new(name, columns)
+}
+
+/// A server's code as text.
+pub fn code(code: [u8; 5]) -> String {
+    String::from_utf8_lossy(&code).into_owned()
 }
 
 /// The table `errors`.
-pub fn errors(records: &[Record]) -> Table {
+fn errors(records: &[Record]) -> Table {
     let all: Vec<_> = records
         .iter()
         .enumerate()
         .flat_map(|(i, r)| r.errors.entries().iter().map(move |e| (i, e)))
         .collect();
-    let code = |code: &[u8; 5]| Some(String::from_utf8_lossy(code).into_owned());
     let columns = vec![
         ("session", Column::known(all.iter().map(|(i, _)| *i as i64))),
         (
             "sqlstate",
-            Column::Str(all.iter().map(|(_, e)| code(&e.code)).collect()),
+            Column::Str(all.iter().map(|(_, e)| Some(code(e.code))).collect()),
         ),
         ("count", Column::known(all.iter().map(|(_, e)| e.count as i64))),
         (
@@ -95,8 +119,8 @@ pub fn errors(records: &[Record]) -> Table {
     Table::new("errors", columns)
 }
 
-/// The table `calls`.
-pub fn calls(log: &CallLog) -> Table {
+/// The table `calls`; `paced`: calls were due at some time.
+fn calls(log: &CallLog, paced: bool) -> Table {
     let calls = log.calls();
     let columns = vec![
         (
@@ -112,6 +136,10 @@ pub fn calls(log: &CallLog) -> Table {
         ),
         ("cpu", unless_negative(calls.iter().map(|c| c.cpu))),
         ("migrations", unless_negative(calls.iter().map(|c| c.migrations))),
+        (
+            "due_ns",
+            Column::I64(calls.iter().map(|c| paced.then_some(c.due_ns)).collect()),
+        ),
     ];
     Table::new("calls", columns)
 }

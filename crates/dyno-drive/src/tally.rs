@@ -32,22 +32,33 @@ pub struct Tally {
     pub max_ns: Option<u64>,
 }
 
+/// When a call was due, started and ended. Without arrivals it is due when it starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// It is measured by this.
+    pub due_ns: i64,
+    /// Sent.
+    pub start_ns: i64,
+    /// Answered.
+    pub end_ns: i64,
+}
+
 impl Tally {
-    /// Counts a call that ended; its duration, if that is to go into the histogram.
+    /// Counts a call that ended; its duration from when it was due, if that is to go into the histogram.
     #[inline]
-    pub fn count(&mut self, schedule: &Schedule, start_ns: i64, end_ns: i64, ok: bool) -> Option<u64> {
-        if !schedule.measures(start_ns) {
-            self.settle(schedule, end_ns, ok);
+    pub fn count(&mut self, schedule: &Schedule, times: &Times, ok: bool) -> Option<u64> {
+        if !schedule.measures(times.due_ns) {
+            self.settle(schedule, times, ok);
             return None;
         }
-        self.first_start_ns = self.first_start_ns.or(Some(start_ns));
-        self.last_end_ns = Some(end_ns);
-        self.straddle_out += u64::from(end_ns > schedule.t1_ns);
+        self.first_start_ns = self.first_start_ns.or(Some(times.start_ns));
+        self.last_end_ns = Some(times.end_ns);
+        self.straddle_out += u64::from(times.end_ns > schedule.t1_ns);
         if !ok {
             self.errors += 1;
             return None;
         }
-        let duration = (end_ns - start_ns) as u64;
+        let duration = (times.end_ns - times.due_ns) as u64;
         self.calls += 1;
         self.in_call_ns += duration;
         self.sum_sq_ns2 += u128::from(duration) * u128::from(duration);
@@ -56,13 +67,13 @@ impl Tally {
         Some(duration)
     }
 
-    fn settle(&mut self, schedule: &Schedule, end_ns: i64, ok: bool) {
+    fn settle(&mut self, schedule: &Schedule, times: &Times, ok: bool) {
         *(if ok {
             &mut self.settle_calls
         } else {
             &mut self.settle_errors
         }) += 1;
-        self.straddle_in += u64::from(end_ns > schedule.t0_ns);
+        self.straddle_in += u64::from(times.start_ns < schedule.t0_ns && times.end_ns > schedule.t0_ns);
     }
 
     /// All calls that ended well.
@@ -89,6 +100,45 @@ impl Tally {
             sum_sq_ns2: self.sum_sq_ns2 + other.sum_sq_ns2,
             first_start_ns: either(self.first_start_ns, other.first_start_ns, i64::min),
             last_end_ns: either(self.last_end_ns, other.last_end_ns, i64::max),
+            min_ns: either(self.min_ns, other.min_ns, u64::min),
+            max_ns: either(self.max_ns, other.max_ns, u64::max),
+        }
+    }
+}
+
+/// A sum of durations and what else adds up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Durations {
+    /// How many.
+    pub count: u64,
+    /// Their sum.
+    pub sum_ns: u64,
+    /// Sum of their squares.
+    pub sum_sq_ns2: u128,
+    /// Shortest.
+    pub min_ns: Option<u64>,
+    /// Longest.
+    pub max_ns: Option<u64>,
+}
+
+impl Durations {
+    /// One more.
+    #[inline]
+    pub fn add(&mut self, ns: u64) {
+        self.count += 1;
+        self.sum_ns += ns;
+        self.sum_sq_ns2 += u128::from(ns) * u128::from(ns);
+        self.min_ns = Some(self.min_ns.map_or(ns, |m| m.min(ns)));
+        self.max_ns = Some(self.max_ns.map_or(ns, |m| m.max(ns)));
+    }
+
+    /// Adds those of another.
+    #[must_use]
+    pub fn merge(self, other: &Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            sum_ns: self.sum_ns + other.sum_ns,
+            sum_sq_ns2: self.sum_sq_ns2 + other.sum_sq_ns2,
             min_ns: either(self.min_ns, other.min_ns, u64::min),
             max_ns: either(self.max_ns, other.max_ns, u64::max),
         }
@@ -132,8 +182,13 @@ mod tests {
 
     fn tally(calls: &[(i64, i64, bool)]) -> Tally {
         let mut tally = Tally::default();
-        for &(start, end, ok) in calls {
-            tally.count(&SCHEDULE, start, end, ok);
+        for &(start_ns, end_ns, ok) in calls {
+            let times = Times {
+                due_ns: start_ns,
+                start_ns,
+                end_ns,
+            };
+            tally.count(&SCHEDULE, &times, ok);
         }
         tally
     }

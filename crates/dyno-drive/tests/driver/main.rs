@@ -2,4 +2,6 @@
 
 mod fleet;
 mod load;
+mod paced;
 mod peer;
+mod scripts;

@@ -28,6 +28,8 @@ pub type Behaviour = dyn Fn(usize, u64) -> Answer + Send + Sync;
 pub struct Peers {
     pub served: Arc<Vec<AtomicU64>>,
     behaviour: Arc<Behaviour>,
+    /// Each session makes calls of these in turn, and tries each third call three times.
+    pub scripts: usize,
 }
 
 impl Peers {
@@ -36,6 +38,7 @@ impl Peers {
         Self {
             served: Arc::new(served),
             behaviour: Arc::new(behaviour),
+            scripts: 0,
         }
     }
 
@@ -51,6 +54,8 @@ impl Peers {
             socket: ours,
             number,
             word: b' ',
+            scripts: self.scripts,
+            begun: 0,
         }
     }
 
@@ -85,6 +90,8 @@ pub struct FakeSession {
     socket: UnixStream,
     number: usize,
     word: u8,
+    scripts: usize,
+    begun: u64,
 }
 
 impl Session for FakeSession {
@@ -99,6 +106,7 @@ impl Session for FakeSession {
     }
 
     fn begin(&mut self, _start: Start) -> Result<Progress> {
+        self.begun += 1;
         self.socket
             .write_all(b"?")
             .map(|()| Progress::Read)
@@ -115,6 +123,18 @@ impl Session for FakeSession {
                 Err(e) => return Err(Error::Lost(e.to_string())),
             }
         }
+    }
+
+    fn scripts(&self) -> usize {
+        self.scripts
+    }
+
+    fn script(&self) -> usize {
+        (self.begun as usize).checked_rem(self.scripts).unwrap_or(0)
+    }
+
+    fn retries(&self) -> u64 {
+        if self.begun.is_multiple_of(3) { 2 } else { 0 }
     }
 
     fn backend(&self) -> Option<TaskId> {
@@ -185,6 +205,12 @@ impl Engine for FakeEngine {
             value: Some(self.peers.served(connection.number) as f64),
             status: "ok",
         }]
+    }
+
+    fn scripts(&self) -> Vec<(String, u64)> {
+        (0..self.peers.scripts as u64)
+            .map(|i| (format!("script-{i}"), i + 1))
+            .collect()
     }
 
     fn close(&self, connection: FakeSession) {

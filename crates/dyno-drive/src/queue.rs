@@ -1,0 +1,107 @@
+//! The queue of an open loop: first come, first served, by any of the load's sessions.
+//!
+//! A session that becomes free takes the next arrival at once, due or not, and waits for it. As sessions take arrivals
+//! in the order in which they become free, arrival k starts when it is due or when the k-th session becomes free,
+//! whichever is later. That is what a common queue before all sessions does (Kiefer and Wolfowitz 1955), and a session
+//! that waits never has a later arrival than another that still works. The one thing shared is a count. Each thread goes
+//! through the arrivals by itself: they are the same for all.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use crate::arrivals::{ArrivalSpec, Arrivals};
+
+/// What the threads share.
+#[derive(Debug, Default)]
+pub struct Queue {
+    next: AtomicU64,
+    /// Of sessions that ended while they waited: (due, index). Hardly ever anything.
+    returned: Mutex<Vec<Arrival>>,
+    returned_len: AtomicUsize,
+}
+
+/// A call to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrival {
+    /// How many were due before it.
+    pub index: u64,
+    /// When it is due.
+    pub due_ns: i64,
+}
+
+impl Queue {
+    /// An arrival whose session has ended.
+    pub fn give_back(&self, arrival: Arrival) {
+        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
+        returned.push(arrival);
+        self.returned_len.store(returned.len(), Relaxed);
+    }
+
+    #[cold]
+    fn take_back(&self) -> Option<Arrival> {
+        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = (0..returned.len()).min_by_key(|&i| returned[i].index);
+        let taken = first.map(|i| returned.swap_remove(i));
+        self.returned_len.store(returned.len(), Relaxed);
+        taken
+    }
+
+    /// Once all threads are done: when each arrival that was due before `end_ns` and has not been taken for a call was due.
+    pub fn left(&self, spec: &ArrivalSpec, start_ns: i64, end_ns: i64) -> Vec<i64> {
+        let returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left: Vec<_> = returned.iter().map(|a| a.due_ns).collect();
+        left.retain(|&due_ns| due_ns < end_ns);
+        let mut arrivals = Arrivals::new(spec, start_ns);
+        let taken = self.next.load(Relaxed);
+        while arrivals.due_ns() < end_ns {
+            if arrivals.index() >= taken {
+                left.push(arrivals.due_ns());
+            }
+            arrivals.advance();
+        }
+        left
+    }
+}
+
+/// One thread's way through the arrivals.
+#[derive(Debug)]
+pub struct Line {
+    /// At the one taken last, or before.
+    arrivals: Arrivals,
+    /// At the first that was not due when it was last asked.
+    to_come: Arrivals,
+}
+
+impl Line {
+    /// From the barrier on.
+    pub fn new(spec: &ArrivalSpec, start_ns: i64) -> Self {
+        let arrivals = Arrivals::new(spec, start_ns);
+        let to_come = arrivals.clone();
+        Self { arrivals, to_come }
+    }
+
+    /// The next arrival, for a session that is free.
+    #[inline]
+    pub fn take(&mut self, queue: &Queue) -> Arrival {
+        if queue.returned_len.load(Relaxed) > 0
+            && let Some(arrival) = queue.take_back()
+        {
+            return arrival;
+        }
+        let index = queue.next.fetch_add(1, Relaxed);
+        while self.arrivals.index() < index {
+            self.arrivals.advance();
+        }
+        let due_ns = self.arrivals.due_ns();
+        Arrival { index, due_ns }
+    }
+
+    /// How many were due at `now_ns` from `arrival` on: it and those behind it. Instants must not go back.
+    #[inline]
+    pub fn waiting(&mut self, arrival: Arrival, now_ns: i64) -> u64 {
+        while self.to_come.due_ns() <= now_ns {
+            self.to_come.advance();
+        }
+        self.to_come.index().saturating_sub(arrival.index)
+    }
+}

@@ -1,0 +1,133 @@
+//! The end of a call, and of a session.
+
+use dyno_model::{CallEnd, Session, now_ns};
+
+use super::Worker;
+use crate::LOST;
+use crate::call_log::{CpuProbe, LoggedCall};
+use crate::seat::End;
+
+impl<S: Session> Worker<S> {
+    /// False: the session has ended, and it is noted why.
+    #[inline]
+    pub(super) fn may_start(&mut self, i: usize, now: i64) -> bool {
+        if now < self.counts.control.deadline_ns() && self.seats[i].calls_left > 0 {
+            return true;
+        }
+        self.end(i, now);
+        false
+    }
+
+    #[cold]
+    fn end(&mut self, i: usize, now: i64) {
+        let end = if self.counts.control.is_aborted() {
+            End::Aborted("broken off".to_owned())
+        } else if self.seats[i].calls_left == 0 {
+            End::Limit
+        } else if now < self.counts.schedule.t1_ns {
+            End::Stopped
+        } else {
+            End::Deadline
+        };
+        self.close(i, end);
+    }
+
+    #[cold]
+    pub(super) fn lose(&mut self, i: usize, error: &dyno_model::Error) {
+        let seat = &mut self.seats[i];
+        if seat.end.is_some() {
+            return;
+        }
+        let words = match error {
+            dyno_model::Error::Lost(words) => words.clone(),
+            other => other.to_string(),
+        };
+        let control = &self.counts.control;
+        seat.given_up = control.is_aborted() || control.cut_reason(seat.number).is_some();
+        let end = if control.is_aborted() {
+            End::Aborted("broken off".to_owned())
+        } else {
+            let words = match (control.cut_reason(seat.number), seat.session.remark()) {
+                (Some(cut), Some(remark)) => format!("{cut}; {remark}"),
+                (cut, _) => cut.unwrap_or(words),
+            };
+            let now = now_ns();
+            seat.errors.count(LOST, now, words.clone());
+            if self.has_scripts {
+                let script = &mut self.scripts[seat.session.script()];
+                script.errors.count(LOST, now, words.clone());
+            }
+            End::Lost(words)
+        };
+        self.close(i, end);
+    }
+
+    fn close(&mut self, i: usize, end: End) {
+        let seat = &mut self.seats[i];
+        seat.end = Some(end);
+        if let (Some(pace), Some(claim)) = (&self.pace, seat.claim.take()) {
+            pace.give_back(claim);
+        }
+        if let Some(round) = &mut self.round {
+            round.retain(|&other| other != i);
+        }
+        self.counts.control.session_ended(seat.number);
+        self.counts.progress.live -= 1;
+        self.counts
+            .control
+            .tell(self.counts.thread, &self.counts.progress);
+    }
+
+    /// Counts the call that ended.
+    #[inline]
+    pub(super) fn ended(&mut self, i: usize, now: i64, end: CallEnd) {
+        let seat = &mut self.seats[i];
+        let counts = &mut self.counts;
+        let ok = matches!(end, CallEnd::Ok);
+        let script = seat.session.script();
+        let calls = &mut self.scripts[script];
+        seat.times.end_ns = now;
+        let times = seat.times;
+        seat.calls_left -= 1;
+        let tally = &mut seat.tallies[script];
+        if let Some(duration) = tally.count(&counts.schedule, &times, ok, seat.session.retries()) {
+            calls.latency.record(duration);
+        }
+        if let Some(pace) = &mut self.pace
+            && counts.schedule.measures(times.due_ns)
+        {
+            pace.ended(&times, ok, &mut seat.service);
+        }
+        counts.progress.in_call_ns += (now - times.due_ns) as u64;
+        if let CallEnd::Failed { code, message } = end {
+            if self.has_scripts {
+                calls.errors.count(code, now, message.clone());
+            }
+            seat.errors.count(code, now, message);
+            counts.progress.errors += 1;
+        } else {
+            counts.progress.calls += 1;
+        }
+        counts.control.tell(counts.thread, &counts.progress);
+        if self.log.is_some() {
+            self.log_call(i, ok);
+        }
+    }
+
+    fn log_call(&mut self, i: usize, ok: bool) {
+        let seat = &mut self.seats[i];
+        let Some(log) = &mut self.log else { return };
+        let place = seat.cpu.as_mut().map(CpuProbe::read).unwrap_or_default();
+        let times = seat.times;
+        log.push(LoggedCall {
+            start_ns: times.start_ns,
+            duration_ns: times.end_ns - times.start_ns,
+            due_ns: times.due_ns,
+            session: seat.number as u32,
+            cpu: place.cpu,
+            migrations: place.migrations,
+            ok,
+            measured: self.counts.schedule.measures(times.due_ns),
+        });
+    }
+}
