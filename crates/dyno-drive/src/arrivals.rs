@@ -174,3 +174,7 @@ impl Arrivals {
         self.start_ns.saturating_add(after_ns as i64)
     }
 }
+
+#[cfg(test)]
+#[path = "arrivals_tests.rs"]
+mod tests;

@@ -105,3 +105,7 @@ impl Line {
         self.to_come.index().saturating_sub(arrival.index)
     }
 }
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;
