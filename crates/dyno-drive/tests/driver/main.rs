@@ -4,4 +4,5 @@ mod fleet;
 mod load;
 mod paced;
 mod peer;
+mod reconnect;
 mod scripts;

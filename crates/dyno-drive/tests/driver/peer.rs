@@ -30,6 +30,8 @@ pub struct Peers {
     behaviour: Arc<Behaviour>,
     /// Each session makes calls of these in turn, and tries each third call three times.
     pub scripts: usize,
+    /// Each session connects again before each of its calls.
+    pub reconnect: bool,
 }
 
 impl Peers {
@@ -39,6 +41,7 @@ impl Peers {
             served: Arc::new(served),
             behaviour: Arc::new(behaviour),
             scripts: 0,
+            reconnect: false,
         }
     }
 
@@ -46,12 +49,19 @@ impl Peers {
         self.served[session].load(SeqCst)
     }
 
-    pub fn session(&self, number: usize) -> FakeSession {
+    fn connection(&self, number: usize) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let peers = self.clone();
         std::thread::spawn(move || peers.serve(number, theirs));
+        ours
+    }
+
+    pub fn session(&self, number: usize) -> FakeSession {
         FakeSession {
-            socket: ours,
+            socket: self.connection(number),
+            again: self.reconnect.then(|| self.clone()),
+            blocking: true,
+            new: false,
             number,
             word: b' ',
             scripts: self.scripts,
@@ -92,6 +102,9 @@ pub struct FakeSession {
     word: u8,
     scripts: usize,
     begun: u64,
+    again: Option<Peers>,
+    blocking: bool,
+    new: bool,
 }
 
 impl Session for FakeSession {
@@ -99,7 +112,12 @@ impl Session for FakeSession {
         self.socket.as_raw_fd()
     }
 
+    fn fd_changed(&mut self) -> bool {
+        std::mem::take(&mut self.new)
+    }
+
     fn set_blocking(&mut self, blocking: bool) -> Result<()> {
+        self.blocking = blocking;
         self.socket
             .set_nonblocking(!blocking)
             .map_err(|e| Error::Io(e.to_string()))
@@ -107,6 +125,11 @@ impl Session for FakeSession {
 
     fn begin(&mut self, _start: Start) -> Result<Progress> {
         self.begun += 1;
+        if let Some(peers) = &self.again {
+            self.socket = peers.connection(self.number);
+            self.new = true;
+            self.set_blocking(self.blocking)?;
+        }
         self.socket
             .write_all(b"?")
             .map(|()| Progress::Read)
