@@ -14,20 +14,28 @@ pub(crate) const LONGEST: usize = 0x4000_0000;
 pub const LONGEST_HELD: usize = 1024 * 1024;
 
 /// What to do with a message type.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Unknown,
-    /// Rows, completions, parameter changes, notifications: walked over.
+    /// Completions of Parse and Bind, parameter changes, notifications: walked over.
     Skip,
+    /// Descriptions of rows, rows, ends of statements: handed out where somebody asks for them.
+    Row,
     /// Ready, errors, notices, copy: handed out.
+    #[default]
     Keep,
 }
 
 const fn kinds() -> [Kind; 256] {
     let mut kinds = [Kind::Unknown; 256];
     let mut i = 0;
-    while i < b"123ACDIKRSTVntsv".len() {
-        kinds[b"123ACDIKRSTVntsv"[i] as usize] = Kind::Skip;
+    while i < b"123AKRSVntsv".len() {
+        kinds[b"123AKRSVntsv"[i] as usize] = Kind::Skip;
+        i += 1;
+    }
+    i = 0;
+    while i < b"TDCI".len() {
+        kinds[b"TDCI"[i] as usize] = Kind::Row;
         i += 1;
     }
     i = 0;
@@ -58,9 +66,17 @@ pub struct Walker {
     held: Vec<u8>,
     /// `held` was handed out and is to be emptied.
     spent: bool,
+    /// What is handed out: this and what is above.
+    least: Kind,
 }
 
 impl Walker {
+    /// From the next message on, rows and what belongs to them are handed out, or not.
+    #[inline]
+    pub fn want_rows(&mut self, wanted: bool) {
+        self.least = if wanted { Kind::Row } else { Kind::Keep };
+    }
+
     /// The next message that matters in `chunk` from `*at` on; `None`: the chunk is used up.
     ///
     /// # Errors
@@ -84,7 +100,7 @@ impl Walker {
         while let Some(header) = chunk.get(from..from + HEADER) {
             let (kind, size) = parse(header)?;
             let end = from + size;
-            if kind == Kind::Keep {
+            if kind >= self.least {
                 if end > chunk.len() {
                     break;
                 }
@@ -117,7 +133,7 @@ impl Walker {
                 return Ok(None);
             }
             let (kind, size) = parse(&self.held)?;
-            if kind == Kind::Keep {
+            if kind >= self.least {
                 // The rest of a longer one (its message, by far) is walked over.
                 let most = size.min(LONGEST_HELD);
                 self.hold(most, chunk, at);

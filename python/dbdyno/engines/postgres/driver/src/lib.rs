@@ -9,9 +9,11 @@ mod engine;
 mod frame;
 #[cfg(test)]
 mod hostile_tests;
+mod link;
 mod loader;
 mod messages;
 mod plan;
+mod server;
 mod server_error;
 mod session;
 #[cfg(test)]
