@@ -1,7 +1,7 @@
 //! The engines that have a driver or activity samples in the core: the one match over them, for each.
 
 use dyno_drive::{Load, Phases, Spec};
-use dyno_engine_postgres::{ActivitySpec, Postgres};
+use dyno_engine_postgres::{ActivitySpec, Postgres, ScriptedPostgres};
 use dyno_model::{Error, Result};
 use dyno_observe::Probe;
 use serde::de::DeserializeOwned;
@@ -10,6 +10,9 @@ use serde_json::Value;
 /// A load by its engine's half of the specification.
 pub fn load(engine: &str, half: Value, drive: Spec) -> Result<Box<dyn Phases>> {
     match engine {
+        "postgres" if half.get("scripts").is_some() => {
+            Ok(Box::new(Load::new(ScriptedPostgres::new(parse(half)?)?, drive)))
+        }
         "postgres" => Ok(Box::new(Load::new(Postgres::new(parse(half)?)?, drive))),
         other => Err(Error::Spec(format!("the core has no driver for engine {other}"))),
     }

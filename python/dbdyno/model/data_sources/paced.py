@@ -45,6 +45,24 @@ SCRIPTS: dict[str, tuple[Column, ...]] = {
         _c("count", "i64", "how often, from the barrier on, all sessions"),
         _c("message", "str", "the first such message"),
     ),
+    "script_commands": (
+        _c("script", "i64", "as in scripts"),
+        _c("command", "i64", "0.., in the order of the script"),
+        _c("line", "i64", "line of the script on which it begins, from 1"),
+        _c("text", "str", "as it is written, in one line"),
+        _c("executions", "i64", "times that it ended well in measured calls, all sessions"),
+        _c("failures", "i64", "times that it made a measured call fail"),
+        _c("retries", "i64", "times that it made a measured call start again"),
+        _c("total_ns", "i64", "sum of the durations; NULL: never waited (part of the next one)", null=True),
+        _c("sum_sq_ns2", "f64", "sum of their squares", null=True),
+        _c("min_ns", "i64", "shortest", null=True),
+        _c("max_ns", "i64", "longest", null=True),
+    ),
+    "script_connections": (
+        _c("session", "i64", "session number"),
+        _c("connections", "i64", "connections made at the start of measured calls"),
+        _c("connect_ns", "i64", "sum of their durations, set-up included; part of the calls' durations"),
+    ),
 }
 """Calls by script; absent where calls are of none."""
 

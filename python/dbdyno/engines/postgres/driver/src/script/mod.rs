@@ -1,0 +1,17 @@
+//! Scripts in pgbench's language over the wire.
+
+mod commands;
+mod engine;
+mod plan;
+mod rows;
+mod run;
+mod session;
+#[cfg(test)]
+mod session_tests;
+mod shell;
+mod spec;
+mod statement;
+
+pub use engine::ScriptedPostgres;
+pub use session::ScriptSession;
+pub use spec::{FileSpec, ScriptLoadSpec, ScriptSessionSpec, ScriptsSpec};

@@ -1,0 +1,224 @@
+//! The scripts of a load with the bytes of their statements. Shared by all sessions of a group.
+
+use dyno_model::{Error, Result};
+use dyno_script::{Action, Frame, Names, Operand, Options, Rng, Script, Sql, Value, read};
+
+use crate::plan::Protocol;
+use crate::script::spec::{ScriptSessionSpec, ScriptsSpec};
+use crate::script::statement::Statement;
+
+/// Variables that are set without being given (PostgreSQL documentation, "pgbench", Automatic Variables).
+const AUTOMATIC: [&str; 4] = ["client_id", "random_seed", "default_seed", "scale"];
+
+/// Orders of a group of sessions.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub scripts: ScriptsSpec,
+    pub session: ScriptSessionSpec,
+    pub names: Names,
+    pub compiled: Vec<Compiled>,
+    /// All statements, in the order of scripts and commands; the validation, if there is one, is the last.
+    pub statements: Vec<Statement>,
+    pub validation: Option<usize>,
+    /// Weights, each with those before it.
+    reach: Vec<u64>,
+}
+
+/// One script.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub script: Script,
+    /// Of each command that is a statement: which.
+    pub statements: Vec<usize>,
+    /// Its first command among those of all scripts.
+    pub first_command: usize,
+}
+
+impl Plan {
+    /// Reads the scripts.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] with file, line, column and cure of a mistake.
+    pub fn new(scripts: ScriptsSpec, session: ScriptSessionSpec) -> Result<Self> {
+        let mut names = Names::default();
+        for name in AUTOMATIC
+            .into_iter()
+            .chain(scripts.variables.keys().map(String::as_str))
+        {
+            names.slot(name);
+        }
+        let options = Options {
+            protocol_simple: session.protocol == Protocol::Simple,
+            allow_shell: scripts.allow_shell,
+        };
+        let mut plan = Self {
+            reach: reach(&scripts)?,
+            scripts,
+            session,
+            names,
+            compiled: Vec::new(),
+            statements: Vec::new(),
+            validation: None,
+        };
+        for file in &plan.scripts.files {
+            let script = read(&file.name, &file.text, &options, &mut plan.names);
+            let script = script.map_err(|e| Error::Spec(e.to_string()))?;
+            let first_command = plan
+                .compiled
+                .last()
+                .map_or(0, |c| c.first_command + c.script.commands.len());
+            let statements = statements(&script, plan.session.protocol, &mut plan.statements)?;
+            plan.compiled.push(Compiled {
+                script,
+                statements,
+                first_command,
+            });
+        }
+        plan.add_validation()?;
+        Ok(plan)
+    }
+
+    fn add_validation(&mut self) -> Result<()> {
+        let Some(text) = &self.session.validation else {
+            return Ok(());
+        };
+        let sql = Sql {
+            pieces: vec![Operand::Text(text.clone())],
+            start: 0,
+            into: dyno_script::Into::Nothing,
+            statements: 1,
+        };
+        let number = self.statements.len();
+        self.statements
+            .push(Statement::new(self.session.protocol, number, &sql)?);
+        self.validation = Some(number);
+        Ok(())
+    }
+
+    /// Commands of all scripts.
+    pub fn commands(&self) -> usize {
+        self.compiled.iter().map(|c| c.script.commands.len()).sum()
+    }
+
+    /// Variables and generator of a session at its start.
+    pub fn frame(&self, session: usize) -> Frame {
+        let client = self.scripts.first_client + session as u64;
+        let mut frame = Frame::new(&self.names, Rng::seeded(self.scripts.seed, 2 * client + 1));
+        // One for all sessions: hash functions and permute() are to agree.
+        let default_seed = Rng::seeded(self.scripts.seed, u64::MAX).bits();
+        let automatic = [client, self.scripts.seed, default_seed, 1];
+        for (name, value) in AUTOMATIC.into_iter().zip(automatic) {
+            set(&self.names, &mut frame, name, Value::Int(value as i64));
+        }
+        for (name, text) in &self.scripts.variables {
+            set(&self.names, &mut frame, name, given(text));
+        }
+        frame
+    }
+
+    /// What chooses the scripts of a session. Apart from its variables' random numbers: those are set back when a
+    /// transaction is tried again.
+    pub fn chooser(&self, session: usize) -> Rng {
+        let client = self.scripts.first_client + session as u64;
+        Rng::seeded(self.scripts.seed, 2 * client)
+    }
+
+    /// The next script, by weight.
+    #[inline]
+    pub fn choose(&self, rng: &mut Rng) -> usize {
+        if let [_] = self.reach[..] {
+            return 0;
+        }
+        let drawn = rng.up_to(self.reach[self.reach.len() - 1] - 1);
+        self.reach.partition_point(|&reach| reach <= drawn)
+    }
+}
+
+fn set(names: &Names, frame: &mut Frame, name: &str, value: Value) {
+    if let Some(slot) = names.find(name) {
+        frame.set(slot, value);
+    }
+}
+
+/// A number at once, if its text is a number's own.
+fn given(text: &str) -> Value {
+    match text.parse::<i64>() {
+        Ok(number) if number.to_string() == text => Value::Int(number),
+        _ => Value::Text(text.into()),
+    }
+}
+
+fn reach(scripts: &ScriptsSpec) -> Result<Vec<u64>> {
+    let mut sum: u64 = 0;
+    let each = scripts.files.iter().map(|file| {
+        sum = sum.saturating_add(file.weight);
+        sum
+    });
+    let all: Vec<u64> = each.collect();
+    match sum {
+        0 => Err(Error::Spec(
+            "no script would ever run: give a script a weight of 1 or more".to_owned(),
+        )),
+        _ => Ok(all),
+    }
+}
+
+/// Adds a script's statements to all; which of those each of its commands is.
+fn statements(script: &Script, protocol: Protocol, all: &mut Vec<Statement>) -> Result<Vec<usize>> {
+    let mut places = Vec::new();
+    for command in &script.commands {
+        places.push(all.len());
+        if let Action::Sql(sql) = &command.action {
+            all.push(Statement::new(protocol, all.len(), sql)?);
+        }
+    }
+    Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(scripts: serde_json::Value) -> Result<Plan> {
+        let session = serde_json::from_str("{}").unwrap();
+        Plan::new(serde_json::from_value(scripts).unwrap(), session)
+    }
+
+    #[test]
+    fn scripts_are_chosen_by_weight_and_weight_0_never() {
+        let file =
+            |name: &str, weight: u64| serde_json::json!({"name": name, "text": "select 1", "weight": weight});
+        let scripts = serde_json::json!({"files": [file("a", 0), file("b", 3), file("c", 1)], "seed": 5});
+        let plan = plan(scripts).unwrap();
+        let (mut rng, mut chosen) = (plan.chooser(0), [0_i32; 3]);
+        for _ in 0..40_000 {
+            chosen[plan.choose(&mut rng)] += 1;
+        }
+        assert_eq!(chosen[0], 0);
+        // Six standard deviations of a binomial count: sqrt(40000 * 3/4 * 1/4) = 87.
+        assert!((chosen[1] - 30_000).abs() < 520, "{chosen:?}");
+    }
+
+    #[test]
+    fn what_is_given_comes_before_what_is_automatic() {
+        let file = serde_json::json!({"name": "a", "text": "select :client_id, :scale, :x"});
+        let scripts = serde_json::json!({"files": [file], "first_client": 3, "variables": {"scale": "100", "x": "007"}});
+        let plan = plan(scripts).unwrap();
+        let frame = plan.frame(2);
+        let value = |name: &str| frame.get(plan.names.find(name).unwrap()).cloned();
+        assert_eq!(value("client_id"), Some(Value::Int(5)));
+        assert_eq!(value("scale"), Some(Value::Int(100)));
+        assert_eq!(value("x"), Some(Value::Text("007".into())));
+    }
+
+    #[test]
+    fn a_mistake_is_a_wrong_specification_with_its_place() {
+        let file = serde_json::json!({"name": "a.sql", "text": "select 1;\n\\nothing"});
+        let Err(Error::Spec(words)) = plan(serde_json::json!({"files": [file]})) else {
+            panic!("not refused")
+        };
+        assert!(words.starts_with("a.sql:2:"), "{words}");
+        let none = plan(serde_json::json!({"files": []}));
+        assert!(matches!(none, Err(Error::Spec(words)) if words.contains("weight")));
+    }
+}

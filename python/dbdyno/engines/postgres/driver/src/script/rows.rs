@@ -1,0 +1,81 @@
+//! Results that go into variables: `\gset` and `\aset`.
+
+use dyno_script::{Frame, Into, Names, Slot, Value};
+
+use crate::client::{column_names, values};
+
+/// What has come of the results of one statement.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    /// Where each column goes; `None`: no script uses it.
+    slots: Vec<Option<Slot>>,
+    /// The last row, as far as it is used.
+    row: Vec<(Slot, Value)>,
+    rows: u64,
+    /// Rows of the last statement that ended.
+    last: u64,
+}
+
+impl Results {
+    /// Before a statement is sent.
+    pub fn clear(&mut self) {
+        self.slots.clear();
+        self.row.clear();
+        (self.rows, self.last) = (0, 0);
+    }
+
+    /// Takes a `RowDescription`, a `DataRow` or the end of a statement.
+    pub fn take(&mut self, tag: u8, body: &[u8], into: &Into, names: &Names, frame: &mut Frame) {
+        match (tag, into) {
+            (b'T', Into::Gset(prefix) | Into::Aset(prefix)) => {
+                let slot = |name: String| names.find(&format!("{prefix}{name}"));
+                self.slots = column_names(body).into_iter().map(slot).collect();
+            }
+            (b'D', _) => {
+                self.rows += 1;
+                self.keep(body);
+            }
+            (b'C' | b'I', _) => self.end(matches!(into, Into::Aset(_)), frame),
+            _ => {}
+        }
+    }
+
+    /// NULL becomes an empty text, as in pgbench.
+    fn keep(&mut self, body: &[u8]) {
+        self.row.clear();
+        for (slot, value) in self.slots.iter().zip(values(body)) {
+            if let Some(slot) = slot {
+                let text = String::from_utf8_lossy(value.unwrap_or_default());
+                self.row.push((*slot, Value::Text(text.into())));
+            }
+        }
+    }
+
+    fn end(&mut self, keep: bool, frame: &mut Frame) {
+        self.last = std::mem::take(&mut self.rows);
+        if keep {
+            self.set(frame);
+        }
+    }
+
+    fn set(&mut self, frame: &mut Frame) {
+        self.row
+            .drain(..)
+            .for_each(|(slot, value)| frame.set(slot, value));
+    }
+
+    /// All has come: `\gset` takes the one row of the last statement.
+    pub fn finish(&mut self, into: &Into, frame: &mut Frame) -> Result<(), String> {
+        if !matches!(into, Into::Gset(_)) {
+            return Ok(());
+        }
+        if self.last != 1 {
+            return Err(format!(
+                "\\gset needs exactly one row, the statement returned {}",
+                self.last
+            ));
+        }
+        self.set(frame);
+        Ok(())
+    }
+}

@@ -1,0 +1,331 @@
+//! What a session does: the commands of its scripts one after another, and what follows their answers.
+
+use dyno_model::{CallEnd, Progress, Result, now_ns};
+use dyno_script::{Action, Duration, Frame, Into, Operand, Slot};
+
+use crate::link::ROLLBACK;
+use crate::plan::Protocol;
+use crate::script::commands::CommandTally;
+use crate::script::plan::Plan;
+use crate::script::session::{IDLE, ScriptSession, Waiting};
+use crate::script::shell;
+use crate::script::statement::SYNC;
+
+/// A failure that is not the server's: of a meta-command, or a transaction that is still open at the end.
+const OWN: [u8; 5] = *b"-----";
+/// Serialization failure and deadlock: the transaction is tried again.
+const AGAIN: [[u8; 5]; 2] = [*b"40001", *b"40P01"];
+
+impl ScriptSession {
+    // -- commands ---------------------------------------------------------------------------------
+
+    /// Runs commands from the present one on until one has to wait.
+    #[inline]
+    pub(super) fn run(&mut self) -> Result<Progress> {
+        loop {
+            let compiled = &self.plan.compiled[self.script];
+            let Some(command) = compiled.script.commands.get(self.at) else {
+                return self.end_of_script();
+            };
+            let mut next = self.at + 1;
+            let done = match &command.action {
+                Action::Sql(sql) if self.pipeline => {
+                    if sql.into != Into::Nothing {
+                        return self.fail("results cannot be stored within a pipeline");
+                    }
+                    self.queue();
+                    Ok(())
+                }
+                Action::Sql(_) => return self.statement(),
+                Action::Set(slot, program) => program
+                    .eval(&mut self.frame, &self.plan.names)
+                    .map(|value| self.frame.set(*slot, value))
+                    .map_err(|e| e.message),
+                Action::Unless(program, to) => program
+                    .holds(&mut self.frame, &self.plan.names)
+                    .map(|holds| next = if holds { next } else { *to })
+                    .map_err(|e| e.message),
+                Action::Jump(to) => {
+                    next = *to;
+                    Ok(())
+                }
+                Action::Sleep(duration, unit_us) => {
+                    match pause_ns(duration, *unit_us, &self.frame, &self.plan) {
+                        Ok(pause_ns) => {
+                            let until_ns = now_ns().saturating_add(pause_ns);
+                            self.waiting = Waiting::Instant(until_ns);
+                            return Ok(Progress::Sleep(until_ns));
+                        }
+                        Err(words) => Err(words),
+                    }
+                }
+                Action::Shell(slot, words) => match self.shell(*slot, &words.clone()) {
+                    Ok(()) => {
+                        self.timed();
+                        self.at = next;
+                        continue;
+                    }
+                    Err(words) => Err(words),
+                },
+                Action::StartPipeline | Action::SyncPipeline | Action::EndPipeline => {
+                    let action = command.action.clone();
+                    match self.pipe(&action) {
+                        Ok(true) => return self.send(Waiting::Answer),
+                        Ok(false) => Ok(()),
+                        Err(words) => Err(words),
+                    }
+                }
+            };
+            if let Err(words) = done {
+                return self.fail(&words);
+            }
+            self.executed();
+            self.at = next;
+        }
+    }
+
+    #[inline]
+    fn tally(&mut self) -> &mut CommandTally {
+        &mut self.tallies[self.plan.compiled[self.script].first_command + self.at]
+    }
+
+    /// The present command ended well; it did not wait.
+    #[inline]
+    fn executed(&mut self) {
+        if self.measured {
+            self.tally().executions += 1;
+        }
+    }
+
+    /// The present command ended well; it waited.
+    #[inline]
+    pub(super) fn timed(&mut self) {
+        if self.measured {
+            let now = now_ns();
+            let duration_ns = now - self.since_ns;
+            self.since_ns = now;
+            self.tally().count(duration_ns);
+        }
+    }
+
+    /// Sends the present statement, or what comes before it.
+    #[inline]
+    fn statement(&mut self) -> Result<Progress> {
+        self.out.clear();
+        if let Some(validation) = self.plan.validation.filter(|_| !self.validated) {
+            self.write(validation, true);
+            self.due = 1;
+            return self.send(Waiting::Validation);
+        }
+        let statement = self.plan.compiled[self.script].statements[self.at];
+        if self.wants_rows() {
+            self.results.clear();
+            self.link.walker.want_rows(true);
+        }
+        self.write(statement, true);
+        self.due = 1;
+        self.send(Waiting::Answer)
+    }
+
+    #[inline]
+    fn write(&mut self, statement: usize, sync: bool) {
+        let known = self.known[statement];
+        self.plan.statements[statement].write(&self.frame, &self.plan.names, known, sync, &mut self.out);
+    }
+
+    /// Adds the present statement to the pipeline.
+    fn queue(&mut self) {
+        if let Some(validation) = self.plan.validation {
+            self.write(validation, false);
+        }
+        self.write(self.plan.compiled[self.script].statements[self.at], false);
+    }
+
+    fn into(&self) -> &Into {
+        match &self.plan.compiled[self.script].script.commands[self.at].action {
+            Action::Sql(sql) => &sql.into,
+            _ => &Into::Nothing,
+        }
+    }
+
+    #[inline]
+    fn wants_rows(&self) -> bool {
+        *self.into() != Into::Nothing
+    }
+
+    /// True: all is to be sent now.
+    fn pipe(&mut self, action: &Action) -> std::result::Result<bool, String> {
+        let starts = matches!(action, Action::StartPipeline);
+        if self.plan.session.protocol == Protocol::Simple {
+            return Err("the simple protocol has no pipelines: use extended or prepared".to_owned());
+        }
+        if starts == self.pipeline {
+            let state = if starts { "already open" } else { "not open" };
+            return Err(format!("the pipeline is {state}"));
+        }
+        if starts {
+            (self.pipeline, self.due) = (true, 0);
+            self.out.clear();
+            return Ok(false);
+        }
+        self.out.extend_from_slice(SYNC);
+        self.due += 1;
+        self.pipeline = matches!(action, Action::SyncPipeline);
+        Ok(!self.pipeline)
+    }
+
+    #[cold]
+    fn shell(&mut self, slot: Option<Slot>, words: &[Operand]) -> std::result::Result<(), String> {
+        let line = shell::line(words, &self.frame, &self.plan.names)?;
+        let value = shell::run(&line, slot.is_some())?;
+        if let (Some(slot), Some(value)) = (slot, value) {
+            self.frame.set(slot, value);
+        }
+        Ok(())
+    }
+
+    // -- ends -------------------------------------------------------------------------------------
+
+    /// The present command cannot be executed: its place and why.
+    #[cold]
+    fn fail(&mut self, why: &str) -> Result<Progress> {
+        let script = &self.plan.compiled[self.script].script;
+        let command = script.commands.get(self.at).or(script.commands.last());
+        let (line, text) = command.map_or((0, ""), |c| (c.line, c.text.as_str()));
+        self.failure = Some((OWN, format!("{}:{line}: {text}: {why}", script.name)));
+        if self.pipeline {
+            return self.leave_pipeline();
+        }
+        self.after_failure()
+    }
+
+    /// The server has to come to the end of what it was sent.
+    #[cold]
+    fn leave_pipeline(&mut self) -> Result<Progress> {
+        self.pipeline = false;
+        self.out.extend_from_slice(SYNC);
+        self.due += 1;
+        self.send(Waiting::Leaving)
+    }
+
+    #[inline]
+    fn end_of_script(&mut self) -> Result<Progress> {
+        if self.pipeline || self.status != IDLE {
+            let what = if self.pipeline { "pipeline" } else { "transaction" };
+            return self.fail(&format!(
+                "the script ended with an open {what}: end it in the script"
+            ));
+        }
+        self.waiting = Waiting::Nothing;
+        Ok(Progress::Done(CallEnd::Ok))
+    }
+
+    /// An open transaction is rolled back, so that the next try or call starts clean.
+    #[cold]
+    fn after_failure(&mut self) -> Result<Progress> {
+        if self.status != IDLE {
+            self.out.clear();
+            self.out.extend_from_slice(ROLLBACK);
+            self.due = 1;
+            return self.send(Waiting::Rollback);
+        }
+        self.waiting = Waiting::Nothing;
+        let Some((code, message)) = self.failure.take() else {
+            return Ok(Progress::Done(CallEnd::Ok));
+        };
+        let most = self.plan.scripts.max_tries;
+        let again = AGAIN.contains(&code) && (most == 0 || self.retries + 1 < most);
+        if self.measured && self.at < self.plan.compiled[self.script].script.commands.len() {
+            let tally = self.tally();
+            let count = if again {
+                &mut tally.retries
+            } else {
+                &mut tally.failures
+            };
+            *count += 1;
+        }
+        // Random numbers and variables as they were: a try is the same transaction.
+        if let Some(saved) = self.saved.as_ref().filter(|_| AGAIN.contains(&code)) {
+            self.frame.clone_from(saved);
+        }
+        if !again {
+            return Ok(Progress::Done(CallEnd::Failed { code, message }));
+        }
+        self.retries += 1;
+        self.since_ns = if self.measured { now_ns() } else { 0 };
+        (self.at, self.validated) = (0, false);
+        self.run()
+    }
+
+    /// All that was sent is answered.
+    #[inline]
+    pub(super) fn ready(&mut self) -> Result<Progress> {
+        match self.waiting {
+            Waiting::Answer if self.failure.is_none() => self.answered(),
+            Waiting::Validation if self.failure.is_none() => {
+                self.note_known(self.plan.validation.unwrap_or_default());
+                self.validated = true;
+                self.statement()
+            }
+            _ => {
+                self.link.walker.want_rows(false);
+                self.after_failure()
+            }
+        }
+    }
+
+    #[inline]
+    fn note_known(&mut self, statement: usize) {
+        if self.plan.session.protocol == Protocol::Prepared {
+            self.known[statement] = true;
+        }
+    }
+
+    /// The present command has ended well, unless its rows are wrong.
+    #[inline]
+    fn answered(&mut self) -> Result<Progress> {
+        let command = &self.plan.compiled[self.script].script.commands[self.at];
+        if let Action::Sql(sql) = &command.action {
+            let wants_rows = sql.into != Into::Nothing;
+            let finished = if wants_rows {
+                self.results.finish(&sql.into, &mut self.frame)
+            } else {
+                Ok(())
+            };
+            self.note_known(self.plan.compiled[self.script].statements[self.at]);
+            if wants_rows {
+                self.link.walker.want_rows(false);
+            }
+            if let Err(words) = finished {
+                return self.fail(&words);
+            }
+        }
+        self.timed();
+        self.validated = false;
+        self.at += 1;
+        self.run()
+    }
+}
+
+/// How long `\sleep` sleeps.
+fn pause_ns(
+    duration: &Duration,
+    unit_us: u64,
+    frame: &Frame,
+    plan: &Plan,
+) -> std::result::Result<i64, String> {
+    let number = match duration {
+        Duration::Number(number) => *number,
+        Duration::Variable(slot) => {
+            let name = plan.names.name(*slot);
+            let value = frame.get(*slot).ok_or(format!("variable :{name} is not set"))?;
+            let mut text = Vec::new();
+            value.sql_text(&mut text);
+            let text = String::from_utf8_lossy(&text);
+            text.parse()
+                .map_err(|_| format!("variable :{name} is {text:?}, not a whole number"))?
+        }
+    };
+    let factor = i64::try_from(unit_us).unwrap_or(i64::MAX).saturating_mul(1000);
+    Ok(number.max(0).saturating_mul(factor))
+}
