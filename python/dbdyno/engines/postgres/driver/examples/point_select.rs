@@ -4,7 +4,7 @@
 //! point_select host=/run/x port=5432 user=u database=d sessions=8 threads=2 calls=10000 \
 //!     sql='select abalance from pgbench_accounts where aid = $1' param=1
 //! ```
-//! `calls` (of each session) or `seconds`; `protocol=extended`, `pipeline=yes`, `validation='select 1'`. Prints one line of JSON: calls, seconds, rate, own CPU of the
+//! or, in pgbench's language, `script='\set aid random(1, 100000) ...'` in place of `sql`. `calls` (of each session) or `seconds`; `protocol=extended`, `pipeline=yes`, `validation='select 1'`. Prints one line of JSON: calls, seconds, rate, own CPU of the
 //! measured part, and CPU per call in microseconds.
 
 use std::collections::HashMap;
@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use dyno_drive::{Load, Phases, Spec};
 use dyno_engine_postgres::{
-    AuthSpec, LoadSpec, Postgres, Protocol, SessionSpec, StatementSpec, TargetSpec, TcpSpec,
+    AuthSpec, FileSpec, LoadSpec, Postgres, Protocol, ScriptLoadSpec, ScriptSessionSpec, ScriptedPostgres,
+    ScriptsSpec, SessionSpec, StatementSpec, TargetSpec, TcpSpec,
 };
-use dyno_model::{Column, Table, now_ns};
+use dyno_model::{Column, Engine, Table, now_ns};
 
 const SQL: &str = "select abalance from pgbench_accounts where aid = $1";
 
@@ -59,8 +60,8 @@ fn protocol(args: &Args) -> Protocol {
     }
 }
 
-fn spec(args: &Args) -> LoadSpec {
-    let target = TargetSpec {
+fn target(args: &Args) -> TargetSpec {
+    TargetSpec {
         host: args.text("host", "/tmp"),
         port: args.number("port").unwrap_or(5432) as u16,
         user: args.text("user", "postgres"),
@@ -72,7 +73,39 @@ fn spec(args: &Args) -> LoadSpec {
         auth: AuthSpec::default(),
         peer_uid: None,
         tcp: TcpSpec::default(),
+    }
+}
+
+fn scripts(args: &Args, text: &str) -> ScriptLoadSpec {
+    let file = FileSpec {
+        name: "script".to_owned(),
+        text: text.to_owned(),
+        weight: 1,
     };
+    let session = ScriptSessionSpec {
+        count: args.number("sessions").unwrap_or(1) as usize,
+        setup: Vec::new(),
+        protocol: protocol(args),
+        validation: args.values.get("validation").cloned(),
+        warm: Vec::new(),
+    };
+    ScriptLoadSpec {
+        target: target(args),
+        scripts: ScriptsSpec {
+            files: vec![file],
+            variables: [("scale".to_owned(), args.text("scale", "1"))].into(),
+            max_tries: 1,
+            reconnect: false,
+            allow_shell: false,
+            seed: 1,
+            first_client: 0,
+        },
+        sessions: vec![session],
+        probe: None,
+    }
+}
+
+fn spec(args: &Args) -> LoadSpec {
     let statement = StatementSpec {
         sql: args.text("sql", SQL),
         params: args.params.clone(),
@@ -93,13 +126,13 @@ fn spec(args: &Args) -> LoadSpec {
         warm_calls: 1,
     };
     LoadSpec {
-        target,
+        target: target(args),
         sessions: vec![session],
         probe: None,
     }
 }
 
-fn wait(load: &Load<Postgres>) {
+fn wait<E: Engine>(load: &Load<E>) {
     while !load
         .wait(Duration::from_secs(3600))
         .unwrap_or_else(|f| panic!("{}", f.error))
@@ -127,12 +160,22 @@ fn sum(table: &Table, name: &str) -> i64 {
 
 fn main() {
     let args = Args::parse();
+    match args.values.get("script") {
+        Some(text) => {
+            let engine = ScriptedPostgres::new(scripts(&args, text));
+            run(&args, engine.unwrap_or_else(|e| panic!("{e}")));
+        }
+        None => run(&args, Postgres::new(spec(&args)).expect("the specification")),
+    }
+}
+
+fn run<E: Engine>(args: &Args, engine: E) {
     let drive = Spec {
         threads: args.number("threads").map(|n| n as usize),
         max_calls: args.number("calls"),
         ..Spec::default()
     };
-    let load = Load::new(Postgres::new(spec(&args)).expect("the specification"), drive);
+    let load = Load::new(engine, drive);
     load.connect().expect("connect");
     wait(&load);
     let before = cpu_s();
