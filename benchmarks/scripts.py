@@ -1,4 +1,4 @@
-"""Scripts against pgbench: the same text, prepared, with random numbers; whole processes, paired alternately."""
+"""Scripts against pgbench: the same text, prepared, whole processes, paired alternately."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def _text(name: str) -> str:
 def _ours(bench: Bench, name: str, sessions: int, *words: str) -> list[str]:
     return [
         str(POINT_SELECT), f"host={bench.socket}", f"user={bench.user}", "database=postgres",
-        f"sessions={sessions}", f"threads={min(2, sessions)}", f"script={_text(name)}", f"scale={SCALE}", *words,
+        f"sessions={sessions}", f"threads={min(2, sessions)}", f"script={_text(name)}", f"scale={SCALE}",
+        *words,
     ]  # fmt: skip
 
 
@@ -62,7 +63,8 @@ def _theirs(bench: Bench, name: str, sessions: int, *words: str) -> list[str]:
     script = Path(tempfile.gettempdir()) / f"dbdyno-{name}.sql"
     script.write_text(_text(name))
     return [
-        str(bench.pgbench_program), "-n", "-M", "prepared", "-f", str(script), "-D", f"scale={SCALE}", "-h", bench.socket,
+        str(bench.pgbench_program), "-n", "-M", "prepared", "-f", str(script), "-D", f"scale={SCALE}",
+        "-h", bench.socket,
         "-U", bench.user, "-c", str(sessions), "-j", str(min(2, sessions)), *words, "postgres",
     ]  # fmt: skip
 
