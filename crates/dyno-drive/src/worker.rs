@@ -20,7 +20,6 @@ use crate::poll::{Interest, Poll};
 use crate::queue::Queue;
 use crate::script::ScriptCalls;
 use crate::seat::Seat;
-use crate::tally::Times;
 use crate::{ArrivalSpec, Schedule, Spec, Think, thread};
 
 /// Room for a socket's whole receive buffer at a time; one a thread, so it stays in the cache.
@@ -171,24 +170,30 @@ impl<S: Session> Worker<S> {
     /// The session's call begins now; when paced perhaps not before the instant of the error.
     #[inline]
     fn turn(&mut self, i: usize, now: i64) -> std::result::Result<Start, i64> {
-        let seat = &mut self.seats[i];
-        let due_ns = match &mut self.pace {
-            None => now,
-            Some(pace) => match pace.turn(&mut seat.claim, now) {
-                Turn::Start(due_ns) => due_ns,
-                Turn::Wait(due_ns) => return Err(due_ns),
-            },
+        let due_ns = if self.pace.is_some() {
+            self.paced_turn(i, now)?
+        } else {
+            now
         };
-        seat.times = Times {
-            due_ns,
-            start_ns: now,
-            end_ns: now,
-        };
+        let times = &mut self.seats[i].times;
+        (times.due_ns, times.start_ns) = (due_ns, now);
         let measured = self.counts.schedule.measures(due_ns);
         Ok(Start {
             now_ns: now,
             measured,
         })
+    }
+
+    /// Out of the way of loads that are not paced.
+    #[inline(never)]
+    fn paced_turn(&mut self, i: usize, now: i64) -> std::result::Result<i64, i64> {
+        let Some(pace) = &mut self.pace else {
+            return Ok(now);
+        };
+        match pace.turn(&mut self.seats[i].claim, now) {
+            Turn::Start(due_ns) => Ok(due_ns),
+            Turn::Wait(due_ns) => Err(due_ns),
+        }
     }
 
     #[inline]
@@ -204,13 +209,11 @@ impl<S: Session> Worker<S> {
                 return Ok(());
             }
         };
-        let step = self.seats[i].session.begin(start);
-        self.watch(i, poll)?;
-        match step {
-            Ok(Step::Read) => Ok(()),
+        match self.seats[i].session.begin(start) {
+            Ok(Step::Read) => self.wait_for(i, Interest::Read, poll),
             Ok(Step::Sleep(until_ns)) => {
                 self.pausing.push(Reverse((until_ns, i)));
-                Ok(())
+                self.wait_for(i, Interest::Read, poll)
             }
             Ok(Step::Done(end)) => {
                 let now = now_ns();
@@ -234,9 +237,7 @@ impl<S: Session> Worker<S> {
         if seat.end.is_some() {
             return Ok(());
         }
-        let step = seat.session.advance(&mut self.buffer);
-        self.watch(i, poll)?;
-        match step {
+        match seat.session.advance(&mut self.buffer) {
             Ok(Step::Done(end)) => {
                 let now = now_ns();
                 self.ended(i, now, end);
@@ -258,20 +259,15 @@ impl<S: Session> Worker<S> {
         }
     }
 
-    /// A session that connected again is waited for by its new descriptor; closing the old one took that out.
+    /// Tells epoll only where that changes something. A session that connected again is waited for by its new
+    /// descriptor; closing the old one took that out.
     #[inline]
-    fn watch(&mut self, i: usize, poll: &Poll) -> Result<()> {
-        let seat = &mut self.seats[i];
-        if !seat.watch_descriptor(&self.counts.control) {
-            return Ok(());
-        }
-        seat.writing = false;
-        poll.add(seat.session.fd(), i)
-    }
-
-    /// Tells epoll only where that changes something.
     fn wait_for(&mut self, i: usize, interest: Interest, poll: &Poll) -> Result<()> {
         let seat = &mut self.seats[i];
+        if seat.watch_descriptor(&self.counts.control) {
+            seat.writing = false;
+            poll.add(seat.session.fd(), i)?;
+        }
         let writing = interest == Interest::Write;
         if seat.writing != writing {
             seat.writing = writing;

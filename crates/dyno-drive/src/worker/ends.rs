@@ -87,16 +87,11 @@ impl<S: Session> Worker<S> {
         let script = seat.session.script();
         let calls = &mut self.scripts[script];
         seat.times.end_ns = now;
-        let times = seat.times;
+        let times = &seat.times;
         seat.calls_left -= 1;
         let tally = &mut seat.tallies[script];
-        if let Some(duration) = tally.count(&counts.schedule, &times, ok, seat.session.retries()) {
+        if let Some(duration) = tally.count(&counts.schedule, times, ok, seat.session.retries()) {
             calls.latency.record(duration);
-        }
-        if let Some(pace) = &mut self.pace
-            && counts.schedule.measures(times.due_ns)
-        {
-            pace.ended(&times, ok, &mut seat.service);
         }
         counts.progress.in_call_ns += (now - times.due_ns) as u64;
         if let CallEnd::Failed { code, message } = end {
@@ -109,9 +104,21 @@ impl<S: Session> Worker<S> {
             counts.progress.calls += 1;
         }
         counts.control.tell(counts.thread, &counts.progress);
-        if self.log.is_some() {
-            self.log_call(i, ok);
+        if self.pace.is_some() || self.log.is_some() {
+            self.ended_too(i, ok);
         }
+    }
+
+    /// What is not done in every load: out of the way of those that do without.
+    #[inline(never)]
+    fn ended_too(&mut self, i: usize, ok: bool) {
+        let seat = &mut self.seats[i];
+        if let Some(pace) = &mut self.pace
+            && self.counts.schedule.measures(seat.times.due_ns)
+        {
+            pace.ended(&seat.times, ok, &mut seat.service);
+        }
+        self.log_call(i, ok);
     }
 
     fn log_call(&mut self, i: usize, ok: bool) {

@@ -113,6 +113,11 @@ impl<S: Session> Worker<S> {
     /// The session's next call: due in the next round, or when it has thought enough. False: at once.
     #[inline]
     pub(super) fn pauses(&mut self, i: usize, now: i64) -> bool {
+        (self.round.is_some() || self.think.is_some()) && self.waits_or_thinks(i, now)
+    }
+
+    #[inline(never)]
+    fn waits_or_thinks(&mut self, i: usize, now: i64) -> bool {
         if let Some(round) = &mut self.round {
             round.push(i);
             return true;
