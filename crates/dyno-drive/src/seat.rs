@@ -1,6 +1,6 @@
 //! A session in the driver's hands, and what is kept of it afterwards.
 
-use dyno_model::{Session, SplitMix64};
+use dyno_model::{Progress, Result, Session, SplitMix64, Start};
 
 use crate::call_log::CpuProbe;
 use crate::control::Control;
@@ -128,6 +128,13 @@ impl<S: Session> Seat<S> {
             end: None,
             warm_trips,
         }
+    }
+
+    /// Begins a call.
+    #[inline]
+    pub fn begin(&mut self, start: Start, due_ns: i64) -> Result<Progress> {
+        (self.times.due_ns, self.times.start_ns) = (due_ns, start.now_ns);
+        self.session.begin(start)
     }
 
     /// True if the session has a new descriptor, which then may be shut down from outside in place of the old one.

@@ -25,6 +25,15 @@ use crate::{ArrivalSpec, Schedule, Spec, Think, thread};
 /// Room for a socket's whole receive buffer at a time; one a thread, so it stays in the cache.
 const BUFFER_BYTES: usize = 64 * 1024;
 
+impl Counts {
+    /// A call that begins now.
+    #[inline]
+    fn call(&self, now_ns: i64, due_ns: i64) -> Start {
+        let measured = self.schedule.measures(due_ns);
+        Start { now_ns, measured }
+    }
+}
+
 /// A thread's sessions and counts.
 pub struct Worker<S> {
     pub seats: Vec<Seat<S>>,
@@ -135,15 +144,16 @@ impl<S: Session> Worker<S> {
     fn alone(&mut self) -> Result<()> {
         let mut now = now_ns();
         while self.may_start(0, now) {
-            let start = match self.turn(0, now) {
-                Ok(start) => start,
+            let due_ns = match self.turn(0, now) {
+                Ok(due_ns) => due_ns,
                 Err(due_ns) => {
                     self.counts.control.sleep_alone_until(due_ns);
                     now = now_ns();
                     continue;
                 }
             };
-            let mut step = self.seats[0].session.begin(start)?;
+            let start = self.counts.call(now, due_ns);
+            let mut step = self.seats[0].begin(start, due_ns)?;
             self.mark(&[0]);
             let seat = &mut self.seats[0];
             seat.watch_descriptor(&self.counts.control);
@@ -167,21 +177,13 @@ impl<S: Session> Worker<S> {
         Ok(())
     }
 
-    /// The session's call begins now; when paced perhaps not before the instant of the error.
+    /// When the call was due that may begin now; when paced perhaps not before the instant of the error.
     #[inline]
-    fn turn(&mut self, i: usize, now: i64) -> std::result::Result<Start, i64> {
-        let due_ns = if self.pace.is_some() {
-            self.paced_turn(i, now)?
-        } else {
-            now
-        };
-        let times = &mut self.seats[i].times;
-        (times.due_ns, times.start_ns) = (due_ns, now);
-        let measured = self.counts.schedule.measures(due_ns);
-        Ok(Start {
-            now_ns: now,
-            measured,
-        })
+    fn turn(&mut self, i: usize, now: i64) -> std::result::Result<i64, i64> {
+        if self.pace.is_some() {
+            return self.paced_turn(i, now);
+        }
+        Ok(now)
     }
 
     /// Out of the way of loads that are not paced.
@@ -202,18 +204,19 @@ impl<S: Session> Worker<S> {
         if self.seats[i].end.is_some() || !self.may_start(i, now) {
             return Ok(());
         }
-        let start = match self.turn(i, now) {
-            Ok(start) => start,
+        let due_ns = match self.turn(i, now) {
+            Ok(due_ns) => due_ns,
             Err(due_ns) => {
                 self.thinking.push(Reverse((due_ns, i)));
                 return Ok(());
             }
         };
-        match self.seats[i].session.begin(start) {
-            Ok(Step::Read) => self.wait_for(i, Interest::Read, poll),
+        let start = self.counts.call(now, due_ns);
+        match self.seats[i].begin(start, due_ns) {
+            Ok(Step::Read) => self.watch(i, poll),
             Ok(Step::Sleep(until_ns)) => {
                 self.pausing.push(Reverse((until_ns, i)));
-                self.wait_for(i, Interest::Read, poll)
+                self.watch(i, poll)
             }
             Ok(Step::Done(end)) => {
                 let now = now_ns();
@@ -259,15 +262,22 @@ impl<S: Session> Worker<S> {
         }
     }
 
-    /// Tells epoll only where that changes something. A session that connected again is waited for by its new
-    /// descriptor; closing the old one took that out.
+    /// A session that connected again is waited for by its new descriptor; closing the old one took that out.
+    #[inline]
+    fn watch(&mut self, i: usize, poll: &Poll) -> Result<()> {
+        let seat = &mut self.seats[i];
+        if !seat.watch_descriptor(&self.counts.control) {
+            return Ok(());
+        }
+        seat.writing = false;
+        poll.add(seat.session.fd(), i)
+    }
+
+    /// Tells epoll only where that changes something.
     #[inline]
     fn wait_for(&mut self, i: usize, interest: Interest, poll: &Poll) -> Result<()> {
+        self.watch(i, poll)?;
         let seat = &mut self.seats[i];
-        if seat.watch_descriptor(&self.counts.control) {
-            seat.writing = false;
-            poll.add(seat.session.fd(), i)?;
-        }
         let writing = interest == Interest::Write;
         if seat.writing != writing {
             seat.writing = writing;
