@@ -46,6 +46,7 @@ class Place:
     size: int
     machine: Machine
     spawn_worker: Callable[[Task, Program], Task]
+    stalled_until_ns: int = 0
     lock: Lock = field(default_factory=Lock)
     log: Log = field(default_factory=Log)
     io: IoWorkers = field(default_factory=IoWorkers)
@@ -54,6 +55,8 @@ class Place:
 def call(place: Place, me: Task, number: int, varied: Varied) -> Program:
     """``number``: of the session among all."""
     law = place.law
+    if place.stalled_until_ns > place.machine.now_ns:
+        yield Sleep(place.stalled_until_ns - place.machine.now_ns, Label("active", "IO", "DataFileRead"))
     for i, part in enumerate(_sized(law, place.size)):
         if isinstance(part, Burst):
             ns = varied(part.ns)

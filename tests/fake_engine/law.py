@@ -61,6 +61,7 @@ class Law:
     # sessions
     think: int = 0  # between two calls of a session
     driver_cpu: int = 0  # of the driver's one thread, before each call
+    exponential: bool = False  # CPU and waits of a call vary exponentially around these means
     spread: float = 0.0  # CPU and waits of a call vary evenly by this part, up and down
     unequal: float = 0.0  # calls of the last session take longer by this part, those between in proportion
     drift: float = 0.0  # calls at the window's end take longer by this part, those within in proportion
@@ -81,6 +82,7 @@ class Law:
     delayacct: bool = True  # block I/O delay accounted
     # faults
     lose: tuple[tuple[int, int], ...] = ()  # (session, instant)
+    stall: Span | None = None  # calls that begin meanwhile do nothing until it is over
     down: Span | None = None  # the server goes away; back after so long (0: never)
     error_every: int = 0  # every n-th call of a session fails
     reset: int | None = None  # counters of the group and the server start again at 0

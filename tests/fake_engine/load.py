@@ -82,6 +82,8 @@ class FakeLoad:
             "counters": [row for s in sessions for row in records.counters(s, self._work, schedule.start_ns)],
             "progress": records.progress(sessions, schedule.start_ns, self.world.machine.now_ns),
         }
+        if self.world.arrivals is not None:
+            made |= records.paced(sessions, schedule, self.world.arrivals)
         if self._log_calls:
             made["calls"] = [row for s in sessions for row in records.calls(s, schedule)]
         return {name: to_core(name, rows) for name, rows in made.items()}

@@ -22,6 +22,12 @@ class Call:
     start_ns: int
     end_ns: int
     sqlstate: str | None  # None: ended well
+    due_ns: int | None = None  # of a paced load
+
+    @property
+    def since_ns(self) -> int:
+        """When its latency begins."""
+        return self.start_ns if self.due_ns is None else self.due_ns
 
 
 @dataclass(slots=True)
@@ -159,7 +165,7 @@ def variation(place: Place, number: int, of: int, window: Callable[[], tuple[int
     law, machine = place.law, place.machine
     chance = random.Random(f"{law.seed}/{number}")
     longer = 1 + law.unequal * number / max(1, of - 1)
-    if not (law.spread or law.unequal or law.drift):
+    if not (law.spread or law.unequal or law.drift or law.exponential):
         return lambda ns: ns
 
     def drifted() -> float:
@@ -170,6 +176,7 @@ def variation(place: Place, number: int, of: int, window: Callable[[], tuple[int
 
     def varied(ns: int) -> int:
         by_chance = 1 + law.spread * chance.uniform(-1, 1) if law.spread else 1.0
+        by_chance *= chance.expovariate(1) if law.exponential else 1.0
         return round(ns * (by_chance * longer * drifted()))
 
     return varied

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dbdyno.model.units import NS_PER_S
+from tests.fake_engine.paced import Arrivals
 from tests.fake_engine.programs import Call, Schedule, Session
 from tests.fake_engine.world import FIRST_PID
 
@@ -27,13 +28,13 @@ class Work(NamedTuple):
 
 
 def measured(session: Session, schedule: Schedule) -> list[Call]:
-    return [c for c in session.calls if schedule.t0_ns <= c.start_ns < schedule.t1_ns]
+    return [c for c in session.calls if schedule.t0_ns <= c.since_ns < schedule.t1_ns]
 
 
 def session(session: Session, schedule: Schedule) -> Row:
     within = measured(session, schedule)
     good = [c for c in within if c.sqlstate is None]
-    lengths = [c.end_ns - c.start_ns for c in good]
+    lengths = [c.end_ns - c.since_ns for c in good]
     total = sum(c.sqlstate is None for c in session.calls)
     return {
         "session": session.number,
@@ -59,8 +60,56 @@ def session(session: Session, schedule: Schedule) -> Row:
 
 def histogram(sessions: Sequence[Session], schedule: Schedule) -> list[Row]:
     good = (c for s in sessions for c in measured(s, schedule) if c.sqlstate is None)
-    buckets = Counter(_bucket(c.end_ns - c.start_ns) for c in good)
+    return _buckets(c.end_ns - c.since_ns for c in good)
+
+
+def _buckets(lengths: Iterable[int]) -> list[Row]:
+    buckets = Counter(map(_bucket, lengths))
     return [{"low_ns": low, "high_ns": high, "count": n} for (low, high), n in sorted(buckets.items())]
+
+
+def paced(sessions: Sequence[Session], schedule: Schedule, arrivals: Arrivals) -> dict[str, list[Row]]:
+    """The tables of an open loop."""
+    within = [c for s in sessions for c in measured(s, schedule)]
+    lags = [c.start_ns - c.since_ns for c in within]
+    limit_ns = arrivals.pacing.latency_limit_ns
+    over = None if limit_ns is None else sum(c.end_ns - c.since_ns > limit_ns for c in within)
+    row = {
+        "arrivals": arrivals.due,
+        "started": len(within),
+        "dropped": arrivals.dropped,
+        "backlog_end": len(arrivals.waited),
+        "backlog_max": arrivals.most,
+        "late": sum(lag > 1_000_000 for lag in lags),
+        "late_driver": 0,
+        "over_limit": over,
+        "lag_sum_ns": sum(lags),
+        "lag_max_ns": max(lags, default=0),
+        "driver_lag_sum_ns": 0,
+        "driver_lag_max_ns": 0,
+        "backlog_age_sum_ns": sum(arrivals.waited),
+        "backlog_age_max_ns": max(arrivals.waited, default=0),
+        "settle_arrivals": arrivals.settle,
+    }
+    good = [c for c in within if c.sqlstate is None]
+    return {
+        "pace": [row],
+        "service": [_service(s, schedule) for s in sessions],
+        "service_histogram": _buckets(c.end_ns - c.start_ns for c in good),
+        "lag_histogram": _buckets(lags),
+        "backlog_histogram": _buckets(arrivals.waited),
+    }
+
+
+def _service(session: Session, schedule: Schedule) -> Row:
+    lengths = [c.end_ns - c.start_ns for c in measured(session, schedule) if c.sqlstate is None]
+    return {
+        "session": session.number,
+        "in_call_ns": sum(lengths),
+        "sum_sq_ns2": float(sum(n * n for n in lengths)),
+        "min_ns": min(lengths, default=None),
+        "max_ns": max(lengths, default=None),
+    }
 
 
 def errors(session: Session) -> list[Row]:
@@ -84,7 +133,8 @@ def calls(session: Session, schedule: Schedule) -> Iterator[Row]:
             "start_ns": c.start_ns,
             "duration_ns": c.end_ns - c.start_ns,
             "ok": c.sqlstate is None,
-            "measured": schedule.t0_ns <= c.start_ns < schedule.t1_ns,
+            "measured": schedule.t0_ns <= c.since_ns < schedule.t1_ns,
+            "due_ns": c.due_ns,
         }
 
 
@@ -121,7 +171,7 @@ def progress(sessions: Sequence[Session], start_ns: int, end_ns: int) -> list[Ro
         while done < len(calls) and calls[done].end_ns <= at_ns:
             failed = calls[done].sqlstate is not None
             errors += failed
-            in_call_ns += 0 if failed else calls[done].end_ns - calls[done].start_ns
+            in_call_ns += 0 if failed else calls[done].end_ns - calls[done].since_ns
             done += 1
         live = sum(end > at_ns for end in lives)
         told = {"at_ns": at_ns, "calls": done - errors, "errors": errors, "live": live}

@@ -202,6 +202,7 @@ class FakeServer:
             self._now_ns = self._last.machine.now_ns
         law = replace(self.law, think=cell.think_ns) if cell.think_ns else self.law
         self._last = self._worlds[cell.id] = World(law, cell.sessions, size, self._now_ns)
+        self._last.pacing = None if cell.pacing is None else (cell.pacing, cell.seed)
         half = _half(workload)
         work = Work(workload.work_short.lower(), half["work_unit"], size * half["work_per_size"])
         self._work_per_call = work.per_call

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import partial
 
 from dbdyno.model.brief import MAIN
+from dbdyno.model.pacing import Pacing
 from dbdyno.model.units import TICK_NS
 from tests.fake_engine.calls import Place, io_worker
 from tests.fake_engine.law import Helper, Law
 from tests.fake_engine.machine import Machine, Program, Task
+from tests.fake_engine.paced import Arrivals, paced_program
 from tests.fake_engine.programs import (
     Driver,
     Rounds,
@@ -49,6 +51,8 @@ class World:
         self.driver = Driver(self.machine, law.driver_cpu)
         self.born_ns = now_ns
         self.schedule: Schedule | None = None
+        self.pacing: tuple[Pacing, int] | None = None  # of a paced load, with its seed
+        self.arrivals: Arrivals | None = None
         self.span: tuple[int, int] | None = None  # the measured window
         self.zero_ns = now_ns  # the law's instants count from here
         self.reset_ns: int | None = None
@@ -68,13 +72,20 @@ class World:
         self.schedule = schedule
         self.span = (schedule.t0_ns, schedule.t1_ns)
         rounds = Rounds(self.machine, self.sessions) if schedule.rounds else None
+        if self.pacing is not None:
+            self.arrivals = Arrivals(*self.pacing, schedule)
         for session in self.sessions:
             me = [self._task(FIRST_PID + session.number, "backend", "session", session=session.number)]
             varied = variation(self.place, session.number, len(self.sessions), self._window)
-            program = session_program(session, self.place, varied, schedule, self.driver, rounds, me)
+            if self.arrivals is not None:
+                program = paced_program(session, self.place, varied, self.arrivals, self.driver, me)
+            else:
+                program = session_program(session, self.place, varied, schedule, self.driver, rounds, me)
             self.tasks[session.number] = me[0]
             self.machine.spawn(me[0], program, CLIENT)
         self._plan(schedule.start_ns)
+        if self.arrivals is not None:
+            self.arrivals.plan(self.place)
         self._live = list(self.sessions)
         self.machine.run_while(self._busy)
         if self.machine.now_ns >= schedule.t1_ns:
@@ -170,6 +181,8 @@ class World:
         for session, after_ns in law.lose:
             if session in self.tasks:
                 at(start_ns + after_ns, partial(self._lose, self.tasks[session]))
+        if law.stall is not None:
+            at(start_ns + law.stall.start_ns, partial(self._stall, law.stall.length_ns))
         if law.down is not None:
             at(start_ns + law.down.start_ns, lambda: self._kill(lambda t: t.grouped))
             if law.down.length_ns:
@@ -182,6 +195,9 @@ class World:
             at(start_ns + law.vacuum.start_ns, partial(self._vacuum, law.vacuum.length_ns))
         if law.checkpoint is not None:
             at(start_ns + law.checkpoint.start_ns, self._checkpoint)
+
+    def _stall(self, length_ns: int) -> None:
+        self.place.stalled_until_ns = self.machine.now_ns + length_ns
 
     def _vacuum(self, length_ns: int) -> None:
         task = self._later("autovacuum worker", "helper:autovacuum worker")

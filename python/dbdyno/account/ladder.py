@@ -35,6 +35,17 @@ _MEANS = (
     "driver_cpus",
     "driver_starved",
 )
+_KEY = ("workload", "variant", "sessions", "rate_per_s")
+_PACED_SUMS = ("late", "dropped")
+_PACED_MEANS = (
+    "offered_per_s",
+    "backlog_end",
+    "service_mean_ns",
+    "service_p50_ns",
+    "service_p95_ns",
+    "service_p99_ns",
+    "lag_mean_ns",
+)
 _QUANTILES = {"response_p50_ns": 0.50, "response_p95_ns": 0.95, "response_p99_ns": 0.99}
 _ACCOUNTS = {
     "run_aas": "run",
@@ -59,11 +70,11 @@ def rungs(tables: Tables) -> pl.DataFrame:
     figures = tables["rates"].filter(pl.col("scope") == "rung")
     parts = ByCell({"rates": figures})
     ledgers = _Ledgers(tables["ledger"])
-    for key, cells in tables["windows"].group_by("workload", "variant", "sessions", maintain_order=True):
-        head = dict(zip(("workload", "variant", "sessions"), key, strict=True))
+    for key, cells in tables["windows"].group_by(*_KEY, maintain_order=True):
+        head = dict(zip(_KEY, key, strict=True))
         made.append(head | _rung(parts, ledgers, cells, tables["cell_histogram"]))
     met = list(dict.fromkeys((r["workload"], r["variant"]) for r in made))
-    made.sort(key=lambda r: (met.index((r["workload"], r["variant"])), r["sessions"]))
+    made.sort(key=lambda r: (met.index((r["workload"], r["variant"])), r["sessions"], r["rate_per_s"] or 0.0))
     return rows("rungs", [row | {"scaling": _scaling(row, made)} for row in made])
 
 
@@ -83,7 +94,8 @@ def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame, histogram: pl.D
         "calls_per_s_high": high,
         "top_wait": ledgers.top_wait(ids),
     }
-    row |= {name: _value(_mean(f.get(name) for f in figures.values())) for name in _MEANS}
+    row |= {name: _value(_mean(f.get(name) for f in figures.values())) for name in (*_MEANS, *_PACED_MEANS)}
+    row |= {name: _known_sum(f.get(name) for f in figures.values()) for name in _PACED_SUMS}
     row |= _response(histogram.filter(pl.col("cell").is_in(ids)), figures.values())
     row |= {n: _value(_mean(ledgers.account(c, a) for c in ids)) for n, a in _ACCOUNTS.items()}
     row["helpers_aas"] = _value(_mean(map(ledgers.helpers, ids)))
@@ -109,6 +121,11 @@ def _mean(values: Iterable[float | None]) -> Mean | None:
     """Mean of the known values; ``None`` without any."""
     mean = Mean.of(v for v in values if v is not None)
     return mean if mean.n else None
+
+
+def _known_sum(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) if known else None
 
 
 def _value(mean: Mean | None) -> float | None:
@@ -166,6 +183,8 @@ class _Ledgers:
 
 def _scaling(row: Row, ladder: list[Row]) -> float | None:
     """Against the lowest usable rung of the same ladder, else against the lowest that was measured."""
+    if row["rate_per_s"] is not None:
+        return None  # it delivers what it is asked for
     same = [r for r in ladder if (r["workload"], r["variant"]) == (row["workload"], row["variant"])]
     measured = [r for r in same if r["calls_per_s"] and r["status"] != "invalid"]
     usable = [r for r in measured if r["status"] not in LEFT_OUT] or measured

@@ -24,6 +24,7 @@ from dbdyno.cli.options import (
     store_option,
     waits_options,
 )
+from dbdyno.cli.rates import RATE_OPTIONS, rate_options
 from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 
@@ -57,8 +58,8 @@ if TYPE_CHECKING:
 @click.option(
     "--target",
     metavar="METRIC<LIMIT",
-    help="Search for the highest number of sessions that meets 'p95<20ms' (p50, p90, p95, p99, mean, max), "
-    "or the lowest that meets 'throughput>1000'.",
+    help="Search for the highest number of sessions (with --rates auto: the highest rate) that meets "
+    "'p95<20ms' (p50, p90, p95, p99, mean, max), or the fewest sessions that meet 'throughput>1000'.",
 )
 @click.option(
     "--rungs", type=click.IntRange(3, 200), help="Maximum number of load levels (auto).  [default: 16]"
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 @click.option(
     "--repeats", type=click.IntRange(1, 1000), help="Repeats; two or more give intervals.  [default: 1]"
 )
-@click.option("--think", metavar="TIME", help="Think time between two calls of a session.  [default: none]")
+@rate_options
 @click.option(
     "--call-target",
     metavar="TIME",
@@ -168,6 +169,9 @@ def run(**options: Any) -> None:
       dbdyno run lio --ladder auto
       dbdyno run cpu --ladder auto:200 --repeats 3 --rungs 10
       dbdyno run lio --target 'p95<20ms'
+      dbdyno run lio --rate 500
+      dbdyno run lio --rates 100:2000:x1.5 --sessions 32
+      dbdyno run lio --rates auto --target 'p99<20ms'
       dbdyno run --script queries.sql --dsn service=reporting --sessions 1:64:x2
       dbdyno run random-read blocks=64 scale=8192 update=20 --repeats 3
       dbdyno run lio --limit quota=1.5 --limit bind=spread
@@ -221,7 +225,7 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "measure",
         "settle",
         "repeats",
-        "think",
+        *RATE_OPTIONS,
         "call_target",
         "recalibrate",
         "order",

@@ -80,7 +80,9 @@ def plan_lines(plan: Plan) -> list[str]:
     shown = ", ".join(map(str, rungs)) if len(rungs) <= 12 else f"{rungs[0]}, {rungs[1]} ... {rungs[-1]}"
     repeats = max((c.repeat for c in plan.cells), default=1)
     again = f"; {repeats} repeats" if repeats > 1 else ""
-    cells, about = f"{counted(len(plan.cells), 'measurement')}, sessions {shown}{again}", "about"
+    paced = sorted({c.rate_per_s for c in plan.cells if c.rate_per_s is not None})
+    rates = f"rate{'s' if len(paced) > 1 else ''} {', '.join(f'{r:g}' for r in paced)}/s, " if paced else ""
+    cells, about = f"{counted(len(plan.cells), 'measurement')}, {rates}sessions {shown}{again}", "about"
     if plan.adaptive is not None:
         cells, about = _auto_words(plan, plan.adaptive), "at most"
     lines = [
@@ -100,8 +102,9 @@ def _auto_words(plan: Plan, rule: Adaptive) -> str:
     again = "" if rule.repeats == 1 else f"; {rule.repeats} repeats"
     again += " of the load levels beside it" if again and rule.goal is not None else ""
     several = f", each under {len(plan.variants)} variants" if len(plan.variants) > 1 else ""
-    most = f"at most {rule.most_rungs} load levels up to {rule.top} sessions"
-    return f"auto ladder around {around}, {most}{several}{again}"
+    unit = "/s" if rule.by == "rate" else " sessions"
+    most = f"at most {rule.most_rungs} load levels up to {rule.top}{unit}"
+    return f"{'search of rates' if unit == '/s' else 'auto ladder'} around {around}, {most}{several}{again}"
 
 
 def _variant_lines(plan: Plan) -> list[str]:

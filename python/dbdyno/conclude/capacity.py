@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dbdyno.conclude import ladders, smt
+from dbdyno.conclude import ladders, paced, smt
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row
 from dbdyno.conclude.catalogue import claim
@@ -32,6 +32,8 @@ def headline(case: Case) -> Iterator[Claim]:
         ladder = case.ladders.get((rows[0]["workload"], rows[0]["variant"])) if rows else None
         if not rows:
             yield _at_least(case, name)
+        elif paced.is_paced(case):
+            yield from paced.capacity(case, name, rows)
         elif ladder is None or ladder.points.is_empty():
             yield claim("nothing-measured", {}, case="no-rate", subject=name)
         else:

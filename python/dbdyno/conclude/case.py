@@ -21,6 +21,7 @@ from pydantic import TypeAdapter
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.ladders import figures_of, ladders_of
 from dbdyno.conclude.number_format import load as load_words
+from dbdyno.conclude.number_format import rate_of_load as rate_words
 from dbdyno.model.analyses import Ladder
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import account_rows, top_level
@@ -249,7 +250,7 @@ class Case:
         for part in parts:
             row = part.row(0, named=True)
             name = f"{row['workload']}, variant {row['variant']}" if len(parts) > 1 else ""
-            yield name, part.sort("sessions")
+            yield name, part.sort("sessions", "rate_per_s")
 
     @cached_property
     def ladders(self) -> Mapping[tuple[str, str], Ladder]:
@@ -261,7 +262,10 @@ def where(cell: Row, case: Case) -> str:
     """``8 sessions``, with variant and repeat where there are several; of an observation ``window 3``."""
     if case.observed:
         return f"window {cell['repeat']}"
-    text = load_words(cell["sessions"])
+    rate = cell.get("rate_per_s")
+    text = load_words(cell["sessions"]) if rate is None else rate_words(rate)
+    if rate is not None and not case.plan.by_rate:
+        text += f" and {load_words(cell['sessions'])}"
     if len({c["variant"] for c in case.cells}) > 1:
         text += f" ({cell['variant']})"
     if case.plan.experiment.repeats > 1:

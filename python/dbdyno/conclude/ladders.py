@@ -93,8 +93,8 @@ def ladders_of(results: Measured) -> tuple[Ladder, ...]:
     Cells that are invalid, or of which the driver was starved, are left out, and a note says so.
     """
     windows = results.tables["windows"].filter(pl.col("sessions") > 0)
-    if windows.is_empty():
-        return ()
+    if windows.is_empty() or not windows["rate_per_s"].is_null().all():
+        return ()  # what is delivered at a rate is the rate
     parts = ByCell({name: results.tables[name] for name in ("rates", "ledger")})
     groups = list(windows.group_by("workload", "variant", maintain_order=True))
     many = len(groups) > 1

@@ -33,6 +33,11 @@ def load_number(n: float) -> str:
     return f"{n:,.0f}" if abs(n) >= 100 or abs(n - round(n)) < 0.005 * min(abs(n), 1.0) else f"{n:.3g}"
 
 
+def rate_of_load(rate_per_s: float) -> str:
+    """``500/s``, ``12,500/s``: a rate that was set."""
+    return f"{rate_per_s:,.6g}/s"
+
+
 def loads(low: float, high: float, unit: str = "sessions") -> str:
     """``16 to 32 sessions``, ``8 sessions``."""
     return load(high, unit) if low == high else f"{load_number(low)} to {load(high, unit)}"

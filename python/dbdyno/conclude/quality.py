@@ -77,6 +77,9 @@ def _all_at(cells: list[Row], case: Case) -> str:
     if len({c["variant"] for c in case.cells}) > 1:
         loads = (f"{fmt.load(c['sessions'])} ({c['variant']})" for c in cells)
         return f"at {listed(list(loads), 3)}"
+    paced = sorted({c["rate_per_s"] for c in cells if c["rate_per_s"] is not None})
+    if paced:
+        return f"at {listed([fmt.rate_of_load(r) for r in paced], 3)}"
     counts = sorted({c["sessions"] for c in cells})
     *first, last = (str(n) for n in counts)
     numbers = f"{', '.join(first)} and {last}" if first else last

@@ -19,10 +19,11 @@ from dbdyno.model.units import format_ns, parse_duration_ns
 from dbdyno.plan import Done, Findings, Next, Seen, grown, next_rung, repeated, so_far, until_share
 
 _QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+_UNITS = {"sessions": "sessions", "rate": "calls/s"}
 _RATES = {"mean": "response_mean_ns", "max": "response_max_ns", "throughput": "calls_per_s"}
 
 
-def seen_in(tables: Mapping[str, pl.DataFrame], goal: Goal | None) -> dict[str, list[Seen]]:
+def seen_in(tables: Mapping[str, pl.DataFrame], rule: Adaptive) -> dict[str, list[Seen]]:
     """By variant the cells in ``windows``, ``rates`` and ``histogram``, in the order of running."""
     parts = ByCell({name: tables[name] for name in ("rates", "histogram")})
     seen: dict[str, list[Seen]] = {}
@@ -30,12 +31,16 @@ def seen_in(tables: Mapping[str, pl.DataFrame], goal: Goal | None) -> dict[str, 
         rates = parts.table("rates", window["cell"]).filter(pl.col("scope") == "rung")
         figures: dict[str, float | None] = dict(rates.select("name", "value").rows())
         histogram = parts.table("histogram", window["cell"])
-        seen.setdefault(window["variant"], []).append(_seen(window, figures, histogram, goal))
+        seen.setdefault(window["variant"], []).append(_seen(window, figures, histogram, rule.goal, rule.by))
     return seen
 
 
 def _seen(
-    window: Mapping[str, Any], figures: Mapping[str, float | None], histogram: pl.DataFrame, goal: Goal | None
+    window: Mapping[str, Any],
+    figures: Mapping[str, float | None],
+    histogram: pl.DataFrame,
+    goal: Goal | None,
+    by: str,
 ) -> Seen:
     calls, errors = figures.get("calls") or 0.0, figures.get("errors") or 0.0
     fault = None
@@ -45,11 +50,12 @@ def _seen(
         fault = "it was limited by the client"
     elif not calls:
         fault = "every call ended in an error" if errors else "no call ended in the window"
+    unmet = (figures.get("dropped") or 0.0) + (figures.get("backlog_end") or 0.0)  # due, and never begun
     return Seen(
-        load=window["sessions"],
+        load=window["sessions"] if by == "sessions" else round(window["rate_per_s"] or 0),
         throughput=figures.get("calls_per_s"),
         figure=None if goal is None else _figure(goal.metric, figures, histogram),
-        failed=errors / (calls + errors) if calls + errors else 0.0,
+        failed=(errors + unmet) / (calls + errors + unmet) if calls + errors else 0.0,
         fault=fault,
     )
 
@@ -66,7 +72,7 @@ def sought(plan: Plan, tables: Mapping[str, pl.DataFrame]) -> Iterator[Claim]:
     """One finding a variant of an auto ladder; none of another."""
     if plan.adaptive is None:
         return
-    found = seen_in(tables, plan.adaptive.goal)
+    found = seen_in(tables, plan.adaptive)
     for variant, seen in found.items():
         findings = Findings(plan.adaptive, tuple(seen))
         step = next_rung(findings)
@@ -74,9 +80,12 @@ def sought(plan: Plan, tables: Mapping[str, pl.DataFrame]) -> Iterator[Claim]:
 
 
 def _finding(plan: Plan, variant: str, findings: Findings, step: Next | Done) -> Claim:
+    assert plan.adaptive is not None
     done = step if isinstance(step, Done) else so_far(findings)
     open_ = {} if isinstance(step, Done) else {"next": step.load}
-    at = None if done.at is None else Estimate(done.id, done.at, "sessions", done.low, done.high)
+    at = (
+        None if done.at is None else Estimate(done.id, done.at, _UNITS[plan.adaptive.by], done.low, done.high)
+    )
     return claim(
         done.id,
         {**done.said, **open_},
@@ -84,7 +93,11 @@ def _finding(plan: Plan, variant: str, findings: Findings, step: Next | Done) ->
         case=done.case,
         parts=(*done.parts, *(["unfinished"] if open_ else [])),
         severity="good" if done.found and not open_ else "note",
-        cells=[c.id for c in plan.cells if variant in ("", c.variant) and c.sessions == done.at],
+        cells=[
+            c.id
+            for c in plan.cells
+            if variant in ("", c.variant) and round(c.load_by(plan.adaptive.by)) == done.at
+        ],
         subject=variant,
     )
 
@@ -213,7 +226,7 @@ class Asked:
 
     def measured(self, results: Results) -> None:
         self._repeats.measured(results)
-        for variant, seen in seen_in(results.tables, self._rule.goal).items():
+        for variant, seen in seen_in(results.tables, self._rule).items():
             self._seen[variant] += seen
 
     def _block(self, plan: Plan, cells: Sequence[Cell]) -> Iterator[Cell]:
@@ -230,9 +243,11 @@ class Asked:
         steps = [next_rung(self._findings(variant)) for variant in self._seen]
         return next((s.load for s in steps if isinstance(s, Next)), None)
 
-    def _repeat_of(self, sessions: int, repeat: int) -> int:
+    def _repeat_of(self, load: int, repeat: int) -> int:
         """A rung may be asked for again before the ladder is climbed again."""
-        before = max((c.repeat for c in self._plan.cells if c.sessions == sessions), default=0)
+        before = max(
+            (c.repeat for c in self._plan.cells if round(c.load_by(self._rule.by)) == load), default=0
+        )
         return max(repeat, before + 1)
 
     def _late(self) -> bool:

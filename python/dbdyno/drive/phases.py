@@ -124,8 +124,7 @@ def translated(error: DriverError) -> DbdynoError:
 
 
 STEP_S = 0.1
-PACED = ("pace", "service_histogram", "lag_histogram")
-TABLES = ("sessions", "histogram", "errors", "calls", "counters", *PACED)
+TABLES = ("sessions", "histogram", "errors", "calls", "counters")
 
 
 def connect(load: Load, interrupt: Interrupt) -> None:

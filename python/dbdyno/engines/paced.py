@@ -8,17 +8,17 @@ from dbdyno.model.pacing import Pacing
 from dbdyno.model.plan import Cell
 from dbdyno.model.units import NS_PER_S
 
-_ON_S = 1.0  # the last piece goes on for ever
-
 
 def spec(cell: Cell) -> dict[str, Any]:
     """Keys of the driver's specification; times in seconds from the barrier on, and in microseconds."""
-    made: dict[str, Any] = {"think_us": round(cell.think_ns / 1000)}
-    if cell.think is not None:
-        low, high = round(cell.think.low_ns / 1000), round(cell.think.high_ns / 1000)
-        ends = {"low_us": low, "high_us": high} if cell.think.kind == "uniform" else {}
-        mean = {} if ends else {"mean_us": made["think_us"]}
-        made |= {"think": {"kind": cell.think.kind, **ends, **mean}, "seed": cell.seed}
+    made: dict[str, Any] = {"seed": cell.seed}
+    if cell.think is None:
+        made["think_us"] = round(cell.think_ns / 1000)
+    elif cell.think.kind == "uniform":
+        low_us, high_us = cell.think.low_ns / 1000, cell.think.high_ns / 1000
+        made["think"] = {"kind": "uniform", "low_us": low_us, "high_us": high_us}
+    else:
+        made["think"] = {"kind": cell.think.kind, "mean_us": cell.think_ns / 1000}
     if cell.pacing is not None:
         made["arrivals"] = _arrivals(cell, cell.pacing)
     return made
@@ -30,7 +30,7 @@ def _arrivals(cell: Cell, pacing: Pacing) -> dict[str, Any]:
     pieces = [(cell.settle_ns / NS_PER_S, begin, begin), (cell.measure_ns / NS_PER_S, begin, end)]
     return {
         "kind": pacing.arrivals,
-        "rate": [list(piece) for piece in (*pieces, (_ON_S, end, end)) if piece[0] > 0],
+        "rate": [list(piece) for piece in pieces if piece[0] > 0],
         "seed": cell.seed,
         "latency_limit_us": None if limit_ns is None else round(limit_ns / 1000),
     }

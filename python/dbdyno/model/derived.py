@@ -76,6 +76,29 @@ PLACEMENTS: tuple[Column, ...] = (
 )
 
 
+RUNG_PACE: tuple[Column, ...] = (
+    _c(
+        "offered_per_s",
+        "f64",
+        "calls per second that became due; NULL in these columns: not paced",
+        null=True,
+    ),
+    _c("late", "f64", "calls begun more than 1 ms after they were due, all repeats", null=True),
+    _c("dropped", "f64", "calls not begun as they were due for longer than the latency limit", null=True),
+    _c("backlog_end", "f64", "calls that were due and not begun at the end, mean of repeats", null=True),
+    _c(
+        "service_mean_ns",
+        "f64",
+        "mean duration from the real start; response times are from when due",
+        null=True,
+    ),
+    _c("service_p50_ns", "f64", "median from the real start, mean of repeats", null=True),
+    _c("service_p95_ns", "f64", "95th percentile", null=True),
+    _c("service_p99_ns", "f64", "99th percentile", null=True),
+    _c("lag_mean_ns", "f64", "mean time from due to started", null=True),
+)
+"""Columns of paced load in table ``rungs``."""
+
 DERIVED: dict[str, tuple[Column, ...]] = {
     "windows": (
         *CELL,
@@ -84,6 +107,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("wall_s", "f64", "t1 - t0"),
         _c("status", "str", "ok | short (cut, usable) | invalid"),
         _c("reason", "str", "why, where status is not ok", null=True),
+        _c("rate_per_s", "f64", "calls per second that become due (at t0); NULL: not paced", null=True),
     ),
     "rates": (
         *CELL,
@@ -338,6 +362,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("workload", "str", "workload"),
         _c("variant", "str", "variant"),
         _c("sessions", "i64", "load level"),
+        _c("rate_per_s", "f64", "calls per second that were to become due; NULL: not paced", null=True),
         _c("repeats", "i64", "cells that went into this row"),
         _c("status", "str", "ok | short | client (limited by it) | invalid: the worst of them"),
         _c("calls", "i64", "measured calls, all repeats"),
@@ -375,6 +400,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("top_wait", "str", "the wait that took most session time, client left out", null=True),
         _c("driver_cpus", "f64", "CPUs the driver used", null=True),
         _c("driver_starved", "f64", "driver's run-queue time / (run + run-queue)", null=True),
+        *RUNG_PACE,
     ),
     "placed": PLACED,
     "placements": PLACEMENTS,

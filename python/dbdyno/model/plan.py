@@ -278,13 +278,12 @@ class Cell(Strict):
 
     @property
     def rate_per_s(self) -> float | None:
-        """Calls per second that become due; ``None``: as fast as the sessions can."""
+        """Calls per second that become due; ``None``: not paced."""
         return None if self.pacing is None else self.pacing.rate_per_s
 
-    @property
-    def load(self) -> float:
-        """What it sets: calls per second where there is a rate, else sessions."""
-        return self.sessions if self.pacing is None else self.pacing.rate_per_s
+    def load_by(self, by: str) -> float:
+        """By calls per second that become due (``rate``), or by sessions."""
+        return self.rate_per_s or 0.0 if by == "rate" else self.sessions
 
 
 class Choice(Strict):

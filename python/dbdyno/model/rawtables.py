@@ -72,26 +72,6 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("high_ns", "i64", "highest duration of the bucket, inclusive"),
         _c("count", "i64", "measured calls in it, all sessions (3 significant digits)"),
     ),
-    "pace": (
-        _c("arrivals", "i64", "calls that became due in [t0, t1)"),
-        _c("started", "i64", "of which a session began"),
-        _c("late", "i64", "of which it began more than 1 ms after they were due"),
-        _c("dropped", "i64", "of which it did not begin, being due for longer than the latency limit"),
-        _c("lag_sum_ns", "i64", "sum over the started ones of the time from due to started"),
-        _c("lag_max_ns", "i64", "the longest of these times"),
-        _c("backlog_end", "i64", "calls that were due at t1 and not begun"),
-        _c("backlog_max", "i64", "the largest number of calls that were due and not begun, in [t0, t1)"),
-    ),
-    "service_histogram": (
-        _c("low_ns", "i64", "lowest duration of the bucket, inclusive"),
-        _c("high_ns", "i64", "highest duration of the bucket, inclusive"),
-        _c("count", "i64", "measured calls in it, from their real start; table histogram: from due"),
-    ),
-    "lag_histogram": (
-        _c("low_ns", "i64", "lowest time from due to started of the bucket, inclusive"),
-        _c("high_ns", "i64", "highest time of the bucket, inclusive"),
-        _c("count", "i64", "measured calls in it"),
-    ),
     "errors": (
         _c("session", "i64", "session number"),
         _c("sqlstate", "str", "the server's code, or 08006 (ISO/IEC 9075) for a lost connection"),

@@ -296,7 +296,10 @@ def _of_cell(window: Mapping[str, Any], parts: ByCell, plan: Plan) -> Iterator[d
     thinking = (figures.get("calls_per_s") or 0.0) * think_ns / NS_PER_S
     client = _client(parts.table("ledger", window["cell"]))
     waiting = queued(figures, parts.table("threads", window["cell"])) if client is None else client - thinking
+    lag_ns, mean_ns = figures.get("driver_lag_mean_ns"), figures.get("response_mean_ns")
     share = delay(figures, window["sessions"] - thinking, waiting)
+    if lag_ns is not None and mean_ns:  # paced: most of a session's time nothing is due
+        share = min(1.0, lag_ns / mean_ns)
     if share is None:
         return
     from dbdyno.model.plan import cpus_under  # is loaded: a plan is given

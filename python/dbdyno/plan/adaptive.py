@@ -341,7 +341,8 @@ def grown(plan: Plan, load: int, repeat: int) -> tuple[Plan, Sequence[Cell]]:
 
 def repeated(plan: Plan, repeat: int) -> tuple[Plan, Sequence[Cell]]:
     """``plan`` with every rung measured so far once more, ascending or by the chance of the plan's order."""
-    rungs = sorted({round(c.load) for c in plan.cells})
+    by = "sessions" if plan.adaptive is None else plan.adaptive.by
+    rungs = sorted({round(c.load_by(by)) for c in plan.cells})
     if plan.order == "shuffled":
         random.Random(f"{plan.experiment.seed}/{repeat}").shuffle(rungs)
     made: list[Cell] = []

@@ -139,12 +139,14 @@ def write_flame_change(
     return exports.write(shown, path)
 
 
-def running_rungs(work: str, width: int) -> tuple[Running, Callable[[Mapping[str, Any]], Row]]:
+def running_rungs(
+    work: str, width: int, paced: bool = False
+) -> tuple[Running, Callable[[Mapping[str, Any]], Row]]:
     """The table of rungs for lines that are printed one by one, and its row of a row of table ``rungs``."""
     from dbdyno.present import rungs
     from dbdyno.present.media.text import Running
 
-    columns, row = rungs.running(work)
+    columns, row = rungs.running(work, paced)
     return Running(columns, width), row
 
 

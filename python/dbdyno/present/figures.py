@@ -71,7 +71,7 @@ def has_pool(rungs: pl.DataFrame) -> bool:
 
 def ladder(results: Results, series: Series) -> pl.DataFrame:
     """The rungs of one series, from few sessions to many."""
-    return of_series(results.tables["rungs"], series).sort("sessions")
+    return of_series(results.tables["rungs"], series).sort("sessions", "rate_per_s")
 
 
 def work_short(results: Results, workload: str) -> str:

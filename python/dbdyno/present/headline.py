@@ -103,7 +103,17 @@ LEAST = 0.0005
 # A run: the figures of its ladders.
 
 FIRST = "client-limited"
-PARAGRAPH = ("nothing-measured", "peak", "scales-to", "scaling-limit", "scales-to-the-top", "session-time")
+PARAGRAPH = (
+    "headroom",
+    "auto-rates",
+    "nothing-measured",
+    "paced-capacity",
+    "peak",
+    "scales-to",
+    "scaling-limit",
+    "scales-to-the-top",
+    "session-time",
+)
 """Claims that make one paragraph for each ladder, after those of :data:`FIRST`; some are of older runs."""
 
 ACTIVITY = "activity"
@@ -144,6 +154,9 @@ def title(results: Results) -> str:
     ladder = "".join(f", {counted(n, 'session')}" for n in steps[-1:])
     if len(steps) > 1:
         ladder = f", {steps[0]} to {steps[-1]} sessions"
+    if paced := sorted(rungs["rate_per_s"].drop_nulls().unique().to_list()):
+        last = f" to {paced[-1]:g}" if len(paced) > 1 else ""
+        ladder = f", {paced[0]:g}{last} calls/s due{ladder}"
     cpus = figures.usable_cpus(results)
     where = f" on {figures.cpus_text(cpus)}" if cpus else ""
     return f"{workloads} on {server_name(server)}{ladder}{where}"

@@ -344,7 +344,7 @@ def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
     rate, scaling, sessions = peak[best.rate_column], peak["scaling"], top["sessions"]
     efficiency = "efficiency unknown" if scaling is None else f"efficiency {figures.percent(scaling)} %"
     number = figures.series_of(results).index(best.series)
-    row = targets.named(row_id(number, peak["sessions"]))
+    row = targets.named(row_id(number, peak["sessions"], peak.get("rate_per_s")))
     drawn, took = targets.named("throughput", best.series.label), targets.named("response", best.series.label)
     stack, p95 = targets.named("stack-aas", best.series.label), known(peak["response_p95_ns"], format_ns)
     return [

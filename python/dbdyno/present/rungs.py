@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+import polars as pl
 
 from dbdyno.model.comparison import Comparison
 from dbdyno.model.results import Results
@@ -127,6 +129,49 @@ def columns(work: str) -> dict[str, Made]:
     }
 
 
+def paced_columns() -> dict[str, Made]:
+    """Of measurements whose calls became due at a rate."""
+    shared = columns("")
+    return {
+        "offered_per_s": (_number("due/s", 7, 0, "due/s"), _offered),
+        "calls_per_s": shared["calls_per_s"],
+        "calls_per_s_low": shared["calls_per_s_low"],
+        "response_p50_ns": (_number("p50", 7, 2, ""), _ns("response_p50_ns")),
+        "response_p95_ns": (_number("p95", 7, 4, ""), _ns("response_p95_ns")),
+        "response_p99_ns": (_number("p99", 7, 1, ""), _bound),
+        "service_p99_ns": (_number("svc p99", 7, 3, "service p99"), _ns("service_p99_ns")),
+        "late": (_number("late", 5, 5, "late"), lambda r: known(r.get("late"), _count)),
+        "dropped": (_number("drop", 5, 6, "dropped"), lambda r: known(r.get("dropped"), _count)),
+        "backlog_end": (_number("left", 5, 2, "left over"), lambda r: known(r.get("backlog_end"), _count)),
+        "": shared[""],
+        **{name: shared[name] for name in ("run_aas", "runq_aas", "sleep_aas", "client_aas")},
+        "errors": shared["errors"],
+        "top_wait": shared["top_wait"],
+    }
+
+
+PACED_LEGEND = (
+    "due/s: calls that became due; p50 to p99: from then on, svc p99: from the real start; late: begun more "
+    "than 1 ms after; left: not begun at the end (then >= before p99). Shares of session time: in clnt% "
+    "sessions were idle as nothing was due."
+)
+
+
+def is_paced(rungs: Iterable[Record]) -> bool:
+    return any(r.get("rate_per_s") is not None for r in rungs)
+
+
+def _offered(r: Record) -> Cell:
+    mark = _MARKS.get(str(r.get("status")), "")
+    return known(r.get("offered_per_s"), lambda v: f"{format_rate(v)}{mark}")
+
+
+def _bound(r: Record) -> Cell:
+    """A lower bound where calls were left over."""
+    at_least = ">=" if (r.get("backlog_end") or 0) * r["repeats"] > 0.01 * (r.get("calls") or 0) else ""
+    return known(r.get("response_p99_ns"), lambda v: at_least + format_ns(v))
+
+
 def _further(work: str) -> dict[str, Made]:
     """What is behind the figures."""
     return {
@@ -144,9 +189,10 @@ def _further(work: str) -> dict[str, Made]:
     }
 
 
-def running(work: str) -> tuple[list[Column], Callable[[Record], Row]]:
+def running(work: str, paced: bool = False) -> tuple[list[Column], Callable[[Record], Row]]:
     """The columns of lines that are printed one by one, and such a line of a rung."""
-    made = [m for name, m in columns(work).items() if name not in ("calls_per_s_low", "pool_queue_aas")]
+    found = paced_columns() if paced else columns(work)
+    made = [m for name, m in found.items() if name not in ("calls_per_s_low", "pool_queue_aas")]
     shown = [m for m in made if m[0].width]
     return [c for c, _ in shown], lambda r: _row(r, shown)
 
@@ -164,7 +210,7 @@ def tables(results: Results, together: bool = False) -> list[Block]:
     if together and results.comparison is not None and len({s.workload for s in series}) == 1:
         legend, shown = [], [_effects(results, results.comparison)]
     else:
-        legend = [_LEGEND]
+        legend = [PACED_LEGEND if is_paced(results.tables["rungs"].to_dicts()) else _LEGEND]
         shown = [t for s in series for t in _series(results, s, s.label if len(series) > 1 else "")]
     marked = [words for status, words in _MARKED.items() if status in set(results.tables["rungs"]["status"])]
     return [*shown, *remarks([*marked, *legend, *_unknown(results, columns("work"))])]
@@ -177,16 +223,25 @@ def _series(results: Results, series: Series, title: str) -> list[Block]:
         "errors": not (frame["errors"] > 0).any(),
         "pool_queue_aas": not figures.has_pool(frame),
     }
-    made = [m for n, m in columns(figures.work_short(results, series.workload)).items() if not absent.get(n)]
+    paced = is_paced(frame.to_dicts())
+    found_columns = paced_columns() if paced else columns(figures.work_short(results, series.workload))
+    if paced and frame["sessions"].n_unique() > 1:
+        found_columns = {"sessions": columns("")["sessions"], **found_columns}
+    absent |= {"dropped": not (frame["dropped"] > 0).any(), "calls_per_s_low": paced and _no_intervals(frame)}
+    made = [m for n, m in found_columns.items() if not absent.get(n)]
     number, peak = figures.series_of(results).index(series), frame["calls_per_s"].max()
     rows = [
-        _row(r, made, r["calls_per_s"] == peak)._replace(id=row_id(number, r["sessions"]))
+        _row(r, made, r["calls_per_s"] == peak)._replace(id=row_id(number, r["sessions"], r["rate_per_s"]))
         for r in frame.to_dicts()
     ]
     found = accounts.throttled(results, series)
     words = ", ".join(f"{bracket} at {n} sessions" for n, bracket in sorted(found.items()))
     throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {words}."
     return [Table(title, [c for c, _ in made], rows), *remarks([throttled] if found else [])]
+
+
+def _no_intervals(frame: pl.DataFrame) -> bool:
+    return frame["calls_per_s_low"].null_count() == len(frame)
 
 
 def _effects(results: Results, made: Comparison) -> Table:

@@ -239,16 +239,18 @@ def _rungs(results: Results) -> list[Pick]:
     """One cell a rung, from the top down: an invalid one only where there is no other."""
     series = figures.series_of(results)
     windows = results.tables["windows"].with_columns(
-        bad=pl.col("status") == "invalid", repeats=pl.len().over("workload", "variant", "sessions")
+        bad=pl.col("status") == "invalid",
+        repeats=pl.len().over("workload", "variant", "sessions", "rate_per_s"),
     )
     found: list[Pick] = []
     for s in series:
         best = figures.of_series(windows, s).sort(
-            "sessions", "bad", "repeat", descending=[True, False, False]
+            "sessions", "rate_per_s", "bad", "repeat", descending=[True, True, False, False]
         )
         name = f"{s.label}: " if len(series) > 1 else ""
-        for row in best.unique("sessions", keep="first", maintain_order=True).to_dicts():
+        for row in best.unique(["sessions", "rate_per_s"], keep="first", maintain_order=True).to_dicts():
             label = f"{name}{counted(row['sessions'], 'session')}"
+            label += "" if row["rate_per_s"] is None else f", {row['rate_per_s']:g}/s"
             found.append(Pick(f"c{len(found)}", label, row["cell"], _rung(row), row["repeats"]))
     return found
 

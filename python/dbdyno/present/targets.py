@@ -36,9 +36,9 @@ _ELSE = {"stack-aas": "timeline", "helpers": "cross-check", "spread": "sessions"
 """Where there is no such part."""
 
 
-def row_id(number: int, sessions: int) -> str:
-    """The id of a row of the table of rungs: the ladder's number in the run, its sessions."""
-    return f"at-{number}-{sessions}"
+def row_id(number: int, sessions: int, rate_per_s: float | None = None) -> str:
+    """The id of a row of the table of rungs: the ladder's number in the run, its sessions and rate."""
+    return f"at-{number}-{sessions}" + ("" if rate_per_s is None else f"-{rate_per_s:g}")
 
 
 class Targets:
@@ -72,4 +72,6 @@ class Targets:
         window = self._windows.get(cell)
         ladders = [(s.workload, s.variant) for s in self._series]
         key = None if window is None else (window["workload"], window["variant"])
-        return row_id(ladders.index(key), window["sessions"]) if window and key in ladders else ""
+        if window is None or key not in ladders:
+            return ""
+        return row_id(ladders.index(key), window["sessions"], window["rate_per_s"])

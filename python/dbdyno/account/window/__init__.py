@@ -11,6 +11,7 @@ from dbdyno.account.window.blocked import cut_blocked
 from dbdyno.account.window.cells import of_cells, windows
 from dbdyno.account.window.cores import cores_of
 from dbdyno.account.window.counters import cut_levels, cut_work
+from dbdyno.account.window.paced import histograms
 from dbdyno.account.window.rates import over_time, rates_of
 from dbdyno.account.window.rounds import cut_rounds
 from dbdyno.account.window.samples import cut_sampler, cut_samples, sample_chunks
@@ -84,7 +85,7 @@ def cut_rates(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
         "cut_work": cut_work(cells),
         "cut_levels": cut_levels(cells),
         "wait_families": merged(c.meta.wait_families for c in cells).table(),
-        "cell_histogram": of_cells("cell_histogram", cells),
+        "cell_histogram": histograms(cells),
     }
     return tables | {"rates": rates_of(cells, tables)}
 

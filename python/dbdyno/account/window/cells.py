@@ -62,4 +62,5 @@ def _window(cell: RawCell) -> dict[str, Any]:
         "wall_s": wall_ns / NS_PER_S,
         "status": status,
         "reason": reason,
+        "rate_per_s": meta.cell.rate_per_s,
     }

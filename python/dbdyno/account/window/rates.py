@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.account.window import paced
 from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import key
 from dbdyno.model.data_sources import files
@@ -108,6 +109,8 @@ def _of_files(cell: RawCell, levels: pl.DataFrame) -> Iterator[Row]:
 def _sessions(cell: RawCell, cut: Tables) -> pl.DataFrame:
     """One row a session: its rate, CPU (seconds per second), work and their statuses."""
     span = pl.col("last_end_ns") - pl.col("first_start_ns")
+    if paced.is_paced(cell):  # a session may have had a call or two
+        span = pl.when(span.is_not_null()).then(paced.span_ns(cell))
     worked = cut["cut_work"].filter("is_work")
     cpu = cut["cut_tasks"].filter(pl.col("role") == "session")
     cpu = cpu.group_by("session").agg(
@@ -175,7 +178,8 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         ("errors_per_s", "1/s", _known_sum(sessions["error_rate"]), idle, _DRIVER),
         ("straddling_calls", "calls", float(straddling), "ok", _DRIVER),
         ("response_mean_ns", "ns", _over(float(sessions["in_call_ns"].sum()), calls), idle, _DRIVER),
-        *((n, "ns", value, idle, _DRIVER) for n, value in _extremes(cut["cell_histogram"], sessions)),
+        *((n, "ns", value, idle, _DRIVER) for n, value in _extremes(cell, cut["cell_histogram"], sessions)),
+        *paced.figures(cell),
         ("work_per_call", cell.meta.workload.work_unit, work, work_status, work_source),
         ("work_per_s", "1/s", _times(rate, work), work_status, work_source),
         ("cpu_per_call_ns", "ns", per_call, cpu_status, _TASKS),
@@ -202,9 +206,12 @@ def _rung_cpu(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> tuple[float
     return cpu, "ok" if known else _first_bad(sessions["cpu_status"], "off")
 
 
-def _extremes(histogram: pl.DataFrame, sessions: pl.DataFrame) -> Iterator[tuple[str, float | None]]:
+def _extremes(
+    cell: RawCell, histogram: pl.DataFrame, sessions: pl.DataFrame
+) -> Iterator[tuple[str, float | None]]:
     """Percentiles and the longest call; no percentile lies above the longest."""
-    longest = sessions.select(pl.col("max_ns").cast(pl.Float64).max()).item()
+    ended = sessions.select(pl.col("max_ns").cast(pl.Float64).max()).item()
+    longest = max((v for v in (ended, paced.longest_ns(cell)) if v is not None), default=None)
     for name, value in zip(_QUANTILES, quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
         yield name, value if value is None or longest is None else min(float(value), longest)
     yield "response_max_ns", longest

@@ -1,0 +1,111 @@
+"""Paced load: how much of it is delivered, and whether the figures say what they seem to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dbdyno.conclude.case import Case, Row, at
+from dbdyno.conclude.catalogue import claim
+from dbdyno.model.claim import Claim
+
+LEFT_OVER = 0.01
+"""A rate is not delivered where more than this share of its calls are left over or dropped."""
+LATE = 0.05
+"""Share of the mean response time that the driver's own delay may take."""
+
+
+def is_paced(case: Case) -> bool:
+    return any(c.pacing is not None for c in case.plan.cells)
+
+
+def capacity(case: Case, name: str, rows: list[Row]) -> Iterator[Claim]:
+    """Up to which rate calls are delivered, and what happens above. ``rows``: usable rungs of a ladder."""
+    known = [r for r in rows if r["offered_per_s"] and r["calls_per_s"] is not None]
+    if not known:
+        yield claim("nothing-measured", {}, case="no-rate", subject=name)
+        return
+    over = next((r for r in known if _unmet(r) > LEFT_OVER), None)
+    met = [r for r in known if over is None or r["offered_per_s"] < over["offered_per_s"]]
+    best = max(met, key=lambda r: float(r["offered_per_s"]), default=None)
+    said: dict[str, Any] = {"least": LEFT_OVER, "sessions": known[-1]["sessions"]}
+    parts: list[str] = []
+    if best is not None:
+        rate = best["rate_per_s"] or best["offered_per_s"]
+        said |= {"rate": rate, "p50": best["response_p50_ns"] or 0.0, "p99": best["response_p99_ns"] or 0.0}
+    if over is not None:
+        said |= _above(over, case)
+        parts.append("drops" if (over["dropped"] or 0) > over["backlog_end"] * over["repeats"] else "grows")
+    elif len(known) > 1:
+        parts.append("highest")
+    one = "delivered" if len(known) == 1 else "up-to"
+    value = None if best is None else said["rate"]
+    yield claim("paced-capacity", said, value, case="not" if best is None else one, parts=parts, subject=name)
+
+
+def _unmet(rung: Row) -> float:
+    """Share of the calls that became due and were not begun."""
+    unmet = (rung["dropped"] or 0.0) + (rung["backlog_end"] or 0.0) * rung["repeats"]
+    whole = unmet + rung["calls"] + rung["errors"]
+    return float(unmet / whole) if whole else 0.0
+
+
+def _above(over: Row, case: Case) -> dict[str, Any]:
+    cells = [c for c in case.usable if c["rate_per_s"] == over["rate_per_s"]]
+    walls = [c["wall_s"] for c in cells] or [1.0]
+    return {
+        "over": over["rate_per_s"] or over["offered_per_s"],
+        "growth": max(0.0, over["offered_per_s"] - over["calls_per_s"]),
+        "dropped": (over["dropped"] or 0.0) / max(1.0, over["offered_per_s"] * sum(walls)),
+        "delivered": over["calls_per_s"],
+    }
+
+
+def overload(case: Case) -> Iterator[Claim]:
+    """More became due than was begun: response times have no end."""
+    found = []
+    for cell in case.usable:
+        f = case.figures(cell["cell"])
+        due, left = f.get("arrivals") or 0.0, f.get("backlog_end") or 0.0
+        if not due or left / due <= LEFT_OVER:
+            continue
+        said = {"offered": f.get("offered_per_s") or 0.0, "delivered": f.get("calls_per_s") or 0.0}
+        said |= {"backlog": left, "age": f.get("backlog_age_max_ns") or 0.0, "least": LEFT_OVER}
+        found.append((left / due, said, cell))
+    yield from _each("paced-overload", found, case, "backlog")
+
+
+def dropped(case: Case) -> Iterator[Claim]:
+    """Calls that were never begun, by the latency limit."""
+    found = []
+    limits = {c.id: c.pacing.latency_limit_ns for c in case.plan.cells if c.pacing is not None}
+    for cell in case.usable:
+        f = case.figures(cell["cell"])
+        due, lost, limit = f.get("arrivals") or 0.0, f.get("dropped") or 0.0, limits.get(cell["cell"])
+        if due and lost and limit is not None:
+            said = {"share": lost / due, "dropped": round(lost), "arrivals": round(due), "limit": limit}
+            found.append((lost / due, said, cell))
+    yield from _each("paced-dropped", found, case, "dropped")
+
+
+def driver_late(case: Case) -> Iterator[Claim]:
+    """What the driver itself added to response times."""
+    found = []
+    for cell in case.usable:
+        f = case.figures(cell["cell"])
+        lag, mean = f.get("driver_lag_mean_ns"), f.get("response_mean_ns")
+        if lag is None or not mean or lag <= LATE * mean:
+            continue
+        said = {"lag": lag, "share": min(1.0, lag / mean), "late": round(f.get("late_driver") or 0)}
+        found.append((lag / mean, said | {"least": LATE}, cell))
+    yield from _each("paced-driver-late", found, case, "lag")
+
+
+def _each(id: str, found: list[tuple[float, dict[str, Any], Row]], case: Case, value: str) -> Iterator[Claim]:
+    """The worst, with all measurements that it holds of."""
+    if not found:
+        return
+    _, said, cell = max(found, key=lambda f: f[0])
+    place = at(cell, case)
+    said = said | {"place": place[:1].upper() + place[1:]}
+    yield claim(id, said, float(said[value]), cells=tuple(c["cell"] for *_, c in found))

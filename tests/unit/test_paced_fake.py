@@ -1,0 +1,139 @@
+"""Paced load on the fake server, whose queueing law is known; from the arrivals to what is said."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from tests.fake_engine import FakeServer
+from tests.fakery import Climb, climb_one, environment_of, info_of, plan_cell
+from tests.unit.shown import as_text
+
+from dbdyno import present
+from dbdyno.conduct.derive import concluded, derive, with_claims
+from dbdyno.model.pacing import Pacing
+from dbdyno.model.plan import Experiment, Plan
+from dbdyno.model.protocols import Target
+from dbdyno.model.results import Results
+
+S, MS = 1_000_000_000, 1_000_000
+pytestmark = pytest.mark.whole
+
+
+def _paced(law: str, rates: list[float], sessions: int = 1, measure_s: int = 10, **pacing: Any) -> Climb:
+    server = FakeServer(Target(dsn=f"fake:{law}"))
+    planned = [
+        plan_cell(sessions, 1, number, measure_s * S).model_copy(
+            update={"pacing": Pacing(rate_per_s=rate, **pacing), "seed": number, "settle_ns": 2 * S}
+        )
+        for number, rate in enumerate(rates, 1)
+    ]
+    cells = [climb_one(server, cell, os=False) for cell in planned]
+    experiment = Experiment(
+        workload="lio", engine="fake", rates=",".join(f"{r:g}" for r in rates), sessions=str(sessions)
+    )
+    plan = Plan(
+        experiment=experiment, cpus=server.law.cpus, call_target_ns=None, cells=tuple(planned), expected_ns=1
+    )
+    return Climb(server, info_of(), plan.sealed(), environment_of(server), cells)
+
+
+def _results(made: Climb) -> Results:
+    found = derive(made.info, made.plan, made.environment, made.cells)
+    return concluded(with_claims(found, []))
+
+
+def _rungs(made: Climb) -> list[dict[str, Any]]:
+    return _results(made).tables["rungs"].to_dicts()
+
+
+def test_one_session_with_random_arrivals_and_services_is_m_m_1() -> None:
+    """Response times are exponential with rate mu - lambda (Kleinrock, Queueing Systems I (1975), 3.2)."""
+    law = "cpus=2,call=Timeout/PgSleep:10ms,exponential=on"
+    (rung,) = _rungs(_paced(law, [50.0], measure_s=400))
+    mean_s = 1 / (100 - 50)
+    assert rung["offered_per_s"] == pytest.approx(50, rel=0.05)
+    assert rung["response_mean_ns"] / S == pytest.approx(mean_s, rel=0.1)
+    assert rung["response_p50_ns"] / S == pytest.approx(mean_s * math.log(2), rel=0.1)
+    assert rung["response_p99_ns"] / S == pytest.approx(mean_s * math.log(100), rel=0.15)
+    assert rung["service_mean_ns"] / S == pytest.approx(0.01, rel=0.05)
+    assert rung["service_p99_ns"] / S == pytest.approx(0.01 * math.log(100), rel=0.1)
+    assert rung["lag_mean_ns"] / S == pytest.approx(mean_s - 0.01, rel=0.15)
+
+
+def test_constant_arrivals_below_the_capacity_never_wait() -> None:
+    (rung,) = _rungs(_paced("call=Timeout/PgSleep:10ms", [80.0], arrivals="constant"))
+    assert rung["response_p99_ns"] == rung["service_p99_ns"] == pytest.approx(10 * MS, rel=0.01)
+    assert rung["calls_per_s"] == pytest.approx(80, rel=0.01)
+    assert (rung["late"], rung["dropped"], rung["backlog_end"]) == (0, 0, 0)
+
+
+def test_every_call_that_became_due_is_somewhere() -> None:
+    """Begun, dropped, or left over; of the window alone."""
+    for law, limit in (("call=Timeout/PgSleep:30ms", None), ("call=Timeout/PgSleep:30ms", 100 * MS)):
+        made = _paced(law, [90.0], sessions=2, latency_limit_ns=limit)
+        pace = made.cells[0].tables["pace"].row(0, named=True)
+        assert pace["arrivals"] == pace["started"] + pace["dropped"] + pace["backlog_end"]
+        assert made.cells[0].tables["backlog_histogram"]["count"].sum() == pace["backlog_end"]
+
+
+def test_a_rate_above_the_capacity_is_said_with_the_backlog() -> None:
+    """Two sessions of 20 ms deliver 100/s; at 150/s constant arrivals 50/s are left over."""
+    made = _paced("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, arrivals="constant")
+    results = _results(made)
+    low, _, high = results.tables["rungs"].to_dicts()
+    assert low["calls_per_s"] == pytest.approx(60, rel=0.01)
+    assert high["calls_per_s"] == pytest.approx(100, rel=0.02)
+    assert high["offered_per_s"] == pytest.approx(150, rel=0.01)
+    assert high["backlog_end"] == pytest.approx(10 * 50 + 2 * 50, rel=0.03), "2 s of warm-up come before"
+    # the last to be begun waited 12 s x 50 / 150; those left over up to that: no percentile hides them
+    assert high["response_p99_ns"] / S == pytest.approx(4.0, rel=0.05)
+    found = {f.id: f for f in results.findings}
+    capacity = found["paced-capacity"]
+    assert capacity.said["rate"] == 90
+    assert (capacity.said["over"], capacity.value and capacity.value.value) == (150, 90)
+    assert "Delivers up to 90.0/s" in capacity.text
+    assert "At 150/s the backlog grows by" in capacity.text
+    assert capacity.said["growth"] == pytest.approx(50, rel=0.05)
+    overload = found["paced-overload"]
+    assert "lower bounds" in overload.text
+    assert overload.cells == (made.cells[2].id,)
+    assert not {"peak", "scales-to"} & set(found), "sessions do not scale where a rate was set"
+
+
+def test_calls_over_the_latency_limit_are_dropped_and_counted() -> None:
+    made = _paced("call=Timeout/PgSleep:20ms", [100.0], arrivals="constant", latency_limit_ns=50 * MS)
+    results = _results(made)
+    (rung,) = results.tables["rungs"].to_dicts()
+    assert rung["calls_per_s"] == pytest.approx(50, rel=0.02)
+    assert rung["dropped"] == pytest.approx(500, rel=0.03)
+    assert rung["response_max_ns"] <= 71 * MS
+    found = {f.id: f for f in results.findings}
+    assert found["paced-dropped"].said["share"] == pytest.approx(0.5, rel=0.03)
+    assert "50.0 ms" in found["paced-dropped"].text or "50 ms" in found["paced-dropped"].text
+    assert "dropped by the latency limit" in found["paced-capacity"].text
+
+
+def test_a_stopped_server_shows_in_the_percentiles_as_theory_says() -> None:
+    """No call is served for 2 of 10 s: latencies of those that became due meanwhile are even from 0 to
+    2 s, of all calls a fifth. A closed loop of 4 sessions would have made 4 such calls."""
+    made = _paced("call=Timeout/PgSleep:1ms,stall=4s+2s", [100.0], sessions=4, arrivals="constant")
+    (rung,) = _rungs(made)
+    assert rung["response_max_ns"] / S == pytest.approx(2.0, rel=0.03)
+    assert rung["response_p99_ns"] / S == pytest.approx(2 * (1 - 0.01 / 0.2), rel=0.03)
+    assert rung["response_p95_ns"] / S == pytest.approx(2 * (1 - 0.05 / 0.2), rel=0.03)
+    assert rung["response_p50_ns"] == pytest.approx(MS, rel=0.02)
+    assert rung["late"] == pytest.approx(200, abs=6)
+    assert rung["service_p95_ns"] == pytest.approx(MS, rel=0.02), "from the real start only 4 calls took long"
+
+
+def test_what_the_terminal_shows_fits_80_columns() -> None:
+    made = _paced("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2)
+    text = as_text(present.brief(_results(made)), 80)
+    head = next(line for line in text.splitlines() if "due/s" in line and "calls/s" in line)
+    for name in ("p50", "p99", "svc p99", "left"):
+        assert name in head
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "Delivers up to" in text
+    assert "60 to 150 calls/s due, 2 sessions" in text
