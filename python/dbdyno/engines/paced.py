@@ -10,8 +10,9 @@ from dbdyno.model.units import NS_PER_S
 
 
 def spec(cell: Cell) -> dict[str, Any]:
-    """Keys of the driver's specification; times in seconds from the barrier on, and in microseconds."""
-    made: dict[str, Any] = {"seed": cell.seed}
+    """When calls begin: keys of the driver's specification; times in seconds from the barrier on, and in microseconds."""
+    made: dict[str, Any] = {} if cell.think is None else {"seed": cell.seed}
+    made["rounds"] = cell.driver.rounds
     if cell.think is None:
         made["think_us"] = round(cell.think_ns / 1000)
     elif cell.think.kind == "uniform":

@@ -6,6 +6,7 @@ from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import process_rates
 from dbdyno.model.data_sources.blocking import WAIT_CHAINS
+from dbdyno.model.data_sources.paced import RUNG_PACE
 from dbdyno.model.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS
 from dbdyno.model.data_sources.sleeps import DERIVED_SLEEP_STACKS, DERIVED_SLEEPS
 from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, STATEMENT_LEDGER, TEXTS, WAITS_OF
@@ -75,29 +76,6 @@ PLACEMENTS: tuple[Column, ...] = (
     _c("all_known", "i64", "calls whose place is known"),
 )
 
-
-RUNG_PACE: tuple[Column, ...] = (
-    _c(
-        "offered_per_s",
-        "f64",
-        "calls per second that became due; NULL in these columns: not paced",
-        null=True,
-    ),
-    _c("late", "f64", "calls begun more than 1 ms after they were due, all repeats", null=True),
-    _c("dropped", "f64", "calls not begun as they were due for longer than the latency limit", null=True),
-    _c("backlog_end", "f64", "calls that were due and not begun at the end, mean of repeats", null=True),
-    _c(
-        "service_mean_ns",
-        "f64",
-        "mean duration from the real start; response times are from when due",
-        null=True,
-    ),
-    _c("service_p50_ns", "f64", "median from the real start, mean of repeats", null=True),
-    _c("service_p95_ns", "f64", "95th percentile", null=True),
-    _c("service_p99_ns", "f64", "99th percentile", null=True),
-    _c("lag_mean_ns", "f64", "mean time from due to started", null=True),
-)
-"""Columns of paced load in table ``rungs``."""
 
 DERIVED: dict[str, tuple[Column, ...]] = {
     "windows": (

@@ -319,8 +319,7 @@ class Plan(Strict):
     def top(self) -> int:
         """The largest session count, of an auto ladder the largest there may be; 0 for an observation."""
         planned = max((c.sessions for c in self.cells), default=0)
-        searched = self.adaptive is not None and self.adaptive.by == "sessions"
-        return self.adaptive.top if self.adaptive is not None and searched else planned
+        return self.adaptive.top if self.adaptive and self.adaptive.by == "sessions" else planned
 
     @property
     def by_rate(self) -> bool:

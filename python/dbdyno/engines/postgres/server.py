@@ -232,7 +232,6 @@ class PostgresServer:
             "threads": cell.driver.threads,
             "log_calls": log_calls,
             "log_cpu": log_calls and self._presence.here,
-            "rounds": cell.driver.rounds,
             "max_calls": max_calls,
             **paced.spec(cell),
             "grace_ms": sessions.GRACE_MS,

@@ -112,3 +112,26 @@ PACED: dict[str, tuple[Column, ...]] = {
     ),
 }
 """Paced load; absent where calls were not paced."""
+
+RUNG_PACE: tuple[Column, ...] = (
+    _c(
+        "offered_per_s",
+        "f64",
+        "calls per second that became due; NULL in these columns: not paced",
+        null=True,
+    ),
+    _c("late", "f64", "calls begun more than 1 ms after they were due, all repeats", null=True),
+    _c("dropped", "f64", "calls not begun as they were due for longer than the latency limit", null=True),
+    _c("backlog_end", "f64", "calls that were due and not begun at the end, mean of repeats", null=True),
+    _c(
+        "service_mean_ns",
+        "f64",
+        "mean duration from the real start; response times are from when due",
+        null=True,
+    ),
+    _c("service_p50_ns", "f64", "median from the real start, mean of repeats", null=True),
+    _c("service_p95_ns", "f64", "95th percentile", null=True),
+    _c("service_p99_ns", "f64", "99th percentile", null=True),
+    _c("lag_mean_ns", "f64", "mean time from due to started", null=True),
+)
+"""Columns of paced load in table ``rungs``."""
