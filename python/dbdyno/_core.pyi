@@ -46,11 +46,11 @@ class Load:
     def tables(self) -> dict[str, dict[str, CoreColumn]]: ...
 
 class Loader:
-    """Fills tables and runs statements over several connections, from the moment it is made: docs/loader.md."""
+    """Fills tables and runs statements over several connections; begins at once: docs/loader.md."""
 
     def __init__(self, engine: str, spec: str) -> None: ...
     def wait(self, timeout_s: float) -> bool:
-        """True when all is done. Raises :class:`DriverError`: what one connection met; the others are ended."""
+        """True when all is done. Raises :class:`DriverError`; all connections are ended then."""
 
     def abort(self) -> None:
         """Cancels all statements, ends all connections, and waits for that."""

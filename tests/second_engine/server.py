@@ -53,7 +53,9 @@ class SecondServer:
     a cycle."""
 
     wait_families = wait_families()
-    counting = statement_counting = settings = scripts = calibrating = pooling = snapshots = truths = None
+    counting = statement_counting = settings = scripts = calibrating = pooling = snapshots = truths = (
+        tables
+    ) = None
 
     def __init__(self, target: Target) -> None:  # noqa: ARG002
         self._load = SecondLoad(0, 1, EPOCH)

@@ -130,6 +130,7 @@ _PLACES = {
     "rm": "history:remove",
     "trend": "trend:trend",
     "sql": "sql:sql",
+    "workload": "workload:workload",
     "workloads": "recipes:workloads",
     "recipes": "recipes:recipes",
     "server": "server:server",

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from dbdyno.conduct.selftest import selftest
     from dbdyno.conduct.shown import shown
     from dbdyno.conduct.snapshots import SeriesListener, take_series, take_snapshot
+    from dbdyno.conduct.tables import MadeTables, make_tables
     from dbdyno.conduct.trend import trend
 
 
@@ -69,6 +70,8 @@ lazy(
         "labelled": "dbdyno.conduct.rebuild",
         "reported": "dbdyno.conduct.rebuild",
         "measured": "dbdyno.conduct.measurement_snapshots",
+        "MadeTables": "dbdyno.conduct.tables",
+        "make_tables": "dbdyno.conduct.tables",
         "make_plan": "dbdyno.conduct.request",
         "object_use": "dbdyno.conduct.measurement_snapshots",
         "observation_of": "dbdyno.conduct.observation",

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import psycopg
 
+from dbdyno._core import DriverError
 from dbdyno.model.errors import (
     AuthenticationFailed,
     DbdynoError,
@@ -49,6 +50,7 @@ _STATES: dict[str, tuple[type[DbdynoError], str]] = {
     "3D000": (NoSuchDatabase, "name an existing one: dbname= in the DSN, or PGDATABASE"),
     "25006": (TargetError, "measure a server, and as a role, that may write: not a standby, not read-only"),
     "42501": (NotPrivileged, "let the owner or a superuser grant that right"),
+    "53100": (TargetError, "free space where the server's data is, or make fewer rows: a smaller scale"),
     "53300": (TooFewConnections, "close other connections, or raise max_connections"),
     "57014": (TargetError, "look for locks that it waits for (pg_locks), or for an overloaded server"),
     "57P03": (Unreachable, "wait until the server has started"),
@@ -115,6 +117,13 @@ def server_error(error: psycopg.Error, doing: str, cure: str | None = None) -> D
     if made is None and error.sqlstate is None:
         made, usual = ServerLost, "see the server's log"
     return (made or TargetError)(f"{doing}: {message}", cure or usual or error.diag.message_hint)
+
+
+def core_error(error: DriverError) -> Exception:
+    """The core's error with the cure for its SQLSTATE; one without stays as it is."""
+    _, message, state, _ = error.args
+    made, cure = _lookup(state)
+    return error if made is None else made(message, cure)
 
 
 def _lookup(state: str | None) -> tuple[type[DbdynoError] | None, str]:

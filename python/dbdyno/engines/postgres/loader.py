@@ -1,4 +1,4 @@
-"""Tables as data (``load.toml`` in a workload's folder; docs/loader.md), also as the core's loader has them."""
+"""Tables as data (``load.toml`` in a workload's folder; docs/loader.md), and as the core has them."""
 
 from __future__ import annotations
 
@@ -258,6 +258,8 @@ def number(text: int | str, parameters: Mapping[str, int]) -> int:
     def value(node: ast.AST) -> int:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             return node.value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -value(node.operand)
         if isinstance(node, ast.Name) and node.id in parameters:
             return parameters[node.id]
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:

@@ -38,6 +38,7 @@ from dbdyno.engines.postgres.query_id import statement_spec
 from dbdyno.engines.postgres.sessions import Recipe
 from dbdyno.engines.postgres.settings import Keeper, Site
 from dbdyno.engines.postgres.snapshots import Snapshots
+from dbdyno.engines.postgres.table_making import Tables
 from dbdyno.engines.postgres.wait_events import families, word_spec
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError
@@ -75,15 +76,14 @@ class PostgresServer:
         self._recipes: dict[_Key, Recipe] = {}
         self._scripts: dict[str, Recipe] = {}
         self._script_settings: dict[str, dict[str, str]] = {}  # by script: of the loads of known truth
-        self._probed = False  # by transactions of their own
-        self._single = False  # a session is one transaction, which ends after the window
+        self._probed = self._single = False  # by transactions of their own; one that ends after the window
         self._warm = 0  # calls before the barrier that have not been reported there
         self._added = dict.fromkeys(OWN, 0)  # by samplers and probes
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
-        # It has every capability itself, and no world of its own.
         self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
-        self.snapshots, self.world = Snapshots(here, self._statements, self._added), None
+        self.snapshots = Snapshots(here, self._statements, self._added)
+        self.tables, self.world = Tables(here), None
 
     # -- what it is -----------------------------------------------------------------------------
     @property
@@ -112,7 +112,6 @@ class PostgresServer:
         )
 
     def enable(self, statement: str) -> None:
-        """A step of a source that is a statement."""
         with doing(statement):
             self._connection.execute(statement.encode())
 

@@ -95,7 +95,7 @@ fn numeric(out: &mut Vec<u8>, scale: u32, value: i64) {
     let zeros = digits.iter().take_while(|&&d| d == 0).count();
     out.extend((8 + 2 * (digits.len() - zeros) as i32).to_be_bytes());
     out.extend(((digits.len() - zeros) as u16).to_be_bytes());
-    out.extend((weight.max(-1) as i16).to_be_bytes());
+    out.extend((weight as i16).to_be_bytes());
     out.extend((if value < 0 { 0x4000_u16 } else { 0 }).to_be_bytes());
     out.extend((scale as u16).to_be_bytes());
     for digit in digits[zeros..].iter().rev() {

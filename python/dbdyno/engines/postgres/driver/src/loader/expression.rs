@@ -112,10 +112,10 @@ impl Reader<'_> {
             return self.expect(')').map(|()| inner);
         }
         if self.take('-') {
-            return Ok(Expression::Binary(
-                b'-',
-                Box::new((Expression::Number(0), self.factor()?)),
-            ));
+            return Ok(match self.factor()? {
+                Expression::Number(n) => Expression::Number(-n),
+                other => Expression::Binary(b'-', Box::new((Expression::Number(0), other))),
+            });
         }
         match self.peek() {
             Some(b) if b.is_ascii_digit() => {

@@ -1,0 +1,75 @@
+"""Tables of a workload, made once: waited for, and removed again when the user or an error ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dbdyno._core import DriverError
+from dbdyno.drive.phases import STEP_S, Interrupt, translated
+from dbdyno.model.errors import DbdynoError, Interrupted, reset
+from dbdyno.model.protocols import Preparation, PreparedTable, Server, TableWish, needed
+
+
+@dataclass(frozen=True)
+class MadeTables:
+    """``new``: they were not there before; ``steps``: seconds by step."""
+
+    new: bool
+    workers: int
+    seconds: float
+    steps: dict[str, float]
+    tables: Sequence[PreparedTable]
+
+
+Tick = Callable[[str, int, int, int, float], None]
+"""Of progress: the step, rows sent, rows in all, bytes sent, seconds."""
+
+
+def make_tables(
+    server: Server,
+    workload: str,
+    wish: TableWish,
+    interrupt: Interrupt,
+    tick: Tick,
+    removed: Callable[[str], None],
+) -> MadeTables:
+    """Makes them. After Ctrl-C or an error ``removed`` gets the names of those that were removed."""
+    begun = time.monotonic()
+    making = needed(server.tables, "prepare tables").begin(workload, wish)
+    steps: dict[str, float] = {}
+    try:
+        _wait(making, interrupt, tick, begun, steps)
+        tables = making.finish()
+    except BaseException as e:
+        _undo(making, removed)
+        if isinstance(e, DriverError):
+            raise translated(e) from None
+        raise
+    return MadeTables(making.rows > 0, making.workers, time.monotonic() - begun, steps, tables)
+
+
+def _wait(
+    making: Preparation, interrupt: Interrupt, tick: Tick, begun: float, steps: dict[str, float]
+) -> None:
+    last = begun
+    while not making.wait(STEP_S):
+        if interrupt.stopping:
+            raise Interrupted
+        step, rows, sent = making.progress()
+        now = time.monotonic()
+        steps[step], last = steps.get(step, 0.0) + now - last, now
+        tick(step, rows, making.rows, sent, now - begun)
+
+
+def _undo(making: Preparation, removed: Callable[[str], None]) -> None:
+    """The error that led here is the one to be shown."""
+    reset()
+    try:
+        names = making.undo()
+    except DbdynoError as e:
+        removed(f"what was made so far could not be removed: {e}")
+        return
+    if names:
+        removed(f"removed: {', '.join(names)}")

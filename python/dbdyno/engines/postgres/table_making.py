@@ -1,0 +1,332 @@
+"""Tables of a workload, made once: created, loaded in parallel, indexed, vacuumed; and removed again.
+
+They stand where unqualified names lead to: in the first schema of search_path, as pgbench's own do. A comment
+on the first of them says that they are ours and how they were made, or that they are unfinished.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib import resources
+from typing import Any
+
+from psycopg import sql as pgsql
+
+from dbdyno import _core
+from dbdyno.engines.postgres import loader
+from dbdyno.engines.postgres.connect import Connection, driver_target
+from dbdyno.engines.postgres.errors import core_error, doing
+from dbdyno.engines.postgres.settings import Site
+from dbdyno.model.errors import NotPrivileged, UsageError
+from dbdyno.model.protocols import PreparedTable, TableWish
+
+_FOLDER = resources.files("dbdyno.engines.postgres") / "workloads"
+_MOST_WORKERS = 8
+_BIGINT_SINCE = 20_000
+"""From this scale on numbers of accounts need 8 bytes."""
+_PARENTS_LOGGED_SINCE = 180_000
+_MARK = "Made by dbdyno workload prepare"
+_SORT_BYTES_PER_ROW = 40
+_MOST_SORT_MB = 1024
+_NOT_OF_CONTENT = ("workers", "vacuum", "replace")
+
+
+class Tables:
+    """:class:`dbdyno.model.protocols.Preparing`."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def preparable(self) -> Mapping[str, str]:
+        found = sorted(d.name for d in _FOLDER.iterdir() if (d / "load.toml").is_file())
+        return {name: ", ".join(t.name for t in loader.description(name).tables) for name in found}
+
+    def begin(self, workload: str, wish: TableWish) -> Making:
+        with doing(f"preparing {workload}"):
+            return Making(self._site.connection(), workload, wish)
+
+    def drop(self, workload: str) -> Sequence[str]:
+        connection, description = self._site.connection(), loader.description(workload)
+        with doing(f"removing the tables of {workload}"), connection.patient():
+            schema = _schema(connection)
+            there = _there(connection, schema, description)
+            if there and _stamp(connection, schema, description) is None:
+                raise UsageError(
+                    f"{', '.join(there)} in schema {schema}: not made by dbdyno workload prepare",
+                    "remove them yourself if they are not needed",
+                )
+            _drop(connection, schema, there)
+            return there
+
+
+class Making:
+    """:class:`dbdyno.model.protocols.Preparation`."""
+
+    def __init__(self, connection: Connection, workload: str, wish: TableWish) -> None:
+        self._connection, self._workload, self._wish = connection, workload, wish
+        self._description = loader.description(workload)
+        parameters = {**self._description.parameters, "scale": wish.scale}
+        self._counts, self._parameters = self._description.row_counts(parameters), parameters
+        self._schema = _schema(connection)
+        self._words = _words(connection, self._schema, wish)
+        self.workers = wish.workers or _workers()
+        self.rows = 0
+        self._loader: _core.Loader | None = None
+        self._steps: list[str] = []
+        if not self._already():
+            self._create()
+            self._load()
+
+    def _already(self) -> bool:
+        """Whether they are there, made with the same wish. Raises :class:`UsageError` for others."""
+        there = _there(self._connection, self._schema, self._description)
+        stamp = _stamp(self._connection, self._schema, self._description)
+        if not there or self._wish.replace or stamp == _unfinished(self._workload):
+            return False
+        if stamp == self._stamp():
+            return True
+        raise UsageError(
+            f"{', '.join(there)} already exist in schema {self._schema}"
+            + (", made with other options" if stamp else ""),
+            "--replace drops them and makes new ones; or choose another schema or database with --dsn "
+            "(options=-csearch_path=SCHEMA)",
+        )
+
+    def _stamp(self) -> str:
+        chosen = {k: v for k, v in asdict(self._wish).items() if k not in _NOT_OF_CONTENT}
+        return f"{_MARK} {self._workload}, version {self._description.version}: {json.dumps(chosen)}"
+
+    def _create(self) -> None:
+        """In one transaction with the removal of what is replaced: an error leaves all as it was."""
+        connection, description = self._connection, self._description
+        self._check_right()
+        with connection.patient(), connection.transaction():
+            _drop(connection, self._schema, _there(connection, self._schema, description))
+            for table in description.tables:
+                connection.execute(self._text(table.ddl).encode())
+            for number, bounds in enumerate(self._bounds(), 1):
+                text = self._text("partition.sql", number=str(number), bounds=bounds[0])
+                connection.execute(text.encode())
+            _mark(connection, self._schema, description, _unfinished(self._workload))
+
+    def _check_right(self) -> None:
+        row = self._connection.execute(
+            "select pg_catalog.has_schema_privilege(%s, 'create'), pg_catalog.quote_ident(%s), "
+            "pg_catalog.quote_ident(current_user)",
+            [self._schema, self._schema],
+        ).fetchone()
+        if row is not None and not row[0]:
+            raise NotPrivileged(
+                f"no right to create tables in schema {self._schema}",
+                f"as its owner or superuser: GRANT CREATE ON SCHEMA {row[1]} TO {row[2]};",
+            )
+
+    def _bounds(self) -> list[tuple[str, int, int]]:
+        """Of each partition of the accounts: its bounds, first and last row; by hash: no rows."""
+        count, rows = self._wish.partitions, self._counts.get("pgbench_accounts", 0)
+        if self._wish.partition_method == "hash":
+            return [(f"for values with (modulus {count}, remainder {n})", 1, 0) for n in range(count)]
+        size = -(-rows // count) if count else 0
+        found = []
+        for n in range(count):
+            low = "minvalue" if n == 0 else str(n * size + 1)
+            high = "maxvalue" if n == count - 1 else str((n + 1) * size + 1)
+            bounds = f"for values from ({low}) to ({high})"
+            found.append((bounds, n * size + 1, min(rows, (n + 1) * size)))
+        return found
+
+    def _load(self) -> None:
+        steps = [{"name": "loading", "tables": self._fills()}]
+        names = [self._named(t.name) for t in self._description.tables]
+        if self._wish.vacuum:
+            largest_first = sorted(names, key=lambda n: n != self._named("pgbench_accounts"))
+            steps.append(
+                {"name": "vacuuming", "statements": [[f"vacuum analyze {n}"] for n in largest_first]}
+            )
+        after = [[self._text(f)] for t in reversed(self._description.tables) for f in t.after]
+        steps.append({"name": "creating primary keys", "statements": after})
+        if self._wish.foreign_keys:
+            keys = [s.strip() for s in self._text("foreign_keys.sql").split(";")]
+            steps.append({"name": "creating foreign keys", "statements": [keys]})
+        self._steps = [str(step["name"]) for step in steps]
+        spec = {
+            "target": driver_target(self._connection),
+            "workers": self.workers,
+            "seed": self._wish.seed,
+            "setup": self._session(),
+            "steps": steps,
+        }
+        self.rows = sum(self._counts.values())
+        self._loader = _core.Loader("postgres", json.dumps(spec))
+
+    def _session(self) -> list[str]:
+        """The sort of an index should fit the memory: of what is asked for only as much is used."""
+        row = self._connection.execute(
+            "select setting::bigint / 1024 from pg_catalog.pg_settings where name = 'maintenance_work_mem'"
+        ).fetchone()
+        wanted_mb = min(_MOST_SORT_MB, max(self._counts.values()) * _SORT_BYTES_PER_ROW // 2**20)
+        memory = [f"set maintenance_work_mem = '{wanted_mb}MB'"] if row and row[0] < wanted_mb else []
+        return ["set statement_timeout = 0", "set synchronous_commit = off", *memory]
+
+    def _fills(self) -> list[dict[str, Any]]:
+        """Partitions by range are frozen, each by one connection; without other connections any table is."""
+        fills = []
+        for table in self._description.tables:
+            if self._words["aid"] == "bigint":
+                table = _with_bigints(table)
+            spec = table.core(self._named(table.name), (1, self._counts[table.name]), self._parameters)
+            parts = self._bounds() if table.name == "pgbench_accounts" else []
+            if parts and self._wish.partition_method == "range":
+                for number, (_, first, last) in enumerate(parts, 1):
+                    part = {
+                        "sql": self._named(f"{table.name}_{number}"),
+                        "rows": (first, last),
+                        "freeze": True,
+                    }
+                    fills.append({**spec, **part})
+            elif self._counts[table.name]:
+                fills.append({**spec, "freeze": not parts and (table.freeze or self.workers == 1)})
+        return sorted(fills, key=lambda f: f["rows"][0] - f["rows"][1])
+
+    def _text(self, file: str, **more: str) -> str:
+        text = (_FOLDER / self._workload / file).read_text(encoding="utf-8").strip()
+        for name, value in {**self._words, **more}.items():
+            text = text.replace(f"${{{name}}}", value)
+        return text
+
+    def _named(self, table: str) -> str:
+        return f"{self._words['schema']}.{table}"
+
+    # -- as it goes on --------------------------------------------------------------------------
+    def wait(self, timeout_s: float) -> bool:
+        if self._loader is None:
+            return True
+        try:
+            return self._loader.wait(timeout_s)
+        except _core.DriverError as e:
+            raise core_error(e) from None
+
+    def progress(self) -> tuple[str, int, int]:
+        if self._loader is None:
+            return "", 0, 0
+        step, rows, sent = self._loader.progress()
+        return self._steps[min(step, len(self._steps) - 1)], rows, sent
+
+    def finish(self) -> Sequence[PreparedTable]:
+        with doing("marking the tables as complete"):
+            if self._loader is not None:
+                _mark(self._connection, self._schema, self._description, self._stamp())
+            sums: dict[str, tuple[int, int, int]] = (
+                dict(self._loader.sums()) if self._loader is not None else {}
+            )
+            return [
+                self._prepared(table.name, *sums.get(table.name, (self._counts[table.name], 0, 0)))
+                for table in self._description.tables
+            ]
+
+    def _prepared(self, name: str, rows: int, sent: int, checksum: int) -> PreparedTable:
+        """A partitioned table has no size of its own."""
+        row = self._connection.execute(
+            "select pg_catalog.sum(pg_catalog.pg_total_relation_size(relid))::bigint "
+            "from pg_catalog.pg_partition_tree(%s::regclass)",
+            [self._named(name)],
+        ).fetchone()
+        plain = None if row is None else row[0]
+        if plain is None:
+            size = self._connection.execute(
+                "select pg_catalog.pg_total_relation_size(%s::regclass)", [self._named(name)]
+            ).fetchone()
+            plain = size[0] if size else 0
+        return PreparedTable(name, rows, sent, int(plain), checksum)
+
+    def undo(self) -> Sequence[str]:
+        if self._loader is None:
+            return ()
+        self._loader.abort()
+        with doing("removing what was made"), self._connection.patient():
+            there = _there(self._connection, self._schema, self._description)
+            _drop(self._connection, self._schema, there)
+            return there
+
+
+def _with_bigints(table: loader.Table) -> loader.Table:
+    columns = [c.model_copy(update={"type": "bigint"}) if c.name == "aid" else c for c in table.columns]
+    return table.model_copy(update={"columns": tuple(columns)})
+
+
+def _workers() -> int:
+    """CPUs of this machine: those of the server, where it is here."""
+    return max(1, min(_MOST_WORKERS, len(os.sched_getaffinity(0))))
+
+
+def _schema(connection: Connection) -> str:
+    row = connection.execute("select current_schema()").fetchone()
+    if row is None or row[0] is None:
+        raise UsageError(
+            "search_path names no schema that exists", "--dsn 'options=-csearch_path=public ...'"
+        )
+    return str(row[0])
+
+
+def _words(connection: Connection, schema: str, wish: TableWish) -> dict[str, str]:
+    """What stands in the SQL files by name."""
+
+    def ident(name: str) -> str:
+        return pgsql.Identifier(name).as_string(connection)
+
+    fill = f"with (fillfactor = {wish.fillfactor})"
+    unlogged = "unlogged" if wish.unlogged else ""
+    parent_logged = wish.partitions and connection.info.server_version >= _PARENTS_LOGGED_SINCE
+    return {
+        "schema": ident(schema),
+        "aid": "bigint" if wish.scale >= _BIGINT_SINCE else "int",
+        "fillfactor": str(wish.fillfactor),
+        "unlogged": unlogged,
+        "unlogged_parent": "" if parent_logged else unlogged,
+        "storage": f"partition by {wish.partition_method} (aid)" if wish.partitions else fill,
+        "tablespace": f"tablespace {ident(wish.tablespace)}" if wish.tablespace else "",
+        "index_tablespace": (
+            f"using index tablespace {ident(wish.index_tablespace)}" if wish.index_tablespace else ""
+        ),
+    }
+
+
+def _there(connection: Connection, schema: str, description: loader.Description) -> list[str]:
+    """Which of the tables exist."""
+    names = [table.name for table in description.tables]
+    found = connection.execute(
+        "select c.relname from pg_catalog.pg_class c "
+        "join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
+        "where n.nspname = %s and c.relname = any(%s) order by 1",
+        [schema, names],
+    ).fetchall()
+    return [str(row[0]) for row in found]
+
+
+def _stamp(connection: Connection, schema: str, description: loader.Description) -> str | None:
+    """What the comment says; None: they were not made by us."""
+    row = connection.execute(
+        "select pg_catalog.obj_description(c.oid, 'pg_class') from pg_catalog.pg_class c "
+        "join pg_catalog.pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s",
+        [schema, description.tables[0].name],
+    ).fetchone()
+    return str(row[0]) if row and row[0] and str(row[0]).startswith(_MARK) else None
+
+
+def _unfinished(workload: str) -> str:
+    return f"{_MARK} {workload}: unfinished"
+
+
+def _mark(connection: Connection, schema: str, description: loader.Description, stamp: str) -> None:
+    table = pgsql.Identifier(schema, description.tables[0].name)
+    connection.execute(pgsql.SQL("comment on table {} is {}").format(table, stamp))
+
+
+def _drop(connection: Connection, schema: str, names: Sequence[str]) -> None:
+    """All at once: they may refer to each other. What else refers to them keeps them there."""
+    if names:
+        tables = pgsql.SQL(", ").join(pgsql.Identifier(schema, name) for name in names)
+        connection.execute(pgsql.SQL("drop table {}").format(tables))

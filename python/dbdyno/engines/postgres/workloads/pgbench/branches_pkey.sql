@@ -1,0 +1,1 @@
+alter table ${schema}.pgbench_branches add primary key (bid) ${index_tablespace}

@@ -1,0 +1,1 @@
+alter table ${schema}.pgbench_tellers add primary key (tid) ${index_tablespace}
