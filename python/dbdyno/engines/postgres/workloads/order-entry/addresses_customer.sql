@@ -1,0 +1,1 @@
+create index addresses_customer on dbdyno.addresses (customer_id, address_id)

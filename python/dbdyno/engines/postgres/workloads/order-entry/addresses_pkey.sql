@@ -1,0 +1,1 @@
+alter table dbdyno.addresses add primary key (address_id)

@@ -1,0 +1,1 @@
+alter table dbdyno.customers add primary key (customer_id)

@@ -1,0 +1,1 @@
+alter table dbdyno.items add primary key (order_id, line)

@@ -1,0 +1,1 @@
+create index items_returned on dbdyno.items (order_id) where returned > 0

@@ -1,0 +1,1 @@
+alter table dbdyno.log add primary key (log_id)

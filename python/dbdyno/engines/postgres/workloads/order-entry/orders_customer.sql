@@ -1,0 +1,1 @@
+create index orders_customer on dbdyno.orders (customer_id, order_id)

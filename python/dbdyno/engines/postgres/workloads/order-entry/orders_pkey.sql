@@ -1,0 +1,1 @@
+alter table dbdyno.orders add primary key (order_id)

@@ -1,0 +1,1 @@
+create index products_category on dbdyno.products (category, product_id)

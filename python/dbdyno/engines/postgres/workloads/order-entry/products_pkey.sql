@@ -1,0 +1,1 @@
+alter table dbdyno.products add primary key (product_id)

@@ -1,0 +1,1 @@
+alter table dbdyno.warehouses add primary key (warehouse_id)
