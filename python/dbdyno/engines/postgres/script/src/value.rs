@@ -32,7 +32,7 @@ impl Value {
     }
 }
 
-/// As C's `%.15g`.
+/// As C's `%.15g`, with PostgreSQL's words for what is not finite.
 fn double_text(value: f64, out: &mut Vec<u8>) {
     if !value.is_finite() {
         let sign = if value.is_sign_negative() && !value.is_nan() {
@@ -40,7 +40,7 @@ fn double_text(value: f64, out: &mut Vec<u8>) {
         } else {
             ""
         };
-        let _ = write!(out, "{sign}{}", if value.is_nan() { "nan" } else { "inf" });
+        let _ = write!(out, "{sign}{}", if value.is_nan() { "NaN" } else { "Infinity" });
         return;
     }
     let begin = out.len();

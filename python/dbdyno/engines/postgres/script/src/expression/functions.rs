@@ -109,7 +109,7 @@ impl Function {
     fn of_one(self, value: Scalar) -> Result<Scalar, String> {
         Ok(match (self, value) {
             (F::Not, value) => Bool(!value.bool()?),
-            (F::Abs, Int(value)) => Int(value.checked_abs().ok_or_else(|| overflow("abs"))?),
+            (F::Abs, Int(value)) => Int(value.wrapping_abs()),
             (F::Abs, value) => Double(value.double()?.abs()),
             (F::ToInt, value) => Int(value.int()?),
             (F::Exp, value) => Double(value.double()?.exp()),
@@ -259,34 +259,36 @@ fn murmur2(value: u64, seed: u64) -> u64 {
     mix(mix(hash).wrapping_mul(MULTIPLIER))
 }
 
-/// A permutation of 0..size: four rounds, each of which multiplies and masks the lower and the upper part that a
-/// power of two covers, and turns the whole by a random offset. The results are pgbench's.
+/// A permutation of 0..size: six rounds, each of which scatters the lower and the upper part that a power of two
+/// covers, and turns the whole by a random offset. The results are pgbench's.
 fn permute(value: i64, size: i64, seed: u64) -> Result<Scalar, String> {
     if size <= 0 {
         return Err(format!(
             "the size of a permutation must be greater than 0, not {size}"
         ));
     }
-    let most = size as u64 - 1;
-    let mask = (u64::MAX >> 1) >> (size as u64).leading_zeros();
+    if size == 1 {
+        return Ok(Int(0));
+    }
+    let (most, bits) = (size as u64 - 1, size.ilog2());
     let mut rng = Rng::plain(seed);
-    let mut place = value.rem_euclid(size) as u64;
-    for _ in 0..4 {
-        place = scatter(place, mask, &mut rng);
-        place = most - scatter(most - place, mask, &mut rng);
-        let turn = rng.by_bits(most);
-        place = ((u128::from(place) + u128::from(turn)) % (u128::from(most) + 1)) as u64;
+    let mut place = value as u64 % size as u64;
+    for _ in 0..6 {
+        place = scatter(place, bits, &mut rng);
+        place = most - scatter(most - place, bits, &mut rng);
+        place = (place + rng.by_bits(most)) % (most + 1);
     }
     Ok(Int(place as i64))
 }
 
-/// One-to-one within the mask: times an odd number, bits turned over.
-fn scatter(place: u64, mask: u64, rng: &mut Rng) -> u64 {
+/// One-to-one among numbers of so many bits: times an odd number, bits turned over, rotated by one.
+fn scatter(place: u64, bits: u32, rng: &mut Rng) -> u64 {
+    let mask = (1 << bits) - 1;
     let odd = (rng.bits() & mask) | 1;
-    let bits = rng.bits() & mask;
+    let turned = rng.bits() & mask;
     if place > mask {
-        place
-    } else {
-        (place.wrapping_mul(odd) ^ bits) & mask
+        return place;
     }
+    let mixed = (place.wrapping_mul(odd) ^ turned) & mask;
+    ((mixed << 1) & mask) | (mixed >> (bits - 1))
 }

@@ -125,20 +125,15 @@ fn load(slot: Slot, frame: &Frame, names: &Names) -> Result<Scalar, String> {
     }
 }
 
-/// AND, OR of three values; each side must be a boolean or NULL.
+/// AND, OR of three values. As in pgbench, a number beside NULL on the left is no mistake.
 fn join(or: bool, left: Scalar, right: Scalar) -> Result<Scalar, String> {
-    let side = |value: Scalar| {
-        if value == Null {
-            Ok(None)
-        } else {
-            value.bool().map(Some)
-        }
-    };
-    Ok(match (side(left)?, side(right)?) {
-        (Some(a), _) | (_, Some(a)) if a == or => Bool(or),
-        (Some(_), Some(_)) => Bool(!or),
-        _ => Null,
-    })
+    if left == Null {
+        return Ok(if right == Bool(or) { right } else { Null });
+    }
+    if left.bool()? == or || right == Null {
+        return Ok(if left == Bool(or) { left } else { Null });
+    }
+    right.bool().map(Bool)
 }
 
 /// Keeps what `debug()` shows.

@@ -1,0 +1,61 @@
+//! Expressions, with values that pgbench 15 gave.
+
+use dyno_script::{Action, EvalError, Frame, Names, Options, Rng, Value, read};
+
+fn value(text: &str) -> Result<Value, EvalError> {
+    let mut names = Names::default();
+    let script = read("t", &format!("\\set x {text}"), &Options::default(), &mut names).expect(text);
+    let Action::Set(_, program) = &script.commands[0].action else {
+        panic!("no expression")
+    };
+    let mut frame = Frame::new(&names, Rng::seeded(1, 0));
+    frame.set(names.slot("default_seed"), Value::Int(42));
+    program.eval(&mut frame, &names)
+}
+
+#[test]
+fn permutations_are_those_of_pgbench() {
+    for (text, wanted) in [
+        ("permute(2, 1000003, 9223372036854775807)", 454_670),
+        ("permute(1e3, 64, -7)", 34),
+        ("permute(0, 9223372036854775807, 1)", 7_485_801_521_101_948_831),
+        ("permute(64, 10)", 3),
+        ("permute(-7, 10, 0)", 5),
+        ("permute(-9223372036854775808, 1000003, 0.5)", 930_423),
+        (
+            "hash_murmur2(0, permute(2.0, 1000003, 3))",
+            -5_107_226_806_823_453_283,
+        ),
+    ] {
+        assert_eq!(value(text), Ok(Value::Int(wanted)), "{text}");
+    }
+}
+
+#[test]
+fn what_has_no_value() {
+    for (text, message) in [
+        ("1 / 0", "division by zero"),
+        (
+            "9223372036854775807 + 1",
+            "the result of + is too large for 64 bits",
+        ),
+        ("random(2, 1)", "the range from 2 to 1 is empty"),
+        (
+            "random_zipfian(1, 2, 1)",
+            "the parameter must be from 1.001 to 1000, not 1",
+        ),
+        (":y", "variable :y is not set: set it with \\set or -D"),
+    ] {
+        assert_eq!(value(text).expect_err(text).message, message, "{text}");
+    }
+}
+
+#[test]
+fn cases_are_evaluated_lazily() {
+    assert_eq!(
+        value("case when false then 1 / 0 when true then 2 else 1 / 0 end"),
+        Ok(Value::Int(2))
+    );
+    assert_eq!(value("false and 1 / 0 = 1"), Ok(Value::Bool(false)));
+    assert_eq!(value("not null is null"), Ok(Value::Bool(false)));
+}
