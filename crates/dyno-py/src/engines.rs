@@ -1,6 +1,7 @@
 //! The engines that have a driver or activity samples in the core: the one match over them, for each.
 
 use dyno_drive::{Load, Phases, Spec};
+pub use dyno_engine_postgres::Loader;
 use dyno_engine_postgres::{ActivitySpec, Postgres, ScriptedPostgres};
 use dyno_model::{Error, Result};
 use dyno_observe::Probe;
@@ -15,6 +16,14 @@ pub fn load(engine: &str, half: Value, drive: Spec) -> Result<Box<dyn Phases>> {
         }
         "postgres" => Ok(Box::new(Load::new(Postgres::new(parse(half)?)?, drive))),
         other => Err(Error::Spec(format!("the core has no driver for engine {other}"))),
+    }
+}
+
+/// A loader of tables, begun.
+pub fn loader(engine: &str, spec: Value) -> Result<Loader> {
+    match engine {
+        "postgres" => Loader::start(parse(spec)?),
+        other => Err(Error::Spec(format!("the core has no loader for engine {other}"))),
     }
 }
 

@@ -3,11 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dyno_engine_postgres::Loader;
 use dyno_model::Error;
 use pyo3::prelude::*;
 
-use crate::engines::parse;
+use crate::engines::{self, Loader};
 use crate::errors;
 
 /// See `dbdyno._core.Loader`.
@@ -25,11 +24,7 @@ impl PyLoader {
     #[new]
     fn new(engine: &str, spec: &str) -> PyResult<Self> {
         let spec = serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string()));
-        let started = match engine {
-            "postgres" => spec.and_then(parse).and_then(Loader::start),
-            other => Err(Error::Spec(format!("the core has no loader for engine {other}"))),
-        };
-        started
+        spec.and_then(|spec| engines::loader(engine, spec))
             .map(|loader| Self(Mutex::new(loader)))
             .map_err(|e| errors::driver(&e, None))
     }
@@ -53,8 +48,9 @@ impl PyLoader {
     /// table -> (rows, bytes, checksum).
     fn sums(&self, py: Python<'_>) -> Vec<(String, (u64, u64, u64))> {
         let sums = py.detach(|| self.loader().sums());
-        let plain = |(name, s): (String, dyno_engine_postgres::Sum)| (name, (s.rows, s.bytes, s.checksum));
-        sums.into_iter().map(plain).collect()
+        sums.into_iter()
+            .map(|(name, s)| (name, (s.rows, s.bytes, s.checksum)))
+            .collect()
     }
 }
 

@@ -18,7 +18,7 @@ from dbdyno.model.errors import EXIT_INTERRUPTED, UsageError
 from dbdyno.model.units import format_ns
 
 if TYPE_CHECKING:
-    from dbdyno.model.protocols import TableWish
+    from dbdyno.model.table_making import TableWish
 
 _MB = 1e6
 
@@ -105,7 +105,8 @@ def prepare(
       dbdyno workload prepare pgbench -s 100
       dbdyno workload prepare pgbench -s 1000 --partitions 8 --dsn postgresql://app@db1/bench
     """
-    from dbdyno.model.protocols import TableWish, Target
+    from dbdyno.model.protocols import Target
+    from dbdyno.model.table_making import TableWish
 
     if (chosen["partitions"] or 0) == 0 and chosen["partition_method"] == "hash":
         raise UsageError("--partition-method hash without --partitions", "say how many: --partitions 8")

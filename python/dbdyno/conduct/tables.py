@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from dbdyno._core import DriverError
 from dbdyno.drive.phases import STEP_S, Interrupt, translated
 from dbdyno.model.errors import DbdynoError, Interrupted, reset
-from dbdyno.model.protocols import Preparation, PreparedTable, Server, TableWish, needed
+from dbdyno.model.protocols import Server, needed
+from dbdyno.model.table_making import Preparation, PreparedTable, TableWish
 
 
 @dataclass(frozen=True)

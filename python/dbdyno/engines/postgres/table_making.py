@@ -21,7 +21,7 @@ from dbdyno.engines.postgres.connect import Connection, driver_target
 from dbdyno.engines.postgres.errors import core_error, doing
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.model.errors import NotPrivileged, UsageError
-from dbdyno.model.protocols import PreparedTable, TableWish
+from dbdyno.model.table_making import PreparedTable, TableWish
 
 _FOLDER = resources.files("dbdyno.engines.postgres") / "workloads"
 _MOST_WORKERS = 8
@@ -35,7 +35,7 @@ _NOT_OF_CONTENT = ("workers", "vacuum", "replace")
 
 
 class Tables:
-    """:class:`dbdyno.model.protocols.Preparing`."""
+    """:class:`dbdyno.model.table_making.Preparing`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -63,7 +63,7 @@ class Tables:
 
 
 class Making:
-    """:class:`dbdyno.model.protocols.Preparation`."""
+    """:class:`dbdyno.model.table_making.Preparation`."""
 
     def __init__(self, connection: Connection, workload: str, wish: TableWish) -> None:
         self._connection, self._workload, self._wish = connection, workload, wish

@@ -1,6 +1,7 @@
 //! Loads tables over several connections: steps one after the other, a step's jobs side by side.
 
 mod binary;
+mod column;
 mod copy;
 mod expression;
 mod hash;
@@ -15,7 +16,8 @@ use dyno_model::{Error, Result};
 use serde::Deserialize;
 
 use crate::target::TargetSpec;
-pub use table::{ColumnSpec, Content, Sum, TableSpec};
+pub use column::{ColumnSpec, Content};
+pub use table::{Sum, TableSpec};
 use work::Work;
 
 /// What is to be done.

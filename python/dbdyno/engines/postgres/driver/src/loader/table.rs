@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use dyno_model::{Error, Result};
+use dyno_model::Result;
 use serde::Deserialize;
 
 use super::binary::{self, Type};
+use super::column::{Column, ColumnSpec};
 use super::expression::Expression;
 use super::hash;
-use super::random::{Random, stream};
 
 /// Names that every expression knows, by slot; a table's columns follow.
 const NAMES: [&str; 4] = ["row", "parent", "child", "children"];
@@ -31,64 +31,6 @@ pub struct TableSpec {
     /// Loaded by one connection in the transaction that truncates it: rows are frozen.
     #[serde(default)]
     pub freeze: bool,
-}
-
-/// A column.
-#[derive(Clone, Debug, Deserialize)]
-pub struct ColumnSpec {
-    /// Its name, as expressions and SQL have it.
-    pub name: String,
-    /// How it is sent.
-    #[serde(rename = "type")]
-    pub kind: Type,
-    /// Decimal digits behind the point of a numeric or double.
-    #[serde(default)]
-    pub scale: u32,
-    /// Share of rows that are NULL.
-    #[serde(default)]
-    pub nulls: f64,
-    /// Which row of the stream; none: this one.
-    #[serde(default)]
-    pub key: Option<String>,
-    /// What it holds.
-    pub content: Content,
-}
-
-/// What a column holds.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Content {
-    /// An integer expression.
-    Expression(String),
-    /// A text; none: NULL.
-    Constant(Option<String>),
-    /// One of these texts, by weight.
-    Choice(Vec<(String, f64)>),
-    /// So many of these words, parted by spaces.
-    Words(Vec<String>, i64, i64),
-    /// So many of these characters (ASCII).
-    Characters(String, i64, i64),
-    /// A text with expressions in braces.
-    Template(String),
-}
-
-enum Made {
-    Integer(Expression),
-    Constant(Option<Vec<u8>>),
-    Choice(Vec<(Vec<u8>, f64)>),
-    Words(Vec<Vec<u8>>, i64, i64),
-    Characters(Vec<u8>, i64, i64),
-    Template(Vec<(Vec<u8>, Option<Expression>)>),
-}
-
-struct Column {
-    kind: Type,
-    scale: u32,
-    nulls: f64,
-    null_stream: u64,
-    stream: u64,
-    key: Expression,
-    made: Made,
 }
 
 /// Ready to make rows.
@@ -139,16 +81,7 @@ impl Table {
         let mut columns = Vec::new();
         for column in &spec.columns {
             let mut read = |text: &str| Expression::read(text, &names, seed, &mut slots);
-            let place = format!("{}.{}", spec.name, column.name);
-            columns.push(Column {
-                kind: column.kind,
-                scale: column.scale,
-                nulls: column.nulls,
-                null_stream: stream(seed, &format!("{place} nulls")),
-                stream: stream(seed, &place),
-                key: read(column.key.as_deref().unwrap_or("row"))?,
-                made: made(column, &mut read).map_err(|e| Error::Spec(format!("{place}: {e}")))?,
-            });
+            columns.push(Column::new(column, &spec.name, seed, &mut read)?);
             names.push(column.name.clone());
         }
         Ok(Self {
@@ -219,8 +152,8 @@ impl Table {
         let mut hashed = 0;
         out.extend((self.columns.len() as i16).to_be_bytes());
         for (number, column) in self.columns.iter().enumerate() {
-            let null = column.nulls > 0.0 && Random::new(column.null_stream, values[0]).unit() < column.nulls;
-            if let (Made::Integer(e), false) = (&column.made, null) {
+            let null = column.is_null(values[0]);
+            if let (Some(e), false) = (column.expression(), null) {
                 let value = e.eval(values);
                 values[NAMES.len() + number] = value;
                 binary::integer(out, column.kind, column.scale, value)?;
@@ -246,109 +179,9 @@ impl Table {
     }
 }
 
-impl Column {
-    /// As `coalesce` has it in the query of the checksum.
-    fn null_hash(&self, seed: u64) -> u64 {
-        if self.kind == Type::Text {
-            hash::text(b"\\N", seed)
-        } else {
-            hash::integer(i64::MIN, seed)
-        }
-    }
-
-    fn text<'a>(&'a self, values: &mut [i64], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-        if let Made::Constant(text) = &self.made {
-            return text.as_deref();
-        }
-        let mut random = Random::new(self.stream, self.key.eval(values));
-        scratch.clear();
-        match &self.made {
-            Made::Choice(choices) => {
-                let at = random.unit();
-                let chosen = choices.iter().find(|(_, until)| at < *until).or(choices.last());
-                return chosen.map(|(text, _)| text.as_slice());
-            }
-            Made::Words(words, low, high) => {
-                for number in 0..random.between(*low, *high) {
-                    if number > 0 {
-                        scratch.push(b' ');
-                    }
-                    scratch.extend(&words[random.between(0, words.len() as i64 - 1) as usize]);
-                }
-            }
-            Made::Characters(alphabet, low, high) => {
-                for _ in 0..random.between(*low, *high) {
-                    scratch.push(alphabet[random.between(0, alphabet.len() as i64 - 1) as usize]);
-                }
-            }
-            Made::Template(parts) => {
-                for (literal, expression) in parts {
-                    scratch.extend(literal);
-                    if let Some(e) = expression {
-                        let (mut digits, mut length) = ([0; 20], 0);
-                        binary::decimal(e.eval(values), &mut digits, &mut length);
-                        scratch.extend(&digits[..length]);
-                    }
-                }
-            }
-            Made::Integer(_) | Made::Constant(_) => return None,
-        }
-        Some(scratch)
-    }
-}
-
-fn made(column: &ColumnSpec, read: &mut impl FnMut(&str) -> Result<Expression>) -> Result<Made> {
-    let empty = |what: &str| Err(Error::Spec(format!("no {what}")));
-    let bytes = |text: &String| text.clone().into_bytes();
-    Ok(match &column.content {
-        Content::Expression(text) => Made::Integer(read(text)?),
-        Content::Constant(text) => {
-            if text.is_some() && column.kind != Type::Text {
-                return Err(Error::Spec(
-                    "a constant text for a column that is none".to_owned(),
-                ));
-            }
-            Made::Constant(text.as_ref().map(bytes))
-        }
-        Content::Choice(choices) => {
-            let all: f64 = choices.iter().map(|(_, weight)| weight).sum();
-            let mut until = 0.0;
-            let each = choices.iter().map(|(text, weight)| {
-                until += weight / all;
-                (bytes(text), until)
-            });
-            Made::Choice(each.collect())
-        }
-        Content::Words(words, ..) if words.is_empty() => return empty("words"),
-        Content::Words(words, low, high) => Made::Words(words.iter().map(bytes).collect(), *low, *high),
-        Content::Characters(all, ..) if all.is_empty() || !all.is_ascii() => {
-            return empty("ASCII characters");
-        }
-        Content::Characters(all, low, high) => Made::Characters(bytes(all), *low, *high),
-        Content::Template(text) => Made::Template(parts(text, read)?),
-    })
-}
-
-/// `user{row}@example.com`: each literal with the expression behind it.
-fn parts(
-    text: &str,
-    read: &mut impl FnMut(&str) -> Result<Expression>,
-) -> Result<Vec<(Vec<u8>, Option<Expression>)>> {
-    let mut found = Vec::new();
-    let mut rest = text;
-    while let Some((literal, after)) = rest.split_once('{') {
-        let (expression, behind) = after
-            .split_once('}')
-            .ok_or_else(|| Error::Spec(format!("`{text}`: a brace is not closed")))?;
-        found.push((literal.into(), Some(read(expression)?)));
-        rest = behind;
-    }
-    found.push((rest.into(), None));
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::column::Content;
     use super::*;
     use proptest::prelude::*;
 

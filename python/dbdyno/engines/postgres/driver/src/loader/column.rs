@@ -1,0 +1,201 @@
+//! A column as data, and what it holds in a row.
+
+use dyno_model::{Error, Result};
+use serde::Deserialize;
+
+use super::binary::{self, Type};
+use super::expression::Expression;
+use super::hash;
+use super::random::{Random, stream};
+
+/// A column.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ColumnSpec {
+    /// Its name, as expressions and SQL have it.
+    pub name: String,
+    /// How it is sent.
+    #[serde(rename = "type")]
+    pub kind: Type,
+    /// Decimal digits behind the point of a numeric or double.
+    #[serde(default)]
+    pub scale: u32,
+    /// Share of rows that are NULL.
+    #[serde(default)]
+    pub nulls: f64,
+    /// Which row of the stream; none: this one.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// What it holds.
+    pub content: Content,
+}
+
+/// What a column holds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    /// An integer expression.
+    Expression(String),
+    /// A text; none: NULL.
+    Constant(Option<String>),
+    /// One of these texts, by weight.
+    Choice(Vec<(String, f64)>),
+    /// So many of these words, parted by spaces.
+    Words(Vec<String>, i64, i64),
+    /// So many of these characters (ASCII).
+    Characters(String, i64, i64),
+    /// A text with expressions in braces.
+    Template(String),
+}
+
+enum Made {
+    Integer(Expression),
+    Constant(Option<Vec<u8>>),
+    Choice(Vec<(Vec<u8>, f64)>),
+    Words(Vec<Vec<u8>>, i64, i64),
+    Characters(Vec<u8>, i64, i64),
+    Template(Vec<(Vec<u8>, Option<Expression>)>),
+}
+
+/// Ready to make values.
+pub struct Column {
+    pub kind: Type,
+    pub scale: u32,
+    nulls: f64,
+    null_stream: u64,
+    stream: u64,
+    key: Expression,
+    made: Made,
+}
+
+impl Column {
+    /// `read`: an expression that may name what stands before this column.
+    pub fn new(
+        spec: &ColumnSpec,
+        table: &str,
+        seed: u64,
+        read: &mut impl FnMut(&str) -> Result<Expression>,
+    ) -> Result<Self> {
+        let place = format!("{table}.{}", spec.name);
+        Ok(Self {
+            kind: spec.kind,
+            scale: spec.scale,
+            nulls: spec.nulls,
+            null_stream: stream(seed, &format!("{place} nulls")),
+            stream: stream(seed, &place),
+            key: read(spec.key.as_deref().unwrap_or("row"))?,
+            made: made(spec, read).map_err(|e| Error::Spec(format!("{place}: {e}")))?,
+        })
+    }
+
+    pub fn is_null(&self, row: i64) -> bool {
+        self.nulls > 0.0 && Random::new(self.null_stream, row).unit() < self.nulls
+    }
+
+    /// Its expression, where it holds integers.
+    pub fn expression(&self) -> Option<&Expression> {
+        if let Made::Integer(e) = &self.made {
+            Some(e)
+        } else {
+            None
+        }
+    }
+
+    /// As `coalesce` has it in the query of the checksum.
+    pub fn null_hash(&self, seed: u64) -> u64 {
+        if self.kind == Type::Text {
+            hash::text(b"\\N", seed)
+        } else {
+            hash::integer(i64::MIN, seed)
+        }
+    }
+
+    pub fn text<'a>(&'a self, values: &mut [i64], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        if let Made::Constant(text) = &self.made {
+            return text.as_deref();
+        }
+        let mut random = Random::new(self.stream, self.key.eval(values));
+        scratch.clear();
+        match &self.made {
+            Made::Choice(choices) => {
+                let at = random.unit();
+                let chosen = choices.iter().find(|(_, until)| at < *until).or(choices.last());
+                return chosen.map(|(text, _)| text.as_slice());
+            }
+            Made::Words(words, low, high) => {
+                for number in 0..random.between(*low, *high) {
+                    if number > 0 {
+                        scratch.push(b' ');
+                    }
+                    scratch.extend(&words[random.between(0, words.len() as i64 - 1) as usize]);
+                }
+            }
+            Made::Characters(alphabet, low, high) => {
+                for _ in 0..random.between(*low, *high) {
+                    scratch.push(alphabet[random.between(0, alphabet.len() as i64 - 1) as usize]);
+                }
+            }
+            Made::Template(parts) => {
+                for (literal, expression) in parts {
+                    scratch.extend(literal);
+                    if let Some(e) = expression {
+                        let (mut digits, mut length) = ([0; 20], 0);
+                        binary::decimal(e.eval(values), &mut digits, &mut length);
+                        scratch.extend(&digits[..length]);
+                    }
+                }
+            }
+            Made::Integer(_) | Made::Constant(_) => return None,
+        }
+        Some(scratch)
+    }
+}
+
+fn made(column: &ColumnSpec, read: &mut impl FnMut(&str) -> Result<Expression>) -> Result<Made> {
+    let empty = |what: &str| Err(Error::Spec(format!("no {what}")));
+    let bytes = |text: &String| text.clone().into_bytes();
+    Ok(match &column.content {
+        Content::Expression(text) => Made::Integer(read(text)?),
+        Content::Constant(text) => {
+            if text.is_some() && column.kind != Type::Text {
+                return Err(Error::Spec(
+                    "a constant text for a column that is none".to_owned(),
+                ));
+            }
+            Made::Constant(text.as_ref().map(bytes))
+        }
+        Content::Choice(choices) => {
+            let all: f64 = choices.iter().map(|(_, weight)| weight).sum();
+            let mut until = 0.0;
+            let each = choices.iter().map(|(text, weight)| {
+                until += weight / all;
+                (bytes(text), until)
+            });
+            Made::Choice(each.collect())
+        }
+        Content::Words(words, ..) if words.is_empty() => return empty("words"),
+        Content::Words(words, low, high) => Made::Words(words.iter().map(bytes).collect(), *low, *high),
+        Content::Characters(all, ..) if all.is_empty() || !all.is_ascii() => {
+            return empty("ASCII characters");
+        }
+        Content::Characters(all, low, high) => Made::Characters(bytes(all), *low, *high),
+        Content::Template(text) => Made::Template(parts(text, read)?),
+    })
+}
+
+/// `user{row}@example.com`: each literal with the expression behind it.
+fn parts(
+    text: &str,
+    read: &mut impl FnMut(&str) -> Result<Expression>,
+) -> Result<Vec<(Vec<u8>, Option<Expression>)>> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some((literal, after)) = rest.split_once('{') {
+        let (expression, behind) = after
+            .split_once('}')
+            .ok_or_else(|| Error::Spec(format!("`{text}`: a brace is not closed")))?;
+        found.push((literal.into(), Some(read(expression)?)));
+        rest = behind;
+    }
+    found.push((rest.into(), None));
+    Ok(found)
+}
